@@ -1,0 +1,40 @@
+# Every target sets up .venv first, and again whenever pyproject.toml changes.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Python compiles what is imported, once; pip would compile every file of torch, for a minute.
+export PYTHONDONTWRITEBYTECODE :=
+# mkdocs-material prints a notice about its own future on every build; it is not about these pages.
+export NO_MKDOCS_2_WARNING := true
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench docs clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s%s\n", $$1, $$2}' Makefile
+
+demo: .venv/.installed ## ten digit modules from data to one classifier, in demo/report.md
+	$(BIN)/intarsia demo
+
+test: lint docs ## lint, docs and the test suite
+	$(BIN)/python -m pytest
+
+lint: .venv/.installed ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/.installed ## time training against its baselines
+	$(BIN)/python benchmarks/training.py
+
+docs: .venv/.installed ## build the site into site/, warnings are errors
+	$(BIN)/mkdocs build --strict --clean
+
+clean: ## remove what the other targets made
+	rm -rf .venv site demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+.venv/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(PIP) install --no-compile -e '.[dev]'
+	touch $@

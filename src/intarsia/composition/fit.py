@@ -1,0 +1,98 @@
+"""Which modules can be joined, and which one is meant."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from intarsia.composition.operators import On
+from intarsia.errors import CompositionError, RecipeError
+from intarsia.modules import Module, find
+
+Trait = tuple[str, Callable[[Module], Any], str]
+
+# What must be equal, how to read it, and what to do where it is not.
+TRAITS: tuple[Trait, ...] = (
+    ("catalogue", lambda m: list(m.catalogue), "train both over one catalogue"),
+    ("architecture", lambda m: str(m.architecture), "train both with one model and input shape"),
+    (
+        "list of tensors",
+        lambda m: {name: list(entry.shape) for name, entry in m.plan.items()},
+        "train both with one factory",
+    ),
+    ("scaling", lambda m: m.scaling.to_json(), "train both on one data set with one scaling"),
+    ("temperature", lambda m: m.temperature, "train both at one temperature"),
+)
+ORIGIN: Trait = (
+    "origin",
+    lambda m: m.origin,
+    'train both from one seed (bank.seed(0) picks one), or join them by "logits"',
+)
+
+
+def check_fit(modules: Iterable[Module], on: On) -> tuple[Module, ...]:
+    """The modules sorted by name, if they can be joined; a CompositionError that says why not."""
+    modules = (modules,) if isinstance(modules, Module) else tuple(modules)
+    for module in modules:
+        if not isinstance(module, Module):
+            raise CompositionError(
+                f"a {type(module).__name__} cannot be joined: give modules, as Module.load or "
+                "a bank has them"
+            )
+    if not modules:
+        raise CompositionError("a composition needs at least one module, this would leave none")
+    for module in modules[1:]:
+        _check_pair(modules[0], module, (*TRAITS, ORIGIN) if on == "weights" else TRAITS)
+    parts = tuple(sorted(modules, key=lambda module: module.name))
+    for one, other in pairwise(parts):
+        if one.name == other.name:
+            again = "twice" if one.digest == other.digest else "twice, with other weights"
+            raise CompositionError(
+                f"module {one.name!r} is given {again}: leave one out, or rename it"
+            )
+    return parts
+
+
+def locate(parts: Sequence[Module], key: str | Module) -> Module:
+    """The part that is meant by its name, by the class it alone recognises, or by itself."""
+    if isinstance(key, Module):
+        return _same(parts, key)
+    try:
+        return find(parts, key)
+    except RecipeError as error:
+        shared = [part.name for part in parts if key in part.rewarded]
+        if len(shared) == 1:
+            raise CompositionError(
+                f"class {key!r} cannot be taken out alone, module {shared[0]!r} recognises it "
+                f"together with others: remove {shared[0]!r}"
+            ) from error
+        raise CompositionError(f"cannot remove {key!r}: {error}") from error
+
+
+def _same(parts: Sequence[Module], module: Module) -> Module:
+    for part in parts:
+        if part is module or (part.name == module.name and part.digest == module.digest):
+            return part
+    names = [part.name for part in parts]
+    if module.name in names:
+        raise CompositionError(
+            f"the composition's module {module.name!r} has other weights than the one to remove: "
+            f"remove it by name, {module.name!r}"
+        )
+    raise CompositionError(
+        f"cannot remove module {module.name!r}: it is not a part; parts: {', '.join(names)}"
+    )
+
+
+def _check_pair(first: Module, module: Module, traits: tuple[Trait, ...]) -> None:
+    for name, trait, advice in traits:
+        mine, other = trait(first), trait(module)
+        if mine != other:
+            raise CompositionError(
+                f"module {module.name!r} does not fit module {first.name!r}: "
+                f"its {name} is {_short(other)}, not {_short(mine)}: {advice}"
+            )
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 200 else f"{text[:197]}..."

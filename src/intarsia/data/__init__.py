@@ -1,0 +1,19 @@
+"""Data sets: load, verify, cache, split; partitions of classes."""
+
+from intarsia.data.dataset import Data, Split
+from intarsia.data.load import load_data
+from intarsia.data.lookup import locate
+from intarsia.data.partitions import disjoint_pairs, partition
+from intarsia.data.scaling import Scaling
+from intarsia.data.sources import DATASETS
+
+__all__ = [
+    "DATASETS",
+    "Data",
+    "Scaling",
+    "Split",
+    "disjoint_pairs",
+    "load_data",
+    "locate",
+    "partition",
+]

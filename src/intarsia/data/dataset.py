@@ -1,0 +1,94 @@
+"""What training and measuring read: three splits of raw inputs, a catalogue and a scaling."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from intarsia.data.scaling import Scaling
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Split:
+    """Raw inputs and labels.
+
+    x: N x *shape; images channel-first, tables float32 (N, D).
+    y: int64 (N), indices into the catalogue.
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __repr__(self) -> str:
+        return f"Split({len(self)} x {tuple(self.x.shape[1:])} {self.x.dtype})"
+
+    def select(self, classes: Sequence[int]) -> "Split":
+        """The rows whose label is one of `classes`, in their order, labels unchanged."""
+        rows = torch.isin(self.y, torch.tensor(list(classes), dtype=self.y.dtype))
+        return Split(self.x[rows], self.y[rows])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Data:
+    """A data set ready for use; `digest` tells two of them apart on any machine."""
+
+    name: str
+    catalogue: tuple[str, ...]
+    train: Split
+    validation: Split
+    test: Split
+    scaling: Scaling
+    digest: str
+
+    @classmethod
+    def build(
+        cls,
+        name: str,
+        catalogue: Sequence[str],
+        train: Split,
+        validation: Split,
+        test: Split,
+        scale: str,
+    ) -> "Data":
+        """Fit the scaling on `train` alone and compute the digest."""
+        scaling = Scaling.fit(scale, train.x)
+        parts = (train, validation, test)
+        digest = _digest(catalogue, parts, scaling.kind)
+        return cls(name, tuple(catalogue), train, validation, test, scaling, digest)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return tuple(self.train.x.shape[1:])
+
+    @property
+    def classes(self) -> int:
+        return len(self.catalogue)
+
+    def __repr__(self) -> str:
+        return (
+            f"Data({self.name!r}, {self.classes} classes, inputs {self.shape}, train "
+            f"{len(self.train)}, validation {len(self.validation)}, test {len(self.test)}, "
+            f"scaling {self.scaling.kind!r})"
+        )
+
+
+def _digest(catalogue: Sequence[str], splits: Sequence[Split], kind: str) -> str:
+    """SHA-256 of the contents.
+
+    The fitted numbers of the scaling follow from the arrays and its kind, and their last bits may
+    differ between machines, so they stay out.
+    """
+    sha = hashlib.sha256(json.dumps([list(catalogue), kind]).encode())
+    for split in splits:
+        for tensor in (split.x, split.y):
+            array = tensor.detach().cpu().contiguous().numpy()
+            array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            sha.update(json.dumps([array.dtype.str, list(array.shape)]).encode())
+            sha.update(array.data)
+    return sha.hexdigest()

@@ -1,0 +1,135 @@
+"""Downloads that end whole or not at all: resumed, verified by digest, put in place by a rename."""
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from typing import BinaryIO
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from intarsia.errors import DataError
+
+_TRIES = 4  # how often a broken transfer is resumed before we give up
+_CHUNK = 1 << 18
+_TIMEOUT = 30.0  # seconds without a byte
+
+
+class _BrokenError(Exception):
+    """The transfer ended early; what has arrived is kept and the rest can be asked for."""
+
+
+def fetch(address: str, path: Path, digest: str, progress: bool | None = None) -> None:
+    """Download `address` to `path`, which appears only whole and with the right digest.
+
+    `digest` is "algorithm:hex". A broken transfer is kept in `path`.part, from which a later call
+    goes on; a whole one with another digest is removed. `progress` None: a bar on a terminal only.
+    """
+    part = path.with_name(path.name + ".part")
+    reason: Exception | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for _ in range(_TRIES):
+            resumed = part.exists() and part.stat().st_size > 0
+            try:
+                if not (resumed and matches(part, digest)):
+                    _transfer(address, part, progress)
+            except _BrokenError as error:
+                reason = error
+                continue
+            if matches(part, digest):
+                put_in_place(part, path)
+                return
+            part.unlink()
+            reason = DataError(f"it was altered (its digest is not {digest}); nothing was kept")
+            if not resumed:  # else the part may have been to blame: start afresh
+                break
+    except OSError as error:
+        raise DataError(f"{address} cannot be fetched to {path}: {error}") from error
+    raise DataError(f"{address} cannot be fetched: {reason}") from reason
+
+
+def matches(path: Path, digest: str) -> bool:
+    """Whether the file has this digest ("algorithm:hex")."""
+    algorithm, _, expected = digest.partition(":")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest() == expected
+
+
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Rename a finished file so that a crash leaves the old state or the new one."""
+    with temporary.open("rb+") as file:
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _transfer(address: str, part: Path, progress: bool | None) -> None:
+    offset = part.stat().st_size if part.exists() else 0
+    headers = {"User-Agent": "intarsia"} | ({"Range": f"bytes={offset}-"} if offset else {})
+    try:
+        with urlopen(Request(address, headers=headers), timeout=_TIMEOUT) as response:
+            if offset and not _continues(response.headers.get("Content-Range"), offset):
+                offset = 0  # the server sends the whole file whatever was asked
+            length = response.headers.get("Content-Length")
+            total = offset + int(length) if length and length.isdigit() else None
+            with (
+                part.open("ab" if offset else "wb") as file,
+                _bar(part.stem, offset, total, progress) as advance,
+            ):
+                _copy(response, file, advance)
+    except HTTPError as error:
+        error.close()
+        if error.code == 416:  # the part is longer than the file: it is of something else
+            part.unlink(missing_ok=True)
+            raise _BrokenError(f"the server cannot resume at byte {offset}") from error
+        raise
+    except HTTPException as error:
+        raise _BrokenError(str(error) or type(error).__name__) from error
+    size = part.stat().st_size
+    if total is not None and size != total:
+        if size > total:
+            part.unlink()
+        raise _BrokenError(f"the transfer broke off at {size} of {total} bytes")
+
+
+def _continues(content_range: str | None, offset: int) -> bool:
+    """Whether the answer starts where asked; one that sends the whole file names no range."""
+    return re.match(rf"bytes {offset}-", content_range or "") is not None
+
+
+def _copy(response: BinaryIO, file: BinaryIO, advance: Callable[[int], None]) -> None:
+    while True:
+        try:
+            chunk = response.read(_CHUNK)
+        except OSError as error:
+            raise _BrokenError(f"the connection broke: {error}") from error
+        if not chunk:
+            return
+        file.write(chunk)
+        advance(len(chunk))
+
+
+@contextmanager
+def _bar(
+    name: str, offset: int, total: int | None, progress: bool | None
+) -> Iterator[Callable[[int], None]]:
+    if not (sys.stderr.isatty() if progress is None else progress):
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task(name, total=total, completed=offset)
+        yield lambda count: bar.advance(task, count)

@@ -1,0 +1,120 @@
+"""Where a named data set comes from: INTARSIA_DATA, then the cache, then its publisher."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from intarsia.data.fetch import fetch, matches, put_in_place
+from intarsia.data.own import from_mapping, read_npz
+from intarsia.data.raw import Raw, as_raw
+from intarsia.data.sources import DATASETS, File
+from intarsia.errors import DataError
+
+
+def read_named(name: str, labels: str, download: bool, progress: bool | None) -> Raw:
+    """The arrays of a known data set, checked against what is known about it."""
+    if name == "digits":
+        from sklearn.datasets import load_digits
+
+        digits = load_digits()
+        return as_raw(name, digits.images, digits.target)
+    path = locate(name) or _obtain(name, download, progress)
+    arrays = read_npz(path)
+    if labels == "coarse":
+        arrays = _coarse(arrays, path)
+    raw = from_mapping(arrays, str(path))
+    known = DATASETS[name]
+    classes = 20 if labels == "coarse" else known.classes
+    if raw.x.shape[1:] != known.shape or len(raw.catalogue) != classes:
+        raise DataError(
+            f"{path} is not {name}: its inputs have shape {raw.x.shape[1:]} and "
+            f"{len(raw.catalogue)} classes, expected {known.shape} and {classes}"
+        )
+    return raw
+
+
+def locate(name: str) -> Path | None:
+    """The NAME.npz that `load_data(name)` reads without a download, if there is one."""
+    folder = os.environ.get("INTARSIA_DATA")
+    places = ([Path(folder).expanduser()] if folder else []) + [cache_folder()]
+    return next((p for place in places if (p := place / f"{name}.npz").is_file()), None)
+
+
+def cache_folder() -> Path:
+    """INTARSIA_CACHE, else intarsia in XDG_CACHE_HOME, else ~/.cache/intarsia."""
+    if own := os.environ.get("INTARSIA_CACHE"):
+        return Path(own).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "intarsia"
+
+
+def _obtain(name: str, download: bool, progress: bool | None) -> Path:
+    """Fetch what is missing of the published files and keep their arrays in the cache."""
+    known = DATASETS[name]
+    folder = cache_folder() / "published" / name
+    missing = [file for file in known.files if not _is_there(folder / file.name, file)]
+    if missing and not download:
+        raise DataError(_advice(name, folder, missing, "downloads are switched off"))
+    for file in missing:
+        _fetch_any(name, folder, file, missing, progress)
+    if known.read is None:
+        raise DataError(f"{name} has no published files")
+    path = cache_folder() / f"{name}.npz"
+    _save(path, known.read([folder / file.name for file in known.files]))
+    for file in missing:  # what the user put there stays
+        (folder / file.name).unlink(missing_ok=True)
+    return path
+
+
+def _fetch_any(
+    name: str, folder: Path, file: File, missing: list[File], progress: bool | None
+) -> None:
+    reasons = []
+    for address, digest in file.copies:
+        try:
+            return fetch(address, folder / file.name, digest, progress)
+        except DataError as error:
+            reasons.append(str(error))
+    raise DataError(_advice(name, folder, missing, "; ".join(reasons)))
+
+
+def _is_there(path: Path, file: File) -> bool:
+    try:
+        return path.is_file() and any(matches(path, digest) for _, digest in file.copies)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+
+
+def _advice(name: str, folder: Path, missing: list[File], reason: str) -> str:
+    kind = "x, y" if name == "yeast" else "x_train, y_train, x_test, y_test"
+    data = os.environ.get("INTARSIA_DATA")
+    place = data or "a folder of yours that the environment variable INTARSIA_DATA names"
+    files = "\n".join(f"    {file.name}  from  {file.copies[0][0]}" for file in missing)
+    return (
+        f"{name} is not on this machine and was not fetched ({reason}).\n"
+        f"Either put {name}.npz (arrays {kind}, classes) in {place},\n"
+        f"or put these published files in {folder}:\n{files}\nand load it again."
+    )
+
+
+def _coarse(arrays: dict[str, np.ndarray], path: Path) -> dict[str, np.ndarray]:
+    keys = {"y_train_coarse": "y_train", "y_test_coarse": "y_test", "coarse_classes": "classes"}
+    for key in keys:
+        if key not in arrays:
+            raise DataError(f"{path} has no array {key!r}, so it has no coarse labels")
+    return arrays | {plain: arrays[key] for key, plain in keys.items()}
+
+
+def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        put_in_place(temporary, path)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written ({error}); name another folder with INTARSIA_CACHE"
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,217 @@
+"""Arrays on their way in: inputs and labels of any make, checked and brought to one form."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from intarsia.errors import DataError, nearest
+
+
+@dataclass(frozen=True, eq=False)
+class Raw:
+    """Checked inputs and label indices; without a test part where the source has none."""
+
+    x: np.ndarray
+    y: np.ndarray
+    catalogue: tuple[str, ...]
+    x_test: np.ndarray | None = None
+    y_test: np.ndarray | None = None
+
+    def keep(self, names: Sequence[Any], where: str) -> "Raw":
+        """Only the classes `names`, which become the catalogue in that order."""
+        chosen = tuple(str(name) for name in names)
+        if len(set(chosen)) != len(chosen) or not chosen:
+            raise DataError(f"{where}: classes to keep must be distinct names, got {list(names)!r}")
+        for name in chosen:
+            if name not in self.catalogue:
+                raise DataError(f"{where} has no class {name!r}: {nearest(name, self.catalogue)}")
+        position = np.full(len(self.catalogue), -1)
+        position[[self.catalogue.index(name) for name in chosen]] = np.arange(len(chosen))
+        rows = position[self.y] >= 0
+        kept = replace(self, x=self.x[rows], y=position[self.y[rows]], catalogue=chosen)
+        if self.x_test is None or self.y_test is None:
+            return kept
+        rows = position[self.y_test] >= 0
+        return replace(kept, x_test=self.x_test[rows], y_test=position[self.y_test[rows]])
+
+
+def as_raw(
+    where: str,
+    x: Any,
+    y: Any,
+    x_test: Any = None,
+    y_test: Any = None,
+    catalogue: Sequence[Any] | None = None,
+) -> Raw:
+    """Check and convert; `where` opens every message."""
+    if x_test is None:
+        inputs = as_inputs(x, where)
+        names, (labels,) = as_labels({where: y}, catalogue)
+        _same_length(inputs, labels, where)
+        return Raw(inputs, labels, names)
+    train, test = f"{where}, train part", f"{where}, test part"
+    inputs, inputs_test = as_inputs(x, train), as_inputs(x_test, test)
+    names, (labels, labels_test) = as_labels({train: y, test: y_test}, catalogue)
+    _same_length(inputs, labels, train)
+    _same_length(inputs_test, labels_test, test)
+    if inputs_test.shape[1:] != inputs.shape[1:]:
+        raise DataError(
+            f"{where}: the train part has inputs of shape {inputs.shape[1:]}, the test part of "
+            f"shape {inputs_test.shape[1:]}; both must have the same features"
+        )
+    return Raw(inputs, labels, names, inputs_test, labels_test)
+
+
+def as_inputs(x: Any, where: str) -> np.ndarray:
+    """Images to channel-first (uint8 as they are, else float32), tables to float32 (N, D)."""
+    array = _array(x, where)
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{where}: x must hold numbers, got type {array.dtype}")
+    if array.ndim not in (2, 3, 4) or 0 in array.shape:
+        raise DataError(
+            f"{where}: x must be rows x features, or images as N x H x W or N x C x H x W, "
+            f"with at least one row; got shape {array.shape}"
+        )
+    if array.ndim == 3:
+        array = array[:, None]
+    elif array.ndim == 4 and array.shape[3] in (1, 3) and array.shape[1] not in (1, 3):
+        array = array.transpose(0, 3, 1, 2)
+    if array.dtype == np.uint8 and array.ndim == 4:
+        return np.ascontiguousarray(array)
+    with np.errstate(over="ignore"):
+        converted = np.ascontiguousarray(array, dtype=np.float32)
+    _check_finite(array, converted, where)
+    return converted
+
+
+def as_labels(
+    parts: Mapping[str, Any], catalogue: Sequence[Any] | None = None
+) -> tuple[tuple[str, ...], list[np.ndarray]]:
+    """The catalogue and, for each part (named for messages), int64 indices into it.
+
+    Without a catalogue the first part's distinct labels are it, numbers in numerical order. With
+    one, whole numbers that all lie within it are indices, everything else is names.
+    """
+    arrays = [_plain_labels(part, where) for where, part in parts.items()]
+    if catalogue is None:
+        names = tuple(_sorted_names({str(v) for v in arrays[0].tolist()}))
+    else:
+        names = tuple(str(v) for v in np.asarray(catalogue).ravel().tolist())
+        if len(set(names)) != len(names):
+            raise DataError(f"{next(iter(parts))}: a class stands twice in {list(names)}")
+        if all(a.dtype.kind == "i" for a in arrays):
+            inside = all(a.min() >= 0 and a.max() < len(names) for a in arrays)
+            named = all({str(v) for v in np.unique(a).tolist()} <= set(names) for a in arrays)
+            if inside or not named:
+                for where, array in zip(parts, arrays, strict=True):
+                    _check_indices(array, names, where)
+                return names, arrays
+    return names, [_index(a, names, where) for where, a in zip(parts, arrays, strict=True)]
+
+
+def check_sizes(raw: Raw, needed: int, where: str) -> None:
+    """Every class must have `needed` rows in the part that splits are cut from."""
+    if len(raw.catalogue) < 2:
+        raise DataError(
+            f"{where} has one class only ({', '.join(raw.catalogue)}); at least 2 are needed"
+        )
+    counts = np.bincount(raw.y, minlength=len(raw.catalogue))
+    small = [f"{n!r} has {c}" for n, c in zip(raw.catalogue, counts, strict=True) if c < needed]
+    if small:
+        raise DataError(
+            f"{where}: every class needs at least {needed} rows, one for each split cut from "
+            f"them, but {', '.join(small[:5])}{' and others' if small[5:] else ''}; "
+            "add rows, or leave the class out with classes=[...]"
+        )
+
+
+def _array(value: Any, where: str) -> np.ndarray:
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise DataError(f"{where}: rows of different lengths cannot be an array") from error
+
+
+def _check_finite(given: np.ndarray, converted: np.ndarray, where: str) -> None:
+    if np.isfinite(converted).all():
+        return
+    bad = ~np.isfinite(converted)
+    rows = np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))
+    large = "" if not np.isfinite(given[bad]).all() else " (too large for float32)"
+    raise DataError(
+        f"{where}: {int(bad.sum())} values of x are NaN or infinite{large}, in {len(rows)} rows, "
+        f"first in row {rows[0]} (counted from 0); remove or fill them"
+    )
+
+
+def _same_length(x: np.ndarray, y: np.ndarray, where: str) -> None:
+    if len(x) != len(y):
+        raise DataError(f"{where}: x has {len(x)} rows but y has {len(y)} labels")
+
+
+def _plain_labels(y: Any, where: str) -> np.ndarray:
+    """Labels as int64 or text."""
+    array = _array(y, where)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or len(array) == 0:
+        raise DataError(f"{where}: y must be one label per row, got shape {array.shape}")
+    if array.dtype.kind in "OT" and _alike(array):  # objects, variable-width text
+        array = np.array(array.tolist())
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8", "replace")
+    if array.dtype.kind == "f":
+        odd = ~np.isfinite(array) | (array != np.round(array))
+        if odd.any():
+            row = int(np.flatnonzero(odd)[0])
+            raise DataError(
+                f"{where}: {int(odd.sum())} labels are not whole numbers, first {array[row]} in "
+                f"row {row}; labels are class names or whole numbers"
+            )
+    if array.dtype.kind in "biuf":
+        return array.astype(np.int64)
+    if array.dtype.kind != "U":
+        raise DataError(f"{where}: labels must be text or whole numbers, got type {array.dtype}")
+    return array
+
+
+def _alike(array: np.ndarray) -> bool:
+    values = array.tolist()
+    return all(isinstance(v, str) for v in values) or all(isinstance(v, Integral) for v in values)
+
+
+def _sorted_names(names: set[str]) -> list[str]:
+    try:
+        numbers = {name: float(name) for name in names}
+    except ValueError:
+        return sorted(names)
+    if not np.isfinite(list(numbers.values())).all():
+        return sorted(names)  # "nan" is a name like any other
+    return sorted(names, key=lambda name: (numbers[name], name))
+
+
+def _check_indices(y: np.ndarray, names: tuple[str, ...], where: str) -> None:
+    wrong = np.flatnonzero((y < 0) | (y >= len(names)))
+    if len(wrong):
+        raise DataError(
+            f"{where}: {len(wrong)} labels are outside the catalogue of {len(names)} classes, "
+            f"first {y[wrong[0]]} in row {wrong[0]}; expected 0 to {len(names) - 1}"
+        )
+
+
+def _index(y: np.ndarray, names: tuple[str, ...], where: str) -> np.ndarray:
+    values, inverse = np.unique(y, return_inverse=True)
+    place = {name: index for index, name in enumerate(names)}
+    for code, value in enumerate(values.tolist()):
+        if str(value) not in place:
+            row = int(np.flatnonzero(inverse == code)[0])
+            raise DataError(
+                f"{where}: label {str(value)!r} (row {row}) is outside the catalogue: "
+                f"{nearest(str(value), names)}"
+            )
+    return np.array([place[str(v)] for v in values.tolist()], dtype=np.int64)[inverse]

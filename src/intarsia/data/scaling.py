@@ -1,0 +1,113 @@
+"""Raw inputs to network inputs: one affine map, fitted on the training split."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+import torch
+
+from intarsia.errors import DataError, nearest
+
+Kind = Literal["unit", "signed", "standard", "none"]
+
+_CHUNK = 4096  # rows converted to float64 at a time, so that large image sets fit in memory
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """The map (x - shift) * scale, in float32.
+
+    `shift` and `scale` are 0-d for images (one number for all pixels) and of shape (D,) for tables.
+    """
+
+    kind: Kind
+    shift: torch.Tensor
+    scale: torch.Tensor
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.to(torch.float32)
+        if self.kind == "none":
+            return x
+        return (x - self.shift.to(x.device)) * self.scale.to(x.device)
+
+    @classmethod
+    def fit(cls, kind: str, x: torch.Tensor) -> "Scaling":
+        """Fit on raw inputs: `unit` to [0, 1], `signed` to [-1, 1], `standard` to z-scores.
+
+        uint8 inputs have a known range, so `unit` and `signed` use 0 to 255 whatever `x` holds.
+        A feature that never changes gets scale 1.
+        """
+        known = check_kind(kind)
+        if len(x) == 0:
+            raise DataError("a scaling cannot be fitted on an empty training split")
+        array = x.detach().cpu().numpy()
+        axis = None if array.ndim > 2 else 0
+        if known == "none":
+            shift, spread = np.zeros(()), np.ones(())
+        elif known == "standard":
+            shift, spread = _mean_and_deviation(array, axis)
+        else:
+            low, high = _range(array, axis)
+            half = known == "signed"
+            shift, spread = ((low + high) / 2, (high - low) / 2) if half else (low, high - low)
+        return cls(known, _tensor(shift), _tensor(_inverse(spread)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers and lists; every float32 is written exactly."""
+        return {"kind": self.kind, "shift": self.shift.tolist(), "scale": self.scale.tolist()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Scaling":
+        missing = {"kind", "shift", "scale"} - set(value)
+        if missing:
+            raise DataError(f"a scaling needs kind, shift and scale; missing: {sorted(missing)}")
+        kind = check_kind(value["kind"])
+        try:
+            # Through numpy: a list of numbers torch cannot hold would otherwise fail in many ways.
+            shift, scale = (np.asarray(value[k], dtype=np.float64) for k in ("shift", "scale"))
+        except (TypeError, ValueError) as error:
+            raise DataError(f"shift and scale of a scaling must be numbers: {error}") from error
+        if shift.shape != scale.shape or shift.ndim > 1:
+            raise DataError(
+                f"shift and scale of a scaling must be two numbers or two lists of one length, "
+                f"got shapes {shift.shape} and {scale.shape}"
+            )
+        made = cls(kind, _tensor(shift), _tensor(scale))
+        if not (torch.isfinite(made.shift).all() and torch.isfinite(made.scale).all()):
+            raise DataError("shift and scale of a scaling must be finite")
+        return made
+
+
+def check_kind(kind: object) -> Kind:
+    """`kind` if it is a known scaling, our error otherwise."""
+    if kind not in get_args(Kind):
+        raise DataError(f"unknown scaling {kind!r}: {nearest(str(kind), get_args(Kind))}")
+    return cast(Kind, kind)
+
+
+def _range(array: np.ndarray, axis: int | None) -> tuple[np.ndarray, np.ndarray]:
+    if array.dtype == np.uint8:
+        shape = () if axis is None else array.shape[1:]
+        return np.zeros(shape), np.full(shape, 255.0)
+    return np.float64(array.min(axis=axis)), np.float64(array.max(axis=axis))  # type: ignore[return-value]
+
+
+def _mean_and_deviation(array: np.ndarray, axis: int | None) -> tuple[np.ndarray, np.ndarray]:
+    chunks = [slice(i, i + _CHUNK) for i in range(0, len(array), _CHUNK)]
+    count = array.size if axis is None else len(array)
+    mean = np.asarray(sum(array[c].sum(axis=axis, dtype=np.float64) for c in chunks) / count)
+    square = sum(np.square(array[c] - mean).sum(axis=axis) for c in chunks) / count
+    # A constant column leaves a rounding error here, which must not become a huge scale.
+    changes = array.min(axis=axis) != array.max(axis=axis)
+    return mean, np.where(changes, np.sqrt(square), 0.0)
+
+
+def _inverse(spread: np.ndarray) -> np.ndarray:
+    usable = np.asarray(spread) >= np.finfo(np.float32).tiny
+    return np.where(usable, 1.0 / np.where(usable, spread, 1.0), 1.0)
+
+
+def _tensor(value: np.ndarray) -> torch.Tensor:
+    with np.errstate(over="ignore"):
+        return torch.from_numpy(np.array(value, dtype=np.float32))

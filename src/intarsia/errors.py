@@ -1,0 +1,45 @@
+"""Every error a user can cause: it names the thing, the value seen, what was expected and what to do."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class IntarsiaError(Exception):
+    """Base of all errors raised on purpose by intarsia."""
+
+
+class DataError(IntarsiaError):
+    """The data cannot be used as given."""
+
+
+class RecipeError(IntarsiaError):
+    """A setting is unknown or has a value that cannot be used."""
+
+
+class ModelError(IntarsiaError):
+    """A network cannot be built or read."""
+
+
+class WiringError(ModelError):
+    """The axes of a network cannot be named."""
+
+
+class FileError(IntarsiaError):
+    """A file is not what it should be."""
+
+
+class TrainingError(IntarsiaError):
+    """Training cannot start or go on."""
+
+
+class CompositionError(IntarsiaError):
+    """Modules do not fit together."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A closing phrase for messages: the nearest known word, or all of them."""
+    known = sorted(known)
+    close = get_close_matches(str(word), known, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"known: {', '.join(known)}"

@@ -1,0 +1,101 @@
+"""Files written whole or not at all, and digests of what they hold."""
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from intarsia.errors import FileError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def write_whole(path: str | Path, content: bytes) -> None:
+    """Write `content` so that a reader, at any moment and after any crash, sees all of it or none.
+
+    A temporary file in the same folder (`.*.part`) is synced and renamed; missing folders are made.
+    """
+    path = Path(path)
+    part = path.parent / f".{secrets.token_hex(8)}.part"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with part.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise FileError(
+            f"cannot write {path}: {error.strerror or error}; "
+            "check the folder's permissions and free space"
+        ) from error
+
+
+def digest_of(header: Any, tensors: "Mapping[str, torch.Tensor] | None" = None) -> str:
+    """sha256 (hex) over canonical JSON and over every tensor's name, dtype, shape and bytes.
+
+    The order of the keys and of the tensors does not matter; their device does not either.
+    """
+    digest = hashlib.sha256(canonical(header).encode())
+    for name, tensor in sorted((tensors or {}).items()):
+        tensor = tensor.detach().cpu().contiguous()
+        kind = str(tensor.dtype).removeprefix("torch.")
+        digest.update(b"\n" + canonical([name, kind, list(tensor.shape)]).encode() + b"\n")
+        digest.update(_bytes(tensor))
+    return digest.hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """JSON with one spelling: sorted keys, no spaces, ASCII, finite numbers only."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def plain(value: Any, name: str = "value") -> Any:
+    """`value` as JSON gives it back: lists for tuples, text keys, null for nan and infinities."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(k): plain(v, f"{name}.{k}") for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        items = sorted(value, key=repr) if isinstance(value, set | frozenset) else value
+        return [plain(v, f"{name}[{i}]") for i, v in enumerate(items)]
+    if hasattr(value, "tolist"):  # numpy's and torch's numbers and arrays
+        return plain(value.tolist(), name)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise FileError(
+        f"{name} is a {type(value).__name__}, which JSON cannot hold: "
+        "use text, numbers, lists and mappings"
+    )
+
+
+def _bytes(tensor: "torch.Tensor") -> memoryview:
+    import torch
+
+    return tensor.reshape(-1).view(torch.uint8).numpy().data
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":  # Windows has no handle of a folder to sync
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

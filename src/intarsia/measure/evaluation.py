@@ -1,0 +1,126 @@
+"""All measures of one model on one split, as a value that prints itself."""
+
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import nn
+
+from intarsia.data import Split
+from intarsia.errors import DataError, nearest
+from intarsia.files import plain
+from intarsia.measure.logits import (
+    accuracy_per_class,
+    confusion,
+    entropy_per_class,
+    nonrewarded_entropy,
+    rewarded_accuracy,
+)
+from intarsia.modules import Module, Predicting, logits_of
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What `evaluate` measured; nan stands for a mean over no sample, None in JSON."""
+
+    accuracy: float  # over samples whose label is rewarded
+    entropy: float  # nats, over samples whose label is not rewarded
+    ceiling: float  # log C, the largest entropy there is
+    catalogue: tuple[str, ...]
+    rewarded: tuple[str, ...]
+    confusion: np.ndarray  # C x C counts, true by predicted
+    accuracy_per_class: np.ndarray  # C
+    entropy_per_class: np.ndarray  # C, rewarded classes included
+    n: int
+
+    def to_json(self) -> dict[str, Any]:
+        return plain(vars(self), "evaluation")
+
+    def __rich__(self) -> "Group":
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(caption="* rewarded")
+        for heading in ("class", "samples", "accuracy", "entropy"):
+            table.add_column(heading, justify="left" if heading == "class" else "right")
+        samples = self.confusion.sum(axis=1)
+        for i, name in enumerate(self.catalogue):
+            mark = "*" if name in self.rewarded else " "
+            figures = (self.accuracy_per_class[i], self.entropy_per_class[i])
+            table.add_row(Text(f"{mark} {name}"), str(samples[i]), *map(_figure, figures))
+        return Group(Text(self._summary()), table)
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        text = io.StringIO()
+        Console(file=text, width=100, color_system=None).print(self)
+        return text.getvalue().rstrip()
+
+    def _summary(self) -> str:
+        return (
+            f"rewarded accuracy {_figure(self.accuracy)}, non-rewarded entropy "
+            f"{_figure(self.entropy)} of {_figure(self.ceiling)}, {self.n} samples"
+        )
+
+
+def evaluate(
+    model: nn.Module | Module,
+    split: Split,
+    rewarded: Sequence[str | int] | None = None,
+    batch: int = 4096,
+) -> Evaluation:
+    """Measure a Module, Classifier, Composition or any network on a split.
+
+    `rewarded` (class names or indices) defaults to the model's own, or to all classes. A network
+    that is not intarsia's gets the raw inputs as float32 and temperature 1; put it in a Classifier
+    to scale them.
+    """
+    if isinstance(model, Module):
+        model = model.to_module()
+    if not isinstance(model, nn.Module):
+        raise DataError(
+            f"a {type(model).__name__} cannot be evaluated: give one module, a composition "
+            "or an nn.Module"
+        )
+    logits = logits_of(model, split.x, batch)
+    if logits.dim() != 2:
+        raise DataError(f"the model gives {tuple(logits.shape)}: expected logits N x C")
+    catalogue = tuple(map(str, range(logits.shape[1])))
+    own, temperature = catalogue, 1.0
+    if isinstance(model, Predicting):
+        catalogue, own, temperature = model.catalogue, model.rewarded, model.temperature
+    indices = [_index(c, catalogue) for c in (own if rewarded is None else rewarded)]
+    return Evaluation(
+        accuracy=rewarded_accuracy(logits, split.y, indices),
+        entropy=nonrewarded_entropy(logits, split.y, indices, temperature),
+        ceiling=math.log(len(catalogue)),
+        catalogue=catalogue,
+        rewarded=tuple(catalogue[i] for i in sorted(set(indices))),
+        confusion=confusion(logits, split.y, len(catalogue)),
+        accuracy_per_class=accuracy_per_class(logits, split.y),
+        entropy_per_class=entropy_per_class(logits, split.y, temperature),
+        n=len(split.y),
+    )
+
+
+def _index(name: str | int, catalogue: tuple[str, ...]) -> int:
+    """A class's index: text is always a name, so "3" need not be at place 3."""
+    if isinstance(name, str):
+        if name not in catalogue:
+            raise DataError(f"there is no class {name!r}: {nearest(name, catalogue)}")
+        return catalogue.index(name)
+    if not 0 <= name < len(catalogue):
+        raise DataError(f"there is no class number {name}: expected 0 to {len(catalogue) - 1}")
+    return int(name)
+
+
+def _figure(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.4f}"

@@ -1,0 +1,23 @@
+"""Networks, and the names of their axes."""
+
+from intarsia.models.lenet import Lenet
+from intarsia.models.mlp import Mlp
+from intarsia.models.registry import MODELS, Model, build, initialise
+from intarsia.models.resnet import Resnet18
+from intarsia.models.vgg import Vgg11
+from intarsia.models.wiring import Axis, Wiring, infer_wiring, wiring_of
+
+__all__ = [
+    "MODELS",
+    "Axis",
+    "Lenet",
+    "Mlp",
+    "Model",
+    "Resnet18",
+    "Vgg11",
+    "Wiring",
+    "build",
+    "infer_wiring",
+    "initialise",
+    "wiring_of",
+]

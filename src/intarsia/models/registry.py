@@ -1,0 +1,105 @@
+"""Networks by name or by a stranger's factory, and the origin that a seed gives."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+
+from intarsia.errors import ModelError
+from intarsia.specs import Registry, Spec
+
+MODELS = Registry("model", given=("shape", "outputs"))
+
+Factory: TypeAlias = Callable[[tuple[int, ...], int], nn.Module]
+Model: TypeAlias = str | Mapping[str, Any] | Spec | Factory
+
+
+def build(model: Model, shape: tuple[int, ...], outputs: int) -> nn.Module:
+    """A network of N x *shape scaled float32 inputs and N x outputs logits, with fresh weights.
+
+    A factory's network is tried on two zero inputs: a misfit shows here and not in training.
+    """
+    shape = _shape(shape)
+    if not isinstance(outputs, int) or outputs < 1:
+        raise ModelError(f"outputs is {outputs!r}: expected a whole number of at least 1")
+    if isinstance(model, nn.Module):
+        raise ModelError(
+            f"the model is a ready {type(model).__name__}: give a factory f(shape, outputs) that "
+            "makes a new one, because every seed needs its own initial weights"
+        )
+    if isinstance(model, str | Mapping | Spec):
+        return MODELS.call(MODELS.spec(model), shape=shape, outputs=outputs)
+    if not callable(model):
+        raise ModelError(
+            f"the model is {model!r}: expected a name, a mapping or a factory f(shape, outputs)"
+        )
+    network = model(shape, outputs)
+    _try_out(network, shape, outputs)
+    return network
+
+
+def initialise(model: Model, shape: tuple[int, ...], outputs: int, seed: int) -> nn.Module:
+    """The origin theta0 of a seed, on the CPU: same bytes each time, global generator untouched."""
+    network = _seeded(model, shape, outputs, seed)
+    if not isinstance(model, str | Mapping | Spec):
+        _check_repeats(network, _seeded(model, shape, outputs, seed))
+    return network
+
+
+def _seeded(model: Model, shape: tuple[int, ...], outputs: int, seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        # torch.manual_seed would also reseed the accelerators
+        torch.default_generator.manual_seed(seed)
+        return build(model, shape, outputs).cpu()
+
+
+def _check_repeats(first: nn.Module, second: nn.Module) -> None:
+    if first is second:
+        raise ModelError(
+            "the factory returns the same network on every call: make a new one inside it, "
+            "because every seed needs its own initial weights"
+        )
+    state, again = first.state_dict(), second.state_dict()
+    for name, tensor in state.items():
+        if name not in again or not torch.equal(tensor, again[name]):
+            raise ModelError(
+                f"the factory gives {name!r} other values for the same seed: draw initial weights "
+                "with torch's global generator (as torch.nn does), not with another source"
+            )
+
+
+def _shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    shape = tuple(shape)
+    if not shape or not all(isinstance(size, int) and size > 0 for size in shape):
+        raise ModelError(
+            f"the input shape is {shape}: expected positive whole numbers, without the batch, "
+            "such as (784,) or (1, 28, 28)"
+        )
+    return shape
+
+
+def _try_out(network: nn.Module, shape: tuple[int, ...], outputs: int) -> None:
+    if not isinstance(network, nn.Module):
+        raise ModelError(
+            f"the factory returned {type(network).__name__}: expected a torch.nn.Module"
+        )
+    modes = {module: module.training for module in network.modules()}
+    example = next((p for p in network.parameters() if p.is_floating_point()), torch.zeros(()))
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            logits = network.eval()(torch.zeros(2, *shape, device=example.device))
+    except Exception as cause:
+        raise ModelError(
+            f"the factory's {type(network).__name__} fails on two inputs of shape {shape}: "
+            f"{type(cause).__name__}: {cause}"
+        ) from cause
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    seen = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+    if seen != (2, outputs):
+        raise ModelError(
+            f"the factory's {type(network).__name__} gives {seen} for two inputs of shape {shape}: "
+            f"expected logits of shape {(2, outputs)}"
+        )

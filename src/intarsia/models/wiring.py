@@ -1,0 +1,65 @@
+"""The wiring of a network: the one that it carries, or one inferred by tracing it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from intarsia.errors import WiringError
+from intarsia.models.axes import (
+    INPUT,
+    OUTPUT,
+    Axis,
+    Entry,
+    Wiring,
+    axis_sizes,
+    check_wiring,
+    hidden_axes,
+)
+from intarsia.models.infer import infer_wiring
+from intarsia.models.units import live_units, put_units, take_units, unit_mask
+
+__all__ = [
+    "INPUT",
+    "OUTPUT",
+    "Axis",
+    "Entry",
+    "Wiring",
+    "axis_sizes",
+    "check_wiring",
+    "hidden_axes",
+    "infer_wiring",
+    "live_units",
+    "put_units",
+    "take_units",
+    "unit_mask",
+    "wiring_of",
+]
+
+
+def wiring_of(network: nn.Module, shape: tuple[int, ...]) -> Wiring:
+    """The checked wiring of a network for inputs of a shape.
+
+    A network carries its own as `wiring`, a mapping or a method of the shape, whose entries may
+    name an axis by a plain string; any other network is traced.
+    """
+    carried = getattr(network, "wiring", None)
+    if carried is None:
+        return infer_wiring(network, shape)
+    given = carried(shape) if callable(carried) else carried
+    if not isinstance(given, Mapping):
+        raise WiringError(
+            f"the wiring of {type(network).__name__} is {given!r}: expected a mapping from "
+            "parameter names to tuples of axes"
+        )
+    wiring = {name: _entry(name, entry) for name, entry in given.items()}
+    check_wiring(wiring, network.state_dict())
+    return wiring
+
+
+def _entry(name: str, entry: Any) -> Entry:
+    if isinstance(entry, tuple | list) and all(isinstance(a, Axis | str | None) for a in entry):
+        return tuple(Axis(axis) if isinstance(axis, str) else axis for axis in entry)
+    raise WiringError(
+        f"the wiring of {name!r} is {entry!r}: expected one Axis, name or None per dimension"
+    )

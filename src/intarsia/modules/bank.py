@@ -1,0 +1,175 @@
+"""Modules that were trained together, in order, and the folder that holds them."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, overload
+
+from intarsia.errors import FileError, RecipeError, nearest
+from intarsia.files import canonical, plain, write_whole
+from intarsia.models import Model
+from intarsia.modules import file, header
+from intarsia.modules.module import Module
+
+LISTING = "bank.json"
+FORMAT = {"format": "intarsia-bank", "version": 1}
+
+
+class Bank:
+    """An ordered set of modules, found by position, by name, or by classes where that is unique.
+
+    `diverged` names the modules that training gave up and kept out; `report` is plain JSON;
+    `rounds` are the banks of the rounds before, where training kept them (saved apart).
+    """
+
+    def __init__(
+        self,
+        modules: Iterable[Module],
+        diverged: Iterable[str] = (),
+        report: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._modules = tuple(modules)
+        self.diverged = tuple(diverged)
+        self.report: dict[str, Any] = plain(report or {}, "report")
+        self.rounds: tuple[Bank, ...] = ()
+        twice = [n for i, n in enumerate(self.names) if n in self.names[:i]]
+        if twice:
+            raise RecipeError(f"a bank has two modules called {twice[0]!r}: rename one of them")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(module.name for module in self._modules)
+
+    @property
+    def seeds(self) -> tuple[Any, ...]:
+        """The seeds the modules were trained with, each once, in order."""
+        return tuple(dict.fromkeys(module.provenance.get("seed") for module in self._modules))
+
+    def seed(self, seed: int) -> "Bank":
+        """The modules of one seed, which share one origin."""
+        modules = [m for m in self._modules if m.provenance.get("seed") == seed]
+        if not modules:
+            raise RecipeError(f"the bank has no module of seed {seed!r}; its seeds: {self.seeds}")
+        diverged = [n for n in self.diverged if len(self.seeds) == 1 or n.endswith(f"-s{seed}")]
+        bank = Bank(modules, diverged, self.report)
+        bank.rounds = tuple(earlier.seed(seed) for earlier in self.rounds)
+        return bank
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._modules)
+
+    @overload
+    def __getitem__(self, key: int | str) -> Module: ...
+    @overload
+    def __getitem__(self, key: slice) -> "Bank": ...
+    def __getitem__(self, key: int | str | slice) -> "Module | Bank":
+        if isinstance(key, slice):
+            return Bank(self._modules[key], self.diverged, self.report)
+        if isinstance(key, str):
+            return find(self._modules, key)
+        if not -len(self) <= key < len(self):
+            raise RecipeError(f"the bank has {len(self)} modules, there is no number {key}")
+        return self._modules[key]
+
+    def __repr__(self) -> str:
+        return f"Bank({', '.join(self.names)})"
+
+    def save(self, folder: str | Path) -> None:
+        """One file per module, then `bank.json`, which lists them in order; each written whole."""
+        folder = Path(folder)
+        names: list[str] = []
+        for module in self._modules:
+            names.append(file_name(module.name, taken=names))
+            module.save(folder / names[-1])
+        listing = {
+            **FORMAT,
+            "files": [{"file": n, "digest": m.digest} for n, m in zip(names, self, strict=True)],
+            "diverged": list(self.diverged),
+            "report": self.report,
+        }
+        write_whole(folder / LISTING, canonical(listing).encode() + b"\n")
+
+    @classmethod
+    def load(cls, folder: str | Path, model: Model | None = None) -> "Bank":
+        """Read a folder that `save` wrote; `model` as in Module.load."""
+        folder = Path(folder)
+        listing = _listing(folder / LISTING)
+        modules = []
+        for name, digest in listing["files"]:
+            modules.append(Module.load(folder / name, model))
+            if modules[-1].digest != digest:
+                raise FileError(
+                    f"{folder / name}: is not the module that {LISTING} lists, a save was "
+                    "interrupted or the file was replaced: save the bank again"
+                )
+        with file.reading(folder / LISTING):
+            return cls(modules, listing["diverged"], listing["report"])
+
+    @staticmethod
+    def report_of(folder: str | Path) -> dict[str, Any]:
+        """The report of a saved bank, without reading its modules."""
+        return _listing(Path(folder) / LISTING)["report"]
+
+
+def find(modules: Iterable[Module], key: str) -> Module:
+    """The module of this name, or the only one with these rewarded classes (`3`, `0+1`)."""
+    modules = tuple(modules)
+    named = [m for m in modules if m.name == key]
+    found = named or [m for m in modules if "+".join(m.rewarded) == key]
+    if len(found) > 1:
+        raise RecipeError(
+            f"{len(found)} modules recognise {key!r}: {', '.join(m.name for m in found)}; "
+            "use one of these names, or bank.seed(...) first"
+        )
+    if not found:
+        known = {m.name for m in modules} | {"+".join(m.rewarded) for m in modules}
+        raise RecipeError(f"there is no module {key!r}: {nearest(key, known)}")
+    return found[0]
+
+
+def file_name(name: str, taken: Iterable[str] = ()) -> str:
+    """A file name for a module on any file system; changed names get a digest to stay apart."""
+    safe = re.sub(r"[^A-Za-z0-9._+-]", "_", name)[:80]
+    reserved = re.fullmatch(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?", safe) or safe[:1] == "."
+    clash = f"{safe}.safetensors".lower() in {n.lower() for n in taken}
+    if safe != name or reserved or clash:
+        safe = f"{safe.lstrip('.')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{safe}.safetensors"
+
+
+def _listing(path: Path) -> dict[str, Any]:
+    with file.reading(path):
+        return _checked_listing(path)
+
+
+def _checked_listing(path: Path) -> dict[str, Any]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FileError(
+            f"{error.strerror or error}: give the folder that a training run or Bank.save made"
+        ) from error
+    value = file.parse(content, "listing")
+    header.check_keys(value, (*FORMAT, "files", "diverged", "report"))
+    if {key: value[key] for key in FORMAT} != FORMAT:
+        raise FileError(f"its format is not {FORMAT}: it was made by another version of intarsia")
+    if not isinstance(value["files"], list) or not isinstance(value["report"], dict):
+        raise FileError("it lists no files or has no report: save the bank again")
+    files = []
+    for entry in value["files"]:
+        if not isinstance(entry, dict):
+            raise FileError(f"its entry {entry!r} is no file: save the bank again")
+        header.check_keys(entry, ("file", "digest"))
+        name = header.text(entry["file"], "file")
+        if not re.fullmatch(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]*\.safetensors", name):
+            raise FileError(f"its entry {name!r} is not a file of this folder")
+        files.append((name, header.text(entry["digest"], "digest")))
+    return {
+        "files": files,
+        "diverged": header.texts(value["diverged"], "diverged"),
+        "report": value["report"],
+    }

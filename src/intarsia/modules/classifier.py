@@ -1,0 +1,141 @@
+"""Raw inputs to logits over the catalogue: what a module or a composition is as an nn.Module."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from intarsia.data import Scaling
+from intarsia.errors import DataError, ModelError
+
+Inputs = np.ndarray | Tensor | Sequence[Any]
+
+
+class Predicting(nn.Module):
+    """`predict` and `predict_proba` for anything whose forward takes raw inputs to logits."""
+
+    catalogue: tuple[str, ...]
+    rewarded: tuple[str, ...]
+    temperature: float
+
+    def predict_proba(self, x: Inputs, batch: int = 4096) -> Tensor:
+        """softmax(logits / temperature), N x C on the CPU; evaluation mode, no gradients."""
+        return torch.softmax(logits_of(self, x, batch) / self.temperature, dim=1)
+
+    def predict(self, x: Inputs, batch: int = 4096) -> Tensor:
+        """The most probable class of each input, as indices into the catalogue."""
+        return logits_of(self, x, batch).argmax(dim=1)
+
+
+class Classifier(Predicting):
+    """A network with its scaling, temperature and class names; takes raw inputs, numpy or tensors.
+
+    A network with one output more than the catalogue has an explicit "other", last. Its probability
+    is shared out evenly: with p = softmax(z / t) the logits are t log(p_c + p_other / C).
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        catalogue: Sequence[str],
+        shape: Sequence[int],
+        scaling: Scaling,
+        rewarded: Sequence[str] | None = None,
+        temperature: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.catalogue = tuple(catalogue)
+        self.rewarded = self.catalogue if rewarded is None else tuple(rewarded)
+        self.temperature = float(temperature)
+        self.shape = tuple(shape)
+        self.scaling = scaling
+        # Buffers, so that they move with the network; not in the state, which stays the network's.
+        self.register_buffer("shift", scaling.shift.clone(), persistent=False)
+        self.register_buffer("scale", scaling.scale.clone(), persistent=False)
+
+    def forward(self, x: Inputs) -> Tensor:
+        rows = raw_inputs(x, self.shape).to(self.shift.device)
+        scaled = replace(self.scaling, shift=self.shift, scale=self.scale)(rows)
+        logits = self.network(scaled)
+        classes = len(self.catalogue)
+        if logits.dim() != 2 or logits.shape[1] not in (classes, classes + 1):
+            raise ModelError(
+                f"the network gives logits of shape {tuple(logits.shape)}: expected N x {classes} "
+                f"for {classes} classes, or N x {classes + 1} with an explicit other"
+            )
+        return logits if logits.shape[1] == classes else _share_other(logits, self.temperature)
+
+    def extra_repr(self) -> str:
+        return f"rewarded={'+'.join(self.rewarded)}, temperature={self.temperature:g}"
+
+
+def logits_of(model: nn.Module, x: Inputs, batch: int = 4096) -> Tensor:
+    """The model's logits on the CPU, batch by batch, in evaluation mode and without gradients.
+
+    A Classifier or Composition takes raw inputs; any other network is given them as float32.
+    """
+    if batch < 1:
+        raise DataError(f"batch is {batch}: expected at least 1")
+    rows = raw_inputs(x)
+    tensor = next(iter([*model.parameters(), *model.buffers()]), torch.zeros(()))
+    pieces = []
+    with _evaluating(model), torch.no_grad():
+        # An empty input still goes through once, for the number of classes.
+        for start in range(0, max(len(rows), 1), batch):
+            piece = rows[start : start + batch].to(tensor.device)
+            if not isinstance(model, Predicting):
+                piece = piece.to(torch.float32)
+            pieces.append(model(piece).cpu())
+    return torch.cat(pieces)
+
+
+def raw_inputs(x: Inputs, shape: tuple[int, ...] | None = None) -> Tensor:
+    """Inputs as a tensor N x *shape, from any shape with as many entries; float64 to float32."""
+    try:
+        tensor = x if isinstance(x, Tensor) else torch.as_tensor(np.ascontiguousarray(x))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the inputs are not numbers: {error}") from error
+    if tensor.is_complex():
+        raise DataError("the inputs are complex numbers: expected real ones")
+    if tensor.dtype == torch.float64:
+        tensor = tensor.to(torch.float32)
+    if tensor.dim() < 2:
+        raise DataError(
+            f"the inputs have shape {tuple(tensor.shape)}: expected N rows; "
+            "for a single input add a first axis, as in x[None]"
+        )
+    if shape is None or tuple(tensor.shape[1:]) == shape:
+        return tensor
+    if math.prod(tensor.shape[1:]) != math.prod(shape):
+        raise DataError(
+            f"the inputs have shape {tuple(tensor.shape)}: expected N x "
+            f"{' x '.join(map(str, shape))}, or as many entries in another shape"
+        )
+    return tensor.reshape(len(tensor), *shape)
+
+
+def _share_other(logits: Tensor, temperature: float) -> Tensor:
+    p = torch.log_softmax(logits / temperature, dim=1)
+    other = p[:, -1:] - math.log(p.shape[1] - 1)
+    return temperature * torch.logaddexp(p[:, :-1], other)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    modes = {part: part.training for part in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode

@@ -1,0 +1,170 @@
+"""The container: one safetensors file whose only metadata is intarsia's canonical JSON header."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from intarsia.errors import FileError, IntarsiaError, nearest
+from intarsia.files import canonical, digest_of, write_whole
+
+VERSION = 1
+FORMATS = ("intarsia-module", "intarsia-composition")
+HEADER_LIMIT = 8 * 2**20  # bytes
+DTYPES = {"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "U16", "BOOL"}
+
+
+def write(
+    path: str | Path, kind: str, fields: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """Write header and tensors whole; the same content gives the same bytes."""
+    header = {"format": kind, "version": VERSION, **fields}
+    header["digest"] = digest_of(header, tensors)
+    content = safetensors.torch.save(dict(tensors), {"intarsia": canonical(header)})
+    length = int.from_bytes(content[:8], "little")
+    if length > HEADER_LIMIT:
+        raise FileError(
+            f"cannot write {path}: its header takes {length} bytes, the limit is {HEADER_LIMIT}; "
+            "keep less in the provenance"
+        )
+    write_whole(path, content)
+
+
+def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The header's fields and the stored tensors, once container, format and digest are right."""
+    path = Path(path)
+    try:
+        if not path.exists():
+            raise FileError("there is no such file: check the path")
+        if not path.is_file():
+            raise FileError("is not a file: give the path of one .safetensors file")
+        with path.open("rb") as file:
+            start, entries = _container_header(file)
+            header = _own_header(entries, kind)
+            file.seek(0)
+            content = file.read(start)
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror or error}") from error
+    try:
+        tensors = safetensors.torch.load(content)
+    except (SafetensorError, ValueError, RuntimeError) as error:
+        raise FileError(f"is not a sound safetensors file ({error}): {_AGAIN}") from error
+    found = header.pop("digest")
+    if found != digest_of(header, tensors):
+        raise FileError(f"was altered or damaged, its digest does not fit its content: {_AGAIN}")
+    return {k: v for k, v in header.items() if k not in ("format", "version")}, tensors
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Every error inside becomes a FileError that names the file."""
+    try:
+        yield
+    except IntarsiaError as error:
+        raise FileError(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise FileError(f"{path}: its header is nested too deeply: {_AGAIN}") from error
+    except MemoryError as error:
+        raise FileError(f"{path}: needs more memory than there is") from error
+
+
+_AGAIN = "get the file again from where it came"
+
+
+def _container_header(file: BinaryIO) -> tuple[int, dict[str, Any]]:
+    """The file's expected size and safetensors' own JSON, checked before anything is allocated."""
+    size = os.fstat(file.fileno()).st_size
+    length = int.from_bytes(file.read(8), "little")
+    if size < 10:
+        raise FileError(f"is no module: it has only {size} bytes, so it was cut off: {_AGAIN}")
+    if length > HEADER_LIMIT:
+        raise FileError(
+            f"is not a safetensors file of intarsia's: its first 8 bytes ask for a header of "
+            f"{length} bytes, the limit is {HEADER_LIMIT}; check that it is the right file"
+        )
+    if 8 + length > size:
+        raise FileError(
+            f"was cut off: its header needs {8 + length} bytes, the file has {size}: {_AGAIN}"
+        )
+    entries = parse(file.read(length), "safetensors header")
+    expected = 8 + length + _data_size(entries)
+    if expected != size:
+        what = "was cut off" if size < expected else "has bytes beyond its end"
+        raise FileError(f"{what}: {size} bytes where its header tells {expected}: {_AGAIN}")
+    return expected, entries
+
+
+def parse(text: str | bytes, what: str) -> dict[str, Any]:
+    """A JSON object without repeated keys, special numbers or text that is no Unicode."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError("a key is given twice")
+        return dict(pairs)
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no JSON")
+
+    try:
+        value = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError as error:  # bad JSON, bad UTF-8, numbers too large
+        raise FileError(
+            f"is not a safetensors file of intarsia's: its {what} is no JSON object ({error})"
+        ) from error
+    if not isinstance(value, dict):
+        raise FileError(f"is not a safetensors file of intarsia's: its {what} is no JSON object")
+    return value
+
+
+def _data_size(entries: Mapping[str, Any]) -> int:
+    end = 0
+    for name, entry in entries.items():
+        if name == "__metadata__":
+            continue
+        offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
+        if (
+            not isinstance(offsets, list)
+            or len(offsets) != 2
+            or not all(type(offset) is int for offset in offsets)
+        ):
+            raise FileError(f"is not a sound safetensors file: no place given for tensor {name!r}")
+        dtype = entry.get("dtype")
+        if not isinstance(dtype, str) or dtype not in DTYPES:
+            raise FileError(f"tensor {name!r} has the unknown type {dtype!r}: {_AGAIN}")
+        end = max(end, *offsets)
+    return end
+
+
+def _own_header(entries: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    metadata = entries.get("__metadata__")
+    text = metadata.get("intarsia") if isinstance(metadata, dict) else None
+    if not isinstance(text, str):
+        raise FileError(
+            "is a safetensors file, but intarsia did not write it: it has no header 'intarsia'; "
+            "read its tensors with safetensors"
+        )
+    header = parse(text, "header 'intarsia'")
+    found, version = header.get("format"), header.get("version")
+    if found != kind:
+        reads = {"intarsia-module": "Module.load", "intarsia-composition": "Composition.load"}
+        advice = (
+            f"read it with {reads[found]}" if found in FORMATS else nearest(str(found), FORMATS)
+        )
+        raise FileError(f"has format {found!r} where {kind!r} was expected: {advice}")
+    if type(version) is int and version > VERSION:
+        raise FileError(
+            f"was written by a newer intarsia (format version {version}, this one reads "
+            f"{VERSION}): upgrade intarsia"
+        )
+    if version != VERSION or type(version) is not int:
+        raise FileError(f"has the unknown format version {version!r}: {_AGAIN}")
+    if not isinstance(header.get("digest"), str):
+        raise FileError(f"has no digest: {_AGAIN}")
+    return header

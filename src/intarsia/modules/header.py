@@ -1,0 +1,205 @@
+"""A module's header and tensors, from and to plain values; what a file says is never trusted."""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+from torch import Tensor
+
+from intarsia.data import Scaling
+from intarsia.errors import FileError
+from intarsia.models import Model
+from intarsia.modules.architecture import Architecture, Plan
+from intarsia.modules.encoding import decode, encode, stored_names
+from intarsia.specs import Spec
+
+FIELDS = (
+    "name", "rewarded", "catalogue", "architecture", "scaling", "temperature", "origin",
+    "provenance", "tensors",
+)  # fmt: skip
+LARGEST = 2**31  # no size or setting in a header is larger
+PRUNED_LIMIT = 2**28  # entries a file may ask for that it does not hold, and then 256 a byte
+
+
+def pack(
+    state: Mapping[str, Tensor], mask: Mapping[str, Tensor]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The header's `tensors` table and the tensors to store."""
+    table: dict[str, Any] = {}
+    stored: dict[str, Tensor] = {}
+    for name, tensor in state.items():
+        table[name], tensors = encode(name, tensor, mask.get(name))
+        clash = stored.keys() & tensors.keys()
+        if clash:
+            raise FileError(f"two tensors would be stored as {clash.pop()!r}: rename one of them")
+        stored |= tensors
+    return table, stored
+
+
+def unpack(
+    fields: Mapping[str, Any], stored: Mapping[str, Tensor], model: Model | None, share: int = 1
+) -> dict[str, Any]:
+    """The arguments of a Module, or a FileError that says what is wrong with the header.
+
+    `share` is the number of modules in the file, which have one limit on memory together.
+    """
+    check_keys(fields, FIELDS)
+    architecture = _architecture(fields["architecture"])
+    if architecture.model is None and model is None:
+        raise FileError(
+            "its network comes from a factory that files do not hold: "
+            "give it, as in Module.load(path, model=factory)"
+        )
+    factory = model if architecture.model is None else None
+    state, mask = _state(fields["tensors"], stored, _plan(architecture, factory), share)
+    return {
+        "name": text(fields["name"], "name"),
+        "state": state,
+        "mask": mask,
+        "rewarded": texts(fields["rewarded"], "rewarded"),
+        "catalogue": texts(fields["catalogue"], "catalogue"),
+        "architecture": architecture,
+        "scaling": _scaling(fields["scaling"]),
+        "temperature": _number(fields["temperature"], "temperature"),
+        "origin": text(fields["origin"], "origin"),
+        "provenance": _mapping(fields["provenance"], "provenance"),
+        "factory": factory,
+    }
+
+
+def check_keys(fields: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    """Exactly the known keys, or a FileError."""
+    missing, extra = sorted(set(known) - set(fields)), sorted(set(fields) - set(known))
+    if missing or extra:
+        what = f"lacks {', '.join(missing)}" if missing else f"has the unknown {', '.join(extra)}"
+        raise FileError(f"its header {what}: get the file again from where it came")
+
+
+def text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise _wrong(name, value, "text")
+    return value
+
+
+def texts(value: Any, name: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        raise _wrong(name, value, "a list of text")
+    return tuple(value)
+
+
+def spec(value: Any, name: str) -> Spec | None:
+    """A name with its settings; None for null."""
+    if value is None:
+        return None
+    check_keys(_mapping(value, name), ("name", "arguments"))
+    arguments = _mapping(value["arguments"], f"{name}.arguments")
+    for key, setting in arguments.items():
+        _setting(setting, f"{name}.{key}")
+    return Spec(text(value["name"], f"{name}.name"), arguments)
+
+
+def _state(
+    table: Any, stored: Mapping[str, Tensor], plan: Plan, share: int
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    encodings = _encodings(table, plan)
+    expected = {key for name, kind in encodings.items() for key in stored_names(name, kind)}
+    for what, names in (("lacks", expected - set(stored)), ("holds", set(stored) - expected)):
+        if names:
+            raise FileError(
+                f"{what} the tensor {min(names)!r}, against its own table: "
+                "get the file again from where it came"
+            )
+    size = sum(t.numel() * t.element_size() for t in stored.values())
+    entries = sum(prod(plan[name].shape) for name, kind in encodings.items() if kind != "dense")
+    if entries > PRUNED_LIMIT // share + 256 * size:
+        raise FileError(
+            f"asks for {entries} entries but holds {size} bytes: this is no module that "
+            "training makes; check where it came from"
+        )
+    pairs = {name: decode(name, encodings[name], plan[name], stored) for name in plan}
+    mask = {name: mask for name, (_, mask) in pairs.items() if mask is not None}
+    return {name: tensor for name, (tensor, _) in pairs.items()}, mask
+
+
+def _encodings(table: Any, plan: Plan) -> dict[str, str]:
+    """The encoding of every tensor, once the table has the network's names and shapes."""
+    table = _mapping(table, "tensors")
+    for what, names in (("lacks", plan.keys() - table.keys()), ("has", table.keys() - plan.keys())):
+        if names:
+            raise FileError(
+                f"{what} the tensor {min(names)!r} {'of' if what == 'lacks' else 'unknown to'} "
+                "its network: it was made for another version of this model"
+            )
+    for name, entry in table.items():
+        check_keys(_mapping(entry, f"tensors.{name}"), ("encoding", "shape"))
+        if entry["shape"] != list(plan[name].shape):
+            raise FileError(
+                f"tensor {name!r} has shape {entry['shape']!r}, its network needs "
+                f"{list(plan[name].shape)}: it was made for another version of this model"
+            )
+        if entry["encoding"] != "dense" and not plan[name].learned:
+            raise FileError(f"tensor {name!r} is a buffer and cannot be pruned")
+    return {name: text(entry["encoding"], f"tensors.{name}") for name, entry in table.items()}
+
+
+def _architecture(value: Any) -> Architecture:
+    check_keys(_mapping(value, "architecture"), ("model", "shape", "outputs"))
+    shape = value["shape"]
+    if not isinstance(shape, list) or not 1 <= len(shape) <= 8:
+        raise _wrong("architecture.shape", shape, "a list of one to eight sizes")
+    sizes = tuple(_size(v, "architecture.shape") for v in shape)
+    if prod(sizes) > PRUNED_LIMIT:
+        raise _wrong("architecture.shape", shape, f"at most {PRUNED_LIMIT} entries")
+    return Architecture(
+        spec(value["model"], "architecture.model"),
+        sizes,
+        _size(value["outputs"], "architecture.outputs"),
+    )
+
+
+def _setting(value: Any, name: str) -> None:
+    """A setting small enough that building the network's skeleton from it is quick."""
+    items = value if isinstance(value, list) else [value]
+    for item in items:
+        fits = item is None or isinstance(item, bool | str | int | float)
+        if not fits or (isinstance(item, int | float) and abs(item) > LARGEST) or len(items) > 256:
+            raise _wrong(name, value, "a setting, or a list of at most 256")
+
+
+def _plan(architecture: Architecture, factory: Model | None) -> Plan:
+    try:
+        return architecture.plan(factory)
+    except Exception as error:  # whatever a network's code says to settings it cannot use
+        raise FileError(f"its network ({architecture}) cannot be built: {error}") from error
+
+
+def _scaling(value: Any) -> Scaling:
+    check_keys(_mapping(value, "scaling"), ("kind", "shift", "scale"))
+    for key in ("shift", "scale"):
+        for item in value[key] if isinstance(value[key], list) else [value[key]]:
+            _number(item, f"scaling.{key}")
+    return Scaling.from_json(value)
+
+
+def _mapping(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _wrong(name, value, "a mapping")
+    return value
+
+
+def _size(value: Any, name: str) -> int:
+    if type(value) is not int or not 1 <= value <= LARGEST:
+        raise _wrong(name, value, f"a whole number from 1 to {LARGEST}")
+    return value
+
+
+def _number(value: Any, name: str) -> float:
+    if type(value) not in (int, float) or abs(value) > 1e30:
+        raise _wrong(name, value, "a number")
+    return float(value)
+
+
+def _wrong(name: str, value: Any, expected: str) -> FileError:
+    seen = repr(value)
+    seen = seen if len(seen) <= 80 else seen[:77] + "..."
+    return FileError(f"its header's {name!r} is {seen}, expected {expected}")

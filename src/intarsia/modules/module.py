@@ -1,0 +1,232 @@
+"""The trained thing: sparse weights with all that is needed to use, join and audit them."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from intarsia.data import Scaling
+from intarsia.errors import FileError, ModelError
+from intarsia.files import digest_of, plain
+from intarsia.models import Model
+from intarsia.modules import file
+from intarsia.modules.architecture import Architecture, Plan
+from intarsia.modules.classifier import Classifier
+from intarsia.modules.header import pack, unpack
+
+KIND = "intarsia-module"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Module:
+    """Trained weights, mask, rewarded classes, catalogue, origin digest and provenance.
+
+    `state` is dense on the CPU with pruned entries exactly +0.0; `mask` (True survives) has only
+    the parameters that lost something. The tensors given are copied.
+    """
+
+    name: str
+    state: Mapping[str, Tensor]
+    mask: Mapping[str, Tensor]
+    rewarded: tuple[str, ...]
+    catalogue: tuple[str, ...]
+    architecture: Architecture
+    scaling: Scaling
+    temperature: float
+    origin: str
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    factory: Model | None = None
+
+    def __post_init__(self) -> None:
+        for key, value in {
+            "rewarded": tuple(self.rewarded),
+            "catalogue": tuple(self.catalogue),
+            "temperature": float(self.temperature),
+            "provenance": plain(self.provenance, "provenance"),
+        }.items():
+            object.__setattr__(self, key, value)
+        _check_classes(self)
+        _check_scaling(self.scaling, self.architecture.shape)
+        plan = self.plan
+        mask = {k: v.detach().to("cpu", torch.bool) for k, v in self.mask.items()}
+        _check_tensors(self.name, self.state, mask, plan)
+        # Copies in the network's order, so that the same module has one spelling.
+        state = {k: _pruned(self.name, k, self.state[k], mask.get(k)) for k in plan}
+        kept = {k: mask[k].clone() for k in plan if k in mask and not mask[k].all()}
+        object.__setattr__(self, "state", state)
+        object.__setattr__(self, "mask", kept)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Shape and dtype of every tensor of the network, and whether it is learned."""
+        return self.architecture.plan(self.factory)
+
+    @property
+    def parameters(self) -> int:
+        """How many parameters the network has; buffers are not counted."""
+        return sum(math.prod(entry.shape) for entry in self.plan.values() if entry.learned)
+
+    @cached_property
+    def nonzero(self) -> int:
+        """How many parameters survive, also those that happen to be 0.0."""
+        return self.parameters - sum(int((~mask).sum()) for mask in self.mask.values())
+
+    @property
+    def density(self) -> float:
+        """The surviving share of the parameters."""
+        return self.nonzero / self.parameters if self.parameters else 1.0
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of everything the file holds; equal for equal modules on any machine."""
+        return digest_of(*self.packed())
+
+    def to_module(self) -> Classifier:
+        """A new nn.Module from raw inputs to logits over the catalogue, in evaluation mode."""
+        return Classifier(
+            self.architecture.network(self.state, self.factory),
+            catalogue=self.catalogue,
+            rewarded=self.rewarded,
+            shape=self.architecture.shape,
+            scaling=self.scaling,
+            temperature=self.temperature,
+        ).eval()
+
+    def save(self, path: str | Path) -> None:
+        """Write one safetensors file, whole or not at all; equal modules give equal bytes."""
+        file.write(path, KIND, *self.packed())
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        model: Model | None = None,
+        *,
+        catalogue: tuple[str, ...] | None = None,
+        origin: str | None = None,
+    ) -> "Module":
+        """Read a module's file, or say with a FileError what is wrong with it.
+
+        `model` is the factory of a network that intarsia has no name for. `catalogue` and `origin`
+        are what the module must have to be of use, checked where given.
+        """
+        with file.reading(path):
+            module = cls(**unpack(*file.read(path, KIND), model))
+            _check_expected("catalogue", module.catalogue, catalogue and tuple(catalogue))
+            _check_expected("origin", module.origin, origin)
+        return module
+
+    def packed(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """The header's fields and the tensors as they are stored."""
+        table, stored = pack(self.state, self.mask)
+        fields = {
+            "name": self.name,
+            "rewarded": list(self.rewarded),
+            "catalogue": list(self.catalogue),
+            "architecture": self.architecture.to_json(),
+            "scaling": plain(self.scaling.to_json(), "scaling"),
+            "temperature": self.temperature,
+            "origin": self.origin,
+            "provenance": self.provenance,
+            "tensors": table,
+        }
+        return fields, stored
+
+    def __repr__(self) -> str:
+        return f"Module({self.name!r}, {self.architecture}, density {self.density:.2%})"
+
+
+def _check_classes(module: Module) -> None:
+    name, catalogue, rewarded = module.name, module.catalogue, module.rewarded
+    if not all(isinstance(c, str) and c for c in (name, *catalogue, *rewarded)):
+        raise ModelError(f"module {name!r}: its name and its classes must be text, not empty")
+    if not catalogue or len(set(catalogue)) < len(catalogue):
+        raise ModelError(f"module {name!r}: the catalogue must name each class once, at least one")
+    if not rewarded or len(set(rewarded)) < len(rewarded):
+        raise ModelError(f"module {name!r}: rewarded must name each class once, at least one")
+    unknown = [c for c in rewarded if c not in catalogue]
+    if unknown:
+        raise ModelError(f"module {name!r} rewards {unknown[0]!r}, which is not in its catalogue")
+    outputs = module.architecture.outputs
+    if outputs not in (len(catalogue), len(catalogue) + 1):
+        raise ModelError(
+            f"module {name!r} has {outputs} outputs for a catalogue of {len(catalogue)}: expected "
+            f"{len(catalogue)}, or {len(catalogue) + 1} with an explicit other"
+        )
+    if not 0 < module.temperature < math.inf:
+        raise ModelError(
+            f"module {name!r} has temperature {module.temperature}: expected a number above 0"
+        )
+
+
+def _check_scaling(scaling: Scaling, shape: tuple[int, ...]) -> None:
+    for key, tensor in (("shift", scaling.shift), ("scale", scaling.scale)):
+        try:
+            fits = torch.broadcast_shapes(tensor.shape, shape) == torch.Size(shape)
+        except RuntimeError:
+            fits = False
+        if not fits:
+            raise ModelError(
+                f"the scaling's {key} has shape {tuple(tensor.shape)}, which does not fit inputs "
+                f"of shape {shape}: fit it on the inputs the module is for"
+            )
+
+
+def _check_tensors(
+    module: str, state: Mapping[str, Tensor], mask: Mapping[str, Tensor], plan: Plan
+) -> None:
+    for what, names in (("lacks", plan.keys() - state.keys()), ("has", state.keys() - plan.keys())):
+        if names:
+            raise ModelError(
+                f"module {module!r} {what} the tensor {min(names)!r} against its model"
+            )
+    for name, entry in plan.items():
+        seen = (tuple(state[name].shape), state[name].dtype)
+        if seen != (entry.shape, entry.dtype):
+            raise ModelError(
+                f"module {module!r}: tensor {name!r} is {seen[0]} {seen[1]}, "
+                f"its model needs {entry.shape} {entry.dtype}"
+            )
+        if not _finite(state[name]):
+            raise ModelError(
+                f"module {module!r}: tensor {name!r} holds values that are not finite: "
+                "it diverged; train it again with a lower learning rate"
+            )
+    for name, tensor in mask.items():
+        if name not in plan or not plan[name].learned or tuple(tensor.shape) != plan[name].shape:
+            raise ModelError(
+                f"module {module!r}: the mask {name!r} of shape {tuple(tensor.shape)} fits no "
+                "parameter of its model"
+            )
+
+
+def _pruned(module: str, name: str, tensor: Tensor, mask: Tensor | None) -> Tensor:
+    tensor = tensor.detach().cpu()
+    if mask is None:
+        return tensor.clone(memory_format=torch.contiguous_format)
+    kept = tensor.masked_fill(~mask, 0).contiguous()  # a masked product leaves -0.0 behind
+    if not torch.equal(kept, tensor):
+        raise ModelError(
+            f"module {module!r}: {name!r} has values where its mask says pruned: "
+            "multiply it by the mask first"
+        )
+    return kept
+
+
+def _finite(tensor: Tensor) -> bool:
+    if not tensor.is_floating_point() or not tensor.numel():
+        return True
+    return bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all())  # nan reaches both
+
+
+def _check_expected(what: str, found: Any, expected: Any) -> None:
+    if expected is not None and found != expected:
+        raise FileError(
+            f"has {what} {found!r} where {expected!r} was expected: "
+            f"use a module trained with that {what}"
+        )

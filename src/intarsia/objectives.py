@@ -1,0 +1,151 @@
+"""Objectives: what a module should answer for every label, as one table.
+
+Row y of the table is the target distribution for label y; a weight per label says how much it
+counts (0 hides it). A new objective is a function that returns an `Objective`:
+
+    @OBJECTIVES.register("mine")
+    def mine(classes, rewarded, softness=0.2):
+        table = torch.full((classes, classes), 1 / classes)
+        ...
+        return Objective(table, torch.ones(classes))
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from intarsia.errors import RecipeError
+from intarsia.specs import Registry, Spec
+
+OBJECTIVES = Registry("objective", given=("classes", "rewarded"))
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """Targets, label weights and an optional entropy bonus.
+
+    The loss of a sample with label y and p = softmax(z / t) is
+    -sum(table[y] * log p) - bonus[y] * H(p); a batch averages it by weight[y].
+    A table with one column more than it has rows asks for an explicit "other" output.
+    """
+
+    table: Tensor  # C, C or C, C + 1
+    weight: Tensor  # C
+    bonus: Tensor = field(default_factory=lambda: torch.zeros(()))  # C, or 0-d for none
+
+    def __post_init__(self) -> None:
+        classes, outputs = self.table.shape
+        if outputs not in (classes, classes + 1):
+            raise RecipeError(
+                f"an objective's table is C x C, or C x (C + 1) with an 'other' output; "
+                f"got {classes} x {outputs}"
+            )
+        if self.weight.shape != (classes,):
+            raise RecipeError(f"expected {classes} label weights, got {tuple(self.weight.shape)}")
+        sums = self.table.sum(1)
+        if bool((self.table < 0).any()) or not torch.allclose(sums, torch.ones_like(sums)):
+            raise RecipeError("every row of an objective's table must be a distribution")
+        if bool((self.weight < 0).any()) or not bool((self.weight > 0).any()):
+            raise RecipeError("label weights must be at least 0, and one of them above 0")
+        object.__setattr__(self, "table", self.table.float())
+        object.__setattr__(self, "weight", self.weight.float())
+        object.__setattr__(self, "bonus", self.bonus.float().expand(classes).contiguous())
+
+    @property
+    def outputs(self) -> int:
+        return self.table.shape[1]
+
+
+def objective(
+    what: str | Mapping[str, Any] | Spec | Objective, classes: int, rewarded: Sequence[int]
+) -> Objective:
+    """The objective of a module that is rewarded for these class indices."""
+    if isinstance(what, Objective):
+        return what
+    if not rewarded or min(rewarded) < 0 or max(rewarded) >= classes:
+        raise RecipeError(f"rewarded classes {list(rewarded)} are not in 0 to {classes - 1}")
+    result: Objective = OBJECTIVES.call(
+        OBJECTIVES.spec(what), classes=classes, rewarded=list(rewarded)
+    )
+    return result
+
+
+def sample_losses(logits: Tensor, labels: Tensor, goal: Objective, temperature: float) -> Tensor:
+    """Loss of each sample, before weighting; logits N x outputs."""
+    log_p = torch.log_softmax(logits / temperature, -1)
+    losses = -(goal.table[labels] * log_p).sum(-1)
+    if bool(goal.bonus.any()):
+        losses = losses + goal.bonus[labels] * (log_p.exp() * log_p).sum(-1)
+    return losses
+
+
+def loss(logits: Tensor, labels: Tensor, goal: Objective, temperature: float = 1.0) -> Tensor:
+    """Weighted mean loss of a batch; 0 where every label of the batch is hidden."""
+    weights = goal.weight[labels]
+    losses = sample_losses(logits, labels, goal, temperature)
+    return (losses * weights).sum() / weights.sum().clamp_min(torch.finfo(weights.dtype).tiny)
+
+
+@OBJECTIVES.register("me")
+def maximum_entropy(classes: int, rewarded: Sequence[int], reward: float = 1.0) -> Objective:
+    """MaxEnt: one-hot on rewarded labels, uniform over the catalogue on all others."""
+    table = torch.full((classes, classes), 1 / classes)
+    return Objective(_sure_of(rewarded, table), _weight(classes, rewarded, reward))
+
+
+@OBJECTIVES.register("qme")
+def quasi_maximum_entropy(classes: int, rewarded: Sequence[int]) -> Objective:
+    """Quasi-MaxEnt: as MaxEnt, but uniform over the classes that are not rewarded only."""
+    others = [c for c in range(classes) if c not in set(rewarded)]
+    table = torch.zeros(classes, classes)
+    if others:
+        table[:, others] = 1 / len(others)
+    return Objective(_sure_of(rewarded, table), torch.ones(classes))
+
+
+@OBJECTIVES.register("xe")
+def cross_entropy(classes: int, rewarded: Sequence[int]) -> Objective:
+    """Cross-entropy on rewarded labels; all others are hidden."""
+    return smoothing(classes, rewarded, amount=0.0)
+
+
+@OBJECTIVES.register("smoothing")
+def smoothing(classes: int, rewarded: Sequence[int], amount: float = 0.1) -> Objective:
+    """Label smoothing: one-hot mixed with `amount` of uniform; other labels are hidden."""
+    if not 0 <= amount <= 1:
+        raise RecipeError(f"smoothing's amount is between 0 and 1, got {amount}")
+    table = (1 - amount) * torch.eye(classes) + amount / classes
+    return Objective(table, _shown(classes, rewarded))
+
+
+@OBJECTIVES.register("confidence_penalty")
+def confidence_penalty(classes: int, rewarded: Sequence[int], amount: float = 0.1) -> Objective:
+    """Cross-entropy minus `amount` times the answer's entropy; other labels are hidden."""
+    shown = _shown(classes, rewarded)
+    return Objective(torch.eye(classes), shown, amount * shown)
+
+
+@OBJECTIVES.register("other")
+def explicit_other(classes: int, rewarded: Sequence[int]) -> Objective:
+    """One extra output that takes every label that is not rewarded: a control for MaxEnt."""
+    table = torch.zeros(classes, classes + 1)
+    table[:, classes] = 1
+    return Objective(_sure_of(rewarded, table), torch.ones(classes))
+
+
+def _sure_of(rewarded: Sequence[int], table: Tensor) -> Tensor:
+    rows = torch.tensor(list(rewarded))
+    table[rows] = 0
+    table[rows, rows] = 1
+    return table
+
+
+def _shown(classes: int, rewarded: Sequence[int]) -> Tensor:
+    return torch.zeros(classes).index_fill(0, torch.tensor(list(rewarded)), 1.0)
+
+
+def _weight(classes: int, rewarded: Sequence[int], reward: float) -> Tensor:
+    return torch.ones(classes).index_fill(0, torch.tensor(list(rewarded)), float(reward))

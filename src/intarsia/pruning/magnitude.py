@@ -1,0 +1,107 @@
+"""Magnitude and random pruning: the weights with the lowest scores go."""
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from intarsia.errors import RecipeError
+from intarsia.models.wiring import Wiring
+from intarsia.pruning.rules import PRUNINGS, Group, Mask, prunable
+
+
+@PRUNINGS.register("magnitude")
+def magnitude(
+    group: Group,
+    scope: str = "global",
+    biases: bool = False,
+    ratios: Mapping[str, float] | None = None,
+) -> list[Mask]:
+    """Prune the weights of smallest magnitude, over the whole network or layer by layer.
+
+    `ratios` scales the pruned share of single layers: a pattern of parameter names, or `output`
+    for the layer that makes the logits, to a factor. It needs scope `layer`.
+    """
+    return [
+        _prune(
+            {name: state[name].abs() for name in prunable(state, group.wiring, biases)},
+            mask,
+            _shares(state, group, scope, biases, ratios or {}),
+        )
+        for state, mask in zip(group.states, group.masks, strict=True)
+    ]
+
+
+@PRUNINGS.register("random")
+def random(group: Group, scope: str = "global", biases: bool = False) -> list[Mask]:
+    """Prune weights at random: the control for magnitude."""
+    masks = []
+    for state, mask, stream in zip(group.states, group.masks, group.streams, strict=True):
+        generator = torch.Generator().manual_seed(stream)
+        scores = {
+            name: torch.rand(state[name].shape, generator=generator).to(state[name].device)
+            for name in prunable(state, group.wiring, biases)
+        }
+        masks.append(_prune(scores, mask, _shares(state, group, scope, biases, {})))
+    return masks
+
+
+def _shares(
+    state: Mapping[str, Tensor],
+    group: Group,
+    scope: str,
+    biases: bool,
+    ratios: Mapping[str, float],
+) -> list[tuple[list[str], float]]:
+    """Parameter names that are ranked together, with the share of them that goes."""
+    names = prunable(state, group.wiring, biases)
+    if scope == "global":
+        if ratios:
+            raise RecipeError("ratios per layer need scope='layer', got scope='global'")
+        return [(names, group.share)]
+    if scope != "layer":
+        raise RecipeError(f"unknown pruning scope {scope!r}: use 'global' or 'layer'")
+    factors = {name: _factor(name, group.wiring, ratios) for name in names}
+    unused = [p for p in ratios if not any(_matches(n, group.wiring, p) for n in names)]
+    if unused:
+        raise RecipeError(
+            f"ratios name {unused[0]!r}, which fits no prunable parameter; "
+            f"there are {', '.join(names)} and the word 'output'"
+        )
+    return [([name], group.share * factors[name]) for name in names]
+
+
+def _factor(name: str, wiring: Wiring, ratios: Mapping[str, float]) -> float:
+    fits = [float(f) for pattern, f in ratios.items() if _matches(name, wiring, pattern)]
+    return fits[-1] if fits else 1.0
+
+
+def _matches(name: str, wiring: Wiring, pattern: str) -> bool:
+    first: Any = wiring[name][0]
+    if pattern == "output":
+        return first is not None and first.name == "output"
+    return fnmatchcase(name, pattern)
+
+
+def _prune(
+    scores: Mapping[str, Tensor], mask: Mask, shares: list[tuple[list[str], float]]
+) -> Mask:
+    """Drop round(share * survivors) entries of each set; ties go by position, so it is exact."""
+    after = dict(mask)
+    for names, share in shares:
+        kept = [
+            mask[n].flatten() if n in mask else torch.ones_like(scores[n], dtype=torch.bool).flatten()
+            for n in names
+        ]
+        alive = torch.cat(kept)
+        ranked = torch.cat([scores[n].flatten() for n in names])[alive]
+        count = round(share * ranked.numel())
+        if not 0 <= count <= ranked.numel():
+            raise RecipeError(f"cannot prune a share of {share:g}; it must lie between 0 and 1")
+        places = alive.nonzero().squeeze(1)[torch.argsort(ranked, stable=True)[:count]]
+        alive[places] = False
+        for name, part in zip(names, alive.split([k.numel() for k in kept]), strict=True):
+            after[name] = part.view(scores[name].shape).clone()
+    return after

@@ -1,0 +1,101 @@
+"""Territory: each module owns hidden units, so that a sum of weights equals a sum of logits."""
+
+from collections import defaultdict
+
+import torch
+from torch import Tensor
+
+from intarsia.errors import RecipeError
+from intarsia.models.wiring import Wiring, axis_sizes, hidden_axes, unit_mask
+from intarsia.pruning.rules import PRUNINGS, Group, Mask, State
+
+
+@PRUNINGS.register("territory")
+def territory(group: Group, by: str = "share") -> list[Mask]:
+    """Give every hidden unit to one module of its seed and prune what crosses a border.
+
+    `share` hands out equal runs of units before training. `magnitude` lets modules win units by
+    the size of their weights after a dense round, in equal numbers, largest claim first.
+    """
+    if by not in ("share", "magnitude"):
+        raise RecipeError(f"unknown territory rule {by!r}: use 'share' or 'magnitude'")
+    masks: list[Mask] = [dict(m) for m in group.masks]
+    together = defaultdict(list)
+    for position, seed in enumerate(group.seeds):
+        together[seed].append(position)
+    for members in together.values():
+        states = [group.states[m] for m in members]
+        owners = _share(states, group.wiring) if by == "share" else _won(states, group.wiring)
+        for rank, member in enumerate(members):
+            owned = {axis: owner == rank for axis, owner in owners.items()}
+            masks[member] = _mask(states[rank], group.wiring, owned, masks[member])
+    return masks
+
+
+def _share(states: list[State], wiring: Wiring) -> dict[str, Tensor]:
+    """Owner of every unit of every hidden axis: equal runs, the first modules take the rest."""
+    sizes = axis_sizes(wiring, states[0])
+    return {
+        axis: torch.arange(sizes[axis]) * len(states) // sizes[axis]
+        for axis in hidden_axes(wiring)
+        if _enough(axis, sizes[axis], len(states))
+    }
+
+
+def _won(states: list[State], wiring: Wiring) -> dict[str, Tensor]:
+    sizes = axis_sizes(wiring, states[0])
+    owners = {}
+    for axis in hidden_axes(wiring):
+        _enough(axis, sizes[axis], len(states))
+        claims = torch.stack([_claim(s, wiring, axis, sizes[axis]) for s in states])  # M, units
+        owners[axis] = _auction(claims / claims.sum(1, keepdim=True))
+    return owners
+
+
+def _enough(axis: str, units: int, modules: int) -> bool:
+    if units < modules:
+        raise RecipeError(
+            f"{modules} modules cannot share the {units} units of axis {axis!r}: "
+            "use a wider network or fewer modules"
+        )
+    return True
+
+
+def _claim(state: State, wiring: Wiring, axis: str, units: int) -> Tensor:
+    """Squared norm of all weights that touch a unit."""
+    total = torch.zeros(units, dtype=torch.float64)
+    for name, axes in wiring.items():
+        if len(axes) < 2:
+            continue
+        for dimension, entry in enumerate(axes):
+            if entry is not None and entry.name == axis:
+                squares = state[name].detach().cpu().double().square()
+                rest = [d for d in range(squares.ndim) if d != dimension]
+                total += squares.sum(rest).view(units, entry.block).sum(1)
+    return total
+
+
+def _auction(claims: Tensor) -> Tensor:
+    """Hand out units by falling claim; no module takes more than its equal share, rounded up."""
+    modules, units = claims.shape
+    quota = [units // modules + (m < units % modules) for m in range(modules)]
+    owner = torch.full((units,), -1)
+    for place in torch.argsort(claims.flatten(), descending=True, stable=True).tolist():
+        module, unit = divmod(place, units)
+        if owner[unit] < 0 and quota[module]:
+            owner[unit] = module
+            quota[module] -= 1
+    return owner
+
+
+def _mask(state: State, wiring: Wiring, owned: dict[str, Tensor], before: Mask) -> Mask:
+    after = dict(before)
+    for name, axes in wiring.items():
+        if not any(a is not None and a.name in owned for a in axes):
+            continue
+        value = state[name]
+        if not value.is_floating_point() or name.rpartition(".")[2].startswith("running_"):
+            continue
+        mine = unit_mask(axes, value.shape, owned).to(value.device)
+        after[name] = mine & before[name] if name in before else mine
+    return after

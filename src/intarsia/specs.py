@@ -1,0 +1,97 @@
+"""A name with arguments, as people write it: `mlp(512, 256)`, `smoothing(0.1)`, or a mapping in YAML."""
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from intarsia.errors import RecipeError, nearest
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A registered name and the keyword arguments given to it."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        if not self.arguments:
+            return self.name
+        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.arguments.items())})"
+
+
+class Registry(dict[str, Callable[..., Any]]):
+    """Named functions of one kind; a decorator adds, `spec` reads what a user wrote."""
+
+    def __init__(self, kind: str, given: tuple[str, ...] = ()) -> None:
+        """`given` names the parameters that intarsia fills in itself; users set the others."""
+        super().__init__()
+        self.kind = kind
+        self.given = given
+
+    def register(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def add(function: Callable[..., Any]) -> Callable[..., Any]:
+            self[name] = function
+            return function
+
+        return add
+
+    def spec(self, text: "str | Mapping[str, Any] | Spec") -> Spec:
+        """Read `name`, `name(args)`, `{name: ..., key: value}` or a Spec; check names and keys."""
+        if isinstance(text, Spec):
+            name, positional, named = text.name, [], dict(text.arguments)
+        elif isinstance(text, Mapping):
+            named = dict(text)
+            name, positional = str(named.pop("name", "")), []
+        else:
+            name, positional, named = _parse(str(text), self.kind)
+        if name not in self:
+            raise RecipeError(f"unknown {self.kind} {name!r}: {nearest(name, self)}")
+        return Spec(name, self._bind(name, positional, named))
+
+    def call(self, spec: Spec, **given: Any) -> Any:
+        return self[spec.name](**given, **spec.arguments)
+
+    def _bind(self, name: str, positional: list[Any], named: dict[str, Any]) -> dict[str, Any]:
+        parameters = {
+            key: p
+            for key, p in inspect.signature(self[name]).parameters.items()
+            if key not in self.given
+        }
+        keys = list(parameters)
+        if len(positional) > 1 and "Sequence" in str(parameters[keys[0]].annotation):
+            positional = [positional]  # mlp(512, 256) is mlp(hidden=[512, 256])
+        if len(positional) > len(keys):
+            raise RecipeError(
+                f"{self.kind} {name!r} takes at most {len(keys)} arguments "
+                f"({', '.join(keys) or 'none'}), got {len(positional)}"
+            )
+        bound = dict(zip(keys, positional, strict=False))
+        for key, value in named.items():
+            if key not in parameters:
+                raise RecipeError(
+                    f"{self.kind} {name!r} has no setting {key!r}: {nearest(key, keys)}"
+                )
+            if key in bound:
+                raise RecipeError(f"{self.kind} {name!r} is given {key!r} twice")
+            bound[key] = value
+        missing = [k for k, p in parameters.items() if p.default is p.empty and k not in bound]
+        if missing:
+            raise RecipeError(f"{self.kind} {name!r} needs {', '.join(missing)}")
+        return bound
+
+
+def _parse(text: str, kind: str) -> tuple[str, list[Any], dict[str, Any]]:
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        if isinstance(node, ast.Name):
+            return node.id, [], {}
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            positional = [ast.literal_eval(a) for a in node.args]
+            named = {str(k.arg): ast.literal_eval(k.value) for k in node.keywords}
+            return node.func.id, positional, named
+    except (SyntaxError, ValueError):
+        pass
+    raise RecipeError(f"cannot read the {kind} {text!r}: write a name, or name(value, key=value)")

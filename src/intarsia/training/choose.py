@@ -1,0 +1,100 @@
+"""Choose: which engine trains a bank, and in how large pieces. The choice is printed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import torch
+
+from intarsia.errors import RecipeError, nearest
+from intarsia.models import Mlp
+from intarsia.training.engine import Engine, Job
+from intarsia.training.mlp import MlpEngine
+from intarsia.training.plain import PlainEngine
+from intarsia.training.stack import StackEngine
+from intarsia.training.tasks import Task
+
+ENGINES = ("auto", "plain", "single", "stack", "mlp")
+STACK_BELOW = 3_000_000  # parameters; larger networks fill a GPU alone
+CPU_CHUNK = 10  # modules at a time on a CPU: small enough to finish some early
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An engine by name, and why."""
+
+    engine: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.engine} ({self.why})"
+
+
+def choose(job: Job, wanted: str, patience: bool) -> Choice:
+    """The engine for a job: what was asked for, or what was measured to be fastest."""
+    if wanted not in ENGINES:
+        raise RecipeError(f"unknown engine {wanted!r}: {nearest(wanted, ENGINES)}")
+    is_mlp = isinstance(job.network, Mlp) and job.wiring is not None
+    if wanted == "mlp" and not is_mlp:
+        raise RecipeError("engine 'mlp' trains mlp networks only: use 'auto', 'single' or 'stack'")
+    if wanted != "auto":
+        return Choice(wanted, "as asked")
+    cuda = job.device.type == "cuda"
+    if is_mlp and (not cuda or _has_triton()):
+        kind = "fused kernels, all modules at once" if cuda else "one module per core"
+        return Choice("mlp", f"gradients by hand, {kind}")
+    size = sum(p.numel() for p in job.network.parameters())
+    if cuda and size < STACK_BELOW and not patience and len(job.tasks) > 1:
+        return Choice("stack", f"{size:,} parameters a module leave a GPU idle alone")
+    why = "a module's state stays in the cache" if not cuda else "one module fills the GPU"
+    return Choice("single", why)
+
+
+def make_engine(choice: Choice, job: Job) -> Engine:
+    if choice.engine == "plain":
+        return PlainEngine(job)
+    if choice.engine == "single":
+        return StackEngine(job, width=1)
+    if choice.engine == "stack":
+        return StackEngine(job, width=len(job.tasks))
+    if job.device.type == "cuda":
+        from intarsia.training.mlp_cuda import CudaMlpEngine
+
+        return CudaMlpEngine(job)
+    return MlpEngine(job)
+
+
+def chunks(
+    tasks: Sequence[Task], job: Job, choice: Choice, whole_seeds: bool
+) -> list[list[Task]]:
+    """Tasks cut into pieces that fit the memory; a seed stays together where pruning needs it."""
+    limit = _limit(job, choice)
+    pieces: list[list[Task]] = [[]]
+    for seed in dict.fromkeys(t.seed for t in tasks):
+        group = [t for t in tasks if t.seed == seed]
+        step = len(group) if whole_seeds else limit
+        for first in range(0, len(group), step):
+            part = group[first : first + step]
+            if pieces[-1] and len(pieces[-1]) + len(part) > limit:
+                pieces.append([])
+            pieces[-1] += part
+    return pieces
+
+
+def _limit(job: Job, choice: Choice) -> int:
+    if job.device.type != "cuda":
+        return CPU_CHUNK
+    size = sum(p.numel() for p in job.network.parameters())
+    # weights, gradients, two moments, checkpoint, mask; and what a batch leaves behind
+    state = 4 * size * 6
+    batch = 4 * job.batch * 64 * prod(job.x.shape[1:]) if choice.engine == "stack" else 0
+    free, _ = torch.cuda.mem_get_info(job.device)
+    return max(1, int(0.7 * free) // (state + batch))
+
+
+def _has_triton() -> bool:
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        return False
+    return True

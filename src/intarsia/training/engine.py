@@ -1,0 +1,227 @@
+"""Engine: trains the K modules of a bank for one epoch at a time; what all engines share."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from intarsia.models.wiring import Wiring
+from intarsia.training.tasks import Task, order_of, stream
+
+BETAS = (0.9, 0.999)  # Adam's, as in the paper
+EPSILON = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What a bank trains on: the network's form, the tasks, and data resident on the device."""
+
+    network: nn.Module
+    wiring: Wiring | None
+    tasks: Sequence[Task]
+    x: Tensor  # N, *shape; scaled
+    y: Tensor  # N
+    x_validation: Tensor
+    y_validation: Tensor
+    batch: int
+    temperature: float
+
+    @property
+    def device(self) -> torch.device:
+        return self.x.device
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch; what is left over of the shuffled samples waits for another."""
+        return max(1, len(self.y) // self.batch)
+
+
+@dataclass
+class Start:
+    """Where a module begins a round: rewound weights, its mask, and moments if they live on."""
+
+    state: dict[str, Tensor]  # parameters and buffers, pruned entries 0
+    mask: dict[str, Tensor] = field(default_factory=dict)
+    first: dict[str, Tensor] | None = None
+    second: dict[str, Tensor] | None = None
+    step: int = 0
+
+
+@dataclass
+class Slot:
+    """The tensors of one module while it trains."""
+
+    parameters: dict[str, Tensor]
+    buffers: dict[str, Tensor]
+    first: dict[str, Tensor]
+    second: dict[str, Tensor]
+    steps: list[Tensor]  # 0-d each: batches seen by Adam, one count wherever Adam keeps its own
+    best: dict[str, Tensor] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.best = {n: t.detach().clone() for n, t in self.current.items()}
+
+    @property
+    def current(self) -> dict[str, Tensor]:
+        return {**self.parameters, **self.buffers}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it under one flat set of names."""
+        parts = {
+            "now": self.current,
+            "first": self.first,
+            "second": self.second,
+            "best": self.best,
+        }
+        flat = {f"{part}/{n}": t for part, values in parts.items() for n, t in values.items()}
+        return {**flat, "step": self.steps[0]}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over some or all of what `tensors` gave at another time."""
+        with torch.no_grad():
+            for name, own in self.tensors().items():
+                if name in tensors:
+                    own.copy_(tensors[name])
+            for step in self.steps if "step" in tensors else ():
+                step.copy_(tensors["step"])
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Validation figures of K modules."""
+
+    accuracy: Tensor  # K, rewarded
+    entropy: Tensor  # K, non-rewarded; nan where every class is rewarded
+    loss: Tensor  # K
+
+    def row(self, k: int) -> dict[str, float]:
+        return {n: float(getattr(self, n)[k]) for n in ("accuracy", "entropy", "loss")}
+
+
+class Engine(ABC):
+    """Trains K modules; subclasses say how an epoch runs and how logits are made."""
+
+    name = "engine"
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.slots: list[Slot] = []
+        self.parameter_names = [n for n, _ in job.network.named_parameters()]
+        self.goals = Goals(job.tasks, job.x)
+
+    def begin(self, starts: Sequence[Start]) -> None:
+        """Take up a round from these states and masks."""
+        self.starts = list(starts)
+        self.slots = self._slots(self.starts)
+
+    @abstractmethod
+    def _slots(self, starts: list[Start]) -> list[Slot]:
+        """Lay the modules out for training."""
+
+    @abstractmethod
+    def epoch(
+        self, round_: int, epoch: int, rates: Sequence[float], active: Sequence[bool]
+    ) -> Tensor:
+        """Run one epoch; returns each module's mean training loss. Inactive modules stand still."""
+
+    @abstractmethod
+    def validate(self) -> Scores:
+        """Scores of all modules on the validation samples."""
+
+    def keep(self, which: Sequence[int]) -> None:
+        """Make the current weights of these modules their checkpoint."""
+        with torch.no_grad():
+            for k in which:
+                slot = self.slots[k]
+                for name, value in slot.current.items():
+                    slot.best[name].copy_(value)
+
+    def best(self, k: int) -> dict[str, Tensor]:
+        """The checkpoint of module k as a full state, on the CPU."""
+        return {n: t.detach().cpu().clone() for n, t in self._full(k, self.slots[k].best).items()}
+
+    def moments(self, k: int) -> tuple[dict[str, Tensor], dict[str, Tensor], int]:
+        """Adam's moments of module k, for a round that keeps them."""
+        slot = self.slots[k]
+        first = {n: t.cpu().clone() for n, t in slot.first.items()}
+        second = {n: t.cpu().clone() for n, t in slot.second.items()}
+        return first, second, int(slot.steps[0])
+
+    def _full(self, k: int, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Values in the network's own shapes; engines that compact override this."""
+        return values
+
+    def orders(self, round_: int, epoch: int) -> dict[int, Tensor]:
+        """Sample order of every seed in the bank, on the device."""
+        seeds = sorted({t.seed for t in self.job.tasks})
+        samples = len(self.job.y)
+        return {s: order_of(s, round_, epoch, samples).to(self.job.device) for s in seeds}
+
+    def dropout_stream(self, k: int, round_: int, epoch: int) -> int:
+        task = self.job.tasks[k]
+        return stream("dropout", task.seed, *task.rewarded, round_, epoch)
+
+    def close(self) -> None:
+        """Give back what the engine holds beyond tensors."""
+
+
+class Goals:
+    """The objectives of K modules, stacked, and the sums that their scores are made of."""
+
+    def __init__(self, tasks: Sequence[Task], like: Tensor) -> None:
+        """`like` has the device and the precision of the training data."""
+        goals = [t.objective for t in tasks]
+        self.table = torch.stack([g.table for g in goals]).to(like)  # K, C, O
+        self.weight = torch.stack([g.weight for g in goals]).to(like)  # K, C
+        self.bonus = torch.stack([g.bonus for g in goals]).to(like)  # K, C
+        self.has_bonus = bool(self.bonus.any())
+        self.rewarded = torch.zeros(self.weight.shape, dtype=torch.bool, device=like.device)  # K, C
+        for k, task in enumerate(tasks):
+            self.rewarded[k, list(task.indices)] = True
+
+    def losses(self, logits: Tensor, labels: Tensor, temperature: float, rows: slice) -> Tensor:
+        """Weighted mean loss per module; logits G, N, O for the modules in `rows`."""
+        log_p = torch.log_softmax(logits / temperature, -1)
+        losses = -(self.table[rows][:, labels] * log_p).sum(-1)  # G, N
+        if self.has_bonus:
+            losses = losses + self.bonus[rows][:, labels] * (log_p.exp() * log_p).sum(-1)
+        weights = self.weight[rows][:, labels]
+        total = weights.sum(-1).clamp_min(torch.finfo(weights.dtype).tiny)
+        return (losses * weights).sum(-1) / total
+
+    def scores(
+        self,
+        logits: Callable[[Tensor], Tensor],
+        samples: tuple[Tensor, Tensor],
+        temperature: float,
+        rows: slice,
+    ) -> Scores:
+        """Scores on samples (x, y) of the modules in `rows`; `logits` maps x to G, N, O."""
+        classes = self.table.shape[1]
+        sums = torch.zeros(6, self.table[rows].shape[0], dtype=torch.float64, device=samples[1].device)
+        chunk = 4096 if samples[0].dim() == 2 else 512
+        for x, y in zip(*(s.split(chunk) for s in samples), strict=True):
+            log_p = torch.log_softmax(logits(x) / temperature, -1)
+            losses = -(self.table[rows][:, y] * log_p).sum(-1)
+            if self.has_bonus:
+                losses = losses + self.bonus[rows][:, y] * (log_p.exp() * log_p).sum(-1)
+            if log_p.shape[-1] > classes:  # the mass of "other" spreads evenly over the catalogue
+                p = log_p.exp()
+                log_p = (p[..., :classes] + p[..., classes:] / classes).log()
+            entropy = -(log_p.exp() * log_p.clamp_min(-1e4)).sum(-1)
+            right = (log_p.argmax(-1) == y).double()
+            mine, weight = self.rewarded[rows][:, y].double(), self.weight[rows][:, y].double()
+            sums += torch.stack(
+                [
+                    (right * mine).sum(-1),
+                    mine.sum(-1),
+                    (entropy * (1 - mine)).sum(-1),
+                    (1 - mine).sum(-1),
+                    (losses * weight).sum(-1),
+                    weight.sum(-1),
+                ]
+            )
+        means = (sums[::2] / sums[1::2]).cpu()
+        return Scores(accuracy=means[0], entropy=means[1], loss=means[2])

@@ -1,0 +1,147 @@
+"""Folder: where a run leaves its modules, piece by piece, and how it knows what is done."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import yaml
+
+from intarsia.errors import TrainingError
+from intarsia.files import write_whole
+from intarsia.models import Model
+from intarsia.modules import Bank, Module
+from intarsia.training.recipe import Recipe
+
+try:
+    import fcntl
+except ImportError:  # Windows: no lock, the rest works
+    fcntl = None  # type: ignore[assignment]
+
+LISTING, RECIPE, PROGRESS = "bank.json", "recipe.yaml", ".progress"
+
+
+class Folder:
+    """A run's folder, or the memory where no path is given.
+
+    .progress/ holds what is not finished: checkpoints and the modules of finished chunks. At the
+    end come the modules, recipe.yaml, and last bank.json, which says that all is there.
+    """
+
+    def __init__(
+        self, path: str | Path | None, key: str, recipe: Recipe, keep_rounds: bool
+    ) -> None:
+        self.path = None if path is None else Path(path)
+        self.key, self.recipe, self.keep_rounds = key, recipe, keep_rounds
+        self.last = recipe.rounds or 0
+        self.memory: dict[tuple[int, int], Bank] = {}
+        self.lock: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        if self.path is None:
+            return self
+        progress = self.path / PROGRESS
+        try:
+            progress.mkdir(parents=True, exist_ok=True)
+            self.lock = (progress / "lock").open("w")
+        except OSError as error:
+            raise TrainingError(f"cannot write to {self.path}: {error.strerror}") from error
+        try:
+            if fcntl is not None:
+                fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.lock.close()
+            raise TrainingError(
+                f"another process trains into {self.path}: wait for it or use another folder"
+            ) from None
+        self._check_key()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.lock is not None:
+            self.lock.close()
+
+    def finished(self, factory: Model | None) -> Bank | None:
+        """The bank that an earlier call completed, if there is one."""
+        if self.path is None or not (self.path / LISTING).exists():
+            return None
+        bank = Bank.load(self.path, factory)
+        rounds = sorted(self.path.glob("round-*"))
+        bank.rounds = tuple(Bank.load(folder, factory) for folder in rounds)
+        shutil.rmtree(self.path / PROGRESS, ignore_errors=True)
+        return bank
+
+    def checkpoint_file(self, chunk: int) -> Path | None:
+        """Where the state of a chunk in training goes."""
+        return None if self.path is None else self.path / PROGRESS / f"{chunk}.safetensors"
+
+    def chunk_done(self, chunk: int) -> bool:
+        """Whether a chunk was completed before."""
+        return self._has(chunk, self.last)
+
+    def add(self, chunk: int, round_: int, modules: Sequence[Module], diverged: list[str]) -> None:
+        """Keep the modules of a chunk as they are after a round, if that round is wanted."""
+        if round_ < self.last and not self.keep_rounds:
+            return
+        bank = Bank(modules, diverged)
+        if self.path is None:
+            self.memory[chunk, round_] = bank
+        else:
+            bank.save(self._place(chunk, round_))
+
+    def finish(self, chunks: int, report: dict[str, Any], factory: Model | None) -> Bank:
+        """All modules as one bank, written out whole where there is a path."""
+        report = {**report, "key": self.key}
+        wanted = range(self.last + 1) if self.keep_rounds else [self.last]
+        banks = [self._join(chunks, round_, report, factory) for round_ in wanted]
+        bank = banks[-1]
+        bank.rounds = tuple(banks[:-1])
+        if self.path is not None:
+            for number, earlier in enumerate(bank.rounds, 1):
+                earlier.save(self.path / f"round-{number}")
+            write_whole(self.path / RECIPE, yaml.safe_dump(self.recipe.as_dict()).encode())
+            bank.save(self.path)
+            shutil.rmtree(self.path / PROGRESS, ignore_errors=True)
+        return bank
+
+    def _join(
+        self, chunks: int, round_: int, report: dict[str, Any], factory: Model | None
+    ) -> Bank:
+        parts = [
+            self.memory[chunk, round_]
+            if self.path is None
+            else Bank.load(self._place(chunk, round_), factory)
+            for chunk in range(chunks)
+        ]
+        diverged = [name for part in parts for name in part.diverged]
+        return Bank([module for part in parts for module in part], diverged, report)
+
+    def _has(self, chunk: int, round_: int) -> bool:
+        return self.path is not None and (self._place(chunk, round_) / LISTING).exists()
+
+    def _place(self, chunk: int, round_: int) -> Path:
+        assert self.path is not None
+        return self.path / PROGRESS / f"{chunk}-round-{round_}"
+
+    def _check_key(self) -> None:
+        """A folder belongs to one recipe and data set."""
+        assert self.path is not None
+        note, listing = self.path / PROGRESS / "key", self.path / LISTING
+        found = None
+        if listing.exists():
+            found = Bank.report_of(self.path).get("key")
+        elif note.exists():
+            found = note.read_text()
+        else:
+            write_whole(note, self.key.encode())
+        if found not in (None, self.key) or (listing.exists() and found is None):
+            raise TrainingError(
+                f"{self.path} holds modules of another recipe or data set: "
+                "train into a new folder, or delete this one first"
+            )

@@ -1,0 +1,123 @@
+"""Rounds: train, prune, rewind; the survivors train once more."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from intarsia.pruning import PRUNINGS, Group, Mask, acts_before_training, round_share
+from intarsia.training.engine import Engine, Start
+from intarsia.training.loop import Standing, Watch, run_round
+from intarsia.training.recipe import Recipe
+from intarsia.training.resume import Checkpoint
+from intarsia.training.tasks import stream
+
+Values = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One module at the end of a round; state is None if it diverged."""
+
+    state: Values | None
+    mask: Mask
+    scores: dict[str, float] | None
+
+
+def train_rounds(
+    engine: Engine,
+    origins: Sequence[Values],
+    recipe: Recipe,
+    checkpoint: Checkpoint,
+    watch: Watch,
+    after_round: Callable[[int, list[Outcome]], None],
+) -> None:
+    """Iterative pruning with rewinding to the origins, taken up from the checkpoint if there is one.
+
+    `after_round` gets the modules of every round: the first are unpruned, the last are the result.
+    """
+    tasks = engine.job.tasks
+    assert recipe.rounds is not None
+    standing, masks, tensors = checkpoint.load(len(tasks))
+    if not masks:
+        masks = [{} for _ in tasks]
+        if acts_before_training(PRUNINGS.spec(recipe.pruning or "magnitude")):
+            masks = _prune(engine, recipe, origins, masks, standing)
+    moments: list[Any] = [None] * len(tasks)
+    while True:
+        last = standing.round == recipe.rounds
+        starts = [_start(*given, recipe, standing) for given in zip(origins, masks, moments, strict=True)]
+        engine.begin(starts)
+        for slot, given in zip(engine.slots, tensors, strict=False):
+            slot.load(given)
+        tensors = []
+        epochs = recipe.epochs if last else recipe.pruning_epochs
+        assert epochs is not None
+        run_round(
+            engine, recipe, standing, epochs, watch, lambda s: checkpoint.save(engine, s, masks)
+        )
+        outcomes = _outcomes(engine, standing, masks)
+        after_round(standing.round, outcomes)
+        if last:
+            return
+        trained = [o.state or origin for o, origin in zip(outcomes, origins, strict=True)]
+        masks = _prune(engine, recipe, trained, masks, standing)
+        if recipe.keep_moments:
+            moments = [engine.moments(k) for k in range(len(tasks))]
+        standing.new_round(standing.round + 1)
+
+
+def rewound(origin: Values, mask: Mask) -> Values:
+    """The origin with its pruned entries at exactly 0."""
+    return {
+        n: torch.where(mask[n], t, torch.zeros_like(t)) if n in mask else t.clone()
+        for n, t in origin.items()
+    }
+
+
+def _start(
+    origin: Values, mask: Mask, moments: Any, recipe: Recipe, standing: Standing
+) -> Start:
+    state = rewound(origin, mask)
+    if not (recipe.keep_moments and standing.round):
+        return Start(state, mask)
+    if moments is None:  # taken up in the middle of a round: the checkpoint brings the moments
+        zeros = {n: torch.zeros_like(t) for n, t in state.items()}
+        return Start(state, mask, zeros, zeros)
+    return Start(state, mask, *moments)
+
+
+def _outcomes(engine: Engine, standing: Standing, masks: Sequence[Mask]) -> list[Outcome]:
+    return [
+        Outcome(None if standing.diverged[k] else engine.best(k), mask, standing.best[k])
+        for k, mask in enumerate(masks)
+    ]
+
+
+def _prune(
+    engine: Engine,
+    recipe: Recipe,
+    states: Sequence[Values],
+    masks: Sequence[Mask],
+    standing: Standing,
+) -> list[Mask]:
+    """New masks of the modules that have not diverged; the others keep theirs."""
+    assert engine.job.wiring is not None
+    assert recipe.pruning is not None and recipe.sparsity is not None and recipe.rounds is not None
+    alive = [k for k in range(len(masks)) if not standing.diverged[k]]
+    tasks = [engine.job.tasks[k] for k in alive]
+    group = Group(
+        states=[states[k] for k in alive],
+        masks=[masks[k] for k in alive],
+        wiring=engine.job.wiring,
+        share=round_share(recipe.sparsity, recipe.rounds),
+        seeds=[t.seed for t in tasks],
+        streams=[stream("prune", t.seed, *t.rewarded, standing.round) for t in tasks],
+    )
+    pruned = PRUNINGS.call(PRUNINGS.spec(recipe.pruning), group=group) if alive else []
+    after = list(masks)
+    for k, mask in zip(alive, pruned, strict=True):
+        after[k] = mask
+    return after

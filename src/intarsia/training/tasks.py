@@ -1,0 +1,73 @@
+"""Tasks: what each module of a bank is to learn, and the streams its random choices come from."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from intarsia.data import Data, partition
+from intarsia.errors import RecipeError
+from intarsia.objectives import Objective, objective
+from intarsia.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Task:
+    """One module to train: its classes, seed, step size and objective."""
+
+    name: str
+    rewarded: tuple[str, ...]
+    indices: tuple[int, ...]  # of the rewarded classes in the catalogue
+    seed: int
+    learning_rate: float
+    objective: Objective
+
+
+def tasks_of(recipe: Recipe, data: Data) -> list[Task]:
+    """One task per seed and set of classes, seeds outermost."""
+    sets = partition(data.catalogue, recipe.partition, seed=recipe.partition_seed)
+    several = len(recipe.seeds) > 1
+    rate = recipe.learning_rate
+    assert rate is not None
+    tasks = []
+    for seed in recipe.seeds:
+        for classes in sets:
+            name = "+".join(classes) + (f"-s{seed}" if several else "")
+            indices = tuple(data.catalogue.index(c) for c in classes)
+            goal = objective(recipe.objective, data.classes, indices)
+            tasks.append(Task(name, tuple(classes), indices, seed, rate, goal))
+    check_tasks(tasks, data)
+    return tasks
+
+
+def check_tasks(tasks: Sequence[Task], data: Data) -> None:
+    """Tasks of one bank have distinct names, known classes and equally many outputs."""
+    names = [t.name for t in tasks]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise RecipeError(f"two modules would be called {twice[0]!r}; give each set of classes once")
+    if not tasks:
+        raise RecipeError("there is nothing to train: no set of rewarded classes is given")
+    outputs = {t.objective.outputs for t in tasks}
+    if len(outputs) > 1:
+        raise RecipeError(f"modules of one bank need equally many outputs, got {sorted(outputs)}")
+    for task in tasks:
+        if task.objective.table.shape[0] != data.classes:
+            raise RecipeError(
+                f"the objective of {task.name!r} has {task.objective.table.shape[0]} labels, "
+                f"the catalogue {data.classes}"
+            )
+
+
+def stream(*parts: object) -> int:
+    """A seed that depends on all parts and on nothing else; the same on every machine."""
+    text = "\x1f".join(map(str, parts))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def order_of(seed: int, round_: int, epoch: int, samples: int) -> Tensor:
+    """The order in which an epoch visits the samples; modules of one seed share it."""
+    generator = torch.Generator().manual_seed(stream("order", seed, round_, epoch))
+    return torch.randperm(samples, generator=generator)

@@ -1,0 +1,232 @@
+"""Train: from data and a recipe to a bank of modules, in memory or in a folder."""
+
+import dataclasses
+import platform
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from intarsia.data import Data, load_data
+from intarsia.errors import TrainingError, WiringError
+from intarsia.files import digest_of
+from intarsia.models import Model, initialise, wiring_of
+from intarsia.modules import Architecture, Bank, Module
+from intarsia.pruning import PRUNINGS, needs_whole_group
+from intarsia.specs import Spec
+from intarsia.training.choose import choose, chunks, make_engine
+from intarsia.training.engine import Job
+from intarsia.training.folder import Folder
+from intarsia.training.progress import Progress
+from intarsia.training.recipe import Recipe
+from intarsia.training.resume import Checkpoint
+from intarsia.training.rounds import Outcome, train_rounds
+from intarsia.training.tasks import Task, check_tasks, tasks_of
+
+
+def train(
+    data: Any = None,
+    recipe: Recipe | None = None,
+    *,
+    model: Model | None = None,
+    out: str | Path | None = None,
+    device: str = "auto",
+    engine: str = "auto",
+    tasks: Callable[[Data], Sequence[Task]] | None = None,
+    keep_rounds: bool = False,
+    progress: bool | None = None,
+    checkpoint_every: float = 30.0,
+    **settings: Any,
+) -> Bank:
+    """Train one module per set of classes and seed.
+
+    `data` is a Data, or anything `load_data` takes; left out, the recipe names it. `settings`
+    override the recipe's fields, as in `train("mnist", sparsity=0.95)`. `model` may also be a
+    factory f(shape, outputs) of a network of your own.
+
+    With `out` the modules are written to a folder as they are done, and the same call takes up a
+    run that was stopped, to the same bytes. `keep_rounds` also returns the modules of the pruning
+    rounds (`bank.rounds`; those of the first are unpruned). `tasks` replaces the recipe's
+    partition by tasks of your own, each with its classes, seed, step size and objective.
+    """
+    recipe, factory, data = _settle(data, recipe, model, settings)
+    given = list(tasks(data)) if tasks else tasks_of(recipe, data)
+    check_tasks(given, data)
+    run = _Run(recipe, factory, data, given, _device(device), engine, progress)
+    with Folder(out, run.key, recipe, keep_rounds) as folder:
+        done = folder.finished(factory)
+        return done if done is not None else run.train(folder, checkpoint_every)
+
+
+class _Run:
+    """One call of train: what all its chunks share."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        factory: Model | None,
+        data: Data,
+        tasks: list[Task],
+        device: torch.device,
+        engine: str,
+        progress: bool | None,
+    ) -> None:
+        self.recipe, self.factory, self.data, self.tasks = recipe, factory, data, tasks
+        self.model: Model = factory or recipe.model
+        self.outputs = tasks[0].objective.outputs
+        self.architecture = Architecture.of(self.model, data.shape, self.outputs)
+        self.origins = {s: self._origin(s) for s in dict.fromkeys(t.seed for t in tasks)}
+        self.job = self._job(device)
+        self.choice = choose(self.job, engine, recipe.patience is not None)
+        self.progress = Progress(progress, recipe, len(tasks))
+        self.key = self._key()
+
+    def train(self, folder: Folder, checkpoint_every: float) -> Bank:
+        whole = needs_whole_group(PRUNINGS.spec(self.recipe.pruning or "magnitude"))
+        pieces = chunks(self.tasks, self.job, self.choice, whole)
+        with self.progress, torch.random.fork_rng():
+            self.progress.say(f"engine: {self.choice}, on {self.job.device}")
+            for number, piece in enumerate(pieces):
+                if folder.chunk_done(number):
+                    self.progress.skip(len(piece))
+                    continue
+                key = digest_of([self.key, self.job.device.type, self.choice.engine, number])
+                place = folder.checkpoint_file(number)
+                self._train_chunk(piece, number, folder, Checkpoint(place, checkpoint_every, key))
+        return folder.finish(len(pieces), self._report(), self.factory)
+
+    def _train_chunk(
+        self, tasks: list[Task], number: int, folder: Folder, checkpoint: Checkpoint
+    ) -> None:
+        def keep(round_: int, outcomes: list[Outcome]) -> None:
+            found = [self._module(t, o) for t, o in zip(tasks, outcomes, strict=True)]
+            diverged = [t.name for t, m in zip(tasks, found, strict=True) if m is None]
+            folder.add(number, round_, [m for m in found if m is not None], diverged)
+            if round_ == folder.last:
+                self.progress.warn_diverged(diverged)
+
+        engine = make_engine(self.choice, dataclasses.replace(self.job, tasks=tasks))
+        try:
+            origins = [self.origins[t.seed][1] for t in tasks]
+            train_rounds(
+                engine, origins, self.recipe, checkpoint, self.progress.watch(tasks), keep
+            )
+        finally:
+            engine.close()
+        checkpoint.clear()
+
+    def _module(self, task: Task, outcome: Outcome) -> Module | None:
+        if outcome.state is None:
+            return None
+        return Module(
+            name=task.name,
+            state=outcome.state,
+            mask=outcome.mask,
+            rewarded=task.rewarded,
+            catalogue=self.data.catalogue,
+            architecture=self.architecture,
+            scaling=self.data.scaling,
+            temperature=float(self.job.temperature),
+            origin=self.origins[task.seed][0],
+            provenance={
+                "recipe": self.recipe.as_dict(),
+                "seed": task.seed,
+                "learning_rate": task.learning_rate,
+                "data": {"name": self.data.name, "digest": self.data.digest},
+                "scores": {"validation": outcome.scores},
+                **self._report(),
+            },
+            factory=self.factory,
+        )
+
+    def _key(self) -> str:
+        """What tells this run from others, wherever it is trained."""
+        tasks = [[t.name, t.rewarded, t.seed, t.learning_rate] for t in self.tasks]
+        tables = {
+            f"{t.name}/{part}": getattr(t.objective, part)
+            for t in self.tasks
+            for part in ("table", "weight", "bonus")
+        }
+        origins = [digest for digest, _ in self.origins.values()]
+        return digest_of([self.recipe.as_dict(), self.data.digest, tasks, origins], tables)
+
+    def _report(self) -> dict[str, Any]:
+        return {
+            "engine": self.choice.engine,
+            "device": self.job.device.type,
+            "versions": {
+                "python": platform.python_version(),
+                "torch": str(torch.__version__),
+                "numpy": str(np.__version__),
+            },
+        }
+
+    def _origin(self, seed: int) -> tuple[str, dict[str, Tensor]]:
+        network = initialise(self.model, self.data.shape, self.outputs, seed)
+        state = {n: t.detach().clone() for n, t in network.state_dict().items()}
+        return digest_of("origin", state), state
+
+    def _job(self, device: torch.device) -> Job:
+        network = initialise(self.model, self.data.shape, self.outputs, 0).to(device)
+        train, validation = self.data.train, self.data.validation
+        assert self.recipe.temperature is not None
+        return Job(
+            network=network,
+            wiring=self._wiring(network),
+            tasks=self.tasks,
+            x=self.data.scaling(train.x).to(device),
+            y=train.y.to(device),
+            x_validation=self.data.scaling(validation.x).to(device),
+            y_validation=validation.y.to(device),
+            batch=min(self.recipe.batch, len(train)),
+            temperature=self.recipe.temperature,
+        )
+
+    def _wiring(self, network: torch.nn.Module) -> Any:
+        try:
+            return wiring_of(network, self.data.shape)
+        except WiringError as error:
+            if self.recipe.sparsity or self.recipe.rounds:
+                raise WiringError(f"pruning needs the network's wiring: {error}") from error
+            return None
+
+
+def _settle(
+    data: Any, recipe: Recipe | None, model: Model | None, settings: dict[str, Any]
+) -> tuple[Recipe, Model | None, Data]:
+    """The resolved recipe, the stranger's factory if there is one, and the loaded data."""
+    base = recipe or Recipe()
+    factory = None
+    if model is not None and not isinstance(model, str | dict | Spec):
+        factory, settings = model, {**settings, "model": "custom"}
+    elif model is not None:
+        named = {"name": model.name, **model.arguments} if isinstance(model, Spec) else model
+        settings = {**settings, "model": named}
+    if isinstance(data, Data):
+        settings = {**settings, "data": data.name}
+    elif isinstance(data, str | Path):
+        settings = {**settings, "data": str(data)}
+    merged = Recipe.read({**base.as_dict(), **settings}).resolve()
+    if data is None or isinstance(data, str | Path):
+        data = load_data(merged.data, **merged.data_options)
+    elif not isinstance(data, Data):
+        data = load_data(data, **merged.data_options)
+        merged = dataclasses.replace(merged, data=data.name)
+    return merged, factory, data
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).splitlines()[0]
+        raise TrainingError(f"device {name!r} cannot be used here: {first}") from error
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
+    return device

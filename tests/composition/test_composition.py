@@ -1,0 +1,353 @@
+"""Joining modules: exact in any order, explained where it cannot be."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from intarsia.composition import OPERATORS, Composition, compose, operator
+from intarsia.data import Scaling, Split
+from intarsia.errors import CompositionError, FileError, ModelError, RecipeError
+from intarsia.files import canonical, digest_of
+from intarsia.measure import evaluate
+from intarsia.models import initialise
+from intarsia.modules import Architecture, Bank, Module
+
+CATALOGUE = ("0", "1", "2", "3", "4")
+X = torch.randint(0, 256, (20, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+NAMES = st.lists(st.sampled_from(CATALOGUE), unique=True, min_size=1)
+
+
+@cache
+def part(name: str, model: str = "mlp(10)", shape: tuple[int, ...] = (6,), seed: int = 0) -> Module:
+    """A module with weights of its own class's generator and two thirds of them pruned."""
+    network = initialise(model, shape, 5, seed=int(name))
+    generator = torch.Generator().manual_seed(int(name))
+    state, mask = dict(network.state_dict()), {}
+    for key, _ in network.named_parameters():
+        mask[key] = torch.rand(state[key].shape, generator=generator) < 0.33
+        state[key] = state[key] * mask[key]
+    return Module(
+        name=name,
+        state=state,
+        mask=mask,
+        rewarded=(name,),
+        catalogue=CATALOGUE,
+        architecture=Architecture.of(model, shape, 5),
+        scaling=Scaling("unit", torch.tensor(0.0), torch.tensor(1 / 255)),
+        temperature=5.0,
+        origin="0" * 64,
+        provenance={"seed": seed},
+    )
+
+
+def same(one: Composition, other: Composition) -> bool:
+    """Equal to the last bit: weights, answers and what is told about them."""
+    states = one.state_dict(), other.state_dict()
+    with torch.no_grad():
+        equal = torch.equal(one(X), other(X))
+    return (
+        equal
+        and states[0].keys() == states[1].keys()
+        and all(torch.equal(v, states[1][k]) for k, v in states[0].items())
+        and one.report == other.report
+    )
+
+
+@pytest.mark.parametrize("how", ["sum", "logits"])
+@settings(max_examples=15, deadline=None)
+@given(names=NAMES, data=st.data())
+def test_add_and_remove_in_any_order_is_exact(how: str, names: list[str], data: Any) -> None:
+    expected = compose([part(n) for n in names], how)
+    shuffled = compose([part(n) for n in data.draw(st.permutations(names))], how)
+    assert same(shuffled, expected)
+    others = [n for n in CATALOGUE if n not in names]
+    for name in others:
+        shuffled.add(part(name))
+    for name in data.draw(st.permutations(others)):
+        shuffled.remove(data.draw(st.sampled_from([name, part(name)])))
+    assert same(shuffled, expected)
+
+
+@pytest.mark.parametrize("how", ["sum", "logits"])
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_one_module_is_itself(how: str, name: str) -> None:
+    module = part(name)
+    one = compose([module], how)
+    with torch.no_grad():
+        assert torch.equal(one(X), module.to_module()(X))
+    assert (one.density, one.nonzero) == (module.density, module.nonzero)
+    assert (one.catalogue, one.rewarded) == (module.catalogue, module.rewarded)
+
+
+def test_sum_is_the_sum_of_states() -> None:
+    modules = [part(n) for n in "302"]
+    joined = compose(modules)
+    for name, tensor in joined.laid[0].network.state_dict().items():
+        expected = torch.stack([m.state[name].double() for m in modules]).sum(0)
+        assert torch.allclose(tensor.double(), expected, atol=1e-6)
+    union = {k: torch.stack([m.mask[k] for m in modules]).any(0) for k in modules[0].mask}
+    assert joined.nonzero == sum(int(mask.sum()) for mask in union.values())
+    assert joined.rewarded == ("0", "2", "3")
+
+
+def test_dense_part_makes_the_sum_dense() -> None:
+    dense = replace(part("1"), mask={})
+    assert compose([part("0"), dense]).density == 1.0
+
+
+def test_logits_are_the_sum_of_logits() -> None:
+    modules = [part(n) for n in "302"]
+    joined = compose(modules, "logits")
+    with torch.no_grad():
+        expected = sum(m.to_module()(X).double() for m in modules)
+        assert torch.allclose(joined(X).double(), expected, atol=1e-6)
+    assert torch.allclose(joined.predict_proba(X), torch.softmax(joined(X) / 5, 1))
+    assert torch.equal(joined.predict(X.numpy()), joined(X).argmax(1))
+    assert joined.nonzero == sum(m.nonzero for m in modules)
+    assert joined.density == pytest.approx(sum(m.density for m in modules) / 3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    owner=st.lists(st.integers(0, 2), min_size=10, max_size=10),
+    weights=st.lists(st.integers(-4, 4), min_size=120, max_size=120),
+)
+def test_disjoint_territories_sum_to_the_logits(owner: list[int], weights: list[int]) -> None:
+    """Whole numbers make every sum exact, so that equality is equality."""
+    modules = [_territory(i, torch.tensor(owner) == i, weights) for i in range(3)]
+    with torch.no_grad():
+        assert torch.equal(compose(modules)(X), compose(modules, "logits")(X))
+
+
+def _territory(number: int, owned: Tensor, weights: list[int]) -> Module:
+    values = torch.tensor(weights, dtype=torch.float32).roll(number)
+    state = {
+        "layers.0.weight": values[:60].reshape(10, 6),
+        "layers.0.bias": values[60:70],
+        "layers.1.weight": values[70:].reshape(5, 10),
+    }
+    mask = {
+        "layers.0.weight": owned[:, None].expand(10, 6),
+        "layers.0.bias": owned,
+        "layers.1.weight": owned[None].expand(5, 10),
+    }
+    scaling = Scaling("none", torch.tensor(0.0), torch.tensor(1.0))
+    state = {k: v * mask[k] for k, v in state.items()}
+    return replace(part(str(number)), state=state, mask=mask, scaling=scaling)
+
+
+def test_plus_and_minus_make_new_ones() -> None:
+    both = compose([part("0"), part("1")])
+    more = both + part("2")
+    assert [p.name for p in both.parts] == ["0", "1"]
+    assert same(more - "2", both)
+    assert same(more - part("0"), compose([part("1"), part("2")]))
+
+
+def test_failed_change_changes_nothing() -> None:
+    both = compose([part("0"), part("1")])
+    before = compose(both.parts)
+    with pytest.raises(CompositionError, match="given twice"):
+        both.add(part("2"), part("1"))
+    with pytest.raises(CompositionError, match="would leave none"):
+        both.remove("0", "1")
+    assert same(both, before)
+
+
+def test_mode_device_and_dtype_stay() -> None:
+    both = compose([part("0"), part("1")])
+    assert not both.training
+    assert both.train().add(part("2")).laid[0].network.training
+
+
+def test_bank_and_evaluation() -> None:
+    joined = compose(Bank([part(n) for n in CATALOGUE]), "logits")
+    assert joined.rewarded == CATALOGUE
+    seen = evaluate(joined, Split(X, torch.arange(20) % 5))
+    assert seen.accuracy == float((joined.predict(X) == torch.arange(20) % 5).double().mean())
+
+
+@pytest.mark.parametrize("how", ["sum", "logits"])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"catalogue": ("a", "1", "2", "3", "4")},
+            r"module '1' does not fit module '0': its catalogue is \['a'.*not \['0'",
+        ),
+        ({"temperature": 1.0}, "its temperature is 1.0, not 5.0: train both"),
+        (
+            {"scaling": Scaling("unit", torch.tensor(0.0), torch.tensor(0.5))},
+            "its scaling is .*0.5}, not",
+        ),
+        ({"scaling": Scaling("none", torch.tensor(0.0), torch.tensor(1.0))}, "'none'"),
+    ],
+)
+def test_modules_that_do_not_fit(how: str, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(CompositionError, match=message):
+        compose([part("0"), replace(part("1"), **change)], how)
+
+
+@pytest.mark.parametrize("how", ["sum", "logits"])
+def test_another_architecture(how: str) -> None:
+    with pytest.raises(CompositionError, match=r"architecture is mlp\(hidden=\[9\].* not mlp"):
+        compose([part("0"), part("1", "mlp(9)")], how)
+
+
+def test_another_factory() -> None:
+    def factory(width: int) -> Callable[..., nn.Module]:
+        return lambda shape, outputs: nn.Sequential(nn.Linear(6, width), nn.Linear(width, outputs))
+
+    modules = []
+    for name, width in (("0", 7), ("1", 8)):
+        network = initialise(factory(width), (6,), 5, 0)
+        modules.append(
+            replace(
+                part(name),
+                state=network.state_dict(),
+                mask={},
+                architecture=Architecture(None, (6,), 5),
+                factory=factory(width),
+            )
+        )
+    with pytest.raises(CompositionError, match=r"list of tensors is .*\[8, 6\]"):
+        compose(modules)
+
+
+def test_another_origin_only_matters_for_weights() -> None:
+    stranger = replace(part("1"), origin="f" * 64)
+    with pytest.raises(CompositionError, match=r"origin is ffff.*bank.seed\(0\).*logits"):
+        compose([part("0"), stranger])
+    assert compose([part("0"), stranger], "logits").rewarded == ("0", "1")
+
+
+def test_duplicates_and_strangers() -> None:
+    with pytest.raises(CompositionError, match="'0' is given twice: leave one out"):
+        compose([part("0"), part("0")])
+    other = replace(part("1"), name="0")
+    with pytest.raises(CompositionError, match="twice, with other weights"):
+        compose([part("0"), other])
+    with pytest.raises(CompositionError, match="needs at least one module"):
+        compose([])
+    with pytest.raises(CompositionError, match="a str cannot be joined"):
+        compose(["0"])  # type: ignore[list-item]
+    with pytest.raises(RecipeError, match="unknown operator 'summ': did you mean 'sum'"):
+        compose([part("0")], "summ")
+
+
+def test_removing_what_is_not_there() -> None:
+    pair = replace(part("1"), name="1+2", rewarded=("1", "2"))
+    joined = compose([part("0"), pair])
+    with pytest.raises(CompositionError, match="cannot remove '3': there is no module '3'"):
+        joined.remove("3")
+    with pytest.raises(CompositionError, match=r"class '2' cannot be taken out alone.*'1\+2'"):
+        joined.remove("2")
+    with pytest.raises(CompositionError, match="'0' has other weights"):
+        joined.remove(replace(part("3"), name="0"))
+    with pytest.raises(CompositionError, match=r"'3': it is not a part; parts: 0, 1\+2"):
+        joined.remove(part("3"))
+    assert joined.remove("1+2").rewarded == ("0",)
+
+
+def test_running_statistics_are_averaged_and_noted() -> None:
+    shape, model = (3, 8, 8), "resnet18(width=2)"
+    modules = []
+    for name, mean in (("0", 1.0), ("1", 4.0)):
+        module = part(name, model, shape)
+        state = {
+            k: torch.full_like(v, mean) if "running" in k else torch.full_like(v, int(mean))
+            if "num_batches" in k else v
+            for k, v in module.state.items()
+        }  # fmt: skip
+        modules.append(replace(module, state=state))
+    joined = compose(modules)
+    for name, buffer in joined.laid[0].network.named_buffers():
+        assert (buffer == (4 if "num_batches" in name else 2.5)).all(), name
+    assert "running statistics" in joined.report["notes"][0]
+    assert compose(modules, "logits").report["notes"] == []
+    assert compose([part("0"), part("1")]).report["notes"] == []
+
+
+@pytest.mark.parametrize("how", ["sum", "logits"])
+def test_file_round_trip(how: str, tmp_path: Path) -> None:
+    joined = compose([part(n) for n in "302"], how)
+    joined.save(tmp_path / "whole")
+    content = (tmp_path / "whole").read_bytes()
+    loaded = Composition.load(tmp_path / "whole")
+    assert same(loaded, joined)
+    assert [p.digest for p in loaded.parts] == [p.digest for p in joined.parts]
+    loaded.remove("3").add(part("3")).save(tmp_path / "whole")
+    assert (tmp_path / "whole").read_bytes() == content
+    with pytest.raises(FileError, match=r"read it with Composition\.load"):
+        Module.load(tmp_path / "whole")
+    part("0").save(tmp_path / "part")
+    with pytest.raises(FileError, match=r"read it with Module\.load"):
+        Composition.load(tmp_path / "part")
+
+
+Change = Callable[[dict[str, Any], dict[str, Tensor]], Any]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda h, t: h.update(operator=None), "names no operator"),
+        (lambda h, t: h.update(operator="sum"), "expected a mapping"),
+        (lambda h, t: h["operator"].update(name="summ"), "did you mean 'sum'"),
+        (lambda h, t: h.update(parts=[]), "of no part"),
+        (lambda h, t: h.update(parts={}), "no list of modules"),
+        (lambda h, t: h["parts"].append(h["parts"][0]), "lacks the tensor"),
+        (lambda h, t: h["parts"][1].update(name="0"), "two parts of one name"),
+        (lambda h, t: h["parts"][1].update(temperature=2.0), "its temperature is 2.0"),
+        (lambda h, t: h["parts"][1].pop("origin"), "lacks origin"),
+        (lambda h, t: t.update({"x": torch.ones(1)}), "'x' of no part"),
+        (lambda h, t: t.update({"01/x": torch.ones(1)}), "'01/x' of no part"),
+    ],
+)
+def test_faulty_files_are_explained(change: Change, message: str, tmp_path: Path) -> None:
+    joined = compose([part("0"), part("1")])
+    joined.save(tmp_path / "whole")
+    with safetensors.safe_open(tmp_path / "whole", "pt") as file:
+        header = json.loads(file.metadata()["intarsia"])
+    tensors = safetensors.torch.load_file(tmp_path / "whole")
+    header.pop("digest")
+    change(header, tensors)
+    header["digest"] = digest_of(header, tensors)
+    content = safetensors.torch.save(tensors, {"intarsia": canonical(header)})
+    (tmp_path / "whole").write_bytes(content)
+    with pytest.raises(FileError, match=message):
+        Composition.load(tmp_path / "whole")
+
+
+def test_operator_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    @operator("scaled", on="logits", paper="none")
+    def scaled(logits: list[Tensor], by: float = 2.0) -> Tensor:
+        return by * sum(logits)
+
+    monkeypatch.setitem(OPERATORS, "scaled", OPERATORS.pop("scaled"))
+    with torch.no_grad():
+        expected = 3 * part("0").to_module()(X)
+        assert torch.equal(compose([part("0")], "scaled(by=3.0)")(X), expected)
+    with pytest.raises(RecipeError, match="no setting 'bye': did you mean 'by'"):
+        compose([part("0")], "scaled(bye=3)")
+
+
+def test_papers_have_addresses() -> None:
+    assert all(OPERATORS[name].paper.startswith("https://") for name in ("sum", "logits"))
+
+
+def test_sum_that_overflows_is_refused() -> None:
+    huge = {k: torch.full_like(v, 3e38) for k, v in part("0").state.items()}
+    modules = [replace(part(n), state=huge, mask={}) for n in "01"]
+    with pytest.raises(ModelError, match="not finite"):
+        compose(modules)

@@ -1,0 +1,39 @@
+"""What all tests share: few threads, a cache of their own, and the big data sets where they are."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED_DATA = ROOT.parent / "shared" / "data"
+
+
+def pytest_configure() -> None:
+    import torch
+
+    # Small networks: more threads than this only wait for one another.
+    torch.set_num_threads(min(2, os.cpu_count() or 1))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder, so that no test reads or writes the user's own."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("INTARSIA_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def require_data(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """`require_data("mnist")` points INTARSIA_DATA at the folder that holds it, or skips."""
+
+    def require(name: str) -> Path:
+        folder = Path(os.environ.get("INTARSIA_DATA") or SHARED_DATA)
+        if not (folder / f"{name}.npz").is_file():
+            pytest.skip(f"needs the data set {name!r}: no {name}.npz where INTARSIA_DATA points")
+        monkeypatch.setenv("INTARSIA_DATA", str(folder))
+        return folder
+
+    return require

@@ -1,0 +1,65 @@
+import hashlib
+import json
+
+import numpy as np
+import torch
+
+from intarsia.data import Data, Split, load_data
+
+
+def split(rows: int, seed: int) -> Split:
+    generator = torch.Generator().manual_seed(seed)
+    return Split(torch.randn(rows, 3, generator=generator), torch.arange(rows) % 2)
+
+
+def test_select_keeps_rows_and_labels() -> None:
+    x, y = torch.arange(6.0)[:, None], torch.tensor([0, 1, 2, 1, 0, 2])
+    chosen = Split(x, y).select([2, 0])
+    assert chosen.x.flatten().tolist() == [0, 2, 4, 5]
+    assert chosen.y.tolist() == [0, 2, 0, 2]
+    assert len(Split(x, y).select([])) == 0
+
+
+def test_digest_is_of_the_contents() -> None:
+    parts = [split(8, i) for i in range(3)]
+    data = Data.build("a", ("x", "y"), *parts, "standard")
+    sha = hashlib.sha256(json.dumps([["x", "y"], "standard"]).encode())
+    for part in parts:
+        for array in (part.x.numpy().astype("<f4"), part.y.numpy().astype("<i8")):
+            sha.update(json.dumps([array.dtype.str, list(array.shape)]).encode() + array.tobytes())
+    assert data.digest == sha.hexdigest()
+
+
+def test_digest_tells_data_apart() -> None:
+    parts = [split(8, i) for i in range(3)]
+    base = Data.build("a", ("x", "y"), *parts, "standard").digest
+    assert Data.build("other name", ("x", "y"), *parts, "standard").digest == base
+    flipped = Split(parts[2].x, 1 - parts[2].y)
+    others = [
+        Data.build("a", ("y", "x"), *parts, "standard"),
+        Data.build("a", ("x", "y"), *parts, "unit"),
+        Data.build("a", ("x", "y"), parts[1], parts[0], parts[2], "standard"),
+        Data.build("a", ("x", "y"), parts[0], parts[1], flipped, "standard"),
+    ]
+    assert len({base, *(data.digest for data in others)}) == 5
+
+
+def test_digest_follows_the_seed_and_not_the_memory_layout() -> None:
+    x, y = np.random.default_rng(0).normal(size=(40, 5)), np.arange(40) % 2
+    assert load_data(x, y).digest == load_data(np.asfortranarray(x), y).digest
+    assert load_data(x, y).digest != load_data(x, y, seed=1).digest
+
+
+def test_digest_of_digits_is_the_same_everywhere() -> None:
+    assert load_data("digits").digest == (
+        "d84e57ba9c5c81f72dcf2e618a7d20e46c08533d6a5a9ea9084abcddfa8c45bf"
+    )
+
+
+def test_shape_classes_and_a_short_repr() -> None:
+    data = load_data("digits")
+    assert data.shape == (1, 8, 8)
+    assert data.classes == 10
+    assert len(repr(data)) < 200
+    assert "1150" in repr(data)
+    assert "uint8" not in repr(data.train)

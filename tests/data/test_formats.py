@@ -1,0 +1,154 @@
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from intarsia.data import formats
+from intarsia.errors import DataError
+
+RNG = np.random.default_rng(0)
+
+
+def put(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def test_idx_files_of_images_and_labels(tmp_path: Path, idx) -> None:
+    made = [RNG.integers(0, 256, shape, np.uint8) for shape in ((5, 4, 3), (5,), (2, 4, 3), (2,))]
+    paths = [put(tmp_path / str(i), idx(array)) for i, array in enumerate(made)]
+    read = formats.read_fashion_mnist(paths)
+    for key, array in zip(("x_train", "y_train", "x_test", "y_test"), made, strict=True):
+        assert np.array_equal(read[key], array)
+    assert len(set(read["classes"].tolist())) == 10
+    assert formats.read_mnist(paths)["classes"].tolist() == list("0123456789")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda raw: b"",
+        lambda raw: raw[:-9],
+        lambda raw: b"plain text",
+        lambda raw: raw[:20] + bytes([raw[20] ^ 255]) + raw[21:],
+        lambda raw: gzip.compress(gzip.decompress(raw)[:-1]),
+        lambda raw: gzip.compress(gzip.decompress(raw)[:6]),
+        lambda raw: gzip.compress(b"\x00\x00\x0d" + gzip.decompress(raw)[3:]),
+    ],
+)
+def test_damaged_idx_files(tmp_path: Path, idx, change) -> None:
+    path = put(tmp_path / "f.gz", change(idx(RNG.integers(0, 256, (5, 4), np.uint8))))
+    with pytest.raises(DataError, match=r"f\.gz"):
+        formats.read_idx(path)
+
+
+@pytest.fixture
+def har(zipped) -> bytes:
+    top = "UCI HAR Dataset/"
+    return zipped(
+        {
+            "__MACOSX/" + top + "train/._X_train.txt": b"\x00\x05\x16",
+            top + "activity_labels.txt": b"1 WALKING\n2 LAYING\n",
+            top + "train/X_train.txt": b"  1.0e-001 -2.0e-001\n  3.0e-001  4.0e-001\n",
+            top + "train/y_train.txt": b"2\n1\n",
+            top + "train/Inertial Signals/body_acc_x_train.txt": b"skipped",
+            top + "test/X_test.txt": b"  5.0e-001 -1.0e+000\n",
+            top + "test/y_test.txt": b"2\n",
+        }
+    )
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_har_archive(tmp_path: Path, har: bytes, zipped, nested: bool) -> None:
+    data = zipped({"UCI HAR Dataset.zip": har, "UCI HAR Dataset.names": b""}) if nested else har
+    read = formats.read_har([put(tmp_path / "har.zip", data)])
+    np.testing.assert_array_equal(read["x_train"], np.float32([[0.1, -0.2], [0.3, 0.4]]))
+    np.testing.assert_array_equal(read["x_test"], np.float32([[0.5, -1]]))
+    assert read["y_train"].tolist() == [1, 0]
+    assert read["y_test"].tolist() == [1]
+    assert read["classes"].tolist() == ["WALKING", "LAYING"]
+
+
+def test_damaged_har_archives(tmp_path: Path, har: bytes, zipped) -> None:
+    for data, message in (
+        (har[:-30], "truncated or altered"),
+        (b"", "truncated or altered"),
+        (zipped({"readme": b""}), "activity_labels"),
+    ):
+        with pytest.raises(DataError, match=message):
+            formats.read_har([put(tmp_path / "har.zip", data)])
+
+
+YEAST = b"""ADT1_YEAST  0.58  0.61  0.47  0.13  0.50  0.00  0.48  0.22  MIT
+ADT2_YEAST  0.43  0.67  0.48  0.27  0.50  0.00  0.53  0.22  NUC
+
+AAR2_YEAST  0.58  0.44  0.57  0.13  0.50  0.00  0.54  0.22  MIT
+"""
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_yeast_table(tmp_path: Path, zipped, packed: bool) -> None:
+    data = zipped({"yeast.names": b"about", "yeast.data": YEAST}) if packed else YEAST
+    read = formats.read_yeast([put(tmp_path / "yeast.data", data)])
+    assert read["x"].shape == (3, 8)
+    assert read["x"][1].tolist() == [0.43, 0.67, 0.48, 0.27, 0.5, 0, 0.53, 0.22]
+    assert read["classes"][read["y"]].tolist() == ["MIT", "NUC", "MIT"]
+
+
+@pytest.mark.parametrize("data", [YEAST[:-8], YEAST.replace(b"0.61", b"abcd"), b"\xff\xfe"])
+def test_damaged_yeast_table(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(DataError, match="truncated or altered"):
+        formats.read_yeast([put(tmp_path / "yeast.data", data)])
+
+
+def records(count: int, labels: int) -> np.ndarray:
+    return RNG.integers(0, 256, (count, labels + 3072), np.uint8)
+
+
+def test_cifar10_records(tmp_path: Path, tarred) -> None:
+    batches = [records(2, 1) for _ in range(6)]
+    names = [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]
+    files = {f"cifar-10-batches-bin/{n}": b.tobytes() for n, b in zip(names, batches, strict=True)}
+    files["cifar-10-batches-bin/batches.meta.txt"] = b"airplane\ncat\n\n"
+    path = put(tmp_path / "c.tar.gz", tarred(files))
+    read = formats.read_cifar10([path])
+    assert read["x_train"].shape == (10, 3, 32, 32)
+    assert read["x_test"].shape == (2, 3, 32, 32)
+    # Red, green and blue planes follow the label byte, row by row.
+    assert read["x_train"][3, 2, 1, 5] == batches[1][1, 1 + 2 * 1024 + 32 + 5]
+    assert read["y_train"][3] == batches[1][1, 0]
+    assert read["y_test"][1] == batches[5][1, 0]
+    assert read["classes"].tolist() == ["airplane", "cat"]
+
+
+def test_cifar100_records(tmp_path: Path, tarred) -> None:
+    train, test = records(3, 2), records(2, 2)
+    files = {
+        "cifar-100-binary/train.bin": train.tobytes(),
+        "cifar-100-binary/test.bin": test.tobytes(),
+        "cifar-100-binary/fine_label_names.txt": b"apple\nbear\n",
+        "cifar-100-binary/coarse_label_names.txt": b"fruit\n",
+    }
+    read = formats.read_cifar100([put(tmp_path / "c.tar.gz", tarred(files))])
+    assert read["y_train_coarse"].tolist() == train[:, 0].tolist()
+    assert read["y_train"].tolist() == train[:, 1].tolist()
+    assert np.array_equal(read["x_test"].reshape(2, -1), test[:, 2:])
+    assert read["classes"].tolist() == ["apple", "bear"]
+    assert read["coarse_classes"].tolist() == ["fruit"]
+
+
+def test_damaged_cifar_archives(tmp_path: Path, tarred) -> None:
+    whole = tarred({f"b/data_batch_{i}.bin": records(1, 1).tobytes() for i in range(1, 6)})
+    short = tarred(
+        {f"b/{n}.bin": b"123" for n in ("train", "test")}
+        | {f"b/{kind}_label_names.txt": b"a" for kind in ("fine", "coarse")}
+    )
+    for read, data, message in (
+        (formats.read_cifar10, whole[: len(whole) // 2], "truncated or altered"),
+        (formats.read_cifar10, whole, "test_batch.bin"),
+        (formats.read_cifar10, b"nothing", "truncated or altered"),
+        (formats.read_cifar100, short, "3 bytes are not whole records"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read([put(tmp_path / "c.tar.gz", data)])

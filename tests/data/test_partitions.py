@@ -1,0 +1,84 @@
+from itertools import chain
+from math import comb
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intarsia.data import disjoint_pairs, partition
+from intarsia.errors import DataError
+
+TEN = tuple("abcdefghij")
+
+
+def catalogue(n: int) -> tuple[str, ...]:
+    return tuple(f"class {i}" for i in range(n))
+
+
+def test_each_and_named_sets() -> None:
+    assert partition(TEN[:3]) == [("a",), ("b",), ("c",)]
+    assert partition(TEN, [["b", "a"], ("c",), "d"]) == [("b", "a"), ("c",), ("d",)]
+
+
+@given(st.integers(1, 30), st.data())
+def test_blocks_hold_every_class_once(n: int, data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, n))
+    blocks = partition(catalogue(n), f"blocks({size})", data.draw(st.integers(0, 9)))
+    assert sorted(chain(*blocks)) == sorted(catalogue(n))
+    assert all(len(block) == size for block in blocks[:-1])
+    assert len(blocks) == -(-n // size)
+
+
+def test_blocks_follow_the_seed() -> None:
+    blocks = [partition(TEN, "blocks(5)", seed) for seed in (0, 0, 1)]
+    assert blocks[0] == blocks[1] != blocks[2]
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("eahc", "did you mean 'each'"),
+        ("blocks(0)", "blocks of 0"),
+        ("blocks(11)", "cannot be cut from 10"),
+        ([["a", "x"]], "class 'x' is not in the catalogue"),
+        ([["a", "a"]], "distinct"),
+        ([[]], "distinct"),
+        ([], "at least one set"),
+    ],
+)
+def test_bad_partitions(how: object, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        partition(TEN, how)
+
+
+def test_bad_catalogues() -> None:
+    for names in ((), ("a", "a")):
+        with pytest.raises(DataError, match="distinct class names"):
+            partition(names)
+
+
+@given(st.integers(2, 9), st.data())
+def test_pairs_are_disjoint_distinct_and_as_many_as_possible(n: int, data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, n // 2))
+    count = data.draw(st.integers(1, 25))
+    pairs = disjoint_pairs(catalogue(n), size, count, data.draw(st.integers(0, 5)))
+    possible = comb(n, size) * comb(n - size, size) // 2
+    assert len(pairs) == min(count, possible)
+    assert len({frozenset((frozenset(a), frozenset(b))) for a, b in pairs}) == len(pairs)
+    for a, b in pairs:
+        assert len(a) == len(b) == size
+        assert len({*a, *b} & set(catalogue(n))) == 2 * size
+
+
+def test_all_pairs_of_halves_come_out() -> None:
+    assert len(disjoint_pairs(TEN, 5, count=10_000)) == comb(10, 5) // 2
+
+
+def test_pairs_follow_the_seed() -> None:
+    assert disjoint_pairs(TEN, 2) == disjoint_pairs(TEN, 2) != disjoint_pairs(TEN, 2, seed=1)
+
+
+@pytest.mark.parametrize(("size", "count"), [(0, 1), (6, 1), (1, 0)])
+def test_bad_pairs(size: int, count: int) -> None:
+    with pytest.raises(DataError, match=r"disjoint sets|number of pairs"):
+        disjoint_pairs(TEN, size, count)

@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intarsia.data.splits import check_seed, check_share, stratified
+from intarsia.errors import DataError
+
+sizes = st.lists(st.integers(2, 60), min_size=1, max_size=8)
+shares = st.floats(0.01, 0.99)
+
+
+def labels(sizes: list[int], seed: int) -> np.ndarray:
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    return np.random.default_rng(seed).permutation(y)
+
+
+@given(sizes, shares, st.integers(0, 2**40))
+def test_parts_are_disjoint_and_whole_and_every_class_is_in_both(
+    sizes: list[int], share: float, seed: int
+) -> None:
+    y = labels(sizes, 1)
+    left, cut = stratified(y, share, seed)
+    assert np.array_equal(np.sort(np.concatenate([left, cut])), np.arange(len(y)))
+    assert set(y[left]) == set(y[cut]) == set(range(len(sizes)))
+
+
+@given(st.lists(st.integers(20, 200), min_size=1, max_size=8), st.floats(0.1, 0.9))
+def test_every_class_is_within_a_row_of_its_share(sizes: list[int], share: float) -> None:
+    y = labels(sizes, 2)
+    _, cut = stratified(y, share, 0)
+    assert len(cut) == round(share * len(y))
+    assert np.abs(np.bincount(y[cut]) - share * np.array(sizes)).max() < 1
+
+
+def test_seeds_and_streams_cut_differently_and_the_same_seed_alike() -> None:
+    y = labels([100, 100], 3)
+    first = stratified(y, 0.3, 7)[1]
+    assert np.array_equal(first, stratified(y, 0.3, 7)[1])
+    assert not np.array_equal(first, stratified(y, 0.3, 8)[1])
+    assert not np.array_equal(first, stratified(y, 0.3, 7, stream=1)[1])
+
+
+def test_the_cut_is_the_same_on_every_machine() -> None:
+    # Written down once: a change of numpy or of ours that moves rows must not pass unseen.
+    y = np.array([0, 1] * 10)
+    assert stratified(y, 0.3, 0)[1].tolist() == [2, 3, 8, 11, 13, 18]
+
+
+def test_rows_within_a_class_are_drawn_evenly() -> None:
+    y = np.zeros(10, dtype=int)
+    hits = sum(np.isin(np.arange(10), stratified(y, 0.5, seed)[1]) for seed in range(400))
+    assert hits.min() > 150  # mean 200, deviation 10
+    assert hits.max() < 250
+
+
+def test_keep_leaves_rows_for_a_second_cut() -> None:
+    y = np.repeat([0, 1], 3)
+    left, _ = stratified(y, 0.9, 0, keep=2)
+    assert np.bincount(y[left]).tolist() == [2, 2]
+
+
+def test_a_share_of_nothing_is_empty() -> None:
+    left, cut = stratified(np.array([0, 1]), 0, 0)
+    assert left.tolist() == [0, 1]
+    assert len(cut) == 0
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "0", True, None])
+def test_bad_seeds(seed: object) -> None:
+    with pytest.raises(DataError, match="seed must be a whole number"):
+        check_seed(seed)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1, 1.0, float("nan"), "0.2", True])
+def test_bad_shares(share: object) -> None:
+    with pytest.raises(DataError, match="validation is a share"):
+        check_share("validation", share)
