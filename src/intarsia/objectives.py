@@ -10,6 +10,7 @@ counts (0 hides it). A new objective is a function that returns an `Objective`:
         return Objective(table, torch.ones(classes))
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,22 +38,28 @@ class Objective:
     bonus: Tensor = field(default_factory=lambda: torch.zeros(()))  # C, or 0-d for none
 
     def __post_init__(self) -> None:
-        classes, outputs = self.table.shape
-        if outputs not in (classes, classes + 1):
+        shape = tuple(self.table.shape)
+        if len(shape) != 2 or shape[1] not in (shape[0], shape[0] + 1):
             raise RecipeError(
-                f"an objective's table is C x C, or C x (C + 1) with an 'other' output; "
-                f"got {classes} x {outputs}"
+                "an objective's table is C x C, or C x (C + 1) with an 'other' output; "
+                f"got the shape {shape}"
             )
+        classes = shape[0]
         if self.weight.shape != (classes,):
             raise RecipeError(f"expected {classes} label weights, got {tuple(self.weight.shape)}")
+        if self.bonus.shape not in ((), (classes,)):
+            raise RecipeError(f"expected {classes} bonuses, got {tuple(self.bonus.shape)}")
+        for part in ("table", "weight", "bonus"):
+            value = getattr(self, part).float()
+            if not bool(torch.isfinite(value).all()):
+                raise RecipeError(f"an objective's {part} must be finite numbers")
+            object.__setattr__(self, part, value)
         sums = self.table.sum(1)
         if bool((self.table < 0).any()) or not torch.allclose(sums, torch.ones_like(sums)):
             raise RecipeError("every row of an objective's table must be a distribution")
         if bool((self.weight < 0).any()) or not bool((self.weight > 0).any()):
             raise RecipeError("label weights must be at least 0, and one of them above 0")
-        object.__setattr__(self, "table", self.table.float())
-        object.__setattr__(self, "weight", self.weight.float())
-        object.__setattr__(self, "bonus", self.bonus.float().expand(classes).contiguous())
+        object.__setattr__(self, "bonus", self.bonus.expand(classes).contiguous())
 
     @property
     def outputs(self) -> int:
@@ -91,7 +98,11 @@ def loss(logits: Tensor, labels: Tensor, goal: Objective, temperature: float = 1
 
 @OBJECTIVES.register("me")
 def maximum_entropy(classes: int, rewarded: Sequence[int], reward: float = 1.0) -> Objective:
-    """MaxEnt: one-hot on rewarded labels, uniform over the catalogue on all others."""
+    """MaxEnt: one-hot on rewarded labels, uniform over the catalogue on all others.
+
+    `reward` is the weight of a rewarded label; all others weigh 1.
+    """
+    _check_number("me", "reward", reward)
     table = torch.full((classes, classes), 1 / classes)
     return Objective(_sure_of(rewarded, table), _weight(classes, rewarded, reward))
 
@@ -115,8 +126,7 @@ def cross_entropy(classes: int, rewarded: Sequence[int]) -> Objective:
 @OBJECTIVES.register("smoothing")
 def smoothing(classes: int, rewarded: Sequence[int], amount: float = 0.1) -> Objective:
     """Label smoothing: one-hot mixed with `amount` of uniform; other labels are hidden."""
-    if not 0 <= amount <= 1:
-        raise RecipeError(f"smoothing's amount is between 0 and 1, got {amount}")
+    _check_number("smoothing", "amount", amount, high=1)
     table = (1 - amount) * torch.eye(classes) + amount / classes
     return Objective(table, _shown(classes, rewarded))
 
@@ -124,6 +134,7 @@ def smoothing(classes: int, rewarded: Sequence[int], amount: float = 0.1) -> Obj
 @OBJECTIVES.register("confidence_penalty")
 def confidence_penalty(classes: int, rewarded: Sequence[int], amount: float = 0.1) -> Objective:
     """Cross-entropy minus `amount` times the answer's entropy; other labels are hidden."""
+    _check_number("confidence_penalty", "amount", amount)
     shown = _shown(classes, rewarded)
     return Objective(torch.eye(classes), shown, amount * shown)
 
@@ -134,6 +145,12 @@ def explicit_other(classes: int, rewarded: Sequence[int]) -> Objective:
     table = torch.zeros(classes, classes + 1)
     table[:, classes] = 1
     return Objective(_sure_of(rewarded, table), torch.ones(classes))
+
+
+def _check_number(name: str, key: str, value: Any, high: float = math.inf) -> None:
+    if not isinstance(value, int | float) or not 0 <= value <= high or value == math.inf:
+        upto = "" if high == math.inf else f" to {high:g}"
+        raise RecipeError(f"{name}: {key} is {value!r}: expected a number from 0{upto}")
 
 
 def _sure_of(rewarded: Sequence[int], table: Tensor) -> Tensor:

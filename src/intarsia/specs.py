@@ -1,4 +1,4 @@
-"""A name with arguments, as people write it: `mlp(512, 256)`, `smoothing(0.1)`, or a mapping in YAML."""
+"""A name with arguments, as people write it: `mlp(512, 256)`, `smoothing(0.1)`, or a mapping."""
 
 import ast
 import inspect
@@ -40,11 +40,12 @@ class Registry(dict[str, Callable[..., Any]]):
 
     def spec(self, text: "str | Mapping[str, Any] | Spec") -> Spec:
         """Read `name`, `name(args)`, `{name: ..., key: value}` or a Spec; check names and keys."""
+        positional: list[Any] = []
         if isinstance(text, Spec):
-            name, positional, named = text.name, [], dict(text.arguments)
+            name, named = text.name, dict(text.arguments)
         elif isinstance(text, Mapping):
             named = dict(text)
-            name, positional = str(named.pop("name", "")), []
+            name = str(named.pop("name", ""))
         else:
             name, positional, named = _parse(str(text), self.kind)
         if name not in self:
@@ -61,7 +62,7 @@ class Registry(dict[str, Callable[..., Any]]):
             if key not in self.given
         }
         keys = list(parameters)
-        if len(positional) > 1 and "Sequence" in str(parameters[keys[0]].annotation):
+        if len(positional) > 1 and keys and "Sequence" in str(parameters[keys[0]].annotation):
             positional = [positional]  # mlp(512, 256) is mlp(hidden=[512, 256])
         if len(positional) > len(keys):
             raise RecipeError(
@@ -92,6 +93,6 @@ def _parse(text: str, kind: str) -> tuple[str, list[Any], dict[str, Any]]:
             positional = [ast.literal_eval(a) for a in node.args]
             named = {str(k.arg): ast.literal_eval(k.value) for k in node.keywords}
             return node.func.id, positional, named
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
     raise RecipeError(f"cannot read the {kind} {text!r}: write a name, or name(value, key=value)")

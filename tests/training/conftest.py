@@ -1,16 +1,20 @@
 """Small jobs for the engines."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import torch
 
-from intarsia.data import Data
+from intarsia.data import Data, load_data
 from intarsia.data.dataset import Split
 from intarsia.models import build, initialise, wiring_of
 from intarsia.objectives import objective
 from intarsia.training.engine import Job, Start
+from intarsia.training.rounds import rewound
 from intarsia.training.tasks import Task
+
+Origins = list[dict[str, torch.Tensor]]
 
 
 @pytest.fixture(autouse=True)
@@ -22,34 +26,40 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.fixture(scope="session")
+def digits() -> Data:
+    return load_data("digits")
+
+
 @pytest.fixture
-def make_job() -> Callable[..., tuple[Job, list[dict[str, torch.Tensor]]]]:
-    """A job of three modules over two seeds, and the origins of its tasks."""
+def make_job(digits: Data) -> Callable[..., tuple[Job, Origins]]:
+    """Three modules on digits with the paper's settings, ten batches an epoch, and their origins."""
 
     def make(
         model: str,
-        shape: tuple[int, ...] = (1, 12, 12),
         goal: str = "me",
-        batch: int = 16,
-        samples: int = 160,
-        temperature: float = 2.0,
+        samples: int = 640,
+        batch: int = 64,
+        temperature: float = 5.0,
         dtype: torch.dtype = torch.float32,
-    ) -> tuple[Job, list[dict[str, torch.Tensor]]]:
-        generator = torch.Generator().manual_seed(0)
-        x = torch.rand(samples, *shape, generator=generator).to(dtype)
-        y = torch.randint(0, 4, (samples,), generator=generator)
-        x += y.view(-1, *[1] * len(shape)) / 4
-        rewarded = [((0,), 0, 1e-3), ((1, 2), 0, 1e-3), ((3,), 5, 3e-3)]
+        several: bool = True,
+    ) -> tuple[Job, Origins]:
+        """`several` gives the third module another seed and step size than the first two."""
+        x, y = digits.scaling(digits.train.x[:samples]).to(dtype), digits.train.y[:samples]
+        seen, known = digits.scaling(digits.validation.x).to(dtype), digits.validation.y
+        third = (5, 3e-3) if several else (0, 1e-3)
+        rewarded = [((0,), 0, 1e-3), ((1, 2), 0, 1e-3), ((3,), *third)]
         tasks = [
-            Task(str(k), tuple(map(str, r)), r, seed, rate, objective(goal, 4, r))
+            Task(str(k), tuple(map(str, r)), r, seed, rate, objective(goal, 10, r))
             for k, (r, seed, rate) in enumerate(rewarded)
         ]
         outputs = tasks[0].objective.outputs
-        network = build(model, shape, outputs).to(dtype)
-        job = Job(
-            network, wiring_of(network, shape), tasks, x, y, x[:40], y[:40], batch, temperature
-        )
-        origins = [initialise(model, shape, outputs, t.seed).to(dtype).state_dict() for t in tasks]
+        network = build(model, digits.shape, outputs).to(dtype)
+        wiring = wiring_of(network, digits.shape)
+        job = Job(network, wiring, tasks, x, y, seen, known, batch, temperature)
+        origins = [
+            initialise(model, digits.shape, outputs, t.seed).to(dtype).state_dict() for t in tasks
+        ]
         return job, origins
 
     return make
@@ -59,9 +69,7 @@ def make_job() -> Callable[..., tuple[Job, list[dict[str, torch.Tensor]]]]:
 def masked() -> Callable[..., list[Start]]:
     """Starts with random masks of a given density on all weights."""
 
-    def make(origins: list[dict[str, torch.Tensor]], density: float) -> list[Start]:
-        from intarsia.training.rounds import rewound
-
+    def make(origins: Origins, density: float) -> list[Start]:
         starts = []
         for k, origin in enumerate(origins):
             generator = torch.Generator().manual_seed(100 + k)
@@ -74,6 +82,25 @@ def masked() -> Callable[..., list[Start]]:
         return starts
 
     return make
+
+
+@pytest.fixture
+def with_moments() -> Callable[[Start, int], Start]:
+    """A start that takes over moments, also where its mask is 0."""
+
+    def add(start: Start, seed: int) -> Start:
+        generator = torch.Generator().manual_seed(seed)
+
+        def draw() -> dict[str, torch.Tensor]:
+            return {
+                n: 0.01 * torch.rand(t.shape, generator=generator, dtype=t.dtype)
+                for n, t in start.state.items()
+                if t.is_floating_point()
+            }
+
+        return replace(start, first=draw(), second=draw(), step=7)
+
+    return add
 
 
 @pytest.fixture(scope="session")

@@ -24,11 +24,12 @@ def magnitude(
     `ratios` scales the pruned share of single layers: a pattern of parameter names, or `output`
     for the layer that makes the logits, to a factor. It needs scope `layer`.
     """
+    ratios = _checked(ratios or {})
     return [
         _prune(
             {name: state[name].abs() for name in prunable(state, group.wiring, biases)},
             mask,
-            _shares(state, group, scope, biases, ratios or {}),
+            _shares(state, group, scope, biases, ratios),
         )
         for state, mask in zip(group.states, group.masks, strict=True)
     ]
@@ -73,6 +74,18 @@ def _shares(
     return [([name], group.share * factors[name]) for name in names]
 
 
+def _checked(ratios: Any) -> Mapping[str, float]:
+    fine = isinstance(ratios, Mapping) and all(
+        isinstance(f, int | float) and 0 <= f < float("inf") for f in ratios.values()
+    )
+    if not fine:
+        raise RecipeError(
+            f"ratios is {ratios!r}: expected patterns of names to factors from 0, "
+            "as in {'output': 0.5}"
+        )
+    return ratios
+
+
 def _factor(name: str, wiring: Wiring, ratios: Mapping[str, float]) -> float:
     fits = [float(f) for pattern, f in ratios.items() if _matches(name, wiring, pattern)]
     return fits[-1] if fits else 1.0
@@ -85,16 +98,11 @@ def _matches(name: str, wiring: Wiring, pattern: str) -> bool:
     return fnmatchcase(name, pattern)
 
 
-def _prune(
-    scores: Mapping[str, Tensor], mask: Mask, shares: list[tuple[list[str], float]]
-) -> Mask:
+def _prune(scores: Mapping[str, Tensor], mask: Mask, shares: list[tuple[list[str], float]]) -> Mask:
     """Drop round(share * survivors) entries of each set; ties go by position, so it is exact."""
     after = dict(mask)
     for names, share in shares:
-        kept = [
-            mask[n].flatten() if n in mask else torch.ones_like(scores[n], dtype=torch.bool).flatten()
-            for n in names
-        ]
+        kept = [mask.get(n, torch.ones_like(scores[n], dtype=torch.bool)).flatten() for n in names]
         alive = torch.cat(kept)
         ranked = torch.cat([scores[n].flatten() for n in names])[alive]
         count = round(share * ranked.numel())

@@ -1,4 +1,4 @@
-"""What all prunings share: the group they see, the parameters they may touch, the share of a round."""
+"""What all prunings share: the group they see, the parameters they may touch, a round's share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from intarsia.errors import RecipeError
-from intarsia.models.wiring import Wiring, axis_sizes, hidden_axes, unit_mask
+from intarsia.models.wiring import INPUT, Wiring, axis_sizes, hidden_axes, unit_mask
 from intarsia.pruning.rules import PRUNINGS, Group, Mask, State
 
 
@@ -19,6 +19,17 @@ def territory(group: Group, by: str = "share") -> list[Mask]:
     """
     if by not in ("share", "magnitude"):
         raise RecipeError(f"unknown territory rule {by!r}: use 'share' or 'magnitude'")
+    joint = [
+        axis.name
+        for entry in group.wiring.values()
+        for axis in entry
+        if axis is not None and axis.joint and axis.name != INPUT
+    ]
+    if joint:
+        raise RecipeError(
+            f"the units of axis {joint[0]!r} meet in a normalisation over all of them, so none can "
+            "be owned alone: use a network without one, or another pruning"
+        )
     masks: list[Mask] = [dict(m) for m in group.masks]
     together = defaultdict(list)
     for position, seed in enumerate(group.seeds):

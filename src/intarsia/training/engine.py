@@ -140,17 +140,23 @@ class Engine(ABC):
 
     def best(self, k: int) -> dict[str, Tensor]:
         """The checkpoint of module k as a full state, on the CPU."""
-        return {n: t.detach().cpu().clone() for n, t in self._full(k, self.slots[k].best).items()}
+        full = self._full(k, self.slots[k].best, self.starts[k].state)
+        return {n: t.detach().cpu().clone() for n, t in full.items()}
 
     def moments(self, k: int) -> tuple[dict[str, Tensor], dict[str, Tensor], int]:
         """Adam's moments of module k, for a round that keeps them."""
         slot = self.slots[k]
-        first = {n: t.cpu().clone() for n, t in slot.first.items()}
-        second = {n: t.cpu().clone() for n, t in slot.second.items()}
+        zeros = {n: torch.zeros_like(self.starts[k].state[n]) for n in self.parameter_names}
+        first, second = (
+            {n: t.cpu().clone() for n, t in self._full(k, moments, zeros).items()}
+            for moments in (slot.first, slot.second)
+        )
         return first, second, int(slot.steps[0])
 
-    def _full(self, k: int, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Values in the network's own shapes; engines that compact override this."""
+    def _full(
+        self, k: int, values: dict[str, Tensor], base: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Values in the network's own shapes; engines that compact lay them into the base."""
         return values
 
     def orders(self, round_: int, epoch: int) -> dict[int, Tensor]:

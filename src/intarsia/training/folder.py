@@ -9,7 +9,7 @@ from typing import IO, Any, Self
 import yaml
 
 from intarsia.errors import TrainingError
-from intarsia.files import write_whole
+from intarsia.files import digest_of, write_whole
 from intarsia.models import Model
 from intarsia.modules import Bank, Module
 from intarsia.training.recipe import Recipe
@@ -34,8 +34,10 @@ class Folder:
     ) -> None:
         self.path = None if path is None else Path(path)
         self.key, self.recipe, self.keep_rounds = key, recipe, keep_rounds
+        if keep_rounds:  # a folder without the earlier rounds cannot be taken up as one with them
+            self.key = digest_of([key, "keep_rounds"])
         self.last = recipe.rounds or 0
-        self.memory: dict[tuple[int, int], Bank] = {}
+        self.memory: dict[tuple[str, int], Bank] = {}
         self.lock: IO[str] | None = None
 
     def __enter__(self) -> Self:
@@ -55,6 +57,7 @@ class Folder:
             raise TrainingError(
                 f"another process trains into {self.path}: wait for it or use another folder"
             ) from None
+        _sweep(self.path)
         self._check_key()
         return self
 
@@ -72,30 +75,33 @@ class Folder:
         if self.path is None or not (self.path / LISTING).exists():
             return None
         bank = Bank.load(self.path, factory)
-        rounds = sorted(self.path.glob("round-*"))
-        bank.rounds = tuple(Bank.load(folder, factory) for folder in rounds)
+        if self.keep_rounds:
+            earlier = [self.path / f"round-{number}" for number in range(1, self.last + 1)]
+            bank.rounds = tuple(Bank.load(folder, factory) for folder in earlier)
         shutil.rmtree(self.path / PROGRESS, ignore_errors=True)
         return bank
 
-    def checkpoint_file(self, chunk: int) -> Path | None:
+    def checkpoint_file(self, chunk: str) -> Path | None:
         """Where the state of a chunk in training goes."""
         return None if self.path is None else self.path / PROGRESS / f"{chunk}.safetensors"
 
-    def chunk_done(self, chunk: int) -> bool:
+    def chunk_done(self, chunk: str) -> bool:
         """Whether a chunk was completed before."""
         return self._has(chunk, self.last)
 
-    def add(self, chunk: int, round_: int, modules: Sequence[Module], diverged: list[str]) -> None:
-        """Keep the modules of a chunk as they are after a round, if that round is wanted."""
-        if round_ < self.last and not self.keep_rounds:
-            return
+    def wants(self, round_: int) -> bool:
+        """Whether the modules of a round are to be kept."""
+        return round_ == self.last or self.keep_rounds
+
+    def add(self, chunk: str, round_: int, modules: Sequence[Module], diverged: list[str]) -> None:
+        """Keep the modules of a chunk as they are after a round."""
         bank = Bank(modules, diverged)
         if self.path is None:
             self.memory[chunk, round_] = bank
         else:
             bank.save(self._place(chunk, round_))
 
-    def finish(self, chunks: int, report: dict[str, Any], factory: Model | None) -> Bank:
+    def finish(self, chunks: Sequence[str], report: dict[str, Any], factory: Model | None) -> Bank:
         """All modules as one bank, written out whole where there is a path."""
         report = {**report, "key": self.key}
         wanted = range(self.last + 1) if self.keep_rounds else [self.last]
@@ -111,21 +117,21 @@ class Folder:
         return bank
 
     def _join(
-        self, chunks: int, round_: int, report: dict[str, Any], factory: Model | None
+        self, chunks: Sequence[str], round_: int, report: dict[str, Any], factory: Model | None
     ) -> Bank:
         parts = [
             self.memory[chunk, round_]
             if self.path is None
             else Bank.load(self._place(chunk, round_), factory)
-            for chunk in range(chunks)
+            for chunk in chunks
         ]
         diverged = [name for part in parts for name in part.diverged]
         return Bank([module for part in parts for module in part], diverged, report)
 
-    def _has(self, chunk: int, round_: int) -> bool:
+    def _has(self, chunk: str, round_: int) -> bool:
         return self.path is not None and (self._place(chunk, round_) / LISTING).exists()
 
-    def _place(self, chunk: int, round_: int) -> Path:
+    def _place(self, chunk: str, round_: int) -> Path:
         assert self.path is not None
         return self.path / PROGRESS / f"{chunk}-round-{round_}"
 
@@ -142,6 +148,13 @@ class Folder:
             write_whole(note, self.key.encode())
         if found not in (None, self.key) or (listing.exists() and found is None):
             raise TrainingError(
-                f"{self.path} holds modules of another recipe or data set: "
+                f"{self.path} holds modules of another recipe, data set or keep_rounds: "
                 "train into a new folder, or delete this one first"
             )
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the temporary files of a process that was killed while it wrote."""
+    for pattern in (".*.part", "round-*/.*.part", f"{PROGRESS}/**/.*.part"):
+        for part in folder.glob(pattern):
+            part.unlink(missing_ok=True)

@@ -1,7 +1,8 @@
 """One MLP with its gradients written out by hand.
 
-With h = relu(W x + b) * keep in the hidden layers and p = softmax(z / t), the loss's gradient is
-dz = (p - target) * share / t, and going back dW = d^T h, db = sum d, dh = (d W) * keep * [h > 0].
+With h = relu(W x + b) * keep in the hidden layers and p = softmax(z / t), a sample's loss pulls on
+log p by g = -target * share, dz = (g - p * sum(g)) / t, and going back dW = d^T h, db = sum d,
+dh = (d W) * keep * [h > 0]. sum(g) stays: in floats a row of the table does not add up to 1.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,16 +57,16 @@ class HandMlp:
             weight = goals.weight[k][labels]
             share = weight / weight.sum(1, keepdim=True).clamp_min(torch.finfo(weight.dtype).tiny)
             bonus = goals.bonus[k][labels] if goals.has_bonus else None
+            pull = -target * share[..., None]  # of the loss on log p
             log_p = torch.empty_like(target)
             for i, indices in enumerate(some):
                 x = x_all.index_select(0, indices)
                 hidden = self._forward(x, keeps, log_p[i])
-                p = log_p[i].exp()
-                d = p - target[i]
                 if bonus is not None:
-                    negative = p * log_p[i]
-                    d += bonus[i, :, None] * (negative - p * negative.sum(1, keepdim=True))
-                self._backward(d.mul_(share[i, :, None] / self.temperature), hidden)
+                    p, weight = log_p[i].exp(), (bonus[i] * share[i])[:, None]
+                    pull[i] += weight * p * (1 + log_p[i])
+                d = torch.ops.aten._log_softmax_backward_data(pull[i], log_p[i], 1, pull.dtype)
+                self._backward(d.div_(self.temperature), hidden)
                 self._adam(rate)
             loss = -(target * log_p).sum(-1)
             if bonus is not None:
@@ -79,7 +80,7 @@ class HandMlp:
         for weight, bias, keep in zip(self.weights, self.biases, keeps, strict=False):
             h = torch.addmm(bias, hidden[-1], weight.t()).relu_()
             hidden.append(h.mul_(next(keep)) if self.dropout else h)
-        z = torch.mm(hidden[-1], self.weights[-1].t()).mul_(1 / self.temperature)
+        z = torch.mm(hidden[-1], self.weights[-1].t()).div_(self.temperature)
         torch.log_softmax(z, 1, out=log_p)
         return hidden
 

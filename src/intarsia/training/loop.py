@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from torch import Tensor
+
 from intarsia.training.engine import Engine, Scores
 from intarsia.training.recipe import Recipe
 
@@ -59,9 +61,7 @@ def run_round(
     """Train up to `epochs` epochs from where the standing is; leaves checkpoints in the engine."""
     while standing.epoch < epochs and any(standing.active):
         active = standing.active
-        rates = [_rate(recipe, t.learning_rate, standing.epoch, epochs) for t in engine.job.tasks]
-        losses = engine.epoch(standing.round, standing.epoch, rates, active)
-        scores = engine.validate()
+        losses, scores = train_epoch(engine, recipe, standing, epochs)
         better = []
         for k in range(standing.modules):
             if not active[k]:
@@ -74,6 +74,15 @@ def run_round(
         standing.epoch += 1
         watch(standing, scores, epochs)
         save(standing)
+
+
+def train_epoch(
+    engine: Engine, recipe: Recipe, standing: Standing, epochs: int
+) -> tuple[Tensor, Scores]:
+    """One epoch of training, and what validation says after it."""
+    rates = [_rate(recipe, t.learning_rate, standing.epoch, epochs) for t in engine.job.tasks]
+    losses = engine.epoch(standing.round, standing.epoch, rates, standing.active)
+    return losses, engine.validate()
 
 
 def _judge(standing: Standing, k: int, scores: Scores, recipe: Recipe) -> bool:

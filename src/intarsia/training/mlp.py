@@ -63,8 +63,10 @@ class MlpEngine(Engine):
             self.inputs.append(shared[key])
         return slots
 
-    def _full(self, k: int, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        return self.compactions[k].put(values, self.starts[k].state)
+    def _full(
+        self, k: int, values: dict[str, Tensor], base: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
+        return self.compactions[k].put(values, base)
 
     def epoch(
         self, round_: int, epoch: int, rates: Sequence[float], active: Sequence[bool]

@@ -1,19 +1,27 @@
 """Plain engine: one module after another, the usual way. Slow; the oracle of all others."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from intarsia.objectives import loss
-from intarsia.training.engine import BETAS, EPSILON, Engine, Scores, Slot, Start
+from intarsia.objectives import Objective, loss
+from intarsia.training.engine import BETAS, EPSILON, Engine, Job, Scores, Slot, Start
 
 
 class PlainEngine(Engine):
     """Autograd, unfused Adam, and the mask multiplied in after every step."""
 
     name = "plain"
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.objectives = [
+            Objective(*(part.to(job.device) for part in (g.table, g.weight, g.bonus)))
+            for g in (task.objective for task in job.tasks)
+        ]
 
     def _slots(self, starts: list[Start]) -> list[Slot]:
         self.optimisers: list[torch.optim.Adam] = []
@@ -24,9 +32,7 @@ class PlainEngine(Engine):
             first, second, steps = adam_state(start, parameters, self.job.device)
             self.optimisers.append(adam(parameters, first, second, steps, fused=False))
             slots.append(Slot(parameters, values, first, second, steps))
-        self.masks = [
-            {n: m.to(self.job.device) for n, m in start.mask.items()} for start in starts
-        ]
+        self.masks = [{n: m.to(self.job.device) for n, m in start.mask.items()} for start in starts]
         return slots
 
     def epoch(
@@ -49,7 +55,7 @@ class PlainEngine(Engine):
         job.network.train()
         optimiser.zero_grad()
         logits = functional_call(job.network, slot.current, (job.x[indices],))
-        value = loss(logits, job.y[indices], job.tasks[k].objective, job.temperature)
+        value = loss(logits, job.y[indices], self.objectives[k], job.temperature)
         value.backward()
         optimiser.step()
         with torch.no_grad():
@@ -62,7 +68,7 @@ class PlainEngine(Engine):
         with torch.no_grad():
             rows = [
                 self.goals.scores(
-                    lambda x, s=slot: functional_call(self.job.network, s.current, (x,))[None],
+                    partial(self._logits, slot.current),
                     (self.job.x_validation, self.job.y_validation),
                     self.job.temperature,
                     slice(k, k + 1),
@@ -70,6 +76,10 @@ class PlainEngine(Engine):
                 for k, slot in enumerate(self.slots)
             ]
         return join_scores(rows)
+
+    def _logits(self, state: dict[str, Tensor], x: Tensor) -> Tensor:
+        logits: Tensor = functional_call(self.job.network, state, (x,))
+        return logits[None]
 
 
 def adam_state(

@@ -1,8 +1,10 @@
 """Recipe: every setting of a training run, in one place, with the paper's values as presets."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,12 +70,13 @@ class Recipe:
         for key in settings:
             if key not in known:
                 raise RecipeError(f"a recipe has no setting {key!r}: {nearest(key, known)}")
-        return cls(**settings)
+        return cls(**{key: _number(key, value) for key, value in settings.items()})
 
     def resolve(self) -> "Recipe":
         """Fill in what was left open from the preset, and check every value."""
-        if self.preset not in PRESETS:
+        if self.preset not in list(PRESETS):
             raise RecipeError(f"unknown preset {self.preset!r}: {nearest(self.preset, PRESETS)}")
+        _check(self)
         chosen = PRESETS[self.preset](self)
         given = {k: v for k, v in self.as_dict().items() if v is not None}
         if "model" in chosen:  # a preset names one only where the recipe gives no settings
@@ -85,9 +88,14 @@ class Recipe:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as they are written to YAML and into module files."""
-        plain: dict[str, Any] = json.loads(
-            json.dumps(dataclasses.asdict(self), default=lambda v: list(v))
-        )
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        for key in ("model", "objective", "pruning"):
+            if isinstance(values[key], Spec):
+                values[key] = {"name": values[key].name, **values[key].arguments}
+        try:
+            plain: dict[str, Any] = json.loads(json.dumps(values, default=_listed))
+        except TypeError as error:
+            raise RecipeError(f"a recipe holds text, numbers and lists of them: {error}") from None
         return plain
 
     def digest(self) -> str:
@@ -97,9 +105,8 @@ class Recipe:
 
 def _paper(recipe: Recipe) -> dict[str, Any]:
     """The values printed in the paper."""
-    name = _model_name(recipe.model)
     small = recipe.data in TABLES
-    convolutional = name != "mlp"
+    convolutional = _name(recipe.model) != "mlp"
     chosen: dict[str, Any] = {
         "pruning": "magnitude",
         "sparsity": 0.6 if convolutional else 0.99,
@@ -110,12 +117,11 @@ def _paper(recipe: Recipe) -> dict[str, Any]:
         "keep_moments": False,
         "select": "accuracy",
     }
-    territory = _model_name(recipe.pruning or "") == "territory"
-    if territory:
+    if _name(recipe.pruning or "") == "territory":
         by_share = "magnitude" not in str(recipe.pruning)
         chosen |= {"rounds": 0 if by_share else 1, "sparsity": 0.0}
-    if recipe.sparsity == 0:
-        chosen["rounds"] = 0
+    elif recipe.sparsity == 0 or recipe.rounds == 0:
+        chosen |= {"rounds": 0, "sparsity": 0.0}
     chosen["pruning_epochs"] = recipe.epochs or chosen["epochs"]
     return chosen
 
@@ -149,39 +155,70 @@ def _released(recipe: Recipe) -> dict[str, Any]:
 PRESETS = {"paper": _paper, "released": _released}
 
 
-def _model_name(model: Any) -> str:
-    if isinstance(model, Spec):
-        return model.name
-    if isinstance(model, Mapping):
-        return str(model.get("name", ""))
-    return str(model).partition("(")[0].strip()
+def _name(text: Any) -> str:
+    if isinstance(text, Spec):
+        return text.name
+    if isinstance(text, Mapping):
+        return str(text.get("name", ""))
+    return str(text).partition("(")[0].strip()
+
+
+def _number(key: str, value: Any) -> Any:
+    """YAML takes 1e-3 for text, since it has no point; the settings here are numbers."""
+    if key in ("learning_rate", "temperature", "sparsity") and isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return float(value)
+    return value
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence | set | frozenset | range):
+        return list(value)
+    raise TypeError(f"{value!r} is none of these")
 
 
 def _check(recipe: Recipe) -> None:
-    """Name the first setting that cannot be used."""
+    """Name the first setting that cannot be used; None is still open."""
 
     def need(good: bool, key: str, expected: str) -> None:
-        if not good:
-            raise RecipeError(f"{key} is {getattr(recipe, key)!r}: expected {expected}")
-
-    def number(key: str, low: float, high: float = float("inf")) -> None:
         value = getattr(recipe, key)
-        fine = isinstance(value, int | float) and not isinstance(value, bool)
-        need(fine and low <= value <= high, key, f"a number from {low:g}" + (
-            "" if high == float("inf") else f" to {high:g}"))
+        if value is not None and not good:
+            raise RecipeError(f"{key} is {value!r}: expected {expected}")
 
-    for key in ("rounds", "epochs", "pruning_epochs", "batch"):
-        need(isinstance(getattr(recipe, key), int), key, "a whole number")
-        number(key, 0 if key == "rounds" else 1)
+    def number(key: str, low: float, high: float = math.inf, whole: bool = False) -> None:
+        value = getattr(recipe, key)
+        kind = "a whole number" if whole else "a number"
+        fine = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        upto = "" if high == math.inf else f" to {high:g}"
+        need(fine and low <= value <= high and value < math.inf, key, f"{kind} from {low:g}{upto}")
+
+    number("rounds", 0, whole=True)
+    for key in ("epochs", "pruning_epochs", "batch", "patience"):
+        number(key, 1, whole=True)
+    number("partition_seed", 0, whole=True)
     number("sparsity", 0, 0.9999999)
     number("learning_rate", 0)
     number("temperature", 1e-6)
     need(recipe.schedule in ("constant", "cosine"), "schedule", "'constant' or 'cosine'")
     need(recipe.select in ("accuracy", "loss", "last"), "select", "'accuracy', 'loss' or 'last'")
-    if recipe.patience is not None:
-        number("patience", 1)
+    need(isinstance(recipe.keep_moments, bool), "keep_moments", "true or false")
+    need(isinstance(recipe.data_options, Mapping), "data_options", "a mapping")
+    for key in ("model", "objective", "pruning"):
+        text = isinstance(getattr(recipe, key), str | Mapping | Spec)
+        need(text, key, "a name, as in name(value, key=value), or a mapping with a name")
     seeds = recipe.seeds
     whole = isinstance(seeds, Sequence) and all(type(s) is int and s >= 0 for s in seeds)
     need(whole and len(seeds) > 0, "seeds", "a list of whole numbers from 0")
     need(len(set(seeds)) == len(seeds), "seeds", "no seed twice")
-    need(isinstance(recipe.data_options, Mapping), "data_options", "a mapping")
+    if recipe.rounds == 0 and recipe.sparsity:
+        raise RecipeError(
+            f"rounds is 0, which prunes nothing, but sparsity is {recipe.sparsity:g}: "
+            "leave one of them out"
+        )
+    if recipe.sparsity and _name(recipe.pruning or "") == "territory":
+        raise RecipeError(
+            f"sparsity is {recipe.sparsity:g}, but a territory's size follows from the number of "
+            "modules: leave sparsity out"
+        )

@@ -6,6 +6,7 @@ epochs ends with the same bytes as one that was never stopped.
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -27,7 +28,7 @@ class Checkpoint:
         self.path, self.every, self.key = path, every, key
         self.written = time.monotonic()
 
-    def save(self, engine: Engine, standing: Standing, masks: list[Mask]) -> None:
+    def save(self, engine: Engine, masks: Sequence[Mask], standing: Standing) -> None:
         """Write the state down if it is time; called at the end of an epoch."""
         if self.path is None or time.monotonic() - self.written < self.every:
             return

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -34,7 +35,7 @@ def train_rounds(
     watch: Watch,
     after_round: Callable[[int, list[Outcome]], None],
 ) -> None:
-    """Iterative pruning with rewinding to the origins, taken up from the checkpoint if there is one.
+    """Iterative pruning with rewinding to the origins, taken up from where the checkpoint is.
 
     `after_round` gets the modules of every round: the first are unpruned, the last are the result.
     """
@@ -48,16 +49,17 @@ def train_rounds(
     moments: list[Any] = [None] * len(tasks)
     while True:
         last = standing.round == recipe.rounds
-        starts = [_start(*given, recipe, standing) for given in zip(origins, masks, moments, strict=True)]
+        starts = [
+            _start(*given, recipe, standing) for given in zip(origins, masks, moments, strict=True)
+        ]
         engine.begin(starts)
         for slot, given in zip(engine.slots, tensors, strict=False):
             slot.load(given)
         tensors = []
         epochs = recipe.epochs if last else recipe.pruning_epochs
         assert epochs is not None
-        run_round(
-            engine, recipe, standing, epochs, watch, lambda s: checkpoint.save(engine, s, masks)
-        )
+        save = partial(checkpoint.save, engine, masks)
+        run_round(engine, recipe, standing, epochs, watch, save)
         outcomes = _outcomes(engine, standing, masks)
         after_round(standing.round, outcomes)
         if last:
@@ -77,9 +79,7 @@ def rewound(origin: Values, mask: Mask) -> Values:
     }
 
 
-def _start(
-    origin: Values, mask: Mask, moments: Any, recipe: Recipe, standing: Standing
-) -> Start:
+def _start(origin: Values, mask: Mask, moments: Any, recipe: Recipe, standing: Standing) -> Start:
     state = rewound(origin, mask)
     if not (recipe.keep_moments and standing.round):
         return Start(state, mask)
@@ -108,10 +108,11 @@ def _prune(
     assert recipe.pruning is not None and recipe.sparsity is not None and recipe.rounds is not None
     alive = [k for k in range(len(masks)) if not standing.diverged[k]]
     tasks = [engine.job.tasks[k] for k in alive]
+    device = engine.job.device
     group = Group(
-        states=[states[k] for k in alive],
-        masks=[masks[k] for k in alive],
-        wiring=engine.job.wiring,
+        states=[_moved(states[k], device) for k in alive],
+        masks=[_moved(masks[k], device) for k in alive],
+        wiring={n: engine.job.wiring[n] for n in engine.parameter_names},
         share=round_share(recipe.sparsity, recipe.rounds),
         seeds=[t.seed for t in tasks],
         streams=[stream("prune", t.seed, *t.rewarded, standing.round) for t in tasks],
@@ -119,5 +120,9 @@ def _prune(
     pruned = PRUNINGS.call(PRUNINGS.spec(recipe.pruning), group=group) if alive else []
     after = list(masks)
     for k, mask in zip(alive, pruned, strict=True):
-        after[k] = mask
+        after[k] = _moved(mask, torch.device("cpu"))
     return after
+
+
+def _moved(values: Values, device: torch.device) -> Values:
+    return {n: t.to(device) for n, t in values.items()}

@@ -6,6 +6,7 @@ On CUDA a step is captured once as a graph and replayed.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -173,7 +174,7 @@ class StackEngine(Engine):
         with torch.no_grad():
             rows = [
                 self.goals.scores(
-                    lambda x, s=stack: self._forward(s, x), samples, job.temperature, stack.rows
+                    partial(self._forward, stack), samples, job.temperature, stack.rows
                 )
                 for stack in self.stacks
             ]

@@ -47,13 +47,21 @@ def check_tasks(tasks: Sequence[Task], data: Data) -> None:
     names = [t.name for t in tasks]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
-        raise RecipeError(f"two modules would be called {twice[0]!r}; give each set of classes once")
+        raise RecipeError(f"two modules have the name {twice[0]!r}: give each set of classes once")
     if not tasks:
         raise RecipeError("there is nothing to train: no set of rewarded classes is given")
     outputs = {t.objective.outputs for t in tasks}
     if len(outputs) > 1:
         raise RecipeError(f"modules of one bank need equally many outputs, got {sorted(outputs)}")
     for task in tasks:
+        for index, name in zip(task.indices, task.rewarded, strict=False):
+            if not 0 <= index < data.classes or data.catalogue[index] != name:
+                raise RecipeError(
+                    f"task {task.name!r} rewards {name!r} as number {index}, which the catalogue "
+                    f"has not: {', '.join(data.catalogue)}"
+                )
+        if not task.rewarded or len(task.indices) != len(task.rewarded):
+            raise RecipeError(f"task {task.name!r} needs one index for each of its classes")
         if task.objective.table.shape[0] != data.classes:
             raise RecipeError(
                 f"the objective of {task.name!r} has {task.objective.table.shape[0]} labels, "

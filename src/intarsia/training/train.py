@@ -15,7 +15,7 @@ from intarsia.errors import TrainingError, WiringError
 from intarsia.files import digest_of
 from intarsia.models import Model, initialise, wiring_of
 from intarsia.modules import Architecture, Bank, Module
-from intarsia.pruning import PRUNINGS, needs_whole_group
+from intarsia.pruning import PRUNINGS, acts_before_training, needs_whole_group
 from intarsia.specs import Spec
 from intarsia.training.choose import choose, chunks, make_engine
 from intarsia.training.engine import Job
@@ -87,33 +87,35 @@ class _Run:
     def train(self, folder: Folder, checkpoint_every: float) -> Bank:
         whole = needs_whole_group(PRUNINGS.spec(self.recipe.pruning or "magnitude"))
         pieces = chunks(self.tasks, self.job, self.choice, whole)
-        with self.progress, torch.random.fork_rng():
+        # By their modules: where a bank is cut depends on the device and on its free memory.
+        labelled = {digest_of([t.name for t in piece])[:16]: piece for piece in pieces}
+        with self.progress, torch.random.fork_rng(), _same_bytes():
             self.progress.say(f"engine: {self.choice}, on {self.job.device}")
-            for number, piece in enumerate(pieces):
-                if folder.chunk_done(number):
+            for label, piece in labelled.items():
+                if folder.chunk_done(label):
                     self.progress.skip(len(piece))
                     continue
-                key = digest_of([self.key, self.job.device.type, self.choice.engine, number])
-                place = folder.checkpoint_file(number)
-                self._train_chunk(piece, number, folder, Checkpoint(place, checkpoint_every, key))
-        return folder.finish(len(pieces), self._report(), self.factory)
+                key = digest_of([self.key, self.job.device.type, self.choice.engine, label])
+                place = folder.checkpoint_file(label)
+                self._train_chunk(piece, label, folder, Checkpoint(place, checkpoint_every, key))
+        return folder.finish(list(labelled), self._report(), self.factory)
 
     def _train_chunk(
-        self, tasks: list[Task], number: int, folder: Folder, checkpoint: Checkpoint
+        self, tasks: list[Task], label: str, folder: Folder, checkpoint: Checkpoint
     ) -> None:
         def keep(round_: int, outcomes: list[Outcome]) -> None:
+            if not folder.wants(round_):
+                return
             found = [self._module(t, o) for t, o in zip(tasks, outcomes, strict=True)]
             diverged = [t.name for t, m in zip(tasks, found, strict=True) if m is None]
-            folder.add(number, round_, [m for m in found if m is not None], diverged)
+            folder.add(label, round_, [m for m in found if m is not None], diverged)
             if round_ == folder.last:
                 self.progress.warn_diverged(diverged)
 
         engine = make_engine(self.choice, dataclasses.replace(self.job, tasks=tasks))
         try:
             origins = [self.origins[t.seed][1] for t in tasks]
-            train_rounds(
-                engine, origins, self.recipe, checkpoint, self.progress.watch(tasks), keep
-            )
+            train_rounds(engine, origins, self.recipe, checkpoint, self.progress.watch(tasks), keep)
         finally:
             engine.close()
         checkpoint.clear()
@@ -189,7 +191,8 @@ class _Run:
         try:
             return wiring_of(network, self.data.shape)
         except WiringError as error:
-            if self.recipe.sparsity or self.recipe.rounds:
+            pruning = PRUNINGS.spec(self.recipe.pruning or "magnitude")
+            if self.recipe.sparsity or self.recipe.rounds or acts_before_training(pruning):
                 raise WiringError(f"pruning needs the network's wiring: {error}") from error
             return None
 
@@ -216,6 +219,14 @@ def _settle(
         data = load_data(data, **merged.data_options)
         merged = dataclasses.replace(merged, data=data.name)
     return merged, factory, data
+
+
+def _same_bytes() -> Any:
+    """cuDNN may else choose among algorithms that add in different orders."""
+    allow_tf32 = torch.backends.cudnn.allow_tf32
+    return torch.backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=True, allow_tf32=allow_tf32
+    )
 
 
 def _device(name: str) -> torch.device:

@@ -1,0 +1,188 @@
+"""From the words of a command to values: recipes, data, and whatever a path holds."""
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from safetensors import SafetensorError, safe_open
+
+from intarsia.composition import OPERATORS, Composition
+from intarsia.data import DATASETS, Data, Split, load_data, locate, partition
+from intarsia.errors import DataError, FileError, RecipeError, nearest
+from intarsia.models import MODELS
+from intarsia.modules import Bank, Module
+from intarsia.objectives import OBJECTIVES
+from intarsia.pruning import PRUNINGS
+from intarsia.training import Recipe
+
+Thing = Module | Composition | Bank
+
+
+def assignments(words: Sequence[str] | None) -> dict[str, Any]:
+    """`key=value` words; a value is read as YAML."""
+    found = {}
+    for word in words or []:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise RecipeError(f"--set {word!r}: expected KEY=VALUE, such as patience=3")
+        try:
+            found[key.strip().replace("-", "_")] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise RecipeError(f"--set {word!r}: its value is not valid YAML") from None
+    return found
+
+
+def recipe_and_out(paths: Sequence[Path], dry_run: bool) -> tuple[Path | None, Path | None]:
+    """What `[RECIPE.yaml] OUT` means; a dry run needs no OUT."""
+    is_recipe = [path.suffix in (".yaml", ".yml") for path in paths]
+    if len(paths) == 2 and not is_recipe[1]:
+        return paths[0], paths[1]
+    if len(paths) == 1 and (dry_run or not is_recipe[0]):
+        return (paths[0], None) if is_recipe[0] else (None, paths[0])
+    if not paths and dry_run:
+        return None, None
+    if len(paths) < 2:
+        raise RecipeError(f"the folder is missing: intarsia train {''.join(map(str, paths))} OUT")
+    given = " ".join(map(str, paths))
+    raise RecipeError(f"expected [RECIPE.yaml] OUT, got {given!r}")
+
+
+def read_recipe(path: Path | None, flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Recipe:
+    """The file's settings under those of the flags under those of --set, resolved."""
+    given = {key: value for key, value in flags.items() if value is not None}
+    if "seeds" in given:
+        given["seeds"] = _list(given["seeds"], "--seeds")
+    if "partition" in given:
+        given["partition"] = _sets(given["partition"])
+    base = Recipe.load(path) if path else Recipe()
+    recipe = Recipe.read({**base.as_dict(), **given, **settings}).resolve()
+    check_data_options(recipe.data_options)
+    return recipe
+
+
+def count_modules(recipe: Recipe) -> int | None:
+    """How many modules a recipe makes; None while its data set is not on this machine."""
+    MODELS.spec(recipe.model)
+    OBJECTIVES.spec(recipe.objective)
+    PRUNINGS.spec(recipe.pruning or "magnitude")
+    if recipe.data in DATASETS and recipe.data != "digits" and not locate(recipe.data):
+        return None
+    data = load(recipe.data, {**recipe.data_options, "download": False})
+    sets = partition(data.catalogue, recipe.partition, recipe.partition_seed)
+    return len(sets) * len(recipe.seeds)
+
+
+def load(source: str, options: Mapping[str, Any]) -> Data:
+    check_data_options(options)
+    return load_data(source, **options)
+
+
+def check_data_options(options: Mapping[str, Any]) -> None:
+    """Only what load_data takes, or an error with the nearest known option."""
+    known = [key for key in inspect.signature(load_data).parameters if key not in ("source", "y")]
+    for key in options:
+        if key not in known:
+            raise DataError(f"data has no option {key!r}: {nearest(key, known)}")
+
+
+def read(path: Path) -> Thing:
+    """A bank from a folder; from a file a module or a composition, whichever it is."""
+    if path.is_dir():
+        return Bank.load(path)
+    kind = header_of(path).get("format")
+    return Composition.load(path) if kind == "intarsia-composition" else Module.load(path)
+
+
+def header_of(path: Path) -> dict[str, Any]:
+    """intarsia's header as it stands in a file, unchecked; empty where there is none."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {})["intarsia"])
+    except (OSError, SafetensorError, KeyError, ValueError, RecursionError):
+        return {}
+    return header if isinstance(header, dict) else {}
+
+
+def parts_of(paths: Sequence[Path], operator: str, seed: int | None) -> list[Module]:
+    """All modules that the paths hold, of one seed where a bank has several."""
+    joins_weights = getattr(OPERATORS[OPERATORS.spec(operator).name], "on", "") == "weights"
+    parts: list[Module] = []
+    for path in paths:
+        thing = read(path)
+        if isinstance(thing, Bank):
+            if seed is None and joins_weights and len(thing.seeds) > 1:
+                seeds = ", ".join(map(str, thing.seeds))
+                raise RecipeError(f"{path} has modules of the seeds {seeds}: choose with --seed")
+            parts += thing if seed is None else thing.seed(seed)
+        else:
+            parts += thing.parts if isinstance(thing, Composition) else [thing]
+    return parts
+
+
+def models_of(thing: Thing) -> dict[str, Module | Composition]:
+    """What is measured, by name: a bank's modules one by one."""
+    if isinstance(thing, Bank):
+        if not len(thing):
+            raise FileError("the bank has no modules, all of them diverged")
+        return {module.name: module for module in thing}
+    name = thing.name if isinstance(thing, Module) else "composition"
+    return {name: thing}
+
+
+def data_for(thing: Thing, source: str | None, options: Mapping[str, Any]) -> tuple[Data, bool]:
+    """The data to measure on, and whether it is what the modules were trained on.
+
+    Where it is the set that they were trained on, its options then are the defaults now: another
+    split would put samples they have seen into the test part.
+    """
+    learned = _first(thing).provenance
+    recipe = learned.get("recipe") or {}
+    if source is None and not recipe.get("data"):
+        raise DataError("the file does not say what it was trained on: name the data with --data")
+    source = source or recipe["data"]
+    before = recipe.get("data_options") or {} if source == recipe.get("data") else {}
+    data = load(source, {**before, **options})
+    return data, data.digest == (learned.get("data") or {}).get("digest")
+
+
+def split_for(thing: Thing, data: Data, part: str) -> Split:
+    """A split with labels that are indices into the modules' catalogue."""
+    if part not in ("train", "validation", "test"):
+        raise DataError(f"unknown split {part!r}: {nearest(part, ('train', 'validation', 'test'))}")
+    catalogue = _first(thing).catalogue
+    unknown = [name for name in data.catalogue if name not in catalogue]
+    if unknown:
+        raise DataError(
+            f"{data.name} has the class {unknown[0]!r}, which is not in the modules' catalogue "
+            f"({', '.join(catalogue)}): keep others only, as in --set 'classes=[...]'"
+        )
+    split: Split = getattr(data, part)
+    places = torch.tensor([catalogue.index(name) for name in data.catalogue])
+    return Split(split.x, places[split.y])
+
+
+def _first(thing: Thing) -> Module:
+    if isinstance(thing, Module):
+        return thing
+    return thing.parts[0] if isinstance(thing, Composition) else thing[0]
+
+
+def _list(words: str, flag: str) -> list[Any]:
+    try:
+        found = yaml.safe_load(f"[{words}]")
+    except yaml.YAMLError:
+        found = None
+    if not isinstance(found, list):
+        raise RecipeError(f"{flag} {words!r}: expected a list such as 0,1,2")
+    return found
+
+
+def _sets(words: str) -> str | list[list[str]]:
+    """`each` and `blocks(n)` as they are; `0+1,2+3` as two sets of classes."""
+    if words == "each" or "(" in words:
+        return words
+    return [group.split("+") for group in words.split(",")]

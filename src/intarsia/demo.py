@@ -1,0 +1,276 @@
+"""Ten digit modules from data to one classifier, with a report: what `intarsia demo` runs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from intarsia.composition import Composition, compose
+from intarsia.data import Data, Split, load_data
+from intarsia.figures import answers_figure, confusion_figure
+from intarsia.files import plain, write_whole
+from intarsia.measure import Evaluation, evaluate
+from intarsia.modules import Bank, Module, Predicting, file_name, logits_of
+from intarsia.training import Recipe, train
+
+# Learning rate, schedule and epochs were chosen on validation data, not on the test data below.
+SETTINGS: dict[str, Any] = {
+    "data": "digits",
+    "model": "mlp(512)",
+    "sparsity": 0.95,
+    "epochs": 20,
+    "learning_rate": 0.01,
+    "schedule": "cosine",
+}
+TAKEN_OUT = "3"
+
+
+@dataclass(frozen=True)
+class Single:
+    """One module on the test data."""
+
+    name: str
+    accuracy: float
+    entropy: float
+    density: float
+    bytes: int  # of its file
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to a classifier of all classes, on the test data."""
+
+    name: str
+    networks: int  # that an answer takes
+    parameters: int  # that survive in them
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The weight sum before a module is taken out, without it, and with it put back."""
+
+    name: str
+    accuracy: tuple[float, float, float]  # on the class
+    entropy: tuple[float, float, float]  # on the class
+    others: tuple[float, float, float]  # accuracy on the other classes
+    same_bits: bool  # whether the logits at the end are those of the beginning
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the demo measured."""
+
+    ceiling: float
+    test_samples: int
+    modules: list[Single]
+    rows: list[Row]
+    removal: Removal
+    dense_bytes: int  # of one module's weights, unpruned
+    engine: str
+    versions: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        rows = {key: [vars(row) for row in getattr(self, key)] for key in ("modules", "rows")}
+        return plain({**vars(self), **rows, "removal": vars(self.removal)}, "findings")
+
+
+def demo(
+    out: str | Path = "demo",
+    *,
+    epochs: int = SETTINGS["epochs"],
+    progress: bool | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Findings:
+    """Train, join, take apart, and write the report; a finished folder is read, not trained again.
+
+    The modules with territories and the joint network get as many epochs as the pruned modules have
+    in all their rounds together.
+    """
+    out = Path(out)
+    data = load_data(SETTINGS["data"])
+    recipe = Recipe(**{**SETTINGS, "epochs": epochs}).resolve()
+    dense = {"sparsity": 0.0, "epochs": epochs * (1 + (recipe.rounds or 0))}
+    territory = {**dense, "pruning": "territory"}
+    everything = {**dense, "objective": "xe", "partition": [list(data.catalogue)]}
+
+    def bank(folder: str, **settings: Any) -> Bank:
+        chosen = {**SETTINGS, "epochs": epochs, **settings}
+        return train(data, Recipe(**chosen), out=out / folder, progress=progress)
+
+    say("training ten modules, one for each digit, in three rounds to 95% sparsity")
+    modules = bank("modules")
+    say("training ten modules again, each with hidden units of its own (territory)")
+    owners = bank("territory", **territory)
+    say("training one network on all digits, for comparison")
+    joint = bank("joint", **everything)[0]
+
+    say("joining and measuring")
+    joins = {
+        "sum": compose(modules, "sum"),
+        "logits": compose(modules, "logits"),
+        "territory": compose(owners, "sum"),
+    }
+    joins["sum"].save(out / "whole.safetensors")
+    scores = {name: evaluate(join, data.test) for name, join in joins.items()}
+    scores["joint"] = evaluate(joint, data.test)
+    findings = Findings(
+        ceiling=scores["sum"].ceiling,
+        test_samples=len(data.test),
+        modules=_singles(modules, data.test, out / "modules"),
+        rows=_rows(joins, joint, scores),
+        removal=_take_out(compose(modules, "sum"), modules[TAKEN_OUT], data),
+        dense_bytes=sum(t.numel() * t.element_size() for t in modules[0].state.values()),
+        engine=f"{modules.report['engine']} on {modules.report['device']}",
+        versions=modules.report["versions"],
+    )
+    _draw(out, modules, joins, scores, data)
+    write_whole(out / "report.md", _report(findings, recipe, out).encode())
+    return findings
+
+
+def _singles(bank: Bank, split: Split, folder: Path) -> list[Single]:
+    found = []
+    for module in bank:
+        score = evaluate(module, split)
+        size = (folder / file_name(module.name)).stat().st_size
+        found.append(Single(module.name, score.accuracy, score.entropy, module.density, size))
+    return found
+
+
+def _rows(joins: dict[str, Composition], joint: Module, scores: dict[str, Evaluation]) -> list[Row]:
+    titles = {
+        "sum": "modules, weights added",
+        "logits": "modules, logits added",
+        "territory": "modules with territories, weights added",
+    }
+    rows = []
+    for key, title in titles.items():
+        networks = len(joins[key].parts) if key == "logits" else 1
+        rows.append(Row(title, networks, joins[key].nonzero, scores[key].accuracy))
+    return [*rows, Row("one network trained on all", 1, joint.nonzero, scores["joint"].accuracy)]
+
+
+def _take_out(whole: Composition, module: Module, data: Data) -> Removal:
+    """Measure with, without and again with the module; `whole` is as it was in the end."""
+    mine = data.catalogue.index(module.rewarded[0])
+    others = [c for c in range(data.classes) if c != mine]
+    logits, figures = [], []
+    for change in (None, whole.remove, whole.add):
+        if change is not None:
+            change(module)
+        score = evaluate(whole, data.test, rewarded=others)
+        figures.append(
+            (score.accuracy_per_class[mine], score.entropy_per_class[mine], score.accuracy)
+        )
+        logits.append(logits_of(whole, data.test.x))
+    accuracy, entropy, rest = (tuple(map(float, column)) for column in zip(*figures, strict=True))
+    same = torch.equal(logits[0], logits[2])
+    return Removal(module.name, accuracy, entropy, rest, same)  # type: ignore[arg-type]
+
+
+def _draw(
+    out: Path,
+    bank: Bank,
+    joins: dict[str, Composition],
+    scores: dict[str, Evaluation],
+    data: Data,
+) -> None:
+    parts = {module.name: _answers(module.to_module(), data.test) for module in bank}
+    whole = {"ten modules, weights added": _answers(joins["sum"], data.test)}
+    write_whole(out / "answers.svg", answers_figure(parts, whole, data.catalogue).encode())
+    titles = {"weights added": "sum", "logits added": "logits", "trained on all": "joint"}
+    counts = {title: scores[key].confusion for title, key in titles.items()}
+    write_whole(out / "confusion.svg", confusion_figure(counts, data.catalogue).encode())
+
+
+def _answers(model: Predicting, split: Split) -> np.ndarray:
+    """The mean probability of every answer, true class by answer."""
+    answers = model.predict_proba(split.x).double().numpy()
+    labels = split.y.numpy()
+    return np.stack([answers[labels == c].mean(axis=0) for c in range(answers.shape[1])])
+
+
+def _report(findings: Findings, recipe: Recipe, out: Path) -> str:
+    singles, removal = findings.modules, findings.removal
+    mean = [float(np.mean([getattr(s, k) for s in singles])) for k in ("accuracy", "entropy")]
+    lines = [
+        "# Ten digit modules, joined",
+        "",
+        f"Figures are of the {findings.test_samples} test samples of scikit-learn's digits, seed 0."
+        f" Engine {findings.engine}; "
+        + ", ".join(f"{name} {version}" for name, version in sorted(findings.versions.items()))
+        + ".",
+        "",
+        "## Each module alone",
+        "",
+        "A module is sure of its own digit and as uncertain as can be about the others: its "
+        f"entropy there is at most log {len(singles)} = {findings.ceiling:.3f}. After pruning "
+        f"{recipe.sparsity:.0%} of the weights, biases stay. Unpruned, a module's weights take "
+        f"{findings.dense_bytes:,} bytes.",
+        "",
+        "| module | accuracy on its digit | entropy on the others | density | file, bytes |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {s.name} | {s.accuracy:.3f} | {s.entropy:.3f} | {s.density:.3f} | {s.bytes:,} |"
+            for s in singles
+        ),
+        f"| mean | {mean[0]:.3f} | {mean[1]:.3f} | | |",
+        "",
+        "![What each module answers, and what they answer together](answers.svg)",
+        "",
+        "## Joined",
+        "",
+        "Nothing was trained after joining.",
+        "",
+        "| | accuracy | networks run | parameters |",
+        "|---|---|---|---|",
+        *(
+            f"| {r.name} | {r.accuracy:.3f} | {r.networks} | {r.parameters:,} |"
+            for r in findings.rows
+        ),
+        "",
+        "![Confusion matrices](confusion.svg)",
+        "",
+        f"## Digit {removal.name} taken out and put back",
+        "",
+        "The modules joined by adding weights:",
+        "",
+        f"| | accuracy on {removal.name} | entropy on {removal.name} | accuracy on the others |",
+        "|---|---|---|---|",
+        *(
+            f"| {when} | {a:.3f} | {e:.3f} | {o:.3f} |"
+            for when, a, e, o in zip(
+                ("whole", f"without {removal.name}", "put back"),
+                removal.accuracy,
+                removal.entropy,
+                removal.others,
+                strict=True,
+            )
+        ),
+        "",
+        "Put back, the logits are "
+        + ("bit for bit what they were." if removal.same_bits else "NOT what they were."),
+        "",
+        "## Go on",
+        "",
+        "```bash",
+        *continuing(out),
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def continuing(out: Path) -> list[str]:
+    """Commands that take up what the demo left in its folder."""
+    return [
+        f"intarsia inspect {out}/modules/{TAKEN_OUT}.safetensors",
+        f"intarsia evaluate {out}/whole.safetensors --data digits --confusion",
+        f"intarsia compose {out}/modules --without {TAKEN_OUT} -o {out}/nine.safetensors",
+        f"intarsia evaluate {out}/nine.safetensors --data digits",
+        f"intarsia train {out}/modules/recipe.yaml {out}/again --seeds 1",
+    ]

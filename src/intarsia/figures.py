@@ -1,0 +1,169 @@
+"""Pictures as SVG text: heat maps of what is answered for every true class."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+import numpy as np
+
+from intarsia.errors import DataError
+
+PALE, DARK = (0xF7, 0xF1, 0xE6), (0x5A, 0x2D, 0x0C)  # maple to walnut
+INK, PAPER, EMPTY = "#33261b", "#fffdf9", "#e4e0da"
+CELL, TILE, GAP, LETTER = 26, 9, 28, 7  # pixels; the last is the width of a letter
+MARGIN = 16
+NUMBERS_UP_TO = 20  # classes; beyond, cells are too small for their counts
+
+
+def confusion_figure(panels: Mapping[str, np.ndarray], catalogue: Sequence[str]) -> str:
+    """Confusion matrices side by side, C x C counts by title; colour is the share of the row."""
+    marks = []
+    x, top = float(MARGIN), _top(catalogue)
+    side = CELL * len(catalogue)
+    for title, counts in panels.items():
+        counts = _square(counts, catalogue)
+        x += _label_width(catalogue)
+        marks += _panel(x, top, title, _shares(counts), catalogue)
+        if len(catalogue) <= NUMBERS_UP_TO:
+            marks += _counts(x, top, counts)
+        x += side + GAP
+    below = top + side + 20
+    marks.append(_text(MARGIN, below, "rows: true class, columns: answer"))
+    return _page(x, below + MARGIN, marks, "confusion: " + ", ".join(panels))
+
+
+def answers_figure(
+    parts: Mapping[str, np.ndarray], whole: Mapping[str, np.ndarray], catalogue: Sequence[str]
+) -> str:
+    """Mean answers, C x C probabilities: the parts as small tiles, and what they make together."""
+    marks = []
+    top = _top(catalogue)
+    tile, side = TILE * len(catalogue), CELL * len(catalogue)
+    columns = -(-len(parts) // 2)
+    width = columns * (tile + GAP / 2) - GAP / 2
+    marks.append(_text(MARGIN + width / 2, 22, "each module alone", "middle", bold=True))
+    drop = max(0.0, (side - 2 * tile - GAP) / 2)  # centres the two rows of tiles
+    for place, (title, answers) in enumerate(parts.items()):
+        row, column = divmod(place, columns)
+        x, y = MARGIN + column * (tile + GAP / 2), top + drop + row * (tile + GAP)
+        marks.append(_text(x + tile / 2, y - 7, title, "middle"))
+        marks.append(_grid(x, y, TILE, _square(answers, catalogue)))
+    x = MARGIN + width + GAP
+    middle = top + side / 2
+    marks.append(f'<path d="M{x:g} {middle:g}h26m-8 -7l8 7l-8 7" fill="none" stroke="{INK}"/>')
+    x += 26 + GAP / 2
+    for title, answers in whole.items():
+        x += _label_width(catalogue)
+        marks += _panel(x, top, title, _square(answers, catalogue), catalogue)
+        x += side + GAP
+    below = top + max(side, 2 * tile + GAP) + 20
+    marks.append(_text(MARGIN, below, "rows: true class, columns: mean probability of each answer"))
+    return _page(x, below + MARGIN, marks, "answers: " + ", ".join(whole))
+
+
+def _square(matrix: np.ndarray, catalogue: Sequence[str]) -> np.ndarray:
+    matrix = np.asarray(matrix)
+    if matrix.shape != (len(catalogue), len(catalogue)):
+        raise DataError(
+            f"the picture needs a matrix {len(catalogue)} x {len(catalogue)}, true by answered; "
+            f"got {' x '.join(map(str, matrix.shape))}"
+        )
+    return matrix
+
+
+def _shares(counts: np.ndarray) -> np.ndarray:
+    """Each row's distribution; nan in rows without samples."""
+    with np.errstate(invalid="ignore"):
+        return counts / counts.sum(axis=1, keepdims=True)
+
+
+def _panel(
+    x: float, y: float, title: str, shares: np.ndarray, catalogue: Sequence[str]
+) -> list[str]:
+    name = _text(x + CELL * len(catalogue) / 2, 22, title, "middle", bold=True)
+    return [name, _grid(x, y, CELL, shares), *_labels(x, y, catalogue)]
+
+
+def _grid(x: float, y: float, cell: int, shares: np.ndarray) -> str:
+    """One path for each colour: cells are many, colours few."""
+    side = cell - 1
+    paths: dict[str, list[str]] = {}
+    for (row, column), share in np.ndenumerate(shares):
+        square = f"M{x + column * cell:g} {y + row * cell:g}h{side}v{side}h-{side}z"
+        paths.setdefault(_colour(share), []).append(square)
+    return "".join(f'<path fill="{c}" d="{"".join(squares)}"/>' for c, squares in paths.items())
+
+
+def _colour(share: float) -> str:
+    if np.isnan(share):
+        return EMPTY
+    share = min(max(float(share), 0.0), 1.0)
+    mixed = [round(p + (d - p) * share) for p, d in zip(PALE, DARK, strict=True)]
+    return "#" + "".join(f"{value:02x}" for value in mixed)
+
+
+def _counts(x: float, y: float, counts: np.ndarray) -> list[str]:
+    shares = np.nan_to_num(_shares(counts))
+    return [
+        _text(
+            x + (column + 0.5) * CELL - 0.5,
+            y + (row + 0.5) * CELL + 3.5,
+            str(int(counts[row, column])),
+            "middle",
+            colour=PAPER if shares[row, column] > 0.5 else INK,
+            extra=' font-size="9"' if counts[row, column] > 999 else "",
+        )
+        for row, column in zip(*np.nonzero(counts), strict=True)
+    ]
+
+
+def _labels(x: float, y: float, catalogue: Sequence[str]) -> list[str]:
+    marks = []
+    for place, name in enumerate(catalogue):
+        centre = (place + 0.5) * CELL
+        marks.append(_text(x - 6, y + centre + 3.5, _short(name), "end"))
+        if len(name) <= 3:
+            marks.append(_text(x + centre, y - 7, name, "middle"))
+        else:  # rises to the right, and stays out of its neighbour's column
+            turn = f' transform="rotate(-45 {x + centre:g} {y - 5:g})"'
+            marks.append(_text(x + centre, y - 5, _short(name, 7), "start", extra=turn))
+    return marks
+
+
+def _top(catalogue: Sequence[str]) -> float:
+    """Where the cells begin: below the title and the names of the columns."""
+    return 46 if all(len(name) <= 3 for name in catalogue) else 76
+
+
+def _label_width(catalogue: Sequence[str]) -> float:
+    return 8 + LETTER * max(len(_short(name)) for name in catalogue)
+
+
+def _short(name: str, letters: int = 18) -> str:
+    return name if len(name) <= letters else name[: letters - 1] + "…"
+
+
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    anchor: str = "start",
+    *,
+    bold: bool = False,
+    colour: str = INK,
+    extra: str = "",
+) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    return (
+        f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{colour}"{weight}{extra}>'
+        f"{escape(text)}</text>"
+    )
+
+
+def _page(width: float, height: float, marks: Sequence[str], title: str) -> str:
+    body = "\n".join(marks)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
+        f'width="{width:g}" height="{height:g}" font-family="sans-serif" font-size="11" '
+        f'role="img">\n<title>{escape(title)}</title>\n'
+        f'<rect width="100%" height="100%" rx="8" fill="{PAPER}"/>\n{body}\n</svg>\n'
+    )

@@ -1,0 +1,244 @@
+"""Triton kernels for a stack of MLPs: a training step that touches each weight as little as can be.
+
+A step of K modules reads every weight once going forward, and going back reads and writes weights
+and moments once: the gradient of a weight is made in registers, where Adam uses it up. What is left
+is the time that the memory needs for 7 numbers a weight.
+
+Shapes: K modules, B samples, I inputs and O outputs of a layer; all float32, contiguous. Samples,
+activations and gradients are kept twice, batch first and batch last, because the matrix units read
+both operands of a product along the axis that is summed.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def advance(
+    step_ptr, active_ptr, cursor_ptr, base_rate_ptr, rate_ptr, root_ptr, batch, modules,
+    LOG_BETA1: tl.constexpr, LOG_BETA2: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Begin a step: move on in the epoch's order, and correct Adam's step size and root for bias."""
+    k = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    there = k < modules
+    active = tl.load(active_ptr + k, mask=there, other=0)
+    step = tl.load(step_ptr + k, mask=there, other=0.0)
+    step = tl.where(active != 0, step + 1, step)
+    tl.store(step_ptr + k, step, mask=there)
+    count = tl.maximum(step, 1.0).to(tl.float64)
+    rate = tl.load(base_rate_ptr + k, mask=there, other=0.0) / (1 - tl.exp(count * LOG_BETA1))
+    tl.store(rate_ptr + k, rate.to(tl.float32), mask=there)
+    root = tl.sqrt(1 - tl.exp(count * LOG_BETA2))
+    tl.store(root_ptr + k, root.to(tl.float32), mask=there)
+    if tl.program_id(0) == 0:
+        tl.store(cursor_ptr, tl.load(cursor_ptr) + batch)
+
+
+@triton.jit
+def gather(
+    x_ptr, y_ptr, order_ptr, columns_ptr, cursor_ptr, groups_ptr, out_ptr, out_t_ptr, labels_ptr,
+    samples, features, batch, width,
+    COLUMNS: tl.constexpr, GROUPED: tl.constexpr, B: tl.constexpr, BI: tl.constexpr,
+):  # fmt: skip
+    """out[g, b, j] = x[order[group(g), cursor + b], columns[g, j]]; labels likewise."""
+    g = tl.program_id(0)
+    group = tl.load(groups_ptr + g) if GROUPED else g
+    b = tl.arange(0, B)
+    j = tl.program_id(1) * BI + tl.arange(0, BI)
+    cursor = tl.load(cursor_ptr)
+    row = tl.load(order_ptr + group * samples + cursor + b, mask=b < batch, other=0).to(tl.int64)
+    if tl.program_id(1) == 0:
+        tl.store(labels_ptr + g * batch + b, tl.load(y_ptr + row), mask=b < batch)
+    column = tl.load(columns_ptr + g * width + j, mask=j < width, other=-1) if COLUMNS else j
+    inside = (b[:, None] < batch) & (j[None, :] < width)
+    value = tl.load(
+        x_ptr + row[:, None] * features + column[None, :],
+        mask=inside & (column[None, :] >= 0), other=0.0,
+    )  # fmt: skip
+    start = g.to(tl.int64) * batch * width
+    tl.store(out_ptr + start + b[:, None] * width + j[None, :], value, mask=inside)
+    tl.store(out_t_ptr + start + j[None, :] * batch + b[:, None], value, mask=inside)
+
+
+@triton.jit
+def forward(
+    x_ptr, w_ptr, bias_ptr, h_ptr, h_t_ptr, groups_ptr, seeds_ptr, cursor_ptr,
+    batch, inputs, outputs, dropout,
+    GROUPED: tl.constexpr, DROP: tl.constexpr, PRECISION: tl.constexpr,
+    B: tl.constexpr, BO: tl.constexpr, BI: tl.constexpr,
+):  # fmt: skip
+    """h[k] = dropout(relu(x[group(k)] w[k]^T + bias[k])), a tile of BO outputs."""
+    k, tile = tl.program_id(0), tl.program_id(1)
+    group = tl.load(groups_ptr + k) if GROUPED else k
+    b = tl.arange(0, B)
+    o = tile * BO + tl.arange(0, BO)
+    x_ptr += group.to(tl.int64) * batch * inputs
+    w_ptr += k.to(tl.int64) * outputs * inputs
+    total = tl.zeros((B, BO), dtype=tl.float32)
+    for first in range(0, inputs, BI):
+        i = first + tl.arange(0, BI)
+        x = tl.load(
+            x_ptr + b[:, None] * inputs + i[None, :],
+            mask=(b[:, None] < batch) & (i[None, :] < inputs), other=0.0,
+        )  # fmt: skip
+        w = tl.load(
+            w_ptr + o[:, None] * inputs + i[None, :],
+            mask=(o[:, None] < outputs) & (i[None, :] < inputs), other=0.0,
+        )  # fmt: skip
+        total = tl.dot(x, tl.trans(w), total, input_precision=PRECISION)
+    total += tl.load(bias_ptr + k * outputs + o, mask=o < outputs, other=0.0)[None, :]
+    h = tl.maximum(total, 0.0)
+    if DROP:
+        # counted by sample and unit of the epoch, so that a module draws the same in any bank
+        place = (tl.load(cursor_ptr) + b)[:, None] * outputs + o[None, :]
+        drawn = tl.rand(tl.load(seeds_ptr + k), place)
+        h = tl.where(drawn >= dropout, h / (1 - dropout), 0.0)
+    here = (b[:, None] < batch) & (o[None, :] < outputs)
+    start = k.to(tl.int64) * batch * outputs
+    tl.store(h_ptr + start + b[:, None] * outputs + o[None, :], h, mask=here)
+    tl.store(h_t_ptr + start + o[None, :] * batch + b[:, None], h, mask=here)
+
+
+@triton.jit
+def head(
+    h_ptr, w_ptr, d_ptr, d_t_ptr, labels_ptr, groups_ptr,
+    table_ptr, weight_ptr, bonus_ptr, active_ptr, loss_ptr,
+    batch, inputs, outputs, classes, temperature,
+    BONUS: tl.constexpr, PRECISION: tl.constexpr,
+    B: tl.constexpr, C: tl.constexpr, BI: tl.constexpr,
+):  # fmt: skip
+    """Logits, loss, and the loss's gradient d at the logits, of one module."""
+    k = tl.program_id(0)
+    group = tl.load(groups_ptr + k)
+    b, c = tl.arange(0, B), tl.arange(0, C)
+    h_ptr += k.to(tl.int64) * batch * inputs
+    w_ptr += k.to(tl.int64) * outputs * inputs
+    z = tl.zeros((B, C), dtype=tl.float32)
+    for first in range(0, inputs, BI):
+        i = first + tl.arange(0, BI)
+        h = tl.load(
+            h_ptr + b[:, None] * inputs + i[None, :],
+            mask=(b[:, None] < batch) & (i[None, :] < inputs), other=0.0,
+        )  # fmt: skip
+        w = tl.load(
+            w_ptr + c[:, None] * inputs + i[None, :],
+            mask=(c[:, None] < outputs) & (i[None, :] < inputs), other=0.0,
+        )  # fmt: skip
+        z = tl.dot(h, tl.trans(w), z, input_precision=PRECISION)
+    there = c[None, :] < outputs
+    z = tl.where(there, z / temperature, -float("inf"))
+    z = z - tl.max(z, 1)[:, None]
+    p = tl.exp(z)
+    total = tl.sum(p, 1)[:, None]
+    p = p / total
+    log_p = tl.where(there, z - tl.log(total), 0.0)
+    y = tl.load(labels_ptr + group * batch + b, mask=b < batch, other=0)
+    goal = tl.load(
+        table_ptr + (k * classes + y)[:, None] * outputs + c[None, :], mask=there, other=0.0
+    )
+    share = tl.load(weight_ptr + k * classes + y, mask=b < batch, other=0.0)
+    share = share / tl.maximum(tl.sum(share, 0), 1e-30)
+    loss = -tl.sum(goal * log_p, 1)
+    d = p * tl.sum(goal, 1)[:, None] - goal  # rows sum to 1 up to rounding only
+    if BONUS:
+        bonus = tl.load(bonus_ptr + k * classes + y, mask=b < batch, other=0.0)
+        negative = tl.sum(p * log_p, 1)
+        loss += bonus * negative
+        d += bonus[:, None] * p * (log_p - negative[:, None])
+    d = d * (share / temperature)[:, None]
+    if tl.load(active_ptr + k) != 0:
+        tl.store(loss_ptr + k, tl.load(loss_ptr + k) + tl.sum(loss * share, 0))
+    here = (b[:, None] < batch) & there
+    start = k.to(tl.int64) * batch * outputs
+    tl.store(d_ptr + start + b[:, None] * outputs + c[None, :], d, mask=here)
+    tl.store(d_t_ptr + start + c[None, :] * batch + b[:, None], d, mask=here)
+
+
+@triton.jit
+def back(
+    d_ptr, w_ptr, h_ptr, out_ptr, out_t_ptr, batch, inputs, outputs, dropout,
+    PRECISION: tl.constexpr, B: tl.constexpr, BO: tl.constexpr, BI: tl.constexpr,
+):  # fmt: skip
+    """out[k] = (d[k] w[k]) where h[k] > 0: the gradient one layer further down, a tile of BI."""
+    k, tile = tl.program_id(0), tl.program_id(1)
+    b = tl.arange(0, B)
+    i = tile * BI + tl.arange(0, BI)
+    d_ptr += k.to(tl.int64) * batch * outputs
+    w_ptr += k.to(tl.int64) * outputs * inputs
+    total = tl.zeros((B, BI), dtype=tl.float32)
+    for first in range(0, outputs, BO):
+        o = first + tl.arange(0, BO)
+        d = tl.load(
+            d_ptr + b[:, None] * outputs + o[None, :],
+            mask=(b[:, None] < batch) & (o[None, :] < outputs), other=0.0,
+        )  # fmt: skip
+        w = tl.load(
+            w_ptr + o[:, None] * inputs + i[None, :],
+            mask=(o[:, None] < outputs) & (i[None, :] < inputs), other=0.0,
+        )  # fmt: skip
+        total = tl.dot(d, w, total, input_precision=PRECISION)
+    here = (b[:, None] < batch) & (i[None, :] < inputs)
+    start = k.to(tl.int64) * batch * inputs
+    h = tl.load(h_ptr + start + b[:, None] * inputs + i[None, :], mask=here, other=0.0)
+    total = tl.where(h > 0, total / (1 - dropout), 0.0)
+    tl.store(out_ptr + start + b[:, None] * inputs + i[None, :], total, mask=here)
+    tl.store(out_t_ptr + start + i[None, :] * batch + b[:, None], total, mask=here)
+
+
+@triton.jit
+def update(
+    d_t_ptr, x_t_ptr, w_ptr, m_ptr, v_ptr, mask_ptr,
+    bias_ptr, bias_m_ptr, bias_v_ptr, bias_mask_ptr,
+    groups_ptr, rate_ptr, root_ptr, active_ptr, batch, inputs, outputs,
+    BETA1: tl.constexpr, BETA2: tl.constexpr, EPSILON: tl.constexpr,
+    GROUPED: tl.constexpr, MASKED: tl.constexpr, BIAS: tl.constexpr, BIAS_MASKED: tl.constexpr,
+    PRECISION: tl.constexpr, B: tl.constexpr, BO: tl.constexpr, BI: tl.constexpr,
+):  # fmt: skip
+    """Gradient and Adam step of a tile of a layer's weights; the first tile does the bias."""
+    k = tl.program_id(2)
+    o = tl.program_id(1) * BO + tl.arange(0, BO)
+    i = tl.program_id(0) * BI + tl.arange(0, BI)
+    b = tl.arange(0, B)
+    inside = (o[:, None] < outputs) & (i[None, :] < inputs)
+    place = k.to(tl.int64) * outputs * inputs + o[:, None] * inputs + i[None, :]
+    w = tl.load(w_ptr + place, mask=inside, other=0.0, eviction_policy="evict_first")
+    m = tl.load(m_ptr + place, mask=inside, other=0.0, eviction_policy="evict_first")
+    v = tl.load(v_ptr + place, mask=inside, other=0.0, eviction_policy="evict_first")
+    group = tl.load(groups_ptr + k) if GROUPED else k
+    d = tl.load(
+        d_t_ptr + k.to(tl.int64) * batch * outputs + o[:, None] * batch + b[None, :],
+        mask=(b[None, :] < batch) & (o[:, None] < outputs), other=0.0,
+    )  # fmt: skip
+    x = tl.load(
+        x_t_ptr + group.to(tl.int64) * batch * inputs + i[:, None] * batch + b[None, :],
+        mask=(b[None, :] < batch) & (i[:, None] < inputs), other=0.0,
+    )  # fmt: skip
+    grad = tl.dot(d, tl.trans(x), input_precision=PRECISION)
+    if MASKED:
+        kept = tl.load(mask_ptr + place, mask=inside, other=0)
+        grad = tl.where(kept != 0, grad, 0.0)
+    active = tl.load(active_ptr + k) != 0
+    rate, root = tl.load(rate_ptr + k), tl.load(root_ptr + k)
+    m = m + (1 - BETA1) * (grad - m)
+    v = BETA2 * v + (1 - BETA2) * grad * grad
+    w = w - rate * m / (tl.sqrt(v) / root + EPSILON)
+    tl.store(m_ptr + place, m, mask=inside & active, eviction_policy="evict_first")
+    tl.store(v_ptr + place, v, mask=inside & active, eviction_policy="evict_first")
+    tl.store(w_ptr + place, w, mask=inside & active)
+    if BIAS:
+        if tl.program_id(0) == 0:
+            here = (o < outputs) & active
+            spot = k * outputs + o
+            grad_b = tl.sum(d, 1)
+            if BIAS_MASKED:
+                kept_b = tl.load(bias_mask_ptr + spot, mask=here, other=0)
+                grad_b = tl.where(kept_b != 0, grad_b, 0.0)
+            m_b = tl.load(bias_m_ptr + spot, mask=here, other=0.0)
+            v_b = tl.load(bias_v_ptr + spot, mask=here, other=0.0)
+            m_b = m_b + (1 - BETA1) * (grad_b - m_b)
+            v_b = BETA2 * v_b + (1 - BETA2) * grad_b * grad_b
+            bias = tl.load(bias_ptr + spot, mask=here, other=0.0)
+            bias = bias - rate * m_b / (tl.sqrt(v_b) / root + EPSILON)
+            tl.store(bias_m_ptr + spot, m_b, mask=here)
+            tl.store(bias_v_ptr + spot, v_b, mask=here)
+            tl.store(bias_ptr + spot, bias, mask=here)

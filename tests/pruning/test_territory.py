@@ -1,0 +1,172 @@
+"""Territory: units are owned, so nothing of two modules meets."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+import intarsia as ia
+from intarsia.errors import RecipeError
+from intarsia.models import initialise, wiring_of
+from intarsia.models.wiring import axis_sizes, hidden_axes
+from intarsia.pruning import PRUNINGS, Group, acts_before_training, needs_whole_group
+
+SHAPE = (1, 8, 8)
+RULES = ["territory", "territory(by='magnitude')"]
+
+
+def group_of(model, seeds, shape=SHAPE, jitter=0.1):
+    wiring = wiring_of(initialise(model, shape, 4, 0), shape)
+    states = []
+    for k, seed in enumerate(seeds):
+        generator = torch.Generator().manual_seed(k)
+        origin = initialise(model, shape, 4, seed).state_dict()
+        states.append(
+            {
+                n: t + jitter * torch.randn(t.shape, generator=generator)
+                if t.is_floating_point()
+                else t
+                for n, t in origin.items()
+            }
+        )
+    return Group(states, [{} for _ in seeds], wiring, 0.0, list(seeds), list(range(len(seeds))))
+
+
+def prune(text, group):
+    return PRUNINGS.call(PRUNINGS.spec(text), group=group)
+
+
+def owned_units(mask, wiring, sizes):
+    """Axis -> which units a module has a surviving weight on, read off the mask alone."""
+    owned = {axis: torch.zeros(sizes[axis], dtype=torch.bool) for axis in hidden_axes(wiring)}
+    for name, kept in mask.items():
+        for dimension, axis in enumerate(wiring[name]):
+            if axis is not None and axis.name in owned:
+                rest = [d for d in range(kept.ndim) if d != dimension]
+                entries = kept.any(dim=rest) if rest else kept
+                owned[axis.name] |= entries.view(sizes[axis.name], axis.block).any(1)
+    return owned
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        ("mlp(11)", SHAPE),
+        ("mlp(16, 9)", SHAPE),
+        ("lenet", SHAPE),
+        ("resnet18(width=10)", (3, 8, 8)),
+    ],
+)
+def test_every_hidden_unit_has_one_owner_in_its_seed(rule, model, shape):
+    group = group_of(model, seeds=(0, 0, 0, 5, 5), shape=shape)
+    masks = prune(rule, group)
+    sizes = axis_sizes(group.wiring, group.states[0])
+    for members in ([0, 1, 2], [3, 4]):
+        all_owned = [owned_units(masks[m], group.wiring, sizes) for m in members]
+        for axis in hidden_axes(group.wiring):
+            claims = torch.stack([o[axis] for o in all_owned]).sum(0)
+            assert torch.equal(claims, torch.ones_like(claims)), axis
+            shares = [int(o[axis].sum()) for o in all_owned]
+            assert max(shares) - min(shares) <= 1, axis
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_what_crosses_a_border_goes_and_the_rest_stays(rule):
+    group = group_of("mlp(12, 8)", seeds=(0, 0))
+    sizes = axis_sizes(group.wiring, group.states[0])
+    for mask in prune(rule, group):
+        owned = owned_units(mask, group.wiring, sizes)
+        first, second = owned["layers.0"], owned["layers.1"]
+        assert torch.equal(mask["layers.0.weight"], first[:, None].expand(12, 64))
+        assert torch.equal(mask["layers.0.bias"], first)
+        assert torch.equal(mask["layers.1.weight"], second[:, None] & first[None])
+        assert torch.equal(mask["layers.2.weight"], second[None].expand(4, 8))
+
+
+def test_normalisation_of_units_owned_by_others_is_silenced_but_its_statistics_are_no_weights():
+    group = group_of("resnet18(width=10)", seeds=(0, 0), shape=(3, 8, 8))
+    for mask in prune("territory", group):
+        assert int(mask["norm.weight"].sum()) == int(mask["norm.bias"].sum()) == 5
+        assert not [n for n in mask if "running" in n or "num_batches" in n]
+        assert "fc.bias" not in mask
+
+
+def test_masks_only_shrink():
+    group = group_of("mlp(12)", seeds=(0, 0))
+    before = prune("random", Group(group.states, group.masks, group.wiring, 0.4, [0, 0], [1, 2]))
+    after = prune("territory", Group(group.states, before, group.wiring, 0.0, [0, 0], [1, 2]))
+    for old, new in zip(before, after, strict=True):
+        assert bool((new["layers.0.weight"] <= old["layers.0.weight"]).all())
+
+
+def test_by_magnitude_units_go_to_the_largest_claim():
+    """Module 0 is large on units 0 and 3, module 1 on units 1 and 2."""
+    group = group_of("mlp(4)", seeds=(0, 0))
+    for k, mine in enumerate([(0, 3), (1, 2)]):
+        for unit in range(4):
+            group.states[k]["layers.0.weight"][unit] = 1.0 if unit in mine else 0.1
+            group.states[k]["layers.1.weight"][:, unit] = 1.0 if unit in mine else 0.1
+    one, other = prune("territory(by='magnitude')", group)
+    assert one["layers.0.bias"].tolist() == [True, False, False, True]
+    assert other["layers.0.bias"].tolist() == [False, True, True, False]
+
+
+@given(units=st.integers(1, 30), modules=st.integers(1, 6))
+def test_shares_are_equal_up_to_one_unit_or_there_are_too_few(units, modules):
+    group = group_of(f"mlp({units})", seeds=(0,) * modules, shape=(2,))
+    for rule in RULES:
+        if units < modules:
+            with pytest.raises(RecipeError, match="cannot share the"):
+                prune(rule, group)
+            continue
+        counts = [int(m["layers.0.bias"].sum()) for m in prune(rule, group)]
+        assert sum(counts) == units
+        assert max(counts) - min(counts) <= 1
+
+
+def test_unknown_rule():
+    with pytest.raises(RecipeError, match="unknown territory rule 'luck'"):
+        prune("territory(by='luck')", group_of("mlp(4)", seeds=(0,)))
+
+
+def test_units_that_meet_in_a_normalisation_cannot_be_owned():
+    def layered(shape, outputs):
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(64, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, outputs)
+        )
+
+    with pytest.raises(RecipeError, match="meet in a normalisation"):
+        prune("territory", group_of(layered, seeds=(0, 0)))
+
+
+def test_when_it_acts_and_on_whom():
+    assert acts_before_training(PRUNINGS.spec("territory"))
+    assert not acts_before_training(PRUNINGS.spec("territory(by='magnitude')"))
+    assert not acts_before_training(PRUNINGS.spec("magnitude"))
+    assert needs_whole_group(PRUNINGS.spec("territory(by='magnitude')"))
+    assert not needs_whole_group(PRUNINGS.spec("random"))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("model", ["mlp(40, dropout=0.2)", "mlp(40, 20)", "lenet"])
+def test_the_sum_of_weights_is_the_sum_of_logits(rule, model):
+    data = ia.load_data("digits", classes=["0", "1", "2", "3"])
+    bank = ia.train(data, model=model, pruning=rule, epochs=2, learning_rate=3e-3)
+    by_weights = ia.compose(bank, "sum")(data.test.x)
+    by_logits = ia.compose(bank, "logits")(data.test.x)
+    torch.testing.assert_close(by_weights, by_logits, rtol=1e-4, atol=1e-4)
+    assert float(by_logits.detach().std()) > 0.1
+    unowned = ia.train(data, model=model, sparsity=0, epochs=2, learning_rate=3e-3)
+    apart = ia.compose(unowned, "sum")(data.test.x) - ia.compose(unowned, "logits")(data.test.x)
+    assert float(apart.detach().abs().max()) > 0.1
+
+
+def test_a_seed_that_is_cut_into_chunks_would_lose_its_borders(monkeypatch):
+    monkeypatch.setattr("intarsia.training.choose.CPU_CHUNK", 2)
+    data = ia.load_data("digits", classes=["0", "1", "2"])
+    bank = ia.train(data, model="mlp(9)", pruning="territory", epochs=1, seeds=[0, 1])
+    for seed in (0, 1):
+        owned = torch.stack([m.mask["layers.0.bias"] for m in bank.seed(seed)])
+        assert owned.sum(0).tolist() == [1] * 9

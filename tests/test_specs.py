@@ -1,0 +1,99 @@
+"""Names with arguments, as users write them."""
+
+import contextlib
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intarsia.errors import RecipeError
+from intarsia.specs import Registry, Spec
+
+NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+
+
+@pytest.fixture
+def things() -> Registry:
+    registry = Registry("thing", given=("size",))
+
+    @registry.register("plain")
+    def plain(size):
+        return size
+
+    @registry.register("pair")
+    def pair(size, left, right=2):
+        return size, left, right
+
+    @registry.register("many")
+    def many(size, widths: Sequence[int] = (1,), depth=0):
+        return size, list(widths), depth
+
+    return registry
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", Spec("plain")),
+        ("plain()", Spec("plain")),
+        (" pair(3) ", Spec("pair", {"left": 3})),
+        ("pair(3, right='x')", Spec("pair", {"left": 3, "right": "x"})),
+        ("pair(-1.5, 4)", Spec("pair", {"left": -1.5, "right": 4})),
+        ("many(5, 6)", Spec("many", {"widths": [5, 6]})),
+        ("many(5, 6, depth=2)", Spec("many", {"widths": [5, 6], "depth": 2})),
+        ("many([5, 6])", Spec("many", {"widths": [5, 6]})),
+        ({"name": "pair", "left": {"a": 1}}, Spec("pair", {"left": {"a": 1}})),
+        (Spec("pair", {"left": 1}), Spec("pair", {"left": 1})),
+    ],
+)
+def test_reads_what_users_write(things, text, expected):
+    assert things.spec(text) == expected
+
+
+def test_call_fills_in_what_is_given(things):
+    assert things.call(things.spec("pair(3)"), size=9) == (9, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("pear(1)", "unknown thing 'pear': did you mean 'pair'"),
+        ("", "cannot read the thing ''"),
+        ("zzz", "known: many, pair, plain"),
+        ({"left": 1}, "unknown thing ''"),
+        ("pair(1, rihgt=2)", "no setting 'rihgt': did you mean 'right'"),
+        ("pair(1, size=2)", "no setting 'size'"),
+        ("pair(1, left=2)", "given 'left' twice"),
+        ("pair(1, 2, 3)", "at most 2 arguments .left, right., got 3"),
+        ("plain(1)", "at most 0 arguments .none., got 1"),
+        ("plain(1, 2)", "at most 0 arguments .none., got 2"),
+        ("pair", "needs left"),
+        ("pair(open('x'))", "cannot read the thing"),
+        ("pair({[1]: 2})", "cannot read the thing"),
+        ("pair(1", "cannot read the thing"),
+        ("a.b(1)", "cannot read the thing"),
+        ("(" * 500, "cannot read the thing"),
+    ],
+)
+def test_says_what_is_wrong(things, text, message):
+    with pytest.raises(RecipeError, match=message):
+        things.spec(text)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_spec_or_our_error(text):
+    registry = Registry("thing")
+    registry.register("a")(lambda b=1: b)
+    with contextlib.suppress(RecipeError):
+        assert registry.spec(text).name == "a"
+
+
+@given(name=NAMES, left=VALUES, right=VALUES)
+def test_a_spec_reads_back_from_its_text(name, left, right):
+    registry = Registry("thing")
+    name = f"x_{name}"  # no keyword of Python
+    registry.register(name)(lambda left, right: None)
+    spec = Spec(name, {"left": left, "right": right})
+    assert registry.spec(str(spec)) == spec

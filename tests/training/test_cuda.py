@@ -1,0 +1,143 @@
+"""The CUDA engines against the plain loop on the same device; skipped where there is no GPU."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import intarsia as ia
+from intarsia.models import build, initialise, wiring_of
+from intarsia.objectives import objective
+from intarsia.training.engine import Job, Start
+from intarsia.training.plain import PlainEngine
+from intarsia.training.rounds import rewound
+from intarsia.training.stack import StackEngine
+from intarsia.training.tasks import Task
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def job_of(model, goal="me"):
+    """Four modules of two seeds on the digits, with the paper's batch, step size and temperature."""
+    data = ia.load_data("digits")
+    tasks = [
+        Task(str(k), (str(k),), (k,), seed, rate, objective(goal, 10, (k,)))
+        for k, (seed, rate) in enumerate([(0, 1e-3), (0, 1e-3), (1, 1e-3), (1, 5e-4)])
+    ]
+    outputs = tasks[0].objective.outputs
+    network = build(model, data.shape, outputs).cuda()
+    x, y = data.scaling(data.train.x)[:640].cuda(), data.train.y[:640].cuda()
+    wiring = wiring_of(network, data.shape)
+    job = Job(network, wiring, tasks, x, y, x[:100], y[:100], 64, 5.0)
+    return job, [initialise(model, data.shape, outputs, t.seed).state_dict() for t in tasks]
+
+
+def starts_of(origins, density):
+    starts = []
+    for k, origin in enumerate(origins):
+        generator = torch.Generator().manual_seed(100 + k)
+        mask = {
+            n: torch.rand(t.shape, generator=generator) < density
+            for n, t in origin.items()
+            if t.ndim > 1 and density < 1
+        }
+        starts.append(Start(rewound(origin, mask), mask))
+    return starts
+
+
+def run(engine, starts, epochs=5, active=None):
+    engine.begin(starts)
+    for epoch in range(epochs):
+        rates = [t.learning_rate for t in engine.job.tasks]
+        losses = engine.epoch(0, epoch, rates, active or [True] * len(rates))
+    engine.keep(range(len(engine.slots)))
+    return [engine.best(k) for k in range(len(engine.slots))], losses, engine.validate()
+
+
+def far_apart(ours, oracle):
+    flat = [torch.cat([t.double().flatten() for t in s.values()]) for s in (ours, oracle)]
+    return float((flat[0] - flat[1]).norm() / flat[1].norm())
+
+
+def engine_of(kind, job):
+    if kind == "mlp":
+        from intarsia.training.mlp_cuda import CudaMlpEngine
+
+        return CudaMlpEngine(job)
+    return StackEngine(job, 1 if kind == "single" else 4)
+
+
+@pytest.mark.parametrize("density", [1.0, 0.3, 0.02])
+@pytest.mark.parametrize(
+    ("kind", "model", "goal"),
+    [
+        ("mlp", "mlp([48], dropout=0)", "me"),
+        ("mlp", "mlp([48, 40], dropout=0)", "me"),
+        ("mlp", "mlp([48, 40], dropout=0)", "confidence_penalty(0.5)"),
+        ("mlp", "mlp([48], dropout=0)", "other"),
+        ("mlp", "mlp([48], dropout=0)", "xe"),
+        ("stack", "mlp([48, 40], dropout=0)", "me"),
+        ("stack", "lenet", "me"),
+        ("single", "lenet", "me"),
+    ],
+)
+def test_fifty_steps_equal_the_plain_loop(monkeypatch, kind, model, goal, density):
+    job, origins = job_of(model, goal)
+    starts = starts_of(origins, density)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    oracle, oracle_losses, oracle_scores = run(PlainEngine(job), starts)
+    ours, losses, scores = run(engine_of(kind, job), starts)
+    assert [far_apart(a, b) <= 1e-5 for a, b in zip(ours, oracle, strict=True)] == [True] * 4, [
+        far_apart(a, b) for a, b in zip(ours, oracle, strict=True)
+    ]
+    torch.testing.assert_close(losses, oracle_losses, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(scores.loss, oracle_scores.loss, rtol=1e-4, atol=1e-6)
+    for state, start in zip(ours, starts, strict=True):
+        for name, mask in start.mask.items():
+            assert not state[name][~mask].any()
+
+
+def test_inactive_modules_stand_still():
+    job, origins = job_of("mlp([48], dropout=0)")
+    everyone, _, _ = run(engine_of("mlp", job), starts_of(origins, 1.0))
+    some, _, _ = run(engine_of("mlp", job), starts_of(origins, 1.0), active=[True, False] * 2)
+    for k in (0, 2):
+        assert all(torch.equal(everyone[k][n], some[k][n]) for n in some[k])
+    assert all(torch.equal(origins[1][n], some[1][n]) for n in some[1])
+
+
+@pytest.mark.parametrize("kind", ["mlp", "stack"])
+def test_dropout_repeats_and_a_module_is_the_same_in_any_bank(kind):
+    job, origins = job_of("mlp([48], dropout=0.5)")
+    first, _, _ = run(engine_of(kind, job), starts_of(origins, 0.3))
+    again, _, _ = run(engine_of(kind, job), starts_of(origins, 0.3))
+    assert all(torch.equal(a[n], b[n]) for a, b in zip(first, again, strict=True) for n in a)
+    without, _ = job_of("mlp([48], dropout=0)")
+    plain, _, _ = run(engine_of(kind, without), starts_of(origins, 0.3))
+    assert far_apart(first[0], plain[0]) > 1e-4
+    if kind == "mlp":
+        alone = dataclasses.replace(job, tasks=job.tasks[2:3])
+        (single,), _, _ = run(engine_of(kind, alone), starts_of(origins, 1.0)[2:3])
+        together, _, _ = run(engine_of(kind, job), starts_of(origins, 1.0))
+        assert all(torch.equal(single[n], together[2][n]) for n in single)
+
+
+def test_a_run_on_the_gpu_resumes_to_the_same_bytes(tmp_path, monkeypatch):
+    from intarsia.training import loop
+
+    settings = {"model": "mlp([48])", "epochs": 3, "device": "cuda", "checkpoint_every": 0}
+    ia.train("digits", out=tmp_path / "whole", **settings)
+    original, calls = loop.train_epoch, []
+
+    def stopped(*arguments):
+        calls.append(1)
+        if len(calls) == 6:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(loop, "train_epoch", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        ia.train("digits", out=tmp_path / "stopped", **settings)
+    ia.train("digits", out=tmp_path / "stopped", **settings)
+    for path in (tmp_path / "whole").rglob("*.safetensors"):
+        assert path.read_bytes() == (tmp_path / "stopped" / path.name).read_bytes()
