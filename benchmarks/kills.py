@@ -26,7 +26,7 @@ import intarsia
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 # Two chunks of ten modules, three rounds; the second recipe carries Adam's moments along.
-SETTINGS = {"model": "mlp(64)", "seeds": [0, 1], "sparsity": 0.9, "epochs": 5}
+SETTINGS = {"model": "mlp(64)", "batch": 256, "seeds": [0, 1], "sparsity": 0.9, "epochs": 5}
 RECIPES = {
     "paper": {**SETTINGS, "preset": "paper"},
     "released": {**SETTINGS, "preset": "released", "epochs": 8, "patience": 2},

@@ -1,10 +1,10 @@
 """Must the modules be sure of their own class and uncertain about the rest? Measured on test data.
 
-    python benchmarks/quality.py --data mnist --models mlp "mlp(512, 256)" lenet --seeds 5
+    python benchmarks/quality.py --data mnist --models mlp "mlp(512, 256)" lenet
 
 Trains one module per class and seed with the preset `paper` and reports rewarded accuracy and
-non-rewarded entropy on the test samples, mean and standard deviation over all modules. The
-modules of round one are the rows without pruning. Nothing is chosen on test data.
+non-rewarded entropy on validation samples (to choose by) and on test samples (to report): mean and
+standard deviation over all modules. The modules of round one are the rows without pruning.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 
 import intarsia as ia
 
@@ -28,12 +29,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--models", nargs="+", default=["mlp", "mlp(512, 256)"])
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--preset", default="paper")
-    parser.add_argument("--select", help="how a round's checkpoint is chosen, if not by the preset")
+    parser.add_argument("--set", nargs="*", default=[], help="more settings, as key=value")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--split", default="test", choices=["validation", "test"])
     parser.add_argument("--save", type=Path, help="also write the modules of seed 0 here")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--name", help="name of the result, if not quality_DATA")
@@ -48,7 +48,6 @@ def main() -> None:
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "versions": {"python": platform.python_version(), "torch": str(torch.__version__)},
-        "split": options.split,
         "entropy_ceiling": round(log(data.classes), 4),
         "rows": rows,
     }
@@ -59,51 +58,49 @@ def main() -> None:
 
 def command(options: argparse.Namespace) -> str:
     models = " ".join(f'"{m}"' for m in options.models)
-    extra = f" --select {options.select}" if options.select else ""
+    extra = " --set " + " ".join(f'"{word}"' for word in options.set) if options.set else ""
     extra += f" --preset {options.preset}" if options.preset != "paper" else ""
     extra += f" --epochs {options.epochs}" if options.epochs else ""
-    extra += f" --split {options.split}" if options.split != "test" else ""
     return (
         f"python benchmarks/quality.py --data {options.data} --models {models} "
-        f"--seeds {options.seeds}{extra}"
+        f"--seeds {' '.join(map(str, options.seeds))}{extra}"
     )
 
 
 def rows_of(data: ia.Data, model: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """One row for the unpruned modules of round one, one for the pruned ones."""
-    given = {"epochs": options.epochs, "select": options.select}
-    settings = {k: v for k, v in given.items() if v is not None}
+    words = [word.partition("=") for word in options.set]
+    settings = {key: yaml.safe_load(value) for key, _, value in words}
+    if options.epochs:
+        settings["epochs"] = options.epochs
     started = time.perf_counter()
     bank = ia.train(
         data,
         model=model,
         preset=options.preset,
-        seeds=list(range(options.seeds)),
+        seeds=options.seeds,
         keep_rounds=True,
         device=options.device,
         **settings,
     )
     seconds = time.perf_counter() - started
     if options.save:
-        bank.seed(0).save(options.save / model)
+        bank.seed(options.seeds[0]).save(options.save / model)
     rows = []
     for pruned, modules in ((False, bank.rounds[0]), (True, bank)):
-        scores = [scores_of(m, data, options.split) for m in modules]
-        rows.append(
-            {
-                "model": model,
-                "pruned": pruned,
-                "n": len(modules),
-                "density": round(statistics.mean(m.density for m in modules), 5),
-                "rewarded_accuracy": spread([s[0] for s in scores]),
-                "nonrewarded_entropy": spread([s[1] for s in scores]),
-                "lowest_accuracy": round(min(s[0] for s in scores), 4),
-                "lowest_entropy": round(min(s[1] for s in scores), 4),
-                "engine": bank.report["engine"],
-                "diverged": list(bank.diverged),
-                "training_seconds_of_all_rounds": round(seconds, 1),
-            }
-        )
+        row: dict[str, Any] = {
+            "model": model,
+            "settings": settings,
+            "pruned": pruned,
+            "n": len(modules),
+            "density": round(statistics.mean(m.density for m in modules), 5),
+            "engine": bank.report["engine"],
+            "diverged": list(bank.diverged),
+            "training_seconds_of_all_rounds": round(seconds, 1),
+        }
+        for split in ("validation", "test"):
+            row[split] = figures([scores_of(m, data, split) for m in modules])
+        rows.append(row)
     return rows
 
 
@@ -111,6 +108,17 @@ def scores_of(module: ia.Module, data: ia.Data, split: str) -> tuple[float, floa
     device = "cuda" if torch.cuda.is_available() else "cpu"
     result = ia.evaluate(module.to_module().to(device), getattr(data, split), module.rewarded)
     return float(result.accuracy), float(result.entropy)
+
+
+def figures(scores: list[tuple[float, float]]) -> dict[str, Any]:
+    """Mean and spread, and the single values so that runs can be joined."""
+    accuracies, entropies = ([round(s[i], 5) for s in scores] for i in (0, 1))
+    return {
+        "rewarded_accuracy": spread(accuracies),
+        "nonrewarded_entropy": spread(entropies),
+        "accuracies": " ".join(map(str, accuracies)),
+        "entropies": " ".join(map(str, entropies)),
+    }
 
 
 def spread(values: list[float]) -> dict[str, float]:

@@ -60,6 +60,7 @@ def run(
         "engine": bank.report["engine"],
         "seconds": round(seconds, 2),
         "training_seconds": round(watched.seconds, 2),
+        "seconds_of_rounds": [round(s, 2) for s in watched.rounds.values()],
         "seconds_per_module_epoch": round(seconds / len(bank) / watched.epochs, 5),
         "peak_MiB": torch.cuda.max_memory_allocated() // 2**20,
         "parameters": bank[0].parameters,
@@ -73,6 +74,7 @@ class Watched:
         from intarsia.training import loop
 
         self.seconds, self.epochs, self.loop = 0.0, 0, loop
+        self.rounds: dict[int, float] = {}
         self.original = loop.train_epoch
 
         def timed(*arguments: Any) -> Any:
@@ -80,7 +82,9 @@ class Watched:
             started = time.perf_counter()
             result = self.original(*arguments)
             torch.cuda.synchronize()
-            self.seconds += time.perf_counter() - started
+            spent, round_ = time.perf_counter() - started, arguments[2].round
+            self.seconds += spent
+            self.rounds[round_] = self.rounds.get(round_, 0.0) + spent
             self.epochs += 1
             return result
 

@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,14 +10,18 @@ from intarsia import __version__
 from intarsia.console import (
     Verbs,
     facts,
-    figure,
     note,
     plain_text,
     show,
+    show_bank,
+    show_demo,
+    show_facts,
     show_json,
-    spread,
+    show_plan,
+    show_scores,
     table,
 )
+from intarsia.errors import TrainingError
 
 app = typer.Typer(
     cls=Verbs,
@@ -64,10 +68,10 @@ def intarsia(
     """Sparse class modules: train them, join them without retraining, take them apart."""
 
 
-@app.command(epilog=_examples("demo", "demo --out /tmp/digits"))
+@app.command(epilog=_examples("demo", "demo --out digits-demo"))
 def demo(
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("demo"),
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs of a round.")] = 20,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of a round.")] = None,
     json: Json = False,
 ) -> None:
     """Train ten digit modules, join them, take one out, and write a report."""
@@ -78,40 +82,9 @@ def demo(
     found = run(out, epochs=epochs, say=note)
     if json:
         return show_json(found.to_json() | {"report": str(out / "report.md")})
-    taken = found.removal
-    show(
-        table(
-            ["module", "accuracy", f"entropy (of {found.ceiling:.3f})", "density", "bytes"],
-            [
-                (m.name, figure(m.accuracy), figure(m.entropy), f"{m.density:.1%}", f"{m.bytes:,}")
-                for m in found.modules
-            ],
-            "Each module: accuracy on its own digit, entropy on the others",
-        ),
-        table(
-            ["all ten digits", "accuracy", "networks run", "parameters"],
-            [(r.name, figure(r.accuracy), r.networks, f"{r.parameters:,}") for r in found.rows],
-            "Joined without training, beside one network trained on all",
-        ),
-        table(
-            ["weights added", f"accuracy on {taken.name}", "entropy there", "accuracy on the rest"],
-            [
-                (when, *map(figure, figures))
-                for when, *figures in zip(
-                    ("whole", f"without {taken.name}", "put back"),
-                    taken.accuracy,
-                    taken.entropy,
-                    taken.others,
-                    strict=True,
-                )
-            ],
-            f"Digit {taken.name} taken out and put back"
-            + (": the same bits" if taken.same_bits else ": NOT the same bits"),
-        ),
-        f"test data, {found.test_samples} samples; engine {found.engine}; "
-        f"{time.perf_counter() - began:.0f} s",
-        f"report: {out / 'report.md'}\n\ngo on with\n  " + "\n  ".join(continuing(out)),
-    )
+    show_demo(found)
+    show(f"{time.perf_counter() - began:.0f} s; report: {out / 'report.md'}", "\ngo on with")
+    show(*(f"  {command}" for command in continuing(out)))
 
 
 @app.command(epilog=_examples("data", "data mnist", "data flowers.csv --set target=species"))
@@ -202,20 +175,25 @@ def train(
         "epochs": epochs, "batch": batch, "learning_rate": learning_rate, "schedule": schedule,
         "temperature": temperature, "select": select, "preset": preset,
     }  # fmt: skip
-    from intarsia.arguments import assignments, read_recipe, recipe_and_out
+    from intarsia.arguments import assignments, count_modules, read_recipe, recipe_and_out
     from intarsia.describe import describe_bank
     from intarsia.training import train as run
 
     file, out = recipe_and_out(paths or [], dry_run)
     recipe = read_recipe(file, given, assignments(set_))
     if dry_run:
-        return _show_plan(recipe, json)
+        modules = count_modules(recipe)
+        if json:
+            return show_json({"recipe": recipe.as_dict(), "modules": modules})
+        return show_plan(recipe, modules)
     began = time.perf_counter()
     bank = run(None, recipe, out=out, device=device, engine=engine, keep_rounds=keep_rounds)
+    if not len(bank):
+        raise TrainingError("every module diverged: lower the learning rate")
     found = describe_bank(bank, out) | {"seconds": round(time.perf_counter() - began, 3)}
     if json:
         return show_json(found)
-    _show_bank(found)
+    show_bank(found)
     show(f"{found['seconds']:.1f} s, in {out}")
 
 
@@ -250,7 +228,7 @@ def compose(
     found = describe(whole, out)
     if json:
         return show_json(found)
-    _show_facts(found)
+    show_facts(found)
 
 
 @app.command(
@@ -305,7 +283,7 @@ def evaluate(
             }
         )
     show(f"{path} on {found.name}, {split} split")
-    _show_scores(scores, confusion)
+    show_scores(scores, confusion)
 
 
 @app.command(epilog=_examples("inspect demo/modules/3.safetensors", "inspect demo/modules --json"))
@@ -321,65 +299,9 @@ def inspect(
     if json:
         return show_json(found)
     if found["kind"] == "bank":
-        return _show_bank(found)
-    _show_facts(found)
+        return show_bank(found)
+    show_facts(found)
     for part in ("parts", "tensors"):
         if rows := found.get(part):
             columns = [c for c in rows[0] if c != "digest"]
             show(table(columns, [[plain_text(row[c]) for c in columns] for row in rows]))
-
-
-def _show_plan(recipe: Any, json: bool) -> None:
-    import yaml
-
-    from intarsia.arguments import count_modules
-
-    modules = count_modules(recipe)
-    if json:
-        return show_json({"recipe": recipe.as_dict(), "modules": modules})
-    show(yaml.safe_dump(recipe.as_dict(), sort_keys=False).rstrip())
-    show(f"modules: {modules if modules is not None else f'unknown until {recipe.data} is here'}")
-
-
-def _show_facts(found: dict[str, Any]) -> None:
-    """Everything but the tables."""
-    skipped = ("parts", "tensors", "provenance")
-    rows = [(k.replace("_", " "), plain_text(v)) for k, v in found.items() if k not in skipped]
-    learned = [(k, plain_text(v)) for k, v in found.get("provenance", {}).items()]
-    show(facts(row for row in [*rows, *learned] if row[1]))
-
-
-def _show_scores(scores: dict[str, Any], confusion: bool) -> None:
-    each = list(scores.values())
-    if len(each) == 1:
-        show(each[0])
-    else:
-        rows = [(n, figure(s.accuracy), figure(s.entropy)) for n, s in scores.items()]
-        show(table(["module", "rewarded accuracy", "non-rewarded entropy"], rows))
-        show(_means([vars(s) for s in each]) + f" of {each[0].ceiling:.4f}")
-    for name, score in scores.items() if confusion else ():
-        counts = zip(score.catalogue, score.confusion.tolist(), strict=True)
-        title = f"{name}: true class by answer"
-        show(table(["", *score.catalogue], [(c, *row) for c, row in counts], title))
-
-
-def _means(rows: list[dict[str, Any]]) -> str:
-    accuracy, entropy = (spread([row[k] for row in rows]) for k in ("accuracy", "entropy"))
-    return f"{len(rows)} modules, mean ± deviation: accuracy {accuracy}, entropy {entropy}"
-
-
-def _show_bank(found: dict[str, Any]) -> None:
-    modules = found["modules"]
-    rows = [
-        (m["name"], figure(m["accuracy"]), figure(m["entropy"]), f"{m['density']:.2%}", m["bytes"])
-        for m in modules
-    ]
-    ceiling = f"entropy (of {found['ceiling']:.3f})" if modules else "entropy"
-    show(
-        f"{found['architecture'] or 'no module'}; scores on validation data",
-        table(["module", "accuracy", ceiling, "density", "bytes"], rows),
-        _means(modules),
-        f"engine: {found['engine']} on {found['device']}",
-    )
-    for name in found["diverged"]:
-        note(f"module {name!r} diverged and is kept out: lower its learning rate")

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class Findings:
 def demo(
     out: str | Path = "demo",
     *,
-    epochs: int = SETTINGS["epochs"],
+    epochs: int | None = None,
     progress: bool | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Findings:
@@ -90,7 +91,7 @@ def demo(
     The modules with territories and the joint network get as many epochs as the pruned modules have
     in all their rounds together.
     """
-    out = Path(out)
+    out, epochs = Path(out), epochs or SETTINGS["epochs"]
     data = load_data(SETTINGS["data"])
     recipe = Recipe(**{**SETTINGS, "epochs": epochs}).resolve()
     dense = {"sparsity": 0.0, "epochs": epochs * (1 + (recipe.rounds or 0))}
@@ -267,10 +268,11 @@ def _report(findings: Findings, recipe: Recipe, out: Path) -> str:
 
 def continuing(out: Path) -> list[str]:
     """Commands that take up what the demo left in its folder."""
+    folder = quote(str(out))
     return [
-        f"intarsia inspect {out}/modules/{TAKEN_OUT}.safetensors",
-        f"intarsia evaluate {out}/whole.safetensors --data digits --confusion",
-        f"intarsia compose {out}/modules --without {TAKEN_OUT} -o {out}/nine.safetensors",
-        f"intarsia evaluate {out}/nine.safetensors --data digits",
-        f"intarsia train {out}/modules/recipe.yaml {out}/again --seeds 1",
+        f"intarsia inspect {folder}/modules/{TAKEN_OUT}.safetensors",
+        f"intarsia evaluate {folder}/whole.safetensors --data digits --confusion",
+        f"intarsia compose {folder}/modules --without {TAKEN_OUT} -o {folder}/nine.safetensors",
+        f"intarsia evaluate {folder}/nine.safetensors --data digits",
+        f"intarsia train {folder}/modules/recipe.yaml {folder}/again --seeds 1",
     ]

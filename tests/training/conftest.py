@@ -33,7 +33,7 @@ def digits() -> Data:
 
 @pytest.fixture
 def make_job(digits: Data) -> Callable[..., tuple[Job, Origins]]:
-    """Three modules on digits with the paper's settings, ten batches an epoch, and their origins."""
+    """Three modules on digits with the paper's settings, ten batches an epoch; their origins."""
 
     def make(
         model: str,
@@ -91,14 +91,14 @@ def with_moments() -> Callable[[Start, int], Start]:
     def add(start: Start, seed: int) -> Start:
         generator = torch.Generator().manual_seed(seed)
 
-        def draw() -> dict[str, torch.Tensor]:
+        def draw(size: float) -> dict[str, torch.Tensor]:
             return {
-                n: 0.01 * torch.rand(t.shape, generator=generator, dtype=t.dtype)
+                n: size * torch.rand(t.shape, generator=generator, dtype=t.dtype)
                 for n, t in start.state.items()
                 if t.is_floating_point()
             }
 
-        return replace(start, first=draw(), second=draw(), step=7)
+        return replace(start, first=draw(1e-3), second=draw(1e-6), step=7)
 
     return add
 

@@ -169,7 +169,7 @@ class Engine(ABC):
         task = self.job.tasks[k]
         return stream("dropout", task.seed, *task.rewarded, round_, epoch)
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (most engines hold nothing)
         """Give back what the engine holds beyond tensors."""
 
 
@@ -206,7 +206,9 @@ class Goals:
     ) -> Scores:
         """Scores on samples (x, y) of the modules in `rows`; `logits` maps x to G, N, O."""
         classes = self.table.shape[1]
-        sums = torch.zeros(6, self.table[rows].shape[0], dtype=torch.float64, device=samples[1].device)
+        sums = torch.zeros(
+            6, self.table[rows].shape[0], dtype=torch.float64, device=samples[1].device
+        )
         chunk = 4096 if samples[0].dim() == 2 else 512
         for x, y in zip(*(s.split(chunk) for s in samples), strict=True):
             log_p = torch.log_softmax(logits(x) / temperature, -1)

@@ -57,8 +57,12 @@ class Folder:
             raise TrainingError(
                 f"another process trains into {self.path}: wait for it or use another folder"
             ) from None
-        _sweep(self.path)
-        self._check_key()
+        try:
+            _sweep(self.path)
+            self._check_key()
+        except BaseException:
+            self._leave()
+            raise
         return self
 
     def __exit__(
@@ -67,8 +71,14 @@ class Folder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.lock is not None:
-            self.lock.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        if self.path is None or self.lock is None:
+            return
+        if (self.path / LISTING).exists():  # all is there: what is left of the way can go
+            shutil.rmtree(self.path / PROGRESS, ignore_errors=True)
+        self.lock.close()
 
     def finished(self, factory: Model | None) -> Bank | None:
         """The bank that an earlier call completed, if there is one."""
@@ -78,7 +88,6 @@ class Folder:
         if self.keep_rounds:
             earlier = [self.path / f"round-{number}" for number in range(1, self.last + 1)]
             bank.rounds = tuple(Bank.load(folder, factory) for folder in earlier)
-        shutil.rmtree(self.path / PROGRESS, ignore_errors=True)
         return bank
 
     def checkpoint_file(self, chunk: str) -> Path | None:
@@ -113,7 +122,6 @@ class Folder:
                 earlier.save(self.path / f"round-{number}")
             write_whole(self.path / RECIPE, yaml.safe_dump(self.recipe.as_dict()).encode())
             bank.save(self.path)
-            shutil.rmtree(self.path / PROGRESS, ignore_errors=True)
         return bank
 
     def _join(

@@ -73,11 +73,10 @@ class Progress:
             accuracy = float(scores.accuracy[alive].mean()) if alive else float("nan")
             entropy = float(scores.entropy[alive].nanmean()) if alive else float("nan")
             self.done = before + len(tasks) * (standing.round * pruning_epochs + standing.epoch)
-            self.bar.update(
-                self.task,
-                completed=self.done,
-                description=f"round {standing.round + 1}/{rounds + 1}, epoch {standing.epoch}/{epochs}"
-                f", accuracy {accuracy:.4f}, entropy {entropy:.3f}",
+            line = (
+                f"round {standing.round + 1}/{rounds + 1}, epoch {standing.epoch}/{epochs}, "
+                f"accuracy {accuracy:.4f}, entropy {entropy:.3f}"
             )
+            self.bar.update(self.task, completed=self.done, description=line)
 
         return told

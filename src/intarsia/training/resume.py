@@ -16,7 +16,7 @@ from torch import Tensor
 from intarsia.errors import TrainingError
 from intarsia.files import write_whole
 from intarsia.pruning import Mask
-from intarsia.training.engine import Engine
+from intarsia.training.engine import Engine, Slot
 from intarsia.training.loop import Standing
 
 
@@ -50,17 +50,28 @@ class Checkpoint:
             with safe_open(self.path, "pt") as file:
                 note = json.loads((file.metadata() or {})["intarsia-progress"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (OSError, SafetensorError, KeyError, ValueError) as error:
-            raise TrainingError(
-                f"{self.path} cannot be read ({error}): delete it to train this part again"
-            ) from error
-        if note["key"] != self.key:
-            raise TrainingError(
-                f"{self.path} belongs to another recipe or device: "
-                "train into a new folder, or delete it to start this part again"
-            )
-        standing = Standing.from_json(note["standing"])
-        return standing, _part(tensors, "mask", modules), _part(tensors, "slot", modules)
+            if note["key"] == self.key:
+                standing = Standing.from_json(note["standing"])
+                return standing, _part(tensors, "mask", modules), _part(tensors, "slot", modules)
+        except (OSError, SafetensorError, LookupError, ValueError, TypeError) as error:
+            raise self._damaged(repr(error)) from error
+        raise TrainingError(
+            f"{self.path} belongs to another recipe or device: "
+            "train into a new folder, or delete it to start this part again"
+        )
+
+    def restore(self, slots: Sequence[Slot], tensors: Sequence[dict[str, Tensor]]) -> None:
+        """Give the slots what `load` found for them, if it found anything."""
+        for slot, given in zip(slots, tensors, strict=False):
+            own = {name: tensor.shape for name, tensor in slot.tensors().items()}
+            if {name: tensor.shape for name, tensor in given.items()} != own:
+                raise self._damaged("its tensors are not those of the modules")
+            slot.load(given)
+
+    def _damaged(self, why: str) -> TrainingError:
+        return TrainingError(
+            f"{self.path} cannot be read, {why}: delete it to train this part again"
+        )
 
     def clear(self) -> None:
         if self.path is not None:

@@ -53,8 +53,7 @@ def train_rounds(
             _start(*given, recipe, standing) for given in zip(origins, masks, moments, strict=True)
         ]
         engine.begin(starts)
-        for slot, given in zip(engine.slots, tensors, strict=False):
-            slot.load(given)
+        checkpoint.restore(engine.slots, tensors)
         tensors = []
         epochs = recipe.epochs if last else recipe.pruning_epochs
         assert epochs is not None

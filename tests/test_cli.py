@@ -1,0 +1,349 @@
+"""The command line: the whole way from data to answer, overrides, and how it fails."""
+
+import json
+import math
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from sklearn.datasets import load_digits
+from typer.testing import CliRunner
+
+import intarsia as ia
+from intarsia.cli import app
+from intarsia.data import Split
+from intarsia.demo import SETTINGS
+
+ROOT = Path(__file__).resolve().parents[1]
+RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+TINY = ["--data", "digits", "--model", "mlp(32)", "--sparsity", "0.5", "--epochs", "2"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def call(*words: object, code: int = 0) -> Any:
+    run = CliRunner().invoke(app, [str(word) for word in words])
+    assert run.exit_code == code, (run.stdout, run.stderr, run.exception)
+    return run
+
+
+def answer(*words: object) -> dict[str, Any]:
+    """The one JSON object that a command prints."""
+    return json.loads(call(*words, "--json").stdout)
+
+
+def refusal(*words: object) -> str:
+    """The one line that a command prints on stderr where it fails."""
+    run = call(*words, code=1)
+    assert run.stdout == ""
+    assert run.stderr.startswith("error: ")
+    assert "Traceback" not in run.stderr
+    return run.stderr
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("trained") / "bank"
+    return folder, answer("train", folder, *TINY, "--seeds", "0,1", "--learning-rate", 0.01)
+
+
+@pytest.fixture(scope="module")
+def whole(trained: tuple[Path, Any]) -> Path:
+    path = trained[0].parent / "whole.safetensors"
+    call("compose", trained[0], "--seed", 1, "-o", path, "--operator", "logits")
+    return path
+
+
+def test_train_reports_what_its_folder_holds(trained: tuple[Path, dict[str, Any]]) -> None:
+    folder, found = trained
+    bank = ia.Bank.load(folder)
+    assert [m["name"] for m in found["modules"]] == list(bank.names)
+    assert len(bank) == 20
+    for row, module in zip(found["modules"], bank, strict=True):
+        assert row["digest"] == module.digest
+        assert row["density"] == module.density
+        assert row["bytes"] == (folder / row["file"]).stat().st_size
+        assert row["accuracy"] == module.provenance["scores"]["validation"]["accuracy"]
+    assert found["ceiling"] == math.log(10)
+    assert found["engine"] == bank.report["engine"]
+    assert found["diverged"] == []
+
+
+def test_train_again_reads_the_finished_folder(trained: tuple[Path, dict[str, Any]]) -> None:
+    folder, found = trained
+    before = {p.name: p.stat().st_mtime_ns for p in folder.glob("*.*")}
+    again = call("train", folder / "recipe.yaml", folder)
+    assert {p.name: p.stat().st_mtime_ns for p in folder.glob("*.*")} == before
+    assert "3-s1" in again.stdout
+    assert f"engine: {found['engine']} on cpu" in again.stdout
+    assert "20 modules" in again.stdout
+
+
+def test_compose_writes_what_the_library_composes(
+    trained: tuple[Path, Any], whole: Path, tmp_path: Path
+) -> None:
+    bank = ia.Bank.load(trained[0]).seed(1)
+    x = ia.load_data("digits").test.x
+    with torch.no_grad():
+        assert torch.equal(ia.Composition.load(whole)(x), ia.compose(bank, "logits")(x))
+        out = tmp_path / "nine.safetensors"
+        found = answer("compose", trained[0], "--seed", 1, "--without", 3, "-o", out)
+        expected = ia.compose([m for m in bank if m.rewarded != ("3",)], "sum")
+        assert torch.equal(ia.Composition.load(out)(x), expected(x))
+    assert found["operator"] == "sum"
+    assert found["rewarded"] == [c for c in "012456789" if c != "3"]
+    assert found["bytes"] == out.stat().st_size
+    # A composition and a module file together: three is back.
+    ten = tmp_path / "ten.safetensors"
+    call("compose", out, trained[0] / "3-s1.safetensors", "-o", ten)
+    with torch.no_grad():
+        assert torch.equal(ia.Composition.load(ten)(x), ia.compose(bank, "sum")(x))
+
+
+def test_evaluate_gives_the_librarys_measures(trained: tuple[Path, Any], whole: Path) -> None:
+    data = ia.load_data("digits")
+    found = answer("evaluate", whole, "--data", "digits", "--rewarded", "3,7")
+    expected = ia.evaluate(ia.Composition.load(whole), data.test, ["3", "7"])
+    assert found["models"] == {"composition": expected.to_json()}
+    assert found["trained_on_this_data"] is True
+    found = answer("evaluate", trained[0], "--split", "validation")  # data as it was trained on
+    assert len(found["models"]) == 20
+    module = ia.Bank.load(trained[0])["8-s0"]
+    assert found["models"]["8-s0"] == ia.evaluate(module, data.validation).to_json()
+    file = answer("evaluate", trained[0] / "8-s0.safetensors", "--split", "validation")
+    assert file["models"]["8-s0"] == found["models"]["8-s0"]
+
+
+def test_evaluate_matches_classes_by_name(whole: Path) -> None:
+    run = call("evaluate", whole, "--set", "classes=['7', '3']", "--json")
+    assert "not the data" in run.stderr
+    found = json.loads(run.stdout)
+    assert found["trained_on_this_data"] is False
+    some = ia.load_data("digits", classes=["7", "3"]).test
+    labels = torch.where(some.y == 0, 7, 3)
+    expected = ia.evaluate(ia.Composition.load(whole), Split(some.x, labels))
+    assert found["models"]["composition"] == expected.to_json()
+
+
+def test_evaluate_shows_and_draws_the_confusion(whole: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "confusion.svg"
+    run = call("evaluate", whole, "--confusion", "--figure", picture)
+    counts = ia.evaluate(ia.Composition.load(whole), ia.load_data("digits").test).confusion
+    rows = [line.split("│") for line in run.stdout.partition("true class by answer")[2].split("\n")]
+    shown = [[int(cell) for cell in row[2:-1]] for row in rows if len(row) == 13]
+    assert shown == counts.tolist()
+    ElementTree.parse(picture)
+
+
+def test_evaluate_keeps_the_split_of_the_training(tmp_path: Path) -> None:
+    """Digits have no test part of their own: another split seed would test on seen samples."""
+    out = tmp_path / "bank"
+    call("train", out, *TINY, "--partition", "3", "--set", "data_options={seed: 5}")
+    found = answer("evaluate", out, "--data", "digits")
+    assert found["trained_on_this_data"] is True
+    expected = ia.evaluate(ia.Bank.load(out)["3"], ia.load_data("digits", seed=5).test)
+    assert found["models"]["3"] == expected.to_json()
+
+
+def test_class_names_are_no_markup(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    names = ["[red]", "[/b]"]
+    np.savez(tmp_path / "own.npz", x=rng.random((40, 4)), y=[0, 1] * 20, classes=names)
+    out = tmp_path / "bank"
+    own = ["--data", tmp_path / "own.npz"]
+    shown = call("train", out, *own, *TINY[2:]).stdout + call("data", own[1]).stdout
+    shown += call("evaluate", out, "--confusion").stdout + call("inspect", out).stdout
+    for name in names:
+        assert shown.count(name) >= 5
+
+
+def test_inspect_tells_what_a_path_holds(trained: tuple[Path, Any], whole: Path) -> None:
+    module = ia.Bank.load(trained[0])["3-s0"]
+    found = answer("inspect", trained[0] / "3-s0.safetensors")
+    assert (found["kind"], found["name"], found["rewarded"]) == ("module", "3-s0", ["3"])
+    assert found["origin"] == module.origin
+    assert found["digest"] == module.digest
+    assert found["provenance"] == module.provenance
+    assert found["dense_bytes"] == 4 * module.parameters
+    survivors = {t["tensor"]: t["nonzero"] for t in found["tensors"]}
+    assert sum(survivors.values()) == module.nonzero
+    assert survivors["layers.0.weight"] == int(module.mask["layers.0.weight"].sum())
+
+    found = answer("inspect", whole)
+    assert (found["kind"], found["operator"], len(found["parts"])) == ("composition", "logits", 10)
+    assert sum(t["nonzero"] for t in found["tensors"]) == ia.Composition.load(whole).nonzero
+    assert [p["name"] for p in found["parts"]] == [f"{c}-s1" for c in range(10)]
+
+    found = answer("inspect", trained[0])
+    assert (found["kind"], found["seeds"], len(found["modules"])) == ("bank", [0, 1], 20)
+    for path in (whole, trained[0], trained[0] / "3-s0.safetensors"):
+        assert "mlp(hidden=[32], dropout=0.5)" in call("inspect", path).stdout
+
+
+def test_data_shows_every_class(tmp_path: Path) -> None:
+    found = answer("data", "digits")
+    totals = Counter(dict.fromkeys(found["catalogue"], 0))
+    for part in found["counts"].values():
+        totals.update(part)
+    assert totals == Counter(map(str, load_digits().target))
+    assert found["digest"] == ia.load_data("digits").digest
+    assert found["digest"] in call("data", "digits").stdout
+
+    table = tmp_path / "own.csv"
+    rows = [f"{'ab'[i % 2]},{i},{i * i % 7}" for i in range(40)]
+    table.write_text("\n".join(["kind,one,two", *rows]))
+    found = answer("data", table, "--set", "target=kind")
+    assert (found["catalogue"], found["shape"]) == (["a", "b"], [2])
+    assert sum(found["samples"].values()) == 40
+
+
+def test_data_lists_where_sets_come_from(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTARSIA_DATA", str(tmp_path))
+    (tmp_path / "mnist.npz").touch()
+    (cache / "yeast.npz").touch()
+    where = {entry["name"]: entry["where"] for entry in answer("data")["sets"]}
+    assert where["digits"] == "embedded"
+    assert where["mnist"] == f"folder {tmp_path / 'mnist.npz'}"
+    assert where["yeast"] == f"cache {cache / 'yeast.npz'}"
+    assert where["cifar10"] == "download from www.cs.toronto.edu"
+    assert "fashion_mnist" in call("data").stdout
+
+
+def test_flags_override_the_recipe(tmp_path: Path) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text("data: digits\nepochs: 7\nsparsity: 0.8\nbatch: 32\n")
+    flags = ["--epochs", 9, "--partition", "0+1,2+3", "--seeds", "4,5", "--set", "patience=3"]
+    found = answer("train", recipe, "--dry-run", *flags, "--set", "learning-rate=1e-2")
+    expected = ia.Recipe(
+        epochs=9, sparsity=0.8, batch=32, partition=[["0", "1"], ["2", "3"]], seeds=[4, 5],
+        patience=3, learning_rate=0.01,
+    )  # fmt: skip
+    assert found == {"recipe": expected.resolve().as_dict(), "modules": 4}
+    assert answer("train", "--dry-run", "--partition", "blocks(4)")["modules"] == 3
+    shown = call("train", recipe, "--dry-run").stdout
+    assert yaml.safe_load(shown)["modules"] == 10
+    assert list(tmp_path.iterdir()) == [recipe]
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
+def test_recipes_resolve(path: Path) -> None:
+    found = answer("train", path, "--dry-run")
+    assert found["recipe"] == ia.Recipe.load(path).resolve().as_dict()
+    assert found["modules"] == (10 if path.stem == "digits" else None)
+
+
+def test_digits_recipe_is_the_demos() -> None:
+    assert ia.Recipe.load(ROOT / "recipes" / "digits.yaml") == ia.Recipe(**SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "out", "--set", "sparcity=0.9"], "did you mean 'sparsity'"),
+        (["train", "out", "--set", "patience"], "expected KEY=VALUE"),
+        (["train", "out", "--set", "patience=[1"], "not valid YAML"),
+        (["train", "out", "--data", "digit"], "did you mean 'digits'"),
+        (["train", "out", "--model", "mpl"], "did you mean 'mlp'"),
+        (["train", "out", "--engine", "stak"], "did you mean 'stack'"),
+        (["train", "out", "--sparsity", "1.5"], "sparsity is 1.5"),
+        (["train", "out", "--seeds", "a"], "seeds is"),
+        (["train", "out", "--partition", "0+x"], "'x' is not in the catalogue"),
+        (["train", "out", "--set", "data_options={scal: unit}"], "did you mean 'scale'"),
+        (["train"], "the folder is missing"),
+        (["train", "recipe.yaml"], "the folder is missing: intarsia train recipe.yaml OUT"),
+        (["train", "missing.yaml", "out"], "cannot read the recipe missing.yaml"),
+        (["train", "a", "b", "c"], "expected [RECIPE.yaml] OUT"),
+        (["data", "mnits"], "did you mean 'mnist'"),
+        (["data", "cifar10", "--no-download"], "downloads are switched off"),
+        (["inspect", "nowhere.safetensors"], "no such file"),
+        (["compose", "nowhere", "-o", "x"], "no such file"),
+        (["compose", "nowhere", "-o", "x", "--operator", "som"], "did you mean 'sum'"),
+    ],
+)
+def test_errors_are_one_clear_line(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("INTARSIA_DATA", raising=False)
+    assert said in refusal(*words)
+    assert not list(tmp_path.glob("*.*"))
+
+
+def test_errors_about_files(trained: tuple[Path, Any], whole: Path, tmp_path: Path) -> None:
+    folder = trained[0]
+    assert "choose with --seed" in refusal("compose", folder, "-o", tmp_path / "x")
+    assert "its seeds: (0, 1)" in refusal("compose", folder, "-o", tmp_path / "x", "--seed", 7)
+    assert "did you mean 'test'" in refusal("evaluate", whole, "--split", "tset")
+    assert "there is no class" in refusal("evaluate", whole, "--rewarded", "ten")
+    np.savez(
+        tmp_path / "letters.npz", x=np.random.default_rng(0).random((40, 64)), y=["a", "b"] * 20
+    )
+    said = refusal("evaluate", whole, "--data", tmp_path / "letters.npz")
+    assert "class 'a', which is not in the modules' catalogue" in said
+    (tmp_path / "cut.safetensors").write_bytes(whole.read_bytes()[:-5])
+    assert "was cut off" in refusal("inspect", tmp_path / "cut.safetensors")
+    assert not (tmp_path / "x").exists()
+
+
+def test_entry_point_fails_with_one_line_and_exit_code_1(trained: tuple[Path, Any]) -> None:
+    words = ["train", str(trained[0]), *TINY, "--seeds", "2"]
+    code = "from intarsia.cli import main; main()"
+    run = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr.startswith(f"error: {trained[0]} holds modules of another recipe")
+    assert run.stderr.count("\n") == 1
+
+
+def test_diverged_modules_are_named(tmp_path: Path) -> None:
+    """A step that is too large for float32 leaves nothing; the folder can still be read."""
+    out = tmp_path / "out"
+    said = refusal("train", out, *TINY, "--partition", "3,8", "--learning-rate", 1e38)
+    assert "every module diverged" in said
+    run = call("inspect", out)
+    assert "module '3' diverged" in run.stderr
+    assert answer("inspect", out)["diverged"] == ["3", "8"]
+    assert "all of them diverged" in refusal("evaluate", out, "--data", "digits")
+
+
+def test_wrong_usage_is_exit_code_2() -> None:
+    assert "No such option" in call("train", "out", "--epoch", 3, code=2).stderr
+    call("compose", "modules", code=2)  # -o is missing
+
+
+def test_stopping_says_that_the_same_command_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("intarsia.training.train", stopped)
+    run = call("train", tmp_path / "out", code=130)
+    assert "the same command resumes" in run.stderr
+
+
+@pytest.mark.parametrize("words", [["--version"], ["train", "--help"], ["evaluate", "-h"]])
+def test_help_and_version_need_no_torch(words: list[str]) -> None:
+    code = (
+        "import sys\nfrom intarsia.cli import main\n"
+        f"sys.argv = ['intarsia', *{words!r}]\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
+        "assert 'torch' not in sys.modules and 'sklearn' not in sys.modules\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert ia.__version__ in run.stdout or "Examples:" in run.stdout

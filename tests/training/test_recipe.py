@@ -1,0 +1,198 @@
+"""Recipes: the presets' values, YAML, and an error for everything that cannot be used."""
+
+import pytest
+import yaml
+
+from intarsia.errors import RecipeError
+from intarsia.specs import Spec
+from intarsia.training import PRESETS, Recipe
+
+RELEASED_PRUNING = "magnitude(scope='layer', biases=True, ratios={'output': 0.5})"
+
+
+def resolved(**settings):
+    return Recipe.read(settings).resolve()
+
+
+def values(recipe, *names):
+    return tuple(getattr(recipe, name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "epochs", "rate", "sparsity", "temperature"),
+    [
+        ("mnist", "mlp", 20, 1e-3, 0.99, 5.0),
+        ("fashion_mnist", "mlp(512, 256)", 20, 1e-3, 0.99, 5.0),
+        ("mnist", "lenet", 15, 1e-3, 0.6, 1.0),
+        ("har", "mlp", 25, 1e-4, 0.99, 5.0),
+        ("yeast", "mlp", 25, 1e-4, 0.99, 5.0),
+    ],
+)
+def test_paper(data, model, epochs, rate, sparsity, temperature):
+    recipe = resolved(data=data, model=model)
+    found = values(recipe, "epochs", "learning_rate", "sparsity", "temperature")
+    assert found == (epochs, rate, sparsity, temperature)
+    assert values(recipe, "pruning", "rounds", "pruning_epochs") == ("magnitude", 2, epochs)
+    assert values(recipe, "keep_moments", "select", "patience") == (False, "accuracy", None)
+    assert values(recipe, "batch", "schedule", "model") == (64, "constant", model)
+    assert recipe.data_options == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "pruning_epochs", "epochs", "rate", "becomes"),
+    [
+        ("mnist", "mlp", 10, 20, 1e-3, {"hidden": [512], "dropout": 0.5}),
+        ("fashion_mnist", "mlp", 10, 20, 1e-3, {"hidden": [512], "dropout": 0.5}),
+        ("har", "mlp", 12, 25, 1e-4, {"hidden": [512], "dropout": 0.0}),
+        ("yeast", "mlp", 12, 25, 1e-3, {"hidden": [256], "dropout": 0.2}),
+        ("mnist", "lenet", 7, 15, 1e-3, None),
+    ],
+)
+def test_released(data, model, pruning_epochs, epochs, rate, becomes):
+    recipe = resolved(preset="released", data=data, model=model)
+    found = values(recipe, "pruning_epochs", "epochs", "learning_rate")
+    assert found == (pruning_epochs, epochs, rate)
+    assert values(recipe, "pruning", "rounds", "temperature") == (RELEASED_PRUNING, 2, 5.0)
+    assert values(recipe, "keep_moments", "select", "patience") == (True, "last", 3)
+    assert recipe.model == ({"name": "mlp", **becomes} if becomes else model)
+
+
+def test_released_without_pruning_keeps_the_best_loss_and_drops_less():
+    recipe = resolved(preset="released", data="mnist", sparsity=0)
+    assert values(recipe, "rounds", "select") == (0, "loss")
+    assert recipe.model["dropout"] == 0.3
+    assert recipe.data_options == {"scale": "signed"}
+
+
+def test_released_leaves_a_model_with_settings_as_it_is():
+    recipe = resolved(preset="released", model="mlp(100, dropout=0.1)")
+    assert recipe.model == "mlp(100, dropout=0.1)"
+
+
+def test_what_is_given_wins():
+    recipe = resolved(preset="released", epochs=9, sparsity=0.5, patience=8, temperature=2.0)
+    assert values(recipe, "epochs", "pruning_epochs", "sparsity") == (9, 4, 0.5)
+    assert values(recipe, "patience", "temperature") == (8, 2.0)
+    options = resolved(preset="released", data="mnist", data_options={"seed": 3}).data_options
+    assert options == {"scale": "signed", "seed": 3}
+
+
+@pytest.mark.parametrize("settings", [{"sparsity": 0}, {"rounds": 0}])
+def test_no_rounds_is_no_sparsity(settings):
+    assert values(resolved(**settings), "rounds", "sparsity") == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("pruning", "rounds"),
+    [
+        ("territory", 0),
+        ("territory(by='magnitude')", 1),
+        ({"name": "territory", "by": "magnitude"}, 1),
+        (Spec("territory"), 0),
+    ],
+)
+def test_a_territory_has_its_own_rounds(pruning, rounds):
+    assert values(resolved(pruning=pruning), "rounds", "sparsity") == (rounds, 0.0)
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("data", ["mnist", "har", "yeast", "digits"])
+def test_a_resolved_recipe_is_its_own_resolution_and_survives_yaml(tmp_path, preset, data):
+    recipe = resolved(preset=preset, data=data)
+    assert recipe.resolve().as_dict() == recipe.as_dict()
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(recipe.as_dict()))
+    again = Recipe.load(path)
+    assert again.resolve().as_dict() == recipe.as_dict()
+    assert again.resolve().digest() == recipe.digest()
+
+
+def test_yaml_as_people_write_it(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(
+        "data: yeast\nmodel: {name: mlp, hidden: [64, 32]}\nlearning_rate: 1e-3\n"
+        "seeds: [0, 1]\npartition: [[CYT, NUC], [MIT]]\n"
+    )
+    recipe = Recipe.load(path).resolve()
+    assert recipe.learning_rate == 0.001  # YAML 1.1 reads 1e-3 as text
+    assert recipe.model == {"name": "mlp", "hidden": [64, 32]}
+    assert recipe.partition == [["CYT", "NUC"], ["MIT"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sparcity: 0.9", "no setting 'sparcity': did you mean 'sparsity'"),
+        ("- 1\n- 2", "must hold `key: value` lines, got list"),
+        ("a: [", "not valid YAML"),
+        ("data_options: 5", "data_options is 5: expected a mapping"),
+    ],
+)
+def test_says_what_is_wrong_with_a_file(tmp_path, text, message):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    with pytest.raises(RecipeError, match=message):
+        Recipe.load(path).resolve()
+
+
+def test_an_empty_file_is_the_default_recipe(tmp_path):
+    (tmp_path / "empty.yaml").write_text("")
+    assert Recipe.load(tmp_path / "empty.yaml") == Recipe()
+    with pytest.raises(RecipeError, match=r"cannot read the recipe .*none\.yaml"):
+        Recipe.load(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("epochs", 0),
+        ("epochs", 2.5),
+        ("epochs", "many"),
+        ("epochs", True),
+        ("pruning_epochs", 0),
+        ("rounds", -1),
+        ("rounds", 1.0),
+        ("batch", 0),
+        ("sparsity", 1.0),
+        ("sparsity", -0.1),
+        ("sparsity", "most"),
+        ("learning_rate", -1e-3),
+        ("learning_rate", float("nan")),
+        ("learning_rate", float("inf")),
+        ("temperature", 0),
+        ("schedule", "linear"),
+        ("select", "best"),
+        ("patience", 0),
+        ("patience", 1.5),
+        ("keep_moments", "yes"),
+        ("seeds", []),
+        ("seeds", 3),
+        ("seeds", [0, 0]),
+        ("seeds", [-1]),
+        ("seeds", ["0"]),
+        ("data_options", [1]),
+        ("partition_seed", -1),
+        ("model", 5),
+        ("pruning", 0.9),
+    ],
+)
+def test_every_bad_value_is_named(preset, key, value):
+    with pytest.raises(RecipeError, match=f"{key} is "):
+        resolved(preset=preset, **{key: value})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"preset": "papre"}, "unknown preset 'papre': did you mean 'paper'"),
+        ({"preset": ["paper"]}, "unknown preset"),
+        ({"rounds": 0, "sparsity": 0.9}, "rounds is 0, which prunes nothing, but sparsity is 0.9"),
+        ({"pruning": "territory", "sparsity": 0.9}, "a territory's size follows"),
+        ({"model": object()}, "model is <object"),
+        ({"data_options": {"classes": object()}}, "text, numbers and lists"),
+    ],
+)
+def test_says_what_does_not_go(settings, message):
+    with pytest.raises(RecipeError, match=message):
+        resolved(**settings)
