@@ -17,6 +17,7 @@ import multiprocessing
 import platform
 import resource
 import time
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -80,8 +81,8 @@ def on_cpu(data: str, model: str, epochs: int) -> dict[str, Any]:
 def apart(function: Any, *arguments: Any) -> dict[str, Any]:
     """Run in a new process; adds the peak memory of it and its workers."""
     context = multiprocessing.get_context("spawn")
-    with context.Pool(1) as pool:
-        return pool.apply(_measured, (function, *arguments))
+    with ProcessPoolExecutor(1, mp_context=context) as pool:  # may have workers of its own
+        return pool.submit(_measured, function, *arguments).result()
 
 
 def _measured(function: Any, *arguments: Any) -> dict[str, Any]:
