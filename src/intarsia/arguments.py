@@ -1,6 +1,5 @@
 """From the words of a command to values: recipes, data, and whatever a path holds."""
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ import yaml
 from safetensors import SafetensorError, safe_open
 
 from intarsia.composition import OPERATORS, Composition
-from intarsia.data import DATASETS, Data, Split, load_data, locate, partition
+from intarsia.data import DATASETS, Data, Split, check_options, load_data, locate, partition
 from intarsia.errors import DataError, FileError, RecipeError, nearest
 from intarsia.models import MODELS
 from intarsia.modules import Bank, Module
@@ -60,7 +59,7 @@ def read_recipe(path: Path | None, flags: Mapping[str, Any], settings: Mapping[s
         given["partition"] = _sets(given["partition"])
     base = Recipe.load(path) if path else Recipe()
     recipe = Recipe.read({**base.as_dict(), **given, **settings}).resolve()
-    check_data_options(recipe.data_options)
+    check_options(recipe.data_options)
     return recipe
 
 
@@ -77,16 +76,8 @@ def count_modules(recipe: Recipe) -> int | None:
 
 
 def load(source: str, options: Mapping[str, Any]) -> Data:
-    check_data_options(options)
+    check_options(options)
     return load_data(source, **options)
-
-
-def check_data_options(options: Mapping[str, Any]) -> None:
-    """Only what load_data takes, or an error with the nearest known option."""
-    known = [key for key in inspect.signature(load_data).parameters if key not in ("source", "y")]
-    for key in options:
-        if key not in known:
-            raise DataError(f"data has no option {key!r}: {nearest(key, known)}")
 
 
 def read(path: Path) -> Thing:

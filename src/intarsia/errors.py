@@ -1,4 +1,4 @@
-"""Every error a user can cause: it names the thing, the value seen, what was expected and what to do."""
+"""Every error a user can cause: the thing, the value seen, what was expected, what to do."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

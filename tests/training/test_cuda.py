@@ -17,19 +17,24 @@ from intarsia.training.tasks import Task
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-def job_of(model, goal="me"):
-    """Four modules of two seeds on the digits, with the paper's batch, step size and temperature."""
+def job_of(model, goal="me", dtype=torch.float32):
+    """Four modules of two seeds on the digits, with the paper's batch, step size and temperature.
+
+    In double the step size is the nearest power of 2, which is the same number in every precision.
+    """
     data = ia.load_data("digits")
+    rate = 1e-3 if dtype == torch.float32 else 2**-10
     tasks = [
         Task(str(k), (str(k),), (k,), seed, rate, objective(goal, 10, (k,)))
-        for k, (seed, rate) in enumerate([(0, 1e-3), (0, 1e-3), (1, 1e-3), (1, 5e-4)])
+        for k, (seed, rate) in enumerate([(0, rate), (0, rate), (1, rate), (1, rate / 2)])
     ]
     outputs = tasks[0].objective.outputs
-    network = build(model, data.shape, outputs).cuda()
-    x, y = data.scaling(data.train.x)[:640].cuda(), data.train.y[:640].cuda()
+    network = build(model, data.shape, outputs).to("cuda", dtype)
+    x, y = data.scaling(data.train.x)[:640].to("cuda", dtype), data.train.y[:640].cuda()
     wiring = wiring_of(network, data.shape)
     job = Job(network, wiring, tasks, x, y, x[:100], y[:100], 64, 5.0)
-    return job, [initialise(model, data.shape, outputs, t.seed).state_dict() for t in tasks]
+    origins = [initialise(model, data.shape, outputs, t.seed).to(dtype) for t in tasks]
+    return job, [origin.state_dict() for origin in origins]
 
 
 def starts_of(origins, density):
@@ -82,7 +87,12 @@ def engine_of(kind, job):
     ],
 )
 def test_fifty_steps_equal_the_plain_loop(monkeypatch, kind, model, goal, density):
-    job, origins = job_of(model, goal)
+    """The fused kernels in their own float32; autograd's stacks in double.
+
+    In float32 a stack's 50 steps may part from the loop's by 3e-4, since a ReLU that rounding flips
+    changes gradients near 0, which Adam scales up.
+    """
+    job, origins = job_of(model, goal, torch.float32 if kind == "mlp" else torch.float64)
     starts = starts_of(origins, density)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     oracle, oracle_losses, oracle_scores = run(PlainEngine(job), starts)

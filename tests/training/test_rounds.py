@@ -305,6 +305,7 @@ def test_a_set_smaller_than_a_batch_is_one_batch(small_data):
         ({"objective": "mee"}, "did you mean 'me'"),
         ({"pruning": "magnitud"}, "did you mean 'magnitude'"),
         ({"epohcs": 3}, "did you mean 'epochs'"),
+        ({"data_options": {"scal": "unit"}}, "data has no option 'scal': did you mean 'scale'"),
     ],
 )
 def test_says_what_is_wrong(small_data, settings, message):

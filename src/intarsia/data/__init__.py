@@ -1,7 +1,7 @@
 """Data sets: load, verify, cache, split; partitions of classes."""
 
 from intarsia.data.dataset import Data, Split
-from intarsia.data.load import load_data
+from intarsia.data.load import check_options, load_data
 from intarsia.data.lookup import locate
 from intarsia.data.partitions import disjoint_pairs, partition
 from intarsia.data.scaling import Scaling
@@ -12,6 +12,7 @@ __all__ = [
     "Data",
     "Scaling",
     "Split",
+    "check_options",
     "disjoint_pairs",
     "load_data",
     "locate",

@@ -1,5 +1,6 @@
 """`load_data`: from a name, a file or arrays to splits with a scaling."""
 
+import inspect
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from intarsia.data.raw import Raw, as_raw, check_sizes
 from intarsia.data.scaling import check_kind
 from intarsia.data.sources import DATASETS
 from intarsia.data.splits import check_seed, check_share, stratified
-from intarsia.errors import DataError, nearest
+from intarsia.errors import DataError, RecipeError, nearest
 
 
 def load_data(
@@ -65,6 +66,14 @@ def load_data(
     elif wanted is not None:
         raw = raw.keep(wanted, name)
     return _cut(name, raw, share, test, seed, kind)
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Only what load_data takes by name, or an error with the nearest of these."""
+    known = [key for key in inspect.signature(load_data).parameters if key not in ("source", "y")]
+    for key in options:
+        if key not in known:
+            raise RecipeError(f"data has no option {key!r}: {nearest(key, known)}")
 
 
 def _cut(name: str, raw: Raw, validation: float, test: float, seed: int, scale: str) -> Data:

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -167,8 +168,8 @@ def _check_classes(module: Module) -> None:
 def _check_scaling(scaling: Scaling, shape: tuple[int, ...]) -> None:
     for key, tensor in (("shift", scaling.shift), ("scale", scaling.scale)):
         try:
-            fits = torch.broadcast_shapes(tensor.shape, shape) == torch.Size(shape)
-        except RuntimeError:
+            fits = np.broadcast_shapes(tensor.shape, shape) == shape  # torch's imports for 0.5 s
+        except ValueError:
             fits = False
         if not fits:
             raise ModelError(

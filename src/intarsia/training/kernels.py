@@ -18,7 +18,7 @@ def advance(
     step_ptr, active_ptr, cursor_ptr, base_rate_ptr, rate_ptr, root_ptr, batch, modules,
     LOG_BETA1: tl.constexpr, LOG_BETA2: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Begin a step: move on in the epoch's order, and correct Adam's step size and root for bias."""
+    """Begin a step: move on in the epoch's order, correct Adam's step size and root for bias."""
     k = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = k < modules
     active = tl.load(active_ptr + k, mask=there, other=0)

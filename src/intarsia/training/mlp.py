@@ -1,23 +1,26 @@
 """Mlp engine for the CPU: gradients written out by hand, one module per core, compacted."""
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from intarsia.models import Mlp
+from intarsia.models import Mlp, Wiring
 from intarsia.training.compaction import Compaction, compaction_of, used_inputs
 from intarsia.training.engine import Engine, Job, Scores, Slot, Start
 from intarsia.training.hand import HandMlp
 from intarsia.training.plain import adam_state, join_scores
+from intarsia.training.tasks import order_of
+from intarsia.training.workers import Arena, Workers
 
-Result = TypeVar("Result")
+Values = dict[str, Tensor]
+
+FEWER = 0.75  # share of the inputs in use below which a module gets samples of its own
 
 
 class MlpEngine(Engine):
-    """Trains `models.Mlp` networks, as many at a time as there are cores."""
+    """Trains `models.Mlp` networks, as many at a time as torch has threads."""
 
     name = "mlp"
 
@@ -27,74 +30,103 @@ class MlpEngine(Engine):
         self.dropout = job.network.dropout
         self.x, self.x_validation = job.x.flatten(1), job.x_validation.flatten(1)
         self.used = used_inputs(self.x, self.x_validation)
-        self.threads = torch.get_num_threads()
-        self.workers = max(1, min(self.threads, len(job.tasks)))
-        self.pool = ThreadPoolExecutor(self.workers, initializer=self._take_one_core)
+        self.workers: Workers | None = None
 
-    def _take_one_core(self) -> None:
-        if self.workers > 1:  # cores are shared out among modules, not inside one
-            torch.set_num_threads(1)
+    def begin(self, starts: Sequence[Start]) -> None:
+        self.close()
+        super().begin(starts)
+        count = min(torch.get_num_threads(), len(starts))
+        if count > 1 and Workers.possible():
+            self.workers = Workers(count, self._serve)
 
     def close(self) -> None:
-        self.pool.shutdown()
-        torch.set_num_threads(self.threads)
+        if self.workers is not None:
+            self.workers.close()
+            self.workers = None
 
     def _slots(self, starts: list[Start]) -> list[Slot]:
         assert self.job.wiring is not None
-        self.compactions: list[Compaction] = []
-        self.networks: list[HandMlp] = []
-        self.inputs: list[tuple[Tensor, Tensor]] = []
-        shared: dict[bytes, tuple[Tensor, Tensor]] = {}
-        slots = []
-        for start in starts:
-            small = compaction_of(self.job.wiring, start, self.used)
-            parameters, mask = small.take(start.state), small.take(start.mask)
-            kept = Start(parameters, mask, start.first, start.second, start.step)
-            first, second, steps = adam_state(kept, parameters, self.job.device)
-            slots.append(Slot(parameters, {}, first, second, steps[:1]))
-            self.networks.append(HandMlp(slots[-1], mask, self.dropout, self.job.temperature))
-            self.compactions.append(small)
-            key = small.keep["input"].numpy().tobytes()
-            if key not in shared:
-                shared[key] = (
-                    _columns(self.x, small.keep["input"]),
-                    _columns(self.x_validation, small.keep["input"]),
-                )
-            self.inputs.append(shared[key])
+        wiring = self.job.wiring
+        self.compactions = [self._compaction(wiring, start) for start in starts]
+        small = [_take(c, start) for c, start in zip(self.compactions, starts, strict=True)]
+        step = torch.zeros(1)
+        arena = Arena(sum(Arena.room([*s.state.values()] * 3 + [step]) for s in small))
+        slots = [_slot(start, arena, self.job.device) for start in small]
+        self.networks = [
+            HandMlp(slot, start.mask, self.dropout, self.job.temperature)
+            for slot, start in zip(slots, small, strict=True)
+        ]
+        self.inputs = self._inputs()
         return slots
 
-    def _full(
-        self, k: int, values: dict[str, Tensor], base: dict[str, Tensor]
-    ) -> dict[str, Tensor]:
+    def _compaction(self, wiring: Wiring, start: Start) -> Compaction:
+        """Units always go; inputs only in numbers that pay for a copy of the samples without them."""
+        compaction = compaction_of(wiring, start, self.used)
+        if start.first is None and len(compaction.keep["input"]) > FEWER * int(self.used.sum()):
+            compaction.keep["input"] = self.used.nonzero().flatten()
+        return compaction
+
+    def _inputs(self) -> list[tuple[Tensor, Tensor]]:
+        """Samples with the columns that each module reads; modules that read the same share them."""
+        shared: dict[bytes, tuple[Tensor, Tensor]] = {}
+        inputs = []
+        for compaction in self.compactions:
+            columns = compaction.keep["input"]
+            key = columns.numpy().tobytes()
+            if key not in shared:
+                shared[key] = (_columns(self.x, columns), _columns(self.x_validation, columns))
+            inputs.append(shared[key])
+        return inputs
+
+    def _full(self, k: int, values: Values, base: Values) -> Values:
         return self.compactions[k].put(values, base)
 
     def epoch(
         self, round_: int, epoch: int, rates: Sequence[float], active: Sequence[bool]
     ) -> Tensor:
-        orders = self.orders(round_, epoch)
-
-        def one(k: int) -> float:
-            if not active[k]:
-                return 0.0
-            job = self.job
-            order = orders[job.tasks[k].seed][: job.steps * job.batch]
-            draw = torch.Generator().manual_seed(self.dropout_stream(k, round_, epoch))
-            return self.networks[k].epoch(
-                self.inputs[k][0], job.y, order.split(job.batch), self.goals, k, rates[k], draw
-            )
-
-        return torch.tensor(self._each(one))
+        calls = [("train", k, round_, epoch, rates[k]) for k in range(len(rates)) if active[k]]
+        losses = torch.zeros(len(rates))
+        for call, loss in zip(calls, self._call(calls), strict=True):
+            losses[call[1]] = loss
+        return losses
 
     def validate(self) -> Scores:
-        def one(k: int) -> Scores:
-            samples = (self.inputs[k][1], self.job.y_validation)
-            logits = self.networks[k].logits
-            return self.goals.scores(logits, samples, self.job.temperature, slice(k, k + 1))
+        return join_scores(self._call([("validate", k) for k in range(len(self.slots))]))
 
-        return join_scores(self._each(one))
+    def _call(self, calls: list[tuple[Any, ...]]) -> list[Any]:
+        if self.workers is not None:
+            return self.workers.map(calls)
+        return [self._serve(*call) for call in calls]
 
-    def _each(self, function: Callable[[int], Result]) -> list[Result]:
-        return list(self.pool.map(function, range(len(self.slots))))
+    def _serve(self, what: str, k: int, *arguments: Any) -> Any:
+        """What a worker does for one module."""
+        return self._train(k, *arguments) if what == "train" else self._validate(k)
+
+    def _train(self, k: int, round_: int, epoch: int, rate: float) -> float:
+        job = self.job
+        order = order_of(job.tasks[k].seed, round_, epoch, len(job.y))
+        batches = order[: job.steps * job.batch].split(job.batch)
+        draw = torch.Generator().manual_seed(self.dropout_stream(k, round_, epoch))
+        return self.networks[k].epoch(
+            self.inputs[k][0], job.y, batches, self.goals, k, rate, draw
+        )
+
+    def _validate(self, k: int) -> Scores:
+        samples = (self.inputs[k][1], self.job.y_validation)
+        rows = slice(k, k + 1)
+        return self.goals.scores(self.networks[k].logits, samples, self.job.temperature, rows)
+
+
+def _take(compaction: Compaction, start: Start) -> Start:
+    """The part of a start that trains; kept moments come with all units, see `compaction_of`."""
+    state, mask = compaction.take(start.state), compaction.take(start.mask)
+    return Start(state, mask, start.first, start.second, start.step)
+
+
+def _slot(start: Start, arena: Arena, device: torch.device) -> Slot:
+    first, second, steps = adam_state(start, start.state, device)
+    laid = [{n: arena.copy(t) for n, t in v.items()} for v in (start.state, first, second)]
+    return Slot(laid[0], {}, laid[1], laid[2], [arena.copy(steps[0].reshape(1))[0]])
 
 
 def _columns(x: Tensor, columns: Tensor) -> Tensor:

@@ -83,7 +83,7 @@ class CudaMlpEngine(Engine):
                 sizes[0] = tensors[0].shape[0]  # the outputs stay as they are
             stacked = torch.zeros(len(tensors), *sizes)
             for k, t in enumerate(tensors):
-                stacked[(k, *(slice(size) for size in t.shape))] = t
+                stacked[k][tuple(slice(size) for size in t.shape)] = t
             result[name] = stacked.to(self.job.device)
         return result
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intarsia.data import Data, load_data
+from intarsia.data import Data, check_options, load_data
 from intarsia.errors import TrainingError, WiringError
 from intarsia.files import digest_of
 from intarsia.models import Model, initialise, wiring_of
@@ -38,7 +38,7 @@ def train(
     tasks: Callable[[Data], Sequence[Task]] | None = None,
     keep_rounds: bool = False,
     progress: bool | None = None,
-    checkpoint_every: float = 30.0,
+    checkpoint_every: float = 10.0,
     **settings: Any,
 ) -> Bank:
     """Train one module per set of classes and seed.
@@ -213,6 +213,7 @@ def _settle(
     elif isinstance(data, str | Path):
         settings = {**settings, "data": str(data)}
     merged = Recipe.read({**base.as_dict(), **settings}).resolve()
+    check_options(merged.data_options)
     if data is None or isinstance(data, str | Path):
         data = load_data(merged.data, **merged.data_options)
     elif not isinstance(data, Data):
