@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := true
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs clean
+.PHONY: help demo test lint bench results docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s%s\n", $$1, $$2}' Makefile
@@ -26,6 +26,9 @@ lint: .venv/.installed ## ruff and mypy
 
 bench: .venv/.installed ## time training against its baselines
 	$(BIN)/python benchmarks/training.py
+
+results: .venv/.installed ## write the pages of docs/results from their figures
+	$(BIN)/python benchmarks/tables.py
 
 docs: .venv/.installed ## build the site into site/, warnings are errors
 	$(BIN)/mkdocs build --strict --clean

@@ -226,7 +226,7 @@ def test_a_damaged_checkpoint_is_named_and_can_be_deleted(small_data, stopped, t
 
 def test_a_checkpoint_of_another_engine_is_not_taken_up(small_data, stopped):
     out, _ = stopped
-    with pytest.raises(TrainingError, match="belongs to another recipe or device"):
+    with pytest.raises(TrainingError, match="belongs to another recipe, engine or device"):
         ia.train(small_data, out=out, engine="stack", **settings_of("paper"))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from math import prod
 
 import torch
@@ -16,6 +17,7 @@ from intarsia.training.tasks import Task
 
 ENGINES = ("auto", "plain", "single", "stack", "mlp")
 STACK_BELOW = 3_000_000  # parameters; larger networks fill a GPU alone
+LARGEST = 128  # batch and outputs that the fused kernels hold in registers
 CPU_CHUNK = 10  # modules at a time on a CPU: small enough to finish some early
 
 
@@ -37,10 +39,20 @@ def choose(job: Job, wanted: str, patience: bool) -> Choice:
     is_mlp = isinstance(job.network, Mlp) and job.wiring is not None
     if wanted == "mlp" and not is_mlp:
         raise RecipeError("engine 'mlp' trains mlp networks only: use 'auto', 'single' or 'stack'")
+    cuda = job.device.type == "cuda"
+    if wanted == "mlp" and cuda and not _kernels_fit(job):
+        raise RecipeError(
+            "engine 'mlp' needs Triton on CUDA, a hidden layer, a batch of at most "
+            f"{LARGEST} and at most {LARGEST} outputs: use 'auto' or 'stack'"
+        )
+    if wanted == "stack" and patience:
+        raise RecipeError(
+            "engine 'stack' trains its modules in step, so patience cannot stop one of them: "
+            "use 'auto' or 'single'"
+        )
     if wanted != "auto":
         return Choice(wanted, "as asked")
-    cuda = job.device.type == "cuda"
-    if is_mlp and (not cuda or _has_triton()):
+    if is_mlp and (not cuda or _kernels_fit(job)):
         kind = "fused kernels, all modules at once" if cuda else "one module per core"
         return Choice("mlp", f"gradients by hand, {kind}")
     size = sum(p.numel() for p in job.network.parameters())
@@ -64,9 +76,7 @@ def make_engine(choice: Choice, job: Job) -> Engine:
     return MlpEngine(job)
 
 
-def chunks(
-    tasks: Sequence[Task], job: Job, choice: Choice, whole_seeds: bool
-) -> list[list[Task]]:
+def chunks(tasks: Sequence[Task], job: Job, choice: Choice, whole_seeds: bool) -> list[list[Task]]:
     """Tasks cut into pieces that fit the memory; a seed stays together where pruning needs it."""
     limit = _limit(job, choice)
     pieces: list[list[Task]] = [[]]
@@ -83,7 +93,7 @@ def chunks(
 
 def _limit(job: Job, choice: Choice) -> int:
     if job.device.type != "cuda":
-        return CPU_CHUNK
+        return max(CPU_CHUNK, torch.get_num_threads())
     size = sum(p.numel() for p in job.network.parameters())
     # weights, gradients, two moments, checkpoint, mask; and what a batch leaves behind
     state = 4 * size * 6
@@ -92,9 +102,8 @@ def _limit(job: Job, choice: Choice) -> int:
     return max(1, int(0.7 * free) // (state + batch))
 
 
-def _has_triton() -> bool:
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        return False
-    return True
+def _kernels_fit(job: Job) -> bool:
+    """Whether the fused kernels can hold a batch and its logits in registers."""
+    layers = len(job.network.layers)  # type: ignore[arg-type]
+    outputs = job.tasks[0].objective.outputs
+    return layers > 1 and max(job.batch, outputs) <= LARGEST and find_spec("triton") is not None

@@ -60,14 +60,14 @@ class MlpEngine(Engine):
         return slots
 
     def _compaction(self, wiring: Wiring, start: Start) -> Compaction:
-        """Units always go; inputs only in numbers that pay for a copy of the samples without them."""
+        """Units always go; inputs only in numbers that pay for a copy of the samples."""
         compaction = compaction_of(wiring, start, self.used)
         if start.first is None and len(compaction.keep["input"]) > FEWER * int(self.used.sum()):
             compaction.keep["input"] = self.used.nonzero().flatten()
         return compaction
 
     def _inputs(self) -> list[tuple[Tensor, Tensor]]:
-        """Samples with the columns that each module reads; modules that read the same share them."""
+        """Samples with the columns that each module reads; shared where these are the same."""
         shared: dict[bytes, tuple[Tensor, Tensor]] = {}
         inputs = []
         for compaction in self.compactions:
@@ -107,9 +107,7 @@ class MlpEngine(Engine):
         order = order_of(job.tasks[k].seed, round_, epoch, len(job.y))
         batches = order[: job.steps * job.batch].split(job.batch)
         draw = torch.Generator().manual_seed(self.dropout_stream(k, round_, epoch))
-        return self.networks[k].epoch(
-            self.inputs[k][0], job.y, batches, self.goals, k, rate, draw
-        )
+        return self.networks[k].epoch(self.inputs[k][0], job.y, batches, self.goals, k, rate, draw)
 
     def _validate(self, k: int) -> Scores:
         samples = (self.inputs[k][1], self.job.y_validation)

@@ -17,7 +17,6 @@ Values = dict[str, Tensor]
 
 LANE = 16  # axes are padded to this, so that rows start where wide loads can
 GRAPH = 50  # steps in a graph, at most
-MOST = 128  # samples in a batch that the kernels hold in registers
 TILE = (64, 64, 4)  # outputs, inputs and warps of a weight update, by measurement
 
 

@@ -56,7 +56,7 @@ class Checkpoint:
         except (OSError, SafetensorError, LookupError, ValueError, TypeError) as error:
             raise self._damaged(repr(error)) from error
         raise TrainingError(
-            f"{self.path} belongs to another recipe or device: "
+            f"{self.path} belongs to another recipe, engine or device: "
             "train into a new folder, or delete it to start this part again"
         )
 

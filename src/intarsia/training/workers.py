@@ -55,9 +55,7 @@ class Workers:
         self.processes = []
         for _ in range(count):
             ours, theirs = context.Pipe()
-            process = context.Process(
-                target=_work, args=(theirs, serve, os.getpid()), daemon=True
-            )
+            process = context.Process(target=_work, args=(theirs, serve, os.getpid()), daemon=True)
             with warnings.catch_warnings():
                 # The child touches no lock of another thread: it computes, answers and ends.
                 warnings.simplefilter("ignore", DeprecationWarning)
@@ -79,10 +77,10 @@ class Workers:
         for pipe in self.pipes[: len(calls)]:
             busy[pipe] = self._send(pipe, waiting)
         while busy:
-            for pipe in wait(list(busy)):
-                answers[busy.pop(pipe)] = self._receive(pipe)
+            for ready in wait(list(busy)):
+                answers[busy.pop(ready)] = self._receive(ready)
                 if waiting:
-                    busy[pipe] = self._send(pipe, waiting)
+                    busy[ready] = self._send(ready, waiting)
         return answers
 
     def close(self) -> None:
@@ -95,7 +93,7 @@ class Workers:
             process.close()
         self.pipes, self.processes = [], []
 
-    def _send(self, pipe: Connection, waiting: list[tuple[int, tuple[Any, ...]]]) -> int:
+    def _send(self, pipe: Any, waiting: list[tuple[int, tuple[Any, ...]]]) -> int:
         number, call = waiting.pop()
         try:
             pipe.send(call)

@@ -1,0 +1,145 @@
+"""The page on single modules: are they sure of their own class and uncertain about the rest?"""
+
+from collections.abc import Callable
+from typing import Any
+
+from pages import Result, page, table
+
+PAPERS_NAME = {"mlp": "Shallow MLP", "mlp(512, 256)": "Deep MLP", "lenet": "CNN"}
+CHOSEN = "magnitude(scope='layer')"
+MEASURES = ("rewarded_accuracy", "nonrewarded_entropy")
+
+
+def quality(load: Callable[[str], Result]) -> str:
+    targets, choice = load("targets")["quality"], load("quality_choice")
+    paper = load("paper_single")
+    cells = {(c["model"], c["imp"]): c for c in paper["cells"]}
+    source = paper["source"].partition(";")[0]
+    whole = load("quality_global")
+    layer = [load("quality_layer_shallow"), load("quality_layer_deep")]
+    lenet = load("quality_lenet")
+    results = [whole, *layer, lenet]
+    dense = [r for result in [*layer, lenet] for r in result["rows"] if not r["pruned"]]
+    pruned = [r for result in results for r in result["rows"] if r["pruned"]]
+    good = [c for c in choice["candidates"] if _reaches(c["validation"], targets["mlp"])]
+    head = "model|pruning|n|density|rewarded accuracy|non-rewarded entropy"
+    return page(
+        "Single modules on MNIST",
+        results,
+        "Modules of one class each, maximum entropy, preset `paper` but for the pruning that the "
+        "table names. Figures are mean ± standard deviation over all n modules (ten classes times "
+        "the seeds of the command), on test samples. An entropy can reach "
+        f"{whole['entropy_ceiling']}. Densities count the biases too, which stay. The paper's "
+        f"figures are from {source}; its shallow cells repeat to the digit for Fashion-MNIST and "
+        "are suspect.",
+        "## Pruned modules",
+        table(
+            f"{head}|targets|met|paper",
+            [
+                [*_cells(row), *_against(row, targets[row["model"]]), _printed(cells, row)]
+                for row in pruned
+            ],
+        ),
+        _pruned_in_words(whole, layer, lenet, targets, cells),
+        "## Unpruned modules",
+        "The modules of the first round of the same runs.",
+        table(f"{head}|paper", [[*_cells(row), _printed(cells, row)] for row in dense]),
+        "## How the pruning was chosen",
+        _choice_in_words(choice, good),
+        table(
+            "settings beside the preset|n|rewarded accuracy|non-rewarded entropy|both targets",
+            [
+                [
+                    _settings(c["settings"]),
+                    c["n"],
+                    *_both(c["validation"]),
+                    "yes" if c in good else "no",
+                ]
+                for c in choice["candidates"]
+            ],
+        ),
+        "The commands are kept in quality_choice.json as they were given to an earlier form of the "
+        "benchmark, in which `--seeds 5` meant the seeds 0 to 4, `--select` was an option of its "
+        "own and `--split` named the one split that was measured; that holds for the first command "
+        "above too. Now `--set select=loss` does the one, and both splits are always measured.",
+    )
+
+
+def _pruned_in_words(
+    whole: Result, layer: list[Result], lenet: Result, targets: Result, cells: Result
+) -> str:
+    before = {row["model"]: row for row in whole["rows"] if row["pruned"]}
+    after = {row["model"]: row for r in layer for row in r["rows"] if row["pruned"]}
+    shallow, deep = "mlp", "mlp(512, 256)"
+    entropy = targets[shallow]["nonrewarded_entropy"]
+    missed = [PAPERS_NAME[m] for m in before if not _reaches(before[m]["test"], targets[m])]
+    printed = cells[(PAPERS_NAME[shallow], True)]["entropy"][0]
+    seeds, wanted = lenet["rows"][0]["n"] // 10, targets["lenet"]["seeds"]
+    short = (
+        f" The lenet was trained with {seeds} of {wanted} seeds: the time on the GPU ran out."
+        if seeds < wanted
+        else ""
+    )
+    return (
+        "The paper prunes the whole network at once. So pruned, our modules reach "
+        f"{_pair(before[shallow])} (shallow) and {_pair(before[deep])} (deep), and miss a target "
+        f"for: {', '.join(missed) or 'none'}. Pruned layer by layer they reach "
+        f"{_pair(after[shallow])} and {_pair(after[deep])}: the shallow ones gain entropy and pay "
+        f"with accuracy, and end {_mean(after[shallow], MEASURES[1]) - entropy:+.4f} from the "
+        f"entropy aimed at, still below the {printed} that the paper prints.{short}"
+    )
+
+
+def _choice_in_words(choice: Result, good: list[Result]) -> str:
+    names = ", ".join(_settings(c["settings"]) for c in good) or "none"
+    return (
+        "After the preset's test figures had shown too little entropy for the shallow MLP, "
+        f"{len(choice['candidates'])} candidates, the preset among them, were compared on its "
+        f"validation samples alone ({choice['date']}, {choice['device']}); these reach both "
+        f"targets there: {names}. Its test figures were looked at after that, and the deep MLP "
+        "took the choice over. Epochs are selected on the same validation samples, so accuracies "
+        "there are a little high for all of them."
+    )
+
+
+def _cells(row: Result) -> list[object]:
+    pruning = "none"
+    if row["pruned"]:
+        pruning = "per layer" if row["settings"].get("pruning") == CHOSEN else "global"
+    return [f"`{row['model']}`", pruning, row["n"], f"{row['density']:.2%}", *_both(row["test"])]
+
+
+def _both(scores: Result) -> list[str]:
+    return [f"{scores[m]['mean']:.4f} ± {scores[m]['sd']:.4f}" for m in MEASURES]
+
+
+def _pair(row: Result) -> str:
+    return f"{_mean(row, MEASURES[0]):.4f} / {_mean(row, MEASURES[1]):.4f}"
+
+
+def _mean(row: Result, measure: str) -> float:
+    return float(row["test"][measure]["mean"])
+
+
+def _reaches(scores: Result, target: Result) -> bool:
+    return all(scores[m]["mean"] >= target[m] for m in MEASURES)
+
+
+def _against(row: Result, target: Result) -> list[str]:
+    """The targets of a row, and whether it meets both."""
+    fewer = row["n"] < 10 * target["seeds"]
+    met = "yes, with fewer seeds" if fewer else "yes"
+    return [
+        " / ".join(str(target[m]) for m in MEASURES),
+        met if _reaches(row["test"], target) else "no",
+    ]
+
+
+def _printed(cells: Result, row: Result) -> str:
+    cell = cells[(PAPERS_NAME[row["model"]], row["pruned"])]
+    words = [f"{mean:.3f} ± {sd:.3f}" for mean, sd in (cell["rewarded_accuracy"], cell["entropy"])]
+    return " / ".join(words) + (" (suspect)" if cell["model"] == PAPERS_NAME["mlp"] else "")
+
+
+def _settings(settings: dict[str, Any]) -> str:
+    return " ".join(f"`{key}={value}`" for key, value in settings.items()) or "none"

@@ -1,0 +1,194 @@
+"""Write the pages of docs/results from the figures that the other benchmarks left there.
+
+    python benchmarks/tables.py        or: make results
+
+reads *.json and writes *.md beside them, and the README's lines on speed. Every figure comes from
+a file, and so does the verdict: targets.json says what was aimed at, paper_single.json what the
+paper printed.
+"""
+
+import json
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+from pages import Result, page, table
+from quality_page import quality
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "docs" / "results"
+BEGIN, END = "<!-- speed -->", "<!-- end of speed -->"
+
+
+def main() -> None:
+    for path, text in written().items():
+        path.write_text(text)
+        print(path.relative_to(ROOT))
+
+
+def written() -> dict[Path, str]:
+    """Every file that is made here, and what it should hold."""
+    pages = {RESULTS / f"{name}.md": write(load) for name, write in PAGES.items()}
+    readme = ROOT / "README.md"
+    before, _, rest = readme.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    return {**pages, readme: f"{before}{BEGIN}\n\n{speed(load)}\n\n{END}{after}"}
+
+
+def load(name: str) -> Result:
+    found: Result = json.loads((RESULTS / f"{name}.json").read_text())
+    return found
+
+
+def training_cpu(load: Callable[[str], Result]) -> str:
+    result, targets = load("training_cpu"), load("targets")["training_cpu"]
+    ways, ratios = result["ways"], result["ratios"]
+    about = {
+        "usual": "a DataLoader over per-sample transforms with 4 workers, unfused Adam; "
+        "training alone",
+        "plain": "a loop on resident tensors, unfused Adam; the whole pruning run",
+        "intarsia": "what `auto` chooses; the whole pruning run",
+    }
+    rows = [
+        [
+            f"`{name}`",
+            about[name],
+            way.get("engine", ""),
+            way.get("modules", 1),
+            f"{way['seconds_per_module_epoch']:.4g}",
+            f"{ratios[f'{name}/intarsia']:.1f}" if f"{name}/intarsia" in ratios else "1",
+            way["peak_MiB"],
+            way["peak_MiB_of_a_worker"] or "",
+        ]
+        for name, way in ways.items()
+    ]
+    verdicts = " ".join(
+        f"Against `{key.partition('/')[0]}` it is {ratios[key]:.1f} times as fast; the target of "
+        f"{target} is {'met' if ratios[key] >= target else 'missed'}."
+        for key, target in targets.items()
+    )
+    return page(
+        "Training on a CPU",
+        [result],
+        f"Run: {result['run']}. The three ways are timed one after the other in one call, each in "
+        "a process of its own.",
+        table(
+            "way|how|engine|modules|s per module-epoch|times ours|peak MiB|peak MiB of a worker",
+            rows,
+        ),
+        f"{verdicts} A module-epoch of `plain` and `intarsia` includes its share of validation and "
+        "pruning, so the first ratio is on the cautious side. The peak memory is that of the main "
+        "process, and of its largest worker where there are workers.",
+    )
+
+
+def training_cuda(load: Callable[[str], Result]) -> str:
+    result, target = load("training_cuda"), load("targets")["training_cuda"]
+    usual = load("training_cpu")["ways"]["usual"]["seconds_per_module_epoch"]
+    stacks = [
+        [
+            row["modules"],
+            row["engine"],
+            f"{row['seconds']:.1f}",
+            " + ".join(f"{s:.2f}" for s in row["seconds_of_rounds"]),
+            f"{1000 * row['seconds_per_module_epoch']:.1f}",
+            f"{row['dense_round_seconds']:.2f}",
+            f"{row['floor_of_dense_round_seconds']:.2f}",
+            f"{row['share_of_floor']:.0%}",
+            row["peak_MiB"],
+        ]
+        for row in result["stacks"]
+    ]
+    engines = [
+        [
+            f"`{row['model']}`",
+            f"{row['parameters']:,}",
+            f"`{row['engine']}`",
+            f"{row['training_seconds']:.2f}",
+            row["peak_MiB"],
+        ]
+        for row in result["engines"]
+    ]
+    goal = next(row for row in result["stacks"] if row["modules"] == target["modules"])
+    verdict = "met" if goal["seconds"] <= target["seconds"] else "missed"
+    each = goal["seconds_per_module_epoch"]
+    return page(
+        "Training on a GPU",
+        [result],
+        f"Run: {result['run']}. The first column of seconds is the whole call of `train`, data, "
+        "validation, pruning and modules included; then the epochs of each round.",
+        table(
+            "modules|engine|s|s of rounds|ms per module-epoch|s of a dense round|its floor, s"
+            "|share of floor|peak MiB",
+            stacks,
+        ),
+        f"{goal['modules']} modules take {goal['seconds']:.1f} s; the target of "
+        f"{target['seconds']} s is {verdict}. The floor is the time in which the memory can read "
+        "the weights once going forward, then read and write weights and Adam's two moments once "
+        f"going back, at the {result['copy_bandwidth_TB_per_s']} TB/s of a large copy measured in "
+        "the same run; its share is floor over time. One module leaves most of the GPU idle, and a "
+        f"stack fills it. The usual way on the CPU of [the other page](training_cpu.md) took "
+        f"{usual:.4g} s a module-epoch, {usual / each:,.0f} times as much: a quotient of two "
+        "machines and two runs, not of two programs.",
+        "## Engine by engine",
+        "Ten modules, two epochs of one dense round, training alone; MNIST for the first two "
+        "models, random colour pictures for the others. The automatic choice rests on these "
+        "figures: stacks win for small networks, one module after another for large ones.",
+        table("model|parameters|engine|s|peak MiB", engines),
+    )
+
+
+def speed(load: Callable[[str], Result]) -> str:
+    """The README's lines."""
+    cpu, cuda = load("training_cpu"), load("training_cuda")
+    modules = load("targets")["training_cuda"]["modules"]
+    stack = next(row for row in cuda["stacks"] if row["modules"] == modules)
+    seconds, ratios = cpu["ways"]["intarsia"]["seconds_per_module_epoch"], cpu["ratios"]
+    text = (
+        f"Training {modules} shallow MNIST modules takes {stack['seconds']:.1f} s on one "
+        f"{cuda['machine']} ({cuda['run'].partition(', ')[2]}). On a CPU with {cpu['machine']}, an "
+        f"epoch of one module takes {seconds:.2f} s in a whole pruning run: "
+        f"{ratios['plain/intarsia']:.1f} times as fast as a plain loop on resident tensors, and "
+        f"{ratios['usual/intarsia']:.1f} times as fast as the usual way with a data loader, both "
+        "timed in the same run. The commands and all figures are in [GPU](docs/results/"
+        "training_cuda.md) and [CPU](docs/results/training_cpu.md)."
+    )
+    return textwrap.fill(text, 119, break_on_hyphens=False, break_long_words=False)
+
+
+def filesize(load: Callable[[str], Result]) -> str:
+    result, target = load("filesize"), load("targets")["filesize"]["dense/sparse"]
+    ratio, files = result["dense/sparse"], result["files"]
+    rows = [
+        [
+            name,
+            f"{row['density']:.2%}",
+            f"{row['bytes']:,}",
+            "yes" if row["same_logits"] else "NO",
+            f"{row['samples']:,}",
+        ]
+        for name, row in files.items()
+    ]
+    same = all(row["same_logits"] for row in files.values())
+    return page(
+        "File size",
+        [result],
+        f"One module of {result['parameters']:,} parameters, unpruned after round one and pruned "
+        "after the last; each is written, loaded and asked about every test sample.",
+        table("module|density|bytes|same logits, bit for bit|samples", rows),
+        f"The sparse file is 1/{ratio:.1f} of the dense one; the target of 1/{target} is "
+        f"{'met' if ratio >= target else 'missed'}. Loaded, both answer "
+        f"{'bit for bit as before' if same else 'NOT as before'}.",
+    )
+
+
+PAGES: dict[str, Callable[[Callable[[str], Result]], str]] = {
+    "training_cpu": training_cpu,
+    "training_cuda": training_cuda,
+    "quality": quality,
+    "filesize": filesize,
+}
+
+
+if __name__ == "__main__":
+    main()
