@@ -75,7 +75,7 @@ def rows_of(data: ia.Data, model: str, options: argparse.Namespace) -> list[dict
         settings["epochs"] = options.epochs
     started = time.perf_counter()
     bank = ia.train(
-        data,
+        options.data,  # by name, so that a preset can choose its scaling
         model=model,
         preset=options.preset,
         seeds=options.seeds,

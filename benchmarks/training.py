@@ -22,7 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import nn
 
 import intarsia as ia
@@ -36,11 +38,12 @@ def main() -> None:
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--model", default="mlp")
     parser.add_argument("--epochs", type=int, help="epochs of a round (CPU: 2, CUDA: 20)")
+    parser.add_argument("--repeats", type=int, default=3, help="CPU: how often each way is timed")
     parser.add_argument("--stacks", type=int, nargs="+", default=[1, 10, 50, 200])
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     if options.device == "cpu":
-        result = on_cpu(options.data, options.model, options.epochs or 2)
+        result = on_cpu(options.data, options.model, options.epochs or 2, options.repeats)
     else:
         from training_cuda import on_cuda
 
@@ -54,17 +57,31 @@ def main() -> None:
 
 
 def command(options: argparse.Namespace) -> str:
-    return f"python benchmarks/training.py --device {options.device} --data {options.data}"
+    words = f"python benchmarks/training.py --device {options.device} --data {options.data}"
+    words += f" --model '{options.model}'" if options.model != "mlp" else ""
+    words += f" --epochs {options.epochs}" if options.epochs else ""
+    words += f" --repeats {options.repeats}" if options.repeats != 3 else ""
+    stacks = [1, 10, 50, 200]
+    return words + (
+        f" --stacks {' '.join(map(str, options.stacks))}" if options.stacks != stacks else ""
+    )
 
 
-def on_cpu(data: str, model: str, epochs: int) -> dict[str, Any]:
-    """Seconds per module-epoch and peak memory of the three ways, and their ratios."""
+def on_cpu(data: str, model: str, epochs: int, repeats: int) -> dict[str, Any]:
+    """Seconds per module-epoch and peak memory of the three ways, and the ratios of medians.
+
+    The ways take turns, so that a busy moment of the machine does not fall on one of them alone.
+    """
     threads = torch.get_num_threads()
-    rows = {
-        "usual": apart(usual, data, model),
-        "plain": apart(whole_run, data, model, epochs, "plain", ["0", "1"]),
-        "intarsia": apart(whole_run, data, model, epochs, "auto", None),
-    }
+    turns = [
+        {
+            "usual": apart(usual, data, model),
+            "plain": apart(whole_run, data, model, epochs, "plain", ["0", "1"]),
+            "intarsia": apart(whole_run, data, model, epochs, "auto", None),
+        }
+        for _ in range(repeats)
+    ]
+    rows = {name: median([turn[name] for turn in turns]) for name in turns[0]}
     ours = rows["intarsia"]["seconds_per_module_epoch"]
     ratios = {
         f"{name}/intarsia": round(rows[name]["seconds_per_module_epoch"] / ours, 2)
@@ -76,6 +93,13 @@ def on_cpu(data: str, model: str, epochs: int) -> dict[str, Any]:
         "ways": rows,
         "ratios": ratios,
     }
+
+
+def median(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The row in the middle by time (the slower one of two), with the times of all."""
+    key = "seconds_per_module_epoch"
+    middle = sorted(rows, key=lambda row: row[key])[len(rows) // 2]
+    return middle | {"all_seconds_per_module_epoch": [row[key] for row in rows]}
 
 
 def apart(function: Any, *arguments: Any) -> dict[str, Any]:
@@ -93,24 +117,46 @@ def _measured(function: Any, *arguments: Any) -> dict[str, Any]:
 
 
 class PerSample(torch.utils.data.Dataset):
-    """Images that are turned into scaled tensors one at a time, as image libraries do."""
+    """Pictures made into normalised tensors one at a time, step by step as image libraries do."""
 
     def __init__(self, x: torch.Tensor, y: torch.Tensor) -> None:
-        self.x, self.y = x.numpy(), y.numpy()
+        self.x, self.y = x, y
 
     def __len__(self) -> int:
         return len(self.y)
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        image = torch.from_numpy(self.x[index]).to(torch.float32).div(255)
-        return image.sub_(0.5).div_(0.5), int(self.y[index])
+        picture = Image.fromarray(self.x[index, 0].numpy())
+        return normalised(to_tensor(picture), [0.5], [0.5]), int(self.y[index])
+
+
+def to_tensor(picture: Image.Image) -> torch.Tensor:
+    """A picture as a channels-first tensor between 0 and 1."""
+    pixels = torch.from_numpy(np.array(picture, np.uint8, copy=True))
+    pixels = pixels.view(picture.size[1], picture.size[0], len(picture.getbands()))
+    return pixels.permute((2, 0, 1)).contiguous().to(torch.float32).div(255)
+
+
+def normalised(tensor: torch.Tensor, mean: list[float], deviation: list[float]) -> torch.Tensor:
+    """(tensor - mean) / deviation by channel, in a copy and with the usual checks."""
+    tensor = tensor.clone()
+    shift = torch.as_tensor(mean, dtype=tensor.dtype).view(-1, 1, 1)
+    scale = torch.as_tensor(deviation, dtype=tensor.dtype).view(-1, 1, 1)
+    if (scale == 0).any():
+        raise ValueError("a deviation is 0")
+    return tensor.sub_(shift).div_(scale)
 
 
 def usual(data_name: str, model: str) -> dict[str, Any]:
     """One epoch of one module the usual way."""
     data = ia.load_data(data_name)
     loader = torch.utils.data.DataLoader(
-        PerSample(data.train.x, data.train.y), batch_size=64, shuffle=True, num_workers=4
+        PerSample(data.train.x, data.train.y),
+        batch_size=64,
+        shuffle=True,
+        num_workers=4,
+        # As in a script of its own; else they would be spawned here, and import torch for 5 s.
+        multiprocessing_context="fork",
     )
     network = ia.initialise(model, data.shape, data.classes, 0)
     optimiser = torch.optim.Adam(network.parameters(), lr=1e-3, fused=False, foreach=False)
@@ -121,7 +167,8 @@ def usual(data_name: str, model: str) -> dict[str, Any]:
         optimiser.zero_grad()
         distance(torch.log_softmax(network(x) / 5, 1), table[y]).backward()
         optimiser.step()
-    return {"seconds_per_module_epoch": round(time.perf_counter() - started, 3), "epochs": 1}
+    seconds = round(time.perf_counter() - started, 3)
+    return {"seconds_per_module_epoch": seconds, "epochs": 1, "workers": "forked"}
 
 
 def whole_run(

@@ -12,7 +12,11 @@ SHARED_DATA = ROOT.parent / "shared" / "data"
 
 def pytest_configure() -> None:
     import torch
+    from hypothesis import settings
 
+    # The same examples in every run, and as much time as a busy machine takes for one.
+    settings.register_profile("house", deadline=None, derandomize=True, database=None)
+    settings.load_profile("house")
     # Small networks: more threads than this only wait for one another.
     torch.set_num_threads(min(2, os.cpu_count() or 1))
 

@@ -127,6 +127,15 @@ def test_evaluate_gives_the_librarys_measures(trained: tuple[Path, Any], whole: 
     assert file["models"]["8-s0"] == found["models"]["8-s0"]
 
 
+def test_evaluate_joins_all_splits(whole: Path) -> None:
+    data = ia.load_data("digits")
+    parts = (data.train, data.validation, data.test)
+    joined = Split(*(torch.cat([getattr(part, key) for part in parts]) for key in "xy"))
+    found = answer("evaluate", whole, "--split", "all")["models"]["composition"]
+    assert found == ia.evaluate(ia.Composition.load(whole), joined).to_json()
+    assert found["n"] == 1797
+
+
 def test_evaluate_matches_classes_by_name(whole: Path) -> None:
     run = call("evaluate", whole, "--set", "classes=['7', '3']", "--json")
     assert "not the data" in run.stderr
@@ -241,7 +250,8 @@ def test_flags_override_the_recipe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
-def test_recipes_resolve(path: Path) -> None:
+def test_recipes_resolve(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("INTARSIA_DATA", raising=False)
     found = answer("train", path, "--dry-run")
     assert found["recipe"] == ia.Recipe.load(path).resolve().as_dict()
     assert found["modules"] == (10 if path.stem == "digits" else None)
@@ -264,10 +274,9 @@ def test_digits_recipe_is_the_demos() -> None:
         (["train", "out", "--seeds", "a"], "seeds is"),
         (["train", "out", "--partition", "0+x"], "'x' is not in the catalogue"),
         (["train", "out", "--set", "data_options={scal: unit}"], "did you mean 'scale'"),
-        (["train"], "the folder is missing"),
-        (["train", "recipe.yaml"], "the folder is missing: intarsia train recipe.yaml OUT"),
         (["train", "missing.yaml", "out"], "cannot read the recipe missing.yaml"),
-        (["train", "a", "b", "c"], "expected [RECIPE.yaml] OUT"),
+        (["train", "out", "--set", "partition=3"], "the partition is 3"),
+        (["train", "out", "--set", "data_options={classes: 3}"], "'all' or a list of names"),
         (["data", "mnits"], "did you mean 'mnist'"),
         (["data", "cifar10", "--no-download"], "downloads are switched off"),
         (["inspect", "nowhere.safetensors"], "no such file"),
@@ -297,6 +306,13 @@ def test_errors_about_files(trained: tuple[Path, Any], whole: Path, tmp_path: Pa
     assert "class 'a', which is not in the modules' catalogue" in said
     (tmp_path / "cut.safetensors").write_bytes(whole.read_bytes()[:-5])
     assert "was cut off" in refusal("inspect", tmp_path / "cut.safetensors")
+    (tmp_path / "notes.txt").write_text("accuracy: 0.98, measured on Monday")
+    for verb in ("inspect", "evaluate"):
+        assert "notes.txt: is not a safetensors file" in refusal(verb, tmp_path / "notes.txt")
+    said = refusal("evaluate", whole, "--figure", tmp_path / "confusion.png")
+    assert "ends in .svg" in said
+    said = refusal("evaluate", whole, "--set", "test=0")
+    assert "no samples in its test split" in said
     assert not (tmp_path / "x").exists()
 
 
@@ -320,7 +336,23 @@ def test_diverged_modules_are_named(tmp_path: Path) -> None:
     assert "all of them diverged" in refusal("evaluate", out, "--data", "digits")
 
 
+def test_data_that_moved_is_given_with_a_flag(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((40, 4))
+    before, after = tmp_path / "own.npz", tmp_path / "moved.npz"
+    np.savez(before, x=x, y=[0, 1] * 20)
+    out = tmp_path / "bank"
+    call("train", out, "--data", before, *TINY[2:])
+    before.rename(after)
+    assert "give it with --data" in refusal("evaluate", out)
+    assert "give it with --data" in refusal("train", out / "recipe.yaml", tmp_path / "new")
+    assert answer("evaluate", out, "--data", after)["trained_on_this_data"] is True
+
+
 def test_wrong_usage_is_exit_code_2() -> None:
+    said = "the folder is missing: intarsia train"
+    assert f"{said} OUT" in call("train", code=2).stderr
+    assert f"{said} recipe.yaml OUT" in call("train", "recipe.yaml", code=2).stderr
+    assert "expected [RECIPE.yaml] OUT" in call("train", "a", "b", "c", code=2).stderr
     assert "No such option" in call("train", "out", "--epoch", 3, code=2).stderr
     call("compose", "modules", code=2)  # -o is missing
 

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from intarsia.errors import RecipeError
@@ -90,6 +90,7 @@ def test_any_text_is_a_spec_or_our_error(text):
         assert registry.spec(text).name == "a"
 
 
+@example(name="a", left=float("inf"), right=-float("inf"))
 @given(name=NAMES, left=VALUES, right=VALUES)
 def test_a_spec_reads_back_from_its_text(name, left, right):
     registry = Registry("thing")

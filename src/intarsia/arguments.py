@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import typer
 import yaml
 from safetensors import SafetensorError, safe_open
 
@@ -19,6 +20,7 @@ from intarsia.pruning import PRUNINGS
 from intarsia.training import Recipe
 
 Thing = Module | Composition | Bank
+SPLITS = ("train", "validation", "test", "all")
 
 
 def assignments(words: Sequence[str] | None) -> dict[str, Any]:
@@ -45,9 +47,10 @@ def recipe_and_out(paths: Sequence[Path], dry_run: bool) -> tuple[Path | None, P
     if not paths and dry_run:
         return None, None
     if len(paths) < 2:
-        raise RecipeError(f"the folder is missing: intarsia train {''.join(map(str, paths))} OUT")
+        command = " ".join(["intarsia train", *map(str, paths), "OUT"])
+        raise typer.BadParameter(f"the folder is missing: {command}")
     given = " ".join(map(str, paths))
-    raise RecipeError(f"expected [RECIPE.yaml] OUT, got {given!r}")
+    raise typer.BadParameter(f"expected [RECIPE.yaml] OUT, got {given!r}")
 
 
 def read_recipe(path: Path | None, flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Recipe:
@@ -60,6 +63,10 @@ def read_recipe(path: Path | None, flags: Mapping[str, Any], settings: Mapping[s
     base = Recipe.load(path) if path else Recipe()
     recipe = Recipe.read({**base.as_dict(), **given, **settings}).resolve()
     check_options(recipe.data_options)
+    of_the_file = "data" not in given and "data" not in settings
+    is_path = isinstance(recipe.data, str) and recipe.data.endswith((".npz", ".csv"))
+    if of_the_file and is_path and not Path(recipe.data).is_file():
+        raise DataError(f"{path}: there is no file {recipe.data}: give it with --data")
     return recipe
 
 
@@ -134,16 +141,19 @@ def data_for(thing: Thing, source: str | None, options: Mapping[str, Any]) -> tu
     recipe = learned.get("recipe") or {}
     if source is None and not recipe.get("data"):
         raise DataError("the file does not say what it was trained on: name the data with --data")
-    source = source or recipe["data"]
+    if source is None:
+        source = str(recipe["data"])
+        if source not in DATASETS and not Path(source).is_file():
+            raise DataError(f"it was trained on {source!r}, which is not here: give it with --data")
     before = recipe.get("data_options") or {} if source == recipe.get("data") else {}
     data = load(source, {**before, **options})
     return data, data.digest == (learned.get("data") or {}).get("digest")
 
 
 def split_for(thing: Thing, data: Data, part: str) -> Split:
-    """A split with labels that are indices into the modules' catalogue."""
-    if part not in ("train", "validation", "test"):
-        raise DataError(f"unknown split {part!r}: {nearest(part, ('train', 'validation', 'test'))}")
+    """A split, or all three, with labels that are indices into the modules' catalogue."""
+    if part not in SPLITS:
+        raise DataError(f"unknown split {part!r}: {nearest(part, SPLITS)}")
     catalogue = _first(thing).catalogue
     unknown = [name for name in data.catalogue if name not in catalogue]
     if unknown:
@@ -151,9 +161,12 @@ def split_for(thing: Thing, data: Data, part: str) -> Split:
             f"{data.name} has the class {unknown[0]!r}, which is not in the modules' catalogue "
             f"({', '.join(catalogue)}): keep others only, as in --set 'classes=[...]'"
         )
-    split: Split = getattr(data, part)
+    names = SPLITS[:-1] if part == "all" else (part,)
+    x, y = (torch.cat([getattr(getattr(data, name), key) for name in names]) for key in "xy")
+    if not len(y):
+        raise DataError(f"{data.name} has no samples in its {part} split: choose another --split")
     places = torch.tensor([catalogue.index(name) for name in data.catalogue])
-    return Split(split.x, places[split.y])
+    return Split(x, places[y])
 
 
 def _first(thing: Thing) -> Module:

@@ -21,7 +21,7 @@ from intarsia.console import (
     show_scores,
     table,
 )
-from intarsia.errors import TrainingError
+from intarsia.errors import FileError, TrainingError
 
 app = typer.Typer(
     cls=Verbs,
@@ -243,7 +243,7 @@ def evaluate(
     data: Annotated[
         str | None, typer.Option(help="A named set, .npz or .csv; by default what it learned from.")
     ] = None,
-    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
+    split: Annotated[str, typer.Option(help="train, validation, test or all.")] = "test",
     rewarded: Annotated[
         str | None, typer.Option(help="Classes to count as rewarded, such as 0,1.")
     ] = None,
@@ -260,6 +260,8 @@ def evaluate(
     from intarsia.files import write_whole
     from intarsia.measure import evaluate as measure
 
+    if figure_ is not None and figure_.suffix.lower() != ".svg":
+        raise FileError(f"--figure {figure_}: figures are SVG, give a name that ends in .svg")
     thing = read(path)
     models = models_of(thing)
     found, same = data_for(thing, data, assignments(set_))

@@ -71,6 +71,8 @@ def show_facts(found: dict[str, Any]) -> None:
 
 def show_scores(scores: dict[str, Any], confusion: bool) -> None:
     """Evaluations by name: one in full, several a row each."""
+    from intarsia.measure import figure
+
     each = list(scores.values())
     if len(each) == 1:
         show(each[0])
@@ -86,6 +88,8 @@ def show_scores(scores: dict[str, Any], confusion: bool) -> None:
 
 def show_bank(found: dict[str, Any]) -> None:
     """The modules of a bank with the scores of their training; those that diverged by name."""
+    from intarsia.measure import figure
+
     modules = found["modules"]
     rows = [
         (m["name"], figure(m["accuracy"]), figure(m["entropy"]), f"{m['density']:.2%}", m["bytes"])
@@ -104,6 +108,8 @@ def show_bank(found: dict[str, Any]) -> None:
 
 def show_demo(found: Any) -> None:
     """The demo's findings: each module, all of them joined, one taken out."""
+    from intarsia.measure import figure
+
     taken = found.removal
     show(
         table(
@@ -160,11 +166,6 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> Table:
     for name, value in pairs:
         grid.add_row(Text(name, "bold"), Text(str(value)))
     return grid
-
-
-def figure(value: float | None) -> str:
-    """Four decimals; a dash for a mean over nothing."""
-    return "-" if value is None or math.isnan(value) else f"{value:.4f}"
 
 
 def plain_text(value: Any) -> str:

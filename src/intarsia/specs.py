@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,8 @@ class Spec:
     def __str__(self) -> str:
         if not self.arguments:
             return self.name
-        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.arguments.items())})"
+        settings = ", ".join(f"{k}={_literal(v)}" for k, v in self.arguments.items())
+        return f"{self.name}({settings})"
 
 
 class Registry(dict[str, Callable[..., Any]]):
@@ -82,6 +84,13 @@ class Registry(dict[str, Callable[..., Any]]):
         if missing:
             raise RecipeError(f"{self.kind} {name!r} needs {', '.join(missing)}")
         return bound
+
+
+def _literal(value: Any) -> str:
+    """The value as `_parse` reads it back: infinity is written as a number too large to hold."""
+    if isinstance(value, float) and math.isinf(value):
+        return "1e999" if value > 0 else "-1e999"
+    return repr(value)
 
 
 def _parse(text: str, kind: str) -> tuple[str, list[Any], dict[str, Any]]:

@@ -266,10 +266,10 @@ def test_running_statistics_are_averaged_and_noted() -> None:
         module = part(name, model, shape)
         state = {
             k: torch.full_like(v, mean) if "running" in k else torch.full_like(v, int(mean))
-            if "num_batches" in k else v
+            if "num_batches" in k else torch.full_like(v, 0.5)  # a gain of 0 keeps no unit
             for k, v in module.state.items()
         }  # fmt: skip
-        modules.append(replace(module, state=state))
+        modules.append(replace(module, state=state, mask={}))
     joined = compose(modules)
     for name, buffer in joined.laid[0].network.named_buffers():
         assert (buffer == (4 if "num_batches" in name else 2.5)).all(), name
@@ -351,3 +351,17 @@ def test_sum_that_overflows_is_refused() -> None:
     modules = [replace(part(n), state=huge, mask={}) for n in "01"]
     with pytest.raises(ModelError, match="not finite"):
         compose(modules)
+
+
+def test_statistics_of_a_unit_come_from_the_modules_that_keep_it() -> None:
+    """A normalisation weight of 0 means that pruning took the unit from that module."""
+    shape, model = (3, 8, 8), "resnet18(width=2)"
+    modules = []
+    for name, mean, kept in (("0", 1.0, [1.0, 0.0]), ("1", 4.0, [0.0, 0.0])):
+        module = part(name, model, shape)
+        state = {k: torch.full_like(v, 0.5) for k, v in module.state.items()}
+        state["norm.running_mean"] = torch.full((2,), mean)
+        state["norm.weight"] = torch.tensor(kept)
+        modules.append(replace(module, state=state, mask={}))
+    joined = compose(modules).laid[0].network.state_dict()
+    assert joined["norm.running_mean"].tolist() == [1.0, 2.5]

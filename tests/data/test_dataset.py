@@ -63,3 +63,14 @@ def test_shape_classes_and_a_short_repr() -> None:
     assert len(repr(data)) < 200
     assert "1150" in repr(data)
     assert "uint8" not in repr(data.train)
+
+
+def test_options_are_those_that_were_not_the_defaults() -> None:
+    x, y = np.random.default_rng(0).normal(size=(60, 5)), np.arange(60) % 3
+    plain = load_data(x, y)
+    assert plain.options == {} == load_data(x, y, test=0.2, seed=0, download=False).options
+    given = load_data(x, y, validation=np.float64(0.25), scale="unit", classes=np.array([2, 0]))
+    assert given.options == {"validation": 0.25, "scale": "unit", "classes": [2, 0]}
+    json.dumps(given.options)
+    assert load_data(x, y, **given.options).digest == given.digest != plain.digest
+    assert load_data(given).options == given.options

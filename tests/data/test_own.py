@@ -185,6 +185,8 @@ CASES = [
     (lambda: load_data(X, Y, classes=["0", "5"]), "no class '5'"),
     (lambda: load_data(X, Y, classes=["0", "0"]), "distinct"),
     (lambda: load_data(X, Y, classes="0"), "'all' or a list"),
+    (lambda: load_data(X, Y, classes=3), "'all' or a list of names, got 3"),
+    (lambda: load_data(X, Y, classes={"0", "1"}), "'all' or a list"),
     (lambda: load_data(X, Y, scale="minmax"), "unknown scaling"),
     (lambda: load_data(X, Y, validation=1.5), "validation is a share"),
     (lambda: load_data(X, Y, test=-1), "test is a share"),
@@ -210,6 +212,8 @@ def test_a_class_may_be_missing_from_a_given_test_part() -> None:
     assert sorted(set(data.test.y.tolist())) == [1, 2]
 
 
+INDEXED = ",a,b,label\n" + "".join(f"{i},{i},1,{i % 2}\n" for i in range(12))
+NUMBERED = "0,1,label\n" + "".join(f"{i},1,{i % 2}\n" for i in range(12))
 CSV = "width;name;height\n" + "".join(f"{i};{'ab'[i % 2]};{-i}.5\n" for i in range(12))
 
 
@@ -242,6 +246,10 @@ def test_csv_with_header_and_named_target(tmp_path: Path) -> None:
         (CSV.replace("5;b;", "5;;"), "name", r"line 7: the label \(column 'name'\) is empty"),
         (CSV.replace("5;b;", "5;b;1;"), "name", "line 7: 4 columns where the first line has 3"),
         (CSV.replace("5;b;", "nan;b;"), "name", "1 values of x are NaN"),
+        (INDEXED, None, r"column 0 .* has no name; .* index=False"),
+        (INDEXED.replace("a,b", "0,1"), None, r"column 0 .* has no name; .* index=False"),
+        (NUMBERED, None, r"line 1 looks like a header .* target='label'"),
+        (NUMBERED.replace("0,1,l", "9,y,l"), None, r"line 1 looks like a header"),
         ("", None, "is empty"),
         ("a,b\n", None, "header but no rows"),
         ("a\n1\n", None, "one column only"),
@@ -251,6 +259,11 @@ def test_csv_with_header_and_named_target(tmp_path: Path) -> None:
 def test_bad_csv(tmp_path: Path, text: str, target: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         load_csv(tmp_path, text, target=target)
+
+
+def test_csv_with_numbers_for_names(tmp_path: Path) -> None:
+    data = load_csv(tmp_path, NUMBERED, target="label")
+    assert data.digest == load_csv(tmp_path, NUMBERED.split("\n", 1)[1]).digest
 
 
 def test_csv_that_is_no_text(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intarsia.data import disjoint_pairs, partition
-from intarsia.errors import DataError
+from intarsia.errors import DataError, RecipeError
 
 TEN = tuple("abcdefghij")
 
@@ -49,6 +49,17 @@ def test_blocks_follow_the_seed() -> None:
 def test_bad_partitions(how: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         partition(TEN, how)
+
+
+def test_numbers_are_the_names_they_are_written_as() -> None:
+    digits = tuple("0123")
+    assert partition(digits, [3, [0, "1"]]) == [("3",), ("0", "1")]  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("how", [3, None, {"a": "b"}, [None], [["a"], 1.5]])
+def test_partitions_of_another_type(how: object) -> None:
+    with pytest.raises(RecipeError, match=r"expected .*list"):
+        partition(TEN, how)  # type: ignore[arg-type]
 
 
 def test_bad_catalogues() -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from intarsia import measure
-from intarsia.data import Scaling, Split
+from intarsia.data import Data, Scaling, Split
 from intarsia.errors import DataError
 from intarsia.measure import evaluate
 from intarsia.models import initialise
@@ -100,6 +100,14 @@ def test_empty_split(module: Module) -> None:
     assert math.isnan(seen.accuracy)
 
 
+def test_inputs_that_are_not_finite_are_not_the_models_fault(module: Module, split: Split) -> None:
+    x = split.x.float()
+    x[11, 3] = torch.nan
+    with pytest.raises(DataError, match=r"1 values of the inputs .* row 11") as error:
+        evaluate(module, Split(x, split.y), batch=8)
+    assert "diverged" not in str(error.value)
+
+
 def test_what_cannot_be_evaluated(module: Module, split: Split) -> None:
     with pytest.raises(DataError, match="a Bank cannot be evaluated"):
         evaluate(Bank([module]), split)  # type: ignore[arg-type]
@@ -107,3 +115,8 @@ def test_what_cannot_be_evaluated(module: Module, split: Split) -> None:
         evaluate(module, Split(split.x, split.y + 4))
     with pytest.raises(DataError, match="batch is 0"):
         evaluate(module, split, batch=0)
+    data = Data.build("own", CATALOGUE, split, split, split, "none")
+    with pytest.raises(DataError, match=r"on a Data: .* data\.test"):
+        evaluate(module, data)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="on a tuple: pass a Split"):
+        evaluate(module, (split.x, split.y))  # type: ignore[arg-type]

@@ -117,9 +117,16 @@ class Pair(nn.Linear):
         return super().forward(x), x
 
 
+def tied(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    first, second = nn.Linear(shape[0], shape[0]), nn.Linear(shape[0], shape[0])
+    second.weight = first.weight
+    return nn.Sequential(first, second, nn.Linear(shape[0], outputs))
+
+
 @pytest.mark.parametrize(
     ("factory", "says"),
     [
+        (tied, r"ties '1.weight' to '0.weight': tied weights are not supported"),
         (wrong_outputs, r"gives \(2, 4\).*expected logits of shape \(2, 3\)"),
         (wrong_inputs, "fails on two inputs of shape"),
         (Pair, "gives tuple"),

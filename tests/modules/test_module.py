@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from intarsia.data import Scaling
+from intarsia.data import Scaling, load_data
 from intarsia.errors import DataError, ModelError
 from intarsia.models import initialise
 from intarsia.modules import Architecture, Classifier, Module
@@ -78,13 +78,56 @@ def test_logits_are_the_network_of_scaled_inputs(module: Module) -> None:
     assert torch.equal(classifier.predict(x, batch=2), expected.argmax(1))
 
 
-def test_inputs_of_another_shape_fit_by_count(make_module: Make) -> None:
+def test_inputs_lie_flat_or_without_their_channel(make_module: Make) -> None:
     classifier = make_module(model="lenet", shape=(1, 12, 12)).to_module()
     x = np.random.default_rng(0).integers(0, 256, (3, 1, 12, 12), dtype=np.uint8)
     with torch.no_grad():
         expected = classifier(x)
         assert torch.equal(classifier(x.reshape(3, 144)), expected)
         assert torch.equal(classifier(x.reshape(3, 12, 12).astype(np.float64)), expected)
+        assert torch.equal(classifier(x.reshape(3, 12, 12, 1)), expected)
+    for shape in ((3, 12, 1, 12), (3, 6, 24), (3, 1, 144)):
+        with pytest.raises(DataError, match="expected N x 1 x 12 x 12 or N x 144 or"):
+            classifier(x.reshape(shape))
+
+
+def test_channels_last_are_the_transposed_images(make_module: Make) -> None:
+    classifier = make_module(shape=(3, 6, 7)).to_module()
+    x = np.random.default_rng(0).integers(0, 256, (60, 6, 7, 3), dtype=np.uint8)
+    first = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+    assert torch.equal(classifier.predict_proba(x), classifier.predict_proba(first))
+    assert torch.equal(classifier.predict(torch.tensor(x)), classifier.predict(first))
+    data = load_data(x, np.arange(60) % 2, test=0, validation=0)
+    assert torch.equal(classifier.predict(data.train.x), classifier.predict(x))
+    with pytest.raises(DataError, match=r"expected N x 3 x 6 x 7 or N x 126 or N x 6 x 7 x 3$"):
+        classifier.predict(x.swapaxes(1, 2))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_inputs_that_are_not_finite_are_refused(module: Module, value: float) -> None:
+    x = np.zeros((9, 6))
+    x[[5, 5, 7], [0, 2, 1]] = value
+    classifier = module.to_module()
+    for predict in (classifier.predict, classifier.predict_proba):
+        for batch, count in ((4096, 3), (6, 2)):
+            with pytest.raises(DataError, match=rf"{count} values .* NaN or infinite .* row 5"):
+                predict(x, batch)
+
+
+def test_a_classifier_can_be_traced(module: Module) -> None:
+    class Answers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.classifier = module.to_module()
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return self.classifier(x), self.classifier.predict_proba(x)
+
+    answers, x = Answers(), torch.rand(3, 6)
+    with torch.no_grad():
+        traced = torch.export.export(answers, (x,), strict=False).module()
+        for one, other in zip(traced(x), answers(x), strict=True):
+            assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize(

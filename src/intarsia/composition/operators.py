@@ -48,11 +48,10 @@ def operator(name: str, *, on: On, paper: str) -> Callable[[Callable[..., Any]],
 
 @operator("sum", on="weights", paper="https://openreview.net/forum?id=Z0j9NJt08I")
 def sum_of_weights(states: Sequence[State], plan: Plan) -> dict[str, Tensor]:
-    """theta = sum of theta_i; float buffers are averaged, of others the largest is kept."""
+    """theta = sum of theta_i; a unit's statistics are averaged over the modules that keep it."""
     return {
-        name: _sum(tensors) if entry.learned else _buffer(tensors)
+        name: _sum([state[name] for state in states]) if entry.learned else _buffer(name, states)
         for name, entry in plan.items()
-        for tensors in [[state[name] for state in states]]
     }
 
 
@@ -67,7 +66,19 @@ def _sum(tensors: Sequence[Tensor]) -> Tensor:
     return reduce(torch.add, tensors)
 
 
-def _buffer(tensors: Sequence[Tensor]) -> Tensor:
-    if tensors[0].is_floating_point():
-        return _sum(tensors) / len(tensors)
-    return reduce(torch.maximum, tensors)
+def _buffer(name: str, states: Sequence[State]) -> Tensor:
+    """The mean over the modules whose normalisation weight is not pruned; of counts the largest."""
+    tensors = [state[name] for state in states]
+    if not tensors[0].is_floating_point():
+        return reduce(torch.maximum, tensors)
+    gain = name.rpartition(".")[0] + ".weight"
+    kept = [
+        (state[gain] != 0).to(tensor.dtype)
+        if gain in state and state[gain].shape == tensor.shape
+        else torch.ones_like(tensor)
+        for state, tensor in zip(states, tensors, strict=True)
+    ]
+    keepers = _sum(kept)
+    everyone = _sum(tensors) / len(tensors)
+    mean = _sum([t * k for t, k in zip(tensors, kept, strict=True)]) / keepers.clamp_min(1)
+    return torch.where(keepers > 0, mean, everyone)

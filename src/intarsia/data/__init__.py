@@ -1,6 +1,7 @@
 """Data sets: load, verify, cache, split; partitions of classes."""
 
 from intarsia.data.dataset import Data, Split
+from intarsia.data.layout import lay_out
 from intarsia.data.load import check_options, load_data
 from intarsia.data.lookup import locate
 from intarsia.data.partitions import disjoint_pairs, partition
@@ -14,6 +15,7 @@ __all__ = [
     "Split",
     "check_options",
     "disjoint_pairs",
+    "lay_out",
     "load_data",
     "locate",
     "partition",

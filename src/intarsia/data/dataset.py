@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -35,7 +36,10 @@ class Split:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Data:
-    """A data set ready for use; `digest` tells two of them apart on any machine."""
+    """A data set ready for use; `digest` tells two of them apart on any machine.
+
+    `options` are those of load_data that were not the defaults, as plain JSON values.
+    """
 
     name: str
     catalogue: tuple[str, ...]
@@ -44,6 +48,7 @@ class Data:
     test: Split
     scaling: Scaling
     digest: str
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def build(

@@ -3,6 +3,7 @@
 import inspect
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from intarsia.data.scaling import check_kind
 from intarsia.data.sources import DATASETS
 from intarsia.data.splits import check_seed, check_share, stratified
 from intarsia.errors import DataError, RecipeError, nearest
+from intarsia.files import plain
 
 
 def load_data(
@@ -43,6 +45,11 @@ def load_data(
     """
     if isinstance(source, Data):
         return source
+    classes = _names(classes)
+    options = _changed(
+        validation=validation, test=test, seed=seed, scale=scale, classes=classes, labels=labels,
+        target=target,
+    )  # fmt: skip
     test = check_share("test", test)
     seed = check_seed(seed)
     named = _named(source)
@@ -60,12 +67,9 @@ def load_data(
     share = check_share("validation", default_share if validation is None else validation)
     kind = check_kind(default_scale if scale is None else scale)
     wanted = default_classes if classes is None else classes
-    if isinstance(wanted, str):
-        if wanted != "all":
-            raise DataError(f"classes must be 'all' or a list of names, got {wanted!r}")
-    elif wanted is not None:
+    if wanted is not None and not isinstance(wanted, str):
         raw = raw.keep(wanted, name)
-    return _cut(name, raw, share, test, seed, kind)
+    return replace(_cut(name, raw, share, test, seed, kind), options=options)
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -74,6 +78,20 @@ def check_options(options: Mapping[str, Any]) -> None:
     for key in options:
         if key not in known:
             raise RecipeError(f"data has no option {key!r}: {nearest(key, known)}")
+
+
+def _names(classes: Any) -> Any:
+    """`classes` if it is None, "all" or a list, which an array becomes."""
+    found = classes.tolist() if hasattr(classes, "tolist") else classes
+    if found is None or found == "all" or isinstance(found, list | tuple):
+        return found
+    raise DataError(f"classes must be 'all' or a list of names, got {classes!r}")
+
+
+def _changed(**options: Any) -> dict[str, Any]:
+    known = inspect.signature(load_data).parameters
+    values = {key: plain(value, key) for key, value in options.items()}
+    return {key: value for key, value in values.items() if value != known[key].default}
 
 
 def _cut(name: str, raw: Raw, validation: float, test: float, seed: int, scale: str) -> Data:

@@ -56,6 +56,7 @@ def from_csv(path: Path, target: str | int | None = None) -> Raw:
     header = isinstance(target, str) or not any(
         _is_number(cell) for i, cell in enumerate(first) if i != column
     )
+    _check_first(rows, column, header, path)
     names = first if header else [str(i) for i in range(len(first))]
     rows = rows[header:]
     if not rows:
@@ -95,6 +96,36 @@ def _target(first: list[str], target: str | int | None, path: Path) -> int:
     if not -len(first) <= target < len(first):
         raise DataError(f"{path} has {len(first)} columns, so there is no column {target}")
     return target % len(first)
+
+
+def _check_first(rows: list[tuple[int, list[str]]], column: int, header: bool, path: Path) -> None:
+    """Refuse a column without a name, and a header that was taken for a row."""
+    first = [cell.strip() for cell in rows[0][1]]
+    names_are_numbers = not header and _looks_like_header(rows, column)
+    unnamed = [i for i, cell in enumerate(first) if not cell and i != column]
+    if unnamed and (header or names_are_numbers):
+        raise DataError(
+            f"{path}: column {unnamed[0]} (counted from 0) has no name; if it is the index that "
+            "pandas writes, write the file with index=False, else name it in the header"
+        )
+    if names_are_numbers:
+        raise DataError(
+            f"{path}: line {rows[0][0]} looks like a header with numbers for names; if it is, name "
+            f"the label column with target={first[column]!r}, else correct the label, which is "
+            "one of its kind"
+        )
+
+
+def _looks_like_header(rows: list[tuple[int, list[str]]], column: int) -> bool:
+    """A label that never comes again above counted columns, or above labels that are numbers."""
+    first = rows[0][1]
+    label = first[column].strip()
+    others = [cells[column].strip() for _, cells in rows[1:] if len(cells) == len(first)]
+    names = [cell.strip() for i, cell in enumerate(first) if i != column and cell.strip()]
+    counted = any(names == [str(i + start) for i in range(len(names))] for start in (0, 1))
+    if not others or _is_number(label) or label in others:
+        return False
+    return counted or all(map(_is_number, others))
 
 
 def _numbers(cells: list[str], names: list[str], target: int, line: int, path: Path) -> list[float]:

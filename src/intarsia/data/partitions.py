@@ -1,13 +1,14 @@
 """Which classes each module is rewarded for: each alone, named sets, blocks, disjoint pairs."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import comb
+from typing import Any
 
 import numpy as np
 
 from intarsia.data.splits import random_keys
-from intarsia.errors import DataError, nearest
+from intarsia.errors import DataError, RecipeError, nearest
 
 Classes = tuple[str, ...]
 
@@ -31,6 +32,10 @@ def partition(
                 "or give lists of class names"
             )
         return _blocks(names, int(match[1]), seed)
+    if not isinstance(how, list | tuple):
+        raise RecipeError(
+            f"the partition is {how!r}: expected 'each', 'blocks(2)' or lists of class names"
+        )
     sets = [_named_set(group, names) for group in how]
     if not sets:
         raise DataError("a partition needs at least one set of classes")
@@ -74,8 +79,13 @@ def _blocks(names: Classes, size: int, seed: int) -> list[Classes]:
     return [tuple(names[i] for i in cut) for cut in cuts]
 
 
-def _named_set(group: Iterable[str] | str, names: Classes) -> Classes:
-    chosen = (group,) if isinstance(group, str) else tuple(str(name) for name in group)
+def _named_set(group: Any, names: Classes) -> Classes:
+    """A list of names, or one name alone; numbers are the names they are written as."""
+    if not isinstance(group, list | tuple | str | int):
+        raise RecipeError(
+            f"{group!r} in a partition is no set of classes: expected a list of names"
+        )
+    chosen = tuple(map(str, group)) if isinstance(group, list | tuple) else (str(group),)
     for name in chosen:
         if name not in names:
             raise DataError(f"class {name!r} is not in the catalogue: {nearest(name, names)}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from intarsia.data.layout import lay_out, shape_of
 from intarsia.errors import DataError, nearest
 
 
@@ -75,10 +76,7 @@ def as_inputs(x: Any, where: str) -> np.ndarray:
             f"{where}: x must be rows x features, or images as N x H x W or N x C x H x W, "
             f"with at least one row; got shape {array.shape}"
         )
-    if array.ndim == 3:
-        array = array[:, None]
-    elif array.ndim == 4 and array.shape[3] in (1, 3) and array.shape[1] not in (1, 3):
-        array = array.transpose(0, 3, 1, 2)
+    array = lay_out(array, shape_of(array.shape[1:]), f"{where}: inputs")
     if array.dtype == np.uint8 and array.ndim == 4:
         return np.ascontiguousarray(array)
     with np.errstate(over="ignore"):

@@ -1,6 +1,6 @@
 """What a model knows and what it does not."""
 
-from intarsia.measure.evaluation import Evaluation, evaluate
+from intarsia.measure.evaluation import Evaluation, evaluate, figure
 from intarsia.measure.logits import (
     accuracy_per_class,
     confusion,
@@ -17,6 +17,7 @@ __all__ = [
     "entropy",
     "entropy_per_class",
     "evaluate",
+    "figure",
     "nonrewarded_entropy",
     "rewarded_accuracy",
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
-from intarsia.data import Split
+from intarsia.data import Data, Split
 from intarsia.errors import DataError, nearest
 from intarsia.files import plain
 from intarsia.measure.logits import (
@@ -54,7 +54,7 @@ class Evaluation:
         for i, name in enumerate(self.catalogue):
             mark = "*" if name in self.rewarded else " "
             figures = (self.accuracy_per_class[i], self.entropy_per_class[i])
-            table.add_row(Text(f"{mark} {name}"), str(samples[i]), *map(_figure, figures))
+            table.add_row(Text(f"{mark} {name}"), str(samples[i]), *map(figure, figures))
         return Group(Text(self._summary()), table)
 
     def __str__(self) -> str:
@@ -66,8 +66,8 @@ class Evaluation:
 
     def _summary(self) -> str:
         return (
-            f"rewarded accuracy {_figure(self.accuracy)}, non-rewarded entropy "
-            f"{_figure(self.entropy)} of {_figure(self.ceiling)}, {self.n} samples"
+            f"rewarded accuracy {figure(self.accuracy)}, non-rewarded entropy "
+            f"{figure(self.entropy)} of {figure(self.ceiling)}, {self.n} samples"
         )
 
 
@@ -90,6 +90,11 @@ def evaluate(
             f"a {type(model).__name__} cannot be evaluated: give one module, a composition "
             "or an nn.Module"
         )
+    if not isinstance(split, Split):
+        advice = (
+            "pass one of its splits, as data.test" if isinstance(split, Data) else "pass a Split"
+        )
+        raise DataError(f"a model cannot be evaluated on a {type(split).__name__}: {advice}")
     logits = logits_of(model, split.x, batch)
     if logits.dim() != 2:
         raise DataError(f"the model gives {tuple(logits.shape)}: expected logits N x C")
@@ -111,6 +116,11 @@ def evaluate(
     )
 
 
+def figure(value: float | None) -> str:
+    """Four decimals; a dash for a mean over nothing."""
+    return "-" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
 def _index(name: str | int, catalogue: tuple[str, ...]) -> int:
     """A class's index: text is always a name, so "3" need not be at place 3."""
     if isinstance(name, str):
@@ -120,7 +130,3 @@ def _index(name: str | int, catalogue: tuple[str, ...]) -> int:
     if not 0 <= name < len(catalogue):
         raise DataError(f"there is no class number {name}: expected 0 to {len(catalogue) - 1}")
     return int(name)
-
-
-def _figure(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.4f}"

@@ -69,6 +69,17 @@ def _check_repeats(first: nn.Module, second: nn.Module) -> None:
             )
 
 
+def _refuse_ties(network: nn.Module) -> None:
+    names: dict[nn.Parameter, str] = {}
+    for name, parameter in network.named_parameters(remove_duplicate=False):
+        if parameter in names:
+            raise ModelError(
+                f"the factory's {type(network).__name__} ties {name!r} to {names[parameter]!r}: "
+                "tied weights are not supported, give each layer its own"
+            )
+        names[parameter] = name
+
+
 def _shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     shape = tuple(shape)
     if not shape or not all(isinstance(size, int) and size > 0 for size in shape):
@@ -84,6 +95,7 @@ def _try_out(network: nn.Module, shape: tuple[int, ...], outputs: int) -> None:
         raise ModelError(
             f"the factory returned {type(network).__name__}: expected a torch.nn.Module"
         )
+    _refuse_ties(network)
     modes = {module: module.training for module in network.modules()}
     example = next((p for p in network.parameters() if p.is_floating_point()), torch.zeros(()))
     try:

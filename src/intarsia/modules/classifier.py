@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from intarsia.data import Scaling
+from intarsia.data import Scaling, lay_out
 from intarsia.errors import DataError, ModelError
 
 Inputs = np.ndarray | Tensor | Sequence[Any]
@@ -92,7 +92,9 @@ def logits_of(model: nn.Module, x: Inputs, batch: int = 4096) -> Tensor:
     with _evaluating(model), torch.no_grad():
         # An empty input still goes through once, for the number of classes.
         for start in range(0, max(len(rows), 1), batch):
-            piece = rows[start : start + batch].to(tensor.device)
+            piece = rows[start : start + batch]
+            _check_finite(piece, start)
+            piece = piece.to(tensor.device)
             if not isinstance(model, Predicting):
                 piece = piece.to(torch.float32)
             pieces.append(model(piece).cpu())
@@ -100,7 +102,7 @@ def logits_of(model: nn.Module, x: Inputs, batch: int = 4096) -> Tensor:
 
 
 def raw_inputs(x: Inputs, shape: tuple[int, ...] | None = None) -> Tensor:
-    """Inputs as a tensor N x *shape, from any shape with as many entries; float64 to float32."""
+    """Inputs as a tensor, N x *shape where one is given (see lay_out); float64 to float32."""
     try:
         tensor = x if isinstance(x, Tensor) else torch.as_tensor(np.ascontiguousarray(x))
     except (TypeError, ValueError) as error:
@@ -114,14 +116,20 @@ def raw_inputs(x: Inputs, shape: tuple[int, ...] | None = None) -> Tensor:
             f"the inputs have shape {tuple(tensor.shape)}: expected N rows; "
             "for a single input add a first axis, as in x[None]"
         )
-    if shape is None or tuple(tensor.shape[1:]) == shape:
-        return tensor
-    if math.prod(tensor.shape[1:]) != math.prod(shape):
+    return tensor if shape is None else lay_out(tensor, shape, "the inputs")
+
+
+def _check_finite(rows: Tensor, start: int) -> None:
+    """A network answers NaN with a class like any other; `start` is the number of the first row."""
+    if not rows.is_floating_point() or torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return
+    if not torch.isfinite(rows).all():
+        bad = ~torch.isfinite(rows.reshape(len(rows), -1))
+        first = start + int(bad.any(dim=1).nonzero()[0])
         raise DataError(
-            f"the inputs have shape {tuple(tensor.shape)}: expected N x "
-            f"{' x '.join(map(str, shape))}, or as many entries in another shape"
+            f"{int(bad.sum())} values of the inputs are NaN or infinite in float32, first in row "
+            f"{first} (counted from 0): remove or fill them"
         )
-    return tensor.reshape(len(tensor), *shape)
 
 
 def _share_other(logits: Tensor, temperature: float) -> Tensor:

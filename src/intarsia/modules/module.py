@@ -168,7 +168,7 @@ def _check_classes(module: Module) -> None:
 def _check_scaling(scaling: Scaling, shape: tuple[int, ...]) -> None:
     for key, tensor in (("shift", scaling.shift), ("scale", scaling.scale)):
         try:
-            fits = np.broadcast_shapes(tensor.shape, shape) == shape  # torch's imports for 0.5 s
+            fits = np.broadcast_shapes(tensor.shape, shape) == shape
         except ValueError:
             fits = False
         if not fits:

@@ -109,7 +109,7 @@ class Engine(ABC):
         self.job = job
         self.slots: list[Slot] = []
         self.parameter_names = [n for n, _ in job.network.named_parameters()]
-        self.goals = Goals(job.tasks, job.x)
+        self.objectives = Objectives(job.tasks, job.x)
 
     def begin(self, starts: Sequence[Start]) -> None:
         """Take up a round from these states and masks."""
@@ -173,15 +173,15 @@ class Engine(ABC):
         """Give back what the engine holds beyond tensors."""
 
 
-class Goals:
+class Objectives:
     """The objectives of K modules, stacked, and the sums that their scores are made of."""
 
     def __init__(self, tasks: Sequence[Task], like: Tensor) -> None:
         """`like` has the device and the precision of the training data."""
-        goals = [t.objective for t in tasks]
-        self.table = torch.stack([g.table for g in goals]).to(like)  # K, C, O
-        self.weight = torch.stack([g.weight for g in goals]).to(like)  # K, C
-        self.bonus = torch.stack([g.bonus for g in goals]).to(like)  # K, C
+        objectives = [t.objective for t in tasks]
+        self.table = torch.stack([g.table for g in objectives]).to(like)  # K, C, O
+        self.weight = torch.stack([g.weight for g in objectives]).to(like)  # K, C
+        self.bonus = torch.stack([g.bonus for g in objectives]).to(like)  # K, C
         self.has_bonus = bool(self.bonus.any())
         self.rewarded = torch.zeros(self.weight.shape, dtype=torch.bool, device=like.device)  # K, C
         for k, task in enumerate(tasks):
@@ -190,12 +190,16 @@ class Goals:
     def losses(self, logits: Tensor, labels: Tensor, temperature: float, rows: slice) -> Tensor:
         """Weighted mean loss per module; logits G, N, O for the modules in `rows`."""
         log_p = torch.log_softmax(logits / temperature, -1)
-        losses = -(self.table[rows][:, labels] * log_p).sum(-1)  # G, N
-        if self.has_bonus:
-            losses = losses + self.bonus[rows][:, labels] * (log_p.exp() * log_p).sum(-1)
+        losses = self._sample_losses(log_p, labels, rows)
         weights = self.weight[rows][:, labels]
         total = weights.sum(-1).clamp_min(torch.finfo(weights.dtype).tiny)
         return (losses * weights).sum(-1) / total
+
+    def _sample_losses(self, log_p: Tensor, labels: Tensor, rows: slice) -> Tensor:
+        losses = -(self.table[rows][:, labels] * log_p).sum(-1)  # G, N
+        if self.has_bonus:
+            losses = losses + self.bonus[rows][:, labels] * (log_p.exp() * log_p).sum(-1)
+        return losses
 
     def scores(
         self,
@@ -209,12 +213,11 @@ class Goals:
         sums = torch.zeros(
             6, self.table[rows].shape[0], dtype=torch.float64, device=samples[1].device
         )
-        chunk = 4096 if samples[0].dim() == 2 else 512
+        most = 4096 if samples[0].dim() == 2 else 512
+        chunk = max(64, min(most, 2**28 // (sums.shape[1] * samples[0][0].numel())))
         for x, y in zip(*(s.split(chunk) for s in samples), strict=True):
             log_p = torch.log_softmax(logits(x) / temperature, -1)
-            losses = -(self.table[rows][:, y] * log_p).sum(-1)
-            if self.has_bonus:
-                losses = losses + self.bonus[rows][:, y] * (log_p.exp() * log_p).sum(-1)
+            losses = self._sample_losses(log_p, y, rows)
             if log_p.shape[-1] > classes:  # the mass of "other" spreads evenly over the catalogue
                 p = log_p.exp()
                 log_p = (p[..., :classes] + p[..., classes:] / classes).log()

@@ -1,7 +1,7 @@
 """Folder: where a run leaves its modules, piece by piece, and how it knows what is done."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -20,6 +20,7 @@ except ImportError:  # Windows: no lock, the rest works
     fcntl = None  # type: ignore[assignment]
 
 LISTING, RECIPE, PROGRESS = "bank.json", "recipe.yaml", ".progress"
+PART = f".{'[0-9a-f]' * 16}.part"  # what write_whole leaves if it is killed
 
 
 class Folder:
@@ -116,7 +117,11 @@ class Folder:
         wanted = range(self.last + 1) if self.keep_rounds else [self.last]
         banks = [self._join(chunks, round_, report, factory) for round_ in wanted]
         bank = banks[-1]
+        bank.report["notes"] = empty_layers(bank)
         bank.rounds = tuple(banks[:-1])
+        if not bank:
+            self._forget()
+            raise TrainingError("every module diverged: lower the learning rate")
         if self.path is not None:
             for number, earlier in enumerate(bank.rounds, 1):
                 earlier.save(self.path / f"round-{number}")
@@ -135,6 +140,11 @@ class Folder:
         ]
         diverged = [name for part in parts for name in part.diverged]
         return Bank([module for part in parts for module in part], diverged, report)
+
+    def _forget(self) -> None:
+        """Leave nothing that would bind the folder to this recipe."""
+        if self.path is not None:
+            shutil.rmtree(self.path / PROGRESS, ignore_errors=True)
 
     def _has(self, chunk: str, round_: int) -> bool:
         return self.path is not None and (self._place(chunk, round_) / LISTING).exists()
@@ -161,8 +171,19 @@ class Folder:
             )
 
 
+def empty_layers(modules: Iterable[Module]) -> list[str]:
+    """What to tell of modules that pruning has cut in two."""
+    return [
+        f"module {module.name!r}: no weight of {name} survives, so it answers the same to every "
+        "input: lower the sparsity, or prune with magnitude(scope='layer')"
+        for module in modules
+        for name, mask in module.mask.items()
+        if mask.ndim > 1 and not bool(mask.any())
+    ]
+
+
 def _sweep(folder: Path) -> None:
     """Remove the temporary files of a process that was killed while it wrote."""
-    for pattern in (".*.part", "round-*/.*.part", f"{PROGRESS}/**/.*.part"):
+    for pattern in (PART, f"round-*/{PART}", f"{PROGRESS}/**/{PART}"):
         for part in folder.glob(pattern):
             part.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from intarsia.training.engine import BETAS, EPSILON, Goals, Slot
+from intarsia.training.engine import BETAS, EPSILON, Objectives, Slot
 
 BULK = 16  # batches whose small work is done together
 BITS = torch.tensor([[(byte >> bit) & 1 for bit in range(8)] for byte in range(256)]).float()
@@ -43,7 +43,7 @@ class HandMlp:
         x_all: Tensor,
         y_all: Tensor,
         batches: Sequence[Tensor],
-        goals: Goals,
+        objectives: Objectives,
         k: int,
         rate: float,
         draw: torch.Generator,
@@ -53,10 +53,10 @@ class HandMlp:
         losses = 0.0
         for some in _runs(batches):
             labels = y_all[torch.stack(some)]  # R, B
-            target = goals.table[k][labels]  # R, B, O
-            weight = goals.weight[k][labels]
+            target = objectives.table[k][labels]  # R, B, O
+            weight = objectives.weight[k][labels]
             share = weight / weight.sum(1, keepdim=True).clamp_min(torch.finfo(weight.dtype).tiny)
-            bonus = goals.bonus[k][labels] if goals.has_bonus else None
+            bonus = objectives.bonus[k][labels] if objectives.has_bonus else None
             pull = -target * share[..., None]  # of the loss on log p
             log_p = torch.empty_like(target)
             for i, indices in enumerate(some):

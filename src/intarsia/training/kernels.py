@@ -63,7 +63,7 @@ def gather(
 @triton.jit
 def forward(
     x_ptr, w_ptr, bias_ptr, h_ptr, h_t_ptr, groups_ptr, seeds_ptr, cursor_ptr,
-    batch, inputs, outputs, dropout,
+    batch, inputs, outputs, dropout, full_width,
     GROUPED: tl.constexpr, DROP: tl.constexpr, PRECISION: tl.constexpr,
     B: tl.constexpr, BO: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
@@ -89,8 +89,9 @@ def forward(
     total += tl.load(bias_ptr + k * outputs + o, mask=o < outputs, other=0.0)[None, :]
     h = tl.maximum(total, 0.0)
     if DROP:
-        # counted by sample and unit of the epoch, so that a module draws the same in any bank
-        place = (tl.load(cursor_ptr) + b)[:, None] * outputs + o[None, :]
+        # counted by sample of the epoch and unit of the whole layer, not by the width that this
+        # bank is padded to, so that a module draws the same in any bank
+        place = (tl.load(cursor_ptr) + b)[:, None] * full_width + o[None, :]
         drawn = tl.rand(tl.load(seeds_ptr + k), place)
         h = tl.where(drawn >= dropout, h / (1 - dropout), 0.0)
     here = (b[:, None] < batch) & (o[None, :] < outputs)

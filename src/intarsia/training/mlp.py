@@ -96,7 +96,11 @@ class MlpEngine(Engine):
     def _call(self, calls: list[tuple[Any, ...]]) -> list[Any]:
         if self.workers is not None:
             return self.workers.map(calls)
-        return [self._serve(*call) for call in calls]
+        torch.set_flush_denormal(True)  # as the workers do
+        try:
+            return [self._serve(*call) for call in calls]
+        finally:
+            torch.set_flush_denormal(False)
 
     def _serve(self, what: str, k: int, *arguments: Any) -> Any:
         """What a worker does for one module."""
@@ -107,12 +111,14 @@ class MlpEngine(Engine):
         order = order_of(job.tasks[k].seed, round_, epoch, len(job.y))
         batches = order[: job.steps * job.batch].split(job.batch)
         draw = torch.Generator().manual_seed(self.dropout_stream(k, round_, epoch))
-        return self.networks[k].epoch(self.inputs[k][0], job.y, batches, self.goals, k, rate, draw)
+        return self.networks[k].epoch(
+            self.inputs[k][0], job.y, batches, self.objectives, k, rate, draw
+        )
 
     def _validate(self, k: int) -> Scores:
         samples = (self.inputs[k][1], self.job.y_validation)
         rows = slice(k, k + 1)
-        return self.goals.scores(self.networks[k].logits, samples, self.job.temperature, rows)
+        return self.objectives.scores(self.networks[k].logits, samples, self.job.temperature, rows)
 
 
 def _take(compaction: Compaction, start: Start) -> Start:

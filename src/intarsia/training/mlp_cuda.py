@@ -30,6 +30,8 @@ class CudaMlpEngine(Engine):
         super().__init__(job)
         assert isinstance(job.network, Mlp)
         self.dropout, self.layers = job.network.dropout, len(job.network.layers)
+        weights = [job.network.layers[i].weight for i in range(self.layers - 1)]
+        self.widths = [_lane(len(w)) for w in weights]  # type: ignore[arg-type]
         self.precision, self.graphs = precision, graphs
         self.x, self.x_validation = job.x.flatten(1), job.x_validation.flatten(1)
         self.used = used_inputs(self.x, self.x_validation).cpu()
@@ -132,7 +134,7 @@ class CudaMlpEngine(Engine):
         self.batch_x = _twice(sets, batch, widths[0], device)
         self.batch_y = torch.zeros(sets, batch, dtype=torch.int32, device=device)
         self.hidden = [_twice(modules, batch, w, device) for w in widths[1:]]
-        outputs = self.goals.table.shape[2]
+        outputs = self.objectives.table.shape[2]
         self.down = [_twice(modules, batch, w, device) for w in (*widths[1:], outputs)]
 
     def _full(self, k: int, values: Values, base: Values) -> Values:
@@ -202,7 +204,7 @@ class CudaMlpEngine(Engine):
             below = self.hidden[i - 1] if i else self.batch_x
             kernels.forward[(modules, triton.cdiv(weight.shape[1], 32))](
                 below[0], weight, bias, *h, groups, self.draws[i], self.cursor,
-                batch, weight.shape[2], weight.shape[1], self.dropout,
+                batch, weight.shape[2], weight.shape[1], self.dropout, self.widths[i],
                 GROUPED=i == 0, DROP=self.dropout > 0, PRECISION=self.precision,
                 B=tall, BO=32, BI=32, num_warps=4, num_stages=4,
             )  # fmt: skip
@@ -216,13 +218,13 @@ class CudaMlpEngine(Engine):
         return self.parameters[f"layers.{i}.weight"], self.parameters[f"layers.{i}.bias"]
 
     def _head(self, tall: int, groups: Tensor) -> None:
-        weight, goals = self.parameters[f"layers.{self.layers - 1}.weight"], self.goals
+        weight, objectives = self.parameters[f"layers.{self.layers - 1}.weight"], self.objectives
         modules, outputs, inputs = weight.shape
         kernels.head[(modules,)](
             self.hidden[-1][0], weight, *self.down[-1], self.batch_y, groups,
-            goals.table, goals.weight, goals.bonus, self.active, self.loss,
-            self.job.batch, inputs, outputs, goals.table.shape[1], self.job.temperature,
-            BONUS=goals.has_bonus, PRECISION=self.precision,
+            objectives.table, objectives.weight, objectives.bonus, self.active, self.loss,
+            self.job.batch, inputs, outputs, objectives.table.shape[1], self.job.temperature,
+            BONUS=objectives.has_bonus, PRECISION=self.precision,
             B=tall, C=triton.next_power_of_2(max(16, outputs)), BI=64, num_warps=4, num_stages=3,
         )  # fmt: skip
 
@@ -257,7 +259,7 @@ class CudaMlpEngine(Engine):
     # validation
 
     def validate(self) -> Scores:
-        return self.goals.scores(
+        return self.objectives.scores(
             self._logits,
             (self.held_out, self.job.y_validation),
             self.job.temperature,

@@ -13,10 +13,12 @@ from typing import Any, Self
 import yaml
 
 from intarsia.errors import RecipeError, nearest
+from intarsia.pruning import PRUNINGS, acts_before_training
 from intarsia.specs import Spec
 
 Text = str | Mapping[str, Any]  # `name`, `name(value, key=value)` or {name: ..., key: value}
 
+CONVOLUTIONAL = ("lenet", "resnet18", "vgg11")  # a network of your own takes an MLP's values
 TABLES = ("har", "yeast")  # data sets that the paper trains with a smaller step
 
 
@@ -106,7 +108,7 @@ class Recipe:
 def _paper(recipe: Recipe) -> dict[str, Any]:
     """The values printed in the paper."""
     small = recipe.data in TABLES
-    convolutional = _name(recipe.model) != "mlp"
+    convolutional = _name(recipe.model) in CONVOLUTIONAL
     chosen: dict[str, Any] = {
         "pruning": "magnitude",
         "sparsity": 0.6 if convolutional else 0.99,
@@ -118,8 +120,8 @@ def _paper(recipe: Recipe) -> dict[str, Any]:
         "select": "accuracy",
     }
     if _name(recipe.pruning or "") == "territory":
-        by_share = "magnitude" not in str(recipe.pruning)
-        chosen |= {"rounds": 0 if by_share else 1, "sparsity": 0.0}
+        at_once = acts_before_training(PRUNINGS.spec(recipe.pruning or ""))
+        chosen |= {"rounds": 0 if at_once else 1, "sparsity": 0.0}
     elif recipe.sparsity == 0 or recipe.rounds == 0:
         chosen |= {"rounds": 0, "sparsity": 0.0}
     chosen["pruning_epochs"] = recipe.epochs or chosen["epochs"]
@@ -198,7 +200,8 @@ def _check(recipe: Recipe) -> None:
     for key in ("epochs", "pruning_epochs", "batch", "patience"):
         number(key, 1, whole=True)
     number("partition_seed", 0, whole=True)
-    number("sparsity", 0, 0.9999999)
+    number("sparsity", 0)
+    need(float(recipe.sparsity or 0) < 1, "sparsity", "a number from 0 to below 1")
     number("learning_rate", 0)
     number("temperature", 1e-6)
     need(recipe.schedule in ("constant", "cosine"), "schedule", "'constant' or 'cosine'")
@@ -209,8 +212,8 @@ def _check(recipe: Recipe) -> None:
         text = isinstance(getattr(recipe, key), str | Mapping | Spec)
         need(text, key, "a name, as in name(value, key=value), or a mapping with a name")
     seeds = recipe.seeds
-    whole = isinstance(seeds, Sequence) and all(type(s) is int and s >= 0 for s in seeds)
-    need(whole and len(seeds) > 0, "seeds", "a list of whole numbers from 0")
+    whole = isinstance(seeds, Sequence) and all(type(s) is int and 0 <= s < 2**63 for s in seeds)
+    need(whole and len(seeds) > 0, "seeds", "a list of whole numbers from 0 to 2**63 - 1")
     need(len(set(seeds)) == len(seeds), "seeds", "no seed twice")
     if recipe.rounds == 0 and recipe.sparsity:
         raise RecipeError(

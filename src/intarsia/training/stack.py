@@ -122,7 +122,7 @@ class StackEngine(Engine):
     def _step(self, stack: Stack) -> None:
         x, y = self.job.x[stack.indices], self.job.y[stack.indices]
         logits = self._forward(stack, x)
-        losses = self.goals.losses(logits, y, self.job.temperature, stack.rows)
+        losses = self.objectives.losses(logits, y, self.job.temperature, stack.rows)
         grads = torch.autograd.grad(losses.sum(), list(stack.parameters.values()))
         with torch.no_grad():
             for (name, kept), grad in zip(stack.grads.items(), grads, strict=True):
@@ -173,7 +173,7 @@ class StackEngine(Engine):
         samples = (job.x_validation, job.y_validation)
         with torch.no_grad():
             rows = [
-                self.goals.scores(
+                self.objectives.scores(
                     partial(self._forward, stack), samples, job.temperature, stack.rows
                 )
                 for stack in self.stacks

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from intarsia.data import Data, check_options, load_data
-from intarsia.errors import TrainingError, WiringError
+from intarsia.errors import DataError, RecipeError, TrainingError, WiringError
 from intarsia.files import digest_of
 from intarsia.models import Model, initialise, wiring_of
 from intarsia.modules import Architecture, Bank, Module
@@ -19,7 +19,7 @@ from intarsia.pruning import PRUNINGS, acts_before_training, needs_whole_group
 from intarsia.specs import Spec
 from intarsia.training.choose import choose, chunks, make_engine
 from intarsia.training.engine import Job
-from intarsia.training.folder import Folder
+from intarsia.training.folder import Folder, empty_layers
 from intarsia.training.progress import Progress
 from intarsia.training.recipe import Recipe
 from intarsia.training.resume import Checkpoint
@@ -56,6 +56,7 @@ def train(
     given = list(tasks(data)) if tasks else tasks_of(recipe, data)
     check_tasks(given, data)
     run = _Run(recipe, factory, data, given, _device(device), engine, progress)
+    run.own_tasks = tasks is not None
     with Folder(out, run.key, recipe, keep_rounds) as folder:
         done = folder.finished(factory)
         return done if done is not None else run.train(folder, checkpoint_every)
@@ -75,6 +76,7 @@ class _Run:
         progress: bool | None,
     ) -> None:
         self.recipe, self.factory, self.data, self.tasks = recipe, factory, data, tasks
+        self.own_tasks = False
         self.model: Model = factory or recipe.model
         self.outputs = tasks[0].objective.outputs
         self.architecture = Architecture.of(self.model, data.shape, self.outputs)
@@ -111,6 +113,8 @@ class _Run:
             folder.add(label, round_, [m for m in found if m is not None], diverged)
             if round_ == folder.last:
                 self.progress.warn_diverged(diverged)
+                for note in empty_layers([m for m in found if m is not None]):
+                    self.progress.say(note)
 
         engine = make_engine(self.choice, dataclasses.replace(self.job, tasks=tasks))
         try:
@@ -134,9 +138,10 @@ class _Run:
             temperature=float(self.job.temperature),
             origin=self.origins[task.seed][0],
             provenance={
-                "recipe": self.recipe.as_dict(),
+                "recipe": self._recipe_of_modules(),
                 "seed": task.seed,
                 "learning_rate": task.learning_rate,
+                "objective": digest_of("objective", _tables(task)),
                 "data": {"name": self.data.name, "digest": self.data.digest},
                 "scores": {"validation": outcome.scores},
                 **self._report(),
@@ -144,14 +149,16 @@ class _Run:
             factory=self.factory,
         )
 
+    def _recipe_of_modules(self) -> dict[str, Any]:
+        """The recipe without what tasks of the caller's own replace."""
+        replaced = ("objective", "partition", "partition_seed", "seeds", "learning_rate")
+        settings = self.recipe.as_dict()
+        return {k: v for k, v in settings.items() if not (self.own_tasks and k in replaced)}
+
     def _key(self) -> str:
         """What tells this run from others, wherever it is trained."""
         tasks = [[t.name, t.rewarded, t.seed, t.learning_rate] for t in self.tasks]
-        tables = {
-            f"{t.name}/{part}": getattr(t.objective, part)
-            for t in self.tasks
-            for part in ("table", "weight", "bonus")
-        }
+        tables = {f"{t.name}/{n}": part for t in self.tasks for n, part in _tables(t).items()}
         origins = [digest for digest, _ in self.origins.values()]
         return digest_of([self.recipe.as_dict(), self.data.digest, tasks, origins], tables)
 
@@ -173,6 +180,7 @@ class _Run:
 
     def _job(self, device: torch.device) -> Job:
         network = initialise(self.model, self.data.shape, self.outputs, 0).to(device)
+        _check_samples(self.data, self.recipe, network)
         train, validation = self.data.train, self.data.validation
         assert self.recipe.temperature is not None
         return Job(
@@ -197,6 +205,10 @@ class _Run:
             return None
 
 
+def _tables(task: Task) -> dict[str, Tensor]:
+    return {part: getattr(task.objective, part) for part in ("table", "weight", "bonus")}
+
+
 def _settle(
     data: Any, recipe: Recipe | None, model: Model | None, settings: dict[str, Any]
 ) -> tuple[Recipe, Model | None, Data]:
@@ -219,7 +231,33 @@ def _settle(
     elif not isinstance(data, Data):
         data = load_data(data, **merged.data_options)
         merged = dataclasses.replace(merged, data=data.name)
+    else:
+        _check_loaded(data, merged)
+        merged = dataclasses.replace(merged, data_options=dict(data.options))
     return merged, factory, data
+
+
+def _check_loaded(data: Data, recipe: Recipe) -> None:
+    """Options for loading must be those that the data were loaded with."""
+    found = {**data.options, "scale": data.scaling.kind}
+    for option, wanted in recipe.data_options.items():
+        if found.get(option) != wanted:
+            raise RecipeError(
+                f"the recipe or its preset wants data loaded with {option}={wanted!r}, "
+                f"but {data.name!r} was loaded with {found.get(option, 'its default')!r}: "
+                "give the option to load_data, or give train the name"
+            )
+
+
+def _check_samples(data: Data, recipe: Recipe, network: torch.nn.Module) -> None:
+    if not len(data.validation):
+        raise DataError(
+            "training needs validation samples, to choose checkpoints and to see divergence; "
+            f"{data.name!r} has none: load it with validation above 0"
+        )
+    batched = any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in network.modules())
+    if batched and min(recipe.batch, len(data.train)) < 2:
+        raise RecipeError("a network with BatchNorm needs batches of at least 2 samples, got 1")
 
 
 def _same_bytes() -> Any:

@@ -116,6 +116,7 @@ def _work(pipe: Connection, serve: Callable[..., Any], parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     _close_files(but=pipe.fileno())
     torch.set_num_threads(1)
+    torch.set_flush_denormal(True)  # moments of weights at rest shrink into numbers that cost dear
     try:
         while True:
             while not pipe.poll(1.0):

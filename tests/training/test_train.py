@@ -1,0 +1,93 @@
+"""What train refuses, notes and writes down."""
+
+import pytest
+import torch
+from torch import nn
+
+import intarsia as ia
+from intarsia.errors import DataError, RecipeError, TrainingError
+from intarsia.objectives import objective
+from intarsia.training import Task
+
+
+def test_options_that_contradict_loaded_data_are_refused(small_data):
+    with pytest.raises(RecipeError, match="seed=3"):
+        ia.train(small_data, data_options={"seed": 3}, epochs=1)
+
+
+def test_a_preset_that_wants_another_scaling_is_refused_for_loaded_data():
+    data = ia.load_data("digits", classes=["0", "1"])
+    renamed = type(data)(**{**vars(data), "name": "mnist"})
+    with pytest.raises(RecipeError, match="scale='signed'"):
+        ia.train(renamed, preset="released", epochs=1)
+
+
+def test_the_recipe_of_a_module_says_how_its_data_were_loaded():
+    data = ia.load_data("digits", classes=["0", "1"], seed=3)
+    bank = ia.train(data, model="mlp([8])", epochs=1, sparsity=0.5)
+    options = bank[0].provenance["recipe"]["data_options"]
+    again = ia.load_data("digits", **options)
+    assert again.digest == data.digest
+
+
+def test_no_validation_samples_is_an_error_not_a_divergence():
+    data = ia.load_data("digits", validation=0)
+    with pytest.raises(DataError, match="validation samples"):
+        ia.train(data, epochs=1)
+
+
+def test_batchnorm_needs_two_samples_a_batch(small_data):
+    with pytest.raises(RecipeError, match="at least 2"):
+        ia.train(small_data, model="resnet18(width=4)", batch=1, epochs=1)
+
+
+def test_territory_makes_the_sum_exact_with_batchnorm_too(small_data):
+    def factory(shape, outputs):
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, outputs)
+        )
+
+    bank = ia.train(small_data, model=factory, pruning="territory", epochs=3)
+    with torch.no_grad():
+        summed = ia.compose(bank, "sum")(small_data.test.x)
+        joined = ia.compose(bank, "logits")(small_data.test.x)
+    torch.testing.assert_close(summed, joined, rtol=1e-5, atol=1e-5)
+
+
+def test_tasks_of_ones_own_leave_nothing_untrue_in_the_provenance(small_data):
+    goal = objective("xe", 4, (2,))
+
+    def tasks(data):
+        return [Task("c", ("c",), (2,), 0, 1e-3, goal)]
+
+    (module,) = ia.train(small_data, model="mlp([8])", epochs=1, sparsity=0.5, tasks=tasks)
+    recipe = module.provenance["recipe"]
+    assert "objective" not in recipe
+    assert "partition" not in recipe
+    me = ia.train(small_data, model="mlp([8])", epochs=1, sparsity=0.5, partition=[["c"]])
+    assert module.provenance["objective"] != me[0].provenance["objective"]
+
+
+def test_a_layer_pruned_to_nothing_is_noted(small_data):
+    masks = "magnitude(scope='layer')"
+    bank = ia.train(small_data, model="mlp([4])", epochs=1, sparsity=0.99, pruning=masks)
+    assert any("no weight of layers.1.weight survives" in note for note in bank.report["notes"])
+    fine = ia.train(small_data, model="mlp([4])", epochs=1, sparsity=0.5, pruning=masks)
+    assert fine.report["notes"] == []
+
+
+def test_when_every_module_diverges_the_folder_stays_free(small_data, tmp_path):
+    settings = {"model": "mlp([8])", "epochs": 1, "sparsity": 0.5, "out": tmp_path / "run"}
+    with pytest.raises(TrainingError, match="every module diverged"):
+        ia.train(small_data, learning_rate=1e30, **settings)
+    assert len(ia.train(small_data, learning_rate=1e-3, **settings)) == 4
+
+
+def test_only_our_own_leftovers_are_swept(small_data, tmp_path):
+    mine = tmp_path / ".notes.part"
+    ours = tmp_path / f".{'0f' * 8}.part"
+    for path in (mine, ours):
+        path.write_text("x")
+    ia.train(small_data, model="mlp([8])", epochs=1, sparsity=0.5, out=tmp_path)
+    assert mine.exists()
+    assert not ours.exists()
