@@ -326,12 +326,18 @@ def test_entry_point_fails_with_one_line_and_exit_code_1(trained: tuple[Path, An
 
 
 def test_diverged_modules_are_named(tmp_path: Path) -> None:
-    """A step that is too large for float32 leaves nothing; the folder can still be read."""
+    """A step that is too large for float32 leaves nothing, and the folder free for a smaller one."""
     out = tmp_path / "out"
     said = refusal("train", out, *TINY, "--partition", "3,8", "--learning-rate", 1e38)
     assert "every module diverged" in said
-    run = call("inspect", out)
-    assert "module '3' diverged" in run.stderr
+    call("train", out, *TINY, "--partition", "3,8", "--learning-rate", 0.001)
+    assert answer("inspect", out)["diverged"] == []
+
+
+def test_a_bank_without_its_diverged_modules_says_so(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ia.Bank([], diverged=["3", "8"]).save(out)
+    assert "module '3' diverged" in call("inspect", out).stderr
     assert answer("inspect", out)["diverged"] == ["3", "8"]
     assert "all of them diverged" in refusal("evaluate", out, "--data", "digits")
 

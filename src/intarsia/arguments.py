@@ -64,7 +64,7 @@ def read_recipe(path: Path | None, flags: Mapping[str, Any], settings: Mapping[s
     recipe = Recipe.read({**base.as_dict(), **given, **settings}).resolve()
     check_options(recipe.data_options)
     of_the_file = "data" not in given and "data" not in settings
-    is_path = isinstance(recipe.data, str) and recipe.data.endswith((".npz", ".csv"))
+    is_path = str(recipe.data).endswith((".npz", ".csv"))
     if of_the_file and is_path and not Path(recipe.data).is_file():
         raise DataError(f"{path}: there is no file {recipe.data}: give it with --data")
     return recipe

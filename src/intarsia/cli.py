@@ -21,7 +21,7 @@ from intarsia.console import (
     show_scores,
     table,
 )
-from intarsia.errors import FileError, TrainingError
+from intarsia.errors import FileError
 
 app = typer.Typer(
     cls=Verbs,
@@ -188,8 +188,6 @@ def train(
         return show_plan(recipe, modules)
     began = time.perf_counter()
     bank = run(None, recipe, out=out, device=device, engine=engine, keep_rounds=keep_rounds)
-    if not len(bank):
-        raise TrainingError("every module diverged: lower the learning rate")
     found = describe_bank(bank, out) | {"seconds": round(time.perf_counter() - began, 3)}
     if json:
         return show_json(found)

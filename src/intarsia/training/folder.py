@@ -11,7 +11,7 @@ import yaml
 from intarsia.errors import TrainingError
 from intarsia.files import digest_of, write_whole
 from intarsia.models import Model
-from intarsia.modules import Bank, Module
+from intarsia.modules import LISTING, Bank, Module
 from intarsia.training.recipe import Recipe
 
 try:
@@ -19,7 +19,7 @@ try:
 except ImportError:  # Windows: no lock, the rest works
     fcntl = None  # type: ignore[assignment]
 
-LISTING, RECIPE, PROGRESS = "bank.json", "recipe.yaml", ".progress"
+RECIPE, PROGRESS = "recipe.yaml", ".progress"
 PART = f".{'[0-9a-f]' * 16}.part"  # what write_whole leaves if it is killed
 
 
