@@ -326,7 +326,7 @@ def test_entry_point_fails_with_one_line_and_exit_code_1(trained: tuple[Path, An
 
 
 def test_diverged_modules_are_named(tmp_path: Path) -> None:
-    """A step that is too large for float32 leaves nothing, and the folder free for a smaller one."""
+    """A step too large for float32 leaves nothing, and the folder free for a smaller one."""
     out = tmp_path / "out"
     said = refusal("train", out, *TINY, "--partition", "3,8", "--learning-rate", 1e38)
     assert "every module diverged" in said
