@@ -178,8 +178,9 @@ def speed(load: Callable[[str], Result]) -> str:
     )
     text = (
         f"Training {modules} shallow MNIST modules takes {stack['seconds']:.1f} s on one "
-        f"{cuda['machine']} ({cuda['run'].partition(', ')[2]}). On a CPU with {cpu['machine']}, an "
-        f"epoch of one module takes {seconds:.2f} s in a whole pruning run: "
+        f"{cuda['machine']} ({cuda['run'].partition(', ')[2]}). On a CPU with {cpu['machine']}, a "
+        f"whole pruning run of {cpu['ways']['intarsia']['modules']} modules takes {seconds:.2f} s "
+        "for each module and epoch: "
         f"{ratios['plain/intarsia']:.1f} times as fast as a plain loop on resident tensors{usual}, "
         "timed in the same run. The commands and all figures are in [GPU](docs/results/"
         "training_cuda.md) and [CPU](docs/results/training_cpu.md)."

@@ -1,6 +1,7 @@
 """Folder: where a run leaves its modules, piece by piece, and how it knows what is done."""
 
 import shutil
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -50,14 +51,11 @@ class Folder:
             self.lock = (progress / "lock").open("w")
         except OSError as error:
             raise TrainingError(f"cannot write to {self.path}: {error.strerror}") from error
-        try:
-            if fcntl is not None:
-                fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _locked(self.lock):
             self.lock.close()
             raise TrainingError(
                 f"another process trains into {self.path}: wait for it or use another folder"
-            ) from None
+            )
         try:
             _sweep(self.path)
             self._check_key()
@@ -180,6 +178,21 @@ def empty_layers(modules: Iterable[Module]) -> list[str]:
         for name, mask in module.mask.items()
         if mask.ndim > 1 and not bool(mask.any())
     ]
+
+
+def _locked(file: IO[str]) -> bool:
+    """Take the lock; a worker of a run that was just killed may hold it for a moment longer."""
+    for _ in range(20):
+        if fcntl is None:
+            break
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError:
+            time.sleep(0.05)
+    else:
+        return False
+    return True
 
 
 def _sweep(folder: Path) -> None:
