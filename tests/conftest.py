@@ -1,7 +1,7 @@
 """What all tests share: few threads, a cache of their own, and the big data sets where they are."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,17 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("INTARSIA_CACHE", str(folder))
     return folder
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Tiny networks are slower on many threads than on one."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

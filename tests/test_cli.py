@@ -26,12 +26,7 @@ RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
 TINY = ["--data", "digits", "--model", "mlp(32)", "--sparsity", "0.5", "--epochs", "2"]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def call(*words: object, code: int = 0) -> Any:

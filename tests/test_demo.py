@@ -18,12 +18,7 @@ from intarsia.demo import Findings, continuing, demo
 EPOCHS = 3  # the whole demo has 20
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Small jobs for the engines."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -18,12 +18,8 @@ Origins = list[dict[str, torch.Tensor]]
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny networks are slower on many threads than on one."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def _alone(one_thread: None) -> None:
+    """All tests of training run on one thread, but for those that ask for more."""
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,8 @@ import torch
 import intarsia as ia
 from intarsia.models import build, initialise, wiring_of
 from intarsia.objectives import objective
-from intarsia.training.engine import Job, Start
+from intarsia.training.engine import Job
 from intarsia.training.plain import PlainEngine
-from intarsia.training.rounds import rewound
 from intarsia.training.stack import StackEngine
 from intarsia.training.tasks import Task
 
@@ -35,19 +34,6 @@ def job_of(model, goal="me", dtype=torch.float32):
     job = Job(network, wiring, tasks, x, y, x[:100], y[:100], 64, 5.0)
     origins = [initialise(model, data.shape, outputs, t.seed).to(dtype) for t in tasks]
     return job, [origin.state_dict() for origin in origins]
-
-
-def starts_of(origins, density):
-    starts = []
-    for k, origin in enumerate(origins):
-        generator = torch.Generator().manual_seed(100 + k)
-        mask = {
-            n: torch.rand(t.shape, generator=generator) < density
-            for n, t in origin.items()
-            if t.ndim > 1 and density < 1
-        }
-        starts.append(Start(rewound(origin, mask), mask))
-    return starts
 
 
 def run(engine, starts, epochs=5, active=None):
@@ -86,14 +72,14 @@ def engine_of(kind, job):
         ("single", "lenet", "me"),
     ],
 )
-def test_fifty_steps_equal_the_plain_loop(monkeypatch, kind, model, goal, density):
+def test_fifty_steps_equal_the_plain_loop(masked, monkeypatch, kind, model, goal, density):
     """The fused kernels in their own float32; autograd's stacks in double.
 
     In float32 a stack's 50 steps may part from the loop's by 3e-4, since a ReLU that rounding flips
     changes gradients near 0, which Adam scales up.
     """
     job, origins = job_of(model, goal, torch.float32 if kind == "mlp" else torch.float64)
-    starts = starts_of(origins, density)
+    starts = masked(origins, density)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     oracle, oracle_losses, oracle_scores = run(PlainEngine(job), starts)
     ours, losses, scores = run(engine_of(kind, job), starts)
@@ -107,28 +93,28 @@ def test_fifty_steps_equal_the_plain_loop(monkeypatch, kind, model, goal, densit
             assert not state[name][~mask].any()
 
 
-def test_inactive_modules_stand_still():
+def test_inactive_modules_stand_still(masked):
     job, origins = job_of("mlp([48], dropout=0)")
-    everyone, _, _ = run(engine_of("mlp", job), starts_of(origins, 1.0))
-    some, _, _ = run(engine_of("mlp", job), starts_of(origins, 1.0), active=[True, False] * 2)
+    everyone, _, _ = run(engine_of("mlp", job), masked(origins, 1.0))
+    some, _, _ = run(engine_of("mlp", job), masked(origins, 1.0), active=[True, False] * 2)
     for k in (0, 2):
         assert all(torch.equal(everyone[k][n], some[k][n]) for n in some[k])
     assert all(torch.equal(origins[1][n], some[1][n]) for n in some[1])
 
 
 @pytest.mark.parametrize("kind", ["mlp", "stack"])
-def test_dropout_repeats_and_a_module_is_the_same_in_any_bank(kind):
+def test_dropout_repeats_and_a_module_is_the_same_in_any_bank(masked, kind):
     job, origins = job_of("mlp([48], dropout=0.5)")
-    first, _, _ = run(engine_of(kind, job), starts_of(origins, 0.3))
-    again, _, _ = run(engine_of(kind, job), starts_of(origins, 0.3))
+    first, _, _ = run(engine_of(kind, job), masked(origins, 0.3))
+    again, _, _ = run(engine_of(kind, job), masked(origins, 0.3))
     assert all(torch.equal(a[n], b[n]) for a, b in zip(first, again, strict=True) for n in a)
     without, _ = job_of("mlp([48], dropout=0)")
-    plain, _, _ = run(engine_of(kind, without), starts_of(origins, 0.3))
+    plain, _, _ = run(engine_of(kind, without), masked(origins, 0.3))
     assert far_apart(first[0], plain[0]) > 1e-4
     if kind == "mlp":
         alone = dataclasses.replace(job, tasks=job.tasks[2:3])
-        (single,), _, _ = run(engine_of(kind, alone), starts_of(origins, 0.1)[2:3])
-        together, _, _ = run(engine_of(kind, job), starts_of(origins, 0.1))
+        (single,), _, _ = run(engine_of(kind, alone), masked(origins, 0.1)[2:3])
+        together, _, _ = run(engine_of(kind, job), masked(origins, 0.1))
         assert all(torch.equal(single[n], together[2][n]) for n in single)
 
 

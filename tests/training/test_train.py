@@ -91,3 +91,15 @@ def test_only_our_own_leftovers_are_swept(small_data, tmp_path):
     ia.train(small_data, model="mlp([8])", epochs=1, sparsity=0.5, out=tmp_path)
     assert mine.exists()
     assert not ours.exists()
+
+
+def test_a_bank_keeps_the_order_of_its_tasks(small_data):
+    def tasks(data):
+        return [
+            Task(f"{c}-s{seed}", (c,), (i,), seed, 1e-3, objective("me", 4, (i,)))
+            for i, c in enumerate(data.catalogue[:2])
+            for seed in (0, 1)
+        ]
+
+    bank = ia.train(small_data, model="mlp([8])", epochs=1, sparsity=0.5, tasks=tasks)
+    assert bank.names == ("a-s0", "a-s1", "b-s0", "b-s1")

@@ -109,11 +109,17 @@ class Folder:
         else:
             bank.save(self._place(chunk, round_))
 
-    def finish(self, chunks: Sequence[str], report: dict[str, Any], factory: Model | None) -> Bank:
-        """All modules as one bank, written out whole where there is a path."""
+    def finish(
+        self,
+        chunks: Sequence[str],
+        order: Sequence[str],
+        report: dict[str, Any],
+        factory: Model | None,
+    ) -> Bank:
+        """All modules as one bank in this order, written out whole where there is a path."""
         report = {**report, "key": self.key}
         wanted = range(self.last + 1) if self.keep_rounds else [self.last]
-        banks = [self._join(chunks, round_, report, factory) for round_ in wanted]
+        banks = [self._join(chunks, order, round_, report, factory) for round_ in wanted]
         bank = banks[-1]
         bank.report["notes"] = empty_layers(bank)
         bank.rounds = tuple(banks[:-1])
@@ -128,7 +134,12 @@ class Folder:
         return bank
 
     def _join(
-        self, chunks: Sequence[str], round_: int, report: dict[str, Any], factory: Model | None
+        self,
+        chunks: Sequence[str],
+        order: Sequence[str],
+        round_: int,
+        report: dict[str, Any],
+        factory: Model | None,
     ) -> Bank:
         parts = [
             self.memory[chunk, round_]
@@ -136,8 +147,13 @@ class Folder:
             else Bank.load(self._place(chunk, round_), factory)
             for chunk in chunks
         ]
-        diverged = [name for part in parts for name in part.diverged]
-        return Bank([module for part in parts for module in part], diverged, report)
+        diverged = {name for part in parts for name in part.diverged}
+        modules = {module.name: module for part in parts for module in part}
+        return Bank(
+            [modules[name] for name in order if name in modules],
+            [name for name in order if name in diverged],
+            report,
+        )
 
     def _forget(self) -> None:
         """Leave nothing that would bind the folder to this recipe."""
@@ -182,17 +198,16 @@ def empty_layers(modules: Iterable[Module]) -> list[str]:
 
 def _locked(file: IO[str]) -> bool:
     """Take the lock; a worker of a run that was just killed may hold it for a moment longer."""
+    if fcntl is None:
+        return True
     for _ in range(20):
-        if fcntl is None:
-            break
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
         except OSError:
             time.sleep(0.05)
-    else:
-        return False
-    return True
+        else:
+            return True
+    return False
 
 
 def _sweep(folder: Path) -> None:

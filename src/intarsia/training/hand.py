@@ -48,7 +48,7 @@ class HandMlp:
         rate: float,
         draw: torch.Generator,
     ) -> float:
-        """Train on all batches towards goal k; returns the mean loss."""
+        """Train on all batches towards objective k; returns the mean loss."""
         keeps = [_factors(len(batches[0]), len(b), self.dropout, draw) for b in self.biases]
         losses = 0.0
         for some in _runs(batches):

@@ -18,7 +18,7 @@ class PlainEngine(Engine):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self.moved = [
+        self.on_device = [
             Objective(*(part.to(job.device) for part in (g.table, g.weight, g.bonus)))
             for g in (task.objective for task in job.tasks)
         ]
@@ -55,7 +55,7 @@ class PlainEngine(Engine):
         job.network.train()
         optimiser.zero_grad()
         logits = functional_call(job.network, slot.current, (job.x[indices],))
-        value = loss(logits, job.y[indices], self.moved[k], job.temperature)
+        value = loss(logits, job.y[indices], self.on_device[k], job.temperature)
         value.backward()
         optimiser.step()
         with torch.no_grad():

@@ -10,13 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intarsia.data import Data, check_options, load_data
-from intarsia.errors import DataError, RecipeError, TrainingError, WiringError
+from intarsia.data import Data
+from intarsia.errors import WiringError
 from intarsia.files import digest_of
 from intarsia.models import Model, initialise, wiring_of
 from intarsia.modules import Architecture, Bank, Module
 from intarsia.pruning import PRUNINGS, acts_before_training, needs_whole_group
-from intarsia.specs import Spec
 from intarsia.training.choose import choose, chunks, make_engine
 from intarsia.training.engine import Job
 from intarsia.training.folder import Folder, empty_layers
@@ -24,7 +23,8 @@ from intarsia.training.progress import Progress
 from intarsia.training.recipe import Recipe
 from intarsia.training.resume import Checkpoint
 from intarsia.training.rounds import Outcome, train_rounds
-from intarsia.training.tasks import Task, check_tasks, tasks_of
+from intarsia.training.settle import Settled, check_samples, device_of, settle
+from intarsia.training.tasks import Task
 
 
 def train(
@@ -47,18 +47,15 @@ def train(
     override the recipe's fields, as in `train("mnist", sparsity=0.95)`. `model` may also be a
     factory f(shape, outputs) of a network of your own.
 
-    With `out` the modules are written to a folder as they are done, and the same call takes up a
-    run that was stopped, to the same bytes. `keep_rounds` also returns the modules of the pruning
+    With `out` the modules are written to a folder, and the same call takes up a run that was
+    stopped, to the same bytes. `keep_rounds` also returns the modules of the pruning
     rounds (`bank.rounds`; those of the first are unpruned). `tasks` replaces the recipe's
     partition by tasks of your own, each with its classes, seed, step size and objective.
     """
-    recipe, factory, data = _settle(data, recipe, model, settings)
-    given = list(tasks(data)) if tasks else tasks_of(recipe, data)
-    check_tasks(given, data)
-    run = _Run(recipe, factory, data, given, _device(device), engine, progress)
-    run.own_tasks = tasks is not None
-    with Folder(out, run.key, recipe, keep_rounds) as folder:
-        done = folder.finished(factory)
+    settled = settle(data, recipe, model, settings, tasks)
+    run = _Run(settled, device_of(device), engine, progress)
+    with Folder(out, run.key, settled.recipe, keep_rounds) as folder:
+        done = folder.finished(settled.factory)
         return done if done is not None else run.train(folder, checkpoint_every)
 
 
@@ -66,24 +63,18 @@ class _Run:
     """One call of train: what all its chunks share."""
 
     def __init__(
-        self,
-        recipe: Recipe,
-        factory: Model | None,
-        data: Data,
-        tasks: list[Task],
-        device: torch.device,
-        engine: str,
-        progress: bool | None,
+        self, settled: Settled, device: torch.device, engine: str, progress: bool | None
     ) -> None:
-        self.recipe, self.factory, self.data, self.tasks = recipe, factory, data, tasks
-        self.own_tasks = False
-        self.model: Model = factory or recipe.model
-        self.outputs = tasks[0].objective.outputs
-        self.architecture = Architecture.of(self.model, data.shape, self.outputs)
-        self.origins = {s: self._origin(s) for s in dict.fromkeys(t.seed for t in tasks)}
+        self.settled = settled
+        self.recipe, self.data, self.tasks = settled.recipe, settled.data, settled.tasks
+        self.factory = settled.factory
+        self.model: Model = self.factory or self.recipe.model
+        self.outputs = self.tasks[0].objective.outputs
+        self.architecture = Architecture.of(self.model, self.data.shape, self.outputs)
+        self.origins = {s: self._origin(s) for s in dict.fromkeys(t.seed for t in self.tasks)}
         self.job = self._job(device)
-        self.choice = choose(self.job, engine, recipe.patience is not None)
-        self.progress = Progress(progress, recipe, len(tasks))
+        self.choice = choose(self.job, engine, self.recipe.patience is not None)
+        self.progress = Progress(progress, self.recipe, len(self.tasks))
         self.key = self._key()
 
     def train(self, folder: Folder, checkpoint_every: float) -> Bank:
@@ -100,7 +91,8 @@ class _Run:
                 key = digest_of([self.key, self.job.device.type, self.choice.engine, label])
                 place = folder.checkpoint_file(label)
                 self._train_chunk(piece, label, folder, Checkpoint(place, checkpoint_every, key))
-        return folder.finish(list(labelled), self._report(), self.factory)
+        order = [task.name for task in self.tasks]
+        return folder.finish(list(labelled), order, self._report(), self.factory)
 
     def _train_chunk(
         self, tasks: list[Task], label: str, folder: Folder, checkpoint: Checkpoint
@@ -138,7 +130,7 @@ class _Run:
             temperature=float(self.job.temperature),
             origin=self.origins[task.seed][0],
             provenance={
-                "recipe": self._recipe_of_modules(),
+                "recipe": self.settled.provenance(),
                 "seed": task.seed,
                 "learning_rate": task.learning_rate,
                 "objective": digest_of("objective", _tables(task)),
@@ -148,12 +140,6 @@ class _Run:
             },
             factory=self.factory,
         )
-
-    def _recipe_of_modules(self) -> dict[str, Any]:
-        """The recipe without what tasks of the caller's own replace."""
-        replaced = ("objective", "partition", "partition_seed", "seeds", "learning_rate")
-        settings = self.recipe.as_dict()
-        return {k: v for k, v in settings.items() if not (self.own_tasks and k in replaced)}
 
     def _key(self) -> str:
         """What tells this run from others, wherever it is trained."""
@@ -180,7 +166,7 @@ class _Run:
 
     def _job(self, device: torch.device) -> Job:
         network = initialise(self.model, self.data.shape, self.outputs, 0).to(device)
-        _check_samples(self.data, self.recipe, network)
+        check_samples(self.data, self.recipe, network)
         train, validation = self.data.train, self.data.validation
         assert self.recipe.temperature is not None
         return Job(
@@ -209,74 +195,9 @@ def _tables(task: Task) -> dict[str, Tensor]:
     return {part: getattr(task.objective, part) for part in ("table", "weight", "bonus")}
 
 
-def _settle(
-    data: Any, recipe: Recipe | None, model: Model | None, settings: dict[str, Any]
-) -> tuple[Recipe, Model | None, Data]:
-    """The resolved recipe, the stranger's factory if there is one, and the loaded data."""
-    base = recipe or Recipe()
-    factory = None
-    if model is not None and not isinstance(model, str | dict | Spec):
-        factory, settings = model, {**settings, "model": "custom"}
-    elif model is not None:
-        named = {"name": model.name, **model.arguments} if isinstance(model, Spec) else model
-        settings = {**settings, "model": named}
-    if isinstance(data, Data):
-        settings = {**settings, "data": data.name}
-    elif isinstance(data, str | Path):
-        settings = {**settings, "data": str(data)}
-    merged = Recipe.read({**base.as_dict(), **settings}).resolve()
-    check_options(merged.data_options)
-    if data is None or isinstance(data, str | Path):
-        data = load_data(merged.data, **merged.data_options)
-    elif not isinstance(data, Data):
-        data = load_data(data, **merged.data_options)
-        merged = dataclasses.replace(merged, data=data.name)
-    else:
-        _check_loaded(data, merged)
-        merged = dataclasses.replace(merged, data_options=dict(data.options))
-    return merged, factory, data
-
-
-def _check_loaded(data: Data, recipe: Recipe) -> None:
-    """Options for loading must be those that the data were loaded with."""
-    found = {**data.options, "scale": data.scaling.kind}
-    for option, wanted in recipe.data_options.items():
-        if found.get(option) != wanted:
-            raise RecipeError(
-                f"the recipe or its preset wants data loaded with {option}={wanted!r}, "
-                f"but {data.name!r} was loaded with {found.get(option, 'its default')!r}: "
-                "give the option to load_data, or give train the name"
-            )
-
-
-def _check_samples(data: Data, recipe: Recipe, network: torch.nn.Module) -> None:
-    if not len(data.validation):
-        raise DataError(
-            "training needs validation samples, to choose checkpoints and to see divergence; "
-            f"{data.name!r} has none: load it with validation above 0"
-        )
-    batched = any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in network.modules())
-    if batched and min(recipe.batch, len(data.train)) < 2:
-        raise RecipeError("a network with BatchNorm needs batches of at least 2 samples, got 1")
-
-
 def _same_bytes() -> Any:
     """cuDNN may else choose among algorithms that add in different orders."""
     allow_tf32 = torch.backends.cudnn.allow_tf32
     return torch.backends.cudnn.flags(
         enabled=True, benchmark=False, deterministic=True, allow_tf32=allow_tf32
     )
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        first = str(error).splitlines()[0]
-        raise TrainingError(f"device {name!r} cannot be used here: {first}") from error
-    if device.type == "cuda" and device.index is None:
-        device = torch.device("cuda", torch.cuda.current_device())
-    return device
