@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], help="more settings, as key=value")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--save", type=Path, help="also write the modules of seed 0 here")
+    parser.add_argument("--bank", type=Path, help="train into this folder, or take what it holds")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--name", help="name of the result, if not quality_DATA")
     options = parser.parse_args()
@@ -80,6 +81,7 @@ def rows_of(data: ia.Data, model: str, options: argparse.Namespace) -> list[dict
         preset=options.preset,
         seeds=options.seeds,
         keep_rounds=True,
+        out=options.bank,
         device=options.device,
         **settings,
     )
@@ -96,7 +98,7 @@ def rows_of(data: ia.Data, model: str, options: argparse.Namespace) -> list[dict
             "density": round(statistics.mean(m.density for m in modules), 5),
             "engine": bank.report["engine"],
             "diverged": list(bank.diverged),
-            "training_seconds_of_all_rounds": round(seconds, 1),
+            "training_seconds_of_all_rounds": None if options.bank else round(seconds, 1),
         }
         for split in ("validation", "test"):
             row[split] = figures([scores_of(m, data, split) for m in modules])

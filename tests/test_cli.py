@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 import yaml
 from sklearn.datasets import load_digits
@@ -20,9 +21,12 @@ import intarsia as ia
 from intarsia.cli import app
 from intarsia.data import Split
 from intarsia.demo import SETTINGS
+from intarsia.measure import compatibility, compatibility_matrix
+from intarsia.measure import path as walk
 
 ROOT = Path(__file__).resolve().parents[1]
-RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+MERGES = sorted((ROOT / "recipes").glob("merge_*.yaml"))
+RECIPES = sorted(set((ROOT / "recipes").glob("*.yaml")) - set(MERGES))
 TINY = ["--data", "digits", "--model", "mlp(32)", "--sparsity", "0.5", "--epochs", "2"]
 
 
@@ -106,6 +110,161 @@ def test_compose_writes_what_the_library_composes(
     call("compose", out, trained[0] / "3-s1.safetensors", "-o", ten)
     with torch.no_grad():
         assert torch.equal(ia.Composition.load(ten)(x), ia.compose(bank, "sum")(x))
+
+
+def test_compose_takes_settings_of_the_operator_and_samples(
+    trained: tuple[Path, Any], tmp_path: Path
+) -> None:
+    data, bank = ia.load_data("digits"), ia.Bank.load(trained[0]).seed(0)
+    x, out = data.test.x, tmp_path / "out.safetensors"
+    words = ["compose", trained[0], "--seed", 0, "-o", out, "--operator"]
+    found = answer(*words, "ties(density=0.3)")
+    assert found["operator"] == "ties(density=0.3)"
+    whole = ia.Composition.load(out)
+    with torch.no_grad():
+        assert torch.equal(whole(x), ia.compose(bank, "ties(density=0.3)")(x))
+    found = answer(*words, "inlay", "--samples", "digits", "--calibrate")
+    expected = ia.compose(bank, "inlay", samples=data, calibrate=True)
+    assert found["calibration"] == expected.report["calibration"]
+    assert found["samples"] == len(data.validation)
+    with torch.no_grad():
+        assert torch.equal(ia.Composition.load(out)(x), expected(x))
+    shown = call(*words, "inlay", "--samples", "digits", "--calibrate").stdout
+    for way in ("without", "with"):
+        assert f"{found['calibration'][f'accuracy_{way}']:.4f}" in shown
+    assert "offset" in call("inspect", out).stdout
+
+
+def test_compose_aligns_modules_of_two_origins(trained: tuple[Path, Any], tmp_path: Path) -> None:
+    pair = [trained[0] / "3-s0.safetensors", trained[0] / "8-s1.safetensors"]
+    out = tmp_path / "out.safetensors"
+    assert "its origin is" in refusal("compose", *pair, "-o", out)
+    found = answer("compose", *pair, "-o", out, "--align", "weights", "--no-recalibrate")
+    assert found["align"] == "weights"
+    bank = ia.Bank.load(trained[0])
+    expected = ia.compose([bank["3-s0"], bank["8-s1"]], align="weights", recalibrate=False)
+    x = ia.load_data("digits").test.x
+    with torch.no_grad():
+        assert torch.equal(ia.Composition.load(out)(x), expected(x))
+
+
+def test_compose_flags_override_the_recipe(trained: tuple[Path, Any], tmp_path: Path) -> None:
+    recipe, out = tmp_path / "merge.yaml", tmp_path / "out.safetensors"
+    settings = {
+        "merge_method": "ties", "models": [str(trained[0])], "parameters": {"density": 0.4},
+        "base_model": "zero", "seed": 1, "without": ["3"],
+    }  # fmt: skip
+    recipe.write_text(yaml.safe_dump(settings))
+    found = answer("compose", recipe, "-o", out)
+    assert found["operator"] == "ties(density=0.4, base='zero')"
+    assert len(found["parts"]) == 9
+    found = answer("compose", recipe, "-o", out, "--operator", "mean", "--seed", 0, "--without", 5)
+    assert (found["operator"], found["rewarded"]) == ("mean", list("012346789"))
+    assert {part["name"][-2:] for part in found["parts"]} == {"s0"}
+
+
+def test_operators_lists_the_registry() -> None:
+    from intarsia.composition import OPERATORS
+
+    found = {entry["name"]: entry for entry in answer("operators")["operators"]}
+    assert set(found) == set(OPERATORS)
+    assert found["weighted"]["settings"] == {"weights": 1.0, "normalise": False}
+    assert (found["ties"]["on"], found["ties"]["samples"]) == ("weights", False)
+    assert found["ties"]["paper"] == "https://arxiv.org/abs/2306.01708"
+    assert found["fisher"]["samples"] is True
+    shown = call("operators").stdout
+    assert all(name in shown for name in found)
+    assert "fisher*" in shown
+
+
+def test_path_is_the_librarys(trained: tuple[Path, Any], tmp_path: Path) -> None:
+    a, b = (trained[0] / f"{name}-s0.safetensors" for name in "38")
+    picture = tmp_path / "path.svg"
+    words = ["path", a, b, "--points", 5, "--rows", 200, "--figure", picture]
+    found = answer(*words)
+    bank = ia.Bank.load(trained[0])
+    expected = walk(bank["3-s0"], bank["8-s0"], ia.load_data("digits"), 5, samples=200)
+    assert found == {"data": "digits", "trained_on_this_data": True, **expected.to_json()}
+    ElementTree.parse(picture)
+    assert "barrier" in call(*words).stdout
+    other = trained[0] / "8-s1.safetensors"
+    assert "align them first" in refusal("path", a, other, "--points", 3)
+    assert len(answer("path", a, other, "--points", 3, "--align", "weights")["t"]) == 3
+
+
+def test_path_matches_classes_by_name(trained: tuple[Path, Any]) -> None:
+    a, b = (trained[0] / f"{name}-s0.safetensors" for name in "38")
+    run = call("path", a, b, "--points", 3, "--set", "classes=['8', '3', '0']", "--json")
+    assert "not the data" in run.stderr
+    # At t = 1 it is module 8 alone: right on its own class, by name and not by place.
+    some = ia.load_data("digits", classes=["8", "3", "0"]).test
+    labels = torch.tensor([8, 3, 0])[some.y]
+    module = ia.Bank.load(trained[0])["8-s0"]
+    score = ia.evaluate(module, Split(some.x, labels), ["3", "8"])
+    curve = json.loads(run.stdout)["curves"]["test"]
+    assert curve["accuracy"][-1] == pytest.approx(score.accuracy)
+
+
+def test_compatibility_is_the_librarys(trained: tuple[Path, Any], tmp_path: Path) -> None:
+    bank, data = ia.Bank.load(trained[0]).seed(0), ia.load_data("digits")
+    picture = tmp_path / "matrix.svg"
+    words = ["compatibility", trained[0], "--seed", 0, "--samples", "digits", "--figure", picture]
+    found = answer(*words)
+    assert found == compatibility_matrix(bank, data).to_json()
+    ElementTree.parse(picture)
+    assert "interference" in call(*words).stdout
+    pair = [trained[0] / f"{name}-s0.safetensors" for name in "38"]
+    found = answer("compatibility", *pair, "--samples", "digits")
+    assert found == compatibility(bank["3-s0"], bank["8-s0"], data).to_json()
+    bare = call("compatibility", *pair)
+    assert "give them with --samples" in bare.stderr
+    assert "mask jaccard" in bare.stdout
+
+
+def test_compact_is_smaller_and_answers_the_same(trained: tuple[Path, Any], tmp_path: Path) -> None:
+    wide = tmp_path / "inlay.safetensors"
+    call("compose", trained[0], "--seed", 0, "-o", wide, "--operator", "inlay")
+    x = ia.load_data("digits").test.x
+    for path in (wide, trained[0] / "3-s0.safetensors"):
+        out = tmp_path / "small.safetensors"
+        found = answer("compact", path, "-o", out)
+        before = ia.Composition.load(path) if path == wide else ia.Module.load(path).to_module()
+        after = ia.Module.load(out)
+        assert found["parameters"] == after.parameters <= found["before"]["parameters"]
+        assert found["before"]["bytes"] == path.stat().st_size
+        with torch.no_grad():
+            torch.testing.assert_close(after.to_module()(x), before(x))
+    assert "before" in call("compact", wide, "-o", tmp_path / "small.safetensors").stdout
+
+
+def test_export_writes_tensors_and_onnx(
+    trained: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = trained[0] / "3-s0.safetensors", tmp_path / "tensors.safetensors"
+    found = answer("export", path, "-o", out)
+    assert (found["kind"], found["networks"]) == ("safetensors", 1)
+    state = ia.Module.load(path).state
+    assert all(torch.equal(state[k], t) for k, t in safetensors.torch.load_file(out).items())
+    monkeypatch.setattr("intarsia.exports._onnx", lambda model, about, example: b"onnx")
+    found = answer("export", path, "-o", tmp_path / "three.bin", "--format", "onnx")
+    assert (found["kind"], found["inputs"]) == ("onnx", "raw float32, N x 1 x 8 x 8")
+    assert "N x 1 x 8 x 8" in call("export", path, "-o", tmp_path / "three.onnx").stdout
+    assert (tmp_path / "three.onnx").read_bytes() == b"onnx"
+
+
+def test_evaluate_can_abstain(whole: Path, trained: tuple[Path, Any]) -> None:
+    test = ia.load_data("digits").test
+    found = answer("evaluate", whole, "--rewarded", "3,7", "--abstain", 0.8)["abstention"]
+    answers = ia.Composition.load(whole).predict(test.x, abstain=0.8)
+    known = (test.y == 3) | (test.y == 7)
+    mine = found["composition"]
+    assert mine["answered"] == pytest.approx((answers[known] >= 0).double().mean().item())
+    assert mine["refused"] == pytest.approx((answers[~known] < 0).double().mean().item())
+    right = (answers == test.y)[known & (answers >= 0)]
+    assert mine["accuracy"] == pytest.approx(right.double().mean().item())
+    shown = call("evaluate", trained[0], "--abstain", 0.8).stdout
+    assert "above 0.8 of the largest entropy" in shown
+    assert "abstention" not in answer("evaluate", whole)
 
 
 def test_evaluate_gives_the_librarys_measures(trained: tuple[Path, Any], whole: Path) -> None:
@@ -252,6 +411,18 @@ def test_recipes_resolve(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["modules"] == (10 if path.stem == "digits" else None)
 
 
+@pytest.mark.parametrize("path", MERGES, ids=lambda p: p.stem)
+def test_merge_recipes_compose(path: Path, trained: tuple[Path, Any], tmp_path: Path) -> None:
+    """As written, on the bank of the tests in place of the demo's."""
+    ia.Bank.load(trained[0]).seed(0).save(tmp_path / "demo" / "modules")
+    (tmp_path / "recipes").mkdir()
+    copy = tmp_path / "recipes" / path.name
+    copy.write_text(path.read_text())
+    found = answer("compose", copy, "-o", tmp_path / "whole.safetensors")
+    assert found["operator"].startswith(path.stem.removeprefix("merge_"))
+    assert len(found["parts"]) == 10
+
+
 def test_digits_recipe_is_the_demos() -> None:
     assert ia.Recipe.load(ROOT / "recipes" / "digits.yaml") == ia.Recipe(**SETTINGS)
 
@@ -277,6 +448,15 @@ def test_digits_recipe_is_the_demos() -> None:
         (["inspect", "nowhere.safetensors"], "no such file"),
         (["compose", "nowhere", "-o", "x"], "no such file"),
         (["compose", "nowhere", "-o", "x", "--operator", "som"], "did you mean 'sum'"),
+        (["compose", "nowhere", "-o", "x", "--operator", "ties(dens=1)"], "'density'"),
+        (["compose", "nowhere", "-o", "x", "--align", "unit"], "unknown alignment 'unit'"),
+        (["compose", "none.yaml", "-o", "x"], "cannot read the recipe none.yaml"),
+        (["path", "a", "b", "--figure", "x.png"], "ends in .svg"),
+        (["path", "nowhere", "b"], "no such file"),
+        (["compatibility", "a", "--figure", "x.png"], "ends in .svg"),
+        (["compatibility", "nowhere"], "no such file"),
+        (["compact", "nowhere", "-o", "x"], "no such file"),
+        (["export", "nowhere", "-o", "x.onnx"], "no such file"),
     ],
 )
 def test_errors_are_one_clear_line(
@@ -304,6 +484,17 @@ def test_errors_about_files(trained: tuple[Path, Any], whole: Path, tmp_path: Pa
     (tmp_path / "notes.txt").write_text("accuracy: 0.98, measured on Monday")
     for verb in ("inspect", "evaluate"):
         assert "notes.txt: is not a safetensors file" in refusal(verb, tmp_path / "notes.txt")
+    for verb in ("compact", "export"):
+        said = refusal(verb, folder, "-o", tmp_path / "x.onnx")
+        assert "holds a bank: give one of its files" in said
+    assert "logits are joined" in refusal("compact", whole, "-o", tmp_path / "x.onnx")
+    assert "did you mean 'onnx'" in refusal("export", whole, "-o", tmp_path / "x.onx")
+    assert "did you mean 'uint8'" in refusal(
+        "export", whole, "-o", tmp_path / "x.onnx", "--inputs", "int8"
+    )
+    assert "give the file of a module" in refusal("path", whole, whole)
+    assert "from 0 to 1" in refusal("evaluate", whole, "--abstain", 2)
+    assert "at least two" in refusal("compatibility", folder / "3-s0.safetensors")
     said = refusal("evaluate", whole, "--figure", tmp_path / "confusion.png")
     assert "ends in .svg" in said
     said = refusal("evaluate", whole, "--set", "test=0")
@@ -356,6 +547,8 @@ def test_wrong_usage_is_exit_code_2() -> None:
     assert "expected [RECIPE.yaml] OUT" in call("train", "a", "b", "c", code=2).stderr
     assert "No such option" in call("train", "out", "--epoch", 3, code=2).stderr
     call("compose", "modules", code=2)  # -o is missing
+    said = call("compose", "a.yaml", "b", "-o", "x", code=2).stderr
+    assert "a recipe names its models itself" in said
 
 
 def test_stopping_says_that_the_same_command_resumes(
@@ -369,7 +562,9 @@ def test_stopping_says_that_the_same_command_resumes(
     assert "the same command resumes" in run.stderr
 
 
-@pytest.mark.parametrize("words", [["--version"], ["train", "--help"], ["evaluate", "-h"]])
+@pytest.mark.parametrize(
+    "words", [["--version"], ["train", "--help"], ["evaluate", "-h"], ["compose", "-h"]]
+)
 def test_help_and_version_need_no_torch(words: list[str]) -> None:
     code = (
         "import sys\nfrom intarsia.cli import main\n"

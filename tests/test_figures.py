@@ -1,5 +1,6 @@
 """Pictures: sound SVG whose cells say what the matrix says."""
 
+import math
 import re
 from xml.etree import ElementTree
 
@@ -7,7 +8,8 @@ import numpy as np
 import pytest
 
 from intarsia.errors import DataError
-from intarsia.figures import answers_figure, confusion_figure
+from intarsia.figures import answers_figure, confusion_figure, line_figure, matrix_figure
+from intarsia.figures.curves import COLOURS, _ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -78,3 +80,106 @@ def test_large_catalogues_have_no_numbers() -> None:
 def test_a_matrix_of_another_size_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(DataError, match="needs a matrix 2 x 2"):
         confusion_figure({"one": np.zeros(shape)}, ["a", "b"])
+
+
+def test_matrix_colours_run_from_least_to_most() -> None:
+    values = np.array([[np.nan, -2.0], [2.0, np.nan]])
+    text = matrix_figure({"one": values, "none": np.full((2, 2), np.nan)}, ["a", "b"])
+    assert cells(text) == {"#e4e0da": 4, "#f7f1e6": 1, "#5a2d0c": 1}
+    assert [w for w in words(text) if w in ("-2.00", "2.00")] == ["-2.00", "2.00"]
+    assert "-2 (pale) to 2 (dark)" in words(text)
+    assert "no values" in words(text)
+
+
+def test_matrix_numbers_are_short_and_never_minus_zero() -> None:
+    values = np.array([[np.nan, -0.001], [0.254, np.nan]])
+    assert {".00", ".25"} <= set(words(matrix_figure({"one": values}, ["a", "b"])))
+    same = np.full((2, 2), 3.0)
+    assert words(matrix_figure({"one": same}, ["a", "b"])).count("3.00") == 4
+
+
+def lines(text: str) -> list[list[tuple[float, float]]]:
+    """The corners of every curve, as drawn."""
+    found = []
+    for path in ElementTree.fromstring(text).iter(f"{SVG}path"):
+        if path.get("stroke-width") and "h26" not in path.get("d", ""):
+            corners = path.get("d", "")[1:].split("L")
+            found.append([tuple(map(float, c.split())) for c in corners])
+    return found  # type: ignore[return-value]
+
+
+def test_lines_rise_where_the_numbers_do() -> None:
+    curves = {"up": {0: 1.0, 1: 2.0, 2: 4.0}, "down": {2: 0.0, 0: 4.0}}
+    up, down = lines(line_figure({"one": curves}, title="t"))
+    assert [x for x, _ in up] == sorted(x for x, _ in up)
+    assert up[0][1] > up[1][1] > up[2][1]  # SVG counts from the top
+    assert math.isclose((up[0][1] - up[1][1]) * 2, up[1][1] - up[2][1], abs_tol=0.05)
+    assert (down[0][0], down[1][0]) == (up[0][0], up[2][0])
+    assert down[0][1] == up[2][1]
+
+
+def test_shades_reach_one_deviation_or_from_low_to_high() -> None:
+    curves = {"a": {0: (1.0, 0.5), 1: (1.0, 0.5)}, "b": {0: (1.0, 0.5, 1.5), 1: (1.0, 0.5, 1.5)}}
+    text = line_figure({"one": curves, "two": {"a": {0: 1.0, 1: 2.0}}}, title="t")
+    shades = re.findall(r'd="(M[^"]*z)" fill="[^"]*" fill-opacity', text)
+    assert len(shades) == 2
+    assert shades[0] == shades[1]
+
+
+def test_a_name_has_one_colour_in_all_panels_and_is_told_once() -> None:
+    panels = {"one": {"a": {0: 1.0, 1: 2.0}, "b": {0: 2.0, 1: 1.0}}, "two": {"b": {0: 0.0, 1: 1.0}}}
+    text = line_figure(panels, title="A <title>", x="modules", y="accuracy")
+    assert words(text).count("b") == 1
+    drawn = re.findall(r'fill="none" stroke="(#[0-9a-f]{6})" stroke-width', text)
+    assert drawn == [COLOURS[0], COLOURS[1], COLOURS[1]]
+    assert {"one", "two", "accuracy"} <= set(words(text))
+    assert words(text).count("modules") == 2
+    root = ElementTree.fromstring(text)
+    assert root.get("aria-label") == root.findtext(f"{SVG}title") == "A <title>"
+
+
+def test_more_names_than_colours_are_dashed() -> None:
+    curves = {f"c{i}": {0: float(i), 1: float(i)} for i in range(8)}
+    dashes = re.findall(r'fill="none" stroke="(#\w+)" stroke-width="1.8"(.*?)/>',
+                        line_figure({"one": curves}, title="t"))  # fmt: skip
+    assert len(set(dashes)) == 8
+
+
+def test_panels_may_share_their_heights() -> None:
+    panels = {"low": {"a": {0: 0.0, 1: 1.0}}, "high": {"a": {0: 9.0, 1: 10.0}}}
+    apart, shared = (lines(line_figure(panels, title="t", share_y=s)) for s in (False, True))
+    assert [y for _, y in apart[0]] == [y for _, y in apart[1]]
+    assert shared[0][1][1] > shared[1][0][1]
+
+
+def test_a_few_whole_places_are_all_written() -> None:
+    text = line_figure({"one": {"a": {k: 20.0 + k for k in range(1, 11)}}}, title="t")
+    assert {str(k) for k in range(1, 11)} <= set(words(text))
+    text = line_figure({"one": {"a": {k: 200.0 + k for k in range(1, 41)}}}, title="t")
+    assert [w for w in words(text) if w.isdigit() and int(w) <= 40] == ["10", "20", "30", "40"]
+
+
+def test_points_that_are_not_numbers_are_left_out() -> None:
+    curve = {0: 1.0, 1: math.nan, 2: (3.0, math.nan), 3: (math.nan, 0.0)}
+    (drawn,) = lines(line_figure({"one": {"a": curve}}, title="t"))
+    assert len(drawn) == 2
+    assert lines(line_figure({"one": {"a": {5: 2.0}}}, title="t")) == []  # a mark alone
+    with pytest.raises(DataError, match="panel 'one' has no finite point"):
+        line_figure({"one": {"a": {0: math.nan}}}, title="t")
+    with pytest.raises(DataError, match="has no panel"):
+        line_figure({}, title="t")
+    with pytest.raises(DataError, match="is not a number"):
+        line_figure({"one": {"a": {0: (1.0, 2.0, 3.0, 4.0)}}}, title="t")  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (1, 10, [2, 4, 6, 8, 10]),
+        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (0.93, 0.987, [0.93, 0.94, 0.95, 0.96, 0.97, 0.98]),
+        (-3e-4, 4e-4, [-2e-4, 0, 2e-4, 4e-4]),
+    ],
+)
+def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
+    assert _ticks(low, high) == pytest.approx(expected)

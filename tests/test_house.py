@@ -26,12 +26,13 @@ MAY_IMPORT = {
     "errors": set(),
     "specs": {"errors"},
     "files": {"errors"},
+    "figures": {"errors"},
     "data": GROUND,
     "models": GROUND | {"data"},
     "objectives": GROUND,
     "pruning": GROUND | {"data", "models"},
     "modules": GROUND | {"data", "models"},
-    "measure": GROUND | {"data", "models", "objectives", "modules"},
+    "measure": GROUND | {"figures", "data", "models", "objectives", "modules"},
     "composition": GROUND | {"data", "models", "objectives", "modules", "measure"},
     "training": GROUND | {"data", "models", "objectives", "pruning", "modules", "measure"},
 }
@@ -49,7 +50,19 @@ def test_help_names_every_verb() -> None:
     run = subprocess.run(
         [sys.executable, "-c", MAIN, "--help"], capture_output=True, text=True, check=True
     )
-    for verb in ("demo", "data", "train", "compose", "evaluate", "inspect"):
+    for verb in (
+        "demo",
+        "data",
+        "train",
+        "compose",
+        "operators",
+        "evaluate",
+        "compatibility",
+        "path",
+        "compact",
+        "export",
+        "inspect",
+    ):
         assert re.search(rf"\b{verb}\b", run.stdout), verb
 
 

@@ -12,16 +12,24 @@ _HOMES = {
     "objectives": ["OBJECTIVES", "Objective", "objective"],
     "pruning": ["PRUNINGS"],
     "training": ["Recipe", "Task", "train"],
-    "modules": ["Bank", "Classifier", "Module"],
+    "modules": ["Bank", "Classifier", "Module", "compact", "grown", "sparse"],
     "measure": [
         "Evaluation",
+        "abstention",
+        "compatibility",
+        "compatibility_matrix",
         "confusion",
         "entropy",
         "evaluate",
         "nonrewarded_entropy",
+        "path",
         "rewarded_accuracy",
+        "threshold",
     ],
-    "composition": ["Composition", "compose"],
+    "composition": ["OPERATORS", "Composition", "MergeRecipe", "align", "compose", "operator"],
+    "estimator": ["ModularClassifier"],
+    "exports": ["export", "export_program", "to_network"],
+    "hub": ["from_pretrained", "push_to_hub", "save_pretrained"],
     "errors": ["IntarsiaError"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -29,19 +37,34 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
-    from intarsia.composition import Composition, compose
+    from intarsia.composition import (
+        OPERATORS,
+        Composition,
+        MergeRecipe,
+        align,
+        compose,
+        operator,
+    )
     from intarsia.data import Data, Scaling, Split, disjoint_pairs, load_data, partition
     from intarsia.errors import IntarsiaError
+    from intarsia.estimator import ModularClassifier
+    from intarsia.exports import export, export_program, to_network
+    from intarsia.hub import from_pretrained, push_to_hub, save_pretrained
     from intarsia.measure import (
         Evaluation,
+        abstention,
+        compatibility,
+        compatibility_matrix,
         confusion,
         entropy,
         evaluate,
         nonrewarded_entropy,
+        path,
         rewarded_accuracy,
+        threshold,
     )
     from intarsia.models import MODELS, build, initialise, wiring_of
-    from intarsia.modules import Bank, Classifier, Module
+    from intarsia.modules import Bank, Classifier, Module, compact, grown, sparse
     from intarsia.objectives import OBJECTIVES, Objective, objective
     from intarsia.pruning import PRUNINGS
     from intarsia.training import Recipe, Task, train

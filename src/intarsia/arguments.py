@@ -1,20 +1,25 @@
 """From the words of a command to values: recipes, data, and whatever a path holds."""
 
-import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 import typer
 import yaml
-from safetensors import SafetensorError, safe_open
 
-from intarsia.composition import OPERATORS, Composition
+from intarsia.composition import Composition
+from intarsia.composition.align import How, align
+from intarsia.composition.opening import open_path, parts_at
+from intarsia.composition.recipe import MergeRecipe
 from intarsia.data import DATASETS, Data, Split, check_options, load_data, locate, partition
 from intarsia.errors import DataError, FileError, RecipeError, nearest
+from intarsia.measure.abstention import Abstention, abstention
+from intarsia.measure.evaluation import Evaluation
 from intarsia.models import MODELS
 from intarsia.modules import Bank, Module
+from intarsia.modules.compact import compact
 from intarsia.objectives import OBJECTIVES
 from intarsia.pruning import PRUNINGS
 from intarsia.training import Recipe
@@ -87,38 +92,52 @@ def load(source: str, options: Mapping[str, Any]) -> Data:
     return load_data(source, **options)
 
 
-def read(path: Path) -> Thing:
-    """A bank from a folder; from a file a module or a composition, whichever it is."""
-    if path.is_dir():
-        return Bank.load(path)
-    kind = header_of(path).get("format")
-    return Composition.load(path) if kind == "intarsia-composition" else Module.load(path)
+def merge_recipe(paths: Sequence[Path], flags: Mapping[str, Any]) -> MergeRecipe:
+    """What `RECIPE.yaml` or `PATHS...` mean, under the flags that are given."""
+    given = {key: value for key, value in flags.items() if value is not None and value != []}
+    if any(path.suffix in (".yaml", ".yml") for path in paths):
+        if len(paths) > 1:
+            raise typer.BadParameter(
+                "a recipe names its models itself: give it alone, or paths of modules"
+            )
+        recipe = MergeRecipe.load(paths[0])
+    else:
+        recipe = MergeRecipe(models=[str(path) for path in paths])
+    if "operator" in given:
+        # Settings belong to the method they were written for.
+        recipe = replace(recipe, parameters={}, base_model=None)
+        given["merge_method"] = given.pop("operator")
+    return replace(recipe, **given)
 
 
-def header_of(path: Path) -> dict[str, Any]:
-    """intarsia's header as it stands in a file, unchecked; empty where there is none."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {})["intarsia"])
-    except (OSError, SafetensorError, KeyError, ValueError, RecursionError):
-        return {}
-    return header if isinstance(header, dict) else {}
+def modules_of(paths: Sequence[Path], seed: int | None) -> list[Module]:
+    """All modules that the paths hold, of one seed where a folder has several."""
+    return [module for path in paths for module in parts_at(path, seed, one_seed=True)]
 
 
-def parts_of(paths: Sequence[Path], operator: str, seed: int | None) -> list[Module]:
-    """All modules that the paths hold, of one seed where a bank has several."""
-    joins_weights = getattr(OPERATORS[OPERATORS.spec(operator).name], "on", "") == "weights"
-    parts: list[Module] = []
-    for path in paths:
-        thing = read(path)
-        if isinstance(thing, Bank):
-            if seed is None and joins_weights and len(thing.seeds) > 1:
-                seeds = ", ".join(map(str, thing.seeds))
-                raise RecipeError(f"{path} has modules of the seeds {seeds}: choose with --seed")
-            parts += thing if seed is None else thing.seed(seed)
-        else:
-            parts += thing.parts if isinstance(thing, Composition) else [thing]
-    return parts
+def one_module(path: Path) -> Module:
+    thing = open_path(path)
+    if not isinstance(thing, Module):
+        raise FileError(f"{path} holds a {type(thing).__name__.lower()}: give the file of a module")
+    return thing
+
+
+def one_thing(path: Path) -> Module | Composition:
+    """A module or a composition; a folder has too many networks."""
+    thing = open_path(path)
+    if isinstance(thing, Bank):
+        raise FileError(f"{path} holds a bank: give one of its files, or compose it first")
+    return thing
+
+
+def compacted(path: Path) -> tuple[Module, Module]:
+    """What a file holds as one network, and the same without dead units."""
+    thing = one_thing(path)
+    if isinstance(thing, Module):
+        return thing, compact(thing)
+    after = thing.compact()
+    assert thing.joined is not None
+    return thing.joined, after
 
 
 def models_of(thing: Thing) -> dict[str, Module | Composition]:
@@ -167,6 +186,38 @@ def split_for(thing: Thing, data: Data, part: str) -> Split:
         raise DataError(f"{data.name} has no samples in its {part} split: choose another --split")
     places = torch.tensor([catalogue.index(name) for name in data.catalogue])
     return Split(x, places[y])
+
+
+def labelled(thing: Thing, data: Data) -> Data:
+    """Training and test part with labels that are indices into the modules' catalogue."""
+    train, test = (split_for(thing, data, part) for part in ("train", "test"))
+    return replace(data, catalogue=_first(thing).catalogue, train=train, test=test)
+
+
+def aligned_pair(a: Module, b: Module, how: str, data: Data) -> tuple[Module, Module]:
+    """Both modules, with the hidden units of the second matched to those of the first."""
+    if how not in get_args(How):
+        raise RecipeError(f"unknown alignment {how!r}: {nearest(how, get_args(How))}")
+    inputs = a.scaling(data.validation.x[:1000]) if how == "activations" else None
+    one, other = align([a, b], how, inputs)  # type: ignore[arg-type]
+    return one, other
+
+
+def abstentions(
+    models: Mapping[str, Module | Composition],
+    scores: Mapping[str, Evaluation],
+    samples: Split,
+    share: float,
+) -> dict[str, Abstention]:
+    """How each model withholds answers: samples of rewarded classes are the known ones."""
+    found = {}
+    for name, model in models.items():
+        score = scores[name]
+        rewarded = torch.tensor([score.catalogue.index(c) for c in score.rewarded])
+        known = torch.isin(samples.y, rewarded)
+        inside, outside = (Split(samples.x[rows], samples.y[rows]) for rows in (known, ~known))
+        found[name] = abstention(model, inside, outside, share)
+    return found
 
 
 def _first(thing: Thing) -> Module:

@@ -1,13 +1,16 @@
 """What things are, as plain values: what `--json` prints and the tables are made from."""
 
+import inspect
 import math
 import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from intarsia.arguments import Thing, header_of
-from intarsia.composition import Composition
+from intarsia.arguments import Thing
+from intarsia.composition import OPERATORS, Composition
+from intarsia.composition.opening import header_of
+from intarsia.composition.recipe import settings_of
 from intarsia.data import DATASETS, Data, Scaling, locate
 from intarsia.files import plain
 from intarsia.modules import Bank, Module, file_name
@@ -88,6 +91,46 @@ def known_sets() -> list[dict[str, Any]]:
     ]
 
 
+def known_operators() -> list[dict[str, Any]]:
+    """Every operator with what it works on, its settings and their defaults, and its paper."""
+    found = []
+    for name, how in OPERATORS.items():
+        parameters = inspect.signature(how).parameters
+        found.append(
+            {
+                "name": name,
+                "on": getattr(how, "on", None),
+                "title": (inspect.getdoc(how) or "").partition("\n")[0],
+                "samples": getattr(how, "samples", False),
+                "settings": {key: plain(parameters[key].default) for key in settings_of(name)},
+                "paper": getattr(how, "paper", ""),
+            }
+        )
+    return found
+
+
+def describe_export(
+    thing: Module | Composition, path: Path, kind: str, inputs: str
+) -> dict[str, Any]:
+    """A file that was exported."""
+    shape = _networks(thing)[0].architecture.shape
+    onnx = kind == "onnx"
+    return plain(
+        {
+            "path": str(path),
+            "kind": kind,
+            "bytes": path.stat().st_size,
+            "networks": len(_networks(thing)),
+            "inputs": f"raw {inputs}, N x {' x '.join(map(str, shape))}" if onnx else None,
+            "outputs": f"logits, N x {len(thing.catalogue)}" if onnx else None,
+            "catalogue": thing.catalogue,
+            "rewarded": thing.rewarded,
+            "temperature": thing.temperature,
+        },
+        str(path),
+    )
+
+
 def _where(name: str) -> str:
     files = DATASETS[name].files
     if not files:
@@ -120,19 +163,29 @@ def _module(module: Module) -> dict[str, Any]:
 
 
 def _composition(whole: Composition, path: Path) -> dict[str, Any]:
-    first = whole.parts[0]
+    networks = _networks(whole)
+    alike = all(module.plan == networks[0].plan for module in networks)
     return {
         **whole.report,
         "kind": "composition",
         "catalogue": whole.catalogue,
-        "architecture": str(first.architecture),
+        "architecture": "; ".join(dict.fromkeys(str(m.architecture) for m in networks)),
+        "align": whole.options.align,
+        "samples": None if whole.samples is None else len(whole.samples),
         "temperature": whole.temperature,
-        "scaling": _scaling(first.scaling),
+        "scaling": "; ".join(dict.fromkeys(_scaling(m.scaling) for m in networks)),
         "origins": sorted({module.origin for module in whole.parts}),
         "digest": header_of(path).get("digest"),
         "parts": [_row(module) for module in whole.parts],
-        "tensors": _tensors(list(whole.parts)),
+        "tensors": _tensors(networks) if alike else [],
     }
+
+
+def _networks(thing: Module | Composition) -> list[Module]:
+    """What is run: one network, or the parts where their logits are joined."""
+    if isinstance(thing, Module):
+        return [thing]
+    return list(thing.parts) if thing.joined is None else [thing.joined]
 
 
 def _row(module: Module) -> dict[str, Any]:

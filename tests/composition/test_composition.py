@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from intarsia.composition import OPERATORS, Composition, compose, operator
+from intarsia.composition import OPERATORS, Composition, Ground, compose, operator
 from intarsia.data import Scaling, Split
 from intarsia.errors import CompositionError, FileError, ModelError, RecipeError
 from intarsia.files import canonical, digest_of
@@ -186,11 +186,6 @@ def test_bank_and_evaluation() -> None:
             r"module '1' does not fit module '0': its catalogue is \['a'.*not \['0'",
         ),
         ({"temperature": 1.0}, "its temperature is 1.0, not 5.0: train both"),
-        (
-            {"scaling": Scaling("unit", torch.tensor(0.0), torch.tensor(0.5))},
-            "its scaling is .*0.5}, not",
-        ),
-        ({"scaling": Scaling("none", torch.tensor(0.0), torch.tensor(1.0))}, "'none'"),
     ],
 )
 def test_modules_that_do_not_fit(how: str, change: dict[str, Any], message: str) -> None:
@@ -198,10 +193,34 @@ def test_modules_that_do_not_fit(how: str, change: dict[str, Any], message: str)
         compose([part("0"), replace(part("1"), **change)], how)
 
 
-@pytest.mark.parametrize("how", ["sum", "logits"])
-def test_another_architecture(how: str) -> None:
-    with pytest.raises(CompositionError, match=r"architecture is mlp\(hidden=\[9\].* not mlp"):
-        compose([part("0"), part("1", "mlp(9)")], how)
+@pytest.mark.parametrize("how", ["sum", "inlay"])
+@pytest.mark.parametrize(
+    ("scaling", "message"),
+    [
+        (Scaling("unit", torch.tensor(0.0), torch.tensor(0.5)), "its scaling is .*0.5}, not"),
+        (Scaling("none", torch.tensor(0.0), torch.tensor(1.0)), "'none'.*logits"),
+    ],
+)
+def test_one_network_reads_inputs_one_way(how: str, scaling: Scaling, message: str) -> None:
+    other = replace(part("1"), scaling=scaling)
+    with pytest.raises(CompositionError, match=message):
+        compose([part("0"), other], how)
+    assert compose([part("0"), other], "logits").rewarded == ("0", "1")
+
+
+@pytest.mark.parametrize("how", ["sum", "inlay"])
+def test_another_model(how: str) -> None:
+    other = part("1", "mlp(9)")
+    with pytest.raises(CompositionError, match=r"model is mlp\(hidden=\[9\].* not mlp.*logits"):
+        compose([part("0"), other], how)
+    with torch.no_grad():
+        expected = part("0").to_module()(X) + other.to_module()(X)
+        assert torch.equal(compose([part("0"), other], "logits")(X), expected)
+
+
+def test_inputs_of_another_shape_do_not_fit() -> None:
+    with pytest.raises(CompositionError, match=r"input shape is \(3, 8, 8\), not \(6,\)"):
+        compose([part("0"), part("1", "resnet18(width=2)", (3, 8, 8))], "logits")
 
 
 def test_another_factory() -> None:
@@ -226,7 +245,7 @@ def test_another_factory() -> None:
 
 def test_another_origin_only_matters_for_weights() -> None:
     stranger = replace(part("1"), origin="f" * 64)
-    with pytest.raises(CompositionError, match=r"origin is ffff.*bank.seed\(0\).*logits"):
+    with pytest.raises(CompositionError, match=r"origin is ffff.*align.*inlay.*logits"):
         compose([part("0"), stranger])
     assert compose([part("0"), stranger], "logits").rewarded == ("0", "1")
 
@@ -273,7 +292,7 @@ def test_running_statistics_are_averaged_and_noted() -> None:
     joined = compose(modules)
     for name, buffer in joined.laid[0].network.named_buffers():
         assert (buffer == (4 if "num_batches" in name else 2.5)).all(), name
-    assert "running statistics" in joined.report["notes"][0]
+    assert "give samples to recompute them" in joined.report["notes"][0]
     assert compose(modules, "logits").report["notes"] == []
     assert compose([part("0"), part("1")]).report["notes"] == []
 
@@ -331,7 +350,7 @@ def test_faulty_files_are_explained(change: Change, message: str, tmp_path: Path
 
 def test_operator_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     @operator("scaled", on="logits", paper="none")
-    def scaled(logits: list[Tensor], by: float = 2.0) -> Tensor:
+    def scaled(logits: list[Tensor], ground: Ground, by: float = 2.0) -> Tensor:
         return by * sum(logits)
 
     monkeypatch.setitem(OPERATORS, "scaled", OPERATORS.pop("scaled"))
@@ -342,8 +361,18 @@ def test_operator_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
         compose([part("0")], "scaled(bye=3)")
 
 
+def test_operator_without_a_ground_is_refused() -> None:
+    with pytest.raises(RecipeError, match=r"'bare' takes \(logits, by\): expected.*ground"):
+
+        @operator("bare", on="logits", paper="none")
+        def bare(logits: list[Tensor], by: float = 2.0) -> Tensor:
+            return by * sum(logits)
+
+    assert "bare" not in OPERATORS
+
+
 def test_papers_have_addresses() -> None:
-    assert all(OPERATORS[name].paper.startswith("https://") for name in ("sum", "logits"))
+    assert all(how.paper.startswith("https://") for how in OPERATORS.values())
 
 
 def test_sum_that_overflows_is_refused() -> None:

@@ -1,6 +1,7 @@
 """Which modules can be joined, and which one is meant."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,26 +12,42 @@ from intarsia.modules import Module, find
 Trait = tuple[str, Callable[[Module], Any], str]
 
 # What must be equal, how to read it, and what to do where it is not.
-TRAITS: tuple[Trait, ...] = (
-    ("catalogue", lambda m: list(m.catalogue), "train both over one catalogue"),
-    ("architecture", lambda m: str(m.architecture), "train both with one model and input shape"),
-    (
-        "list of tensors",
-        lambda m: {name: list(entry.shape) for name, entry in m.plan.items()},
-        "train both with one factory",
-    ),
-    ("scaling", lambda m: m.scaling.to_json(), "train both on one data set with one scaling"),
-    ("temperature", lambda m: m.temperature, "train both at one temperature"),
+CATALOGUE: Trait = ("catalogue", lambda m: list(m.catalogue), "train both over one catalogue")
+SHAPE: Trait = ("input shape", lambda m: m.architecture.shape, "train both on inputs of one shape")
+TEMPERATURE: Trait = ("temperature", lambda m: m.temperature, "train both at one temperature")
+SCALING: Trait = (
+    "scaling",
+    lambda m: m.scaling.to_json(),
+    'train both on one data set with one scaling, or join them by "logits"',
+)
+MODEL: Trait = (
+    "model",
+    lambda m: str(replace(m.architecture, widths={})),
+    'train both with one model, or join them by "logits"',
+)
+TENSORS: Trait = (
+    "list of tensors",
+    lambda m: {name: list(entry.shape) for name, entry in m.plan.items()},
+    'train both with one factory, or join them by "inlay" or "logits"',
 )
 ORIGIN: Trait = (
     "origin",
     lambda m: m.origin,
-    'train both from one seed (bank.seed(0) picks one), or join them by "logits"',
+    'train both from one seed (bank.seed(0) picks one), align them (align="weights"), or join '
+    'them by "inlay" or "logits"',
 )
+NEEDED: dict[On, tuple[Trait, ...]] = {
+    "logits": (CATALOGUE, SHAPE, TEMPERATURE),
+    "units": (CATALOGUE, MODEL, SCALING, TEMPERATURE),
+    "weights": (CATALOGUE, MODEL, TENSORS, SCALING, TEMPERATURE, ORIGIN),
+}
 
 
-def check_fit(modules: Iterable[Module], on: On) -> tuple[Module, ...]:
-    """The modules sorted by name, if they can be joined; a CompositionError that says why not."""
+def check_fit(modules: Iterable[Module], on: On, aligned: bool = False) -> tuple[Module, ...]:
+    """The modules sorted by name, if they can be joined; a CompositionError that says why not.
+
+    Those that are to be aligned may come from several origins.
+    """
     modules = (modules,) if isinstance(modules, Module) else tuple(modules)
     for module in modules:
         if not isinstance(module, Module):
@@ -40,8 +57,9 @@ def check_fit(modules: Iterable[Module], on: On) -> tuple[Module, ...]:
             )
     if not modules:
         raise CompositionError("a composition needs at least one module, this would leave none")
+    needed = tuple(trait for trait in NEEDED[on] if not (aligned and trait is ORIGIN))
     for module in modules[1:]:
-        _check_pair(modules[0], module, (*TRAITS, ORIGIN) if on == "weights" else TRAITS)
+        _check_pair(modules[0], module, needed)
     parts = tuple(sorted(modules, key=lambda module: module.name))
     for one, other in pairwise(parts):
         if one.name == other.name:

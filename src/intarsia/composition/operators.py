@@ -1,4 +1,4 @@
-"""The ways of joining modules: pure functions on state dicts or on logits, with their papers."""
+"""What an operator is: a pure function on states or on logits, registered with its paper."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -8,27 +8,33 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from intarsia.modules.architecture import Plan
+from intarsia.errors import RecipeError
 from intarsia.specs import Registry
 
 State = Mapping[str, Tensor]
-On = Literal["weights", "logits"]
+On = Literal["weights", "units", "logits"]
 
 # A user sets the other arguments of an operator, as in compose(bank, "name(key=value)").
-OPERATORS = Registry("operator", given=("states", "plan", "logits"))
+OPERATORS = Registry("operator", given=("states", "logits", "ground"))
 
 
 class Operator:
     """A registered function, what it works on, and the address of its paper.
 
-    On weights it is called with `states` and `plan` and gives a state; on logits with `logits`, one
-    N x C tensor per module, and gives N x C. Either way the modules come sorted by name.
+    It is called with what it works on and the `ground` that the parts stand on (see Ground):
+
+    - on weights, `states` of one shape give a state of that shape;
+    - on units, they give a state with more units on some hidden axes;
+    - on logits, one N x C tensor per part gives N x C.
+
+    The parts come sorted by name. One that `samples` must be given for says so.
     """
 
-    def __init__(self, function: Callable[..., Any], on: On, paper: str) -> None:
+    def __init__(self, function: Callable[..., Any], on: On, paper: str, samples: bool) -> None:
         self.function = function
         self.on = on
         self.paper = paper
+        self.samples = samples
         self.__doc__ = function.__doc__
         self.__signature__ = inspect.signature(function)
 
@@ -36,49 +42,25 @@ class Operator:
         return self.function(*args, **settings)
 
 
-def operator(name: str, *, on: On, paper: str) -> Callable[[Callable[..., Any]], Operator]:
+def operator(
+    name: str, *, on: On, paper: str, samples: bool = False
+) -> Callable[[Callable[..., Any]], Operator]:
     """Register a function as an operator; its signature is its schema."""
 
     def add(function: Callable[..., Any]) -> Operator:
-        OPERATORS[name] = made = Operator(function, on, paper)
+        takes = list(inspect.signature(function).parameters)
+        expected = ["logits" if on == "logits" else "states", "ground"]
+        if takes[:2] != expected:
+            raise RecipeError(
+                f"operator {name!r} takes ({', '.join(takes)}): expected ({', '.join(expected)}) "
+                "first, then its settings"
+            )
+        OPERATORS[name] = made = Operator(function, on, paper, samples)
         return made
 
     return add
 
 
-@operator("sum", on="weights", paper="https://openreview.net/forum?id=Z0j9NJt08I")
-def sum_of_weights(states: Sequence[State], plan: Plan) -> dict[str, Tensor]:
-    """theta = sum of theta_i; a unit's statistics are averaged over the modules that keep it."""
-    return {
-        name: _sum([state[name] for state in states]) if entry.learned else _buffer(name, states)
-        for name, entry in plan.items()
-    }
-
-
-@operator("logits", on="logits", paper="https://doi.org/10.1162/089976602760128018")
-def sum_of_logits(logits: Sequence[Tensor]) -> Tensor:
-    """z = sum of z_i, a product of experts: those that are uniform drop out."""
-    return _sum(logits)
-
-
-def _sum(tensors: Sequence[Tensor]) -> Tensor:
-    # One after another: the order of a reduction over a stacked axis is not ours to know.
+def total(tensors: Sequence[Tensor]) -> Tensor:
+    """The sum, one after another: the order of a reduction over an axis is not ours to know."""
     return reduce(torch.add, tensors)
-
-
-def _buffer(name: str, states: Sequence[State]) -> Tensor:
-    """The mean over the modules whose normalisation weight is not pruned; of counts the largest."""
-    tensors = [state[name] for state in states]
-    if not tensors[0].is_floating_point():
-        return reduce(torch.maximum, tensors)
-    gain = name.rpartition(".")[0] + ".weight"
-    kept = [
-        (state[gain] != 0).to(tensor.dtype)
-        if gain in state and state[gain].shape == tensor.shape
-        else torch.ones_like(tensor)
-        for state, tensor in zip(states, tensors, strict=True)
-    ]
-    keepers = _sum(kept)
-    everyone = _sum(tensors) / len(tensors)
-    mean = _sum([t * k for t, k in zip(tensors, kept, strict=True)]) / keepers.clamp_min(1)
-    return torch.where(keepers > 0, mean, everyone)

@@ -1,5 +1,7 @@
-"""What a model knows and what it does not."""
+"""What a model knows and what it does not, what will fit, and what lies between."""
 
+from intarsia.measure.abstention import Abstention, abstention, auroc, threshold
+from intarsia.measure.compatibility import Compatibility, compatibility, compatibility_matrix
 from intarsia.measure.evaluation import Evaluation, evaluate, figure
 from intarsia.measure.logits import (
     accuracy_per_class,
@@ -9,15 +11,27 @@ from intarsia.measure.logits import (
     nonrewarded_entropy,
     rewarded_accuracy,
 )
+from intarsia.measure.matrix import Matrix
+from intarsia.measure.path import Path, path
 
 __all__ = [
+    "Abstention",
+    "Compatibility",
     "Evaluation",
+    "Matrix",
+    "Path",
+    "abstention",
     "accuracy_per_class",
+    "auroc",
+    "compatibility",
+    "compatibility_matrix",
     "confusion",
     "entropy",
     "entropy_per_class",
     "evaluate",
     "figure",
     "nonrewarded_entropy",
+    "path",
     "rewarded_accuracy",
+    "threshold",
 ]

@@ -58,11 +58,7 @@ class Evaluation:
         return Group(Text(self._summary()), table)
 
     def __str__(self) -> str:
-        from rich.console import Console
-
-        text = io.StringIO()
-        Console(file=text, width=100, color_system=None).print(self)
-        return text.getvalue().rstrip()
+        return printed(self)
 
     def _summary(self) -> str:
         return (
@@ -119,6 +115,15 @@ def evaluate(
 def figure(value: float | None) -> str:
     """Four decimals; a dash for a mean over nothing."""
     return "-" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
+def printed(value: Any) -> str:
+    """What rich shows of a value, as plain text of any terminal."""
+    from rich.console import Console
+
+    text = io.StringIO()
+    Console(file=text, width=100, color_system=None).print(value)
+    return text.getvalue().rstrip()
 
 
 def _index(name: str | int, catalogue: tuple[str, ...]) -> int:

@@ -32,9 +32,10 @@ class Mlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.flatten(1)
-        for layer in self.layers[:-1]:
+        *hidden, last = self.layers  # a slice would be a new ModuleList on every call
+        for layer in hidden:
             x = F.dropout(F.relu(layer(x)), self.dropout, self.training)
-        return self.layers[-1](x)
+        return last(x)
 
     def wiring(self, shape: tuple[int, ...]) -> Wiring:
         """Every layer's units are an axis, named after the layer."""

@@ -61,8 +61,8 @@ def live_units(
     while (now := sum(int(units.sum()) for units in live.values())) != before:
         before = now
         for gives, reads, table in readers:
-            reached = table if gives is None else table[live[gives]]
-            live[reads] = live[reads] | reached.any(0)
+            givers = table.new_ones(len(table)) if gives is None else live[gives].to(table.dtype)
+            live[reads] = live[reads] | (givers @ table > 0)
     return {axis: units for axis, units in live.items() if axis != OUTPUT}
 
 
@@ -128,15 +128,13 @@ def _entries(axis: Axis, keep: Tensor, size: int) -> Tensor:
 
 
 def _who_reads(entry: Entry, weight: Tensor, kept: Tensor | None) -> Tensor:
-    """Giving units x reading units: True where a kept weight joins the two."""
+    """Giving units x reading units: 1 where a kept weight joins the two, to be multiplied."""
     gives, reads = (axis.block if axis else 1 for axis in entry[:2])
     rows, columns = weight.shape[:2]
     if kept is None:
-        return weight.new_ones((rows // gives, columns // reads), dtype=torch.bool)
-    return (
-        kept.to(weight.device)
-        .reshape(rows // gives, gives, columns // reads, reads, -1)
-        .any(-1)
-        .any(3)
-        .any(1)
-    )
+        return weight.new_ones((rows // gives, columns // reads), dtype=torch.float32)
+    table = kept.to(weight.device).reshape(rows // gives, gives, columns // reads, reads, -1)
+    for dimension in (4, 3, 1):  # torch is slow to reduce dimensions of one entry
+        single = table.shape[dimension] == 1
+        table = table.squeeze(dimension) if single else table.any(dimension)
+    return table.to(torch.float32)

@@ -3,7 +3,10 @@
 from intarsia.modules.architecture import Architecture
 from intarsia.modules.bank import LISTING, Bank, file_name, find
 from intarsia.modules.classifier import Classifier, Predicting, logits_of
+from intarsia.modules.compact import compact
+from intarsia.modules.grow import grown
 from intarsia.modules.module import Module
+from intarsia.modules.sparse import SparseLinear, sparse
 
 __all__ = [
     "LISTING",
@@ -12,7 +15,11 @@ __all__ = [
     "Classifier",
     "Module",
     "Predicting",
+    "SparseLinear",
+    "compact",
     "file_name",
     "find",
+    "grown",
     "logits_of",
+    "sparse",
 ]

@@ -3,16 +3,18 @@
 import inspect
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from intarsia.errors import ModelError
+from intarsia.errors import ModelError, WiringError
 from intarsia.files import canonical, plain
-from intarsia.models import MODELS, Model, build
+from intarsia.models import MODELS, Model, Wiring, build, wiring_of
+from intarsia.models.axes import axis_sizes, hidden_axes
+from intarsia.models.resize import answer, resize, try_resized
 from intarsia.specs import Spec
 
 
@@ -34,14 +36,17 @@ class Architecture:
 
     `model` is None for a stranger's factory, which must then be given wherever a network is made.
     Settings left out are filled in, so a later change of a default leaves old modules as they are.
+    `widths` has the units of the hidden axes that have more or fewer of them than the model's own.
     """
 
     model: Spec | None
     shape: tuple[int, ...]
     outputs: int
+    widths: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "widths", dict(sorted(self.widths.items())))
         if self.model is not None:
             object.__setattr__(self, "model", _complete(self.model))
 
@@ -53,11 +58,33 @@ class Architecture:
 
     def __str__(self) -> str:
         inputs = "x".join(map(str, self.shape))
-        return f"{self.model or 'custom model'}, inputs {inputs}, {self.outputs} outputs"
+        widths = ", ".join(f"{axis}={units}" for axis, units in self.widths.items())
+        return (
+            f"{self.model or 'custom model'}, inputs {inputs}, {self.outputs} outputs"
+            f"{widths and f', widths {widths}'}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         model = self.model and {"name": self.model.name, "arguments": dict(self.model.arguments)}
-        return {"model": model, "shape": list(self.shape), "outputs": self.outputs}
+        value = {"model": model, "shape": list(self.shape), "outputs": self.outputs}
+        return value | ({"widths": dict(self.widths)} if self.widths else {})
+
+    def fitted(self, state: Mapping[str, Tensor], factory: Model | None = None) -> "Architecture":
+        """The same model with the widths that the tensors of `state` have."""
+        wiring = self.wiring(factory)
+        own, seen = axis_sizes(wiring, self._own(factory).state_dict()), axis_sizes(wiring, state)
+        widths = {axis: seen[axis] for axis in hidden_axes(wiring) if seen[axis] != own[axis]}
+        return replace(self, widths=widths)
+
+    def wiring(self, factory: Model | None = None) -> Wiring:
+        """The axes of every tensor, which are the same for all widths."""
+        if self.model is not None:
+            return _wiring_of_named(canonical(self.to_json() | {"widths": {}}))
+        try:
+            return wiring_of(self._own(factory), self.shape)
+        except WiringError:
+            # A stranger's code may need values while it is traced.
+            return wiring_of(self._real(factory), self.shape)
 
     def plan(self, factory: Model | None = None) -> Plan:
         """Name, shape and dtype of every tensor, found without giving any of them memory."""
@@ -67,16 +94,8 @@ class Architecture:
 
     def skeleton(self, factory: Model | None = None) -> nn.Module:
         """The network on the meta device: shapes without values, and no random number drawn."""
-        model = self._model(factory)
-        try:
-            with torch.device("meta"):
-                return build(model, self.shape, self.outputs)
-        except Exception:
-            if self.model is not None:
-                raise
-        # A stranger's code may need values while it builds.
-        with torch.random.fork_rng(devices=[]):
-            return build(model, self.shape, self.outputs).to("meta")
+        network = self._own(factory)
+        return self._widened(network, factory) if self.widths else network
 
     def network(self, state: Mapping[str, Tensor], factory: Model | None = None) -> nn.Module:
         """The network holding copies of `state`, in evaluation mode."""
@@ -84,10 +103,39 @@ class Architecture:
         network.load_state_dict({k: v.clone() for k, v in state.items()}, assign=True)
         tensors = [*network.parameters(), *network.buffers()]
         if any(t.is_meta for t in tensors):  # buffers that are not part of the state
-            with torch.random.fork_rng(devices=[]):
-                network = build(self._model(factory), self.shape, self.outputs)
+            network = self._real(factory)
+            if self.widths:
+                resize(network, self.wiring(factory), self.widths)
             network.load_state_dict(dict(state))
+        if self.widths and self.model is None:  # its skeleton may have been unable to run
+            try_resized(network, self.shape, self.outputs)
         return network.eval()
+
+    def _own(self, factory: Model | None) -> nn.Module:
+        """The skeleton in the model's own widths."""
+        try:
+            with torch.device("meta"):
+                return build(self._model(factory), self.shape, self.outputs)
+        except Exception:
+            if self.model is not None or factory is None:
+                raise
+        # A stranger's code may need values while it builds.
+        return self._real(factory).to("meta")
+
+    def _real(self, factory: Model | None) -> nn.Module:
+        """The network in the model's own widths, with values."""
+        with torch.random.fork_rng(devices=[]):
+            return build(self._model(factory), self.shape, self.outputs)
+
+    def _widened(self, network: nn.Module, factory: Model | None) -> nn.Module:
+        # Registered models with a wiring of their own are made for it: trying them costs torch's
+        # two seconds of imports for the meta device.
+        stranger = self.model is None or getattr(network, "wiring", None) is None
+        runs = stranger and _runs(network, self.shape)
+        resize(network, self.wiring(factory), self.widths)
+        if runs:
+            try_resized(network, self.shape, self.outputs)
+        return network
 
     def _model(self, factory: Model | None) -> Model:
         model = self.model or factory
@@ -101,9 +149,28 @@ class Architecture:
 
 @lru_cache(maxsize=64)
 def _plan_of_named(text: str) -> Plan:
+    return _plan(_named(text).skeleton())
+
+
+@lru_cache(maxsize=64)
+def _wiring_of_named(text: str) -> Wiring:
+    architecture = _named(text)
+    return wiring_of(architecture.skeleton(), architecture.shape)
+
+
+def _named(text: str) -> Architecture:
     value = json.loads(text)
     model = Spec(value["model"]["name"], value["model"]["arguments"])
-    return _plan(Architecture(model, value["shape"], value["outputs"]).skeleton())
+    return Architecture(model, value["shape"], value["outputs"], value.get("widths", {}))
+
+
+def _runs(skeleton: nn.Module, shape: tuple[int, ...]) -> bool:
+    """Whether a network can be tried without values; a stranger's code may look at them."""
+    try:
+        answer(skeleton, shape)
+    except Exception:
+        return False
+    return True
 
 
 def _plan(skeleton: nn.Module) -> Plan:

@@ -27,9 +27,19 @@ class Predicting(nn.Module):
         """softmax(logits / temperature), N x C on the CPU; evaluation mode, no gradients."""
         return torch.softmax(logits_of(self, x, batch) / self.temperature, dim=1)
 
-    def predict(self, x: Inputs, batch: int = 4096) -> Tensor:
-        """The most probable class of each input, as indices into the catalogue."""
-        return logits_of(self, x, batch).argmax(dim=1)
+    def predict(self, x: Inputs, batch: int = 4096, abstain: float | None = None) -> Tensor:
+        """The most probable class of each input, as indices into the catalogue.
+
+        With `abstain` the answer is -1, none of mine, where its entropy is above that share of
+        log C; `intarsia.threshold` chooses the share. C counts the whole catalogue, also classes
+        that no module rewards: a uniform answer is uniform over all of them.
+        """
+        logits = logits_of(self, x, batch)
+        answers = logits.argmax(dim=1)
+        if abstain is None:
+            return answers
+        share = check_abstain(abstain)
+        return answers.masked_fill(uncertainty(logits, self.temperature) > share, -1)
 
 
 class Classifier(Predicting):
@@ -66,14 +76,18 @@ class Classifier(Predicting):
     def forward(self, x: Inputs) -> Tensor:
         rows = raw_inputs(x, self.shape).to(self.shift.device)
         scaled = replace(self.scaling, shift=self.shift, scale=self.scale)(rows)
-        logits = self.network(scaled)
+        # float32 unless the network was made wider, as by .double(), which "none" does not see
+        parameter = next(self.network.parameters(), scaled)
+        logits = self.network(scaled.to(parameter.dtype))
         classes = len(self.catalogue)
         if logits.dim() != 2 or logits.shape[1] not in (classes, classes + 1):
             raise ModelError(
                 f"the network gives logits of shape {tuple(logits.shape)}: expected N x {classes} "
                 f"for {classes} classes, or N x {classes + 1} with an explicit other"
             )
-        return logits if logits.shape[1] == classes else _share_other(logits, self.temperature)
+        if logits.shape[1] == classes:
+            return logits
+        return share_other(logits, classes, self.temperature)
 
     def extra_repr(self) -> str:
         return f"rewarded={'+'.join(self.rewarded)}, temperature={self.temperature:g}"
@@ -99,6 +113,26 @@ def logits_of(model: nn.Module, x: Inputs, batch: int = 4096) -> Tensor:
                 piece = piece.to(torch.float32)
             pieces.append(model(piece).cpu())
     return torch.cat(pieces)
+
+
+def uncertainty(logits: Tensor, temperature: float = 1.0) -> Tensor:
+    """Entropy of softmax(logits / temperature) as a share of log C, one float64 per row.
+
+    0 is sure, 1 is uniform; over a catalogue of one class every answer is sure.
+    """
+    log_p = torch.log_softmax(logits.double() / temperature, dim=1)
+    entropy = -(log_p.exp() * log_p).sum(dim=1)
+    return (entropy / math.log(max(logits.shape[1], 2))).clamp(0, 1)
+
+
+def check_abstain(share: float) -> float:
+    """`share` if it is one of log C, our error otherwise."""
+    number = isinstance(share, int | float | np.number) and not isinstance(share, bool)
+    if not number or not 0 <= share <= 1:
+        raise DataError(
+            f"abstain is {share!r}: expected a share of the largest entropy, from 0 to 1"
+        )
+    return float(share)
 
 
 def raw_inputs(x: Inputs, shape: tuple[int, ...] | None = None) -> Tensor:
@@ -132,9 +166,10 @@ def _check_finite(rows: Tensor, start: int) -> None:
         )
 
 
-def _share_other(logits: Tensor, temperature: float) -> Tensor:
+def share_other(logits: Tensor, classes: int, temperature: float) -> Tensor:
+    """Logits over the classes alone, from those with an explicit other in the last place."""
     p = torch.log_softmax(logits / temperature, dim=1)
-    other = p[:, -1:] - math.log(p.shape[1] - 1)
+    other = p[:, -1:] - math.log(classes)
     return temperature * torch.logaddexp(p[:, :-1], other)
 
 

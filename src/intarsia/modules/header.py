@@ -143,7 +143,8 @@ def _encodings(table: Any, plan: Plan) -> dict[str, str]:
 
 
 def _architecture(value: Any) -> Architecture:
-    check_keys(_mapping(value, "architecture"), ("model", "shape", "outputs"))
+    widths = {"widths"} & _mapping(value, "architecture").keys()
+    check_keys(value, ("model", "shape", "outputs", *widths))
     shape = value["shape"]
     if not isinstance(shape, list) or not 1 <= len(shape) <= 8:
         raise _wrong("architecture.shape", shape, "a list of one to eight sizes")
@@ -154,7 +155,15 @@ def _architecture(value: Any) -> Architecture:
         spec(value["model"], "architecture.model"),
         sizes,
         _size(value["outputs"], "architecture.outputs"),
+        _widths(value["widths"]) if widths else {},
     )
+
+
+def _widths(value: Any) -> dict[str, int]:
+    """Units by axis; that the network has these axes, its plan will tell."""
+    if not 1 <= len(_mapping(value, "architecture.widths")) <= 4096:
+        raise _wrong("architecture.widths", value, "one to 4096 axes, or no such key")
+    return {axis: _size(units, "architecture.widths") for axis, units in value.items()}
 
 
 def _setting(value: Any, name: str) -> None:

@@ -1,16 +1,14 @@
-"""Pictures as SVG text: heat maps of what is answered for every true class."""
+"""Heat maps: what is answered for every true class, and what holds between every two modules."""
 
 from collections.abc import Mapping, Sequence
-from html import escape
 
 import numpy as np
 
 from intarsia.errors import DataError
+from intarsia.figures.svg import EMPTY, GAP, INK, LETTER, MARGIN, PAPER, page, short, text
 
 PALE, DARK = (0xF7, 0xF1, 0xE6), (0x5A, 0x2D, 0x0C)  # maple to walnut
-INK, PAPER, EMPTY = "#33261b", "#fffdf9", "#e4e0da"
-CELL, TILE, GAP, LETTER = 26, 9, 28, 7  # pixels; the last is the width of a letter
-MARGIN = 16
+CELL, TILE = 26, 9  # pixels
 NUMBERS_UP_TO = 20  # classes; beyond, cells are too small for their counts
 
 
@@ -27,8 +25,8 @@ def confusion_figure(panels: Mapping[str, np.ndarray], catalogue: Sequence[str])
             marks += _counts(x, top, counts)
         x += side + GAP
     below = top + side + 20
-    marks.append(_text(MARGIN, below, "rows: true class, columns: answer"))
-    return _page(x, below + MARGIN, marks, "confusion: " + ", ".join(panels))
+    marks.append(text(MARGIN, below, "rows: true class, columns: answer"))
+    return page(x, below + MARGIN, marks, "confusion: " + ", ".join(panels))
 
 
 def answers_figure(
@@ -40,12 +38,12 @@ def answers_figure(
     tile, side = TILE * len(catalogue), CELL * len(catalogue)
     columns = -(-len(parts) // 2)
     width = columns * (tile + GAP / 2) - GAP / 2
-    marks.append(_text(MARGIN + width / 2, 22, "each module alone", "middle", bold=True))
+    marks.append(text(MARGIN + width / 2, 22, "each module alone", "middle", bold=True))
     drop = max(0.0, (side - 2 * tile - GAP) / 2)  # centres the two rows of tiles
     for place, (title, answers) in enumerate(parts.items()):
         row, column = divmod(place, columns)
         x, y = MARGIN + column * (tile + GAP / 2), top + drop + row * (tile + GAP)
-        marks.append(_text(x + tile / 2, y - 7, title, "middle"))
+        marks.append(text(x + tile / 2, y - 7, title, "middle"))
         marks.append(_grid(x, y, TILE, _square(answers, catalogue)))
     x = MARGIN + width + GAP
     middle = top + side / 2
@@ -56,16 +54,38 @@ def answers_figure(
         marks += _panel(x, top, title, _square(answers, catalogue), catalogue)
         x += side + GAP
     below = top + max(side, 2 * tile + GAP) + 20
-    marks.append(_text(MARGIN, below, "rows: true class, columns: mean probability of each answer"))
-    return _page(x, below + MARGIN, marks, "answers: " + ", ".join(whole))
+    marks.append(text(MARGIN, below, "rows: true class, columns: mean probability of each answer"))
+    return page(x, below + MARGIN, marks, "answers: " + ", ".join(whole))
+
+
+def matrix_figure(panels: Mapping[str, np.ndarray], names: Sequence[str]) -> str:
+    """Measures between every two of the names, side by side; nan cells stay empty.
+
+    Colour runs from each panel's smallest value to its largest, both written below it.
+    """
+    marks = []
+    x, top = float(MARGIN), _top(names)
+    side = CELL * len(names)
+    for title, values in panels.items():
+        values = _square(values, names).astype(float)
+        low, high = _range(values)
+        shares = (values - low) / ((high - low) or 1.0)
+        x += _label_width(names)
+        marks += _panel(x, top, title, shares, names)
+        if len(names) <= NUMBERS_UP_TO:
+            marks += _numbers(x, top, values, shares)
+        scale = f"{low:.3g} (pale) to {high:.3g} (dark)" if np.isfinite(low) else "no values"
+        marks.append(text(x + side / 2, top + side + 16, scale, "middle"))
+        x += max(side, LETTER * len(title)) + GAP
+    return page(x, top + side + 16 + MARGIN, marks, "between modules: " + ", ".join(panels))
 
 
 def _square(matrix: np.ndarray, catalogue: Sequence[str]) -> np.ndarray:
     matrix = np.asarray(matrix)
     if matrix.shape != (len(catalogue), len(catalogue)):
         raise DataError(
-            f"the picture needs a matrix {len(catalogue)} x {len(catalogue)}, true by answered; "
-            f"got {' x '.join(map(str, matrix.shape))}"
+            f"the picture needs a matrix {len(catalogue)} x {len(catalogue)}, a row and a column "
+            f"for each name; got {' x '.join(map(str, matrix.shape))}"
         )
     return matrix
 
@@ -79,7 +99,7 @@ def _shares(counts: np.ndarray) -> np.ndarray:
 def _panel(
     x: float, y: float, title: str, shares: np.ndarray, catalogue: Sequence[str]
 ) -> list[str]:
-    name = _text(x + CELL * len(catalogue) / 2, 22, title, "middle", bold=True)
+    name = text(x + CELL * len(catalogue) / 2, 22, title, "middle", bold=True)
     return [name, _grid(x, y, CELL, shares), *_labels(x, y, catalogue)]
 
 
@@ -104,7 +124,7 @@ def _colour(share: float) -> str:
 def _counts(x: float, y: float, counts: np.ndarray) -> list[str]:
     shares = np.nan_to_num(_shares(counts))
     return [
-        _text(
+        text(
             x + (column + 0.5) * CELL - 0.5,
             y + (row + 0.5) * CELL + 3.5,
             str(int(counts[row, column])),
@@ -116,16 +136,36 @@ def _counts(x: float, y: float, counts: np.ndarray) -> list[str]:
     ]
 
 
+def _range(values: np.ndarray) -> tuple[float, float]:
+    known = values[np.isfinite(values)]
+    return (float(known.min()), float(known.max())) if len(known) else (np.nan, np.nan)
+
+
+def _numbers(x: float, y: float, values: np.ndarray, shares: np.ndarray) -> list[str]:
+    """Two decimals without the leading zero: the cells are narrow."""
+    return [
+        text(
+            x + (column + 0.5) * CELL - 0.5,
+            y + (row + 0.5) * CELL + 3.5,
+            f"{round(values[row, column], 2) + 0.0:.2f}".replace("0.", ".", 1),
+            "middle",
+            colour=PAPER if shares[row, column] > 0.5 else INK,
+            extra=' font-size="9"',
+        )
+        for row, column in zip(*np.nonzero(np.isfinite(values)), strict=True)
+    ]
+
+
 def _labels(x: float, y: float, catalogue: Sequence[str]) -> list[str]:
     marks = []
     for place, name in enumerate(catalogue):
         centre = (place + 0.5) * CELL
-        marks.append(_text(x - 6, y + centre + 3.5, _short(name), "end"))
+        marks.append(text(x - 6, y + centre + 3.5, short(name), "end"))
         if len(name) <= 3:
-            marks.append(_text(x + centre, y - 7, name, "middle"))
+            marks.append(text(x + centre, y - 7, name, "middle"))
         else:  # rises to the right, and stays out of its neighbour's column
             turn = f' transform="rotate(-45 {x + centre:g} {y - 5:g})"'
-            marks.append(_text(x + centre, y - 5, _short(name, 7), "start", extra=turn))
+            marks.append(text(x + centre, y - 5, short(name, 7), "start", extra=turn))
     return marks
 
 
@@ -135,35 +175,4 @@ def _top(catalogue: Sequence[str]) -> float:
 
 
 def _label_width(catalogue: Sequence[str]) -> float:
-    return 8 + LETTER * max(len(_short(name)) for name in catalogue)
-
-
-def _short(name: str, letters: int = 18) -> str:
-    return name if len(name) <= letters else name[: letters - 1] + "…"
-
-
-def _text(
-    x: float,
-    y: float,
-    text: str,
-    anchor: str = "start",
-    *,
-    bold: bool = False,
-    colour: str = INK,
-    extra: str = "",
-) -> str:
-    weight = ' font-weight="bold"' if bold else ""
-    return (
-        f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{colour}"{weight}{extra}>'
-        f"{escape(text)}</text>"
-    )
-
-
-def _page(width: float, height: float, marks: Sequence[str], title: str) -> str:
-    body = "\n".join(marks)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
-        f'width="{width:g}" height="{height:g}" font-family="sans-serif" font-size="11" '
-        f'role="img">\n<title>{escape(title)}</title>\n'
-        f'<rect width="100%" height="100%" rx="8" fill="{PAPER}"/>\n{body}\n</svg>\n'
-    )
+    return 8 + LETTER * max(len(short(name)) for name in catalogue)

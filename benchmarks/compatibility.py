@@ -1,0 +1,201 @@
+"""Can the accuracy that a pair loses by adding its weights be foretold? By which measure?
+
+    python benchmarks/compatibility.py --design BANK... --held BANK...
+
+takes folders of banks, makes every pair of every seed, computes the measures of `compatibility` and
+three rivals from unlabelled validation samples, and the accuracy lost on the test samples of the
+pair's classes: the logit sum's less the weight sum's, and the single modules' mean less the weight
+sum's. A measure is as good as its rank correlation with the loss (Spearman), over the pairs of a
+bank and over all. The measure was chosen on the design banks; only the held ones judge it.
+
+A loss over some 2000 samples is itself uncertain. Where pairs lose next to nothing, their order is
+chance, and no measure can foretell it: `ceiling` is the correlation that the true loss would reach,
+the root of the loss's reliability, from its correlation between the even and the odd test samples
+(h) by the formula of Spearman and Brown, sqrt(2h / (1 + h)). Results go to
+docs/results/compatibility.json.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+from datetime import UTC, datetime
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor
+
+import intarsia as ia
+from intarsia.measure import compatibility_matrix
+from intarsia.measure.pair import blend, spaced
+from intarsia.modules import logits_of
+
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
+KNOWN = ("by_logits", "by_weights", "single", "lost", "lost_to_single")
+HALVES = ("lost_on_even", "lost_on_odd")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--design", type=Path, nargs="*", default=[])
+    parser.add_argument("--held", type=Path, nargs="+", required=True)
+    parser.add_argument("--samples", type=int, default=512, help="unlabelled samples, 512 at most")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    wanted = parser.parse_args()
+    result: dict[str, Any] = {
+        "command": command(wanted),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "machine": f"CPU, {platform.machine()}",
+        "versions": {
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "scipy": scipy.__version__,
+        },
+        "samples": wanted.samples,
+    }
+    for part in ("design", "held"):
+        found = [bank_of(folder, wanted.samples) for folder in getattr(wanted, part)]
+        result[part] = {"pooled": pooled(found), "banks": [bank for bank, _ in found]}
+        print(part, json.dumps(result[part]["pooled"], indent=1), flush=True)
+    wanted.out.mkdir(parents=True, exist_ok=True)
+    (wanted.out / "compatibility.json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+def command(wanted: argparse.Namespace) -> str:
+    folders = "".join(
+        f" --{part} {' '.join(folder.name for folder in getattr(wanted, part))}"
+        for part in ("design", "held")
+        if getattr(wanted, part)
+    )
+    return f"python benchmarks/compatibility.py{folders} --samples {wanted.samples}"
+
+
+Pair = dict[str, Any]
+
+
+def bank_of(folder: Path, samples: int) -> tuple[dict[str, Any], list[Pair]]:
+    """How well each measure ranks the losses of a bank's pairs, and the pairs of all its seeds."""
+    bank = ia.Bank.load(folder)
+    data = ia.load_data(bank[0].provenance["recipe"]["data"])
+    pairs = [pair for seed in bank.seeds for pair in pairs_of(bank.seed(seed), data, samples)]
+    found = {
+        "bank": folder.name,
+        "data": data.name,
+        "model": str(bank[0].architecture),
+        "density": round(statistics.mean(module.density for module in bank), 5),
+        "seeds": len(bank.seeds),
+        **ranks(pairs),
+    }
+    print(json.dumps(found, indent=1), flush=True)
+    rows = ["\t".join(v if isinstance(v, str) else f"{v:.5f}" for v in p.values()) for p in pairs]
+    return {**found, "columns": list(pairs[0]), "pairs": rows}, pairs
+
+
+def pooled(found: list[tuple[dict[str, Any], list[Pair]]]) -> dict[str, Any]:
+    """All pairs together, and the mean over the banks of what each measure reaches in one."""
+    if not found:
+        return {}
+    reached = [bank["spearman_with_lost"] for bank, _ in found]
+    return {
+        **ranks([pair for _, pairs in found for pair in pairs]),
+        "mean_over_banks": {
+            name: round(statistics.mean(each[name] or 0.0 for each in reached), 4)
+            for name in reached[0]
+        },
+    }
+
+
+def ranks(pairs: list[Pair]) -> dict[str, Any]:
+    """Spread of the losses, and Spearman's coefficient of each measure with either loss."""
+    names = [name for name in pairs[0] if name not in ("pair", *KNOWN, *HALVES)]
+    losses = ("lost", "lost_to_single")
+    half = max(0.0, coefficient(pairs, *HALVES) or 0.0)
+    return {
+        "n": len(pairs),
+        **{loss: spread([pair[loss] for pair in pairs]) for loss in losses},
+        "ceiling": round((2 * half / (1 + half)) ** 0.5, 4),
+        **{
+            f"spearman_with_{loss}": {name: coefficient(pairs, name, loss) for name in names}
+            for loss in losses
+        },
+    }
+
+
+def coefficient(pairs: list[Pair], name: str, loss: str) -> float | None:
+    """None where a measure is the same for all pairs, as the masks of unpruned modules are."""
+    values = [pair[name] for pair in pairs]
+    if len(set(values)) < 2:
+        return None
+    return round(float(spearmanr(values, [pair[loss] for pair in pairs]).statistic), 4)
+
+
+def pairs_of(bank: ia.Bank, data: ia.Data, samples: int) -> list[Pair]:
+    """The measures and the losses of all pairs of one seed."""
+    modules = tuple(bank)
+    rows = data.validation.x[spaced(len(data.validation), samples)]
+    matrix = compatibility_matrix(modules, rows)
+    on_test = [logits_of(module.to_module(), data.test.x) for module in modules]
+    on_rows = [logits_of(module.to_module(), rows) for module in modules]
+    pairs = []
+    for i, j in combinations(range(len(modules)), 2):
+        a, b = modules[i], modules[j]
+        whole = blend(a, b, 1.0, 1.0)
+        classes = [a.catalogue.index(name) for name in whole.rewarded]
+        joined, apart = logits_of(whole, data.test.x), on_test[i] + on_test[j]
+        single = statistics.mean(
+            ia.rewarded_accuracy(on_test[k], data.test.y, classes_of(modules[k])) for k in (i, j)
+        )
+        by_logits, by_weights = (
+            ia.rewarded_accuracy(logits, data.test.y, classes) for logits in (apart, joined)
+        )
+        halves = [
+            ia.rewarded_accuracy(apart[k::2], data.test.y[k::2], classes)
+            - ia.rewarded_accuracy(joined[k::2], data.test.y[k::2], classes)
+            for k in (0, 1)
+        ]
+        pairs.append(
+            {
+                "pair": f"{a.name}, {b.name}",
+                "by_logits": by_logits,
+                "by_weights": by_weights,
+                "single": single,
+                "lost": by_logits - by_weights,
+                "lost_to_single": single - by_weights,
+                **dict(zip(HALVES, halves, strict=True)),
+                **{name: float(values[i, j]) for name, values in matrix.measures.items()},
+                **rivals(on_rows[i] + on_rows[j], logits_of(whole, rows), a.temperature),
+            }
+        )
+    return pairs
+
+
+def classes_of(module: ia.Module) -> list[int]:
+    return [module.catalogue.index(name) for name in module.rewarded]
+
+
+def rivals(apart: Tensor, joined: Tensor, temperature: float) -> dict[str, float]:
+    """Simpler ways to tell the logit sum from the weight sum without labels."""
+    p, q = (torch.log_softmax(logits.double() / temperature, 1) for logits in (apart, joined))
+    centred = [logits - logits.mean(1, keepdim=True) for logits in (apart, joined)]
+    return {
+        "mean_kl": float((p.exp() * (p - q)).sum(1).mean()),
+        "disagreement": float((apart.argmax(1) != joined.argmax(1)).double().mean()),
+        "relative_distance": float((centred[1] - centred[0]).norm() / centred[0].norm()),
+    }
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    return {
+        "mean": round(statistics.mean(values), 5),
+        "sd": round(statistics.stdev(values), 5),
+        "most": round(float(np.max(values)), 5),
+    }
+
+
+if __name__ == "__main__":
+    main()

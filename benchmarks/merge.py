@@ -1,0 +1,172 @@
+"""How good is the whole of ten modules beside one network trained on all ten classes?
+
+    python benchmarks/merge.py --choose           # dropout of each kind, on validation samples
+    python benchmarks/merge.py                    # the merges, on test samples
+    python benchmarks/merge.py --models lenet --kinds joint territory ...
+
+One module per class and seed, joined completely: territories by a sum of weights in a network of
+the original shape, sparse modules as an inlay, the paper's modules both ways; a joint network of
+the same shape beside them. Each merge also with a calibration fitted on 1000 validation samples.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import intarsia as ia
+from banks import DATA, FOLDER, HIDDEN, bank_of, settings_of
+from intarsia.modules import logits_of
+
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
+MERGES = {
+    "territory": ("sum",),
+    "sparse": ("inlay", "sum"),
+    "paper": ("inlay", "sum"),
+}
+CHOICES = (0.5, 0.2, 0.1, 0.0)
+CHOOSE_BY = (11, 12)  # seeds that no reported figure uses
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--choose", action="store_true")
+    parser.add_argument("--data", nargs="+", default=list(DATA))
+    parser.add_argument("--models", nargs="+", default=list(HIDDEN))
+    parser.add_argument("--kinds", nargs="+", default=["joint", *MERGES])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--banks", type=Path, default=FOLDER)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--name", default="merge")
+    options = parser.parse_args()
+    rows = chosen(options) if options.choose else merges(options)
+    name = "merge_choice" if options.choose else options.name
+    result = {
+        "command": command(options),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "versions": {"python": platform.python_version(), "torch": str(torch.__version__)},
+        "rows": rows,
+    }
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+def command(options: argparse.Namespace) -> str:
+    words = ["python benchmarks/merge.py"]
+    words += ["--choose"] if options.choose else []
+    words += ["--data", *options.data, "--models", *options.models]
+    words += (
+        []
+        if options.choose
+        else [
+            "--kinds",
+            *options.kinds,
+            "--seeds",
+            *map(str, options.seeds),
+            "--name",
+            options.name,
+        ]
+    )
+    return " ".join(words)
+
+
+def chosen(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Accuracy on validation samples for every dropout: what the settings are chosen by."""
+    rows = []
+    for data in options.data:
+        for model in options.models:
+            for kind in ("territory", "sparse", "joint"):
+                for dropout in CHOICES:
+                    settings = settings_of(data, model, kind, dropout)
+                    bank = ia.train(data, seeds=list(CHOOSE_BY), progress=False, **settings)
+                    found = [
+                        accuracy(ia.compose(bank.seed(s), "logits"), validation(data))
+                        for s in CHOOSE_BY
+                    ]
+                    rows.append(
+                        {"data": data, "model": model, "kind": kind, "dropout": dropout}
+                        | {"n": len(found), "validation": spread(found)}
+                    )
+                    print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
+def merges(options: argparse.Namespace) -> list[dict[str, Any]]:
+    rows = []
+    for data in options.data:
+        for model in options.models:
+            banks = {
+                kind: bank_of(data, model, kind, options.seeds, options.banks)
+                for kind in options.kinds
+            }
+            base = {"data": data, "model": model}
+            rows.append(base | {"kind": "joint", "operator": "", "calibrated": False})
+            rows[-1] |= figures([(m.to_module(), m.nonzero) for m in banks["joint"]], data)
+            for kind, operators in MERGES.items():
+                for how in operators if kind in banks else ():
+                    for calibrated in (False, True)[
+                        : 1 if how == "sum" and kind != "territory" else 2
+                    ]:
+                        rows.append(
+                            base | {"kind": kind, "operator": how, "calibrated": calibrated}
+                        )
+                        rows[-1] |= merged(banks[kind], how, calibrated, data, options.seeds)
+                        print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
+def merged(
+    bank: ia.Bank, how: str, calibrated: bool, data: str, seeds: list[int]
+) -> dict[str, Any]:
+    began = time.perf_counter()
+    samples = loaded(data) if calibrated else None
+    wholes = [ia.compose(bank.seed(s), how, samples=samples, calibrate=calibrated) for s in seeds]
+    seconds = (time.perf_counter() - began) / len(seeds)
+    found = figures([(whole, whole.nonzero) for whole in wholes], data)
+    joined = wholes[0].joined
+    shape = {} if joined is None else {"architecture": str(joined.architecture)}
+    return found | shape | {"seconds_to_join": round(seconds, 3)}
+
+
+def figures(models: list[tuple[torch.nn.Module, int]], data: str) -> dict[str, Any]:
+    splits = {"validation": validation(data), "test": loaded(data).test}
+    found: dict[str, Any] = {"n": len(models)}
+    found["nonzero"] = round(statistics.mean(nonzero for _, nonzero in models))
+    for name, split in splits.items():
+        found[name] = spread([accuracy(model, split) for model, _ in models])
+    return found
+
+
+@cache
+def loaded(data: str) -> ia.Data:
+    return ia.load_data(data)
+
+
+def validation(data: str) -> ia.Split:
+    return loaded(data).validation
+
+
+def accuracy(model: torch.nn.Module, split: ia.Split) -> float:
+    answers = logits_of(model.to(DEVICE), split.x).argmax(1)
+    return float((answers == split.y).double().mean())
+
+
+def spread(values: list[float]) -> dict[str, Any]:
+    return {
+        "mean": round(statistics.mean(values), 5),
+        "sd": round(statistics.stdev(values), 5) if len(values) > 1 else 0.0,
+        "values": " ".join(f"{value:.4f}" for value in values),
+    }
+
+
+if __name__ == "__main__":
+    main()

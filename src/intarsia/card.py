@@ -1,0 +1,116 @@
+"""The card of a module, composition or classifier: what it knows, how it was made, its use."""
+
+from collections.abc import Sequence
+
+import yaml
+
+import intarsia
+from intarsia.composition import Composition
+from intarsia.estimator import ModularClassifier
+from intarsia.measure import figure
+from intarsia.modules import Module
+
+RECIPE = (
+    "model", "objective", "pruning", "sparsity", "rounds", "epochs", "batch", "learning_rate",
+    "schedule", "temperature",
+)  # fmt: skip
+
+
+def card_of(thing: Module | Composition | ModularClassifier, address: str) -> str:
+    """Markdown with the front matter that the hub reads; `address` is where it will be found."""
+    whole = thing.composition_ if isinstance(thing, ModularClassifier) else thing
+    parts = (whole,) if isinstance(whole, Module) else whole.parts
+    front = {
+        "library_name": "intarsia",
+        "tags": ["intarsia", "modular", "maximum-entropy", "safetensors"],
+        "pipeline_tag": _task(parts[0]),
+    }
+    return "\n".join(
+        [
+            f"---\n{yaml.safe_dump(front, sort_keys=False)}---",
+            f"# {_title(thing, parts)}\n",
+            f"{_summary(thing, parts)}\n",
+            f"## Modules\n\n{_table(parts)}\n",
+            f"## Training\n\n{_training(parts)}\n",
+            f"## Use\n\n{_use(thing, address)}",
+        ]
+    )
+
+
+def _title(thing: Module | Composition | ModularClassifier, parts: Sequence[Module]) -> str:
+    if isinstance(thing, Module):
+        return f"Module for {', '.join(map(_code, thing.rewarded))}"
+    what = "Classifier" if isinstance(thing, ModularClassifier) else "Composition"
+    return f"{what} of {len(parts)} modules"
+
+
+def _summary(thing: Module | Composition | ModularClassifier, parts: Sequence[Module]) -> str:
+    first = parts[0]
+    known = {name for part in parts for name in part.rewarded}
+    lines = [
+        "Each module is sure of its own classes and as uncertain as can be about all others.",
+        f"Catalogue: {', '.join(map(_code, first.catalogue))}.",
+    ]
+    silent = [name for name in first.catalogue if name not in known]
+    if silent:
+        lines.append(f"No module speaks for {', '.join(map(_code, silent))}.")
+    if not isinstance(thing, Module):
+        whole = thing.composition_ if isinstance(thing, ModularClassifier) else thing
+        lines.append(f"Joined by `{whole.operator}`, without training.")
+    if isinstance(thing, ModularClassifier):
+        lines.append(
+            f"`predict(X, abstain=True)` withholds answers whose entropy is above "
+            f"{thing.threshold_:.4f} of the largest there is."
+        )
+    return " ".join(lines)
+
+
+def _table(parts: Sequence[Module]) -> str:
+    rows = [
+        "| module | weights kept | validation accuracy | entropy elsewhere |",
+        "|---|---|---|---|",
+    ]
+    for part in parts:
+        scores = part.provenance.get("scores", {}).get("validation") or {}
+        figures = [figure(scores.get(key)) for key in ("accuracy", "entropy")]
+        rows.append(
+            f"| {_code(part.name)} | {part.nonzero} of {part.parameters} | "
+            f"{figures[0]} | {figures[1]} |"
+        )
+    return "\n".join(rows)
+
+
+def _training(parts: Sequence[Module]) -> str:
+    first = parts[0]
+    recipe = first.provenance.get("recipe", {})
+    data = first.provenance.get("data", {})
+    lines = [f"- architecture: {_code(str(first.architecture))}"]
+    lines += [f"- {key}: {_code(str(recipe[key]))}" for key in RECIPE if key in recipe]
+    if data:
+        lines.append(f"- data: {_code(str(data.get('name')))}, digest `{data.get('digest')}`")
+    lines.append(f"- inputs: scaled by `{first.scaling.kind}`, inside the module")
+    return "\n".join(lines)
+
+
+def _use(thing: Module | Composition | ModularClassifier, address: str) -> str:
+    call = {
+        ModularClassifier: "thing.predict(X, abstain=True)",
+        Composition: "thing.predict(x)",
+        Module: "thing.to_module().predict(x)",
+    }[type(thing)]
+    return (
+        "```python\nimport intarsia\n\n"
+        f"thing = intarsia.from_pretrained({address!r})\n"
+        f"{call}\n```\n\nMade with intarsia {intarsia.__version__}.\n"
+    )
+
+
+def _task(module: Module) -> str:
+    images = len(module.architecture.shape) == 3
+    return "image-classification" if images else "tabular-classification"
+
+
+def _code(text: str) -> str:
+    """Text between back ticks, on one line; a name may hold anything."""
+    clean = " ".join(text.split()).replace("`", "'").replace("|", "/")
+    return f"`{clean}`"

@@ -1,0 +1,124 @@
+"""Weights averaged by how much each module's answers depend on them."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, jacrev, vmap
+
+from intarsia.composition.arithmetic import check_number, combination
+from intarsia.composition.ground import Ground
+from intarsia.composition.layers import run
+from intarsia.composition.operators import State, operator
+from intarsia.composition.weights import join_states
+from intarsia.errors import RecipeError
+
+CHUNK = 16  # samples whose gradients are held at once
+
+
+@operator("fisher", on="weights", paper="https://arxiv.org/abs/2111.09832", samples=True)
+def fisher(
+    states: Sequence[State],
+    ground: Ground,
+    weights: float | Mapping[str, float] = 1.0,
+    floor: float = 1e-6,
+) -> dict[str, Tensor]:
+    """theta = sum of w_i F_i theta_i / sum of w_i F_i, entry by entry, F_i at least `floor`.
+
+    F_i is the diagonal Fisher information of part i on the samples. A pruned entry has none: the
+    modules that keep an entry settle its value among themselves.
+    """
+    given = ground.weights(weights)
+    if min(given) <= 0:
+        raise RecipeError(f"fisher: the weights are {given}: expected numbers above 0")
+    check_number("fisher", "floor", floor)
+    if floor <= 0:
+        raise RecipeError(f"fisher: floor is {floor}: expected a number above 0")
+    inputs = ground.scaled("fisher")
+    information = [diagonal(network, inputs, ground.temperature) for network in ground.networks()]
+
+    def join(name: str, tensors: list[Tensor]) -> Tensor:
+        masks = [mask.get(name) for mask in ground.masks]
+        shares = [
+            own[name].clamp_min(floor) if mask is None else own[name].clamp_min(floor) * mask
+            for own, mask in zip(information, masks, strict=True)
+        ]
+        whole = combination(given, shares)
+        value = combination(given, [s * t for s, t in zip(shares, tensors, strict=True)])
+        return torch.where(whole > 0, value / whole, 0).to(tensors[0].dtype)
+
+    return join_states(states, ground.plan, join)
+
+
+def diagonal(network: nn.Module, inputs: Tensor, temperature: float) -> dict[str, Tensor]:
+    """F = mean over x of sum over c of p_c (d log p_c / d theta)^2, with p = softmax(z(x) / t).
+
+    The expectation over the network's own answers is exact, no label is drawn or looked at.
+    sqrt(p_c) d log p_c = 2 d sqrt(p_c), so the gradients that are squared are those of 2 sqrt(p_c).
+    """
+    sums = {
+        name: torch.zeros_like(p, dtype=torch.float64, requires_grad=False)
+        for name, p in network.named_parameters()
+    }
+    for chunk in inputs.split(CHUNK):
+        done = _add_layers(sums, network, chunk, temperature)
+        others = {n: p.detach() for n, p in network.named_parameters() if n not in done}
+        if others:
+            _add_others(sums, network, others, chunk, temperature)
+    return {name: value / len(inputs) for name, value in sums.items()}
+
+
+def _add_layers(
+    sums: dict[str, Tensor], network: nn.Module, inputs: Tensor, temperature: float
+) -> set[str]:
+    """Add the squares for the layers that were met, and say for which tensors.
+
+    The gradient of a weight is d x^T summed over the places of a sample, with x what the layer
+    reads there and d the gradient of what it gives; with one place its square is d^2 (x^2)^T.
+    """
+    with torch.enable_grad():
+        logits, met = run(network, inputs.detach().clone().requires_grad_())
+        roots = _roots(logits, temperature)
+    reads = [meeting.reads() for meeting in met]
+    done = {m.weight for m in met} | {m.bias for m in met if m.layer.bias is not None}
+    for c in range(roots.shape[1]):
+        slopes = torch.autograd.grad(
+            roots[:, c].sum(), [m.gave for m in met], retain_graph=True, materialize_grads=True
+        )
+        uses: dict[str, list[tuple[Tensor, Tensor]]] = {}
+        for meeting, x, slope in zip(met, reads, slopes, strict=True):
+            uses.setdefault(meeting.name, []).append((x, meeting.by_place(slope)))
+        for meeting in {m.name: m for m in met}.values():
+            x, d = (torch.cat(each, dim=1) for each in zip(*uses[meeting.name], strict=True))
+            sums[meeting.weight] += _squares(x, d).reshape(meeting.layer.weight.shape)
+            if meeting.layer.bias is not None:
+                sums[meeting.bias] += d.sum(dim=1).square().sum(dim=0).flatten()
+    return done
+
+
+def _squares(x: Tensor, d: Tensor) -> Tensor:
+    """N x places x groups x columns and ... x units -> groups x units x columns, over samples."""
+    if x.shape[1] == 1:
+        return torch.einsum("nlgu,nlgc->guc", d.square(), x.square())
+    return torch.einsum("nlgu,nlgc->nguc", d, x).square().sum(dim=0)
+
+
+def _add_others(
+    sums: dict[str, Tensor],
+    network: nn.Module,
+    others: dict[str, Tensor],
+    inputs: Tensor,
+    temperature: float,
+) -> None:
+    """Add the squares for all other parameters, sample by sample."""
+
+    def roots(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+        return _roots(functional_call(network, parameters, (x[None],)), temperature)[0]
+
+    each = vmap(jacrev(roots), in_dims=(None, 0))(others, inputs)  # N, C, *shape
+    for name, gradients in each.items():
+        sums[name] += gradients.square().sum(dim=(0, 1))
+
+
+def _roots(logits: Tensor, temperature: float) -> Tensor:
+    return 2 * torch.exp(torch.log_softmax(logits / temperature, dim=1) / 2)

@@ -1,0 +1,102 @@
+"""What the parts of a composition stand on together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor, nn
+
+from intarsia.composition.operators import State
+from intarsia.data import Split
+from intarsia.errors import CompositionError
+from intarsia.files import digest_of
+from intarsia.models import initialise
+from intarsia.models.wiring import Wiring
+from intarsia.modules import Module
+from intarsia.modules.architecture import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What an operator may look at beside the states or logits of the parts.
+
+    The parts are sorted by name, and already permuted where alignment was asked for. `samples` are
+    raw inputs with labels, -1 where there is none.
+    """
+
+    parts: tuple[Module, ...]
+    samples: Split | None = None
+    aligned: bool = False
+
+    @property
+    def plan(self) -> Plan:
+        """Shape and dtype of every tensor, and whether it is learned."""
+        return self.parts[0].plan
+
+    @cached_property
+    def wiring(self) -> Wiring:
+        """The axes of every tensor; their sizes may differ from part to part."""
+        first = self.parts[0]
+        return first.architecture.wiring(first.factory)
+
+    @property
+    def masks(self) -> list[Mapping[str, Tensor]]:
+        return [part.mask for part in self.parts]
+
+    @property
+    def rewarded(self) -> list[tuple[int, ...]]:
+        """The rewarded classes of each part, as indices into the catalogue."""
+        return [tuple(map(part.catalogue.index, part.rewarded)) for part in self.parts]
+
+    @property
+    def classes(self) -> int:
+        return len(self.parts[0].catalogue)
+
+    @property
+    def temperature(self) -> float:
+        return self.parts[0].temperature
+
+    def weights(self, given: float | Mapping[str, float]) -> list[float]:
+        """One number per part: the same for all, or by name, where those left out have 1."""
+        if isinstance(given, int | float) and not isinstance(given, bool):
+            return [float(given)] * len(self.parts)
+        names = [part.name for part in self.parts]
+        if not isinstance(given, Mapping):
+            raise CompositionError(
+                f"weights is {given!r}: expected one number, or one by name, as in "
+                f"{{{names[0]!r}: 0.5}}"
+            )
+        for name, value in given.items():
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                raise CompositionError(f"the weight of {name!r} is {value!r}: expected a number")
+        return [float(given.get(name, 1.0)) for name in names]
+
+    def origin(self) -> State:
+        """theta0, made again from the seed that the parts tell, and checked by its digest."""
+        first = self.parts[0]
+        if self.aligned or any(part.origin != first.origin for part in self.parts):
+            raise CompositionError(
+                "the parts have no common origin once they are aligned or come from several: "
+                "take base='zero', or train them from one seed"
+            )
+        seed = first.provenance.get("seed")
+        model = first.architecture.model or first.factory
+        if type(seed) is int and model is not None and not first.architecture.widths:
+            shape, outputs = first.architecture.shape, first.architecture.outputs
+            state = initialise(model, shape, outputs, seed).state_dict()
+            if digest_of("origin", state) == first.origin:
+                return {name: tensor.detach() for name, tensor in state.items()}
+        raise CompositionError(
+            f"the origin of module {first.name!r} cannot be made again from its seed {seed!r}: "
+            "take base='zero', or train it anew with this version of torch"
+        )
+
+    def scaled(self, operator: str) -> Tensor:
+        """The samples as the networks read them, N x *shape."""
+        if self.samples is None:
+            raise CompositionError(f"{operator} needs samples: compose(..., samples=data)")
+        return self.parts[0].scaling(self.samples.x)
+
+    def networks(self) -> list[nn.Module]:
+        """The bare networks of the parts, in evaluation mode."""
+        return [part.architecture.network(part.state, part.factory) for part in self.parts]

@@ -1,0 +1,57 @@
+"""Samples as a recipe names them: a data set, the part of it, and how many rows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from intarsia.data import Data, Split, check_options, load_data
+from intarsia.errors import DataError, RecipeError, nearest
+from intarsia.modules import Module
+
+SPLITS = ("train", "validation", "test")
+KEYS = ("data", "split", "rows", "options")
+
+
+def read_samples(given: Any) -> dict[str, Any] | None:
+    """{data, split, rows, options}, from a name or from some of them; by default validation."""
+    if given is None:
+        return None
+    named = {"data": given} if isinstance(given, str) else given
+    if not isinstance(named, Mapping) or not isinstance(named.get("data"), str):
+        raise RecipeError(
+            f"samples is {given!r}: expected a data set, or {{data: mnist, split: validation, "
+            "rows: 512}"
+        )
+    for key in named:
+        if key not in KEYS:
+            raise RecipeError(f"samples has no setting {key!r}: {nearest(str(key), KEYS)}")
+    found = {"split": "validation", "rows": None, "options": {}, **named}
+    if found["split"] not in SPLITS:
+        raise RecipeError(f"samples: unknown split {found['split']!r}: expected one of {SPLITS}")
+    if found["rows"] is not None and (type(found["rows"]) is not int or found["rows"] < 1):
+        raise RecipeError(f"samples: rows is {found['rows']!r}: expected a number of at least 1")
+    if not isinstance(found["options"], Mapping):
+        raise RecipeError(f"samples: options is {found['options']!r}: expected a mapping")
+    check_options(found["options"])
+    return found
+
+
+def load_samples(samples: Mapping[str, Any] | None, parts: Sequence[Module]) -> Split | None:
+    """The samples with labels by name, -1 for a class that the modules do not know."""
+    if samples is None:
+        return None
+    learned = (parts[0].provenance.get("recipe") or {}) if parts else {}
+    # Where it is what the modules learned from, it is split as it was then.
+    before = learned.get("data_options") or {} if learned.get("data") == samples["data"] else {}
+    data = load_data(samples["data"], **{**before, **samples["options"]})
+    split = getattr(data, samples["split"])
+    if not len(split):
+        raise DataError(f"{data.name} has no samples in its {samples['split']} part: name another")
+    count = min(samples["rows"] or len(split), len(split))
+    rows = torch.arange(count) * len(split) // count
+    return Split(split.x[rows], _labels(data, parts[0].catalogue)[split.y[rows]])
+
+
+def _labels(data: Data, catalogue: Sequence[str]) -> torch.Tensor:
+    return torch.tensor([catalogue.index(c) if c in catalogue else -1 for c in data.catalogue])

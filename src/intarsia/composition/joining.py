@@ -1,0 +1,184 @@
+"""From parts to one network: align, join, recalibrate, calibrate; the same bits each time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+from intarsia.composition.align import How, align, disjoint_units
+from intarsia.composition.batchnorm import has_batchnorm, recalibrate
+from intarsia.composition.calibration import Calibration, calibrate, offset_of, scaled
+from intarsia.composition.ground import Ground
+from intarsia.composition.inlay import laid_mask
+from intarsia.composition.operators import OPERATORS, Operator, total
+from intarsia.data import Split
+from intarsia.errors import CompositionError, RecipeError, nearest
+from intarsia.modules import Module, logits_of
+from intarsia.specs import Spec
+
+Parts = tuple[Module, ...]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is done around the operator; see `compose`."""
+
+    align: str | None = None
+    recalibrate: bool = True
+    calibrate: bool = False
+
+    def __post_init__(self) -> None:
+        hows = get_args(How)
+        if self.align is not None and self.align not in hows:
+            raise RecipeError(f"unknown alignment {self.align!r}: {nearest(str(self.align), hows)}")
+        for key in ("recalibrate", "calibrate"):
+            if not isinstance(getattr(self, key), bool):
+                raise RecipeError(f"{key} is {getattr(self, key)!r}: expected true or false")
+
+
+@dataclass(frozen=True, eq=False)
+class Laid:
+    """What is run: the joined network, or the parts where logits are joined."""
+
+    held: Parts
+    ground: Ground
+    rewarded: tuple[str, ...]
+    notes: tuple[str, ...]
+    offset: Tensor | None = None  # C, added to the logits
+    calibration: Calibration | None = None
+
+
+def lay(parts: Parts, operator: Spec, options: Options, samples: Split | None) -> Laid:
+    """Join parts that fit."""
+    how: Operator = OPERATORS[operator.name]  # type: ignore[assignment]
+    classes = {c for module in parts for c in module.rewarded}
+    rewarded = tuple(c for c in parts[0].catalogue if c in classes)
+    ground = _ground(parts, how, options, samples)
+    if how.samples and samples is None:
+        raise CompositionError(
+            f"{operator.name} looks at samples and has none: compose(..., samples=data)"
+        )
+    calibration = _calibration(ground, how, operator) if options.calibrate else None
+    if calibration is not None:
+        ground = replace(ground, parts=_scaled(ground, calibration))
+    offset = None if calibration is None else offset_of(calibration, parts)
+    if how.on == "logits":
+        return Laid(ground.parts, ground, rewarded, (), offset, calibration)
+    joined = _joined(ground, how, operator, rewarded)
+    joined, notes = _settled(joined, ground, how, options)
+    return Laid((joined,), ground, rewarded, notes, offset, calibration)
+
+
+def _ground(parts: Parts, how: Operator, options: Options, samples: Split | None) -> Ground:
+    if options.align is None:
+        return Ground(parts, samples)
+    if how.on != "weights":
+        raise CompositionError(
+            f"align={options.align!r} permutes units so that weights can be joined, but this "
+            f"operator works on {how.on}: leave align out"
+        )
+    inputs = None
+    if options.align == "activations":
+        inputs = Ground(parts, samples).scaled("align='activations'")
+    aligned = tuple(align(parts, options.align, inputs))  # type: ignore[arg-type]
+    return Ground(aligned, samples, aligned=len(parts) > 1)
+
+
+def _joined(ground: Ground, how: Operator, operator: Spec, rewarded: tuple[str, ...]) -> Module:
+    parts, first = ground.parts, ground.parts[0]
+    state = how([part.state for part in parts], ground, **operator.arguments)
+    architecture = first.architecture
+    if how.on == "units":
+        architecture = architecture.fitted(state, first.factory)
+        mask = laid_mask(ground) if operator.name == "inlay" else _nonzero(state, ground)
+    else:
+        mask = _union(parts, state)
+    return Module(
+        name="+".join(module.name for module in parts),
+        state=state,
+        mask=mask,
+        rewarded=rewarded,
+        catalogue=first.catalogue,
+        architecture=architecture,
+        scaling=first.scaling,
+        temperature=first.temperature,
+        origin=first.origin,
+        factory=first.factory,
+    )
+
+
+def _settled(
+    joined: Module, ground: Ground, how: Operator, options: Options
+) -> tuple[Module, tuple[str, ...]]:
+    """BatchNorm statistics that fit the joined network, and what is to be said about them."""
+    if how.on != "weights" or len(ground.parts) == 1:
+        return joined, ()
+    network = joined.architecture.network(joined.state, joined.factory)
+    if not has_batchnorm(network):
+        return joined, ()
+    if disjoint_units(ground.parts, ground.wiring):
+        return joined, (
+            "no two parts share a unit, so their BatchNorm statistics hold as they are",
+        )
+    if not options.recalibrate:
+        return joined, ("BatchNorm statistics are averages over the parts, as was asked for",)
+    if ground.samples is None:
+        return joined, (
+            "BatchNorm statistics are averages over the parts and do not fit the joined network: "
+            "give samples to recompute them, as in compose(..., samples=data)",
+        )
+    recalibrate(network, ground.scaled("recalibration"))
+    state = {name: tensor.detach() for name, tensor in network.state_dict().items()}
+    note = f"BatchNorm statistics were recomputed from {len(ground.samples)} samples"
+    return replace(joined, state=state), (note,)
+
+
+def _calibration(ground: Ground, how: Operator, operator: Spec) -> Calibration:
+    """Fitted through the operator where it joins logits; else logits must add up by themselves."""
+    adds_up = how.on == "units" or (
+        operator.name == "sum" and disjoint_units(ground.parts, ground.wiring)
+    )
+    if how.on != "logits" and not adds_up:
+        raise CompositionError(
+            f"{operator} mixes the units of its parts, so that they have no scales of their own "
+            'to calibrate: join them by "inlay" or "logits", or train territories'
+        )
+    if ground.samples is None or not bool((ground.samples.y >= 0).any()):
+        raise CompositionError("calibrate needs labelled samples: compose(..., samples=data)")
+    logits = [logits_of(part.to_module(), ground.samples.x) for part in ground.parts]
+
+    def join(scaled_logits: Sequence[Tensor]) -> Tensor:
+        if how.on != "logits":
+            return total(scaled_logits)
+        found: Tensor = how(scaled_logits, ground, **operator.arguments)
+        return found
+
+    return calibrate(logits, ground.samples.y, ground.parts, join)
+
+
+def _scaled(ground: Ground, calibration: Calibration) -> Parts:
+    scales = calibration.scales
+    return tuple(
+        scaled(part, scales[part.name], part.architecture.wiring(part.factory))
+        for part in ground.parts
+    )
+
+
+def _union(parts: Parts, state: Any) -> dict[str, Tensor]:
+    """An entry survives where it does in any part, unless the operator dropped what was there."""
+    masks = [module.mask for module in parts]
+    shared = {name for name in state if parts[0].plan[name].learned}
+    union = {}
+    for name in shared:
+        kept = torch.stack(
+            [m.get(name, torch.ones_like(state[name], dtype=torch.bool)) for m in masks]
+        )
+        was_there = torch.stack([part.state[name] != 0 for part in parts]).any(0)
+        union[name] = kept.any(0) & ((state[name] != 0) | ~was_there)
+    return union
+
+
+def _nonzero(state: Any, ground: Ground) -> dict[str, Tensor]:
+    return {name: state[name] != 0 for name, entry in ground.plan.items() if entry.learned}

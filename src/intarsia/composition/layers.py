@@ -1,0 +1,84 @@
+"""What the layers of a network read and give while it runs."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+Mixing = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
+"""Layers whose units each read many others."""
+
+Layer = Mixing | nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
+"""The former, and layers that scale and shift each unit alone: as many groups as units."""
+
+
+@dataclass(frozen=True, eq=False)
+class Meeting:
+    """One use of a layer: its name, and what it was given and gave, with N first."""
+
+    name: str
+    layer: Layer
+    given: Tensor
+    gave: Tensor
+
+    @property
+    def weight(self) -> str:
+        return f"{self.name}.weight".lstrip(".")
+
+    @property
+    def bias(self) -> str:
+        return f"{self.name}.bias".lstrip(".")
+
+    def reads(self) -> Tensor:
+        """The columns that meet the rows of the weight: N x places x groups x columns.
+
+        They are what the layer would give if its weight were the identity, whatever its stride,
+        padding, dilation or groups.
+        """
+        if isinstance(self.layer, nn.Linear):
+            return self.by_place(self.given)
+        weight = self.layer.weight
+        groups, columns = _groups(self.layer), weight[0].numel()
+        eye = torch.eye(columns, dtype=weight.dtype).repeat(groups, 1)
+        identity = {"weight": eye.reshape(-1, *weight.shape[1:])}
+        if self.layer.bias is not None:
+            identity["bias"] = weight.new_zeros(len(eye))
+        with torch.no_grad():
+            return self.by_place(functional_call(self.layer, identity, (self.given,)))
+
+    def by_place(self, tensor: Tensor) -> Tensor:
+        """Something of the shape that the layer gives: N x places x groups x units of a group."""
+        if not isinstance(self.layer, nn.Linear):
+            tensor = tensor.movedim(1, -1)
+        groups = _groups(self.layer)
+        return tensor.reshape(len(tensor), -1, groups, tensor.shape[-1] // groups)
+
+
+def run(network: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Meeting]]:
+    """The network's logits, and every use of a layer on the way; a layer may be used again."""
+    met: list[Meeting] = []
+
+    def note(name: str, layer: Layer, args: tuple[Tensor, ...], gave: Tensor) -> Tensor:
+        # Copies, because what follows a layer may work in place.
+        met.append(Meeting(name, layer, args[0].detach().clone(), gave))
+        return gave.clone()
+
+    hooks = [
+        layer.register_forward_hook(
+            lambda layer, args, gave, name=name: note(name, layer, args, gave)
+        )
+        for name, layer in network.named_modules()
+        if isinstance(layer, Layer) and layer.weight is not None
+    ]
+    try:
+        return network(inputs), met
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _groups(layer: Layer) -> int:
+    if isinstance(layer, nn.Linear):
+        return 1
+    return layer.groups if isinstance(layer, Mixing) else layer.num_features

@@ -1,0 +1,45 @@
+"""What a path holds: a module, a composition, or a folder of modules."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from intarsia.composition.composition import Composition
+from intarsia.errors import RecipeError
+from intarsia.modules import Bank, Module
+
+
+def open_path(path: Path) -> Module | Composition | Bank:
+    """A bank from a folder; from a file a module or a composition, whichever it is."""
+    if path.is_dir():
+        return Bank.load(path)
+    kind = header_of(path).get("format")
+    return Composition.load(path) if kind == "intarsia-composition" else Module.load(path)
+
+
+def header_of(path: Path) -> dict[str, Any]:
+    """intarsia's header as it stands in a file, unchecked; empty where there is none."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {})["intarsia"])
+    except (OSError, SafetensorError, KeyError, ValueError, RecursionError):
+        return {}
+    return header if isinstance(header, dict) else {}
+
+
+def parts_at(path: Path, seed: int | None, *, one_seed: bool) -> Sequence[Module]:
+    """All modules that a path holds, of one seed where a folder has several and one is needed."""
+    thing = open_path(path)
+    if isinstance(thing, Composition):
+        return thing.parts
+    if isinstance(thing, Module):
+        return (thing,)
+    if seed is None and one_seed and len(thing.seeds) > 1:
+        seeds = ", ".join(map(str, thing.seeds))
+        raise RecipeError(
+            f"{path} has modules of the seeds {seeds}: choose with --seed, or seed in a recipe"
+        )
+    return tuple(thing if seed is None else thing.seed(seed))

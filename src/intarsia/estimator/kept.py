@@ -1,0 +1,66 @@
+"""Kept: the bounded sample that a classifier remembers, so that later modules meet earlier data."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from intarsia.data import Split
+from intarsia.data.splits import random_keys, stratified
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Training rows, and held-out rows that no module was trained on."""
+
+    train: Split
+    validation: Split
+
+    @classmethod
+    def empty(cls, features: int) -> "Kept":
+        none = Split(torch.zeros(0, features), torch.zeros(0, dtype=torch.int64))
+        return cls(none, none)
+
+    @classmethod
+    def cut(cls, x: np.ndarray, y: np.ndarray, share: float, seed: int) -> "Kept":
+        """Hold `share` of the rows out, class by class; a class of one row is trained on."""
+        left, held = stratified(y, share, seed, stream=1)
+        rows, labels = torch.tensor(x), torch.tensor(y, dtype=torch.int64)
+        return cls(*(Split(rows[part], labels[part]) for part in (left, held)))
+
+    def __len__(self) -> int:
+        return len(self.train) + len(self.validation)
+
+    def joined(self, other: "Kept") -> "Kept":
+        """The rows of both."""
+        return Kept(_joined(self.train, other.train), _joined(self.validation, other.validation))
+
+    def bounded(self, size: int, share: float, seed: int) -> "Kept":
+        """At most `size` rows, `share` of them held out; one of each class at the least."""
+        held = round(size * share)
+        return Kept(
+            _bounded(self.train, size - held, seed, stream=2),
+            _bounded(self.validation, held, seed, stream=3),
+        )
+
+
+def _bounded(split: Split, size: int, seed: int, stream: int) -> Split:
+    """Equally many rows of every class, as far as it has them, so that no class crowds another."""
+    if len(split) <= size or size == 0:
+        return _rows(split, torch.arange(len(split) if size else 0))
+    y = split.y.numpy()
+    keys = random_keys(len(y), seed, stream)
+    rank = np.empty(len(y), dtype=np.int64)  # of a row among those of its class
+    for label in np.unique(y):
+        rows = np.flatnonzero(y == label)
+        rank[rows[np.argsort(keys[rows], kind="stable")]] = np.arange(len(rows))
+    level = max(1, int(np.searchsorted(np.cumsum(np.bincount(rank)), size, side="right")))
+    return _rows(split, torch.from_numpy(np.flatnonzero(rank < level)))
+
+
+def _joined(one: Split, other: Split) -> Split:
+    return Split(torch.cat([one.x, other.x]), torch.cat([one.y, other.y]))
+
+
+def _rows(split: Split, rows: torch.Tensor) -> Split:
+    return Split(split.x[rows], split.y[rows])

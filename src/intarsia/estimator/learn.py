@@ -1,0 +1,168 @@
+"""Learn: from kept rows and settings to modules, and from modules to a composition."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+
+from intarsia.composition import OPERATORS, Composition, compose
+from intarsia.composition.batchnorm import has_batchnorm
+from intarsia.data import Data, Scaling, Split, lay_out
+from intarsia.data.splits import check_share
+from intarsia.errors import RecipeError, TrainingError
+from intarsia.estimator.kept import Kept
+from intarsia.measure.abstention import threshold_of
+from intarsia.models import Model
+from intarsia.modules import Architecture, Module, logits_of
+from intarsia.modules.classifier import uncertainty
+from intarsia.specs import Spec
+from intarsia.training import Recipe, train
+
+TRAINING = (
+    "objective", "pruning", "sparsity", "epochs", "learning_rate", "schedule", "temperature",
+)  # fmt: skip
+STEPS, BATCHES = 20, (4, 32)  # batches are smaller where an epoch would have fewer steps
+SMALL = 2e9  # multiplications below which forked processes cost more than they save
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parameters of the estimator, checked."""
+
+    recipe: Recipe
+    factory: Model | None  # of a network that intarsia has no name for
+    scale: str
+    shape: tuple[int, ...] | None
+    validation: float
+    background: int
+    batch: int | None
+    device: str
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> "Settings":
+        # A search over np.arange sets numpy's numbers.
+        given = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
+        model, shape, background = (given[key] for key in ("model", "shape", "background"))
+        if not isinstance(background, int) or isinstance(background, bool) or background < 0:
+            raise RecipeError(
+                f"background is {background!r}: expected how many rows to keep, a whole number "
+                "from 0"
+            )
+        OPERATORS.spec(given["operator"])  # an unknown one should not be told after the training
+        named = isinstance(model, str | Mapping | Spec)
+        recipe = Recipe(
+            model=model if named else "custom",
+            batch=BATCHES[1] if given["batch"] is None else given["batch"],
+            rounds=1 if given["sparsity"] else None,
+            **{key: given[key] for key in TRAINING},
+        )
+        return cls(
+            recipe=recipe.resolve(),
+            factory=None if named else model,
+            scale=given["scale"] or ("standard" if shape is None else "unit"),
+            shape=None if shape is None else tuple(shape),
+            validation=check_share("validation", given["validation"]),
+            background=background,
+            batch=given["batch"],
+            device=given["device"],
+        )
+
+    def batch_of(self, rows: int) -> int:
+        """The batch for so many training rows: small ones where a few rows must make many steps."""
+        least, most = BATCHES
+        return self.batch or min(most, max(least, rows // STEPS))
+
+
+def learned(
+    rows: Kept,
+    catalogue: tuple[str, ...],
+    wanted: Sequence[str],
+    settings: Settings,
+    seed: int,
+    scaling: Scaling | None,
+) -> list[Module]:
+    """One module for each class that is wanted; the scaling is fitted where there is none yet."""
+    data = _data(rows, catalogue, wanted, settings, scaling)
+    with _threads(_work(data, settings, len(wanted))):
+        bank = train(
+            data,
+            settings.recipe,
+            model=settings.factory,
+            batch=settings.batch_of(len(data.train)),
+            device=settings.device,
+            partition=[[name] for name in wanted],
+            seeds=[seed],
+            progress=False,
+        )
+    if bank.diverged:
+        raise TrainingError(
+            f"the modules {', '.join(bank.diverged)} diverged: lower the learning rate"
+        )
+    return list(bank)
+
+
+def laid(modules: Sequence[Module], operator: Any, kept: Kept) -> Composition:
+    """The modules joined, in float64; the operator sees the kept rows only where it needs them."""
+    how: Any = OPERATORS[OPERATORS.spec(operator).name]
+    looks = how.samples or (how.on == "weights" and has_batchnorm(modules[0].to_module()))
+    samples = kept.train if looks and len(kept) else None
+    return compose(modules, operator, samples=samples).double()
+
+
+def threshold_on(whole: Composition, held: Split | None) -> float | None:
+    """The threshold that answers 95% of the rows whose class has a module; None without rows."""
+    if held is None:
+        return None
+    known = held.select([whole.catalogue.index(name) for name in whole.rewarded])
+    if not len(known):
+        return None
+    return threshold_of(uncertainty(logits_of(whole, known.x), whole.temperature))
+
+
+def _data(
+    rows: Kept,
+    catalogue: tuple[str, ...],
+    wanted: Sequence[str],
+    settings: Settings,
+    scaling: Scaling | None,
+) -> Data:
+    # To a module all labels that it does not reward are one, so any of them stands for no label.
+    spare = next((i for i, name in enumerate(catalogue) if name not in wanted), 0)
+    train, held = (
+        Split(_shaped(part.x, settings.shape), part.y.where(part.y >= 0, spare))
+        for part in (rows.train, rows.validation)
+    )
+    held = held if len(held) else train
+    none = Split(train.x[:0], train.y[:0])
+    data = Data.build("arrays", catalogue, train, held, none, settings.scale)
+    return data if scaling is None else replace(data, scaling=scaling)
+
+
+def _shaped(x: torch.Tensor, shape: tuple[int, ...] | None) -> torch.Tensor:
+    return x if shape is None else lay_out(x, shape, "the rows of X")
+
+
+def _work(data: Data, settings: Settings, modules: int) -> float:
+    """Roughly how many multiplications the training takes."""
+    recipe = settings.recipe
+    assert recipe.epochs is not None
+    plan = Architecture.of(settings.factory or recipe.model, data.shape, data.classes).plan(
+        settings.factory
+    )
+    size = sum(prod(entry.shape) for entry in plan.values())
+    return float(size) * len(data.train) * recipe.epochs * modules
+
+
+@contextmanager
+def _threads(work: float) -> Iterator[None]:
+    """One thread, and so no forked processes, for work that is too small for them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if work < SMALL else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,227 @@
+"""A module or composition for those who have no intarsia: tensors, ONNX, or a plain network."""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, fx, nn
+
+from intarsia.composition import Composition
+from intarsia.errors import FileError, ModelError, RecipeError, nearest
+from intarsia.files import canonical, plain, write_whole
+from intarsia.modules import Classifier, Module
+from intarsia.modules.classifier import share_other
+
+Thing = Module | Composition | Classifier
+FORMATS = ("safetensors", "onnx")
+INPUTS = {"float32": torch.float32, "uint8": torch.uint8}
+
+
+def export(
+    thing: Thing, path: str | Path, format: str | None = None, inputs: str = "float32"
+) -> str:
+    """Write a file that others read: `safetensors` (tensors alone) or `onnx` (the computation).
+
+    The format follows from the name's ending where it is not given. ONNX needs the extra `onnx`;
+    its file takes raw inputs, N x *shape of the type `inputs` (float32 or uint8) and any N, and
+    gives logits. The catalogue, scaling and temperature stand in the metadata of either. Returns
+    the format.
+    """
+    kind = _format(Path(path), format)
+    model = _model(thing)
+    about = canonical(_facts(thing, model))
+    if kind == "onnx":
+        content = _onnx(model, about, _example(model, inputs))
+    else:
+        content = safetensors.torch.save(_state(model), {"network": about})
+    write_whole(path, content)
+    return kind
+
+
+def export_program(thing: Thing, inputs: str = "float32") -> torch.export.ExportedProgram:
+    """The computation from raw inputs to logits as torch.export has it, for any number of rows.
+
+    It has no file format here: the archives of torch.export.save hold pickled parts, which their
+    reader would have to trust.
+    """
+    model = _model(thing)
+    with _tracing("export_program"):
+        return torch.export.export(model, (_example(model, inputs),), dynamic_shapes=_any_rows())
+
+
+def to_network(thing: Thing) -> nn.Module:
+    """A network of torch's own layers from raw inputs, N x *shape, to logits; no class of ours.
+
+    The layers keep their names. It is made for use, not for training: dropout is off for good.
+    """
+    root = _traceable(_model(thing))
+    with _tracing("to_network"):
+        return fx.GraphModule(root, fx.Tracer().trace(root), "Network").eval()
+
+
+class _Reading(nn.Module):
+    """A classifier without the checks of its inputs, which a tracer cannot follow."""
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, model: Classifier) -> None:
+        super().__init__()
+        self.network = model.network
+        self.scaled = model.scaling.kind != "none"
+        if self.scaled:
+            self.register_buffer("shift", model.shift)
+            self.register_buffer("scale", model.scale)
+        self.classes, self.temperature = len(model.catalogue), model.temperature
+        with torch.no_grad():
+            self.other = model.network(_example(model, "float32")).shape[1] > self.classes
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.to(torch.float32)
+        logits = self.network((x - self.shift) * self.scale if self.scaled else x)
+        return share_other(logits, self.classes, self.temperature) if self.other else logits
+
+
+def _traceable(model: nn.Module) -> nn.Module:
+    if isinstance(model, Classifier):
+        return _Reading(model)
+    for name, child in model.named_children():
+        setattr(model, name, _traceable(child))
+    return model
+
+
+def _onnx(model: nn.Module, about: str, example: Tensor) -> bytes:
+    for package in ("onnx", "onnxscript"):
+        try:
+            import_module(package)
+        except ImportError:
+            raise FileError(
+                f"ONNX needs the package {package}: install it with pip install 'intarsia[onnx]'"
+            ) from None
+    with _tracing("ONNX"), _quiet():
+        program = torch.onnx.export(
+            model,
+            (example,),
+            dynamo=True,
+            dynamic_shapes=_any_rows(),
+            input_names=["inputs"],
+            output_names=["logits"],
+            verbose=False,
+        )
+    assert program is not None
+    found = program.model_proto
+    # Beside every node the exporter writes where it stands in our source, on this machine.
+    for node in (*found.graph.node, *(n for f in found.functions for n in f.node)):
+        del node.metadata_props[:]
+    for value in (*found.graph.input, *found.graph.output, *found.graph.value_info):
+        del value.metadata_props[:]
+    del found.graph.metadata_props[:]
+    found.metadata_props.add(key="intarsia", value=about)
+    return found.SerializeToString(deterministic=True)
+
+
+@contextmanager
+def _tracing(what: str) -> Iterator[None]:
+    """Whatever a stranger's network, or operator, makes a tracer say becomes one error of ours."""
+    try:
+        yield
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+        raise ModelError(
+            f"{what} cannot follow this network ({said}): its forward, and the operator's "
+            "function, must not branch on the values of tensors"
+        ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch tells itself: a deprecation inside it, and that torchvision is missing."""
+    registration = logging.getLogger("torch.onnx._internal.exporter._registration")
+    before = registration.level
+    registration.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
+            yield
+    finally:
+        registration.setLevel(before)
+
+
+def _state(model: Classifier | Composition) -> dict[str, Tensor]:
+    """The network's own state; of several networks each under `parts.NUMBER.`."""
+    networks = [part.network for part in _classifiers(model)]
+    several = isinstance(model, Composition) and model.joined is None
+    return {
+        f"parts.{i}.{name}" if several else name: tensor.detach().cpu().contiguous()
+        for i, network in enumerate(networks)
+        for name, tensor in network.state_dict().items()
+    }
+
+
+def _classifiers(model: nn.Module) -> list[Classifier]:
+    return [part for part in model.modules() if isinstance(part, Classifier)]
+
+
+def _facts(thing: Thing, model: Classifier | Composition) -> dict[str, Any]:
+    """What a reader needs beside the tensors: classes in order, shape and scaling of the inputs."""
+    networks = _classifiers(model)
+    found: dict[str, Any] = {
+        "catalogue": model.catalogue,
+        "rewarded": model.rewarded,
+        "temperature": model.temperature,
+        "shape": networks[0].shape,
+        "scaling": [part.scaling.to_json() for part in networks],  # one per network
+    }
+    if isinstance(thing, Module):
+        found["architecture"] = str(thing.architecture)
+    if isinstance(thing, Composition):
+        found["operator"] = str(thing.operator)
+        found["parts"] = [part.name for part in thing.parts]
+        if thing.offset is not None:
+            found["offset"] = thing.offset  # of a calibration, added to the logits
+    return plain(found, "export")
+
+
+def _model(thing: Thing) -> Classifier | Composition:
+    """A copy on the CPU in evaluation mode; a composition of one network is that network."""
+    if isinstance(thing, Module):
+        return thing.to_module()
+    if not isinstance(thing, Classifier | Composition):
+        raise ModelError(
+            f"a {type(thing).__name__} cannot be exported: give a module, a composition or a "
+            "Classifier; of a bank its modules one by one, or compose(bank)"
+        )
+    model = deepcopy(thing).cpu().float().eval()
+    if isinstance(model, Composition) and model.joined is not None and model.offset is None:
+        return _classifiers(model)[0]
+    return model
+
+
+def _example(model: Classifier | Composition, inputs: str) -> Tensor:
+    if inputs not in INPUTS:
+        raise RecipeError(f"unknown type of inputs {inputs!r}: {nearest(inputs, INPUTS)}")
+    # Two rows: torch.export takes a size of one for a constant.
+    return torch.zeros(2, *_classifiers(model)[0].shape, dtype=INPUTS[inputs])
+
+
+def _any_rows() -> tuple[dict[int, Any]]:
+    return ({0: torch.export.Dim("rows")},)
+
+
+def _format(path: Path, format: str | None) -> str:
+    kind = path.suffix.lower().removeprefix(".") if format is None else format
+    if kind in FORMATS:
+        return kind
+    if kind in ("pt", "pth", "pt2"):
+        raise FileError(
+            f"cannot export {path} as {kind}: such files hold pickles, which a reader must trust; "
+            "use safetensors or onnx, or export_program in Python"
+        )
+    raise FileError(f"cannot export {path} as {kind!r}: {nearest(kind, FORMATS)}")

@@ -1,0 +1,199 @@
+"""Folders that travel: a module, composition or classifier with its card, here or on the hub."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+import intarsia
+from intarsia.card import card_of
+from intarsia.composition import Composition
+from intarsia.errors import FileError
+from intarsia.estimator import ModularClassifier
+from intarsia.estimator.state import background_tensors, packed, unpacked
+from intarsia.files import canonical, digest_of, write_whole
+from intarsia.models import Model
+from intarsia.modules import Module, file, header
+
+CONFIG, CARD = "config.json", "README.md"
+FORMAT = {"format": "intarsia-pretrained", "version": 1}
+FILES = {
+    "module": "module.safetensors",
+    "composition": "composition.safetensors",
+    "classifier": "composition.safetensors",
+}
+BACKGROUND = "background.safetensors"
+BACKGROUND_KIND = "intarsia-background"
+
+Pretrained = Module | Composition | ModularClassifier
+
+
+def save_pretrained(thing: Pretrained, folder: str | Path, *, background: bool = True) -> None:
+    """Write a module, composition or fitted classifier into a folder, with a model card.
+
+    The weights are intarsia's safetensors files, config.json has the rest, and nothing is pickled.
+    A classifier's kept rows are samples of its training data: `background=False` leaves them out,
+    and what is loaded then needs a background to learn more classes. A composition keeps the
+    samples it was given.
+    """
+    _write(thing, Path(folder), background, "path/to/this/folder")
+
+
+def from_pretrained(
+    source: str | Path,
+    *,
+    model: Model | None = None,
+    revision: str | None = None,
+    token: str | None = None,
+) -> Pretrained:
+    """Read what `save_pretrained` wrote, from a folder or from a repository of the hub.
+
+    `model` is the factory of a network of your own. A folder of that name comes before the hub.
+    """
+    folder = Path(source)
+    if not folder.is_dir():
+        folder = _downloaded(str(source), revision, token)
+    with file.reading(folder / CONFIG):
+        config = _config(folder / CONFIG)
+    path = folder / FILES[config["kind"]]
+    if config["kind"] == "module":
+        return Module.load(path, model)
+    composition = Composition.load(path, model)
+    if config["kind"] == "composition":
+        return composition
+    with file.reading(folder):
+        tensors = _read_background(folder / BACKGROUND, config["background"])
+        return unpacked(config["classifier"], composition, tensors, model)
+
+
+def push_to_hub(
+    thing: Pretrained,
+    repo_id: str,
+    *,
+    background: bool = False,
+    private: bool | None = None,
+    token: str | None = None,
+    message: str | None = None,
+) -> str:
+    """Put a module, composition or classifier on the hub, and return its address.
+
+    The rows that a classifier keeps are training data, so they stay behind unless
+    `background=True`.
+    """
+    hub = _hub()
+    with tempfile.TemporaryDirectory() as folder:
+        _write(thing, Path(folder), background, repo_id)
+        api = hub.HfApi(token=token)
+        _call(f"cannot make {repo_id}", api.create_repo, repo_id, exist_ok=True, private=private)
+        _call(
+            f"cannot push to {repo_id}",
+            api.upload_folder,
+            repo_id=repo_id,
+            folder_path=folder,
+            commit_message=message or f"A {_kind(thing)[0]} of intarsia",
+        )
+    return f"https://huggingface.co/{repo_id}"
+
+
+def _write(thing: Pretrained, folder: Path, background: bool, address: str) -> None:
+    kind, held = _kind(thing)
+    config: dict[str, Any] = {**FORMAT, "intarsia": intarsia.__version__, "kind": kind}
+    if isinstance(thing, ModularClassifier):
+        if not background and thing.composition_.samples is not None:
+            raise FileError(
+                f"the operator {thing.composition_.operator} looks at training rows, which go with "
+                "the composition: write them with background=True, or fit with another operator"
+            )
+        config["classifier"] = packed(thing)
+        tensors = background_tensors(thing.background_) if background else {}
+        config["background"] = digest_of("background", tensors) if tensors else None
+        _write_background(folder / BACKGROUND, tensors)
+    held.save(folder / FILES[kind])
+    write_whole(folder / CARD, card_of(thing, address).encode())
+    # Last, so that a folder with a configuration is whole.
+    write_whole(folder / CONFIG, canonical(config).encode() + b"\n")
+
+
+def _kind(thing: Pretrained) -> tuple[str, Module | Composition]:
+    """What it is called, and what of it holds the weights."""
+    if isinstance(thing, ModularClassifier):
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(thing)
+        return "classifier", thing.composition_
+    if isinstance(thing, Composition):
+        return "composition", thing
+    if isinstance(thing, Module):
+        return "module", thing
+    raise FileError(
+        f"a {type(thing).__name__} cannot be saved for the hub: give a Module, a Composition or a "
+        "ModularClassifier"
+    )
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        config = file.parse(path.read_bytes(), "configuration")
+    except OSError as error:
+        raise FileError(
+            f"{error.strerror or error}: give a folder that save_pretrained made"
+        ) from error
+    found = {key: config.get(key) for key in FORMAT}
+    if found != FORMAT or config.get("kind") not in FILES:
+        raise FileError(
+            f"it is not of {FORMAT}: give a folder that save_pretrained made, with this version "
+            "of intarsia or an earlier one"
+        )
+    more = ("classifier", "background") if config["kind"] == "classifier" else ()
+    header.check_keys(config, (*FORMAT, "intarsia", "kind", *more))
+    if more and not isinstance(config["classifier"], dict):
+        raise FileError("its 'classifier' is no mapping: get the files again")
+    return config
+
+
+def _write_background(path: Path, tensors: dict[str, Tensor]) -> None:
+    if tensors:
+        file.write(path, BACKGROUND_KIND, {}, tensors)
+    elif path.exists():
+        path.unlink()  # of an earlier save
+
+
+def _read_background(path: Path, digest: Any) -> dict[str, Tensor]:
+    if digest is None:
+        return {}
+    _, tensors = file.read(path, BACKGROUND_KIND)
+    if digest_of("background", tensors) != digest:
+        raise FileError(f"{path.name} is not the background that {CONFIG} names: save it again")
+    return tensors
+
+
+def _downloaded(repo_id: str, revision: str | None, token: str | None) -> Path:
+    found = _call(
+        f"{repo_id} is no folder here, and cannot be fetched from the hub",
+        _hub().snapshot_download,
+        repo_id,
+        revision=revision,
+        token=token,
+        allow_patterns=["*.safetensors", CONFIG, CARD],
+    )
+    return Path(found)
+
+
+def _call(what: str, function: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+    """The hub has many errors of its own and of its network; ours says what was tried."""
+    try:
+        return function(*args, **settings)
+    except Exception as error:
+        raise FileError(f"{what}: {error}") from error
+
+
+def _hub() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise FileError(
+            'the hub needs the package huggingface_hub: pip install "intarsia[hub]"'
+        ) from error
+    return huggingface_hub

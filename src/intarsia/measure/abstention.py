@@ -1,0 +1,121 @@
+"""Abstention: how well a model tells what it does not know by the entropy of its answers."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from intarsia.data import Split
+from intarsia.errors import DataError
+from intarsia.files import plain
+from intarsia.measure.evaluation import figure
+from intarsia.modules import Module, Predicting, logits_of
+from intarsia.modules.classifier import Inputs, check_abstain, uncertainty
+
+Scores = np.ndarray | Tensor | Sequence[float]
+
+
+@dataclass(frozen=True)
+class Abstention:
+    """What `abstention` measured; nan stands for a share of nothing, None in JSON."""
+
+    auroc_entropy: float  # an unknown sample has the larger entropy, ties count half
+    auroc_softmax: float  # an unknown sample has the smaller largest probability
+    threshold: float  # share of log C above which an answer is withheld
+    answered: float  # share of the known samples that are answered
+    refused: float  # share of the unknown samples that are not
+    accuracy: float  # over the known samples that are answered
+    known: int
+    unknown: int
+
+    def to_json(self) -> dict[str, Any]:
+        return plain(vars(self), "abstention")
+
+    def __str__(self) -> str:
+        return (
+            f"AUROC {figure(self.auroc_entropy)} by entropy, {figure(self.auroc_softmax)} by "
+            f"largest probability; at {self.threshold:.4f} of log C {figure(self.answered)} of "
+            f"{self.known} known samples are answered ({figure(self.accuracy)} of these right) "
+            f"and {figure(self.refused)} of {self.unknown} unknown ones refused"
+        )
+
+
+def threshold(model: nn.Module | Module, samples: Split | Inputs, answered: float = 0.95) -> float:
+    """The share of log C that, given as `abstain`, lets `answered` of these samples be answered.
+
+    Give validation samples of classes that the model knows; labels are not looked at. The share
+    lies halfway between the last entropy that is answered and the next, or 1 where all are.
+    """
+    rows = samples.x if isinstance(samples, Split) else samples
+    return threshold_of(uncertainty(*_answers(model, rows)), answered)
+
+
+def threshold_of(uncertainties: Scores, answered: float = 0.95) -> float:
+    """As `threshold`, of entropies that are shares of log C already."""
+    shares = np.sort(_numbers(uncertainties, "entropies"))
+    if not 0 <= answered <= 1:
+        raise DataError(f"answered is {answered!r}: expected a share of the samples, from 0 to 1")
+    if not len(shares):
+        raise DataError("there are no samples to choose a threshold on: give validation samples")
+    # The small step back keeps 0.95 * 100 at 95, which is 95.00000000000001 as floats may go.
+    count = math.ceil(answered * len(shares) - 1e-9)
+    last = shares[count - 1] if count else 0.0
+    following = shares[count] if count < len(shares) else 1.0
+    return float((last + following) / 2)
+
+
+def abstention(
+    model: nn.Module | Module, known: Split, unknown: Split | Inputs, threshold: float
+) -> Abstention:
+    """Measure on samples of known and of unknown classes; choose the threshold on others.
+
+    Labels of `known` are indices into the model's catalogue.
+    """
+    share = check_abstain(threshold)
+    logits, temperature = _answers(model, known.x)
+    foreign, _ = _answers(model, unknown.x if isinstance(unknown, Split) else unknown)
+    mine, others = uncertainty(logits, temperature), uncertainty(foreign, temperature)
+    answered = mine <= share
+    right = (logits.argmax(dim=1) == known.y)[answered]
+    sureness = [torch.softmax(z / temperature, dim=1).amax(dim=1) for z in (logits, foreign)]
+    return Abstention(
+        auroc_entropy=auroc(mine, others),
+        auroc_softmax=auroc(-sureness[0], -sureness[1]),
+        threshold=share,
+        answered=float(answered.double().mean()),
+        refused=float((others > share).double().mean()),
+        accuracy=float(right.double().mean()),
+        known=len(logits),
+        unknown=len(foreign),
+    )
+
+
+def auroc(known: Scores, unknown: Scores) -> float:
+    """How often a score of an unknown sample is above one of a known sample; ties count half."""
+    from sklearn.metrics import roc_auc_score
+
+    scores = [_numbers(values, "scores") for values in (known, unknown)]
+    if not len(scores[0]) or not len(scores[1]):
+        return math.nan
+    labels = np.repeat([0, 1], [len(values) for values in scores])
+    return float(roc_auc_score(labels, np.concatenate(scores)))
+
+
+def _answers(model: nn.Module | Module, x: Inputs) -> tuple[Tensor, float]:
+    """Logits in float64 and the temperature they are read at."""
+    network = model.to_module() if isinstance(model, Module) else model
+    temperature = network.temperature if isinstance(network, Predicting) else 1.0
+    return logits_of(network, x).double(), temperature
+
+
+def _numbers(values: Scores, what: str) -> np.ndarray:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not np.isfinite(array).all():
+        raise DataError(
+            f"the {what} have shape {array.shape}, or hold nan: expected one number per sample"
+        )
+    return array

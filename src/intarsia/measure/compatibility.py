@@ -1,0 +1,207 @@
+"""What will fit: how much two modules share, and what adding their weights will cost."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from intarsia.data import Data, Split
+from intarsia.errors import CompositionError, DataError, WiringError
+from intarsia.files import plain
+from intarsia.measure.evaluation import figure, printed
+from intarsia.measure.interference import interference, joined_logits, posterior
+from intarsia.measure.matrix import Matrix
+from intarsia.measure.pair import blend, check_pair, inputs_of, spaced
+from intarsia.models.wiring import hidden_axes, live_units, wiring_of
+from intarsia.modules import Bank, Module, logits_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Samples = Split | Data | np.ndarray | Tensor
+MOST = 512  # rows of a batch that the interference is read from
+MEASURES = {
+    "interference": "expected accuracy lost by adding the weights, from unlabelled samples",
+    "mask_jaccard": "weights that both keep, of those that either keeps",
+    "unit_overlap": "hidden units that both use, of those that either uses",
+    "sign_conflicts": "weights of opposite sign, of those that both keep",
+    "cosine": "cosine between the weights",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Compatibility:
+    """What `compatibility` found between two modules; nan where there is nothing to measure."""
+
+    modules: tuple[str, str]
+    interference: float  # 0 is none; nan without samples
+    mask_jaccard: float
+    unit_overlap: float
+    unit_overlap_per_axis: Mapping[str, float]
+    sign_conflicts: float
+    cosine: float
+    same_origin: bool
+    samples: int
+
+    def to_json(self) -> dict[str, Any]:
+        return plain(vars(self), "compatibility")
+
+    def __rich__(self) -> "Table":
+        from rich.table import Table
+        from rich.text import Text
+
+        origin = "one origin" if self.same_origin else "two origins"
+        title = f"{self.modules[0]} and {self.modules[1]}, {origin}, {self.samples} samples"
+        table = Table(title=Text(title), title_justify="left")
+        for heading in ("measure", "value", "meaning"):
+            table.add_column(heading, justify="right" if heading == "value" else "left")
+        for name, meaning in MEASURES.items():
+            table.add_row(name.replace("_", " "), figure(getattr(self, name)), meaning)
+            axes = self.unit_overlap_per_axis if name == "unit_overlap" else {}
+            for axis, share in axes.items() if len(axes) > 1 else ():
+                table.add_row(Text(f"  {axis}"), figure(share), "")
+        return table
+
+    def __str__(self) -> str:
+        return printed(self)
+
+
+def compatibility(a: Module, b: Module, samples: Samples | None = None) -> Compatibility:
+    """How much two modules share, and how much accuracy the sum of their weights will lose.
+
+    The interference needs unlabelled raw inputs that hold both modules' classes: an array, a split,
+    or a data set, whose validation part is used; at most 512 rows, evenly spaced. It is the
+    accuracy over both modules' classes that the weight sum is expected to lose against the logit
+    sum, where the modules themselves say which samples are theirs (measure/interference.py).
+
+    Masks are compared over the tensors that either module pruned (1 if none). Modules of different
+    origins can be compared, though not added; unit overlap is nan for networks without wiring.
+    """
+    check_pair(a, b)
+    rows = _rows(samples, a)
+    return _between(_Seen(a, rows), _Seen(b, rows))
+
+
+def compatibility_matrix(
+    modules: Bank | Iterable[Module], samples: Samples | None = None
+) -> Matrix:
+    """`compatibility` between every two modules of a bank."""
+    modules = tuple(modules)
+    if len(modules) < 2:
+        raise CompositionError(f"{len(modules)} modules make no pair: give at least two")
+    for module in modules[1:]:
+        check_pair(modules[0], module)
+    rows = _rows(samples, modules[0])
+    seen = [_Seen(module, rows) for module in modules]
+    measures = {name: np.full((len(seen), len(seen)), np.nan) for name in MEASURES}
+    for i, j in combinations(range(len(seen)), 2):
+        found = _between(seen[i], seen[j])
+        for name, values in measures.items():
+            values[i, j] = values[j, i] = getattr(found, name)
+    return Matrix(tuple(m.name for m in modules), measures, len(rows))
+
+
+class _Seen:
+    """A module and what each of its pairs needs of it, computed once."""
+
+    def __init__(self, module: Module, rows: Tensor) -> None:
+        self.module, self.rows = module, rows
+
+    @cached_property
+    def logits(self) -> Tensor:
+        return logits_of(self.module.to_module(), self.rows).double()  # N, C
+
+    @cached_property
+    def posterior(self) -> dict[int, Tensor]:
+        """P(c|x) for each rewarded class, by the module's own word."""
+        classes = [self.module.catalogue.index(name) for name in self.module.rewarded]
+        return posterior(self.logits, classes, self.module.temperature)
+
+    @cached_property
+    def live(self) -> dict[str, Tensor]:
+        """The hidden units that are used, by axis; none where the network cannot be wired."""
+        module = self.module
+        network = module.architecture.network(module.state, module.factory)
+        try:
+            wiring = wiring_of(network, module.architecture.shape)
+        except WiringError:
+            return {}
+        live = live_units(wiring, module.state, module.mask)
+        return {axis: live[axis] for axis in hidden_axes(wiring)}
+
+    @cached_property
+    def flat(self) -> Tensor:
+        """All parameters, one after another."""
+        plan = self.module.plan
+        learned = [self.module.state[name].flatten() for name in plan if plan[name].learned]
+        return torch.cat(learned).double()
+
+    @cached_property
+    def kept(self) -> Tensor:
+        """True where they survived."""
+        return torch.cat([self.keeps(n) for n, e in self.module.plan.items() if e.learned])
+
+    def keeps(self, name: str) -> Tensor:
+        shape = self.module.plan[name].shape
+        whole = torch.ones(shape, dtype=torch.bool)
+        return self.module.mask.get(name, whole).flatten()
+
+
+def _between(one: _Seen, other: _Seen) -> Compatibility:
+    a, b = one.module, other.module
+    pruned = [name for name in a.plan if name in a.mask or name in b.mask]
+    masks = [(one.keeps(name), other.keeps(name)) for name in pruned]
+    both = one.kept & other.kept
+    opposite = both & (one.flat * other.flat < 0)
+    units = {axis: (live, other.live[axis]) for axis, live in one.live.items()}
+    length = float(one.flat.norm() * other.flat.norm())
+    return Compatibility(
+        modules=(a.name, b.name),
+        interference=_interference(one, other),
+        mask_jaccard=_jaccard(masks) if masks else 1.0,
+        unit_overlap=_jaccard(units.values()),
+        unit_overlap_per_axis={axis: _jaccard([pair]) for axis, pair in units.items()},
+        sign_conflicts=_share(int(opposite.sum()), int(both.sum())),
+        cosine=float(one.flat @ other.flat) / length if length else math.nan,
+        same_origin=a.origin == b.origin,
+        samples=len(one.rows),
+    )
+
+
+def _interference(one: _Seen, other: _Seen) -> float:
+    """nan without samples."""
+    if not len(one.rows):
+        return math.nan
+    a, b = one.module, other.module
+    joined = joined_logits(blend(a, b, 1.0, 1.0), one.rows).double()
+    posteriors = [*one.posterior.items(), *other.posterior.items()]
+    return interference(one.logits + other.logits, joined, posteriors, a.temperature)
+
+
+def _jaccard(pairs: Iterable[tuple[Tensor, Tensor]]) -> float:
+    pairs = list(pairs)
+    return _share(
+        sum(int((one & other).sum()) for one, other in pairs),
+        sum(int((one | other).sum()) for one, other in pairs),
+    )
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else math.nan
+
+
+def _rows(samples: Samples | None, module: Module) -> Tensor:
+    """None of them where no samples are given."""
+    shape = module.architecture.shape
+    if samples is None:
+        return torch.zeros(0, *shape)
+    rows = inputs_of(samples, shape)
+    if not len(rows):
+        raise DataError("there are no samples to read the interference from: give some, or None")
+    return rows[spaced(len(rows), MOST)]

@@ -1,0 +1,105 @@
+"""Two modules in one place: whether they can be laid over one another, and weights between them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from intarsia.data import Data, Split
+from intarsia.errors import CompositionError
+from intarsia.modules import Classifier, Module
+from intarsia.modules.classifier import raw_inputs
+
+# What two sets of weights must share to be added entry by entry, and what to do where they do not.
+NEEDED: tuple[tuple[str, Callable[[Module], Any], str], ...] = (
+    ("catalogue", lambda m: list(m.catalogue), "train both over one catalogue"),
+    ("architecture", lambda m: str(m.architecture), "train both with one model and input shape"),
+    (
+        "list of tensors",
+        lambda m: {name: list(entry.shape) for name, entry in m.plan.items()},
+        "train both with one factory",
+    ),
+    ("scaling", lambda m: m.scaling.to_json(), "train both on one data set with one scaling"),
+    ("temperature", lambda m: m.temperature, "train both at one temperature"),
+)
+
+
+def check_pair(a: Module, b: Module) -> None:
+    """A CompositionError that says what keeps the weights of two modules apart, if anything."""
+    for module in (a, b):
+        if not isinstance(module, Module):
+            raise CompositionError(
+                f"a {type(module).__name__} cannot be laid beside a module: give modules, as "
+                "Module.load or a bank has them"
+            )
+    for name, trait, advice in NEEDED:
+        mine, other = str(trait(a)), str(trait(b))
+        if mine != other:
+            raise CompositionError(
+                f"module {b.name!r} does not fit module {a.name!r}: its {name} is "
+                f"{_short(other)}, not {_short(mine)}: {advice}"
+            )
+
+
+def blend(a: Module, b: Module, share_a: float, share_b: float) -> Classifier:
+    """The classifier of share_a * theta_a + share_b * theta_b.
+
+    A normalisation's running statistics are averaged with these shares, made to sum to one, so that
+    a variance stays one; a unit that pruning took from one module has the statistics of the other.
+    With both shares 1 this is the weight sum.
+    """
+    state = {
+        name: share_a * a.state[name] + share_b * b.state[name]
+        if entry.learned
+        else _statistic(name, a, b, share_a, share_b)
+        for name, entry in a.plan.items()
+    }
+    classes = {*a.rewarded, *b.rewarded}
+    return Classifier(
+        a.architecture.network(state, a.factory),
+        catalogue=a.catalogue,
+        rewarded=[name for name in a.catalogue if name in classes],
+        shape=a.architecture.shape,
+        scaling=a.scaling,
+        temperature=a.temperature,
+    ).eval()
+
+
+def spaced(count: int, most: int) -> Tensor:
+    """Numbers of at most `most` of `count` rows, as evenly spaced as whole numbers can be."""
+    if count <= most:
+        return torch.arange(count)
+    return torch.arange(most) * count // most
+
+
+def inputs_of(samples: Split | Data | np.ndarray | Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Raw inputs of a split, of a data set's validation part, or as they are; labels are left."""
+    if isinstance(samples, Data):
+        samples = samples.validation
+    return raw_inputs(samples.x if isinstance(samples, Split) else samples, shape)
+
+
+def _statistic(name: str, a: Module, b: Module, share_a: float, share_b: float) -> Tensor:
+    one, other = a.state[name], b.state[name]
+    if not one.is_floating_point():
+        return torch.maximum(one, other)
+    kept_a, kept_b = share_a * _kept(name, a), share_b * _kept(name, b)
+    total = kept_a + kept_b
+    nobody = total == 0
+    kept_a, kept_b = kept_a + share_a * nobody, kept_b + share_b * nobody
+    return (one * kept_a + other * kept_b) / (kept_a + kept_b)
+
+
+def _kept(name: str, module: Module) -> Tensor:
+    """1 for the units whose normalisation weight is not pruned, 0 for the others."""
+    gain = module.state.get(name.rpartition(".")[0] + ".weight")
+    buffer = module.state[name]
+    if gain is None or gain.shape != buffer.shape:
+        return torch.ones_like(buffer)
+    return (gain != 0).to(buffer.dtype)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:197]}..."

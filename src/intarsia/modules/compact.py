@@ -1,0 +1,37 @@
+"""Compaction: a module without the units that nothing depends on."""
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from intarsia.models.axes import hidden_axes
+from intarsia.models.units import live_units, take_units
+from intarsia.modules.module import Module
+
+
+def compact(module: Module) -> Module:
+    """The same module without its dead hidden units: really smaller, the same logits.
+
+    A unit is dead where no kept weight leads from it to the output. Inputs stay, so that the
+    network reads what it always did, and so do units that meet outside the weights (LayerNorm's).
+    """
+    wiring = module.architecture.wiring(module.factory)
+    live = live_units(wiring, module.state, module.mask)
+    keep = {axis: _at_least_one(live[axis]) for axis in hidden_axes(wiring)}
+    if all(bool(units.all()) for units in keep.values()):
+        return module
+    state = take_units(module.state, wiring, keep)
+    return replace(
+        module,
+        state=state,
+        mask=take_units(module.mask, wiring, keep),
+        architecture=module.architecture.fitted(state, module.factory),
+    )
+
+
+def _at_least_one(units: Tensor) -> Tensor:
+    """A network needs a unit on every axis, be it a dead one."""
+    if not bool(units.any()):
+        units = units.clone()
+        units[0] = True
+    return units

@@ -1,0 +1,103 @@
+"""Grow: the same module over a larger catalogue, with no evidence for the classes that came."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from intarsia.errors import ModelError, WiringError
+from intarsia.files import digest_of
+from intarsia.models.wiring import OUTPUT, Wiring, wiring_of
+from intarsia.modules.module import Module
+
+RULE = "mean of all outputs"
+
+
+def grown(module: Module, catalogue: Sequence[str]) -> Module:
+    """The module over `catalogue`, which has all its classes and new ones, in any order.
+
+    The output of a new class is the mean of the outputs that the module was trained with, weight
+    by weight, so its logit is the mean of theirs. A class's evidence is how far its logit lies
+    above that mean: the new class has none, and the old logits stay as they are. A zero output
+    would say more, for the others sink where the module is sure (benchmarks/growth.py compares
+    the rules). An explicit "other" stays last and has no part in the mean.
+
+    The new origin follows from the old one and both catalogues, so the grown modules of one origin
+    still fit each other; those trained over the larger catalogue have another origin. Growing in
+    two steps gives the same bytes as growing in one.
+    """
+    catalogue = tuple(catalogue)
+    if catalogue == module.catalogue:
+        return module
+    base = _base(module)
+    places = _places(module, catalogue)
+    trained = [i for i, name in enumerate(module.catalogue) if name in base["catalogue"]]
+    wiring = _wiring(module)
+    return replace(
+        module,
+        state={k: _extended(t, k, wiring, places, trained) for k, t in module.state.items()},
+        mask={k: _extended(t, k, wiring, places, trained) for k, t in module.mask.items()},
+        catalogue=catalogue,
+        architecture=replace(module.architecture, outputs=len(places)),
+        origin=digest_of(["grown", RULE, base, list(catalogue)]),
+        provenance={**module.provenance, "grown": {**base, "rule": RULE}},
+    )
+
+
+def _base(module: Module) -> dict[str, Any]:
+    """The origin and the catalogue that the module was trained with."""
+    earlier = module.provenance.get("grown")
+    if isinstance(earlier, Mapping) and {"origin", "catalogue"} <= earlier.keys():
+        known = earlier["catalogue"]
+        if isinstance(known, list) and set(module.rewarded) <= set(known) <= set(module.catalogue):
+            return {"origin": earlier["origin"], "catalogue": known}
+    return {"origin": module.origin, "catalogue": list(module.catalogue)}
+
+
+def _places(module: Module, catalogue: tuple[str, ...]) -> list[int | None]:
+    """For every new output the old one that it continues, None for a new class."""
+    gone = [name for name in module.catalogue if name not in catalogue]
+    if gone or len(set(catalogue)) < len(catalogue):
+        what = f"lacks {gone[0]!r}" if gone else "names a class twice"
+        raise ModelError(
+            f"module {module.name!r} cannot grow to the catalogue {list(catalogue)}, which {what}: "
+            f"give all of {list(module.catalogue)} and the new classes, each once"
+        )
+    known = {name: i for i, name in enumerate(module.catalogue)}
+    places = [known.get(name) for name in catalogue]
+    other = range(len(known), module.architecture.outputs)
+    return [*places, *other]
+
+
+def _wiring(module: Module) -> Wiring:
+    network = module.architecture.network(module.state, module.factory)
+    wiring = wiring_of(network, module.architecture.shape)
+    for name, entry in wiring.items():
+        for axis in entry:
+            if axis is not None and axis.name == OUTPUT and (axis.joint or axis.block != 1):
+                raise WiringError(
+                    f"module {module.name!r} cannot grow: the outputs of {name!r} meet before they "
+                    "are answers, so one more would change them; train it over the larger catalogue"
+                )
+    return wiring
+
+
+def _extended(
+    tensor: Tensor, name: str, wiring: Wiring, places: list[int | None], trained: list[int]
+) -> Tensor:
+    for dimension, axis in enumerate(wiring[name]):
+        if axis is not None and axis.name == OUTPUT:
+            rows = tensor.unbind(dimension)
+            new = _mean([rows[i] for i in trained])
+            tensor = torch.stack([new if i is None else rows[i] for i in places], dimension)
+    return tensor
+
+
+def _mean(rows: list[Tensor]) -> Tensor:
+    """Of weights the mean; of masks, what survives in any row."""
+    if rows[0].dtype == torch.bool:
+        return reduce(torch.logical_or, rows)
+    return reduce(torch.add, rows) / len(rows)

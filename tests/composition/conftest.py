@@ -1,0 +1,108 @@
+"""Small modules of one origin, as training would leave them: moved and masked."""
+
+import importlib.util
+import warnings
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from intarsia.composition import Ground
+from intarsia.data import Scaling, Split
+from intarsia.files import digest_of
+from intarsia.models import initialise
+from intarsia.modules import Architecture, Module
+
+CATALOGUE = ("a", "b", "c", "d")
+
+
+def build_parts(
+    count: int = 3,
+    model: Any = "mlp(7)",
+    shape: tuple[int, ...] = (6,),
+    density: float = 0.5,
+    disjoint: bool = False,
+    rewarded: Sequence[Sequence[str]] | None = None,
+) -> tuple[Module, ...]:
+    """theta_i = m_i (theta0 + noise): masks of a density, or ones that share no entry."""
+    origin = initialise(model, shape, len(CATALOGUE), seed=0)
+    learned = {name for name, _ in origin.named_parameters()}
+    state0 = {name: tensor.detach().clone() for name, tensor in origin.state_dict().items()}
+    draw = torch.Generator().manual_seed(1)
+    owner = {k: torch.randint(0, count, v.shape, generator=draw) for k, v in state0.items()}
+    parts = []
+    for i in range(count):
+        state, mask = {}, {}
+        for key, start in state0.items():
+            if not start.is_floating_point():
+                state[key] = start + i
+                continue
+            noise = torch.randn(start.shape, generator=draw) * 0.3
+            kept = torch.rand(start.shape, generator=draw) < density
+            state[key] = start + (noise if key in learned else noise.abs())
+            if key in learned:
+                mask[key] = owner[key] == i if disjoint else kept
+                state[key] = torch.where(mask[key], state[key], 0)
+        name = CATALOGUE[i]
+        parts.append(
+            Module(
+                name=name,
+                state=state,
+                mask=mask,
+                rewarded=tuple(rewarded[i]) if rewarded else (name,),
+                catalogue=CATALOGUE,
+                architecture=Architecture.of(model, shape, len(CATALOGUE)),
+                scaling=Scaling("unit", torch.tensor(0.0), torch.tensor(1 / 255)),
+                temperature=5.0,
+                origin=digest_of("origin", state0),
+                provenance={"seed": 0},
+                factory=model if callable(model) else None,
+            )
+        )
+    return tuple(parts)
+
+
+@pytest.fixture(scope="session")
+def make_ground() -> Callable[..., Ground]:
+    """A ground of such parts, with `samples` random raw inputs where asked for."""
+    build = lru_cache(build_parts)
+
+    def make(*args: Any, samples: int = 0, parts: tuple[Module, ...] = (), **kwargs: Any) -> Ground:
+        parts = parts or build(*args, **kwargs)
+        if not samples:
+            return Ground(parts)
+        shape = parts[0].architecture.shape
+        draw = torch.Generator().manual_seed(2)
+        x = torch.randint(0, 256, (samples, *shape), dtype=torch.uint8, generator=draw)
+        return Ground(parts, Split(x, torch.full((samples,), -1)))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def library() -> Callable[[str], ModuleType]:
+    """`library("peft.utils.merge_utils")` imports it, or skips naming what is not installed."""
+
+    def find(name: str) -> ModuleType:
+        package, _, inside = name.partition(".")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a library does on import is its own affair
+            if package != "peft":
+                return pytest.importorskip(name, reason=f"needs {package}")
+        found = importlib.util.find_spec(package)
+        if found is None or found.origin is None:
+            pytest.skip(f"needs {package}")
+        # The file alone: its functions need torch only, the package all of transformers.
+        path = Path(found.origin).parent / f"{inside.replace('.', '/')}.py"
+        spec = importlib.util.spec_from_file_location(name.replace(".", "_"), path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return find

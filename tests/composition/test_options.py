@@ -1,0 +1,304 @@
+"""What is done around an operator: samples, alignment, BatchNorm, calibration, one network."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from intarsia.composition import OPERATORS, Composition, compose
+from intarsia.data import Scaling, Split, load_data
+from intarsia.errors import CompositionError, DataError, FileError, RecipeError
+from intarsia.files import digest_of
+from intarsia.models import initialise
+from intarsia.models.wiring import axis_sizes, hidden_axes, take_units
+from intarsia.modules import Architecture, Module
+
+CATALOGUE = ("0", "1", "2", "3")
+MLP, SHAPE = "mlp(8, 6)", (5,)
+GENERATOR = torch.Generator().manual_seed(3)
+X = torch.randint(0, 256, (60, *SHAPE), dtype=torch.uint8, generator=GENERATOR)
+SAMPLES = Split(X, torch.arange(60) % 4)
+EVERY = [
+    *OPERATORS,
+    "ties(preset='mergekit')",
+    "dare(seed=3)",
+    "weighted(weights={'1': 0.5, '3': -1.0})",
+    "task_arithmetic(scale=0.7)",
+]
+
+
+@cache
+def part(name: str, model: str = MLP, shape: tuple[int, ...] = SHAPE, seed: int = 0) -> Module:
+    """A module of a real origin: some of its weights pruned, the others moved a little."""
+    origin = initialise(model, shape, 4, seed)
+    state = {k: v.detach().clone() for k, v in origin.state_dict().items()}
+    generator = torch.Generator().manual_seed(int(name) + 1)
+    digest, mask = digest_of("origin", state), {}
+    for key, parameter in origin.named_parameters():
+        mask[key] = torch.rand(parameter.shape, generator=generator) < 0.6
+        moved = state[key] + 0.3 * torch.randn(parameter.shape, generator=generator)
+        state[key] = moved * mask[key]
+    return Module(
+        name=name,
+        state=state,
+        mask=mask,
+        rewarded=(name,),
+        catalogue=CATALOGUE,
+        architecture=Architecture.of(model, shape, 4),
+        scaling=Scaling("unit", torch.tensor(0.0), torch.tensor(1 / 255)),
+        temperature=5.0,
+        origin=digest,
+        provenance={"seed": seed},
+    )
+
+
+def same(one: Composition, other: Composition) -> bool:
+    """Equal to the last bit: weights, answers and what is told about them."""
+    states = one.state_dict(), other.state_dict()
+    with torch.no_grad():
+        equal = torch.equal(one(X), other(X))
+    return (
+        equal
+        and states[0].keys() == states[1].keys()
+        and all(torch.equal(v, states[1][k]) for k, v in states[0].items())
+        and one.report == other.report
+    )
+
+
+@pytest.mark.parametrize("how", EVERY)
+@settings(max_examples=4, deadline=None)
+@given(names=st.lists(st.sampled_from(CATALOGUE), unique=True, min_size=1), data=st.data())
+def test_every_operator_adds_and_removes_exactly(how: str, names: list[str], data: Any) -> None:
+    expected = Composition([part(n) for n in names], how, samples=SAMPLES)
+    other = Composition([part(n) for n in data.draw(st.permutations(names))], how, samples=SAMPLES)
+    others = [n for n in CATALOGUE if n not in names]
+    other.add(*(part(n) for n in others))
+    for name in data.draw(st.permutations(others)):
+        other.remove(data.draw(st.sampled_from([name, part(name)])))
+    assert same(other, expected)
+
+
+@pytest.mark.parametrize(
+    ("how", "options"),
+    [
+        ("sum", {"align": "weights"}),
+        ("mean", {"align": "activations"}),
+        ("logits", {"calibrate": True}),
+        ("inlay", {"calibrate": True}),
+        ("probabilities", {"calibrate": True}),
+    ],
+)
+def test_options_are_kept_by_changes_and_files(
+    how: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    whole = compose([part(n) for n in CATALOGUE], how, samples=SAMPLES, **options)
+    less = compose([part(n) for n in "013"], how, samples=SAMPLES, **options)
+    assert same(whole - "2", less)
+    assert same(less + part("2"), whole)
+    whole.save(tmp_path / "whole")
+    loaded = Composition.load(tmp_path / "whole")
+    assert same(loaded, whole)
+    assert same(loaded.remove("2"), less)
+    less.save(tmp_path / "less")
+    assert (tmp_path / "less").stat().st_size < (tmp_path / "whole").stat().st_size
+
+
+# The others trim, drop, scale or read anew a single part too.
+CHANGES_ONE = ("ties", "dare", "weighted(", "task_arithmetic(", "own")
+
+
+@pytest.mark.parametrize("how", [how for how in EVERY if not how.startswith(CHANGES_ONE)])
+def test_one_part_alone_is_itself(how: str) -> None:
+    whole = compose([part("1")], how, samples=SAMPLES)
+    with torch.no_grad():
+        assert torch.allclose(
+            torch.softmax(whole(X) / 5, 1),
+            torch.softmax(part("1").to_module()(X) / 5, 1),
+            atol=1e-5,
+        )
+
+
+def test_alignment_joins_what_comes_from_two_origins() -> None:
+    parts = [part("0"), part("1", seed=1)]
+    with pytest.raises(CompositionError, match="align"):
+        compose(parts)
+    aligned = compose(parts, align="weights")
+    with pytest.raises(CompositionError, match="base='zero'"):
+        compose(parts, "task_arithmetic", align="weights")
+    assert compose(parts, "task_arithmetic(base='zero')", align="weights").nonzero > 0
+    assert aligned.parts[1] is parts[1]
+
+
+def test_alignment_finds_a_relabelled_copy() -> None:
+    """Joined with itself under other labels, a module gives twice its first and last weights."""
+    one = replace(part("0"), mask={}, state=initialise(MLP, SHAPE, 4, 5).state_dict())
+    wiring = one.architecture.wiring()
+    sizes = axis_sizes(wiring, one.state)
+    keep = {a: torch.randperm(sizes[a], generator=GENERATOR) for a in hidden_axes(wiring)}
+    other = replace(one, name="1", rewarded=("1",), state=take_units(one.state, wiring, keep))
+    joined = compose([one, other], align="weights").joined
+    assert joined is not None
+    for name, tensor in joined.state.items():
+        assert torch.equal(tensor, 2 * one.state[name])
+
+
+def test_alignment_is_for_weights() -> None:
+    with pytest.raises(CompositionError, match="works on logits: leave align out"):
+        compose([part("0"), part("1")], "logits", align="weights")
+    with pytest.raises(RecipeError, match="unknown alignment 'weight': did you mean 'weights'"):
+        compose([part("0"), part("1")], align="weight")
+    with pytest.raises(CompositionError, match="needs samples"):
+        compose([part("0"), part("1")], align="activations")
+
+
+def test_statistics_are_recomputed_from_samples() -> None:
+    shape, model = (3, 8, 8), "resnet18(width=2)"
+    parts = [part(n, model, shape) for n in "01"]
+    inputs = torch.randint(0, 256, (64, *shape), dtype=torch.uint8, generator=GENERATOR)
+    whole = compose(parts, samples=inputs)
+    assert "recomputed from 64 samples" in whole.report["notes"][0]
+    assert not any(layer.training for layer in whole.modules())
+    plain = compose(parts, samples=inputs, recalibrate=False)
+    assert "as was asked for" in plain.report["notes"][0]
+    network = whole.laid[0].network
+    first = next(layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d))
+    seen: list[Tensor] = []
+    hook = first.register_forward_hook(lambda _, given, __: seen.append(given[0]))
+    with torch.no_grad():
+        whole(inputs)
+    hook.remove()
+    assert torch.allclose(first.running_mean, seen[0].mean((0, 2, 3)), atol=1e-5)
+    other = next(m for m in plain.laid[0].network.modules() if isinstance(m, nn.BatchNorm2d))
+    assert not torch.allclose(first.running_mean, other.running_mean, atol=1e-3)
+
+
+def test_calibration_helps_a_part_that_is_too_loud() -> None:
+    """Logits with one part ten times too loud: its scale is found, and the answers come right."""
+    data = load_data("digits")
+    x, y = data.validation.x, data.validation.y
+    labels = (y >= 5).long()
+    brightness = data.scaling(x).flatten(1)
+    weights = torch.linalg.pinv(brightness) @ (2.0 * labels.float() - 1)
+    parts = [_line(0, -weights), _line(1, 10 * weights + 1.0)]
+    samples = Split(x, labels)
+    plain, whole = (compose(parts, "logits", samples=samples, calibrate=c) for c in (False, True))
+    found = whole.report["calibration"]
+    assert found["accuracy_with"] > found["accuracy_without"] + 0.1
+    assert (plain.predict(x) == labels).double().mean() == pytest.approx(
+        found["accuracy_without"], abs=1e-9
+    )
+    assert (whole.predict(x) == labels).double().mean() > found["accuracy_without"] + 0.1
+    laid = compose(parts, "inlay", samples=samples, calibrate=True)
+    with torch.no_grad():
+        assert torch.allclose(laid(x), whole(x), atol=1e-4)
+
+
+def _line(number: int, weights: Tensor) -> Module:
+    """Two outputs, one of them linear in the inputs."""
+    weight = torch.zeros(2, 64)
+    weight[number] = weights
+    return Module(
+        name=str(number),
+        state={"layers.0.weight": torch.eye(64), "layers.0.bias": torch.zeros(64),
+               "layers.1.weight": weight},
+        mask={},
+        rewarded=(str(number),),
+        catalogue=("0", "1"),
+        architecture=Architecture.of("mlp(64)", (1, 8, 8), 2),
+        scaling=load_data("digits").scaling,
+        temperature=1.0,
+        origin="0" * 64,
+    )  # fmt: skip
+
+
+def test_calibration_is_refused_where_parts_have_no_logits_of_their_own() -> None:
+    parts = [part("0"), part("1")]
+    with pytest.raises(CompositionError, match="mixes the units of its parts"):
+        compose(parts, samples=SAMPLES, calibrate=True)
+    with pytest.raises(CompositionError, match="needs labelled samples"):
+        compose(parts, "logits", samples=X, calibrate=True)
+    with pytest.raises(CompositionError, match="4 labelled samples are too few"):
+        compose(parts, "logits", samples=Split(X[:4], SAMPLES.y[:4]), calibrate=True)
+
+
+def test_samples_are_few_and_checked() -> None:
+    many = Split(torch.zeros(2500, *SHAPE), torch.zeros(2500, dtype=torch.int64))
+    kept = compose([part("0")], "logits", samples=many).samples
+    assert kept is not None
+    assert len(kept) == 1000
+    assert compose([part("0")], "logits", samples=X.numpy()).samples.y.eq(-1).all()
+    with pytest.raises(CompositionError, match="fisher looks at samples and has none"):
+        compose([part("0"), part("1")], "fisher")
+    with pytest.raises(CompositionError, match="label 4 for a catalogue of 4"):
+        compose([part("0")], samples=Split(X[:2], torch.tensor([0, 4])))
+    with pytest.raises(DataError, match="NaN or infinite"):
+        compose([part("0")], samples=np.full((3, 5), np.nan))
+    with pytest.raises(CompositionError, match="samples are empty"):
+        compose([part("0")], samples=X[:0])
+
+
+def test_data_are_relabelled_by_name() -> None:
+    digits = load_data("digits")
+    module = replace(_line(0, torch.zeros(64)), catalogue=("9", "1"), rewarded=("9",), name="9")
+    kept = compose([module], samples=digits).samples
+    assert kept is not None
+    names = [digits.catalogue[int(y)] for y in digits.validation.y]
+    expected = [{"9": 0, "1": 1}.get(name, -1) for name in names]
+    assert kept.y.tolist() == expected
+
+
+def test_weight_for_no_part_is_a_mistake_at_first_and_none_after_a_removal() -> None:
+    how = "weighted(weights={'1': 0.5})"
+    with pytest.raises(CompositionError, match="a weight is given for '1'"):
+        compose([part("0"), part("2")], how)
+    left = compose([part("0"), part("1")], how).remove("1")
+    with torch.no_grad():
+        assert torch.equal(left(X), part("0").to_module()(X))
+
+
+def test_compact_is_smaller_and_answers_the_same() -> None:
+    whole = compose([part(n) for n in CATALOGUE], "inlay")
+    small = whole.compact()
+    with torch.no_grad():
+        assert torch.allclose(small.to_module()(X), whole(X), atol=1e-5)
+    with pytest.raises(CompositionError, match="logits are joined"):
+        compose([part("0")], "logits").compact()
+
+
+def test_origin_that_cannot_be_made_again_is_explained() -> None:
+    parts = [replace(part(n), provenance={"seed": 7}) for n in "01"]
+    with pytest.raises(CompositionError, match="cannot be made again from its seed 7"):
+        compose(parts, "task_arithmetic")
+
+
+def test_options_of_a_newer_file_are_refused(tmp_path: Path) -> None:
+    from intarsia.composition import stored
+    from intarsia.modules import file
+
+    whole = compose([part("0")])
+    fields, tensors = part("0").packed()
+    held = {f"0/{key}": tensor for key, tensor in tensors.items()}
+    header = {
+        "operator": {"name": "sum", "arguments": {}},
+        "parts": [fields],
+        "options": {"polish": True},
+    }
+    file.write(tmp_path / "whole", stored.KIND, header, held)
+    with pytest.raises(FileError, match=r"polish.*upgrade intarsia"):
+        Composition.load(tmp_path / "whole")
+    bad = {**held, "samples/x": torch.zeros(3, 5)}
+    file.write(tmp_path / "bad", stored.KIND, {**header, "options": {}}, bad)
+    with pytest.raises(FileError, match="its samples are not 1 to 1000 inputs"):
+        Composition.load(tmp_path / "bad")
+    other = {**held, "samples/x": torch.zeros(3, 6), "samples/y": torch.zeros(3, dtype=torch.int64)}
+    file.write(tmp_path / "other", stored.KIND, {**header, "options": {}}, other)
+    with pytest.raises(FileError, match="another shape"):
+        Composition.load(tmp_path / "other")
+    assert whole.report["notes"] == []

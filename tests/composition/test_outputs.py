@@ -1,0 +1,119 @@
+"""Logits joined: formulas against plain loops, and what a sure and an unsure module say."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from intarsia.composition import OPERATORS, Ground
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+Make = Callable[..., Ground]
+EVERY = ["logits", "logit_mean", "logit_weighted", "probabilities", "own"]
+
+
+def answers(count: int = 3, seed: int = 0) -> list[Tensor]:
+    return list(8 * torch.randn(count, 6, 4, generator=torch.Generator().manual_seed(seed)))
+
+
+def lay(how: str, logits: list[Tensor], ground: Ground) -> Tensor:
+    return OPERATORS.call(OPERATORS.spec(how), logits=logits, ground=ground)
+
+
+@pytest.mark.parametrize(
+    ("how", "factors"),
+    [
+        ("logits", (1, 1, 1)),
+        ("logit_mean", (1 / 3, 1 / 3, 1 / 3)),
+        ("logit_weighted(0.5)", (0.5, 0.5, 0.5)),
+        ("logit_weighted({'b': -2})", (1, -2, 1)),
+        ("logit_weighted({'b': 2}, normalise=True)", (0.25, 0.5, 0.25)),
+    ],
+)
+def test_products_of_experts(how: str, factors: tuple[float, ...], make_ground: Make) -> None:
+    logits = answers()
+    expected = sum(f * z for f, z in zip(factors, logits, strict=True))
+    torch.testing.assert_close(lay(how, logits, make_ground(3)), expected)
+
+
+def test_probabilities_are_the_mean(make_ground: Make) -> None:
+    ground, logits = make_ground(3), answers()
+    joined = lay("probabilities", logits, ground)
+    seen = torch.softmax(joined / ground.temperature, dim=1)
+    expected = sum(torch.softmax(z / ground.temperature, dim=1) for z in logits) / 3
+    torch.testing.assert_close(seen, expected)
+    torch.testing.assert_close(torch.exp(joined / ground.temperature).sum(1), torch.ones(6))
+
+
+@pytest.mark.parametrize("rewarded", [("a", "b", "c"), ("ab", "c", "a"), ("d", "d", "d")])
+def test_own_scores_are_their_formula(rewarded: tuple[str, ...], make_ground: Make) -> None:
+    ground = make_ground(3, rewarded=rewarded)
+    logits, t = answers(), ground.temperature
+    seen = lay("own", logits, ground)
+    for n in range(6):
+        for c, name in enumerate("abcd"):
+            scores = [
+                t * math.log(4 * float(torch.softmax(z[n].double() / t, dim=0)[c]))
+                for z, own in zip(logits, rewarded, strict=True)
+                if name in own
+            ]
+            expected = sum(scores) / len(scores) if scores else 0.0
+            assert float(seen[n, c]) == pytest.approx(expected, abs=1e-4)
+
+
+def test_own_scores_of_sure_and_unsure_modules(make_ground: Make) -> None:
+    """Uniform modules score 0, as unowned classes do; one that is sure wins, one against loses."""
+    ground = make_ground(2)
+    uniform = torch.full((1, 4), 7.0)
+    assert lay("own", [uniform, uniform], ground).abs().max() < 1e-5
+    sure = torch.tensor([[200.0, 0.0, 0.0, 0.0]])
+    scores = lay("own", [sure, uniform], ground)[0]
+    assert scores.argmax() == 0
+    assert float(scores[0]) == pytest.approx(ground.temperature * math.log(4), rel=1e-4)
+    # b's module is sure of a: it speaks against b, and its word on a is not asked
+    scores = lay("own", [uniform, sure], ground)[0]
+    assert scores.argmin() == 1
+    assert float(scores[0]) == pytest.approx(0, abs=1e-5)
+
+
+@pytest.mark.parametrize("how", EVERY)
+@settings(max_examples=15)
+@given(seed=st.integers(0, 20), shift=st.floats(-5, 5))
+def test_neither_order_nor_a_common_shift_matters(
+    how: str, seed: int, shift: float, make_ground: Make
+) -> None:
+    ground, logits = make_ground(3), answers(seed=seed)
+    turned = Ground(ground.parts[::-1])
+    joined = lay(how, logits, ground)
+    torch.testing.assert_close(lay(how, logits[::-1], turned), joined, atol=1e-4, rtol=1e-4)
+    moved = lay(how, [z + shift for z in logits], ground)
+    t = ground.temperature
+    torch.testing.assert_close(
+        torch.softmax(moved / t, dim=1), torch.softmax(joined / t, dim=1), atol=1e-4, rtol=1e-3
+    )
+
+
+@pytest.mark.parametrize("how", EVERY[:-1])
+def test_one_module_is_itself(how: str, make_ground: Make) -> None:
+    ground, (logits,) = make_ground(1), answers(1)
+    seen = torch.softmax(lay(how, [logits], ground) / ground.temperature, dim=1)
+    torch.testing.assert_close(seen, torch.softmax(logits / ground.temperature, dim=1))
+
+
+def test_extreme_logits_stay_finite(make_ground: Make) -> None:
+    wild = [1e4 * z for z in answers()]
+    for how in ("probabilities", "own"):
+        assert lay(how, wild, make_ground(3)).isfinite().all()
+
+
+def test_a_module_that_rewards_all_scores_its_own_evidence(make_ground: Make) -> None:
+    part = replace(make_ground(1).parts[0], rewarded=("a", "b", "c", "d"))
+    ground, (logits,) = Ground((part,)), answers(1)
+    seen = torch.softmax(lay("own", [logits], ground) / ground.temperature, dim=1)
+    torch.testing.assert_close(seen, torch.softmax(logits / ground.temperature, dim=1))

@@ -1,0 +1,224 @@
+"""Weights joined entry by entry, and what is laid from task vectors."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from intarsia.composition import OPERATORS, Ground
+from intarsia.errors import RecipeError
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+Make = Callable[..., Ground]
+NUMBERS = st.floats(-3, 3, width=32)
+# What is linear in the modules, or keeps a module that stands alone.
+ALONE = [
+    "sum",
+    "sum(affine='mean')",
+    "mean",
+    "weighted",
+    "weighted(normalise=True)",
+    "task_arithmetic",
+    "task_arithmetic(base='zero')",
+    "ties(density=1)",
+    "ties(density=1, base='zero', preset='peft')",
+    "ties(preset='mergekit')",
+    "ties(preset='fusion_bench', density=1, scale=1)",
+    "dare(density=1)",
+    "dare(density=1, preset='mergekit', consensus='ties')",
+    "fisher",
+    "regmean",
+]
+
+
+def lay(how: str, ground: Ground) -> dict[str, Tensor]:
+    spec = OPERATORS.spec(how)
+    states = [part.state for part in ground.parts]
+    return OPERATORS.call(spec, states=states, ground=ground)
+
+
+def close(one: dict[str, Tensor], other: dict[str, Tensor], atol: float = 1e-6) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        assert one[name].dtype == other[name].dtype, name
+        torch.testing.assert_close(one[name], other[name], atol=atol, rtol=1e-5, msg=name)
+
+
+def stacked(ground: Ground, name: str) -> Tensor:
+    return torch.stack([part.state[name].double() for part in ground.parts])
+
+
+@pytest.mark.parametrize("how", ALONE)
+@pytest.mark.parametrize("model", ["mlp(7)", "resnet18(2)"])
+def test_one_module_is_itself(how: str, model: str, make_ground: Make) -> None:
+    shape = (6,) if model == "mlp(7)" else (3, 8, 8)
+    ground = make_ground(1, model, shape, samples=20)
+    close(lay(how, ground), dict(ground.parts[0].state), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [*ALONE, "ties(density=0.3)", "dare(density=0.5, consensus='ties')", "ties(reduce='max')"],
+)
+def test_the_order_of_the_parts_does_not_matter(how: str, make_ground: Make) -> None:
+    ground = make_ground(3, samples=20)
+    turned = make_ground(parts=ground.parts[::-1], samples=20)
+    close(lay(how, ground), lay(how, turned))
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["sum", "weighted", "task_arithmetic", "task_arithmetic(base='zero')", "fisher"]
+    + [f"ties(preset={p!r}, density=1, scale=1)" for p in ("paper", "peft", "fusion_bench")]
+    + ["ties(preset='mergekit')", "dare(density=1, consensus='ties', preset='peft')"],
+)
+def test_disjoint_masks_give_the_sum(how: str, make_ground: Make) -> None:
+    """Each entry has one owner: what it says is not averaged, and the origin is not added twice."""
+    ground = make_ground(3, disjoint=True, samples=20)
+    laid = lay(how, ground)
+    for name in ground.plan:
+        expected = stacked(ground, name).sum(0).float()
+        if how == "fisher":  # divides by what it multiplied with
+            torch.testing.assert_close(laid[name], expected, rtol=1e-6, atol=0)
+        else:
+            assert torch.equal(laid[name], expected), name
+
+
+@pytest.mark.parametrize("how", ["mean", "regmean", "fisher", "task_arithmetic", "ties", "dare"])
+def test_entries_that_no_part_keeps_stay_zero(how: str, make_ground: Make) -> None:
+    ground = make_ground(2, density=0.3, samples=20)
+    laid = lay(how, ground)
+    for name in ground.plan:
+        nobody = ~torch.stack([mask[name] for mask in ground.masks]).any(0)
+        assert nobody.any()
+        assert (laid[name][nobody] == 0).all(), name
+
+
+@settings(max_examples=20)
+@given(weights=st.lists(NUMBERS, min_size=3, max_size=3), scale=NUMBERS)
+def test_task_arithmetic_is_its_formula(
+    weights: list[float], scale: float, make_ground: Make
+) -> None:
+    ground = make_ground(3)
+    names = dict(zip("abc", weights, strict=True))
+    laid = lay(f"task_arithmetic(scale={scale}, weights={names})", ground)
+    origin = ground.origin()
+    for name in ground.plan:
+        masks = [mask[name].double() for mask in ground.masks]
+        start = origin[name].double()
+        expected = torch.stack(masks).amax(0) * start
+        for weight, mask, part in zip(weights, masks, ground.parts, strict=True):
+            expected += scale * weight * (part.state[name].double() - mask * start)
+        torch.testing.assert_close(laid[name].double(), expected, atol=1e-5, rtol=1e-5)
+    zero = lay(f"task_arithmetic(scale={scale}, weights={names}, base='zero')", ground)
+    close(
+        zero, lay(f"weighted(weights={ {n: scale * w for n, w in names.items()} })", ground), 1e-5
+    )
+
+
+@given(factor=st.sampled_from([0.25, 0.5, 2.0, 4.0]))
+def test_scaling_the_task_vectors_scales_what_is_laid(factor: float, make_ground: Make) -> None:
+    ground = make_ground(3, density=1.0)
+    origin = ground.origin()
+    for how in ("task_arithmetic(", "ties(density=0.3, ", "ties('peft', ", "dare(seed=3, "):
+        once, more = (lay(f"{how}scale={scale})", ground) for scale in (1.0, factor))
+        for name in ground.plan:
+            torch.testing.assert_close(
+                more[name] - origin[name],
+                factor * (once[name] - origin[name]),
+                atol=1e-5,
+                rtol=1e-5,
+            )
+
+
+@pytest.mark.parametrize("how", ["task_arithmetic", "ties(density=1)", "dare(density=0.4)"])
+def test_a_part_that_did_not_move_is_neutral(how: str, make_ground: Make) -> None:
+    ground = make_ground(2, density=1.0)
+    still = replace(ground.parts[0], name="z", state=ground.origin(), mask={})
+    close(lay(how, Ground((*ground.parts, still))), lay(how, ground))
+
+
+@pytest.mark.parametrize(
+    ("how", "factors"),
+    [
+        ("mean", (1 / 3, 1 / 3, 1 / 3)),
+        ("weighted(0.5)", (0.5, 0.5, 0.5)),
+        ("weighted({'a': 2, 'c': -1.5})", (2, 1, -1.5)),
+        ("weighted({'a': 2, 'c': -1.5}, normalise=True)", (2 / 1.5, 1 / 1.5, -1)),
+    ],
+)
+def test_linear_combinations(how: str, factors: tuple[float, ...], make_ground: Make) -> None:
+    ground = make_ground(3)
+    laid = lay(how, ground)
+    for name in ground.plan:
+        expected = torch.tensordot(torch.tensor(factors).double(), stacked(ground, name), 1)
+        torch.testing.assert_close(laid[name].double(), expected, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("affine", ["sum", "mean"])
+def test_gamma_and_beta_by_sum_or_mean(affine: str, make_ground: Make) -> None:
+    ground = make_ground(2, "resnet18(2)", (3, 8, 8), density=0.6)
+    laid = lay(f"sum(affine={affine!r})", ground)
+    for name, entry in ground.plan.items():
+        each = stacked(ground, name)
+        normalisation = name.replace("weight", "running_mean").replace("bias", "running_mean")
+        if not entry.learned:
+            continue
+        expected = each.sum(0)
+        if affine == "mean" and normalisation in ground.plan:
+            expected = expected / (each != 0).sum(0).clamp_min(1)
+        torch.testing.assert_close(laid[name].double(), expected, atol=1e-6, rtol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("how", ["sum", "mean", "weighted(0.3)", "ties", "fisher", "regmean"])
+def test_buffers_are_joined_alike_by_all(how: str, make_ground: Make) -> None:
+    ground = make_ground(2, "resnet18(2)", (3, 8, 8), density=0.6, samples=8)
+    laid = lay(how, ground)
+    for name, entry in ground.plan.items():
+        if entry.learned:
+            continue
+        each = stacked(ground, name)
+        if "num_batches" in name:
+            assert laid[name] == each.max()
+            continue
+        kept = stacked(ground, name.rpartition(".")[0] + ".weight") != 0
+        some = (each * kept).sum(0) / kept.sum(0)
+        expected = torch.where(kept.any(0), some, each.mean(0))
+        torch.testing.assert_close(laid[name].double(), expected, atol=1e-6, rtol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("sum(affine='median')", "sum has no affine 'median': did you mean 'mean'"),
+        ("weighted(0, normalise=True)", r"weights \[0.0, 0.0, 0.0\] add up to 0"),
+        ("ties(preset='pefd')", "ties has no preset 'pefd': did you mean 'peft'"),
+        ("ties(density=1.5)", "density is 1.5: expected a share from 0 to 1"),
+        ("ties(elect='masse')", "ties has no elect 'masse': did you mean 'mass'"),
+        ("dare(density=0)", "density is 0: expected a share above 0 to 1"),
+        ("dare(consensus='vote')", "dare has no consensus 'vote': known: sum, ties"),
+        ("task_arithmetic(base='one')", "has no base 'one': known: origin, zero"),
+        ("fisher(weights={'a': -1})", r"weights are \[-1.0, 1.0, 1.0\]: expected numbers above 0"),
+        ("task_arithmetic(scale='much')", "scale is 'much': expected a number"),
+        ("ties(scale=1e999)", "scale is inf: expected a number"),
+        ("ties(density='all')", "density is 'all': expected a number"),
+        ("fisher(floor=0)", "floor is 0: expected a number above 0"),
+        ("regmean(alpha=2)", "alpha is 2: expected a share from 0 to 1"),
+    ],
+)
+def test_settings_are_explained(how: str, message: str, make_ground: Make) -> None:
+    with pytest.raises(RecipeError, match=message):
+        lay(how, make_ground(3, samples=4))
+
+
+@pytest.mark.parametrize("name", ["sum", "task_arithmetic", "ties", "dare", "fisher", "regmean"])
+def test_papers_have_addresses(name: str) -> None:
+    operator: Any = OPERATORS[name]
+    assert operator.paper.startswith("https://")
+    assert operator.samples == (name in ("fisher", "regmean"))

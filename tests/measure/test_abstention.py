@@ -1,0 +1,111 @@
+"""Abstention: entropies as shares, thresholds, and how well the unknown is found."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from intarsia.data import Scaling, Split
+from intarsia.errors import DataError
+from intarsia.measure import entropy
+from intarsia.measure.abstention import abstention, auroc, threshold, threshold_of
+from intarsia.modules import Classifier
+from intarsia.modules.classifier import uncertainty
+
+SAME = Scaling("none", torch.zeros(()), torch.ones(()))
+
+
+@pytest.fixture
+def model() -> Classifier:
+    """The inputs are the logits, over four classes."""
+    return Classifier(nn.Identity(), catalogue="abcd", shape=(4,), scaling=SAME, temperature=2.0)
+
+
+def test_uncertainty_is_the_entropy_as_a_share() -> None:
+    logits = torch.randn(50, 7, generator=torch.Generator().manual_seed(0)) * 5
+    expected = entropy(logits, 3.0) / math.log(7)
+    assert uncertainty(logits, 3.0).numpy() == pytest.approx(expected, abs=1e-12)
+    assert uncertainty(torch.zeros(2, 7)).tolist() == [1, 1]
+    assert uncertainty(torch.tensor([[1e30, 0, 0]])).tolist() == [0]
+    assert uncertainty(torch.randn(3, 1)).tolist() == [0, 0, 0]
+
+
+def test_predict_answers_minus_one_above_the_share(model: Classifier) -> None:
+    rows = torch.tensor([[0.0, 9, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]])
+    shares = uncertainty(rows, 2.0)
+    assert shares[0] < 0.3 < 0.9 < shares[2] < shares[1]
+    assert model.predict(rows).tolist() == [1, 0, 0]
+    assert model.predict(rows, abstain=0.5).tolist() == [1, -1, -1]
+    assert model.predict(rows, abstain=float(shares[2])).tolist() == [1, -1, 0]
+    assert model.predict(rows, abstain=1).tolist() == [1, 0, 0]
+    for share in (-0.1, 1.1, math.nan, True, "much"):
+        with pytest.raises(DataError, match="abstain"):
+            model.predict(rows, abstain=share)  # type: ignore[arg-type]
+
+
+@given(
+    shares=st.lists(st.floats(0, 1), min_size=1, max_size=40, unique=True),
+    answered=st.integers(0, 20).map(lambda n: n / 20),
+)
+def test_a_threshold_answers_as_many_as_asked(shares: list[float], answered: float) -> None:
+    limit = threshold_of(shares, answered)
+    got = sum(share <= limit for share in shares) / len(shares)
+    # Of neighbours that are the same number halfway between them, one more may be answered.
+    assert got >= answered - 1e-9
+    assert got < answered + 1.0000001 / len(shares) or np.diff(sorted(shares)).min() < 1e-300
+
+
+def test_threshold_reads_samples_of_any_form(model: Classifier) -> None:
+    rows = torch.randn(100, 4, generator=torch.Generator().manual_seed(1)) * 4
+    limit = threshold(model, rows, answered=0.9)
+    assert int((model.predict(rows, abstain=limit) >= 0).sum()) == 90
+    assert threshold(model, Split(rows, torch.zeros(100, dtype=torch.int64)), 0.9) == limit
+    assert threshold(model, rows.numpy(), answered=0.9) == limit
+    with pytest.raises(DataError, match="no samples"):
+        threshold(model, rows[:0])
+    with pytest.raises(DataError, match="answered"):
+        threshold(model, rows, answered=95)
+
+
+@given(
+    known=st.lists(st.integers(0, 9), min_size=1, max_size=15),
+    unknown=st.lists(st.integers(0, 9), min_size=1, max_size=15),
+)
+def test_auroc_counts_pairs(known: list[int], unknown: list[int]) -> None:
+    pairs = [(u > k) + 0.5 * (u == k) for u in unknown for k in known]
+    assert auroc(known, unknown) == pytest.approx(sum(pairs) / len(pairs))  # type: ignore[arg-type]
+
+
+def test_auroc_of_nothing_is_nan() -> None:
+    assert math.isnan(auroc([], [1.0]))
+    with pytest.raises(DataError, match="scores"):
+        auroc([math.nan], [1.0])
+
+
+def test_abstention_against_its_parts(model: Classifier) -> None:
+    draw = torch.Generator().manual_seed(2)
+    y = torch.randint(4, (80,), generator=draw)
+    x = torch.randn(80, 4, generator=draw) + 6 * torch.nn.functional.one_hot(y, 4)
+    foreign = torch.randn(60, 4, generator=draw)
+    found = abstention(model, Split(x, y), foreign, threshold=0.6)
+    answers = model.predict(x, abstain=0.6)
+    assert found.answered == pytest.approx(float((answers >= 0).double().mean()))
+    assert found.refused == pytest.approx(
+        float((model.predict(foreign, abstain=0.6) < 0).double().mean())
+    )
+    assert found.accuracy == pytest.approx(float((answers == y)[answers >= 0].double().mean()))
+    assert found.auroc_entropy == auroc(_shares(x), _shares(foreign)) > 0.9
+    probabilities = [1 - model.predict_proba(rows).amax(dim=1).double() for rows in (x, foreign)]
+    assert found.auroc_softmax == pytest.approx(auroc(*probabilities), abs=1e-3)
+    assert (found.known, found.unknown) == (80, 60)
+    assert json.loads(json.dumps(found.to_json()))["threshold"] == 0.6
+    assert f"{found.auroc_entropy:.4f} by entropy" in str(found)
+
+
+def _shares(rows: Tensor) -> Tensor:
+    return uncertainty(rows, 2.0)

@@ -1,0 +1,211 @@
+"""The path: its ends are the modules, its middle their sum, its barrier what a hand computes."""
+
+import json
+import math
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from intarsia.composition import compose
+from intarsia.data import Data, Scaling, Split
+from intarsia.errors import CompositionError, DataError, RecipeError
+from intarsia.measure import evaluate, path
+from intarsia.measure.pair import blend
+from intarsia.measure.path import Curve, Path
+from intarsia.models import initialise
+from intarsia.modules import Architecture, Module
+
+CATALOGUE = ("a", "b", "c", "[red]")
+
+
+def part(name: str, seed: int, model: str = "mlp(9)") -> Module:
+    """A module with weights large enough that loss and accuracy change along the path."""
+    state = {k: 8 * v for k, v in initialise(model, (6,), 4, seed).state_dict().items()}
+    return Module(
+        name=name,
+        state=state,
+        mask={},
+        rewarded=(name,),
+        catalogue=CATALOGUE,
+        architecture=Architecture.of(model, (6,), 4),
+        scaling=Scaling("unit", torch.tensor(0.0), torch.tensor(1 / 255)),
+        temperature=3.0,
+        origin="0",
+    )
+
+
+def normalised(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    """A small network with BatchNorm."""
+    return nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, outputs))
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 256, (90, 6), dtype=torch.uint8, generator=generator)
+    return Split(x, torch.randint(0, 4, (90,), generator=generator))
+
+
+def test_ends_are_the_modules_and_the_middle_is_their_sum(split: Split) -> None:
+    a, b = part("a", 0), part("[red]", 1)
+    found = path(a, b, split, points=5, batch=7)
+    curve = found.curves["split"]
+    assert found.rewarded == ("a", "[red]")
+    assert found.t.tolist() == [0, 0.25, 0.5, 0.75, 1]
+    for place, model in ((0, a), (2, compose([a, b])), (4, b)):
+        seen = evaluate(model, split, ["a", "[red]"])
+        assert curve.accuracy[place] == seen.accuracy
+        assert curve.entropy[place] == pytest.approx(seen.entropy, rel=1e-6)
+    assert len(set(curve.accuracy)) > 1
+
+
+def test_every_point_is_the_formula_of_the_paper(split: Split) -> None:
+    """Loss by plain numpy on weights blended by hand, in both halves."""
+    a, b = part("a", 0), part("b", 1)
+    found = path(a, b, split, points=9)
+    target = np.full((4, 4), 0.25)
+    target[:2] = np.eye(4)[:2]
+    for place, t in enumerate(found.t):
+        shares = (1, 2 * t) if t <= 0.5 else (2 * (1 - t), 1)
+        model = a.to_module()
+        model.network.load_state_dict(
+            {k: shares[0] * v + shares[1] * b.state[k] for k, v in a.state.items()}
+        )
+        with torch.no_grad():
+            z = model(split.x).double().numpy() / 3.0
+        log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
+        q = target[split.y.numpy()]
+        kl = (q * (np.log(np.where(q > 0, q, 1)) - log_p)).sum(1).mean()
+        assert found.curves["split"].loss[place] == pytest.approx(kl, rel=1e-5)
+
+
+def test_cross_entropy_is_larger_by_the_entropy_of_the_targets(split: Split) -> None:
+    a, b = part("a", 0), part("b", 1)
+    kl = path(a, b, split, points=3).curves["split"]
+    cross = path(a, b, split, points=3, kind="cross_entropy").curves["split"]
+    hidden = float((split.y > 1).double().mean())
+    assert cross.loss == pytest.approx(kl.loss + hidden * math.log(4))
+
+
+def hand_made(*losses: float) -> Path:
+    values = np.array(losses)
+    curve = Curve(values, np.full_like(values, 0.5), np.full_like(values, np.nan), 10, 40)
+    return Path(("a", "b"), ("a", "b"), "kl", np.linspace(0, 1, len(values)), {"test": curve})
+
+
+def test_barrier_by_hand() -> None:
+    # straight from 1 to 2: 1, 1.25, 1.5, 1.75, 2; the excess is largest at 1.4 / 1.25
+    found = hand_made(1.0, 1.4, 0.3, 1.8, 2.0)
+    expected = [0, 12, -80, 100 * 0.05 / 1.75, 0]
+    assert found.curves["test"].excess == pytest.approx(expected)
+    assert found.barrier == pytest.approx(12)
+    assert not found.connected
+    low = hand_made(1.0, 1.0, 1.0, 1.0, 2.0)
+    assert low.barrier == 0
+    assert low.connected
+
+
+def test_connected_at_two_percent_of_the_straight_line() -> None:
+    assert hand_made(1.0, 1.0199, 1.0).connected
+    assert not hand_made(1.0, 1.0201, 1.0).connected
+    assert hand_made(0.0, 0.0, 0.0).barrier == 0
+    assert hand_made(0.0, 0.1, 0.0).barrier == math.inf
+
+
+def test_data_is_measured_on_train_and_test(split: Split) -> None:
+    a, b = part("a", 0), part("b", 1)
+    test = Split(split.x[:30], split.y[:30])
+    data = Data.build("toy", CATALOGUE, split, test, test, "unit")
+    found = path(a, b, data, points=3, samples=45)
+    assert list(found.curves) == ["train", "test"]
+    assert [(c.n, c.of) for c in found.curves.values()] == [(45, 90), (30, 30)]
+    assert "45 of 90" in str(found)
+    every_other = Split(split.x[::2], split.y[::2])
+    alone = path(a, b, every_other, points=3).curves["split"]
+    assert found.curves["train"].loss.tolist() == alone.loss.tolist()
+    assert found.barrier == max(c.barrier for c in found.curves.values())
+
+
+def test_running_statistics_stay_between_the_modules(split: Split) -> None:
+    """Shares that sum to one: at the ends each module's own, in the middle the mean."""
+    modules = []
+    for seed, name, level in ((0, "a", 1.0), (1, "b", 4.0)):
+        state = initialise(normalised, (6,), 4, seed).state_dict()
+        state |= {k: torch.full_like(v, level) for k, v in state.items() if "running" in k}
+        kind = Architecture(None, (6,), 4)
+        modules.append(replace(part(name, 0), state=state, architecture=kind, factory=normalised))
+    curve = path(*modules, split, points=5).curves["split"]
+    assert np.isfinite(curve.loss).all()
+    joined = compose(modules, recalibrate=False)
+    for place, model in ((0, modules[0]), (4, modules[1]), (2, joined)):
+        seen = evaluate(model, split, ["a", "b"])
+        assert curve.entropy[place] == pytest.approx(seen.entropy, rel=1e-5)
+    quarter = blend(*modules, 1.0, 0.5).network.state_dict()
+    assert quarter["1.running_var"] == pytest.approx(np.full(5, 2.0))  # (1 * 1 + 0.5 * 4) / 1.5
+
+
+def test_statistics_of_a_pruned_unit_come_from_the_other_module() -> None:
+    modules = []
+    for name, level, gain in (("a", 1.0, [0.0, 1, 1, 0, 1]), ("b", 4.0, [1, 0.0, 1, 0, 1])):
+        state = initialise(normalised, (6,), 4, 0).state_dict()
+        state |= {k: torch.full_like(v, level) for k, v in state.items() if "running" in k}
+        state["1.weight"] = torch.tensor(gain)
+        kind = Architecture(None, (6,), 4)
+        modules.append(replace(part(name, 0), state=state, architecture=kind, factory=normalised))
+    found = blend(*modules, 0.5, 1.0).network.state_dict()["1.running_mean"]
+    assert found.tolist() == [4, 1, 3, 3, 3]
+    own = blend(*modules, 1.0, 0.0).network.state_dict()["1.running_mean"]
+    assert own.tolist() == [1] * 5
+
+
+def test_it_prints_draws_and_is_json(split: Split) -> None:
+    found = path(part("a", 0), part("[red]", 1), split, points=5)
+    text = str(found)
+    assert "path from a to [red]: barrier split" in text
+    assert "90" in text
+    value = json.loads(json.dumps(found.to_json()))
+    assert value["curves"]["split"]["barrier"] == pytest.approx(found.barrier)
+    assert value["connected"] is found.connected
+    words = [t.text for t in ElementTree.fromstring(found.figure()).iter() if t.text]
+    assert {"loss", "rewarded accuracy", "non-rewarded entropy"} <= set(words)
+    assert "split: straight line + 2%" in words
+    assert "non-rewarded entropy" not in hand_made(1.0, 1.5, 1.0).figure()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"points": 4}, "points is 4: expected an odd number"),
+        ({"points": 1}, "points is 1"),
+        ({"samples": 0}, "samples is 0"),
+        ({"kind": "mse"}, "no loss 'mse' along a path"),
+    ],
+)
+def test_settings_that_cannot_be_used(
+    settings: dict[str, object], message: str, split: Split
+) -> None:
+    with pytest.raises(RecipeError, match=message):
+        path(part("a", 0), part("b", 1), split, **settings)  # type: ignore[arg-type]
+
+
+def test_modules_and_samples_that_do_not_fit(split: Split) -> None:
+    a, b = part("a", 0), part("b", 1)
+    stranger = replace(b, origin="f")
+    with pytest.raises(CompositionError, match=r"origin is f, not 0.*bank.seed\(0\).*align"):
+        path(a, stranger, split)
+    aligned = path(a, stranger, split, points=3, aligned=True)
+    assert (
+        aligned.curves["split"].loss.tolist() == path(a, b, split, 3).curves["split"].loss.tolist()
+    )
+    with pytest.raises(CompositionError, match=r"architecture is mlp\(hidden=\[8\]"):
+        path(a, part("b", 1, "mlp(8)"), split)
+    with pytest.raises(DataError, match="measured on a Tensor"):
+        path(a, b, split.x)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="needs labelled samples"):
+        path(a, b, Split(split.x, torch.full_like(split.y, -1)))
+    with pytest.raises(DataError, match="label 4 is outside"):
+        path(a, b, Split(split.x, split.y + 1))

@@ -1,0 +1,346 @@
+"""ModularClassifier: scikit-learn's own checks, and classes that come and go."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from intarsia.errors import IntarsiaError
+from intarsia.estimator import EstimatorError, ModularClassifier
+from intarsia.modules import logits_of
+from intarsia.modules.grow import grown
+
+QUICK = {"model": "mlp(32, dropout=0.0)", "epochs": 8, "random_state": 0}
+
+
+@parametrize_with_checks([ModularClassifier()])
+def test_scikit_learn_rules(estimator: ModularClassifier, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Five classes: rows to fit, then rows to test."""
+    x, y = load_digits(n_class=5, return_X_y=True)
+    return x[:600], y[:600], x[600:], y[600:]
+
+
+@pytest.fixture(scope="module")
+def fitted(digits: Any) -> ModularClassifier:
+    """Of the classes 0 to 3; tests work on copies."""
+    x, y, _, _ = digits
+    return ModularClassifier(**QUICK).fit(x[y < 4], y[y < 4])
+
+
+@pytest.fixture
+def four(fitted: ModularClassifier) -> ModularClassifier:
+    return pickle.loads(pickle.dumps(fitted))
+
+
+@pytest.fixture(scope="module")
+def of_five(fitted: ModularClassifier, digits: Any) -> ModularClassifier:
+    """The same after class 4 was added."""
+    x, y, _, _ = digits
+    return pickle.loads(pickle.dumps(fitted)).add_class(x[y == 4], 4)
+
+
+@pytest.fixture
+def five(of_five: ModularClassifier) -> ModularClassifier:
+    return pickle.loads(pickle.dumps(of_five))
+
+
+def test_learns_digits(four: ModularClassifier, digits: Any) -> None:
+    _, _, x, y = digits
+    assert four.score(x[y < 4], y[y < 4]) > 0.95
+    assert four.predict_proba(x).sum(axis=1) == pytest.approx(1)
+    best = four.classes_[four.decision_function(x).argmax(axis=1)]
+    assert np.array_equal(best, four.predict(x))
+
+
+def test_answers_are_the_sum_of_the_modules_logits(five: ModularClassifier, digits: Any) -> None:
+    x = digits[2].astype(np.float32)
+    total = sum(logits_of(m.to_module(), x).double() for m in five.modules_)
+    assert five.decision_function(x) == pytest.approx(total.numpy(), abs=1e-4)
+
+
+def test_a_random_state_repeats_a_fit(four: ModularClassifier, digits: Any) -> None:
+    x, y, _, _ = digits
+    again = clone(four).fit(x[y < 4], y[y < 4])
+    assert [m.digest for m in again.modules_] == [m.digest for m in four.modules_]
+    other = clone(four).set_params(random_state=1).fit(x[y < 4], y[y < 4])
+    assert other.modules_[0].digest != four.modules_[0].digest
+
+
+def test_add_class_trains_one_module_only(
+    four: ModularClassifier, five: ModularClassifier, digits: Any
+) -> None:
+    _, _, x, y = digits
+    catalogue = ("0", "1", "2", "3", "4")
+    kept = [grown(m, catalogue).digest for m in four.modules_]
+    assert [m.digest for m in five.modules_[:4]] == kept
+    assert five.modules_[4].rewarded == ("4",)
+    assert five.modules_[4].scaling is five.modules_[0].scaling or (
+        five.modules_[4].scaling.to_json() == four.modules_[0].scaling.to_json()
+    )
+    assert five.classes_.tolist() == [0, 1, 2, 3, 4]
+    assert five.score(x, y) > 0.93
+    assert (five.predict(x)[y == 4] == 4).mean() > 0.85
+
+
+def test_a_class_in_between_keeps_the_classes_sorted(digits: Any) -> None:
+    x, y, x_test, y_test = digits
+    words = np.array(["zero", "one", "two", "three", "four"])
+    some = np.isin(y, [0, 1, 2])
+    model = ModularClassifier(**QUICK).fit(x[some], words[y[some]])
+    model.add_class(x[y == 4], "four")
+    assert model.classes_.tolist() == ["four", "one", "two", "zero"]
+    assert model.modules_[0].catalogue == ("one", "two", "zero", "four")
+    known = y_test != 3
+    assert model.score(x_test[known], words[y_test[known]]) > 0.93
+    assert log_loss(words[y_test[known]], model.predict_proba(x_test[known])) < 0.4
+
+
+def test_add_class_takes_a_background_of_the_callers(four: ModularClassifier, digits: Any) -> None:
+    x, y, x_test, y_test = digits
+    bare = clone(four).set_params(background=0).fit(x[y < 4], y[y < 4])
+    assert len(bare.background_) == 0
+    with pytest.raises(EstimatorError, match="needs rows of other classes"):
+        bare.add_class(x[y == 4], 4)
+    assert bare.classes_.tolist() == [0, 1, 2, 3]
+    bare.add_class(x[y == 4], 4, background=x[y < 4])
+    assert bare.score(x_test, y_test) > 0.93
+    before = set(four.background_.train.y.tolist())
+    four.add_class(x[y == 4], 4, background=x[y == 3], background_y=y[y == 3])
+    assert set(four.background_.train.y.tolist()) == before | {4}
+    four.remove_class(0)
+    with pytest.raises(EstimatorError, match="background_y"):
+        four.add_class(x[y == 0], 0, background=x[:5], background_y=[0] * 5)
+
+
+def test_a_removed_class_is_never_predicted_and_looks_unknown(
+    five: ModularClassifier, digits: Any
+) -> None:
+    _, _, x, y = digits
+    five.remove_class(2)
+    assert five.classes_.tolist() == [0, 1, 3, 4]
+    assert 2 not in five.predict(x)
+    assert five.predict_proba(x).shape == (len(x), 4)
+    assert five.predict_proba(x).sum(axis=1) == pytest.approx(1)
+    answers = five.predict(x, abstain=True)
+    assert (answers[y == 2] == -1).mean() > 0.8
+    assert (answers[y != 2] == -1).mean() < 0.2
+
+
+def test_removing_and_putting_back_gives_the_same_bits(
+    five: ModularClassifier, digits: Any
+) -> None:
+    x = digits[2]
+    before = five.predict_proba(x), five.predict(x, abstain=True), five.threshold_
+    out = [five.remove_class(1), five.remove_class(3)]
+    assert not np.array_equal(before[0][:, 0], five.predict_proba(x)[:, 0])
+    for module in out:
+        five.add_module(module)
+    assert np.array_equal(before[0], five.predict_proba(x))
+    assert np.array_equal(before[1], five.predict(x, abstain=True))
+    assert five.threshold_ == before[2]
+
+
+def test_a_module_taken_out_grows_when_it_comes_back(four: ModularClassifier, digits: Any) -> None:
+    x, y, x_test, y_test = digits
+    module = four.remove_class(0)
+    four.add_class(x[y == 4], 4)
+    four.add_module(module)
+    assert four.classes_.tolist() == [0, 1, 2, 3, 4]
+    assert four.score(x_test, y_test) > 0.93
+
+
+@pytest.mark.parametrize("operator", ["inlay", "logits"])
+def test_one_module_can_still_say_none_of_mine(
+    operator: str, four: ModularClassifier, digits: Any
+) -> None:
+    _, _, x, y = digits
+    four.set_params(operator=operator)
+    for label in (0, 1, 2):
+        four.remove_class(label)
+    assert set(four.predict(x)) == {3}
+    answers = four.predict(x, abstain=0.7)
+    assert (answers[y == 3] == 3).mean() > 0.8
+    assert (answers[y < 3] == -1).mean() > 0.9
+    with pytest.raises(EstimatorError, match="last one"):
+        four.remove_class(3)
+
+
+def test_weights_of_one_origin_can_be_summed_and_parted(digits: Any) -> None:
+    x, y, _, _ = digits
+    model = ModularClassifier(operator="sum", **QUICK).fit(x[y < 3], y[y < 3])
+    before = model.predict_proba(x)
+    module = model.remove_class(1)
+    assert np.array_equal(model.add_module(module).predict_proba(x), before)
+    with pytest.raises(EstimatorError, match="origin"):
+        model.add_class(x[y == 4], 4)
+    assert np.array_equal(model.predict_proba(x), before)
+
+
+def test_partial_fit_trains_the_modules_of_its_labels(digits: Any) -> None:
+    x, y, x_test, y_test = digits
+    model = ModularClassifier(**QUICK)
+    first = y < 2
+    model.partial_fit(x[first][:60], y[first][:60], classes=range(5))
+    assert model.classes_.tolist() == [0, 1]
+    assert model.modules_[0].catalogue == ("0", "1", "2", "3", "4")
+    before = [m.digest for m in model.modules_]
+    later = np.isin(y, [1, 2])
+    model.partial_fit(x[later], y[later])
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert model.modules_[0].digest == before[0]
+    assert model.modules_[1].digest != before[1]
+    assert len({m.origin for m in model.modules_}) == 1
+    known = y_test < 3  # the module of 0 has never seen a 2
+    assert model.score(x_test[known], y_test[known]) > 0.8
+
+
+def test_the_background_is_bounded_and_has_every_class(digits: Any) -> None:
+    x, y, _, _ = digits
+    model = ModularClassifier(**QUICK, background=50).fit(x[y < 4], y[y < 4])
+    model.add_class(x[y == 4], 4)
+    assert len(model.background_) <= 50
+    counts = torch.bincount(model.background_.train.y)
+    assert counts.tolist() == [8] * 5
+    held = {tuple(row) for row in model.background_.validation.x.tolist()}
+    assert not held & {tuple(row) for row in model.background_.train.x.tolist()}
+
+
+def test_abstained_labels(four: ModularClassifier, digits: Any) -> None:
+    x, y, _, _ = digits
+    assert four.predict(x, abstain=0.0).dtype == four.classes_.dtype
+    assert set(four.predict(x[y == 4], abstain=0.3)) <= {-1, 0, 1, 2, 3}
+    assert np.array_equal(four.predict(x, abstain=1.0), four.predict(x))
+    four.set_params(unknown=3)
+    with pytest.raises(EstimatorError, match="is a class"):
+        four.predict(x, abstain=True)
+    four.set_params(unknown=99)
+    assert 99 in four.predict(x[y == 4], abstain=True)
+    with pytest.raises(EstimatorError, match="abstain"):
+        four.predict(x, abstain=2.0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "unknown"),
+    [
+        (np.array(["a", "b", "c"]), "unknown"),
+        (np.array(["a", "b", "c"], dtype=object), "unknown"),
+        (np.array([7, 9, 200], dtype=np.uint8), -1),
+        (np.array([0.0, 1.0, 2.0]), -1.0),
+        (np.array([False, True]), -1),
+        (np.array(["", "''x", "y"]), "unknown"),
+    ],
+)
+def test_labels_keep_their_kind(labels: np.ndarray, unknown: Any, digits: Any) -> None:
+    x, y, _, _ = digits
+    some = y < len(labels)
+    model = ModularClassifier(**QUICK | {"epochs": 2}).fit(x[some], labels[y[some]])
+    assert model.classes_.dtype == labels.dtype
+    assert model.predict(x).dtype == labels.dtype
+    assert set(model.predict(x, abstain=0.0)) == {unknown}
+
+
+def test_works_in_pipelines_searches_and_processes(digits: Any) -> None:
+    x, y, _, _ = digits
+    words = np.array(["zero", "one", "two", "three", "four"])[y]
+    pipe = make_pipeline(StandardScaler(), ModularClassifier(**QUICK, scale="none"))
+    grid = {"modularclassifier__epochs": np.array([1, 4])}
+    search = GridSearchCV(pipe, grid, cv=2).fit(x[:100], words[:100])
+    assert search.best_params_["modularclassifier__epochs"] == 4
+    assert search.best_estimator_.predict(x[:3]).dtype.kind == "U"
+    model = ModularClassifier(**QUICK)
+    alone = cross_val_score(model, x[:100], y[:100], cv=2)
+    assert np.array_equal(alone, cross_val_score(model, x[:100], y[:100], cv=2, n_jobs=2))
+
+
+def test_flat_images_go_through_a_convolutional_network(digits: Any) -> None:
+    x, y, x_test, y_test = digits
+    some = np.flatnonzero(y < 3)[:200]
+    settings = {"epochs": 6, "learning_rate": 0.02, "random_state": 0}
+    model = ModularClassifier(_small_convolution, shape=(1, 8, 8), **settings)
+    model.fit(x[some], y[some])
+    known = y_test < 3
+    assert model.score(x_test[known], y_test[known]) > 0.85
+    model.set_params(epochs=1).add_class(x[y == 3], 3)
+    assert {str(m.architecture) for m in model.modules_} == {
+        "custom model, inputs 1x8x8, 4 outputs"
+    }
+
+
+def test_classes_of_one_row_are_learned(digits: Any) -> None:
+    x, y, _, _ = digits
+    rows = [int(np.flatnonzero(y == label)[0]) for label in (0, 1)]
+    model = ModularClassifier(**QUICK).fit(x[rows], y[rows])
+    assert np.array_equal(model.predict(x[rows]), [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": 0}, "epochs"),
+        ({"model": "mpl"}, "mlp"),
+        ({"operator": "sun"}, "sum"),
+        ({"background": -1}, "background"),
+        ({"validation": 1.5}, "validation"),
+        ({"schedule": "linear"}, "cosine"),
+        ({"scale": "big"}, "scaling"),
+        ({"learning_rate": 1e30, "epochs": 1}, "diverged"),
+    ],
+)
+def test_settings_are_checked_in_fit(settings: dict[str, Any], message: str, digits: Any) -> None:
+    x, y, _, _ = digits
+    model = ModularClassifier(**settings)
+    with pytest.raises(ValueError, match=message) as caught:
+        model.fit(x[:50], y[:50])
+    assert isinstance(caught.value, IntarsiaError)
+
+
+def test_a_failed_fit_or_change_leaves_what_was_there(four: ModularClassifier, digits: Any) -> None:
+    x, y, _, _ = digits
+    before = four.predict_proba(x)
+    with pytest.raises(EstimatorError):
+        four.set_params(learning_rate=1e30).add_class(x[y == 4], 4)
+    assert np.array_equal(four.predict_proba(x), before)
+
+
+def test_mistakes_are_named(four: ModularClassifier, five: ModularClassifier, digits: Any) -> None:
+    x, y, _, _ = digits
+    with pytest.raises(NotFittedError):
+        ModularClassifier().add_class(x, 1)
+    with pytest.raises(EstimatorError, match="1 class only"):
+        ModularClassifier().fit(x[:5], np.ones(5))
+    with pytest.raises(EstimatorError, match="already"):
+        four.add_class(x[y == 3], 3)
+    with pytest.raises(EstimatorError, match="of one kind"):
+        four.add_class(x[y == 4], "four")
+    with pytest.raises(EstimatorError, match="no whole number"):
+        four.add_class(x[y == 4], 4.5)
+    with pytest.raises(EstimatorError, match="no class 7"):
+        four.remove_class(7)
+    with pytest.raises(EstimatorError, match="catalogue"):
+        four.add_module(five.modules_[4])
+    with pytest.raises(EstimatorError, match="has a module"):
+        four.add_module(four.modules_[0])
+
+
+def _small_convolution(shape: tuple[int, ...], outputs: int) -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(shape[0], 6, 3, stride=2),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(54, outputs),
+    )

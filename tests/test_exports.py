@@ -1,0 +1,302 @@
+"""Exports: others' readers give the answers that ours gives, for raw inputs and any batch."""
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from intarsia.composition import OPERATORS, compose
+from intarsia.data import Scaling, Split, load_data
+from intarsia.errors import FileError, ModelError, RecipeError
+from intarsia.exports import Thing, export, export_program, to_network
+from intarsia.files import digest_of
+from intarsia.models import initialise
+from intarsia.modules import Architecture, Bank, Module
+
+CATALOGUE = tuple("abcde")
+SHAPES = {"mlp(16)": (6,), "lenet": (1, 12, 12), "resnet18(4)": (3, 8, 8), "vgg11(2)": (3, 32, 32)}
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@cache
+def part(name: str, model: str, kind: str = "unit", outputs: int = 5) -> Module:
+    shape = SHAPES[model]
+    network = initialise(model, shape, outputs, seed=0)
+    state, mask = dict(network.state_dict()), {}
+    generator = torch.Generator().manual_seed(ord(name))
+    for key, _ in network.named_parameters():
+        mask[key] = torch.rand(state[key].shape, generator=generator) < 0.6
+        state[key] = state[key] * mask[key]
+    shift = torch.tensor(3.0) if kind == "unit" else torch.zeros(())
+    return Module(
+        name=name,
+        state=state,
+        mask=mask,
+        rewarded=(name,),
+        catalogue=CATALOGUE,
+        architecture=Architecture.of(model, shape, outputs),
+        scaling=Scaling(kind, shift, torch.tensor(1 / 255 if kind == "unit" else 1.0)),
+        temperature=5.0,
+        origin=digest_of("origin", initialise(model, shape, outputs, seed=0).state_dict()),
+        provenance={"seed": 0},
+    )
+
+
+def raw(model: str, dtype: torch.dtype = torch.uint8, rows: int = 7) -> Tensor:
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randint(0, 256, (rows, *SHAPES[model]), generator=generator)
+    return x.to(dtype)
+
+
+def thing(model: str, operator: str | None = None) -> Thing:
+    if operator is None:
+        return part("a", model)
+    return compose([part(name, model) for name in "abc"], operator)
+
+
+def answers(what: Thing, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return (what.to_module() if isinstance(what, Module) else what)(x)
+
+
+def with_onnxruntime(path: Path, x: Tensor) -> Tensor:
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return torch.from_numpy(session.run(None, {"inputs": x.numpy()})[0])
+
+
+THINGS = [("mlp(16)", "logits"), ("lenet", "sum"), ("resnet18(4)", None)]
+MORE = [("mlp(16)", None), ("mlp(16)", "inlay"), ("resnet18(4)", "logits"), ("vgg11(2)", "sum")]
+
+
+@pytest.mark.parametrize(("model", "operator"), THINGS)
+def test_onnxruntime_answers_as_we_do(model: str, operator: str | None, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    what, path = thing(model, operator), tmp_path / "model.onnx"
+    export(what, path, inputs="uint8")
+    for rows in (1, 7):
+        x = raw(model, rows=rows)
+        found, expected = with_onnxruntime(path, x), answers(what, x)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+        assert torch.equal(found.argmax(1), expected.argmax(1))
+
+
+def test_onnx_of_trained_digits(tmp_path: Path) -> None:
+    """Real inputs, as floats: the usual type of a table."""
+    pytest.importorskip("onnxscript")
+    import intarsia as ia
+
+    data = load_data("digits")
+    bank = ia.train(data, model="mlp(16)", epochs=2, sparsity=0.5, learning_rate=0.01)
+    x = data.test.x.to(torch.float32)
+    whole, path = ia.compose(bank, "sum"), tmp_path / "sum.onnx"
+    export(whole, path)
+    found = with_onnxruntime(path, x)
+    torch.testing.assert_close(found, answers(whole, x), rtol=0, atol=1e-4)
+    assert torch.equal(found.argmax(1), whole.predict(data.test.x))
+
+
+def test_onnx_says_what_it_is_and_nothing_about_this_machine(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    path, again = tmp_path / "a.onnx", tmp_path / "b.onnx"
+    for name in (path, again):
+        export(compose([part(n, "mlp(16)") for n in "abc"], "logits"), name)
+    assert path.read_bytes() == again.read_bytes()
+    model = onnx.load(path)
+    onnx.checker.check_model(model, full_check=True)
+    about = {entry.key: json.loads(entry.value) for entry in model.metadata_props}["intarsia"]
+    assert about["catalogue"] == list(CATALOGUE)
+    assert (about["operator"], about["parts"]) == ("logits", ["a", "b", "c"])
+    assert about["scaling"][0] == {"kind": "unit", "shift": 3.0, "scale": pytest.approx(1 / 255)}
+    for word in (b".py", b"/src/", str(Path(__file__).parents[1]).encode()):
+        assert word not in path.read_bytes()
+
+
+@pytest.mark.parametrize(("model", "operator"), [*THINGS, *MORE])
+def test_a_plain_network_has_no_class_of_ours(model: str, operator: str | None) -> None:
+    what = thing(model, operator)
+    network = to_network(what)
+    for dtype in (torch.uint8, torch.float32, torch.int64):
+        x = raw(model, dtype)
+        with torch.no_grad():
+            assert torch.equal(network(x), answers(what, x))
+    assert {type(m).__module__.partition(".")[0] for m in network.modules()} == {"torch"}
+    assert "intarsia" not in network.code
+    assert not network.training
+
+
+def test_a_plain_network_keeps_the_layers_names_and_shares_no_memory() -> None:
+    model = part("a", "mlp(16)").to_module()
+    network = to_network(model)
+    assert isinstance(network.get_submodule("network.layers.0"), nn.Linear)
+    before = model(raw("mlp(16)"))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+    assert torch.equal(model(raw("mlp(16)")), before)
+
+
+def test_an_explicit_other_is_shared_out() -> None:
+    what = part("b", "mlp(16)", "none", outputs=6)
+    x = raw("mlp(16)", torch.float32)
+    expected = answers(what, x)
+    assert expected.shape == (7, 5)
+    assert torch.allclose(to_network(what)(x), expected)
+    assert torch.allclose(export_program(what).module()(x), expected)
+
+
+@pytest.mark.parametrize(("model", "operator"), THINGS)
+def test_an_exported_program_takes_any_number_of_rows(model: str, operator: str | None) -> None:
+    what = thing(model, operator)
+    program = export_program(what, "uint8").module()
+    for rows in (3, 7):
+        x = raw(model, rows=rows)
+        assert torch.allclose(program(x), answers(what, x), atol=1e-6)
+
+
+def test_training_mode_is_not_exported() -> None:
+    model = part("a", "mlp(16)").to_module().train()
+    x = raw("mlp(16)", torch.float32)
+    expected = answers(part("a", "mlp(16)"), x)
+    assert torch.equal(to_network(model)(x), expected)
+    assert torch.allclose(export_program(model).module()(x), expected)
+    assert model.training
+
+
+@pytest.mark.parametrize("operator", [None, "sum"])
+def test_safetensors_holds_the_bare_network(operator: str | None, tmp_path: Path) -> None:
+    what, path = thing("mlp(16)", operator), tmp_path / "model.safetensors"
+    export(what, path)
+    with safe_open(path, "pt") as file:
+        state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        about = json.loads(file.metadata()["network"])
+    # What a reader does who has the class alone: load, scale, ask.
+    network = Architecture.of("mlp(16)", (6,), 5).skeleton().to_empty(device="cpu").eval()
+    network.load_state_dict(state)
+    scaling = Scaling.from_json(about["scaling"][0])
+    assert torch.equal(network(scaling(raw("mlp(16)"))), answers(what, raw("mlp(16)")))
+    assert (about["temperature"], about["shape"]) == (5.0, [6])
+    assert about["rewarded"] == (["a"] if operator is None else ["a", "b", "c"])
+
+
+def test_safetensors_of_joined_logits_holds_each_part(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    export(thing("mlp(16)", "logits"), path)
+    export(thing("mlp(16)", "logits"), tmp_path / "again.safetensors")
+    assert path.read_bytes() == (tmp_path / "again.safetensors").read_bytes()
+    with safe_open(path, "pt") as file:
+        for i, name in enumerate(json.loads(file.metadata()["network"])["parts"]):
+            expected = part(name, "mlp(16)").state["layers.0.weight"]
+            assert torch.equal(file.get_tensor(f"parts.{i}.layers.0.weight"), expected)
+
+
+def test_a_strangers_network_is_exported_too(tmp_path: Path) -> None:
+    def factory(shape: tuple[int, ...], outputs: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(shape[0], 4), nn.Tanh(), nn.Linear(4, outputs))
+
+    module = _of_factory(factory)
+    x = torch.rand(3, 6)
+    assert torch.equal(to_network(module)(x), answers(module, x))
+    assert torch.allclose(export_program(module).module()(x), answers(module, x))
+
+
+def test_a_network_that_branches_on_values_is_refused(tmp_path: Path) -> None:
+    class Fickle(nn.Module):
+        def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+            super().__init__()
+            self.layer = nn.Linear(shape[0], outputs)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x) if x.sum() > 0 else self.layer(-x)
+
+    module = _of_factory(Fickle)
+    for attempt in (to_network, export_program):
+        with pytest.raises(ModelError, match="must not branch on the values") as caught:
+            attempt(module)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "said"),
+    [
+        ("model.onxx", {}, FileError, "did you mean 'onnx'"),
+        ("model.pt", {}, FileError, "hold pickles"),
+        ("model", {}, FileError, "known: onnx, safetensors"),
+        ("model.bin", {"format": "pt2"}, FileError, "export_program in Python"),
+        ("model.onnx", {"inputs": "uint16"}, RecipeError, "did you mean 'uint8'"),
+    ],
+)
+def test_errors(
+    name: str, options: dict[str, Any], error: type[Exception], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=re.escape(said)):
+        export(thing("mlp(16)"), tmp_path / name, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bank_is_no_network(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"a Bank cannot be exported: .*compose\(bank\)"):
+        export(Bank([part("a", "mlp(16)")]), tmp_path / "x.onnx")  # type: ignore[arg-type]
+
+
+def test_onnx_names_the_extra_where_it_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(FileError, match=r"onnxscript: install it with .*intarsia\[onnx\]"):
+        export(part("a", "mlp(16)"), tmp_path / "never.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("operator", sorted(OPERATORS))
+def test_every_operator_can_be_exported(operator: str) -> None:
+    x = raw("mlp(16)", torch.float32, rows=40)
+    samples = Split(x, torch.arange(40) % 5)
+    parts = [part(name, "mlp(16)") for name in "abc"]
+    for calibrate in (False, True):
+        if calibrate and OPERATORS[operator].on == "weights":  # type: ignore[attr-defined]
+            continue
+        whole = compose(parts, operator, samples=samples, calibrate=calibrate)
+        expected = answers(whole, x)
+        with torch.no_grad():
+            torch.testing.assert_close(to_network(whole)(x), expected)
+            if whole.joined is None and calibrate:
+                torch.testing.assert_close(export_program(whole).module()(x), expected)
+
+
+def test_a_calibrated_network_takes_its_offset_along(tmp_path: Path) -> None:
+    x = raw("mlp(16)", torch.float32, rows=40)
+    parts = [part(name, "mlp(16)") for name in "abc"]
+    samples = Split(x, torch.arange(40) % 5)
+    whole = compose(parts, "inlay", samples=samples, calibrate=True)
+    export(whole, tmp_path / "whole.safetensors")
+    with safe_open(tmp_path / "whole.safetensors", "pt") as file:
+        state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        about = json.loads(file.metadata()["network"])
+    hidden = torch.relu((x - 3) / 255 @ state["layers.0.weight"].T + state["layers.0.bias"])
+    found = hidden @ state["layers.1.weight"].T + torch.tensor(about["offset"])
+    torch.testing.assert_close(found, answers(whole, x), atol=1e-4, rtol=1e-4)
+
+
+def _of_factory(factory: Callable[[tuple[int, ...], int], nn.Module]) -> Module:
+    return Module(
+        name="a",
+        state=initialise(factory, (6,), 5, 0).state_dict(),
+        mask={},
+        rewarded=("a",),
+        catalogue=CATALOGUE,
+        architecture=Architecture.of(factory, (6,), 5),
+        scaling=Scaling("none", torch.zeros(()), torch.ones(())),
+        temperature=1.0,
+        origin="0" * 64,
+        factory=factory,
+    )
