@@ -1,4 +1,4 @@
-# Every target sets up .venv first, and again whenever pyproject.toml changes.
+# Every target sets up .venv first, and again whenever pyproject.toml changes; the demo needs little.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -13,7 +13,7 @@ export NO_MKDOCS_2_WARNING := true
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s%s\n", $$1, $$2}' Makefile
 
-demo: .venv/.installed ## ten digit modules from data to one classifier, in demo/report.md
+demo: .venv/.core ## ten digit modules from data to one classifier, in demo/report.md
 	$(BIN)/intarsia demo
 
 test: lint docs ## lint, docs and the test suite
@@ -37,7 +37,11 @@ clean: ## remove what the other targets made
 	rm -rf .venv site demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.venv/.installed: pyproject.toml
+.venv/.core: pyproject.toml
 	$(PYTHON) -m venv .venv
+	$(PIP) install --no-compile -e '.[pinned]'
+	touch $@
+
+.venv/.installed: .venv/.core
 	$(PIP) install --no-compile -e '.[dev]'
 	touch $@

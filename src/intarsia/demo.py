@@ -45,8 +45,7 @@ class Row:
     """One way to a classifier of all classes, on the test data."""
 
     name: str
-    networks: int  # that an answer takes
-    parameters: int  # that survive in them
+    parameters: int  # that survive
     accuracy: float
 
 
@@ -112,7 +111,7 @@ def demo(
     say("joining and measuring")
     joins = {
         "sum": compose(modules, "sum"),
-        "logits": compose(modules, "logits"),
+        "inlay": compose(modules, "inlay"),
         "territory": compose(owners, "sum"),
     }
     joins["sum"].save(out / "whole.safetensors")
@@ -145,14 +144,13 @@ def _singles(bank: Bank, split: Split, folder: Path) -> list[Single]:
 def _rows(joins: dict[str, Composition], joint: Module, scores: dict[str, Evaluation]) -> list[Row]:
     titles = {
         "sum": "modules, weights added",
-        "logits": "modules, logits added",
+        "inlay": "modules, laid side by side (inlay)",
         "territory": "modules with territories, weights added",
     }
     rows = []
     for key, title in titles.items():
-        networks = len(joins[key].parts) if key == "logits" else 1
-        rows.append(Row(title, networks, joins[key].nonzero, scores[key].accuracy))
-    return [*rows, Row("one network trained on all", 1, joint.nonzero, scores["joint"].accuracy)]
+        rows.append(Row(title, joins[key].nonzero, scores[key].accuracy))
+    return [*rows, Row("one network trained on all", joint.nonzero, scores["joint"].accuracy)]
 
 
 def _take_out(whole: Composition, module: Module, data: Data) -> Removal:
@@ -183,7 +181,7 @@ def _draw(
     parts = {module.name: _answers(module.to_module(), data.test) for module in bank}
     whole = {"ten modules, weights added": _answers(joins["sum"], data.test)}
     write_whole(out / "answers.svg", answers_figure(parts, whole, data.catalogue).encode())
-    titles = {"weights added": "sum", "logits added": "logits", "trained on all": "joint"}
+    titles = {"weights added": "sum", "inlay": "inlay", "trained on all": "joint"}
     counts = {title: scores[key].confusion for title, key in titles.items()}
     write_whole(out / "confusion.svg", confusion_figure(counts, data.catalogue).encode())
 
@@ -225,14 +223,11 @@ def _report(findings: Findings, recipe: Recipe, out: Path) -> str:
         "",
         "## Joined",
         "",
-        "Nothing was trained after joining.",
+        "Nothing was trained after joining; each row is one network.",
         "",
-        "| | accuracy | networks run | parameters |",
-        "|---|---|---|---|",
-        *(
-            f"| {r.name} | {r.accuracy:.3f} | {r.networks} | {r.parameters:,} |"
-            for r in findings.rows
-        ),
+        "| | accuracy | parameters |",
+        "|---|---|---|",
+        *(f"| {r.name} | {r.accuracy:.3f} | {r.parameters:,} |" for r in findings.rows),
         "",
         "![Confusion matrices](confusion.svg)",
         "",
@@ -274,5 +269,8 @@ def continuing(out: Path) -> list[str]:
         f"intarsia evaluate {folder}/whole.safetensors --data digits --confusion",
         f"intarsia compose {folder}/modules --without {TAKEN_OUT} -o {folder}/nine.safetensors",
         f"intarsia evaluate {folder}/nine.safetensors --data digits",
+        f"intarsia compatibility {folder}/modules --samples digits",
+        f"intarsia path {folder}/modules/3.safetensors {folder}/modules/8.safetensors",
+        f"intarsia compose {folder}/modules --operator inlay -o {folder}/inlay.safetensors",
         f"intarsia train {folder}/modules/recipe.yaml {folder}/again --seeds 1",
     ]

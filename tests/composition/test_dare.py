@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from types import ModuleType
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from intarsia.composition import OPERATORS, Ground
+from intarsia.composition import OPERATORS, Ground, compose
 from intarsia.composition.arithmetic import combination
 from intarsia.composition.dare import DARE, draw, drop
 from intarsia.composition.ties import join
@@ -173,3 +174,23 @@ def test_mean_over_many_draws_is_the_task_vector(each: list[Tensor]) -> None:
         for seed in range(2000)
     ]
     torch.testing.assert_close(torch.stack(laid).mean(0), vector, atol=0.25, rtol=0)
+
+
+def test_task_arithmetic_of_modules_equals_fusion_bench(
+    make_ground: Callable[..., Ground], library: Library
+) -> None:
+    """Whole states of one origin, unpruned.
+
+    By the functions that fusion_bench's task_arithmetic_merge calls: in this version the whole of
+    it stops at its own check, which takes parameters and tensors for different types.
+    """
+    steps = library("fusion_bench.utils.state_dict_arithmetic")
+    ground = make_ground(model="mlp(7)", density=1.1)
+    origin = dict(ground.origin())
+    vectors = [steps.state_dict_sub(dict(part.state), origin) for part in ground.parts]
+    vector = steps.state_dict_mul(reduce(steps.state_dict_add, vectors), 0.3)
+    expected = steps.state_dict_add(origin, vector)
+    joined = compose(ground.parts, "task_arithmetic(scale=0.3)").joined
+    assert joined is not None
+    for name, tensor in joined.state.items():
+        torch.testing.assert_close(tensor, expected[name])
