@@ -38,6 +38,7 @@ from intarsia.modules import logits_of
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 KNOWN = ("by_logits", "by_weights", "single", "lost", "lost_to_single")
 HALVES = ("lost_on_even", "lost_on_odd")
+TRAINED = ("preset", "objective", "pruning", "sparsity", "rounds", "epochs", "schedule", "select")
 
 
 def main() -> None:
@@ -81,14 +82,16 @@ Pair = dict[str, Any]
 def bank_of(folder: Path, samples: int) -> tuple[dict[str, Any], list[Pair]]:
     """How well each measure ranks the losses of a bank's pairs, and the pairs of all its seeds."""
     bank = ia.Bank.load(folder)
-    data = ia.load_data(bank[0].provenance["recipe"]["data"])
+    recipe = bank[0].provenance["recipe"]
+    data = ia.load_data(recipe["data"])
     pairs = [pair for seed in bank.seeds for pair in pairs_of(bank.seed(seed), data, samples)]
     found = {
         "bank": folder.name,
         "data": data.name,
-        "model": str(bank[0].architecture),
+        "model": recipe["model"],
+        "trained": {key: recipe[key] for key in TRAINED},
         "density": round(statistics.mean(module.density for module in bank), 5),
-        "seeds": len(bank.seeds),
+        "seeds": list(bank.seeds),
         **ranks(pairs),
     }
     print(json.dumps(found, indent=1), flush=True)

@@ -116,7 +116,7 @@ def test_it_prints_tables_and_commands_that_work(made: tuple[Path, Findings]) ->
     run = CliRunner().invoke(app, ["demo", "--out", str(out), "--epochs", str(EPOCHS)])
     assert run.exit_code == 0, run.stderr
     for row in found.rows:
-        assert re.search(rf"{row.name}\s+│\s+{row.accuracy:.4f}", run.stdout)
+        assert re.search(rf"{re.escape(row.name)}\s+│\s+{row.accuracy:.4f}", run.stdout)
     assert "the same bits" in run.stdout
     commands = continuing(out)
     assert all(command in run.stdout for command in commands)
