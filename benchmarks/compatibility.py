@@ -17,6 +17,7 @@ docs/results/compatibility.json.
 
 import argparse
 import json
+import math
 import platform
 import statistics
 from datetime import UTC, datetime
@@ -64,7 +65,9 @@ def main() -> None:
         result[part] = {"pooled": pooled(found), "banks": [bank for bank, _ in found]}
         print(part, json.dumps(result[part]["pooled"], indent=1), flush=True)
     wanted.out.mkdir(parents=True, exist_ok=True)
-    (wanted.out / "compatibility.json").write_text(json.dumps(result, indent=1) + "\n")
+    (wanted.out / "compatibility.json").write_text(
+        json.dumps(result, indent=1, allow_nan=False) + "\n"
+    )
 
 
 def command(wanted: argparse.Namespace) -> str:
@@ -120,6 +123,7 @@ def ranks(pairs: list[Pair]) -> dict[str, Any]:
     half = max(0.0, coefficient(pairs, *HALVES) or 0.0)
     return {
         "n": len(pairs),
+        "without_interference": sum(math.isnan(pair["interference"]) for pair in pairs),
         **{loss: spread([pair[loss] for pair in pairs]) for loss in losses},
         "ceiling": round((2 * half / (1 + half)) ** 0.5, 4),
         **{
@@ -130,11 +134,16 @@ def ranks(pairs: list[Pair]) -> dict[str, Any]:
 
 
 def coefficient(pairs: list[Pair], name: str, loss: str) -> float | None:
-    """None where a measure is the same for all pairs, as the masks of unpruned modules are."""
-    values = [pair[name] for pair in pairs]
+    """Over the pairs that have the measure; None where it is the same for all of them.
+
+    Masks of unpruned modules are all the same, and two modules that answer every sample alike, as
+    pruning can leave them, have no interference.
+    """
+    known = [pair for pair in pairs if not math.isnan(pair[name])]
+    values = [pair[name] for pair in known]
     if len(set(values)) < 2:
         return None
-    return round(float(spearmanr(values, [pair[loss] for pair in pairs]).statistic), 4)
+    return round(float(spearmanr(values, [pair[loss] for pair in known]).statistic), 4)
 
 
 def pairs_of(bank: ia.Bank, data: ia.Data, samples: int) -> list[Pair]:

@@ -225,6 +225,9 @@ def test_abstained_labels(four: ModularClassifier, digits: Any) -> None:
     assert four.predict(x, abstain=0.0).dtype == four.classes_.dtype
     assert set(four.predict(x[y == 4], abstain=0.3)) <= {-1, 0, 1, 2, 3}
     assert np.array_equal(four.predict(x, abstain=1.0), four.predict(x))
+    for flag in (np.False_, np.True_):
+        same = four.predict(x, abstain=bool(flag))
+        assert np.array_equal(four.predict(x, abstain=flag), same)
     four.set_params(unknown=3)
     with pytest.raises(EstimatorError, match="is a class"):
         four.predict(x, abstain=True)
@@ -288,6 +291,12 @@ def test_classes_of_one_row_are_learned(digits: Any) -> None:
     assert np.array_equal(model.predict(x[rows]), [0, 1])
 
 
+def test_rows_that_are_all_the_same_tell_nothing() -> None:
+    x, y = np.ones((20, 3)), [0, 1] * 10
+    model = ModularClassifier(**QUICK).fit(x, y)
+    assert model.predict_proba(x) == pytest.approx(0.5, abs=0.1)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -298,6 +307,9 @@ def test_classes_of_one_row_are_learned(digits: Any) -> None:
         ({"validation": 1.5}, "validation"),
         ({"schedule": "linear"}, "cosine"),
         ({"scale": "big"}, "scaling"),
+        ({"shape": 64}, "shape is 64"),
+        ({"shape": "8x8"}, "shape is '8x8'"),
+        ({"shape": (8.0, 8.0)}, "shape is"),
         ({"learning_rate": 1e30, "epochs": 1}, "diverged"),
     ],
 )
@@ -331,6 +343,13 @@ def test_mistakes_are_named(four: ModularClassifier, five: ModularClassifier, di
         four.add_class(x[y == 4], 4.5)
     with pytest.raises(EstimatorError, match="no class 7"):
         four.remove_class(7)
+    for nothing in ([3], None, np.array([1, 2])):
+        with pytest.raises(EstimatorError, match="is no label"):
+            four.remove_class(nothing)
+        with pytest.raises(EstimatorError, match="is no label"):
+            four.add_class(x[y == 4], nothing)
+    with pytest.raises(EstimatorError, match="background_y has labels of no rows"):
+        four.add_class(x[y == 4], 4, background_y=[1, 2])
     with pytest.raises(EstimatorError, match="catalogue"):
         four.add_module(five.modules_[4])
     with pytest.raises(EstimatorError, match="has a module"):

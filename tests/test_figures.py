@@ -98,6 +98,37 @@ def test_matrix_numbers_are_short_and_never_minus_zero() -> None:
     assert words(matrix_figure({"one": same}, ["a", "b"])).count("3.00") == 4
 
 
+def test_small_differences_are_no_colours() -> None:
+    values = np.array([[np.nan, 0.001], [0.002, np.nan]])
+    text = matrix_figure({"one": values}, ["a", "b"])
+    assert "0.001 (pale) to 0.011 (dark)" in words(text)
+    assert "#5a2d0c" not in cells(text)
+
+
+@pytest.mark.parametrize("names", [["a", "b"], ["airplane", "automobile"]])
+def test_texts_of_small_panels_do_not_meet(names: list[str]) -> None:
+    """Taking 7 pixels for a letter, as the figures do."""
+    values = np.array([[0.0, 0.123], [0.234, 0.0]])
+    panels = {"sign conflicts": values, "mask jaccard": values}
+    for text in (matrix_figure(panels, names), confusion_figure(panels, names)):
+        root = ElementTree.fromstring(text)
+        spans: dict[str, list[tuple[float, float]]] = {}
+        for mark in root.iter(f"{SVG}text"):
+            if "rotate" in mark.get("transform", ""):
+                continue
+            half = 7 * len(mark.text or "") / 2
+            x = float(mark.get("x", "0"))
+            middle = {"middle": x, "end": x - half, "start": x + half}[mark.get("text-anchor", "")]
+            if half > 14:  # the numbers of cells are written smaller
+                spans.setdefault(mark.get("y", ""), []).append((middle - half, middle + half))
+        ends = [end for row in spans.values() for span in sorted(row) for end in span]
+        assert ends
+        assert 0 <= min(ends) <= max(ends) <= float(root.get("width", "0"))
+        for row in spans.values():
+            in_order = [end for span in sorted(row) for end in span]
+            assert in_order == sorted(in_order)
+
+
 def lines(text: str) -> list[list[tuple[float, float]]]:
     """The corners of every curve, as drawn."""
     found = []

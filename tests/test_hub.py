@@ -14,7 +14,7 @@ import yaml
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
-from intarsia.composition import Composition
+from intarsia.composition import Composition, compose
 from intarsia.errors import FileError
 from intarsia.estimator import EstimatorError, ModularClassifier
 from intarsia.hub import from_pretrained, push_to_hub, save_pretrained
@@ -110,7 +110,7 @@ def test_rows_that_an_operator_holds_do_not_leave_unasked(digits: Any, tmp_path:
     x, y = digits
     model = ModularClassifier("mlp(8)", operator="regmean", epochs=1, random_state=0)
     model.fit(x[y < 2], y[y < 2])
-    with pytest.raises(FileError, match="looks at training rows"):
+    with pytest.raises(FileError, match="rows of data, which go with it"):
         model.save_pretrained(tmp_path / "without", background=False)
     assert not (tmp_path / "without").exists()
     model.save_pretrained(tmp_path)
@@ -170,6 +170,20 @@ def test_what_is_pushed_is_what_is_saved(
     assert "background.safetensors" in {path.name for path in hub.folder.iterdir()}
 
 
+def test_samples_of_a_composition_are_not_pushed_unasked(
+    classifier: ModularClassifier, hub: SimpleNamespace, digits: Any
+) -> None:
+    x, _ = digits
+    whole = compose(classifier.modules_, "logits", samples=x[:20])
+    with pytest.raises(FileError, match="20 rows of data, which go with it"):
+        push_to_hub(whole, "me/digits")
+    assert not hub.calls
+    push_to_hub(whole, "me/digits", background=True)
+    again = from_pretrained("me/digits")
+    assert isinstance(again, Composition)
+    assert again.samples is not None
+
+
 def test_troubles_with_the_hub_are_told(
     classifier: ModularClassifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +211,7 @@ def test_mistakes_and_damage_are_named(classifier: ModularClassifier, tmp_path: 
     state = config["classifier"]
     for broken, message in (
         ({**config, "version": 9}, "it is not of"),
+        ({**config, "kind": ["module"]}, "it is not of"),
         ({**config, "more": 1}, "unknown more"),
         ({**config, "background": "0" * 64}, "not the background"),
         ({**config, "classifier": 3}, "no mapping"),

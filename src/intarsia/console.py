@@ -23,7 +23,7 @@ class Verbs(TyperGroup):
         try:
             return super().invoke(ctx)
         except IntarsiaError as error:
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             again = "; the same command resumes" if ctx.invoked_subcommand in RESUMING else ""

@@ -80,7 +80,7 @@ def push_to_hub(
     """Put a module, composition or classifier on the hub, and return its address.
 
     The rows that a classifier keeps are training data, so they stay behind unless
-    `background=True`.
+    `background=True`; a composition that holds samples is refused without it.
     """
     hub = _hub()
     with tempfile.TemporaryDirectory() as folder:
@@ -100,12 +100,12 @@ def push_to_hub(
 def _write(thing: Pretrained, folder: Path, background: bool, address: str) -> None:
     kind, held = _kind(thing)
     config: dict[str, Any] = {**FORMAT, "intarsia": intarsia.__version__, "kind": kind}
+    if isinstance(held, Composition) and held.samples is not None and not background:
+        raise FileError(
+            f"the composition by {held.operator} has {len(held.samples)} rows of data, which go "
+            "with it: allow that with background=True, or join the modules without samples"
+        )
     if isinstance(thing, ModularClassifier):
-        if not background and thing.composition_.samples is not None:
-            raise FileError(
-                f"the operator {thing.composition_.operator} looks at training rows, which go with "
-                "the composition: write them with background=True, or fit with another operator"
-            )
         config["classifier"] = packed(thing)
         tensors = background_tensors(thing.background_) if background else {}
         config["background"] = digest_of("background", tensors) if tensors else None
@@ -141,7 +141,7 @@ def _config(path: Path) -> dict[str, Any]:
             f"{error.strerror or error}: give a folder that save_pretrained made"
         ) from error
     found = {key: config.get(key) for key in FORMAT}
-    if found != FORMAT or config.get("kind") not in FILES:
+    if found != FORMAT or config.get("kind") not in tuple(FILES):  # which may be no string
         raise FileError(
             f"it is not of {FORMAT}: give a folder that save_pretrained made, with this version "
             "of intarsia or an earlier one"

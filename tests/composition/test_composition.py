@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from intarsia.composition import OPERATORS, Composition, Ground, compose, operator
 from intarsia.data import Scaling, Split
-from intarsia.errors import CompositionError, FileError, ModelError, RecipeError
+from intarsia.errors import CompositionError, FileError, RecipeError
 from intarsia.files import canonical, digest_of
 from intarsia.measure import evaluate
 from intarsia.models import initialise
@@ -168,6 +168,11 @@ def test_mode_device_and_dtype_stay() -> None:
     both = compose([part("0"), part("1")])
     assert not both.training
     assert both.train().add(part("2")).laid[0].network.training
+    for how in ("sum", "logits"):
+        wide = compose([part("0"), part("1")], how).double()
+        for changed in (wide + part("2"), wide - "1", wide.add(part("2"))):
+            assert changed(X).dtype == torch.float64
+            assert {p.dtype for p in changed.parameters()} == {torch.float64}
 
 
 def test_bank_and_evaluation() -> None:
@@ -241,6 +246,67 @@ def test_another_factory() -> None:
         )
     with pytest.raises(CompositionError, match=r"list of tensors is .*\[8, 6\]"):
         compose(modules)
+
+
+def _act(curve: nn.Module) -> Callable[..., nn.Module]:
+    return lambda shape, outputs: nn.Sequential(nn.Linear(*shape, 7), curve, nn.Linear(7, outputs))
+
+
+@pytest.mark.parametrize("how", ["sum", "inlay"])
+def test_factories_of_one_list_of_tensors_must_make_one_function(how: str) -> None:
+    def made(name: str, factory: Callable[..., nn.Module]) -> Module:
+        state = initialise(factory, (6,), 5, int(name)).state_dict()
+        architecture = Architecture(None, (6,), 5)
+        return replace(part(name), state=state, mask={}, architecture=architecture, factory=factory)
+
+    first = made("0", _act(nn.ReLU()))
+    with pytest.raises(CompositionError, match=r"answers otherwise.*one factory.*logits"):
+        compose([first, made("1", _act(nn.Tanh()))], how)
+    assert compose([first, made("1", _act(nn.ReLU()))], how).nonzero
+    assert compose([first, made("1", _act(nn.Tanh()))], "logits").nonzero
+    wider = made("1", lambda s, o: nn.Sequential(nn.Linear(*s, 8), nn.ReLU(), nn.Linear(8, o)))
+    named = made("1", lambda s, o: nn.Sequential(nn.Linear(*s, 7), nn.Linear(7, o)))
+    for other in (wider, named):
+        with pytest.raises(CompositionError, match="does not fit module '0'"):
+            compose([first, other], how)
+
+
+@pytest.mark.parametrize("given", [None, 3, "path"])
+def test_what_is_no_module_is_named(given: Any) -> None:
+    with pytest.raises(CompositionError, match=f"a {type(given).__name__} cannot be joined"):
+        compose(given)
+    with pytest.raises(CompositionError, match="a Composition cannot be joined.*parts"):
+        compose(compose([part("0")]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["weighted(weights={'0': 0.5, '1': -2})", "logit_weighted(weights={'1': 3}, normalise=True)"],
+)
+def test_weights_by_name_are_kept_in_files(how: str, tmp_path: Path) -> None:
+    whole = compose([part("0"), part("1"), part("2")], how)
+    whole.save(tmp_path / "whole")
+    loaded = Composition.load(tmp_path / "whole")
+    assert loaded.operator == whole.operator
+    assert same(loaded, whole)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("weighted(normalise='no')", "normalise is 'no': expected true or false"),
+        ("logit_weighted(normalise=1)", "normalise is 1: expected true or false"),
+        ("dare(rescale='no', base='zero')", "rescale is 'no': expected true or false"),
+        ("weighted(weights=1e999)", "weights is inf: expected one number"),
+        ("logit_weighted(weights={'0': -1e999})", "weight of '0' is -inf: expected a number"),
+        ("logit_weighted(weights='a')", "weights is 'a': expected one number"),
+        ("weighted(weights={'0': 0.1, '1': 0.2, '2': -0.3}, normalise=True)", "add up to 0"),
+        ("weighted(weights=1e300)", "values of 'layers.0.weight' that are not finite"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused_when_joining(how: str, message: str) -> None:
+    with pytest.raises((CompositionError, RecipeError), match=message):
+        compose([part("0"), part("1"), part("2")], how)
 
 
 def test_another_origin_only_matters_for_weights() -> None:
@@ -317,6 +383,10 @@ def test_file_round_trip(how: str, tmp_path: Path) -> None:
 Change = Callable[[dict[str, Any], dict[str, Tensor]], Any]
 
 
+def _samples(x: Tensor) -> dict[str, Tensor]:
+    return {"samples/x": x, "samples/y": torch.zeros(len(X), dtype=torch.int64)}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -330,6 +400,9 @@ Change = Callable[[dict[str, Any], dict[str, Tensor]], Any]
         (lambda h, t: h["parts"][1].update(temperature=2.0), "its temperature is 2.0"),
         (lambda h, t: h["parts"][1].pop("origin"), "lacks origin"),
         (lambda h, t: t.update({"x": torch.ones(1)}), "'x' of no part"),
+        (lambda h, t: t.update(_samples(torch.ones(()))), "its samples are not 1 to 1000"),
+        (lambda h, t: (h.update(parts=[]), t.clear(), t.update(_samples(X))), "would leave none"),
+        (lambda h, t: h["operator"].update(arguments={"affine": {"a": []}}), "or mapping of at"),
         (lambda h, t: t.update({"01/x": torch.ones(1)}), "'01/x' of no part"),
     ],
 )
@@ -378,7 +451,7 @@ def test_papers_have_addresses() -> None:
 def test_sum_that_overflows_is_refused() -> None:
     huge = {k: torch.full_like(v, 3e38) for k, v in part("0").state.items()}
     modules = [replace(part(n), state=huge, mask={}) for n in "01"]
-    with pytest.raises(ModelError, match="not finite"):
+    with pytest.raises(CompositionError, match="sum makes values of .* not finite"):
         compose(modules)
 
 

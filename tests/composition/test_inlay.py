@@ -278,3 +278,23 @@ def test_composed_saved_and_taken_apart(model: str, tmp_path: Path) -> None:
     expected = compose([m for m in parts if m.name != "2"], "inlay")
     assert torch.equal(logits(fewer), logits(expected))
     assert torch.equal(logits(fewer + parts[2]), logits(whole))
+
+
+def test_an_inlay_is_of_an_origin_of_its_own() -> None:
+    """Its units lie where no other network has them, so weights cannot be added."""
+    parts = [part(name, "mlp(5)", (6,), 1.1, seed=0) for name in "0123"]
+    one, other = (compose(parts[i : i + 2], "inlay").joined for i in (0, 2))
+    assert one is not None
+    assert other is not None
+    assert one.architecture == other.architecture
+    with pytest.raises(CompositionError, match="its origin is"):
+        compose([one, other])
+    both = tuple(parts)
+    torch.testing.assert_close(logits(compose([one, other], "inlay")), sum_of_logits(both))
+
+
+def test_an_inlay_that_no_machine_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("intarsia.composition.inlay.LARGEST", 200)
+    parts = tuple(part(name, "mlp(12, 9)", (6,), 1.1) for name in "01")
+    with pytest.raises(CompositionError, match=r"a tensor of 432 entries.*logits"):
+        laid(parts)

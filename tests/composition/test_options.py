@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from intarsia.composition import OPERATORS, Composition, compose
+from intarsia.composition import OPERATORS, Composition, Ground, compose
 from intarsia.data import Scaling, Split, load_data
 from intarsia.errors import CompositionError, DataError, FileError, RecipeError
 from intarsia.files import digest_of
 from intarsia.models import initialise
-from intarsia.models.wiring import axis_sizes, hidden_axes, take_units
+from intarsia.models.wiring import axis_sizes, hidden_axes, take_units, unit_mask
 from intarsia.modules import Architecture, Module
 
 CATALOGUE = ("0", "1", "2", "3")
@@ -218,6 +218,84 @@ def _line(number: int, weights: Tensor) -> Module:
     )  # fmt: skip
 
 
+def _with_other(name: str) -> Module:
+    origin = initialise(MLP, SHAPE, 5, int(name)).state_dict()
+    state = {key: 3 * tensor for key, tensor in origin.items()}
+    architecture = Architecture.of(MLP, SHAPE, 5)
+    return replace(part(name), state=state, mask={}, architecture=architecture)
+
+
+def _output_norm(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(*shape, 6), nn.Linear(6, outputs), nn.BatchNorm1d(outputs))
+
+
+def _normalised(name: str) -> Module:
+    network = initialise(_output_norm, SHAPE, 4, int(name))
+    for key, tensor in network.state_dict().items():
+        if "running" in key:
+            tensor.fill_(0.1 + int(name))
+    return replace(
+        part(name),
+        state=network.state_dict(),
+        mask={},
+        architecture=Architecture(None, SHAPE, 4),
+        factory=_output_norm,
+    )
+
+
+@pytest.mark.parametrize("how", ["logits", "own", "probabilities"])
+@pytest.mark.parametrize("make", [_with_other, _normalised])
+def test_what_is_calibrated_is_what_answers(how: str, make: Any) -> None:
+    """Also where logits do not scale with the last weights: an explicit other, a normalisation."""
+    parts = [make(n) for n in "012"]
+    whole = compose(parts, how, samples=SAMPLES, calibrate=True)
+    found = whole.report["calibration"]
+    with torch.no_grad():
+        each = [found["scales"][m.name] * m.to_module()(X) for m in parts]
+        joined = OPERATORS[how](each, Ground(tuple(parts)))
+        offsets = torch.tensor([found["offsets"].get(c, 0.0) for c in CATALOGUE])
+        assert torch.allclose(whole(X), joined + offsets, atol=1e-4)
+
+
+def test_a_network_that_does_not_scale_is_not_calibrated_as_one() -> None:
+    with pytest.raises(CompositionError, match=r"off those that were calibrated.*logits"):
+        compose([_normalised("0")], "sum", samples=SAMPLES, calibrate=True)
+    with pytest.raises(CompositionError, match="mixes the units"):
+        compose([_with_other("0")], "sum", samples=SAMPLES, calibrate=True)
+
+
+@pytest.mark.parametrize("labels", [torch.arange(60) % 2, torch.arange(60) % 4, torch.zeros(60)])
+def test_both_halves_of_the_samples_have_all_classes(labels: Tensor) -> None:
+    """Labels that alternate would give the fit of one half classes that the other has not."""
+    samples = Split(X, labels.long())
+    found = compose([part(n) for n in CATALOGUE], "logits", samples=samples, calibrate=True).report
+    scores = found["calibration"]
+    assert scores["loss_with"] <= scores["loss_without"] + 0.1
+    assert scores["accuracy_with"] > 0.1
+    assert all(0 < scale < 1.1e3 + 1 for scale in scores["scales"].values())
+
+
+@pytest.mark.parametrize("how", ["mean", "weighted(weights=0.5)", "dare(base='zero')"])
+def test_statistics_of_units_that_an_operator_changes_are_recomputed(how: str) -> None:
+    """Territories keep their statistics in a sum; a mean makes what a layer reads smaller."""
+    shape, images = (1, 8, 8), torch.rand(40, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    parts = []
+    for number in range(2):
+        module = part(str(number), "resnet18(width=2)", shape)
+        wiring = module.architecture.wiring()
+        sizes = axis_sizes(wiring, module.state)
+        owned = {a: torch.arange(sizes[a]) % 2 == number for a in hidden_axes(wiring)}
+        mask = {
+            k: unit_mask(wiring[k], tuple(module.state[k].shape), owned)
+            for k, entry in module.plan.items()
+            if entry.learned
+        }
+        kept = {k: v * mask[k] if k in mask else v for k, v in module.state.items()}
+        parts.append(replace(module, state=kept, mask=mask))
+    assert "hold as they are" in compose(parts, samples=images).report["notes"][0]
+    assert "recomputed from 40" in compose(parts, how, samples=images).report["notes"][0]
+
+
 def test_calibration_is_refused_where_parts_have_no_logits_of_their_own() -> None:
     parts = [part("0"), part("1")]
     with pytest.raises(CompositionError, match="mixes the units of its parts"):
@@ -238,6 +316,8 @@ def test_samples_are_few_and_checked() -> None:
         compose([part("0"), part("1")], "fisher")
     with pytest.raises(CompositionError, match="label 4 for a catalogue of 4"):
         compose([part("0")], samples=Split(X[:2], torch.tensor([0, 4])))
+    with pytest.raises(CompositionError, match="label -2 for a catalogue of 4"):
+        compose([part("0")], samples=Split(X[:2], torch.tensor([3, -2])))
     with pytest.raises(DataError, match="NaN or infinite"):
         compose([part("0")], samples=np.full((3, 5), np.nan))
     with pytest.raises(CompositionError, match="samples are empty"):
@@ -275,6 +355,9 @@ def test_compact_is_smaller_and_answers_the_same() -> None:
 def test_origin_that_cannot_be_made_again_is_explained() -> None:
     parts = [replace(part(n), provenance={"seed": 7}) for n in "01"]
     with pytest.raises(CompositionError, match="cannot be made again from its seed 7"):
+        compose(parts, "task_arithmetic")
+    parts = [replace(part(n), provenance={"seed": 2**80}) for n in "01"]
+    with pytest.raises(CompositionError, match="cannot be made again from its seed"):
         compose(parts, "task_arithmetic")
 
 

@@ -129,6 +129,12 @@ def test_weights_of_a_model_hold_for_all_its_modules(folder: Path) -> None:
     torch.testing.assert_close(whole.joined.state[key], expected)
 
 
+def test_a_weight_may_be_given_for_a_name_that_reads_as_a_number(folder: Path) -> None:
+    text = MODELS + "merge_method: weighted\nparameters: {weights: {2: 0.5}}\n"
+    whole = written(folder, text).compose()
+    assert torch.equal(answers(whole), answers(compose(PARTS, "weighted(weights={'2': 0.5})")))
+
+
 def test_weight_under_parameters_holds_for_models_without_their_own(folder: Path) -> None:
     text = (
         "merge_method: weighted\nparameters: {weight: 3}\n"

@@ -57,7 +57,7 @@ def test_compaction_is_smaller_says_the_same_and_is_done_once(
     assert loaded.digest == small.digest
     assert loaded.architecture == small.architecture
     assert torch.equal(logits(loaded), logits(small))
-    kept = ("name", "rewarded", "catalogue", "origin", "provenance", "temperature")
+    kept = ("name", "rewarded", "catalogue", "provenance", "temperature")
     assert all(getattr(small, key) == getattr(module, key) for key in kept)
 
 
@@ -84,6 +84,22 @@ def test_by_hand(make_module: Make) -> None:
     assert small.state["layers.1.weight"].tolist() == [[1, 2]] * 4
     assert small.mask["layers.0.weight"].tolist() == [[True, True], [False, False]]
     assert "layers.1.weight" not in small.mask
+
+
+def test_other_units_are_another_origin(make_module: Make) -> None:
+    """Two compact modules of one width may have kept different units: they do not add up."""
+    whole = make_module(model="mlp(4)", density=1.1)
+
+    def without(unit: int) -> Module:
+        mask = {"layers.1.weight": torch.ones(4, 4, dtype=torch.bool)}
+        mask["layers.1.weight"][:, unit] = False
+        last = whole.state["layers.1.weight"] * mask["layers.1.weight"]
+        return compact(rebuilt(whole, state={**whole.state, "layers.1.weight": last}, mask=mask))
+
+    one, again, other = without(0), without(0), without(3)
+    assert one.architecture == other.architecture
+    assert one.origin == again.origin
+    assert len({whole.origin, one.origin, other.origin}) == 3
 
 
 def test_a_network_that_is_all_dead_keeps_one_unit_an_axis(make_module: Make) -> None:

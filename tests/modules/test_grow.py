@@ -105,3 +105,10 @@ def test_outputs_that_meet_cannot_grow(make_module: Make) -> None:
 
 def _normalised_outputs(shape: tuple[int, ...], outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(shape[0], outputs), nn.LayerNorm(outputs))
+
+
+@pytest.mark.parametrize("known", [[["0"]], [0], "0123", None])
+def test_a_provenance_that_makes_no_sense_is_not_followed(make_module: Make, known: object) -> None:
+    module = make_module()
+    odd = replace(module, provenance={"grown": {"origin": "x", "catalogue": known}})
+    assert grown(odd, (*OLD, "4")).origin == grown(module, (*OLD, "4")).origin

@@ -16,7 +16,6 @@ from intarsia.models.wiring import (
     hidden_axes,
     live_units,
     take_units,
-    wiring_of,
 )
 from intarsia.modules import Module
 
@@ -36,7 +35,7 @@ def align(
     orders = unit_orders(modules, how, samples, seed)
     if len(modules) < 2:
         return list(modules)
-    wiring = _wiring(modules[0])
+    wiring = modules[0].architecture.wiring(modules[0].factory)
     others = zip(modules[1:], orders[1:], strict=True)
     return [modules[0], *(_relabelled(module, order, wiring) for module, order in others)]
 
@@ -54,7 +53,7 @@ def unit_orders(
     first = modules[0]
     for module in modules[1:]:
         _check_shapes(first, module)
-    wiring = _wiring(first)
+    wiring = first.architecture.wiring(first.factory)
     sizes = axis_sizes(wiring, first.state)
     stay = {axis: torch.arange(sizes[axis]) for axis in hidden_axes(wiring)}
     if how == "weights":
@@ -99,11 +98,6 @@ def _held(module: Module, wiring: Wiring) -> dict[str, Tensor]:
 def _relabelled(module: Module, orders: Orders, wiring: Wiring) -> Module:
     state, mask = (take_units(tensors, wiring, orders) for tensors in (module.state, module.mask))
     return replace(module, state=state, mask=mask)
-
-
-def _wiring(module: Module) -> Wiring:
-    network = module.architecture.network(module.state, module.factory)
-    return wiring_of(network, module.architecture.shape)
 
 
 def _check_shapes(first: Module, module: Module) -> None:

@@ -8,6 +8,8 @@ from torch import Tensor
 from intarsia.composition.operators import total
 from intarsia.errors import RecipeError, nearest
 
+ROUNDING = 1e-8  # of the sizes that were added: what is smaller is nothing
+
 
 def mean(tensors: Sequence[Tensor]) -> Tensor:
     return total(tensors) / len(tensors)
@@ -21,7 +23,7 @@ def combination(weights: Sequence[float], tensors: Sequence[Tensor]) -> Tensor:
 def normalised(weights: Sequence[float], operator: str) -> list[float]:
     """The weights divided by their sum."""
     whole = sum(weights)
-    if whole == 0:
+    if abs(whole) <= ROUNDING * sum(map(abs, weights)):
         raise RecipeError(
             f"{operator}: the weights {list(weights)} add up to 0 and cannot be normalised: give "
             "others, or leave normalise out"
@@ -37,6 +39,11 @@ def check_choice(operator: str, setting: str, value: str, known: tuple[str, ...]
 def check_number(operator: str, setting: str, value: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise RecipeError(f"{operator}: {setting} is {value!r}: expected a number")
+
+
+def check_flag(operator: str, setting: str, value: bool) -> None:
+    if not isinstance(value, bool):
+        raise RecipeError(f"{operator}: {setting} is {value!r}: expected true or false")
 
 
 def check_share(operator: str, setting: str, value: float, *, zero: bool = False) -> None:

@@ -8,12 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from intarsia.composition.operators import total
 from intarsia.errors import CompositionError
-from intarsia.models.wiring import OUTPUT, Wiring
-from intarsia.modules import Module
+from intarsia.models.wiring import OUTPUT
+from intarsia.modules import Module, logits_of
 
 Join = Callable[[Sequence[Tensor]], Tensor]  # one N x C of logits per part -> N x C
 STEPS = 30
+TOLERANCE = 1e-3  # of the logits' size: far above rounding, far below another function
+LOUDEST = 7.0  # of log scales: beyond e^7 samples of few classes would drive a scale without end
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,10 @@ def calibrate(
             f"least {4 * len(parts)}, as in compose(..., samples=data)"
         )
 
-    def fitted(rows: slice) -> tuple[Tensor, Tensor]:
+    def fitted(rows: Tensor) -> tuple[Tensor, Tensor]:
         return _fit([part[rows] for part in z], y[rows], owned, temperature, join)
 
-    scales, offsets = fitted(slice(None))
+    scales, offsets = fitted(torch.arange(len(y)))
     names = [part.name for part in parts]
     return Calibration(
         dict(zip(names, scales.tolist(), strict=True)),
@@ -56,13 +59,32 @@ def calibrate(
     )
 
 
-def scaled(part: Module, scale: float, wiring: Wiring) -> Module:
+def scaled(part: Module, scale: float) -> Module:
     """The module with its logits multiplied: all that gives the output axis is."""
+    wiring = part.architecture.wiring(part.factory)
     state = {
         name: tensor * scale if any(a and a.name == OUTPUT for a in wiring[name][:1]) else tensor
         for name, tensor in part.state.items()
     }
     return replace(part, state=state)
+
+
+def check_scaled(
+    joined: Module, parts: Sequence[Module], calibration: Calibration, inputs: Tensor
+) -> None:
+    """A stranger's forward may do to the output what does not scale, such as normalise it."""
+    each = [calibration.scales[p.name] * logits_of(p.to_module(), inputs) for p in parts]
+    off = float((logits_of(joined.to_module(), inputs) - total(each)).abs().max())
+    if not off <= TOLERANCE * float(total([z.abs() for z in each]).max()):
+        raise CompositionError(
+            f"the logits of this network are {off:.3g} off those that were calibrated, so its "
+            'forward does more to its outputs than adding up weighted units: join by "logits"'
+        )
+
+
+def scales_of(calibration: Calibration, parts: Sequence[Module]) -> Tensor:
+    """What the logits of each part are multiplied by."""
+    return torch.tensor([calibration.scales[part.name] for part in parts])
 
 
 def offset_of(calibration: Calibration, parts: Sequence[Module]) -> Tensor:
@@ -89,7 +111,7 @@ def _fit(
 
     def closure() -> Tensor:
         search.zero_grad()
-        answer = _apply(z, raw[0].exp(), raw[1], owned, join)
+        answer = _apply(z, _scales(raw), raw[1], owned, join)
         # The pull towards doing nothing decides where the samples do not.
         loss = cross_entropy(answer / temperature, y) + 1e-3 * raw.square().mean()
         loss.backward()
@@ -98,7 +120,11 @@ def _fit(
     with torch.enable_grad():
         search.step(closure)
     found = raw.detach()
-    return found[0].exp(), found[1]
+    return _scales(found), found[1]
+
+
+def _scales(raw: Tensor) -> Tensor:
+    return raw[0].clamp(-LOUDEST, LOUDEST).exp()
 
 
 def _compared(
@@ -107,9 +133,10 @@ def _compared(
     owned: Tensor,
     temperature: float,
     join: Join,
-    fitted: Callable[[slice], tuple[Tensor, Tensor]],
+    fitted: Callable[[Tensor], tuple[Tensor, Tensor]],
 ) -> dict[str, Any]:
-    halves = (slice(0, None, 2), slice(1, None, 2))
+    by_class = torch.argsort(y, stable=True)  # so that each half has half of every class
+    halves = (by_class[0::2], by_class[1::2])
     plain, better = torch.empty(len(y), owned.shape[1]), torch.empty(len(y), owned.shape[1])
     for mine, other in (halves, halves[::-1]):
         scales, offsets = fitted(other)

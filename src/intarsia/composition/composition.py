@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from intarsia.composition import stored
@@ -40,10 +41,8 @@ def compose(
     "activations"; with `recalibrate` the statistics of BatchNorm layers are recomputed from the
     samples. `calibrate` fits one scale and one offset per module on labelled samples.
     """
-    parts = list(modules) if not isinstance(modules, Module) else [modules]
-    whole = Composition(
-        parts, operator, samples=samples, options=Options(align, recalibrate, calibrate)
-    )
+    options = Options(align, recalibrate, calibrate)
+    whole = Composition(modules, operator, samples=samples, options=options)
     given = whole.operator.arguments.get("weights")
     names = [part.name for part in whole.parts]
     for name in given if isinstance(given, Mapping) else ():
@@ -60,6 +59,9 @@ class Composition(Predicting):
     in, to the last bit. Weights trained further inside a composition are not part of its modules
     and go at the next change.
     """
+
+    scales: Tensor | None
+    offset: Tensor | None
 
     def __init__(
         self,
@@ -81,6 +83,8 @@ class Composition(Predicting):
     def forward(self, x: Inputs) -> Tensor:
         if self._how.on == "logits":
             logits = [part(x) for part in self.laid]
+            if self.scales is not None:
+                logits = [z * scale for z, scale in zip(logits, self.scales, strict=True)]
             joined = self._how(logits, self._laid.ground, **self.operator.arguments)
         else:
             joined = self.laid[0](x)
@@ -165,17 +169,25 @@ class Composition(Predicting):
         return OPERATORS[self.operator.name]  # type: ignore[return-value]
 
     def _like(self, parts: Iterable[Module]) -> "Composition":
-        return Composition(parts, self.operator, samples=self.samples, options=self.options)
+        made = Composition(parts, self.operator, samples=self.samples, options=self.options)
+        return made.to(*self._place()).train(self.training)
+
+    def _place(self) -> tuple[torch.device, torch.dtype]:
+        """Where and as what the network's numbers lie, which a change leaves as it was."""
+        tensors = (t for t in [*self.parameters(), *self.buffers()] if t.is_floating_point())
+        one = next(tensors, torch.zeros(()))
+        return one.device, one.dtype
 
     def _lay(self, modules: Iterable[Module]) -> None:
         """Check the parts, join them, and only then change anything."""
         parts = check_fit(modules, self._how.on, bool(self.options.align))
         made: Laid = lay(parts, self.operator, self.options, self.samples)
-        device = next((t.device for t in [*self.parameters(), *self.buffers()]), None)
-        laid = nn.ModuleList(module.to_module() for module in made.held).to(device)
-        self.laid = laid.train(self.training)
-        offset = None if made.offset is None else made.offset.to(device)
-        self.register_buffer("offset", offset, persistent=False)
+        place = self._place() if self.parts else None
+        self.laid = nn.ModuleList(module.to_module() for module in made.held).train(self.training)
+        self.register_buffer("scales", made.scales, persistent=False)
+        self.register_buffer("offset", made.offset, persistent=False)
+        if place is not None:
+            self.to(*place)
         self.parts, self._laid = parts, made
         self.catalogue, self.temperature = parts[0].catalogue, parts[0].temperature
         self.rewarded = made.rewarded

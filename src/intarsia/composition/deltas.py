@@ -16,7 +16,13 @@ import torch
 from torch import Tensor
 
 from intarsia.composition import ties as steps
-from intarsia.composition.arithmetic import check_choice, check_number, check_share, combination
+from intarsia.composition.arithmetic import (
+    check_choice,
+    check_flag,
+    check_number,
+    check_share,
+    combination,
+)
 from intarsia.composition.dare import DARE, draw, drop
 from intarsia.composition.ground import Ground
 from intarsia.composition.operators import State, operator
@@ -96,6 +102,7 @@ def dare(
     check_choice("dare", "consensus", consensus, ("sum", "ties"))
     check_share("dare", "density", density)
     check_number("dare", "scale", scale)
+    check_flag("dare", "rescale", rescale)
     how = DARE[preset]
     vectors = task_vectors(states, ground, base)
     left = []

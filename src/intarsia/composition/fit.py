@@ -5,6 +5,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import torch
+
 from intarsia.composition.operators import On
 from intarsia.errors import CompositionError, RecipeError
 from intarsia.modules import Module, find
@@ -30,6 +32,11 @@ TENSORS: Trait = (
     lambda m: {name: list(entry.shape) for name, entry in m.plan.items()},
     'train both with one factory, or join them by "inlay" or "logits"',
 )
+NAMES: Trait = (
+    "list of tensors",
+    lambda m: sorted(m.plan),
+    'train both with one factory, or join them by "logits"',
+)
 ORIGIN: Trait = (
     "origin",
     lambda m: m.origin,
@@ -38,7 +45,7 @@ ORIGIN: Trait = (
 )
 NEEDED: dict[On, tuple[Trait, ...]] = {
     "logits": (CATALOGUE, SHAPE, TEMPERATURE),
-    "units": (CATALOGUE, MODEL, SCALING, TEMPERATURE),
+    "units": (CATALOGUE, MODEL, NAMES, SCALING, TEMPERATURE),
     "weights": (CATALOGUE, MODEL, TENSORS, SCALING, TEMPERATURE, ORIGIN),
 }
 
@@ -48,18 +55,20 @@ def check_fit(modules: Iterable[Module], on: On, aligned: bool = False) -> tuple
 
     Those that are to be aligned may come from several origins.
     """
-    modules = (modules,) if isinstance(modules, Module) else tuple(modules)
+    modules = tuple(modules) if isinstance(modules, Iterable) else (modules,)
     for module in modules:
         if not isinstance(module, Module):
             raise CompositionError(
-                f"a {type(module).__name__} cannot be joined: give modules, as Module.load or "
-                "a bank has them"
+                f"a {type(module).__name__} cannot be joined: give modules, as Module.load, a "
+                "bank, or the parts of a composition are"
             )
     if not modules:
         raise CompositionError("a composition needs at least one module, this would leave none")
     needed = tuple(trait for trait in NEEDED[on] if not (aligned and trait is ORIGIN))
     for module in modules[1:]:
         _check_pair(modules[0], module, needed)
+        if on != "logits":
+            _check_factory(modules[0], module)
     parts = tuple(sorted(modules, key=lambda module: module.name))
     for one, other in pairwise(parts):
         if one.name == other.name:
@@ -109,6 +118,27 @@ def _check_pair(first: Module, module: Module, traits: tuple[Trait, ...]) -> Non
                 f"module {module.name!r} does not fit module {first.name!r}: "
                 f"its {name} is {_short(other)}, not {_short(mine)}: {advice}"
             )
+
+
+def _check_factory(first: Module, module: Module) -> None:
+    """Two factories may give one list of tensors, and yet not one function of them."""
+    if module.factory is first.factory:
+        return
+    x = torch.randn(8, *first.architecture.shape, generator=torch.Generator().manual_seed(0))
+    same = first.architecture.plan(module.factory) == first.plan
+    if same:
+        with torch.no_grad():
+            mine, other = (
+                first.architecture.network(first.state, factory)(x)
+                for factory in (first.factory, module.factory)
+            )
+        same = torch.allclose(mine, other, rtol=1e-3, atol=1e-4)
+    if not same:
+        raise CompositionError(
+            f"module {module.name!r} does not fit module {first.name!r}: with the same weights its "
+            "factory makes a network that answers otherwise: train both with one factory, or join "
+            'them by "logits"'
+        )
 
 
 def _short(value: Any) -> str:

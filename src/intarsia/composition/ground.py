@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 
 from torch import Tensor, nn
 
@@ -58,8 +59,8 @@ class Ground:
 
     def weights(self, given: float | Mapping[str, float]) -> list[float]:
         """One number per part: the same for all, or by name, where those left out have 1."""
-        if isinstance(given, int | float) and not isinstance(given, bool):
-            return [float(given)] * len(self.parts)
+        if _is_number(given):
+            return [float(given)] * len(self.parts)  # type: ignore[arg-type]
         names = [part.name for part in self.parts]
         if not isinstance(given, Mapping):
             raise CompositionError(
@@ -67,7 +68,7 @@ class Ground:
                 f"{{{names[0]!r}: 0.5}}"
             )
         for name, value in given.items():
-            if not isinstance(value, int | float) or isinstance(value, bool):
+            if not _is_number(value):
                 raise CompositionError(f"the weight of {name!r} is {value!r}: expected a number")
         return [float(given.get(name, 1.0)) for name in names]
 
@@ -81,7 +82,8 @@ class Ground:
             )
         seed = first.provenance.get("seed")
         model = first.architecture.model or first.factory
-        if type(seed) is int and model is not None and not first.architecture.widths:
+        own = not first.architecture.widths
+        if own and model is not None and type(seed) is int and 0 <= seed < 2**63:  # torch's range
             shape, outputs = first.architecture.shape, first.architecture.outputs
             state = initialise(model, shape, outputs, seed).state_dict()
             if digest_of("origin", state) == first.origin:
@@ -100,3 +102,7 @@ class Ground:
     def networks(self) -> list[nn.Module]:
         """The bare networks of the parts, in evaluation mode."""
         return [part.architecture.network(part.state, part.factory) for part in self.parts]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

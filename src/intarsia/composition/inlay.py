@@ -7,6 +7,7 @@ row, and what only the output has (its bias) is added up.
 
 from collections.abc import Sequence
 from functools import reduce
+from math import prod
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from intarsia.models.axes import INPUT, OUTPUT, Entry, hidden_axes
 from intarsia.models.units import live_units, take_units
 
 REMEDY = 'join them by "logits", which gives the same sum from networks that stay apart'
+LARGEST = 2**30  # entries of one tensor
 TOLERANCE = 1e-3  # of the logits' size: far above rounding, far below another function
 
 
@@ -88,6 +90,11 @@ def _lay(tensors: Sequence[Tensor], entry: Entry) -> Tensor:
         sum(t.shape[d] for t in tensors) if d in hidden else size
         for d, size in enumerate(tensors[0].shape)
     ]
+    if prod(shape) > LARGEST:
+        raise CompositionError(
+            f"an inlay of these parts would have a tensor of {prod(shape)} entries, most of them 0 "
+            f"(at most {LARGEST}): {REMEDY}"
+        )
     whole = tensors[0].new_zeros(shape)
     place = whole
     for tensor in tensors:

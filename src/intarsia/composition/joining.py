@@ -9,12 +9,21 @@ from torch import Tensor
 
 from intarsia.composition.align import How, align, disjoint_units
 from intarsia.composition.batchnorm import has_batchnorm, recalibrate
-from intarsia.composition.calibration import Calibration, calibrate, offset_of, scaled
+from intarsia.composition.calibration import (
+    Calibration,
+    calibrate,
+    check_scaled,
+    offset_of,
+    scaled,
+    scales_of,
+)
 from intarsia.composition.ground import Ground
 from intarsia.composition.inlay import laid_mask
 from intarsia.composition.operators import OPERATORS, Operator, total
 from intarsia.data import Split
 from intarsia.errors import CompositionError, RecipeError, nearest
+from intarsia.files import digest_of
+from intarsia.models.wiring import hidden_axes
 from intarsia.modules import Module, logits_of
 from intarsia.specs import Spec
 
@@ -46,6 +55,7 @@ class Laid:
     ground: Ground
     rewarded: tuple[str, ...]
     notes: tuple[str, ...]
+    scales: Tensor | None = None  # one a part, its logits' factor; in one network in its weights
     offset: Tensor | None = None  # C, added to the logits
     calibration: Calibration | None = None
 
@@ -60,15 +70,22 @@ def lay(parts: Parts, operator: Spec, options: Options, samples: Split | None) -
         raise CompositionError(
             f"{operator.name} looks at samples and has none: compose(..., samples=data)"
         )
+    if how.on == "logits":
+        # Tried out, so that a setting it cannot use shows here and not at the first input.
+        how([torch.zeros(1, ground.classes) for _ in parts], ground, **operator.arguments)
     calibration = _calibration(ground, how, operator) if options.calibrate else None
-    if calibration is not None:
-        ground = replace(ground, parts=_scaled(ground, calibration))
     offset = None if calibration is None else offset_of(calibration, parts)
     if how.on == "logits":
-        return Laid(ground.parts, ground, rewarded, (), offset, calibration)
+        scales = None if calibration is None else scales_of(calibration, parts)
+        return Laid(parts, ground, rewarded, (), scales, offset, calibration)
+    if calibration is not None:
+        louder = tuple(scaled(part, calibration.scales[part.name]) for part in ground.parts)
+        ground = replace(ground, parts=louder)
     joined = _joined(ground, how, operator, rewarded)
     joined, notes = _settled(joined, ground, how, options)
-    return Laid((joined,), ground, rewarded, notes, offset, calibration)
+    if calibration is not None and samples is not None:
+        check_scaled(joined, parts, calibration, samples.x)
+    return Laid((joined,), ground, rewarded, notes, None, offset, calibration)
 
 
 def _ground(parts: Parts, how: Operator, options: Options, samples: Split | None) -> Ground:
@@ -89,9 +106,17 @@ def _ground(parts: Parts, how: Operator, options: Options, samples: Split | None
 def _joined(ground: Ground, how: Operator, operator: Spec, rewarded: tuple[str, ...]) -> Module:
     parts, first = ground.parts, ground.parts[0]
     state = how([part.state for part in parts], ground, **operator.arguments)
-    architecture = first.architecture
+    for key, tensor in state.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise CompositionError(
+                f"{operator} makes values of {key!r} that are not finite, because its weights or "
+                "those of the parts are too large: give smaller ones"
+            )
+    architecture, origin = first.architecture, first.origin
     if how.on == "units":
         architecture = architecture.fitted(state, first.factory)
+        # Its units lie elsewhere than those of any part or of another inlay.
+        origin = digest_of([operator.name, [[part.name, part.origin] for part in parts]])
         mask = laid_mask(ground) if operator.name == "inlay" else _nonzero(state, ground)
     else:
         mask = _union(parts, state)
@@ -104,7 +129,7 @@ def _joined(ground: Ground, how: Operator, operator: Spec, rewarded: tuple[str, 
         architecture=architecture,
         scaling=first.scaling,
         temperature=first.temperature,
-        origin=first.origin,
+        origin=origin,
         factory=first.factory,
     )
 
@@ -118,7 +143,7 @@ def _settled(
     network = joined.architecture.network(joined.state, joined.factory)
     if not has_batchnorm(network):
         return joined, ()
-    if disjoint_units(ground.parts, ground.wiring):
+    if _keeps_units(joined, ground) and disjoint_units(ground.parts, ground.wiring):
         return joined, (
             "no two parts share a unit, so their BatchNorm statistics hold as they are",
         )
@@ -135,10 +160,21 @@ def _settled(
     return replace(joined, state=state), (note,)
 
 
+def _keeps_units(joined: Module, ground: Ground) -> bool:
+    """Whether hidden units have the sum of the parts' weights: a mean, say, makes them smaller."""
+    hidden = set(hidden_axes(ground.wiring))
+    return all(
+        torch.allclose(joined.state[name], total([part.state[name] for part in ground.parts]))
+        for name, entry in ground.plan.items()
+        if entry.learned and any(axis and axis.name in hidden for axis in ground.wiring[name])
+    )
+
+
 def _calibration(ground: Ground, how: Operator, operator: Spec) -> Calibration:
     """Fitted through the operator where it joins logits; else logits must add up by themselves."""
+    one = ground.parts[0].architecture.outputs == ground.classes  # else other is shared out after
     adds_up = how.on == "units" or (
-        operator.name == "sum" and disjoint_units(ground.parts, ground.wiring)
+        operator.name == "sum" and one and disjoint_units(ground.parts, ground.wiring)
     )
     if how.on != "logits" and not adds_up:
         raise CompositionError(
@@ -156,14 +192,6 @@ def _calibration(ground: Ground, how: Operator, operator: Spec) -> Calibration:
         return found
 
     return calibrate(logits, ground.samples.y, ground.parts, join)
-
-
-def _scaled(ground: Ground, calibration: Calibration) -> Parts:
-    scales = calibration.scales
-    return tuple(
-        scaled(part, scales[part.name], part.architecture.wiring(part.factory))
-        for part in ground.parts
-    )
 
 
 def _union(parts: Parts, state: Any) -> dict[str, Tensor]:

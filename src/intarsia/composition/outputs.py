@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from intarsia.composition.arithmetic import combination, mean, normalised
+from intarsia.composition.arithmetic import check_flag, combination, mean, normalised
 from intarsia.composition.ground import Ground
 from intarsia.composition.operators import operator, total
 
@@ -33,6 +33,7 @@ def weighted_logits(
     normalise: bool = False,
 ) -> Tensor:
     """z = sum of w_i z_i, or that divided by the sum of w_i: experts with exponents."""
+    check_flag("logit_weighted", "normalise", normalise)
     given = ground.weights(weights)
     return combination(normalised(given, "logit_weighted") if normalise else given, logits)
 

@@ -155,6 +155,8 @@ def _settings(recipe: MergeRecipe) -> tuple[dict[str, Any], list[dict[str, Any]]
         each.append({key: own[key] for key in own if key == "weights"})
         OPERATORS.spec({"name": made.name, **own})
     settings |= _for_all(recipe, known)
+    if isinstance(settings.get("weights"), Mapping):  # YAML reads the name 3 as a number
+        settings["weights"] = {str(name): w for name, w in settings["weights"].items()}
     checked = OPERATORS.spec({"name": made.name, **settings})
     return {"name": checked.name, **checked.arguments}, each
 

@@ -29,8 +29,9 @@ def kept_samples(given: Any, module: Module) -> Split:
     if not len(x):
         raise CompositionError("the samples are empty: give a few hundred inputs")
     if int(y.min()) < -1 or int(y.max()) >= len(module.catalogue):
+        bad = int(y.max() if y.min() >= -1 else y.min())
         raise CompositionError(
-            f"the samples have the label {int(y.max())} for a catalogue of "
+            f"the samples have the label {bad} for a catalogue of "
             f"{len(module.catalogue)} classes: labels are indices into it"
         )
     rows = torch.arange(min(ROWS, len(x))) * len(x) // min(ROWS, len(x))

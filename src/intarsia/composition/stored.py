@@ -53,7 +53,7 @@ def read(path: str | Path, model: Model | None) -> tuple[list[Module], Spec, Opt
         raise FileError("its header names no operator: get the file again")
     samples = _samples({key: tensors.pop(f"{SAMPLES}/{key}", None) for key in ("x", "y")})
     parts = _parts(fields["parts"], tensors, model)
-    if samples is not None and tuple(samples.x.shape[1:]) != parts[0].architecture.shape:
+    if samples is not None and parts and tuple(samples.x.shape[1:]) != parts[0].architecture.shape:
         raise FileError("its samples have another shape than its modules' inputs: get it again")
     return parts, operator, options, samples
 
@@ -71,6 +71,7 @@ def _samples(found: Mapping[str, Tensor | None]) -> Split | None:
     if (
         x is None
         or y is None
+        or not x.dim()
         or not 0 < len(x) <= ROWS
         or y.shape != (len(x),)
         or y.dtype != torch.int64

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from intarsia.composition.arithmetic import check_choice, combination, mean, normalised
+from intarsia.composition.arithmetic import check_choice, check_flag, combination, mean, normalised
 from intarsia.composition.ground import Ground
 from intarsia.composition.operators import State, operator, total
 from intarsia.modules.architecture import Plan
@@ -50,6 +50,7 @@ def weighted_sum(
     normalise: bool = False,
 ) -> dict[str, Tensor]:
     """theta = sum of w_i theta_i, or that divided by the sum of w_i."""
+    check_flag("weighted", "normalise", normalise)
     given = ground.weights(weights)
     factors = normalised(given, "weighted") if normalise else given
     return join_states(states, ground.plan, lambda name, tensors: combination(factors, tensors))

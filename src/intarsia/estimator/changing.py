@@ -17,6 +17,7 @@ from intarsia.estimator.labels import (
     extended,
     index_of,
     names_of,
+    one_label,
 )
 from intarsia.estimator.learn import Settings, laid, learned, threshold_on
 from intarsia.modules import Module
@@ -80,7 +81,7 @@ class Changing:
         """
         check_is_fitted(self)
         rows = self._rows(X)
-        if name in self.classes_.tolist():
+        if one_label(name) in self.classes_.tolist():
             raise EstimatorError(
                 f"class {name!r} is there already: partial_fit trains its module again, "
                 "remove_class takes it out"
@@ -90,6 +91,8 @@ class Changing:
         share = self._settings().validation
         own = Kept.cut(rows, np.full(len(rows), place), share, self._seed)
         against = self.background_
+        if background is None and background_y is not None:
+            raise EstimatorError("background_y has labels of no rows: give them as background")
         if background is not None:
             against = self._given(background, background_y, known, place)
         keep = self.background_.joined(own)
@@ -106,7 +109,7 @@ class Changing:
         they are what they were, and `predict(X, abstain=True)` finds them unknown.
         """
         check_is_fitted(self)
-        place = int(index_of(np.asarray([name], dtype=object), self._labels)[0])
+        place = int(index_of(np.asarray([one_label(name)], dtype=object), self._labels)[0])
         text = self._catalogue[place] if place >= 0 else None
         module = next((m for m in self.modules_ if m.rewarded == (text,)), None)
         if module is None:

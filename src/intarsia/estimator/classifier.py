@@ -35,8 +35,8 @@ class ModularClassifier(Changing, ClassifierMixin, BaseEstimator):
     - `shape`: of one input where the rows are flat images, as (1, 28, 28) for `model="lenet"`.
     - `unknown`: the label that `predict` gives where it abstains; by default -1 for numbers and
       "unknown" for text.
-    - `device`: where modules are trained; answers are computed on the CPU in float64, so that a row
-      has one answer in any batch.
+    - `device`: where modules are trained; answers are computed on the CPU in float64, so that the
+      batch a row comes in changes no more than its last digits.
     - `random_state`: a whole number makes fits repeat, to the last bit.
 
     What a fit leaves, beside scikit-learn's `n_features_in_` and `feature_names_in_`:
@@ -103,9 +103,10 @@ class ModularClassifier(Changing, ClassifierMixin, BaseEstimator):
         """
         logits = self._logits(X)
         labels = self.classes_[logits[:, self._columns].argmax(dim=1).numpy()]
-        if abstain is None or abstain is False:
+        flag = isinstance(abstain, bool | np.bool_)
+        if abstain is None or (flag and not abstain):
             return labels
-        share = self.threshold_ if abstain is True else check_abstain(abstain)
+        share = self.threshold_ if flag else check_abstain(abstain)
         withheld = uncertainty(logits, self._temperature) > share
         return np.where(withheld.numpy(), unknown_label(self.unknown, self.classes_), labels)
 

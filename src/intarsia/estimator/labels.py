@@ -46,6 +46,13 @@ def index_of(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.array([place.get(label, -1) for label in y.tolist()], dtype=np.int64)
 
 
+def one_label(name: Any) -> Any:
+    """`name` as it stands, if it can be the label of one class."""
+    if np.ndim(name) or name is None:
+        raise EstimatorError(f"{name!r} is no label: give that of one class, text or a number")
+    return name
+
+
 def extended(labels: np.ndarray, more: Any) -> np.ndarray:
     """The labels, then those of `more` that are not among them, sorted; all of one kind."""
     given = np.atleast_1d(np.asarray(more))

@@ -64,7 +64,7 @@ class Settings:
             recipe=recipe.resolve(),
             factory=None if named else model,
             scale=given["scale"] or ("standard" if shape is None else "unit"),
-            shape=None if shape is None else tuple(shape),
+            shape=None if shape is None else _shape(shape),
             validation=check_share("validation", given["validation"]),
             background=background,
             batch=given["batch"],
@@ -140,6 +140,13 @@ def _data(
     none = Split(train.x[:0], train.y[:0])
     data = Data.build("arrays", catalogue, train, held, none, settings.scale)
     return data if scaling is None else replace(data, scaling=scaling)
+
+
+def _shape(given: Any) -> tuple[int, ...]:
+    sizes = tuple(given) if isinstance(given, Sequence | np.ndarray) else ()
+    if not sizes or not all(isinstance(n, int | np.integer) and n > 0 for n in sizes):
+        raise RecipeError(f"shape is {given!r}: expected the sizes of one input, as (1, 28, 28)")
+    return tuple(map(int, sizes))
 
 
 def _shaped(x: torch.Tensor, shape: tuple[int, ...] | None) -> torch.Tensor:

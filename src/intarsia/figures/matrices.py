@@ -10,6 +10,7 @@ from intarsia.figures.svg import EMPTY, GAP, INK, LETTER, MARGIN, PAPER, page, s
 PALE, DARK = (0xF7, 0xF1, 0xE6), (0x5A, 0x2D, 0x0C)  # maple to walnut
 CELL, TILE = 26, 9  # pixels
 NUMBERS_UP_TO = 20  # classes; beyond, cells are too small for their counts
+LEAST = 0.01  # between pale and dark: what two decimals cannot tell apart should not look unlike
 
 
 def confusion_figure(panels: Mapping[str, np.ndarray], catalogue: Sequence[str]) -> str:
@@ -19,14 +20,16 @@ def confusion_figure(panels: Mapping[str, np.ndarray], catalogue: Sequence[str])
     side = CELL * len(catalogue)
     for title, counts in panels.items():
         counts = _square(counts, catalogue)
-        x += _label_width(catalogue)
+        left, right = _beside(catalogue, side, title)
+        x += left
         marks += _panel(x, top, title, _shares(counts), catalogue)
         if len(catalogue) <= NUMBERS_UP_TO:
             marks += _counts(x, top, counts)
-        x += side + GAP
-    below = top + side + 20
-    marks.append(text(MARGIN, below, "rows: true class, columns: answer"))
-    return page(x, below + MARGIN, marks, "confusion: " + ", ".join(panels))
+        x += side + right + GAP
+    below, legend = top + side + 20, "rows: true class, columns: answer"
+    marks.append(text(MARGIN, below, legend))
+    width = max(x, LETTER * len(legend) + 2 * MARGIN)
+    return page(width, below + MARGIN, marks, "confusion: " + ", ".join(panels))
 
 
 def answers_figure(
@@ -61,7 +64,8 @@ def answers_figure(
 def matrix_figure(panels: Mapping[str, np.ndarray], names: Sequence[str]) -> str:
     """Measures between every two of the names, side by side; nan cells stay empty.
 
-    Colour runs from each panel's smallest value to its largest, both written below it.
+    Colour runs from each panel's smallest value to its largest, 0.01 above it at the least; both
+    are written below it.
     """
     marks = []
     x, top = float(MARGIN), _top(names)
@@ -69,14 +73,15 @@ def matrix_figure(panels: Mapping[str, np.ndarray], names: Sequence[str]) -> str
     for title, values in panels.items():
         values = _square(values, names).astype(float)
         low, high = _range(values)
-        shares = (values - low) / ((high - low) or 1.0)
-        x += _label_width(names)
+        shares = (values - low) / (high - low)
+        scale = f"{low:.3g} (pale) to {high:.3g} (dark)" if np.isfinite(low) else "no values"
+        left, right = _beside(names, side, title, scale)
+        x += left
         marks += _panel(x, top, title, shares, names)
         if len(names) <= NUMBERS_UP_TO:
             marks += _numbers(x, top, values, shares)
-        scale = f"{low:.3g} (pale) to {high:.3g} (dark)" if np.isfinite(low) else "no values"
         marks.append(text(x + side / 2, top + side + 16, scale, "middle"))
-        x += max(side, LETTER * len(title)) + GAP
+        x += side + right + GAP
     return page(x, top + side + 16 + MARGIN, marks, "between modules: " + ", ".join(panels))
 
 
@@ -138,7 +143,10 @@ def _counts(x: float, y: float, counts: np.ndarray) -> list[str]:
 
 def _range(values: np.ndarray) -> tuple[float, float]:
     known = values[np.isfinite(values)]
-    return (float(known.min()), float(known.max())) if len(known) else (np.nan, np.nan)
+    if not len(known):
+        return np.nan, np.nan
+    low = float(known.min())
+    return low, max(float(known.max()), low + LEAST)
 
 
 def _numbers(x: float, y: float, values: np.ndarray, shares: np.ndarray) -> list[str]:
@@ -172,6 +180,12 @@ def _labels(x: float, y: float, catalogue: Sequence[str]) -> list[str]:
 def _top(catalogue: Sequence[str]) -> float:
     """Where the cells begin: below the title and the names of the columns."""
     return 46 if all(len(name) <= 3 for name in catalogue) else 76
+
+
+def _beside(names: Sequence[str], side: float, *lines: str) -> tuple[float, float]:
+    """What a panel takes at the left of its cells and at their right: names, and centred lines."""
+    over = max(0.0, (LETTER * max(map(len, lines)) - side) / 2)
+    return max(_label_width(names), over), over
 
 
 def _label_width(catalogue: Sequence[str]) -> float:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from intarsia.files import digest_of
 from intarsia.models.axes import hidden_axes
 from intarsia.models.units import live_units, take_units
 from intarsia.modules.module import Module
@@ -14,6 +15,7 @@ def compact(module: Module) -> Module:
 
     A unit is dead where no kept weight leads from it to the output. Inputs stay, so that the
     network reads what it always did, and so do units that meet outside the weights (LayerNorm's).
+    The origin is another, too: weights can only be added to those of a module with the same units.
     """
     wiring = module.architecture.wiring(module.factory)
     live = live_units(wiring, module.state, module.mask)
@@ -21,11 +23,13 @@ def compact(module: Module) -> Module:
     if all(bool(units.all()) for units in keep.values()):
         return module
     state = take_units(module.state, wiring, keep)
+    kept = {axis: units.nonzero().flatten().tolist() for axis, units in keep.items()}
     return replace(
         module,
         state=state,
         mask=take_units(module.mask, wiring, keep),
         architecture=module.architecture.fitted(state, module.factory),
+        origin=digest_of(["compact", module.origin, kept]),
     )
 
 

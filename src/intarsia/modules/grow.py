@@ -10,7 +10,7 @@ from torch import Tensor
 
 from intarsia.errors import ModelError, WiringError
 from intarsia.files import digest_of
-from intarsia.models.wiring import OUTPUT, Wiring, wiring_of
+from intarsia.models.wiring import OUTPUT, Wiring
 from intarsia.modules.module import Module
 
 RULE = "mean of all outputs"
@@ -52,7 +52,8 @@ def _base(module: Module) -> dict[str, Any]:
     earlier = module.provenance.get("grown")
     if isinstance(earlier, Mapping) and {"origin", "catalogue"} <= earlier.keys():
         known = earlier["catalogue"]
-        if isinstance(known, list) and set(module.rewarded) <= set(known) <= set(module.catalogue):
+        named = isinstance(known, list) and all(isinstance(name, str) for name in known)
+        if named and set(module.rewarded) <= set(known) <= set(module.catalogue):
             return {"origin": earlier["origin"], "catalogue": known}
     return {"origin": module.origin, "catalogue": list(module.catalogue)}
 
@@ -73,8 +74,7 @@ def _places(module: Module, catalogue: tuple[str, ...]) -> list[int | None]:
 
 
 def _wiring(module: Module) -> Wiring:
-    network = module.architecture.network(module.state, module.factory)
-    wiring = wiring_of(network, module.architecture.shape)
+    wiring = module.architecture.wiring(module.factory)
     for name, entry in wiring.items():
         for axis in entry:
             if axis is not None and axis.name == OUTPUT and (axis.joint or axis.block != 1):

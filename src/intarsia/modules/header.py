@@ -169,10 +169,12 @@ def _widths(value: Any) -> dict[str, int]:
 def _setting(value: Any, name: str) -> None:
     """A setting small enough that building the network's skeleton from it is quick."""
     items = value if isinstance(value, list) else [value]
+    if isinstance(value, dict):  # as one weight a module
+        items = list(value.values())
     for item in items:
         fits = item is None or isinstance(item, bool | str | int | float)
         if not fits or (isinstance(item, int | float) and abs(item) > LARGEST) or len(items) > 256:
-            raise _wrong(name, value, "a setting, or a list of at most 256")
+            raise _wrong(name, value, "a setting, or a list or mapping of at most 256")
 
 
 def _plan(architecture: Architecture, factory: Model | None) -> Plan:

@@ -214,7 +214,8 @@ class Objectives:
             6, self.table[rows].shape[0], dtype=torch.float64, device=samples[1].device
         )
         most = 4096 if samples[0].dim() == 2 else 512
-        chunk = max(64, min(most, 2**28 // (sums.shape[1] * samples[0][0].numel())))
+        size = max(1, samples[0][0].numel())  # inputs that are constant are left out, maybe all
+        chunk = max(64, min(most, 2**28 // (sums.shape[1] * size)))
         for x, y in zip(*(s.split(chunk) for s in samples), strict=True):
             log_p = torch.log_softmax(logits(x) / temperature, -1)
             losses = self._sample_losses(log_p, y, rows)

@@ -1,0 +1,181 @@
+"""What removal is measured against: gradient ascent on a joint network, and training it again.
+
+    python benchmarks/unlearning.py
+
+The joint networks are those of banks.py, of the same shape as the modules that removal.py joins.
+The step size of the ascent is chosen on validation samples. Training again takes long: one class
+for every seed, in turn. Seconds as in removal.py.
+"""
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+import intarsia as ia
+from banks import FOLDER, bank_of, settings_of
+from forgetting import Cell, figures, share, spread, summary, timed
+from intarsia.modules import logits_of
+
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
+FORGOTTEN = 0.02  # accuracy on the class's training samples at which ascent stops
+GLANCE = 256  # samples that are looked at before all of them are
+BATCH = 256
+EVERY = 2  # steps between two looks
+LIMIT = 400  # steps
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """How the cross-entropy of a class is driven up."""
+
+    optimiser: str
+    rate: float
+
+    def __str__(self) -> str:
+        return f"{self.optimiser}, step size {self.rate:g}"
+
+
+ASCENTS = [Ascent("SGD", rate) for rate in (0.03, 0.1)]
+ASCENTS += [Ascent("Adam", rate) for rate in (1e-4, 3e-4, 1e-3)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", default="mnist")
+    parser.add_argument("--model", default="shallow")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--classes", nargs="+", default=["0", "3", "8"])
+    parser.add_argument("--banks", type=Path, default=FOLDER)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    data = ia.load_data(options.data)
+    joint = bank_of(options.data, options.model, "joint", options.seeds, options.banks)
+    chosen, choice = choose(joint, data, options)
+    pairs = [(s, c) for s in options.seeds for c in options.classes]
+    ascents = [ascent(joint.seed(s)[0], data, c, chosen, s) for s, c in pairs]
+    rows = [{"method": "gradient ascent"} | summary(ascents)]
+    print(json.dumps(rows[-1]), flush=True)
+    few = list(zip(options.seeds, cycle(options.classes), strict=False))
+    again = [trained_again(joint.seed(s)[0], data, options.model, c, s) for s, c in few]
+    rows.append({"method": "training again"} | summary(again))
+    print(json.dumps(rows[-1]), flush=True)
+    result = {
+        "command": command(options),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "machine": f"CPU, {platform.machine()}, {os.cpu_count()} cores, 1 thread",
+        "versions": {"python": platform.python_version(), "torch": str(torch.__version__)},
+        "forgotten": FORGOTTEN,
+        "classes": options.classes,
+        "choice": choice,
+        "rows": rows,
+    }
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "unlearning.json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+def command(options: argparse.Namespace) -> str:
+    words = ["python benchmarks/unlearning.py --data", options.data, "--model", options.model]
+    words += ["--seeds", *options.seeds, "--classes", *options.classes]
+    return " ".join(map(str, words))
+
+
+def choose(joint: ia.Bank, data: ia.Data, options: argparse.Namespace) -> tuple[Ascent, list[Cell]]:
+    """The ascent that leaves most of the other classes, on validation samples of two seeds."""
+    tried = []
+    for how in ASCENTS:
+        found = []
+        for seed in options.seeds[:2]:
+            for index in map(data.catalogue.index, options.classes):
+                model, steps = ascend(joint.seed(seed)[0], data.train.select([index]), how, seed)
+                logits = logits_of(model, data.validation.x)
+                mine = data.validation.y == index
+                right = logits.argmax(1) == data.validation.y
+                found.append((share(right[mine]), share(right[~mine]), steps))
+        gone, others, steps = (spread(list(values), 4) for values in zip(*found, strict=True))
+        tried.append({"ascent": str(how), "n": len(found), "removed": gone, "others": others})
+        tried[-1]["steps"] = steps
+        print(json.dumps(tried[-1]), flush=True)
+    # One that did not forget has done no damage either.
+    reached = [k for k in range(len(tried)) if tried[k]["removed"]["mean"] <= 2 * FORGOTTEN]
+    best = max(reached, key=lambda k: tried[k]["others"]["mean"])
+    tried[best]["chosen"] = True
+    return ASCENTS[best], tried
+
+
+def ascent(joint: ia.Module, data: ia.Data, name: str, how: Ascent, seed: int) -> Cell:
+    index = data.catalogue.index(name)
+    forget = data.train.select([index])
+    (model, steps), (wall, seconds) = timed(lambda: ascend(joint, forget, how, seed))
+    cell = {"class": name, "seconds": seconds, "wall": wall, "steps": steps}
+    return cell | against(joint, model, index, data)
+
+
+def trained_again(joint: ia.Module, data: ia.Data, model: str, name: str, seed: int) -> Cell:
+    index = data.catalogue.index(name)
+    module, (wall, seconds) = timed(lambda: retrain(data, model, seed, index))
+    cell = {"class": name, "seconds": seconds, "wall": wall}
+    return cell | against(joint, module.to_module(), index, data)
+
+
+def against(joint: ia.Module, model: torch.nn.Module, index: int, data: ia.Data) -> Cell:
+    before, after = (logits_of(m, data.test.x) for m in (joint.to_module(), model))
+    return figures(model, before, after, index, data)
+
+
+def ascend(joint: ia.Module, forget: ia.Split, how: Ascent, seed: int) -> tuple[Any, int]:
+    """The joint network after ascent on these samples, and the steps it took.
+
+    It stops once at most 2% of the samples are still answered with their class, or at the limit.
+    """
+    model = joint.to_module().eval()
+    optimiser = getattr(torch.optim, how.optimiser)(model.parameters(), lr=how.rate)
+    steps = 0
+    for rows in _batches(len(forget), seed):
+        if steps % EVERY == 0 and _forgotten(model, forget):
+            break
+        loss = -cross_entropy(model(forget.x[rows]) / joint.temperature, forget.y[rows])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        steps += 1
+    return model, steps
+
+
+def retrain(data: ia.Data, model: str, seed: int, index: int) -> ia.Module:
+    """The joint network trained without a class; its output stays, and nothing rewards it."""
+    settings = settings_of(data.name, model, "joint")
+    rest = [c for c in data.catalogue if c != data.catalogue[index]]
+    indices = [i for i in range(data.classes) if i != index]
+    parts = data.train.select(indices), data.validation.select(indices), data.test
+    less = ia.Data.build(data.name, data.catalogue, *parts, data.scaling.kind)
+    settings |= {"partition": [rest], "seeds": [seed]}
+    return ia.train(less, device="cpu", progress=False, **settings)[0]
+
+
+def _batches(count: int, seed: int) -> Iterator[Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    for _ in range(LIMIT):
+        yield torch.randperm(count, generator=draw)[:BATCH]
+
+
+def _forgotten(model: torch.nn.Module, forget: ia.Split) -> bool:
+    return all(
+        float((logits_of(model, x).argmax(1) == y).double().mean()) <= FORGOTTEN
+        for x, y in ((forget.x[:GLANCE], forget.y[:GLANCE]), (forget.x, forget.y))
+    )
+
+
+if __name__ == "__main__":
+    main()

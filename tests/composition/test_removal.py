@@ -1,0 +1,128 @@
+"""What a removed part leaves: the others to the last bit, and a sum of logits without its own."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor
+
+from intarsia.composition import Composition, compose
+from intarsia.data import Scaling
+from intarsia.models import initialise, wiring_of
+from intarsia.models.axes import OUTPUT, hidden_axes
+from intarsia.models.units import live_units, take_units
+from intarsia.modules import Architecture, Module, compact, logits_of
+from intarsia.pruning.rules import Group
+from intarsia.pruning.territory import territory
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+CATALOGUE = ("0", "1", "2", "3")
+MODELS = {"mlp": ("mlp(22, 13)", (6,), 0.3), "lenet": ("lenet", (1, 8, 8), 0.1)}
+CASES = [(model, how) for model in MODELS for how in ("sum", "inlay")]
+
+
+@cache
+def parts_of(model: str, how: str) -> tuple[Module, ...]:
+    """Four modules: territories of one origin for a sum, overlapping sparse ones for an inlay."""
+    spec, shape, density = MODELS[model]
+    network = initialise(spec, shape, len(CATALOGUE), seed=0)
+    draw = torch.Generator().manual_seed(1)
+    states = [
+        {k: v + 0.3 * torch.randn(v.shape, generator=draw) for k, v in network.state_dict().items()}
+        for _ in CATALOGUE
+    ]
+    if how == "sum":
+        wiring, count = wiring_of(network, shape), len(states)
+        masks = territory(Group(states, [{}] * count, wiring, 0.0, [0] * count, range(count)))
+    else:
+        masks = [
+            {k: torch.rand(v.shape, generator=draw) < density for k, v in state.items()}
+            for state in states
+        ]
+    return tuple(
+        Module(
+            name=name,
+            state={k: v * mask[k] if k in mask else v for k, v in state.items()},
+            mask=mask,
+            rewarded=(name,),
+            catalogue=CATALOGUE,
+            architecture=Architecture.of(spec, shape, len(CATALOGUE)),
+            scaling=Scaling("unit", torch.tensor(0.0), torch.tensor(1 / 255)),
+            temperature=5.0,
+            origin="0" * 64,
+        )
+        for name, state, mask in zip(CATALOGUE, states, masks, strict=True)
+    )
+
+
+@cache
+def whole_of(model: str, how: str) -> Composition:
+    return compose(parts_of(model, how), how)
+
+
+def samples(model: str) -> Tensor:
+    draw = torch.Generator().manual_seed(2)
+    return torch.randint(0, 256, (32, *MODELS[model][1]), dtype=torch.uint8, generator=draw)
+
+
+def blocks_of(whole: Composition) -> dict[str, Module]:
+    """The units of each part cut out of the joined network, with the part's own output bias."""
+    assert whole.joined is not None
+    wiring = whole.joined.architecture.wiring()
+    at = dict.fromkeys(hidden_axes(wiring), 0)
+    blocks = {}
+    for part in whole.parts:
+        live = live_units(wiring, part.state, part.mask)
+        keep = {axis: live[axis].nonzero().flatten() for axis in at}
+        if str(whole.operator) == "inlay":  # side by side, in the order of the parts
+            keep = {axis: torch.arange(len(units)) + at[axis] for axis, units in keep.items()}
+        at = {axis: at[axis] + len(units) for axis, units in keep.items()}
+        state = take_units(whole.joined.state, wiring, keep)
+        shared = [n for n, e in wiring.items() if [a and a.name for a in e] == [OUTPUT]]
+        state |= {name: part.state[name] for name in shared}
+        blocks[part.name] = replace(compact(part), state=state, mask={})
+    return blocks
+
+
+@pytest.mark.parametrize("gone", ["0", "2"])
+@pytest.mark.parametrize(("model", "how"), CASES)
+def test_the_others_keep_their_units_and_their_own_logits(model: str, how: str, gone: str) -> None:
+    whole, x = whole_of(model, how), samples(model)
+    before, after = blocks_of(whole), blocks_of(whole - gone)
+    assert after.keys() == before.keys() - {gone}
+    for name, block in after.items():
+        small = compact(parts_of(model, how)[CATALOGUE.index(name)])
+        for key, value in small.state.items():
+            assert torch.equal(block.state[key], value)
+            assert torch.equal(before[name].state[key], value)
+        logits = [logits_of(m.to_module(), x) for m in (before[name], block, small)]
+        assert torch.equal(logits[0], logits[1])
+        assert torch.equal(logits[1], logits[2])
+
+
+@pytest.mark.parametrize("gone", ["0", "2"])
+@pytest.mark.parametrize(("model", "how"), CASES)
+def test_what_goes_is_the_logits_of_the_part(model: str, how: str, gone: str) -> None:
+    whole, x = whole_of(model, how), samples(model)
+    before, after = logits_of(whole, x), logits_of(whole - gone, x)
+    own = logits_of(whole.parts[CATALOGUE.index(gone)].to_module(), x)
+    torch.testing.assert_close(before - after, own, rtol=1e-5, atol=1e-5)
+    assert own.std(dim=0).max() > 1e-3  # far above the tolerance
+
+
+@pytest.mark.parametrize("gone", ["0", "2"])
+@pytest.mark.parametrize(("model", "how"), CASES)
+def test_the_rest_is_what_composing_it_gives(model: str, how: str, gone: str) -> None:
+    whole, x = whole_of(model, how), samples(model)
+    rest = compose([part for part in whole.parts if part.name != gone], how)
+    assert digest(whole - gone) == digest(rest)
+    assert torch.equal(logits_of(whole - gone, x), logits_of(rest, x))
+    again = (whole - gone) + whole.parts[CATALOGUE.index(gone)]
+    assert digest(again) == digest(whole)
+    assert torch.equal(logits_of(again, x), logits_of(whole, x))
+
+
+def digest(whole: Composition) -> str:
+    assert whole.joined is not None
+    return whole.joined.digest
