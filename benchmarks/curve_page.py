@@ -38,7 +38,7 @@ def curve(load: Load) -> str:
         f"Mean ± standard deviation over {seeds} seeds times {orders} random orders of the "
         f"classes, the same for all ways. Where orders come to the same classes the whole counts "
         f"once: n is {seeds} at ten modules, and at most {seeds * orders} before. Shades are one "
-        "standard deviation.",
+        "standard deviation, cut off at 1.",
         "![Rewarded accuracy against the number of modules joined](curve.svg)",
         *parts,
     )
@@ -48,7 +48,7 @@ def curve_figure(result: Result) -> str:
     """The rewarded accuracy of all ways, one panel for each data set."""
     panels = {
         TITLES[name]: {
-            way: {int(k): (v["mean"], v["sd"]) for k, v in measures["rewarded_accuracy"].items()}
+            way: {int(k): _span(v) for k, v in measures["rewarded_accuracy"].items()}
             for way, measures in found["curves"].items()
         }
         for name, found in result["data"].items()
@@ -58,7 +58,14 @@ def curve_figure(result: Result) -> str:
         title="Rewarded accuracy while modules are joined",
         x="modules joined",
         y="rewarded accuracy",
+        share_y=True,
     )
+
+
+def _span(value: Result) -> tuple[float, float, float]:
+    """A standard deviation to either side, though no accuracy is above 1."""
+    mean, sd = value["mean"], value["sd"]
+    return mean, mean - sd, min(1.0, mean + sd)
 
 
 def _curves(name: str, found: Result) -> list[str]:
@@ -85,9 +92,9 @@ def _curves_in_words(found: Result) -> str:
     alignment = (
         "Alignment helps the sum here."
         if change > 0
-        else f"Alignment harms the sum ({change:+.4f}): it lays units that resemble each other "
-        "on the same place, which is right for a mean of networks that do the same; these do "
-        "different things, and what lay apart comes to lie together."
+        else f"Alignment harms the sum ({change:+.4f}). It lays units that resemble each other on "
+        "one place, as is right for a mean of networks that do the same; these are added, and "
+        "share an origin, where units lie in the same places already."
     )
     return (
         f"Ten modules, from the best: {ranked}. A joint network of the same shape, trained on all "

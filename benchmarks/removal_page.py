@@ -31,7 +31,7 @@ def removal(load: Callable[[str], Result]) -> str:
             "|largest difference|largest logit",
             [_exact(row) for row in parts],
         ),
-        "*Others equal*: in how many removals the weights of all nine others, cut out of the joined "
+        "*Others equal*: in how many removals the weights of all nine others, cut out of the whole "
         "network, and the logits they give by themselves were bit for bit those before. *Like "
         "composed without it* and *restored* are bit for bit too. The logits of the whole are a "
         "sum, so they change by those of the removed module; *difference* is how far before minus "
@@ -111,7 +111,9 @@ def _verdict(row: Result, targets: Result, result: Result) -> str:
         f"{JOINED[row['method']].capitalize()}: accuracy on the removed class is {accuracy:.4f} in "
         f"the mean, the target of at most {targets['accuracy']} is "
         f"{_met(accuracy <= targets['accuracy'])}; classes whose own mean is above it: "
-        f"{', '.join(above) or 'none'}. Entropy within {targets['entropy']} of the ceiling where "
+        f"{', '.join(above) or 'none'}. A forced answer among nearly equal outputs falls on it by "
+        f"chance; with refusals {row['answered_as_removed']['mean']:.4f} are left. Entropy within "
+        f"{targets['entropy']} of the ceiling where "
         f"all others are uniform is {_met(asked)}; over all samples of the class it is "
         f"{result['entropy_ceiling'] - entropy:.4f} below the ceiling, "
         f"{'within' if entropy >= least else 'not within'} the same bound."

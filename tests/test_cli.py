@@ -49,6 +49,7 @@ def refusal(*words: object) -> str:
     run = call(*words, code=1)
     assert run.stdout == ""
     assert run.stderr.startswith("error: ")
+    assert run.stderr.count("\n") == 1
     assert "Traceback" not in run.stderr
     return run.stderr
 
@@ -115,9 +116,11 @@ def test_compose_writes_what_the_library_composes(
 def test_compose_takes_settings_of_the_operator_and_samples(
     trained: tuple[Path, Any], tmp_path: Path
 ) -> None:
-    data, bank = ia.load_data("digits"), ia.Bank.load(trained[0]).seed(0)
+    data, bank = ia.load_data("digits"), ia.Bank.load(trained[0])
+    bank = [bank[name] for name in ("3-s0", "8-s0")]
     x, out = data.test.x, tmp_path / "out.safetensors"
-    words = ["compose", trained[0], "--seed", 0, "-o", out, "--operator"]
+    paths = [trained[0] / f"{module.name}.safetensors" for module in bank]
+    words = ["compose", *paths, "-o", out, "--operator"]
     found = answer(*words, "ties(density=0.3)")
     assert found["operator"] == "ties(density=0.3)"
     whole = ia.Composition.load(out)
@@ -509,6 +512,14 @@ def test_entry_point_fails_with_one_line_and_exit_code_1(trained: tuple[Path, An
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr.startswith(f"error: {trained[0]} holds modules of another recipe")
     assert run.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["compose"], ["train", "--dry-run"]])
+def test_a_damaged_recipe_is_told_in_one_line(words: list[str], tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("models:\n\t- [")
+    out = ["-o", tmp_path / "out"] if words == ["compose"] else []
+    assert "is not valid YAML" in refusal(*words, recipe, *out)
 
 
 def test_diverged_modules_are_named(tmp_path: Path) -> None:

@@ -197,16 +197,32 @@ def test_partial_fit_trains_the_modules_of_its_labels(digits: Any) -> None:
     first = y < 2
     model.partial_fit(x[first][:60], y[first][:60], classes=range(5))
     assert model.classes_.tolist() == [0, 1]
-    assert model.modules_[0].catalogue == ("0", "1", "2", "3", "4")
-    before = [m.digest for m in model.modules_]
+    before = [grown(m, ("0", "1", "2")).digest for m in model.modules_]
     later = np.isin(y, [1, 2])
     model.partial_fit(x[later], y[later])
     assert model.classes_.tolist() == [0, 1, 2]
     assert model.modules_[0].digest == before[0]
     assert model.modules_[1].digest != before[1]
-    assert len({m.origin for m in model.modules_}) == 1
     known = y_test < 3  # the module of 0 has never seen a 2
     assert model.score(x_test[known], y_test[known]) > 0.8
+
+
+@pytest.mark.parametrize("operator", ["sum", "logits"])
+def test_room_is_made_for_labels_to_come_where_weights_are_joined(
+    operator: str, digits: Any
+) -> None:
+    x, y, _, _ = digits
+    model = ModularClassifier(operator=operator, **QUICK | {"epochs": 1})
+    model.partial_fit(x[y < 2], y[y < 2], classes=range(5))
+    room = operator == "sum"
+    assert model.modules_[0].catalogue == (tuple("01234") if room else ("0", "1"))
+    with pytest.raises(EstimatorError, match="of one kind"):
+        model.partial_fit(x[y < 2], y[y < 2], classes=["a"])
+    before = model.modules_[0].digest
+    model.partial_fit(x[y == 4], y[y == 4])
+    assert model.classes_.tolist() == [0, 1, 4]
+    assert (len({m.origin for m in model.modules_}) == 1) == room
+    assert (model.modules_[0].digest == before) == room
 
 
 def test_the_background_is_bounded_and_has_every_class(digits: Any) -> None:
@@ -265,9 +281,9 @@ def test_works_in_pipelines_searches_and_processes(digits: Any) -> None:
     search = GridSearchCV(pipe, grid, cv=2).fit(x[:100], words[:100])
     assert search.best_params_["modularclassifier__epochs"] == 4
     assert search.best_estimator_.predict(x[:3]).dtype.kind == "U"
-    model = ModularClassifier(**QUICK)
-    alone = cross_val_score(model, x[:100], y[:100], cv=2)
-    assert np.array_equal(alone, cross_val_score(model, x[:100], y[:100], cv=2, n_jobs=2))
+    model, some = ModularClassifier(**QUICK | {"epochs": 2}), np.flatnonzero(y < 3)[:60]
+    alone = cross_val_score(model, x[some], y[some], cv=2)
+    assert np.array_equal(alone, cross_val_score(model, x[some], y[some], cv=2, n_jobs=2))
 
 
 def test_flat_images_go_through_a_convolutional_network(digits: Any) -> None:

@@ -78,7 +78,9 @@ THINGS = [("mlp(16)", "logits"), ("lenet", "sum"), ("resnet18(4)", None)]
 MORE = [("mlp(16)", None), ("mlp(16)", "inlay"), ("resnet18(4)", "logits"), ("vgg11(2)", "sum")]
 
 
-@pytest.mark.parametrize(("model", "operator"), THINGS)
+@pytest.mark.parametrize(
+    ("model", "operator"), [*THINGS[:2], pytest.param(*THINGS[2], marks=pytest.mark.slow)]
+)
 def test_onnxruntime_answers_as_we_do(model: str, operator: str | None, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     what, path = thing(model, operator), tmp_path / "model.onnx"

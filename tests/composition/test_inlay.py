@@ -1,5 +1,6 @@
 """Laid side by side, the parts give exactly the sum of their logits in one sparse network."""
 
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -200,7 +201,7 @@ def test_any_masks(densities: list[float], seed: int, model: str) -> None:
 
 def test_parts_of_several_widths() -> None:
     parts = parts_of("lenet")
-    mixed = (compact(parts[0]), *parts[1:])
+    mixed = (replace(compact(parts[0]), origin=parts[0].origin), *parts[1:])
     assert mixed[0].architecture.widths
     assert laid(mixed).digest == laid(parts).digest
 

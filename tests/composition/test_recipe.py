@@ -214,10 +214,14 @@ def test_labels_of_samples_are_matched_by_name(folder: Path) -> None:
 
 
 def test_options_reach_the_composition(folder: Path) -> None:
-    text = MODELS + "merge_method: logits\nsamples: digits\ncalibrate: true\nrecalibrate: false\n"
+    text = (
+        MODELS + "merge_method: logits\nsamples: {data: digits, rows: 60}\n"
+        "calibrate: true\nrecalibrate: false\n"
+    )
     whole = written(folder, text).compose()
     held = load_data("digits", seed=3).validation
-    expected = compose(PARTS, "logits", samples=Split(held.x, held.y), calibrate=True)
+    rows = torch.arange(60) * len(held) // 60
+    expected = compose(PARTS, "logits", samples=Split(held.x[rows], held.y[rows]), calibrate=True)
     assert whole.report["calibration"] == expected.report["calibration"]
     assert whole.options.recalibrate is False
     assert torch.equal(answers(whole), answers(expected))

@@ -207,5 +207,8 @@ def test_modules_and_samples_that_do_not_fit(split: Split) -> None:
         path(a, b, split.x)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="needs labelled samples"):
         path(a, b, Split(split.x, torch.full_like(split.y, -1)))
+    none = Split(split.x[:0], split.y[:0])
+    with pytest.raises(DataError, match="needs labelled samples"):
+        path(a, b, Data.build("toy", CATALOGUE, split, none, none, "unit"))
     with pytest.raises(DataError, match="label 4 is outside"):
         path(a, b, Split(split.x, split.y + 1))

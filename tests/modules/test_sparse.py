@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from intarsia.errors import ModelError
 from intarsia.modules import Classifier, Module
-from intarsia.modules import sparse as room
 from intarsia.modules.sparse import SparseLinear, sparse
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -106,5 +105,5 @@ def test_without_the_product_the_layer_stays(monkeypatch: pytest.MonkeyPatch) ->
     def refuse(*_: Tensor) -> Tensor:
         raise RuntimeError("no kernel for this layout")
 
-    monkeypatch.setattr(room.torch, "addmm", refuse)
+    monkeypatch.setattr(torch, "addmm", refuse)
     assert type(sparse(thin(400, 400, 0.01))) is nn.Linear

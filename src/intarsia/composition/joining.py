@@ -116,7 +116,7 @@ def _joined(ground: Ground, how: Operator, operator: Spec, rewarded: tuple[str, 
     if how.on == "units":
         architecture = architecture.fitted(state, first.factory)
         # Its units lie elsewhere than those of any part or of another inlay.
-        origin = digest_of([operator.name, [[part.name, part.origin] for part in parts]])
+        origin = digest_of([operator.name, [part.name for part in parts]])
         mask = laid_mask(ground) if operator.name == "inlay" else _nonzero(state, ground)
     else:
         mask = _union(parts, state)

@@ -48,7 +48,7 @@ def read(path: str | Path, model: Model | None) -> tuple[list[Module], Spec, Opt
     fields, tensors = file.read(path, KIND)
     options = _options(fields.pop("options", {}))
     header.check_keys(fields, ("operator", "parts"))
-    operator = header.spec(fields["operator"], "operator")
+    operator = header.spec(fields["operator"], "operator", by_part=True)
     if operator is None:
         raise FileError("its header names no operator: get the file again")
     samples = _samples({key: tensors.pop(f"{SAMPLES}/{key}", None) for key in ("x", "y")})

@@ -19,7 +19,7 @@ from intarsia.estimator.labels import (
     names_of,
     one_label,
 )
-from intarsia.estimator.learn import Settings, laid, learned, threshold_on
+from intarsia.estimator.learn import Settings, joins_weights, laid, learned, threshold_on
 from intarsia.modules import Module
 from intarsia.modules.grow import grown
 
@@ -49,14 +49,17 @@ class Changing:
         one's module is trained again from its origin, on the new rows and what `background_` keeps,
         so what it saw earlier counts as far as it is kept. Then the new rows join the background.
 
-        `classes` makes room for labels to come: their outputs exist from the start. They enter
-        `classes_` with their first rows, for without a module there is no answer.
+        Labels to come may be named in `classes`. They enter `classes_` with their first rows, for
+        without a module there is no answer. Operators on weights need one origin for all modules,
+        so for them the outputs of these labels exist from the start. Else the catalogue grows with
+        each: an output that is trained without a row of its class learns to speak against it.
         """
         first = not hasattr(self, "modules_")
         rows, labels = self._checked(X, y, reset=first)
         known = np.unique(labels) if first else extended(self._labels, labels)
         if classes is not None:
-            known = extended(known, classes)
+            named = extended(known, classes)
+            known = named if joins_weights(self.operator) else known
         if first:
             return self._start(rows, labels, np.unique(known))
         index = index_of(labels, known)

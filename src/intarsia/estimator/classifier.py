@@ -22,7 +22,7 @@ class ModularClassifier(Changing, ClassifierMixin, BaseEstimator):
     - `model`: a network by name with its settings, or a factory f(shape, outputs).
     - `operator`: how modules are joined (`intarsia.compose`). "logits" and "inlay" are the exact
       sum of their logits and take modules of any origin. Operators on weights need one origin,
-      which a class that came later has only if `partial_fit(classes=...)` made room for it.
+      which a class that came later has only if `partial_fit(classes=...)` named it at first.
     - `objective`, `pruning`, `sparsity`, `epochs`, `batch`, `learning_rate`, `schedule`,
       `temperature`: as in `intarsia.Recipe`. With a sparsity above 0 there is one round of pruning,
       and the survivors train again from their origin. A batch of None is a twentieth of the

@@ -105,10 +105,16 @@ def learned(
     return list(bank)
 
 
+def joins_weights(operator: Any) -> bool:
+    """Whether modules are joined weight by weight, which needs one origin for all."""
+    how: Any = OPERATORS[OPERATORS.spec(operator).name]
+    return how.on == "weights"
+
+
 def laid(modules: Sequence[Module], operator: Any, kept: Kept) -> Composition:
     """The modules joined, in float64; the operator sees the kept rows only where it needs them."""
     how: Any = OPERATORS[OPERATORS.spec(operator).name]
-    looks = how.samples or (how.on == "weights" and has_batchnorm(modules[0].to_module()))
+    looks = how.samples or (joins_weights(operator) and has_batchnorm(modules[0].to_module()))
     samples = kept.train if looks and len(kept) else None
     return compose(modules, operator, samples=samples).double()
 

@@ -189,13 +189,13 @@ def _splits(data: Data | Split, samples: int | None) -> dict[str, tuple[Split, i
     """The splits to measure on, by name, and how many samples each had."""
     if isinstance(data, Data):
         train, test = data.train, data.test
-        return {"train": (_few(train, samples), len(train)), "test": (test, len(test))}
+        return {"train": (_few(train, samples), len(train)), "test": (_few(test), len(test))}
     if not isinstance(data, Split):
         raise DataError(f"a path cannot be measured on a {type(data).__name__}: pass Data or Split")
     return {"split": (_few(data, samples), len(data))}
 
 
-def _few(split: Split, samples: int | None) -> Split:
+def _few(split: Split, samples: int | None = None) -> Split:
     if samples is not None and (not isinstance(samples, int) or samples < 1):
         raise RecipeError(f"samples is {samples!r}: expected a number of rows, or None for all")
     if not len(split) or bool((split.y < 0).any()):

@@ -87,14 +87,16 @@ def texts(value: Any, name: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def spec(value: Any, name: str) -> Spec | None:
-    """A name with its settings; None for null."""
+def spec(value: Any, name: str, *, by_part: bool = False) -> Spec | None:
+    """A name with its settings, which may be mappings if `by_part`; None for null."""
     if value is None:
         return None
     check_keys(_mapping(value, name), ("name", "arguments"))
     arguments = _mapping(value["arguments"], f"{name}.arguments")
     for key, setting in arguments.items():
-        _setting(setting, f"{name}.{key}")
+        each = setting.values() if by_part and isinstance(setting, dict) else [setting]
+        for one in each:
+            _setting(one, f"{name}.{key}")
     return Spec(text(value["name"], f"{name}.name"), arguments)
 
 
@@ -169,12 +171,10 @@ def _widths(value: Any) -> dict[str, int]:
 def _setting(value: Any, name: str) -> None:
     """A setting small enough that building the network's skeleton from it is quick."""
     items = value if isinstance(value, list) else [value]
-    if isinstance(value, dict):  # as one weight a module
-        items = list(value.values())
     for item in items:
         fits = item is None or isinstance(item, bool | str | int | float)
         if not fits or (isinstance(item, int | float) and abs(item) > LARGEST) or len(items) > 256:
-            raise _wrong(name, value, "a setting, or a list or mapping of at most 256")
+            raise _wrong(name, value, "a setting, or a list of at most 256")
 
 
 def _plan(architecture: Architecture, factory: Model | None) -> Plan:
