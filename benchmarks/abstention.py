@@ -57,7 +57,7 @@ def main() -> None:
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "machine": f"CPU, {platform.machine()}",
         "versions": {"python": platform.python_version(), "torch": str(torch.__version__)},
-        "known": {str(seed): classes for seed, classes in drawn.items()},
+        "known": {str(seed): " ".join(classes) for seed, classes in drawn.items()},
         "answered": ANSWERED,
         "rows": rows,
     }
@@ -92,6 +92,7 @@ def unknown_classes(
         found.append(measured(bank, kind, known, others(classes)))
     row = {"case": "unknown classes", **summary(kind, found)}
     row["settings"] = {key: value for key, value in settings.items() if key != "partition"}
+    row["epochs_of_shared_banks"] = settings_of(DATA, "shallow", kind)["epochs"]
     print(json.dumps(row), f"{time.perf_counter() - began:.0f} s", flush=True)
     return row
 

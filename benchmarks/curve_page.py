@@ -48,7 +48,7 @@ def curve_figure(result: Result) -> str:
     """The rewarded accuracy of all ways, one panel for each data set."""
     panels = {
         TITLES[name]: {
-            way: {int(k): _span(v) for k, v in measures["rewarded_accuracy"].items()}
+            way: {float(k): _span(v) for k, v in measures["rewarded_accuracy"].items()}
             for way, measures in found["curves"].items()
         }
         for name, found in result["data"].items()
@@ -128,7 +128,7 @@ def abstention(load: Load) -> str:
         case: {row["kind"]: row for row in result["rows"] if row["case"] == case}
         for case in ("unknown classes", "foreign images")
     }
-    drawn = "; ".join(" ".join(classes) for classes in result["known"].values())
+    drawn = "; ".join(result["known"].values())
     n = result["rows"][0]["n"]
     head = "whole|AUROC by entropy|AUROC by largest probability|known answered|of these right"
     parts = []
@@ -179,10 +179,20 @@ def _about(case: str, rows: dict[str, Result], drawn: str) -> str:
         f"`{kind}`: {', '.join(f'{k} {v}' for k, v in row['settings'].items())}"
         for kind, row in rows.items()
     )
+    fewer = [
+        f"`{kind}` {row['settings']['epochs']} and not {row['epochs_of_shared_banks']}"
+        for kind, row in rows.items()
+        if row["settings"]["epochs"] < row["epochs_of_shared_banks"]
+    ]
+    short = (
+        f" In the last round that is fewer epochs than the banks below have: {', '.join(fewer)}."
+        if fewer
+        else ""
+    )
     return (
         "Five classes of MNIST are known, the test samples of the other five are unknown. Nothing "
         "was trained on any sample of these. For each seed five were drawn anew: "
-        f"{drawn}. Settings beside the preset `paper`: {settings}."
+        f"{drawn}. Settings beside the preset `paper`: {settings}.{short}"
     )
 
 

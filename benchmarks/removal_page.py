@@ -10,9 +10,11 @@ JOINED = {
     "territory, sum": "territories, sum of weights",
     "sparse, inlay": "sparse modules, inlay",
 }
+EARLIER = """The first command was given to an earlier form of the benchmark, in which `--few` \
+named the classes of what `unlearning.py` now measures; it was stopped after the removals."""
 UNTOLD = """Removal takes out a module, not every trace of its samples: the other modules have \
-been trained to be uncertain about them, which is what the entropy and the refusals show. Only \
-training again gives a network that has never met them."""
+been trained on them, to be uncertain. Only training again gives a network that has never met \
+them, so the entropies and refusals of the two are not of like networks."""
 
 
 def removal(load: Callable[[str], Result]) -> str:
@@ -22,6 +24,7 @@ def removal(load: Callable[[str], Result]) -> str:
     return page(
         "Removing a class",
         [result, compared],
+        *([EARLIER] if "--few" in result["command"] else []),
         f"Ten single-class modules of `{result['data']}` ({result['model']}), each class in turn "
         "taken out of the whole of every seed; answers stay among all ten classes. Figures are on "
         "test samples, mean ± standard deviation over the n removals (seeds times classes).",
@@ -62,7 +65,7 @@ def removal(load: Callable[[str], Result]) -> str:
         UNTOLD,
         "## How the ascent was chosen",
         f"Validation samples, two seeds, classes {', '.join(compared['classes'])}; the one that "
-        "leaves most of the others among those that forget.",
+        "leaves most of the others among those that forget before they reach their limit of steps.",
         table(
             "ascent|n|steps|removed class|others|chosen",
             [
@@ -105,18 +108,20 @@ def _verdict(row: Result, targets: Result, result: Result) -> str:
         for name, found in row["by_class"].items()
         if found["removed"]["mean"] > targets["accuracy"]
     ]
+    low = [name for name, found in row["by_class"].items() if found["entropy"]["mean"] < least]
     where = row["uniform_entropy"]
     asked = where is not None and where >= least
     return (
         f"{JOINED[row['method']].capitalize()}: accuracy on the removed class is {accuracy:.4f} in "
         f"the mean, the target of at most {targets['accuracy']} is "
         f"{_met(accuracy <= targets['accuracy'])}; classes whose own mean is above it: "
-        f"{', '.join(above) or 'none'}. A forced answer among nearly equal outputs falls on it by "
-        f"chance; with refusals {row['answered_as_removed']['mean']:.4f} are left. Entropy within "
-        f"{targets['entropy']} of the ceiling where "
+        f"{', '.join(above) or 'none'}. With refusals {row['answered_as_removed']['mean']:.4f} of "
+        f"its samples are answered with it. Entropy within {targets['entropy']} of the ceiling "
+        "where "
         f"all others are uniform is {_met(asked)}; over all samples of the class it is "
         f"{result['entropy_ceiling'] - entropy:.4f} below the ceiling, "
-        f"{'within' if entropy >= least else 'not within'} the same bound."
+        f"{'within' if entropy >= least else 'not within'} the same bound; classes whose own mean "
+        f"is not: {', '.join(low) or 'none'}."
     )
 
 
@@ -152,11 +157,12 @@ def _ways_in_words(rows: Result, compared: Result) -> str:
     return (
         "Seconds are medians of the time that processors worked, on one thread, on a machine that "
         f"had other work too: {'; '.join(times)}. The training of the modules and of the joint "
-        "network before is not counted. Both other ways start from a joint network of the same "
-        "shape. Ascent drives up the cross-entropy of the class's training samples until at most "
-        f"{compared['forgotten']:.0%} of them are answered with it ({ascent['steps']['mean']:.0f} "
-        "steps in the mean), and sees no others. Training again leaves the class out, one class "
-        f"for every seed, in turn. Both with classes {', '.join(compared['classes'])} alone; over "
+        "network before is not counted. The other ways are measured against a joint network of "
+        "the same shape. Ascent drives up the cross-entropy of the class's training samples until "
+        f"at most {compared['forgotten']:.0%} of them are answered with it "
+        f"({ascent['steps']['mean']:.0f} steps in the mean), and sees no others. Training "
+        "again leaves the class out, one class for every seed, in turn. "
+        f"Both with classes {', '.join(compared['classes'])} alone; over "
         f"removals of these, the others change by {_change(rows, compared['classes'])}."
     )
 
