@@ -46,7 +46,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--design", type=Path, nargs="*", default=[])
     parser.add_argument("--held", type=Path, nargs="+", required=True)
-    parser.add_argument("--samples", type=int, default=512, help="unlabelled samples, 512 at most")
+    parser.add_argument("--samples", type=int, default=4096, help="unlabelled, 4096 at most")
+    parser.add_argument("--name", default="compatibility")
     parser.add_argument("--out", type=Path, default=RESULTS)
     wanted = parser.parse_args()
     result: dict[str, Any] = {
@@ -65,7 +66,7 @@ def main() -> None:
         result[part] = {"pooled": pooled(found), "banks": [bank for bank, _ in found]}
         print(part, json.dumps(result[part]["pooled"], indent=1), flush=True)
     wanted.out.mkdir(parents=True, exist_ok=True)
-    (wanted.out / "compatibility.json").write_text(
+    (wanted.out / f"{wanted.name}.json").write_text(
         json.dumps(result, indent=1, allow_nan=False) + "\n"
     )
 
@@ -76,7 +77,7 @@ def command(wanted: argparse.Namespace) -> str:
         for part in ("design", "held")
         if getattr(wanted, part)
     )
-    return f"python benchmarks/compatibility.py{folders} --samples {wanted.samples}"
+    return f"python benchmarks/compatibility.py{folders} --samples {wanted.samples} --name {wanted.name}"
 
 
 Pair = dict[str, Any]

@@ -6,7 +6,7 @@
 
 One module per class and seed, joined completely: territories by a sum of weights in a network of
 the original shape, sparse modules as an inlay, the paper's modules both ways; a joint network of
-the same shape beside them. Each merge also with a calibration fitted on 1000 validation samples.
+the same shape beside them.
 """
 
 import argparse
@@ -109,27 +109,19 @@ def merges(options: argparse.Namespace) -> list[dict[str, Any]]:
                 for kind in options.kinds
             }
             base = {"data": data, "model": model}
-            rows.append(base | {"kind": "joint", "operator": "", "calibrated": False})
+            rows.append(base | {"kind": "joint", "operator": ""})
             rows[-1] |= figures([(m.to_module(), m.nonzero) for m in banks["joint"]], data)
             for kind, operators in MERGES.items():
                 for how in operators if kind in banks else ():
-                    for calibrated in (False, True)[
-                        : 1 if how == "sum" and kind != "territory" else 2
-                    ]:
-                        rows.append(
-                            base | {"kind": kind, "operator": how, "calibrated": calibrated}
-                        )
-                        rows[-1] |= merged(banks[kind], how, calibrated, data, options.seeds)
-                        print(json.dumps(rows[-1]), flush=True)
+                    rows.append(base | {"kind": kind, "operator": how})
+                    rows[-1] |= merged(banks[kind], how, data, options.seeds)
+                    print(json.dumps(rows[-1]), flush=True)
     return rows
 
 
-def merged(
-    bank: ia.Bank, how: str, calibrated: bool, data: str, seeds: list[int]
-) -> dict[str, Any]:
+def merged(bank: ia.Bank, how: str, data: str, seeds: list[int]) -> dict[str, Any]:
     began = time.perf_counter()
-    samples = loaded(data) if calibrated else None
-    wholes = [ia.compose(bank.seed(s), how, samples=samples, calibrate=calibrated) for s in seeds]
+    wholes = [ia.compose(bank.seed(s), how) for s in seeds]
     seconds = (time.perf_counter() - began) / len(seeds)
     found = figures([(whole, whole.nonzero) for whole in wholes], data)
     joined = wholes[0].joined

@@ -12,11 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from alignment_page import alignment
+from compatibility_page import compatibility
+from curve_page import abstention, curve, curve_figure
 from filesize_page import filesize
 from growth_page import growth
+from inlay_page import inlay
 from merge_page import merge, merge_in_short
 from pages import Result
 from quality_page import quality
+from removal_page import removal
 from training_page import speed, training_cpu, training_cuda
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,7 +34,12 @@ PAGES: dict[str, Write] = {
     "quality": quality,
     "filesize": filesize,
     "merge": merge,
+    "curve": curve,
+    "removal": removal,
+    "inlay": inlay,
+    "compatibility": compatibility,
     "alignment": alignment,
+    "abstention": abstention,
     "growth": growth,
 }
 # The README's lines between <!-- name --> and <!-- end of name -->.
@@ -53,7 +62,8 @@ def written() -> dict[Path, str]:
         before, _, rest = text.partition(begin)
         after = rest.partition(end)[2]
         text = f"{before}{begin}\n\n{write(load)}\n\n{end}{after}"
-    return {**pages, readme: text}
+    figure = {RESULTS / "curve.svg": curve_figure(load("curve"))}
+    return {**pages, **figure, readme: text}
 
 
 def load(name: str) -> Result:

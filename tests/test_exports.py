@@ -289,6 +289,20 @@ def test_a_calibrated_network_takes_its_offset_along(tmp_path: Path) -> None:
     torch.testing.assert_close(found, answers(whole, x), atol=1e-4, rtol=1e-4)
 
 
+def test_calibrated_logits_take_their_scales_along(tmp_path: Path) -> None:
+    x = raw("mlp(16)", torch.float32, rows=40)
+    parts = [part(name, "mlp(16)") for name in "abc"]
+    whole = compose(parts, "logits", samples=Split(x, torch.arange(40) % 5), calibrate=True)
+    export(whole, tmp_path / "whole.safetensors")
+    with safe_open(tmp_path / "whole.safetensors", "pt") as file:
+        about = json.loads(file.metadata()["network"])
+    each = [
+        scale * answers(p.to_module(), x) for scale, p in zip(about["scales"], parts, strict=True)
+    ]
+    found = sum(each) + torch.tensor(about["offset"])
+    torch.testing.assert_close(found, answers(whole, x), atol=1e-4, rtol=1e-4)
+
+
 def _of_factory(factory: Callable[[tuple[int, ...], int], nn.Module]) -> Module:
     return Module(
         name="a",

@@ -184,8 +184,9 @@ def _facts(thing: Thing, model: Classifier | Composition) -> dict[str, Any]:
     if isinstance(thing, Composition):
         found["operator"] = str(thing.operator)
         found["parts"] = [part.name for part in thing.parts]
-        if thing.offset is not None:
-            found["offset"] = thing.offset  # of a calibration, added to the logits
+        # Of a calibration: each network's logits times its scale, and the offset added at the end.
+        calibration = {"scales": thing.scales, "offset": thing.offset}
+        found |= {key: value for key, value in calibration.items() if value is not None}
     return plain(found, "export")
 
 

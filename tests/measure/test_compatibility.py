@@ -13,13 +13,14 @@ from torch import nn
 from intarsia.data import Data, Scaling, Split
 from intarsia.errors import CompositionError, DataError
 from intarsia.measure import compatibility, compatibility_matrix
+from intarsia.measure.compatibility import MOST
 from intarsia.measure.interference import interference, joined_logits, posterior
 from intarsia.measure.pair import blend, spaced
 from intarsia.models import initialise
 from intarsia.modules import Architecture, Bank, Module
 
 CATALOGUE = ("a", "b", "[red]", "d")
-X = torch.randint(0, 256, (600, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+X = torch.randint(0, 256, (5000, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 NAMES = ("interference", "mask_jaccard", "unit_overlap", "sign_conflicts", "cosine")
 
 
@@ -151,7 +152,7 @@ def test_modules_on_units_of_their_own_do_not_interfere() -> None:
 
 def test_interference_is_read_from_the_weight_sum() -> None:
     one, other = part("a", 0), part("[red]", 3)
-    rows = X[spaced(len(X), 512)]
+    rows = X[spaced(len(X), MOST)]
     with torch.no_grad():
         z = [m.to_module()(rows).double() for m in (one, other)]
         joined = one.to_module()
@@ -162,7 +163,7 @@ def test_interference_is_read_from_the_weight_sum() -> None:
     assert abs(expected) > 1e-4
     found = compatibility(one, other, X)
     assert found.interference == pytest.approx(expected, rel=1e-9)
-    assert found.samples == 512
+    assert found.samples == MOST == 4096
     swapped = compatibility(other, one, X)
     assert swapped.interference == pytest.approx(expected, rel=1e-9)
 
@@ -207,7 +208,7 @@ def test_matrix_holds_every_pair() -> None:
 
 def test_it_prints_itself_and_is_json() -> None:
     found = compatibility(part("a", 0), replace(part("[red]", 1), origin="f"), X)
-    assert "a and [red], two origins, 512 samples" in str(found)
+    assert "a and [red], two origins, 4096 samples" in str(found)
     assert f"{found.cosine:.4f}" in str(found)
     value = json.loads(json.dumps(found.to_json()))
     assert value["unit_overlap_per_axis"].keys() == found.unit_overlap_per_axis.keys()

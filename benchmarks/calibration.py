@@ -1,0 +1,67 @@
+"""What does one scale and one offset per module bring? Merges with and without, on test samples.
+
+    python benchmarks/calibration.py
+
+Fitted on 1000 validation samples, for the banks of banks.py; the pull towards doing nothing
+(calibration.PULL) was chosen on the other validation samples.
+"""
+
+import argparse
+import json
+import platform
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import intarsia as ia
+from banks import FOLDER, bank_of
+from intarsia.composition.samples import ROWS
+from merge import RESULTS, accuracy, loaded, spread
+
+KINDS = ("territory", "sparse", "paper")
+NETWORKS = (("mnist", "shallow"), ("fashion_mnist", "shallow"), ("mnist", "deep"))
+CASES = [(data, model, kind) for data, model in NETWORKS for kind in KINDS]
+CASES.append(("fashion_mnist", "deep", "paper"))
+OPERATORS = {"territory": "sum", "sparse": "inlay", "paper": "inlay"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--banks", type=Path, default=FOLDER)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    rows = []
+    for data, model, kind in CASES:
+        bank = bank_of(data, model, kind, options.seeds, options.banks)
+        rows.append(row_of(bank, data, OPERATORS[kind], options.seeds))
+        rows[-1] = {"data": data, "model": model, "kind": kind} | rows[-1]
+        print(json.dumps(rows[-1]), flush=True)
+    result = {
+        "command": f"python benchmarks/calibration.py --seeds {' '.join(map(str, options.seeds))}",
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "machine": f"CPU, {platform.machine()}",
+        "versions": {"python": platform.python_version(), "torch": str(torch.__version__)},
+        "samples": ROWS,
+        "rows": rows,
+    }
+    (options.out / "calibration.json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+def row_of(bank: ia.Bank, data: str, how: str, seeds: list[int]) -> dict[str, Any]:
+    found: dict[str, Any] = {"operator": how, "n": len(seeds)}
+    for key, join in {
+        "without": ia.compose,
+        "with": partial(ia.compose, samples=loaded(data), calibrate=True),
+    }.items():
+        # By logits, which territories and inlays equal: many small networks, not a wide one.
+        wholes = [join(bank.seed(s), "logits") for s in seeds]
+        found[key] = spread([accuracy(whole, loaded(data).test) for whole in wholes])
+    return found
+
+
+if __name__ == "__main__":
+    main()
