@@ -22,6 +22,7 @@ DATA = ("mnist", "fashion_mnist")
 CAREFUL = {"schedule": "cosine", "select": "loss"}
 KINDS: dict[str, dict[str, Any]] = {
     "paper": {},
+    "released": {"preset": "released", "model": "mlp"},  # its own scaling and dropout
     "territory": {"pruning": "territory", "epochs": 40, **CAREFUL},
     "sparse": {"sparsity": 0.95, "epochs": 20, **CAREFUL},
     "joint": {"sparsity": 0, "epochs": 40, **CAREFUL},
@@ -30,7 +31,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "short99": {"epochs": 3},
 }
 SHARED = ("paper", "territory", "sparse", "joint")
-PRESET = ("paper", "short95", "short99")  # with the preset's dropout
+PRESET = ("paper", "released", "short95", "short99")  # with the preset's dropout
 LENET = {
     "territory": {"pruning": "territory", **CAREFUL},
     "sparse": {},  # the preset's 60%

@@ -32,8 +32,9 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 import intarsia as ia
+from intarsia.data import spaced
 from intarsia.measure import compatibility_matrix
-from intarsia.measure.pair import blend, spaced
+from intarsia.measure.pair import blend
 from intarsia.modules import logits_of
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
@@ -77,7 +78,8 @@ def command(wanted: argparse.Namespace) -> str:
         for part in ("design", "held")
         if getattr(wanted, part)
     )
-    return f"python benchmarks/compatibility.py{folders} --samples {wanted.samples} --name {wanted.name}"
+    rest = f"--samples {wanted.samples} --name {wanted.name}"
+    return f"python benchmarks/compatibility.py{folders} {rest}"
 
 
 Pair = dict[str, Any]

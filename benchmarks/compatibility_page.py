@@ -34,11 +34,11 @@ def compatibility(load: Callable[[str], Result]) -> str:
         _ranks(held, target),
         _verdict(held, target),
         "## Then: more samples, other pairs",
-        f"So few samples tell little of a loss of 1%. On the pairs of the design {result['samples']} "
-        f"samples give `interference` {_pooled(design)} over all pairs, and {again['samples']} give "
-        f"{_pooled(again['design'])}; `compatibility` looks at up to {again['samples']} since. The "
-        "pairs above had been seen by then, so these were trained to judge it, with seeds that "
-        "were not used before, and named before they were measured.",
+        "So few samples tell little of a loss of 1%. Over all pairs of the design "
+        f"`{BEST}` reaches {_pooled(design)} with {result['samples']} samples and "
+        f"{_pooled(again['design'])} with {again['samples']}, which `compatibility` looks at "
+        "since. The pairs above had been seen by then. These were trained to judge the change, "
+        "with seeds that were not used before, and named before they were measured.",
         _ranks(fresh, target),
         _verdict(fresh, target),
         _training(fresh["banks"]),

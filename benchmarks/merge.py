@@ -30,7 +30,9 @@ MERGES = {
     "territory": ("sum",),
     "sparse": ("inlay", "sum"),
     "paper": ("inlay", "sum"),
+    "released": ("inlay", "sum"),
 }
+SHARED = ("joint", "territory", "sparse", "paper")
 CHOICES = (0.5, 0.2, 0.1, 0.0)
 CHOOSE_BY = (11, 12)  # seeds that no reported figure uses
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -41,7 +43,7 @@ def main() -> None:
     parser.add_argument("--choose", action="store_true")
     parser.add_argument("--data", nargs="+", default=list(DATA))
     parser.add_argument("--models", nargs="+", default=list(HIDDEN))
-    parser.add_argument("--kinds", nargs="+", default=["joint", *MERGES])
+    parser.add_argument("--kinds", nargs="+", default=list(SHARED))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--banks", type=Path, default=FOLDER)
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -109,8 +111,9 @@ def merges(options: argparse.Namespace) -> list[dict[str, Any]]:
                 for kind in options.kinds
             }
             base = {"data": data, "model": model}
-            rows.append(base | {"kind": "joint", "operator": ""})
-            rows[-1] |= figures([(m.to_module(), m.nonzero) for m in banks["joint"]], data)
+            if "joint" in banks:
+                rows.append(base | {"kind": "joint", "operator": ""})
+                rows[-1] |= figures([(m.to_module(), m.nonzero) for m in banks["joint"]], data)
             for kind, operators in MERGES.items():
                 for how in operators if kind in banks else ():
                     rows.append(base | {"kind": kind, "operator": how})

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import nn
 
-from intarsia.data import Data, Scaling, Split
+from intarsia.data import Data, Scaling, Split, spaced
 from intarsia.errors import CompositionError, DataError
 from intarsia.measure import compatibility, compatibility_matrix
 from intarsia.measure.compatibility import MOST
 from intarsia.measure.interference import interference, joined_logits, posterior
-from intarsia.measure.pair import blend, spaced
+from intarsia.measure.pair import blend
 from intarsia.models import initialise
 from intarsia.modules import Architecture, Bank, Module
 
@@ -266,7 +266,7 @@ def test_modules_that_cannot_be_compared(change: dict[str, object], message: str
 
 
 def test_other_networks_and_other_things_are_refused() -> None:
-    with pytest.raises(CompositionError, match=r"architecture is mlp\(hidden=\[9\]"):
+    with pytest.raises(CompositionError, match=r"model is mlp\(hidden=\[9\]"):
         compatibility(part("a", 0), part("b", 0, "mlp(9)"))
     with pytest.raises(CompositionError, match="a Bank cannot be laid beside"):
         compatibility(Bank([part("a", 0)]), part("b", 0))  # type: ignore[arg-type]

@@ -201,7 +201,7 @@ def test_modules_and_samples_that_do_not_fit(split: Split) -> None:
     assert (
         aligned.curves["split"].loss.tolist() == path(a, b, split, 3).curves["split"].loss.tolist()
     )
-    with pytest.raises(CompositionError, match=r"architecture is mlp\(hidden=\[8\]"):
+    with pytest.raises(CompositionError, match=r"model is mlp\(hidden=\[8\]"):
         path(a, part("b", 1, "mlp(8)"), split)
     with pytest.raises(DataError, match="measured on a Tensor"):
         path(a, b, split.x)  # type: ignore[arg-type]

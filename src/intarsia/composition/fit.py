@@ -1,48 +1,26 @@
 """Which modules can be joined, and which one is meant."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 
 from intarsia.composition.operators import On
 from intarsia.errors import CompositionError, RecipeError
 from intarsia.modules import Module, find
+from intarsia.modules.traits import (
+    CATALOGUE,
+    MODEL,
+    NAMES,
+    ORIGIN,
+    SCALING,
+    SHAPE,
+    TEMPERATURE,
+    TENSORS,
+    Trait,
+    check_traits,
+)
 
-Trait = tuple[str, Callable[[Module], Any], str]
-
-# What must be equal, how to read it, and what to do where it is not.
-CATALOGUE: Trait = ("catalogue", lambda m: list(m.catalogue), "train both over one catalogue")
-SHAPE: Trait = ("input shape", lambda m: m.architecture.shape, "train both on inputs of one shape")
-TEMPERATURE: Trait = ("temperature", lambda m: m.temperature, "train both at one temperature")
-SCALING: Trait = (
-    "scaling",
-    lambda m: m.scaling.to_json(),
-    'train both on one data set with one scaling, or join them by "logits"',
-)
-MODEL: Trait = (
-    "model",
-    lambda m: str(replace(m.architecture, widths={})),
-    'train both with one model, or join them by "logits"',
-)
-TENSORS: Trait = (
-    "list of tensors",
-    lambda m: {name: list(entry.shape) for name, entry in m.plan.items()},
-    'train both with one factory, or join them by "inlay" or "logits"',
-)
-NAMES: Trait = (
-    "list of tensors",
-    lambda m: sorted(m.plan),
-    'train both with one factory, or join them by "logits"',
-)
-ORIGIN: Trait = (
-    "origin",
-    lambda m: m.origin,
-    'train both from one seed (bank.seed(0) picks one), align them (align="weights"), or join '
-    'them by "inlay" or "logits"',
-)
 NEEDED: dict[On, tuple[Trait, ...]] = {
     "logits": (CATALOGUE, SHAPE, TEMPERATURE),
     "units": (CATALOGUE, MODEL, NAMES, SCALING, TEMPERATURE),
@@ -66,7 +44,7 @@ def check_fit(modules: Iterable[Module], on: On, aligned: bool = False) -> tuple
         raise CompositionError("a composition needs at least one module, this would leave none")
     needed = tuple(trait for trait in NEEDED[on] if not (aligned and trait is ORIGIN))
     for module in modules[1:]:
-        _check_pair(modules[0], module, needed)
+        check_traits(modules[0], module, needed)
         if on != "logits":
             _check_factory(modules[0], module)
     parts = tuple(sorted(modules, key=lambda module: module.name))
@@ -110,16 +88,6 @@ def _same(parts: Sequence[Module], module: Module) -> Module:
     )
 
 
-def _check_pair(first: Module, module: Module, traits: tuple[Trait, ...]) -> None:
-    for name, trait, advice in traits:
-        mine, other = trait(first), trait(module)
-        if mine != other:
-            raise CompositionError(
-                f"module {module.name!r} does not fit module {first.name!r}: "
-                f"its {name} is {_short(other)}, not {_short(mine)}: {advice}"
-            )
-
-
 def _check_factory(first: Module, module: Module) -> None:
     """Two factories may give one list of tensors, and yet not one function of them."""
     if module.factory is first.factory:
@@ -139,8 +107,3 @@ def _check_factory(first: Module, module: Module) -> None:
             "factory makes a network that answers otherwise: train both with one factory, or join "
             'them by "logits"'
         )
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 200 else f"{text[:197]}..."

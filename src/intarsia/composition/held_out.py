@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
-from intarsia.data import Data, Split, check_options, load_data
+from intarsia.data import Split, check_options, load_data, spaced
 from intarsia.errors import DataError, RecipeError, nearest
 from intarsia.modules import Module
 
@@ -48,10 +46,5 @@ def load_samples(samples: Mapping[str, Any] | None, parts: Sequence[Module]) -> 
     split = getattr(data, samples["split"])
     if not len(split):
         raise DataError(f"{data.name} has no samples in its {samples['split']} part: name another")
-    count = min(samples["rows"] or len(split), len(split))
-    rows = torch.arange(count) * len(split) // count
-    return Split(split.x[rows], _labels(data, parts[0].catalogue)[split.y[rows]])
-
-
-def _labels(data: Data, catalogue: Sequence[str]) -> torch.Tensor:
-    return torch.tensor([catalogue.index(c) if c in catalogue else -1 for c in data.catalogue])
+    rows = spaced(len(split), samples["rows"] or len(split))
+    return Split(split.x[rows], data.labels_in(parts[0].catalogue)[split.y[rows]])

@@ -3,9 +3,8 @@
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from intarsia.data import Data, Split
+from intarsia.data import Data, Split, spaced
 from intarsia.errors import CompositionError, DataError
 from intarsia.modules import Module
 from intarsia.modules.classifier import raw_inputs
@@ -20,7 +19,7 @@ def kept_samples(given: Any, module: Module) -> Split:
     into the catalogue already.
     """
     if isinstance(given, Data):
-        x, y = given.validation.x, _relabelled(given, module.catalogue)
+        x, y = given.validation.x, given.labels_in(module.catalogue)[given.validation.y]
     elif isinstance(given, Split):
         x, y = given.x, given.y
     else:
@@ -34,14 +33,8 @@ def kept_samples(given: Any, module: Module) -> Split:
             f"the samples have the label {bad} for a catalogue of "
             f"{len(module.catalogue)} classes: labels are indices into it"
         )
-    rows = torch.arange(min(ROWS, len(x))) * len(x) // min(ROWS, len(x))
+    rows = spaced(len(x), ROWS)
     x = raw_inputs(x[rows].cpu(), module.architecture.shape)
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise DataError("the samples hold values that are NaN or infinite: remove or fill them")
     return Split(x.contiguous(), y[rows].cpu().to(torch.int64))
-
-
-def _relabelled(data: Data, catalogue: tuple[str, ...]) -> Tensor:
-    """Labels by name; a class that the modules do not know has none."""
-    places = [catalogue.index(name) if name in catalogue else -1 for name in data.catalogue]
-    return torch.tensor(places)[data.validation.y]

@@ -1,6 +1,6 @@
 """Data sets: load, verify, cache, split; partitions of classes."""
 
-from intarsia.data.dataset import Data, Split
+from intarsia.data.dataset import Data, Split, spaced
 from intarsia.data.layout import lay_out
 from intarsia.data.load import check_options, load_data
 from intarsia.data.lookup import locate
@@ -19,4 +19,5 @@ __all__ = [
     "load_data",
     "locate",
     "partition",
+    "spaced",
 ]

@@ -82,6 +82,17 @@ class Data:
             f"scaling {self.scaling.kind!r})"
         )
 
+    def labels_in(self, catalogue: Sequence[str]) -> torch.Tensor:
+        """The place of every class in another catalogue, by name; -1 where it has none."""
+        places = [catalogue.index(c) if c in catalogue else -1 for c in self.catalogue]
+        return torch.tensor(places)
+
+
+def spaced(count: int, most: int) -> torch.Tensor:
+    """Numbers of at most `most` of `count` rows, as evenly spaced as whole numbers can be."""
+    rows = min(count, most)
+    return torch.arange(rows) * count // max(1, rows)
+
 
 def _digest(catalogue: Sequence[str], splits: Sequence[Split], kind: str) -> str:
     """SHA-256 of the contents.

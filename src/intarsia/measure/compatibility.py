@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intarsia.data import Data, Split
+from intarsia.data import Data, Split, spaced
 from intarsia.errors import CompositionError, DataError, WiringError
 from intarsia.files import plain
 from intarsia.measure.evaluation import figure, printed
 from intarsia.measure.interference import interference, joined_logits, posterior
 from intarsia.measure.matrix import Matrix
-from intarsia.measure.pair import blend, check_pair, inputs_of, spaced
+from intarsia.measure.pair import blend, check_pair, inputs_of
 from intarsia.models.wiring import hidden_axes, live_units, wiring_of
 from intarsia.modules import Bank, Module, logits_of
 

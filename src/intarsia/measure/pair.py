@@ -1,8 +1,5 @@
 """Two modules in one place: whether they can be laid over one another, and weights between them."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,19 +8,16 @@ from intarsia.data import Data, Split
 from intarsia.errors import CompositionError
 from intarsia.modules import Classifier, Module
 from intarsia.modules.classifier import raw_inputs
-
-# What two sets of weights must share to be added entry by entry, and what to do where they do not.
-NEEDED: tuple[tuple[str, Callable[[Module], Any], str], ...] = (
-    ("catalogue", lambda m: list(m.catalogue), "train both over one catalogue"),
-    ("architecture", lambda m: str(m.architecture), "train both with one model and input shape"),
-    (
-        "list of tensors",
-        lambda m: {name: list(entry.shape) for name, entry in m.plan.items()},
-        "train both with one factory",
-    ),
-    ("scaling", lambda m: m.scaling.to_json(), "train both on one data set with one scaling"),
-    ("temperature", lambda m: m.temperature, "train both at one temperature"),
+from intarsia.modules.traits import (
+    CATALOGUE,
+    MODEL,
+    SCALING,
+    TEMPERATURE,
+    TENSORS,
+    check_traits,
 )
+
+NEEDED = (CATALOGUE, MODEL, TENSORS, SCALING, TEMPERATURE)
 
 
 def check_pair(a: Module, b: Module) -> None:
@@ -34,13 +28,7 @@ def check_pair(a: Module, b: Module) -> None:
                 f"a {type(module).__name__} cannot be laid beside a module: give modules, as "
                 "Module.load or a bank has them"
             )
-    for name, trait, advice in NEEDED:
-        mine, other = str(trait(a)), str(trait(b))
-        if mine != other:
-            raise CompositionError(
-                f"module {b.name!r} does not fit module {a.name!r}: its {name} is "
-                f"{_short(other)}, not {_short(mine)}: {advice}"
-            )
+    check_traits(a, b, NEEDED)
 
 
 def blend(a: Module, b: Module, share_a: float, share_b: float) -> Classifier:
@@ -65,13 +53,6 @@ def blend(a: Module, b: Module, share_a: float, share_b: float) -> Classifier:
         scaling=a.scaling,
         temperature=a.temperature,
     ).eval()
-
-
-def spaced(count: int, most: int) -> Tensor:
-    """Numbers of at most `most` of `count` rows, as evenly spaced as whole numbers can be."""
-    if count <= most:
-        return torch.arange(count)
-    return torch.arange(most) * count // most
 
 
 def inputs_of(samples: Split | Data | np.ndarray | Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -99,7 +80,3 @@ def _kept(name: str, module: Module) -> Tensor:
     if gain is None or gain.shape != buffer.shape:
         return torch.ones_like(buffer)
     return (gain != 0).to(buffer.dtype)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 200 else f"{text[:197]}..."

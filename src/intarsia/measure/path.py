@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
-from intarsia.data import Data, Split
+from intarsia.data import Data, Split, spaced
 from intarsia.errors import CompositionError, DataError, RecipeError
 from intarsia.figures import line_figure
 from intarsia.files import plain
 from intarsia.measure.evaluation import figure, printed
 from intarsia.measure.logits import nonrewarded_entropy, rewarded_accuracy
-from intarsia.measure.pair import blend, check_pair, spaced
+from intarsia.measure.pair import blend, check_pair
 from intarsia.modules import Classifier, Module, logits_of
 from intarsia.objectives import Objective, loss, objective
 

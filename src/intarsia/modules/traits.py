@@ -1,0 +1,56 @@
+"""What modules must have in common to be laid together, and what to do where they have not."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from intarsia.errors import CompositionError
+from intarsia.modules.module import Module
+
+Trait = tuple[str, Callable[[Module], Any], str]  # its name, how to read it, what to do
+
+CATALOGUE: Trait = ("catalogue", lambda m: list(m.catalogue), "train both over one catalogue")
+SHAPE: Trait = ("input shape", lambda m: m.architecture.shape, "train both on inputs of one shape")
+TEMPERATURE: Trait = ("temperature", lambda m: m.temperature, "train both at one temperature")
+SCALING: Trait = (
+    "scaling",
+    lambda m: m.scaling.to_json(),
+    'train both on one data set with one scaling, or join them by "logits"',
+)
+MODEL: Trait = (
+    "model",
+    lambda m: str(replace(m.architecture, widths={})),
+    'train both with one model, or join them by "logits"',
+)
+TENSORS: Trait = (
+    "list of tensors",
+    lambda m: {name: list(entry.shape) for name, entry in m.plan.items()},
+    'train both with one factory, or join them by "inlay" or "logits"',
+)
+NAMES: Trait = (
+    "list of tensors",
+    lambda m: sorted(m.plan),
+    'train both with one factory, or join them by "logits"',
+)
+ORIGIN: Trait = (
+    "origin",
+    lambda m: m.origin,
+    'train both from one seed (bank.seed(0) picks one), align them (align="weights"), or join '
+    'them by "inlay" or "logits"',
+)
+
+
+def check_traits(first: Module, module: Module, traits: Sequence[Trait]) -> None:
+    """A CompositionError that names the first trait in which a module differs."""
+    for name, trait, advice in traits:
+        mine, other = trait(first), trait(module)
+        if mine != other:
+            raise CompositionError(
+                f"module {module.name!r} does not fit module {first.name!r}: "
+                f"its {name} is {_short(other)}, not {_short(mine)}: {advice}"
+            )
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 200 else f"{text[:197]}..."
