@@ -96,7 +96,9 @@ class Ground:
     def scaled(self, operator: str) -> Tensor:
         """The samples as the networks read them, N x *shape."""
         if self.samples is None:
-            raise CompositionError(f"{operator} needs samples: compose(..., samples=data)")
+            raise CompositionError(
+                f"{operator} needs samples: compose(..., samples=data), or --samples in a shell"
+            )
         return self.parts[0].scaling(self.samples.x)
 
     def networks(self) -> list[nn.Module]:

@@ -68,7 +68,8 @@ def lay(parts: Parts, operator: Spec, options: Options, samples: Split | None) -
     ground = _ground(parts, how, options, samples)
     if how.samples and samples is None:
         raise CompositionError(
-            f"{operator.name} looks at samples and has none: compose(..., samples=data)"
+            f"{operator.name} looks at samples and has none: compose(..., samples=data), or "
+            "--samples in a shell"
         )
     if how.on == "logits":
         # Tried out, so that a setting it cannot use shows here and not at the first input.
@@ -116,7 +117,7 @@ def _joined(ground: Ground, how: Operator, operator: Spec, rewarded: tuple[str, 
     if how.on == "units":
         architecture = architecture.fitted(state, first.factory)
         # Its units lie elsewhere than those of any part or of another inlay.
-        origin = digest_of([operator.name, [part.name for part in parts]])
+        origin = digest_of([operator.name, [[part.name, part.origin] for part in parts]])
         mask = laid_mask(ground) if operator.name == "inlay" else _nonzero(state, ground)
     else:
         mask = _union(parts, state)
