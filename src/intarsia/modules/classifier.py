@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -74,11 +73,11 @@ class Classifier(Predicting):
         self.register_buffer("scale", scaling.scale.clone(), persistent=False)
 
     def forward(self, x: Inputs) -> Tensor:
-        rows = raw_inputs(x, self.shape).to(self.shift.device)
-        scaled = replace(self.scaling, shift=self.shift, scale=self.scale)(rows)
-        # float32 unless the network was made wider, as by .double(), which "none" does not see
-        parameter = next(self.network.parameters(), scaled)
-        logits = self.network(scaled.to(parameter.dtype))
+        # The buffers lie where the network does, and are as wide: float32, or what .double() makes.
+        rows = raw_inputs(x, self.shape).to(self.scale.device, self.scale.dtype)
+        if self.scaling.kind != "none":
+            rows = (rows - self.shift) * self.scale
+        logits = self.network(rows)
         classes = len(self.catalogue)
         if logits.dim() != 2 or logits.shape[1] not in (classes, classes + 1):
             raise ModelError(
