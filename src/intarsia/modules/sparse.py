@@ -4,12 +4,12 @@ Time of a Linear layer over that of a SparseLinear with the same weights, on one
 Xeon at 2.8 GHz, with torch 2.13 and MKL:
 
     layer        density   batch 1   batch 16   batch 256
-    256 x 256       5%       1.0        1.3        1.9
-    512 x 784       2%       3.9        4.0        3.5
-    512 x 784       5%       2.4        3.1        2.4
-    512 x 784      20%       0.7        1.4        0.8
-    2048 x 2048     2%        12         14        4.5
-    64 x 4096       5%       1.5        3.5        0.8
+    256 x 256       5%       0.7        1.4        2.0
+    512 x 784       2%       2.2        3.4        6.1
+    512 x 784       5%       1.9        3.8        2.9
+    512 x 784      20%       0.9        1.7        0.9
+    2048 x 2048     2%       6.7         18        6.6
+    64 x 4096       5%       1.7        4.3        1.0
 
 So a layer is exchanged where it is large and thin, for every batch size, and else left alone.
 """
@@ -20,7 +20,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
 from intarsia.errors import ModelError
@@ -73,10 +72,8 @@ class SparseLinear(nn.Module):
         self._assemble()
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.dim() == 2 and len(x) == 1 and self._single is not None:
-            y = self._single @ x.detach().numpy()[0]
-            y += self._offset
-            return torch.from_numpy(y[None])
+        if x.dim() == 2 and len(x) == 1:
+            return torch.addmv(self.bias[:, 0], self._weight, x[0])[None]
         if x.dim() == 2:
             return torch.addmm(self.bias, self._weight, x.t()).t()
         rows = x.reshape(-1, self.in_features)
@@ -103,11 +100,6 @@ class SparseLinear(nn.Module):
             self._weight = torch.sparse_csr_tensor(
                 self.ends, self.columns, self.values, shape, check_invariants=True
             )
-        self._single = self._offset = None
-        if self.values.device.type == "cpu" and self.values.dtype in (torch.float32, torch.float64):
-            # for one input scipy's plain loop takes two thirds of MKL's time
-            parts = (self.values.numpy(), self.columns.numpy(), self.ends.numpy())
-            self._single, self._offset = csr_matrix(parts, shape), self.bias.numpy()[:, 0]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "SparseLinear":
         super()._apply(fn, recurse)
@@ -115,8 +107,7 @@ class SparseLinear(nn.Module):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        made = ("_weight", "_single", "_offset")
-        return {key: value for key, value in self.__dict__.items() if key not in made}
+        return {key: value for key, value in self.__dict__.items() if key != "_weight"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
