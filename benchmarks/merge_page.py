@@ -231,7 +231,8 @@ def _units(row: Row, model: str) -> str:
 
 
 def _figure(value: dict[str, Any]) -> str:
-    return f"{value['mean']:.4f} ± {value['sd']:.4f}"
+    alone = len(value["values"].split()) == 1
+    return f"{value['mean']:.4f}" + ("" if alone else f" ± {value['sd']:.4f}")
 
 
 def _apart(row: Row, joint: float) -> str:
