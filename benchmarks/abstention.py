@@ -16,7 +16,6 @@ docs/results/abstention.json.
 import argparse
 import json
 import platform
-import statistics
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -29,6 +28,7 @@ import torch
 import intarsia as ia
 from banks import FOLDER, bank_of, settings_of
 from intarsia.measure import Abstention, abstention, threshold
+from merge import spread
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 KINDS = {"sparse": "inlay", "territory": "sum", "joint": ""}
@@ -137,14 +137,6 @@ def summary(kind: str, found: list[Abstention]) -> dict[str, Any]:
         "known": [each.known for each in found],
         "unknown": [each.unknown for each in found],
         **{name: spread([getattr(each, name) for each in found]) for name in measures},
-    }
-
-
-def spread(values: list[float]) -> dict[str, Any]:
-    return {
-        "mean": round(statistics.mean(values), 5),
-        "sd": round(statistics.stdev(values), 5) if len(values) > 1 else 0.0,
-        "values": " ".join(f"{value:.4f}" for value in values),
     }
 
 

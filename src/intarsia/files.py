@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and digests of what they hold."""
+"""Files written whole or not at all, digests of what they hold, and settings read from YAML."""
 
 import contextlib
 import hashlib
@@ -10,10 +10,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intarsia.errors import FileError
+import yaml
+
+from intarsia.errors import FileError, RecipeError
 
 if TYPE_CHECKING:
     import torch
+
+
+def read_settings(path: str | Path) -> dict[str, Any]:
+    """The `key: value` lines of a YAML file; none of an empty one."""
+    try:
+        found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecipeError(f"cannot read the recipe {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is not valid YAML: {error}") from None
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise RecipeError(f"{path} must hold `key: value` lines, got {type(found).__name__}")
+    return found
 
 
 def write_whole(path: str | Path, content: bytes) -> None:

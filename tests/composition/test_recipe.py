@@ -254,7 +254,7 @@ def test_mergekits_names_are_known_operators(method: str) -> None:
         ("merge_methode: sum", RecipeError, "did you mean 'merge_method'"),
         ("- a\n", RecipeError, "`key: value` lines, got list"),
         ("models: [", RecipeError, "not valid YAML"),
-        ("", RecipeError, "`key: value` lines, got NoneType"),
+        ("", RecipeError, "models is (): expected a list of paths"),
         ("merge_method: sum", RecipeError, "models is (): expected a list of paths"),
         ("models: a.safetensors", RecipeError, "models is 'a.safetensors'"),
         ("models: [3]", RecipeError, "models has 3"),

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-import yaml
-
 from intarsia.composition.composition import Composition, compose
 from intarsia.composition.fit import locate
 from intarsia.composition.held_out import load_samples, read_samples
@@ -16,6 +14,7 @@ from intarsia.composition.joining import Options
 from intarsia.composition.opening import parts_at
 from intarsia.composition.operators import OPERATORS
 from intarsia.errors import RecipeError, nearest
+from intarsia.files import read_settings
 from intarsia.modules import Module
 
 # mergekit's methods that an operator equals with these settings.
@@ -51,15 +50,7 @@ class MergeRecipe:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a YAML file, whose paths are relative to its folder."""
-        try:
-            found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise RecipeError(f"cannot read the recipe {path}: {error.strerror}") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise RecipeError(f"{path} is not valid YAML: {error}") from None
-        if not isinstance(found, dict):
-            raise RecipeError(f"{path} must hold `key: value` lines, got {type(found).__name__}")
-        recipe = cls.read(found)
+        recipe = cls.read(read_settings(path))
         _check_models(recipe)
         models = [{**m, "model": str(Path(path).parent / m["model"])} for m in _entries(recipe)]
         samples = read_samples(recipe.samples)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import yaml
-
 from intarsia.errors import RecipeError, nearest
+from intarsia.files import read_settings
 from intarsia.pruning import PRUNINGS, acts_before_training
 from intarsia.specs import Spec
 
@@ -53,17 +52,7 @@ class Recipe:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a YAML file; an unknown key fails with the nearest known one."""
-        try:
-            found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise RecipeError(f"cannot read the recipe {path}: {error.strerror}") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise RecipeError(f"{path} is not valid YAML: {error}") from None
-        if found is None:
-            found = {}
-        if not isinstance(found, dict):
-            raise RecipeError(f"{path} must hold `key: value` lines, got {type(found).__name__}")
-        return cls.read(found)
+        return cls.read(read_settings(path))
 
     @classmethod
     def read(cls, settings: Mapping[str, Any]) -> Self:
