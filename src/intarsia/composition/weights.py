@@ -1,16 +1,15 @@
 """Weights joined entry by entry: sum, mean, weighted."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
 from typing import Literal, get_args
 
-import torch
 from torch import Tensor
 
 from intarsia.composition.arithmetic import check_choice, check_flag, combination, mean, normalised
 from intarsia.composition.ground import Ground
 from intarsia.composition.operators import State, operator, total
 from intarsia.modules.architecture import Plan
+from intarsia.modules.statistics import beside, joint_buffer, mean_where
 
 Affine = Literal["sum", "mean"]
 SOUPS = "https://arxiv.org/abs/2203.05482"
@@ -30,7 +29,7 @@ def sum_of_weights(
 
     def join(name: str, tensors: list[Tensor]) -> Tensor:
         if affine == "mean" and _is_affine(name, plan):
-            return _mean_where(tensors, [tensor != 0 for tensor in tensors])
+            return mean_where(tensors, [t != 0 for t in tensors], [1.0] * len(tensors))
         return total(tensors)
 
     return join_states(states, plan, join)
@@ -67,36 +66,12 @@ def join_states(
     return {
         name: learned(name, [state[name] for state in states])
         if entry.learned
-        else _buffer(name, states)
+        else joint_buffer(name, states, [1.0] * len(states))
         for name, entry in plan.items()
     }
 
 
-def _buffer(name: str, states: Sequence[State]) -> Tensor:
-    tensors = [state[name] for state in states]
-    if not tensors[0].is_floating_point():
-        return reduce(torch.maximum, tensors)
-    gain = _beside(name, "weight")
-    if gain not in states[0] or states[0][gain].shape != tensors[0].shape:
-        return mean(tensors)
-    return _mean_where(tensors, [state[gain] != 0 for state in states])
-
-
-def _mean_where(tensors: Sequence[Tensor], kept: Sequence[Tensor]) -> Tensor:
-    """The mean over the tensors that keep an entry, or over all where none does."""
-    shares = [k.to(tensor.dtype) for k, tensor in zip(kept, tensors, strict=True)]
-    keepers = total(shares)
-    chosen = total([t * share for t, share in zip(tensors, shares, strict=True)])
-    return torch.where(keepers > 0, chosen / keepers.clamp_min(1), mean(tensors))
-
-
 def _is_affine(name: str, plan: Plan) -> bool:
     """Whether a tensor scales or shifts the units whose running mean lies beside it."""
-    statistics = _beside(name, "running_mean")
+    statistics = beside(name, "running_mean")
     return statistics in plan and plan[statistics].shape == plan[name].shape
-
-
-def _beside(name: str, other: str) -> str:
-    """The name of another tensor of the same layer."""
-    layer, dot, _ = name.rpartition(".")
-    return layer + dot + other

@@ -1,13 +1,13 @@
 """Two modules in one place: whether they can be laid over one another, and weights between them."""
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from intarsia.data import Data, Split
 from intarsia.errors import CompositionError
 from intarsia.modules import Classifier, Module
 from intarsia.modules.classifier import raw_inputs
+from intarsia.modules.statistics import joint_buffer
 from intarsia.modules.traits import (
     CATALOGUE,
     MODEL,
@@ -41,7 +41,7 @@ def blend(a: Module, b: Module, share_a: float, share_b: float) -> Classifier:
     state = {
         name: share_a * a.state[name] + share_b * b.state[name]
         if entry.learned
-        else _statistic(name, a, b, share_a, share_b)
+        else joint_buffer(name, (a.state, b.state), (share_a, share_b))
         for name, entry in a.plan.items()
     }
     classes = {*a.rewarded, *b.rewarded}
@@ -60,23 +60,3 @@ def inputs_of(samples: Split | Data | np.ndarray | Tensor, shape: tuple[int, ...
     if isinstance(samples, Data):
         samples = samples.validation
     return raw_inputs(samples.x if isinstance(samples, Split) else samples, shape)
-
-
-def _statistic(name: str, a: Module, b: Module, share_a: float, share_b: float) -> Tensor:
-    one, other = a.state[name], b.state[name]
-    if not one.is_floating_point():
-        return torch.maximum(one, other)
-    kept_a, kept_b = share_a * _kept(name, a), share_b * _kept(name, b)
-    total = kept_a + kept_b
-    nobody = total == 0
-    kept_a, kept_b = kept_a + share_a * nobody, kept_b + share_b * nobody
-    return (one * kept_a + other * kept_b) / (kept_a + kept_b)
-
-
-def _kept(name: str, module: Module) -> Tensor:
-    """1 for the units whose normalisation weight is not pruned, 0 for the others."""
-    gain = module.state.get(name.rpartition(".")[0] + ".weight")
-    buffer = module.state[name]
-    if gain is None or gain.shape != buffer.shape:
-        return torch.ones_like(buffer)
-    return (gain != 0).to(buffer.dtype)

@@ -1,0 +1,44 @@
+"""Several states in one: means of what each unit has, over the states that did not prune it."""
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+
+def joint_buffer(
+    name: str, states: Sequence[Mapping[str, Tensor]], shares: Sequence[float]
+) -> Tensor:
+    """A normalisation's running statistic: the mean by shares; of counts the largest.
+
+    A state counts for the units whose normalisation weight is not 0 in it.
+    """
+    tensors = [state[name] for state in states]
+    if not tensors[0].is_floating_point():
+        return reduce(torch.maximum, tensors)
+    gain = beside(name, "weight")
+    if gain not in states[0] or states[0][gain].shape != tensors[0].shape:
+        return mean_where(tensors, [torch.ones_like(t, dtype=torch.bool) for t in tensors], shares)
+    return mean_where(tensors, [state[gain] != 0 for state in states], shares)
+
+
+def mean_where(
+    tensors: Sequence[Tensor], kept: Sequence[Tensor], shares: Sequence[float]
+) -> Tensor:
+    """Each entry's mean by shares over the tensors that keep it, or over all where none does."""
+    own = [share * k.to(t.dtype) for share, k, t in zip(shares, kept, tensors, strict=True)]
+    nobody = _total(own) == 0
+    own = [torch.where(nobody, share, o) for share, o in zip(shares, own, strict=True)]
+    return _total([t * o for t, o in zip(tensors, own, strict=True)]) / _total(own)
+
+
+def beside(name: str, other: str) -> str:
+    """The name of another tensor of the same layer."""
+    layer, dot, _ = name.rpartition(".")
+    return layer + dot + other
+
+
+def _total(tensors: Sequence[Tensor]) -> Tensor:
+    # One after another: the order of a reduction over an axis is not ours to know.
+    return reduce(torch.add, tensors)
