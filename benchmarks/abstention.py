@@ -15,10 +15,8 @@ docs/results/abstention.json.
 
 import argparse
 import json
-import platform
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +27,8 @@ import intarsia as ia
 from banks import FOLDER, bank_of, settings_of
 from intarsia.measure import Abstention, abstention, threshold
 from merge import spread
+from record import RESULTS, made_by, save
 
-RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 KINDS = {"sparse": "inlay", "territory": "sum", "joint": ""}
 DATA, FOREIGN = "mnist", "fashion_mnist"
 KNOWN = 5  # classes of the first case
@@ -53,16 +51,12 @@ def main() -> None:
         *(foreign_images(kind, options.seeds, options.banks) for kind in KINDS),
     ]
     result = {
-        "command": command(options, shorter),
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "machine": f"CPU, {platform.machine()}",
-        "versions": {"python": platform.python_version(), "torch": str(torch.__version__)},
+        **made_by(command(options, shorter)),
         "known": {str(seed): " ".join(classes) for seed, classes in drawn.items()},
         "answered": ANSWERED,
         "rows": rows,
     }
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "abstention.json").write_text(json.dumps(result, indent=1) + "\n")
+    save(options.out, "abstention", result)
 
 
 def command(options: argparse.Namespace, shorter: dict[str, int]) -> str:

@@ -9,10 +9,8 @@ as recovered only if every unit of every hidden axis is. Results go to docs/resu
 
 import argparse
 import json
-import platform
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +23,8 @@ from intarsia.data import Scaling
 from intarsia.models import initialise, wiring_of
 from intarsia.models.wiring import axis_sizes, hidden_axes, take_units
 from intarsia.modules import Architecture, Module
+from record import RESULTS, made_by, save
 
-RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 CATALOGUE = tuple("0123456789")
 MODELS = {
     "mlp(512)": (1, 28, 28),
@@ -51,19 +49,13 @@ def main() -> None:
         for noise in NOISES
     ]
     result = {
-        "command": f"python benchmarks/alignment.py --planted {wanted.planted}",
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "machine": f"CPU, {platform.machine()}",
-        "versions": {
-            "python": platform.python_version(),
-            "torch": str(torch.__version__),
-            "scipy": scipy.__version__,
-        },
+        **made_by(
+            f"python benchmarks/alignment.py --planted {wanted.planted}", scipy=scipy.__version__
+        ),
         "samples": SAMPLES,
         "rows": rows,
     }
-    wanted.out.mkdir(parents=True, exist_ok=True)
-    (wanted.out / "alignment.json").write_text(json.dumps(result, indent=1) + "\n")
+    save(wanted.out, "alignment", result)
 
 
 def measured(

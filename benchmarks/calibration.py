@@ -8,18 +8,15 @@ Fitted on 1000 validation samples, for the banks of banks.py; the pull towards d
 
 import argparse
 import json
-import platform
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import intarsia as ia
 from banks import FOLDER, bank_of
 from intarsia.composition.samples import ROWS
-from merge import RESULTS, accuracy, loaded, spread
+from merge import accuracy, loaded, spread
+from record import RESULTS, made_by, save
 
 KINDS = ("territory", "sparse", "paper")
 NETWORKS = (("mnist", "shallow"), ("fashion_mnist", "shallow"), ("mnist", "deep"))
@@ -41,14 +38,11 @@ def main() -> None:
         rows[-1] = {"data": data, "model": model, "kind": kind} | rows[-1]
         print(json.dumps(rows[-1]), flush=True)
     result = {
-        "command": f"python benchmarks/calibration.py --seeds {' '.join(map(str, options.seeds))}",
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "machine": f"CPU, {platform.machine()}",
-        "versions": {"python": platform.python_version(), "torch": str(torch.__version__)},
+        **made_by(f"python benchmarks/calibration.py --seeds {' '.join(map(str, options.seeds))}"),
         "samples": ROWS,
         "rows": rows,
     }
-    (options.out / "calibration.json").write_text(json.dumps(result, indent=1) + "\n")
+    save(options.out, "calibration", result)
 
 
 def row_of(bank: ia.Bank, data: str, how: str, seeds: list[int]) -> dict[str, Any]:

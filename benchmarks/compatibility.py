@@ -18,9 +18,7 @@ docs/results/compatibility.json.
 import argparse
 import json
 import math
-import platform
 import statistics
-from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -36,8 +34,8 @@ from intarsia.data import spaced
 from intarsia.measure import compatibility_matrix
 from intarsia.measure.pair import blend
 from intarsia.modules import logits_of
+from record import RESULTS, made_by, save
 
-RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 KNOWN = ("by_logits", "by_weights", "single", "lost", "lost_to_single")
 HALVES = ("lost_on_even", "lost_on_odd")
 TRAINED = ("preset", "objective", "pruning", "sparsity", "rounds", "epochs", "schedule", "select")
@@ -52,24 +50,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     wanted = parser.parse_args()
     result: dict[str, Any] = {
-        "command": command(wanted),
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "machine": f"CPU, {platform.machine()}",
-        "versions": {
-            "python": platform.python_version(),
-            "torch": str(torch.__version__),
-            "scipy": scipy.__version__,
-        },
+        **made_by(command(wanted), scipy=scipy.__version__),
         "samples": wanted.samples,
     }
     for part in ("design", "held"):
         found = [bank_of(folder, wanted.samples) for folder in getattr(wanted, part)]
         result[part] = {"pooled": pooled(found), "banks": [bank for bank, _ in found]}
         print(part, json.dumps(result[part]["pooled"], indent=1), flush=True)
-    wanted.out.mkdir(parents=True, exist_ok=True)
-    (wanted.out / f"{wanted.name}.json").write_text(
-        json.dumps(result, indent=1, allow_nan=False) + "\n"
-    )
+    save(wanted.out, wanted.name, result)
 
 
 def command(wanted: argparse.Namespace) -> str:

@@ -21,10 +21,8 @@ two seeds; the rest is the preset `paper`. Results go to docs/results/curve.json
 import argparse
 import json
 import math
-import platform
 import statistics
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
@@ -41,8 +39,8 @@ from intarsia.composition import align
 from intarsia.composition.operators import total
 from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
 from intarsia.modules import logits_of
+from record import RESULTS, made_by, save
 
-RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 DENSITIES = (1.0, 0.01, 0.005, 0.002)
 SCALES = (1.0, 1.5, 2.0)
 COMPOSED = (2, 10)  # how many modules are joined at the points that are checked
@@ -60,17 +58,15 @@ def main() -> None:
     options = parser.parse_args()
     seeds = " ".join(map(str, options.seeds))
     result: dict[str, Any] = {
-        "command": f"python benchmarks/curve.py --data {' '.join(options.data)} --seeds {seeds} "
-        f"--orders {options.orders}",
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "machine": f"CPU, {platform.machine()}",
-        "versions": {"python": platform.python_version(), "torch": str(torch.__version__)},
+        **made_by(
+            f"python benchmarks/curve.py --data {' '.join(options.data)} --seeds {seeds} "
+            f"--orders {options.orders}"
+        ),
         "seeds": options.seeds,
         "orders": options.orders,
         "data": {name: curves_of(name, options) for name in options.data},
     }
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "curve.json").write_text(json.dumps(result, indent=1) + "\n")
+    save(options.out, "curve", result)
     (options.out / "curve.svg").write_text(curve_figure(result))
 
 

@@ -10,12 +10,10 @@ is that of the old modules alone on samples of the new class, as a share of the 
 
 import argparse
 import json
-import platform
 import statistics
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +25,7 @@ import intarsia as ia
 from intarsia.estimator import ModularClassifier
 from intarsia.models.wiring import OUTPUT
 from intarsia.modules.classifier import logits_of, uncertainty
-
-RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
+from record import RESULTS, made_by, save
 
 # From the rows of the outputs (C x ...), those not rewarded and the one rewarded to the new row.
 Rule = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -60,15 +57,11 @@ def main() -> None:
         for row in rows_of(ia.load_data(wanted.data), objective, wanted)
     ]
     result = {
-        "command": command(wanted),
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        "versions": {"python": platform.python_version(), "torch": str(torch.__version__)},
+        **made_by(command(wanted)),
         "rows": rows,
     }
-    wanted.out.mkdir(parents=True, exist_ok=True)
     name = "growth" if wanted.data == "digits" else f"growth_{wanted.data}"
-    (wanted.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    save(wanted.out, name, result)
     print(json.dumps(rows, indent=1))
 
 

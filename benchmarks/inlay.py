@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,8 @@ from torch import Tensor
 
 import intarsia as ia
 from intarsia.modules.sparse import sparse
+from record import RESULTS, made_by, save
 
-RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 BATCHES = (1, 256)
 
 
@@ -41,14 +40,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     result = {
-        "command": command(options),
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "machine": f"CPU, {platform.machine()}, {os.cpu_count()} cores",
-        "versions": {"python": platform.python_version(), "torch": str(torch.__version__)},
+        **made_by(command(options), machine=f"CPU, {platform.machine()}, {os.cpu_count()} cores"),
         "rows": [row_of(folder, options) for folder in options.modules],
     }
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "inlay.json").write_text(json.dumps(result, indent=1) + "\n")
+    save(options.out, "inlay", result)
 
 
 def command(options: argparse.Namespace) -> str:

@@ -11,10 +11,8 @@ the same shape beside them.
 
 import argparse
 import json
-import platform
 import statistics
 import time
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,8 +22,8 @@ import torch
 import intarsia as ia
 from banks import DATA, FOLDER, HIDDEN, bank_of, settings_of
 from intarsia.modules import logits_of
+from record import RESULTS, made_by, save
 
-RESULTS = Path(__file__).parent.parent / "docs" / "results"
 MERGES = {
     "territory": ("sum",),
     "sparse": ("inlay", "sum"),
@@ -52,14 +50,10 @@ def main() -> None:
     rows = chosen(options) if options.choose else merges(options)
     name = "merge_choice" if options.choose else options.name
     result = {
-        "command": command(options),
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        "versions": {"python": platform.python_version(), "torch": str(torch.__version__)},
+        **made_by(command(options)),
         "rows": rows,
     }
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    save(options.out, name, result)
 
 
 def command(options: argparse.Namespace) -> str:

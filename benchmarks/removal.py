@@ -15,7 +15,6 @@ import os
 import platform
 import statistics
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,8 @@ from forgetting import Cell, entropy, figures, summary, timed
 from intarsia.models.axes import hidden_axes
 from intarsia.models.units import live_units, take_units
 from intarsia.modules import logits_of
+from record import RESULTS, made_by, save
 
-RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 JOINED = {"territory": "sum", "sparse": "inlay"}
 REPEATS = 5  # removals timed for one cell
 NEAR = 0.1  # from the ceiling: an entropy that counts as uniform
@@ -46,10 +45,9 @@ def main() -> None:
     torch.set_num_threads(1)
     data = ia.load_data(options.data)
     result: dict[str, Any] = {
-        "command": command(options),
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "machine": f"CPU, {platform.machine()}, {os.cpu_count()} cores, 1 thread",
-        "versions": {"python": platform.python_version(), "torch": str(torch.__version__)},
+        **made_by(
+            command(options), machine=f"CPU, {platform.machine()}, {os.cpu_count()} cores, 1 thread"
+        ),
         "data": options.data,
         "model": options.model,
         "entropy_ceiling": round(math.log(data.classes), 4),
@@ -61,8 +59,7 @@ def main() -> None:
         cells = [c for s in options.seeds for c in removals(bank.seed(s), how, data)]
         result["rows"].append({"method": f"{kind}, {how}"} | summary(cells))
         print(json.dumps(result["rows"][-1]), flush=True)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "removal.json").write_text(json.dumps(result, indent=1) + "\n")
+    save(options.out, "removal", result)
 
 
 def command(options: argparse.Namespace) -> str:

@@ -13,7 +13,6 @@ import os
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,8 @@ import intarsia as ia
 from banks import FOLDER, bank_of, settings_of
 from forgetting import Cell, figures, share, spread, summary, timed
 from intarsia.modules import logits_of
+from record import RESULTS, made_by, save
 
-RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 FORGOTTEN = 0.02  # accuracy on the class's training samples at which ascent stops
 GLANCE = 256  # samples that are looked at before all of them are
 BATCH = 256
@@ -72,17 +71,15 @@ def main() -> None:
     rows.append({"method": "training again"} | summary(again))
     print(json.dumps(rows[-1]), flush=True)
     result = {
-        "command": command(options),
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "machine": f"CPU, {platform.machine()}, {os.cpu_count()} cores, 1 thread",
-        "versions": {"python": platform.python_version(), "torch": str(torch.__version__)},
+        **made_by(
+            command(options), machine=f"CPU, {platform.machine()}, {os.cpu_count()} cores, 1 thread"
+        ),
         "forgotten": FORGOTTEN,
         "classes": options.classes,
         "choice": choice,
         "rows": rows,
     }
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "unlearning.json").write_text(json.dumps(result, indent=1) + "\n")
+    save(options.out, "unlearning", result)
 
 
 def command(options: argparse.Namespace) -> str:
