@@ -147,7 +147,7 @@ def normalised(tensor: torch.Tensor, mean: list[float], deviation: list[float]) 
     return tensor.sub_(shift).div_(scale)
 
 
-def usual(data_name: str, model: str) -> dict[str, Any]:
+def usual(data_name: str, model: str, device: str = "cpu") -> dict[str, Any]:
     """One epoch of one module the usual way."""
     data = ia.load_data(data_name)
     loader = torch.utils.data.DataLoader(
@@ -158,27 +158,35 @@ def usual(data_name: str, model: str) -> dict[str, Any]:
         # As in a script of its own; else they would be spawned here, and import torch for 5 s.
         multiprocessing_context="fork",
     )
-    network = ia.initialise(model, data.shape, data.classes, 0)
+    network = ia.initialise(model, data.shape, data.classes, 0).to(device)
     optimiser = torch.optim.Adam(network.parameters(), lr=1e-3, fused=False, foreach=False)
-    table = ia.objective("me", data.classes, [0]).table
+    table = ia.objective("me", data.classes, [0]).table.to(device)
     distance = nn.KLDivLoss(reduction="batchmean")
     started = time.perf_counter()
     for x, y in loader:
         optimiser.zero_grad()
-        distance(torch.log_softmax(network(x) / 5, 1), table[y]).backward()
+        logits = network(x.to(device))
+        distance(torch.log_softmax(logits / 5, 1), table[y.to(device)]).backward()
         optimiser.step()
+    float(logits.sum())  # a GPU may still be at work
     seconds = round(time.perf_counter() - started, 3)
     return {"seconds_per_module_epoch": seconds, "epochs": 1, "workers": "forked"}
 
 
 def whole_run(
-    data_name: str, model: str, epochs: int, engine: str, classes: list[str] | None
+    data_name: str,
+    model: str,
+    epochs: int,
+    engine: str,
+    classes: list[str] | None,
+    device: str = "auto",
 ) -> dict[str, Any]:
     """A whole pruning run: two pruning rounds and the last one."""
     data = ia.load_data(data_name)
     partition = [[c] for c in classes or data.catalogue]
     started = time.perf_counter()
-    bank = ia.train(data, model=model, epochs=epochs, engine=engine, partition=partition)
+    settings = {"epochs": epochs, "engine": engine, "partition": partition}
+    bank = ia.train(data, model=model, device=device, **settings)
     seconds = time.perf_counter() - started
     return {
         "seconds_per_module_epoch": round(seconds / (3 * epochs * len(bank)), 3),

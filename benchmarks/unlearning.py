@@ -11,40 +11,21 @@ import argparse
 import json
 import os
 import platform
-from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 import intarsia as ia
 from banks import FOLDER, bank_of, settings_of
 from forgetting import Cell, figures, share, spread, summary, timed
 from intarsia.modules import logits_of
+from intarsia.studies.baselines import Ascent, ascend
 from record import RESULTS, made_by, save
 
 FORGOTTEN = 0.02  # accuracy on the class's training samples at which ascent stops
 GLANCE = 256  # samples that are looked at before all of them are
-BATCH = 256
-EVERY = 2  # steps between two looks
-LIMIT = 400  # steps
-
-
-@dataclass(frozen=True)
-class Ascent:
-    """How the cross-entropy of a class is driven up."""
-
-    optimiser: str
-    rate: float
-
-    def __str__(self) -> str:
-        return f"{self.optimiser}, step size {self.rate:g}"
-
-
 ASCENTS = [Ascent("SGD", rate) for rate in (0.03, 0.1)]
 ASCENTS += [Ascent("Adam", rate) for rate in (1e-4, 3e-4, 1e-3)]
 
@@ -95,7 +76,8 @@ def choose(joint: ia.Bank, data: ia.Data, options: argparse.Namespace) -> tuple[
         found = []
         for seed in options.seeds[:2]:
             for index in map(data.catalogue.index, options.classes):
-                model, steps = ascend(joint.seed(seed)[0], data.train.select([index]), how, seed)
+                forget = data.train.select([index])
+                model, steps = forgetting(joint.seed(seed)[0], forget, how, seed)
                 logits = logits_of(model, data.validation.x)
                 mine = data.validation.y == index
                 right = logits.argmax(1) == data.validation.y
@@ -114,7 +96,7 @@ def choose(joint: ia.Bank, data: ia.Data, options: argparse.Namespace) -> tuple[
 def ascent(joint: ia.Module, data: ia.Data, name: str, how: Ascent, seed: int) -> Cell:
     index = data.catalogue.index(name)
     forget = data.train.select([index])
-    (model, steps), (wall, seconds) = timed(lambda: ascend(joint, forget, how, seed))
+    (model, steps), (wall, seconds) = timed(lambda: forgetting(joint, forget, how, seed))
     cell = {"class": name, "seconds": seconds, "wall": wall, "steps": steps}
     return cell | against(joint, model, index, data)
 
@@ -131,23 +113,13 @@ def against(joint: ia.Module, model: torch.nn.Module, index: int, data: ia.Data)
     return figures(model, before, after, index, data)
 
 
-def ascend(joint: ia.Module, forget: ia.Split, how: Ascent, seed: int) -> tuple[Any, int]:
+def forgetting(joint: ia.Module, forget: ia.Split, how: Ascent, seed: int) -> tuple[Any, int]:
     """The joint network after ascent on these samples, and the steps it took.
 
     It stops once at most 2% of the samples are still answered with their class, or at the limit.
     """
-    model = joint.to_module().eval()
-    optimiser = getattr(torch.optim, how.optimiser)(model.parameters(), lr=how.rate)
-    steps = 0
-    for rows in _batches(len(forget), seed):
-        if steps % EVERY == 0 and _forgotten(model, forget):
-            break
-        loss = -cross_entropy(model(forget.x[rows]) / joint.temperature, forget.y[rows])
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        steps += 1
-    return model, steps
+    model = joint.to_module()
+    return model, ascend(model, forget, how, lambda network: _forgotten(network, forget), seed)
 
 
 def retrain(data: ia.Data, model: str, seed: int, index: int) -> ia.Module:
@@ -159,12 +131,6 @@ def retrain(data: ia.Data, model: str, seed: int, index: int) -> ia.Module:
     less = ia.Data.build(data.name, data.catalogue, *parts, data.scaling.kind)
     settings |= {"partition": [rest], "seeds": [seed]}
     return ia.train(less, device="cpu", progress=False, **settings)[0]
-
-
-def _batches(count: int, seed: int) -> Iterator[Tensor]:
-    draw = torch.Generator().manual_seed(seed)
-    for _ in range(LIMIT):
-        yield torch.randperm(count, generator=draw)[:BATCH]
 
 
 def _forgotten(model: torch.nn.Module, forget: ia.Split) -> bool:

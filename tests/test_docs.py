@@ -4,14 +4,16 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import intarsia as ia
 from intarsia.composition.operators import Operator
+from intarsia.studies import STUDIES
 
 GUIDE = Path(__file__).resolve().parents[1] / "docs" / "guide"
-PAGES = ("composing", "diagnosing", "estimator", "export")
+PAGES = ("composing", "diagnosing", "estimator", "export", "studies")
 NEEDS = {"export": ("onnx", "onnxscript", "onnxruntime")}
 # A fence with its language and title, and the comment right before it that says why it is not run.
 FENCE = re.compile(
@@ -24,10 +26,12 @@ FENCE = re.compile(
 @pytest.fixture
 def registry() -> Iterator[None]:
     """What a page registers goes with it."""
-    before = dict(ia.OPERATORS)
+    known: tuple[dict[str, Any], ...] = (ia.OPERATORS, STUDIES)
+    before = [dict(registry) for registry in known]
     yield
-    ia.OPERATORS.clear()
-    ia.OPERATORS.update(before)
+    for registry, entries in zip(known, before, strict=True):
+        registry.clear()
+        registry.update(entries)
 
 
 @pytest.mark.usefixtures("one_thread", "registry")

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "errors": set(),
     "specs": {"errors"},
     "files": {"errors"},
-    "figures": {"errors"},
+    "figures": {"errors", "files"},
     "data": GROUND,
     "models": GROUND | {"data"},
     "objectives": GROUND,
@@ -35,6 +35,9 @@ MAY_IMPORT = {
     "measure": GROUND | {"figures", "data", "models", "objectives", "modules"},
     "composition": GROUND | {"data", "models", "objectives", "modules", "measure"},
     "training": GROUND | {"data", "models", "objectives", "pruning", "modules", "measure"},
+    "studies": GROUND
+    | {"figures", "data", "models", "objectives", "pruning", "modules", "measure"}
+    | {"composition", "training", "__version__"},
 }
 
 
@@ -62,6 +65,7 @@ def test_help_names_every_verb() -> None:
         "compact",
         "export",
         "inspect",
+        "study",
     ):
         assert re.search(rf"\b{verb}\b", run.stdout), verb
 

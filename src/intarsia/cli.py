@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from intarsia import __version__
-from intarsia.commands import composing, measuring, training
+from intarsia.commands import composing, measuring, study_showing, studying, training
 from intarsia.console import Verbs
 
 app = typer.Typer(
@@ -61,6 +61,35 @@ VERBS: dict[Callable[..., Any], tuple[str, ...]] = {
     measuring.inspect: ("inspect demo/modules/3.safetensors", "inspect demo/modules --json"),
 }
 
+study = typer.Typer(
+    cls=Verbs,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Make a paper's tables and figures: run a study, see how far it is, show what it found.",
+    epilog="Begin with [bold]intarsia study run single --form small[/bold]: it takes seconds.",
+)
+
+STUDY_VERBS: dict[Callable[..., Any], tuple[str, ...]] = {
+    studying.list_: ("study list", "study list pairs"),
+    studying.run: (
+        "study run single --form small",
+        "study run pairs --data mnist --models shallow,deep --seeds 5",
+        "study run pairs --data mnist --dry-run",
+        "study run complete --set operators=sum,logits --store shared/ --engine processes",
+    ),
+    studying.status: ("study status pairs --data mnist",),
+    study_showing.table: (
+        "study table pairs --data mnist",
+        "study table pairs --data mnist -o pairs.tex",
+        "study table pairs --from pairs.json --format csv",
+    ),
+    study_showing.figure: (
+        "study figure complete --data mnist -o complete.svg",
+        "study figure complete --from complete.json -o figures/ --format pdf",
+    ),
+    studying.pack: ("study pack pairs --data mnist -o pairs.json",),
+}
+
 
 def main() -> None:
     """The entry point."""
@@ -82,6 +111,8 @@ def intarsia(
     """Sparse class modules: train them, join them without retraining, take them apart."""
 
 
-for verb, lines in VERBS.items():
-    shown = "\n\n".join(["Examples:", *(f"[bold]intarsia {line}[/bold]" for line in lines)])
-    app.command(epilog=shown)(verb)
+for group, verbs in ((app, VERBS), (study, STUDY_VERBS)):
+    for verb, lines in verbs.items():
+        shown = "\n\n".join(["Examples:", *(f"[bold]intarsia {line}[/bold]" for line in lines)])
+        group.command(verb.__name__.strip("_"), epilog=shown)(verb)
+app.add_typer(study, name="study")

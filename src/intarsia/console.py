@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from intarsia.errors import IntarsiaError
 
-RESUMING = ("train", "demo")
+RESUMING = ("train", "demo", "run")
 
 
 class Verbs(TyperGroup):
@@ -40,6 +40,15 @@ def show(*parts: RenderableType) -> None:
             console.print(part, markup=False, soft_wrap=True)
         else:
             console.print(part)
+
+
+def show_whole(parts: Iterable[RenderableType]) -> None:
+    """Print tables with all of their columns: what is wider than the window goes on below."""
+    console = Console(width=1000, highlight=False)
+    for place, part in enumerate(parts):
+        if place:
+            console.print()
+        console.print(part)
 
 
 def note(line: str) -> None:

@@ -36,6 +36,10 @@ class CompositionError(IntarsiaError):
     """Modules do not fit together."""
 
 
+class StudyError(IntarsiaError):
+    """A study cannot be planned, run or shown."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A closing phrase for messages: the nearest known word, or all of them."""
     known = sorted(known)

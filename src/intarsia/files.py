@@ -8,11 +8,16 @@ import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import yaml
 
 from intarsia.errors import FileError, RecipeError
+
+try:
+    import fcntl
+except ImportError:  # Windows: no lock, the rest works
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     import torch
@@ -58,6 +63,20 @@ def write_whole(path: str | Path, content: bytes) -> None:
             f"cannot write {path}: {error.strerror or error}; "
             "check the folder's permissions and free space"
         ) from error
+
+
+def take_lock(file: IO[str], shared: bool = False) -> bool:
+    """Lock an open file against other processes, until it is closed; False if it is taken.
+
+    A shared lock keeps out only those that want it alone; a second call changes the lock.
+    """
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def digest_of(header: Any, tensors: "Mapping[str, torch.Tensor] | None" = None) -> str:

@@ -1,4 +1,4 @@
-"""Damaged and hostile files: each loads to the same tensors or raises our error, nothing else."""
+"""DamagedError and hostile files: each loads to the same tensors or raises our error, nothing else."""
 
 import json
 import random

@@ -8,12 +8,14 @@ from torch.func import functional_call, jacrev, vmap
 
 from intarsia.composition.arithmetic import check_number, combination
 from intarsia.composition.ground import Ground
+from intarsia.composition.kept import Kept
 from intarsia.composition.layers import run
 from intarsia.composition.operators import State, operator
 from intarsia.composition.weights import join_states
 from intarsia.errors import RecipeError
 
 CHUNK = 16  # samples whose gradients are held at once
+_KEPT = Kept()
 
 
 @operator("fisher", on="weights", paper="https://arxiv.org/abs/2111.09832", samples=True)
@@ -35,7 +37,9 @@ def fisher(
     if floor <= 0:
         raise RecipeError(f"fisher: floor is {floor}: expected a number above 0")
     inputs = ground.scaled("fisher")
-    information = [diagonal(network, inputs, ground.temperature) for network in ground.networks()]
+    information = list(
+        _KEPT.each(ground, inputs, lambda network: diagonal(network, inputs, ground.temperature))
+    )
 
     def join(name: str, tensors: list[Tensor]) -> Tensor:
         masks = [mask.get(name) for mask in ground.masks]

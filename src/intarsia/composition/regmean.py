@@ -8,12 +8,14 @@ from torch import Tensor, nn
 
 from intarsia.composition.arithmetic import check_share, mean
 from intarsia.composition.ground import Ground
+from intarsia.composition.kept import Kept
 from intarsia.composition.layers import Mixing, run
 from intarsia.composition.operators import State, operator
 from intarsia.composition.weights import join_states
 
 CHUNK = 64  # samples whose patches are held at once
 STEPS, TOLERANCE = 500, 1e-7  # most steps of a solution, and its residual beside the right side
+_KEPT = Kept()
 
 
 @operator("regmean", on="weights", paper="https://arxiv.org/abs/2212.09849", samples=True)
@@ -28,8 +30,9 @@ def regmean(states: Sequence[State], ground: Ground, alpha: float = 0.9) -> dict
     inputs = ground.scaled("regmean")
     left: dict[str, Tensor] = {}  # sum of G_i, groups x columns x columns
     right: dict[str, Tensor] = {}  # sum of W_i G_i, groups x units x columns
-    for network, state in zip(ground.networks(), states, strict=True):
-        for name, gram in gram_matrices(network, inputs).items():
+    grams = _KEPT.each(ground, inputs, lambda network: gram_matrices(network, inputs))
+    for state, found in zip(states, grams, strict=True):
+        for name, gram in found.items():
             gram = alpha * gram + (1 - alpha) * torch.diag_embed(gram.diagonal(dim1=1, dim2=2))
             answer = _rows(state[name], len(gram)) @ gram
             left[name] = left[name] + gram if name in left else gram

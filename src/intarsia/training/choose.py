@@ -8,16 +8,16 @@ from math import prod
 import torch
 
 from intarsia.errors import RecipeError, nearest
-from intarsia.models import Mlp
+from intarsia.models import Lenet, Mlp
 from intarsia.training.engine import Engine, Job
 from intarsia.training.mlp import MlpEngine
 from intarsia.training.plain import PlainEngine
 from intarsia.training.stack import StackEngine
 from intarsia.training.tasks import Task
 
-ENGINES = ("auto", "plain", "single", "stack", "mlp")
+ENGINES = ("auto", "plain", "single", "stack", "mlp", "lenet")
 STACK_BELOW = 3_000_000  # parameters; larger networks fill a GPU alone
-LARGEST = 128  # batch and outputs that the fused kernels hold in registers
+LARGEST = 128  # batch, outputs and taps that the fused kernels hold in registers
 CPU_CHUNK = 10  # modules at a time on a CPU: small enough to finish some early
 
 
@@ -34,32 +34,48 @@ class Choice:
 
 def choose(job: Job, wanted: str, patience: bool) -> Choice:
     """The engine for a job: what was asked for, or what was measured to be fastest."""
+    if wanted != "auto":
+        _check(job, wanted, patience)
+        return Choice(wanted, "as asked")
+    cuda = job.device.type == "cuda"
+    fused = "gradients by hand, fused kernels, all modules at once"
+    if _is_mlp(job) and not cuda:
+        return Choice("mlp", "gradients by hand, one module per core")
+    if _is_mlp(job) and _mlp_fits(job):
+        return Choice("mlp", fused)
+    if isinstance(job.network, Lenet) and cuda and _lenet_fits(job):
+        return Choice("lenet", fused)
+    size = sum(p.numel() for p in job.network.parameters())
+    if cuda and size < STACK_BELOW and not patience and len(job.tasks) > 1:
+        return Choice("stack", f"{size:,} parameters a module leave a GPU idle alone")
+    why = "a module's state stays in the cache" if not cuda else "one module fills the GPU"
+    return Choice("single", why)
+
+
+def _check(job: Job, wanted: str, patience: bool) -> None:
+    """Raise RecipeError unless the engine that was asked for can train the job."""
     if wanted not in ENGINES:
         raise RecipeError(f"unknown engine {wanted!r}: {nearest(wanted, ENGINES)}")
-    is_mlp = isinstance(job.network, Mlp) and job.wiring is not None
-    if wanted == "mlp" and not is_mlp:
-        raise RecipeError("engine 'mlp' trains mlp networks only: use 'auto', 'single' or 'stack'")
     cuda = job.device.type == "cuda"
-    if wanted == "mlp" and cuda and not _kernels_fit(job):
+    if wanted == "mlp" and not _is_mlp(job):
+        raise RecipeError("engine 'mlp' trains mlp networks only: use 'auto', 'single' or 'stack'")
+    if wanted == "mlp" and cuda and not _mlp_fits(job):
         raise RecipeError(
             "engine 'mlp' needs Triton on CUDA, a hidden layer, a batch of at most "
             f"{LARGEST} and at most {LARGEST} outputs: use 'auto' or 'stack'"
+        )
+    if wanted == "lenet" and not isinstance(job.network, Lenet):
+        raise RecipeError("engine 'lenet' trains lenet networks only: use 'auto' or 'stack'")
+    if wanted == "lenet" and not (cuda and _lenet_fits(job)):
+        raise RecipeError(
+            f"engine 'lenet' needs CUDA with Triton, a batch of at most {LARGEST}, at most "
+            f"{LARGEST} outputs and at most 5 colours: use 'auto', 'single' or 'stack'"
         )
     if wanted == "stack" and patience:
         raise RecipeError(
             "engine 'stack' trains its modules in step, so patience cannot stop one of them: "
             "use 'auto' or 'single'"
         )
-    if wanted != "auto":
-        return Choice(wanted, "as asked")
-    if is_mlp and (not cuda or _kernels_fit(job)):
-        kind = "fused kernels, all modules at once" if cuda else "one module per core"
-        return Choice("mlp", f"gradients by hand, {kind}")
-    size = sum(p.numel() for p in job.network.parameters())
-    if cuda and size < STACK_BELOW and not patience and len(job.tasks) > 1:
-        return Choice("stack", f"{size:,} parameters a module leave a GPU idle alone")
-    why = "a module's state stays in the cache" if not cuda else "one module fills the GPU"
-    return Choice("single", why)
 
 
 def make_engine(choice: Choice, job: Job) -> Engine:
@@ -69,6 +85,10 @@ def make_engine(choice: Choice, job: Job) -> Engine:
         return StackEngine(job, width=1)
     if choice.engine == "stack":
         return StackEngine(job, width=len(job.tasks))
+    if choice.engine == "lenet":
+        from intarsia.training.lenet_cuda import CudaLenetEngine
+
+        return CudaLenetEngine(job)
     if job.device.type == "cuda":
         from intarsia.training.mlp_cuda import CudaMlpEngine
 
@@ -97,13 +117,35 @@ def _limit(job: Job, choice: Choice) -> int:
     size = sum(p.numel() for p in job.network.parameters())
     # weights, gradients, two moments, checkpoint, mask; and what a batch leaves behind
     state = 4 * size * 6
-    batch = 4 * job.batch * 64 * prod(job.x.shape[1:]) if choice.engine == "stack" else 0
     free, _ = torch.cuda.mem_get_info(job.device)
-    return max(1, int(0.7 * free) // (state + batch))
+    return max(1, int(0.7 * free) // (state + _left_behind(job, choice)))
+
+
+def _left_behind(job: Job, choice: Choice) -> int:
+    """Bytes of a module's activations, which the mlp engines count among its state."""
+    pixels = prod(job.x.shape[1:])
+    if choice.engine == "stack":
+        return 4 * job.batch * 64 * pixels
+    if choice.engine == "lenet":
+        assert isinstance(job.network, Lenet)
+        # pooled outputs twice and the winners' bytes; a picture, also twice, if seeds differ
+        return max(64, job.batch) * (9 * job.network.fc1.in_features + 8 * pixels)
+    return 0
+
+
+def _is_mlp(job: Job) -> bool:
+    return isinstance(job.network, Mlp) and job.wiring is not None
+
+
+def _mlp_fits(job: Job) -> bool:
+    return len(job.network.layers) > 1 and _kernels_fit(job)  # type: ignore[arg-type]
+
+
+def _lenet_fits(job: Job) -> bool:
+    return 25 * job.x.shape[1] + 1 <= LARGEST and _kernels_fit(job)
 
 
 def _kernels_fit(job: Job) -> bool:
     """Whether the fused kernels can hold a batch and its logits in registers."""
-    layers = len(job.network.layers)  # type: ignore[arg-type]
     outputs = job.tasks[0].objective.outputs
-    return layers > 1 and max(job.batch, outputs) <= LARGEST and find_spec("triton") is not None
+    return max(job.batch, outputs) <= LARGEST and find_spec("triton") is not None

@@ -10,15 +10,10 @@ from typing import IO, Any, Self
 import yaml
 
 from intarsia.errors import TrainingError
-from intarsia.files import digest_of, write_whole
+from intarsia.files import digest_of, take_lock, write_whole
 from intarsia.models import Model
 from intarsia.modules import LISTING, Bank, Module
 from intarsia.training.recipe import Recipe
-
-try:
-    import fcntl
-except ImportError:  # Windows: no lock, the rest works
-    fcntl = None  # type: ignore[assignment]
 
 RECIPE, PROGRESS = "recipe.yaml", ".progress"
 PART = f".{'[0-9a-f]' * 16}.part"  # what write_whole leaves if it is killed
@@ -198,15 +193,10 @@ def empty_layers(modules: Iterable[Module]) -> list[str]:
 
 def _locked(file: IO[str]) -> bool:
     """Take the lock; a worker of a run that was just killed may hold it for a moment longer."""
-    if fcntl is None:
-        return True
     for _ in range(20):
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            time.sleep(0.05)
-        else:
+        if take_lock(file):
             return True
+        time.sleep(0.05)
     return False
 
 

@@ -1,4 +1,4 @@
-"""Triton kernels for a stack of MLPs: a training step that touches each weight as little as can be.
+"""Triton kernels for stacked linear layers: a step that touches each weight as little as can be.
 
 A step of K modules reads every weight once going forward, and going back reads and writes weights
 and moments once: the gradient of a weight is made in registers, where Adam uses it up. What is left
@@ -102,10 +102,10 @@ def forward(
 
 @triton.jit
 def head(
-    h_ptr, w_ptr, d_ptr, d_t_ptr, labels_ptr, groups_ptr,
+    h_ptr, w_ptr, bias_ptr, d_ptr, d_t_ptr, labels_ptr, groups_ptr,
     table_ptr, weight_ptr, bonus_ptr, active_ptr, loss_ptr,
     batch, inputs, outputs, classes, temperature,
-    BONUS: tl.constexpr, PRECISION: tl.constexpr,
+    BIAS: tl.constexpr, BONUS: tl.constexpr, PRECISION: tl.constexpr,
     B: tl.constexpr, C: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
     """Logits, loss, and the loss's gradient d at the logits, of one module."""
@@ -126,6 +126,8 @@ def head(
             mask=(c[:, None] < outputs) & (i[None, :] < inputs), other=0.0,
         )  # fmt: skip
         z = tl.dot(h, tl.trans(w), z, input_precision=PRECISION)
+    if BIAS:
+        z += tl.load(bias_ptr + k * outputs + c, mask=c < outputs, other=0.0)[None, :]
     there = c[None, :] < outputs
     z = tl.where(there, z / temperature, -float("inf"))
     z = z - tl.max(z, 1)[:, None]
@@ -187,6 +189,17 @@ def back(
 
 
 @triton.jit
+def adam(
+    w, m, v, grad, rate, root,
+    BETA1: tl.constexpr, BETA2: tl.constexpr, EPSILON: tl.constexpr,
+):  # fmt: skip
+    """Adam's step; `rate` and `root` are corrected for bias as `advance` leaves them."""
+    m = m + (1 - BETA1) * (grad - m)
+    v = BETA2 * v + (1 - BETA2) * grad * grad
+    return w - rate * m / (tl.sqrt(v) / root + EPSILON), m, v
+
+
+@triton.jit
 def update(
     d_t_ptr, x_t_ptr, w_ptr, m_ptr, v_ptr, mask_ptr,
     bias_ptr, bias_m_ptr, bias_v_ptr, bias_mask_ptr,
@@ -220,9 +233,7 @@ def update(
         grad = tl.where(kept != 0, grad, 0.0)
     active = tl.load(active_ptr + k) != 0
     rate, root = tl.load(rate_ptr + k), tl.load(root_ptr + k)
-    m = m + (1 - BETA1) * (grad - m)
-    v = BETA2 * v + (1 - BETA2) * grad * grad
-    w = w - rate * m / (tl.sqrt(v) / root + EPSILON)
+    w, m, v = adam(w, m, v, grad, rate, root, BETA1, BETA2, EPSILON)
     tl.store(m_ptr + place, m, mask=inside & active, eviction_policy="evict_first")
     tl.store(v_ptr + place, v, mask=inside & active, eviction_policy="evict_first")
     tl.store(w_ptr + place, w, mask=inside & active)
@@ -236,10 +247,8 @@ def update(
                 grad_b = tl.where(kept_b != 0, grad_b, 0.0)
             m_b = tl.load(bias_m_ptr + spot, mask=here, other=0.0)
             v_b = tl.load(bias_v_ptr + spot, mask=here, other=0.0)
-            m_b = m_b + (1 - BETA1) * (grad_b - m_b)
-            v_b = BETA2 * v_b + (1 - BETA2) * grad_b * grad_b
             bias = tl.load(bias_ptr + spot, mask=here, other=0.0)
-            bias = bias - rate * m_b / (tl.sqrt(v_b) / root + EPSILON)
+            bias, m_b, v_b = adam(bias, m_b, v_b, grad_b, rate, root, BETA1, BETA2, EPSILON)
             tl.store(bias_m_ptr + spot, m_b, mask=here)
             tl.store(bias_v_ptr + spot, v_b, mask=here)
             tl.store(bias_ptr + spot, bias, mask=here)

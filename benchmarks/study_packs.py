@@ -1,0 +1,132 @@
+"""The packs of docs/results, study by study: what was measured with which settings."""
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from intarsia.studies import NAMES, Measured, Study, Table, find_study
+from intarsia.studies.packs import FORMAT, Pack, load_pack
+
+# Packs that agree in these are one set of cells; all other options say how many of them there are.
+VARIED = ("preset", "recipe", "objective", "sparsity")
+FLAGS = ("data", "models", "seeds", "preset")  # options of the command line that need no --set
+
+
+@dataclass(frozen=True)
+class Variant:
+    """All packs of a study that were made with one preset and recipe, as one."""
+
+    study: Study
+    label: str
+    packs: Mapping[str, Pack]  # by the name of the file
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        return next(iter(self.packs.values())).options
+
+    @cached_property
+    def measured(self) -> list[Measured]:
+        """The cells of all packs, each once."""
+        cells = [cell for pack in self.packs.values() for cell in pack.measured]
+        return list({json.dumps(cell.settings, sort_keys=True): cell for cell in cells}.values())
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        return self.study.tables(self.measured)
+
+    def table(self, title: str) -> Table:
+        """The first table whose title has these words."""
+        return next(table for table in self.tables if title in table.title)
+
+
+Studies = Mapping[str, Sequence[Variant]]
+
+
+def read_studies(folder: Path) -> dict[str, list[Variant]]:
+    """Every study that has a pack in the folder, with its variants: the paper's preset first."""
+    packs = {p.name: load_pack(p) for p in sorted(folder.glob("study_*.json")) if _is_pack(p)}
+    found = {}
+    for name in NAMES:
+        own = {file: pack for file, pack in packs.items() if pack.study == name and pack.measured}
+        if own:
+            found[name] = _variants(find_study(name), own)
+    return found
+
+
+def command(study: Study, options: Mapping[str, Any]) -> str:
+    """The command that measures these options."""
+    form, other = _differing(study, options)
+    words = ["intarsia", "study", "run", study.name]
+    words += ["--form", form] if form != "paper" else []
+    for key, value in other.items():
+        words += [f"--{key}", _text(value)] if key in FLAGS else ["--set", f"{key}={_text(value)}"]
+    return shlex.join(words)
+
+
+def label_of(study: Study, options: Mapping[str, Any]) -> str:
+    """What sets these options apart: the preset, and what of the recipe is not the form's."""
+    form, _ = _differing(study, options)
+    parts = [f"{key} {_text(value)}" for key, value in _recipe(study, options).items()]
+    for key in VARIED[2:]:
+        if key in options and options[key] != study.forms[form].get(key):
+            parts.append(f"{key} {_text(options[key])}")
+    preset = f"preset `{options['preset']}`"
+    return f"{preset} with {', '.join(f'`{part}`' for part in parts)}" if parts else preset
+
+
+def _variants(study: Study, packs: Mapping[str, Pack]) -> list[Variant]:
+    groups: dict[str, dict[str, Pack]] = {}
+    for file, pack in packs.items():
+        groups.setdefault(label_of(study, pack.options), {})[file] = pack
+    found = [Variant(study, label, own) for label, own in groups.items()]
+    return sorted(found, key=lambda v: (v.options["preset"] != "paper", v.label))
+
+
+def _differing(study: Study, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The form that is nearest, and the options that it has otherwise."""
+    others = {
+        form: {key: value for key, value in options.items() if value != known.get(key)}
+        for form, known in ((form, study.options(form)) for form in study.forms)
+    }
+    form = min(others, key=lambda form: len(others[form]))
+    return form, others[form]
+
+
+def _recipe(study: Study, options: Mapping[str, Any]) -> dict[str, Any]:
+    known = study.forms[_differing(study, options)[0]]["recipe"]
+    return {key: v for key, v in options["recipe"].items() if known.get(key) != v}
+
+
+def _text(value: Any) -> str:
+    """A value as the command line takes it: plain ones parted by commas, YAML for the rest."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(v, str | int | float) for v in value):
+        if len(value) > 1 or (value and isinstance(value[0], str)):  # 3 would be three seeds
+            return ",".join(map(_text, value))
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_inner(v)}" for key, v in value.items()) + "}"
+    return json.dumps(value)
+
+
+def _inner(value: Any) -> str:
+    """A value inside a mapping, where a comma would end it."""
+    if isinstance(value, str) and not set(value) & set(",:[]{}\"'# "):
+        return value
+    if isinstance(value, Mapping):
+        return _text(value)
+    return json.dumps(value)
+
+
+def _is_pack(path: Path) -> bool:
+    return bool(json.loads(path.read_bytes()).get("format") == FORMAT["format"])
+
+
+def modules_and_seconds(variants: Iterable[Variant]) -> tuple[int, float]:
+    """What training took, of all packs."""
+    runs = [pack.runs for variant in variants for pack in variant.packs.values()]
+    return sum(r["modules"] for r in runs), sum(r["training_seconds"] for r in runs)

@@ -1,0 +1,147 @@
+"""study table, figure: what is finished of a study, of a store or of a pack."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from intarsia.commands.study_options import (
+    STORE,
+    Data,
+    Form,
+    From,
+    Models,
+    Module,
+    Name,
+    Preset,
+    Seeds,
+    Set,
+    StoreFolder,
+)
+from intarsia.console import note, show, show_whole
+from intarsia.errors import StudyError, nearest
+
+if TYPE_CHECKING:
+    from intarsia.commands.study_arguments import Shown
+    from intarsia.studies import Table
+
+FORMATS = {"text": "txt", "markdown": "md", "csv": "csv", "latex": "tex", "json": "json"}
+
+
+def table(
+    name: Name,
+    data: Data = None,
+    models: Models = None,
+    seeds: Seeds = None,
+    preset: Preset = None,
+    form: Form = None,
+    set_: Set = None,
+    module: Module = None,
+    store: StoreFolder = STORE,
+    from_: From = None,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="text, markdown, csv, latex or json; else by the file."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write.")] = None,
+) -> None:
+    """Show the tables of what is finished, of a store or a pack; what is missing is said."""
+    from intarsia.files import write_whole
+
+    kind = _table_format(format_, out)
+    flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
+    found = _found(name, form, flags, set_, module, store, from_)
+    tables = found.study.tables(found.measured)
+    if out is None and kind == "text":
+        return show_whole(tables)
+    texts = _texts(kind, tables, found)
+    if out is None:
+        return print("\n".join(texts), end="")
+    if kind == "csv" and len(texts) > 1:  # a reader of CSV wants one table a file
+        for number, text in enumerate(texts, 1):
+            write_whole(out.with_stem(f"{out.stem}-{number}"), text.encode())
+    else:
+        write_whole(out, "\n".join(texts).encode())
+
+
+def figure(
+    name: Name,
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="A file: .svg, .pdf, .png; or a folder for all figures."),
+    ],
+    data: Data = None,
+    models: Models = None,
+    seeds: Seeds = None,
+    preset: Preset = None,
+    form: Form = None,
+    set_: Set = None,
+    module: Module = None,
+    store: StoreFolder = STORE,
+    from_: From = None,
+    format_: Annotated[
+        str, typer.Option("--format", help="Of the files in a folder: svg, pdf or png.")
+    ] = "svg",
+) -> None:
+    """Draw the figures of what is finished, of a store or a pack; what is missing is said."""
+    from intarsia.figures.convert import figure_format, save_figure
+
+    in_folder = out.is_dir() or not out.suffix
+    figure_format(f"figures.{format_}" if in_folder else out)
+    flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
+    found = _found(name, form, flags, set_, module, store, from_)
+    figures = found.study.figures(found.measured)
+    if not figures:
+        raise StudyError(f"study {name!r} has no figure: its answer is in `study table {name}`")
+    for title, svg in figures.items():
+        path = out.with_stem(f"{out.stem}-{title}") if len(figures) > 1 else out
+        path = out / f"{title}.{format_}" if in_folder else path
+        save_figure(path, svg)
+        show(str(path))
+
+
+def _found(
+    name: str,
+    form: str | None,
+    flags: Mapping[str, str | None],
+    set_: list[str] | None,
+    module: str | None,
+    store: Path,
+    pack: Path | None,
+) -> "Shown":
+    """What there is to show; what is missing or damaged is said on stderr."""
+    from intarsia.commands.study_arguments import shown, study_and_options
+
+    given = [key for key, value in {**flags, "form": form, "set": set_}.items() if value]
+    if pack is not None and given:
+        raise typer.BadParameter(f"a pack has its own options: leave out --{given[0]}")
+    study, options = study_and_options(name, form, flags, set_, module)
+    found = shown(study, options, store, pack)
+    for line in [*found.damaged, *([found.remark] if found.remark else [])]:
+        note(line)
+    return found
+
+
+def _table_format(given: str | None, out: Path | None) -> str:
+    endings = {ending: kind for kind, ending in FORMATS.items()}
+    if given is None and out is not None:
+        ending = out.suffix.removeprefix(".")
+        if ending not in endings:
+            raise StudyError(f"{out}: no format has this ending, say it with --format")
+        return endings[ending]
+    if given is not None and given not in FORMATS:
+        raise StudyError(f"unknown format {given!r}: {nearest(given, FORMATS)}")
+    return given or "text"
+
+
+def _texts(kind: str, tables: "Sequence[Table]", found: "Shown") -> list[str]:
+    """What a file or a pipe gets, table by table."""
+    import json
+
+    if kind == "json":
+        about = {"study": found.study.name, "options": found.options, "missing": found.missing}
+        made: dict[str, Any] = {**about, "tables": [table.to_json() for table in tables]}
+        return [json.dumps(made, indent=2, ensure_ascii=False) + "\n"]
+    ways = {"markdown": "markdown", "csv": "csv", "latex": "latex", "text": "__str__"}
+    return [getattr(table, ways[kind])().rstrip("\n") + "\n" for table in tables]

@@ -1,0 +1,112 @@
+"""Plans: the banks that cells ask for. Equal plans are one bank, whichever study asks."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from intarsia.data import Data
+from intarsia.files import digest_of
+from intarsia.objectives import objective
+from intarsia.pruning import PRUNINGS, needs_whole_group
+from intarsia.studies.identity import identity
+from intarsia.training import Recipe
+
+HIDDEN = {"shallow": (512,), "deep": (512, 256)}
+HIDDEN_YEAST = {"shallow": (256,), "deep": (128, 64)}  # in the authors' code
+DROPOUT = 0.5
+# Recipe's settings that came later, with the value at which older plans keep their keys.
+NEUTRAL: dict[str, Any] = {}
+OWN = (
+    "partition",
+    "partition_seed",
+    "seeds",
+    "objective",
+)  # what banks trained as one may differ in
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A bank to be trained: a resolved recipe with one seed, on data known by their digest.
+
+    All rounds are trained; the modules of the first are unpruned, those of the last the result.
+    """
+
+    recipe: Recipe
+    data_digest: str
+
+    @cached_property
+    def key(self) -> str:
+        return digest_of([identity(self.recipe.as_dict(), NEUTRAL), self.data_digest])
+
+    @property
+    def sets(self) -> Sequence[Sequence[str]]:
+        assert not isinstance(self.recipe.partition, str)
+        return self.recipe.partition
+
+    @property
+    def modules(self) -> int:
+        return len(self.sets)
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of all rounds, of one module."""
+        recipe = self.recipe
+        return (recipe.rounds or 0) * (recipe.pruning_epochs or 0) + (recipe.epochs or 0)
+
+    @cached_property
+    def company(self) -> str:
+        """Plans of one company can be trained as one bank, each as if it were alone."""
+        settings = self.recipe.as_dict()
+        if needs_whole_group(PRUNINGS.spec(self.recipe.pruning or "magnitude")):
+            return self.key  # its masks depend on who is trained beside it
+        shared = {k: v for k, v in settings.items() if k not in OWN}
+        outputs = objective(self.recipe.objective, 2, [0]).outputs
+        return digest_of([shared, self.data_digest, outputs])
+
+
+def plan_of(
+    data: Data,
+    model: str,
+    sets: Sequence[Sequence[str]],
+    seed: int,
+    *,
+    preset: str = "paper",
+    objective: str | Mapping[str, Any] = "me",
+    pruned: bool = True,
+    recipe: Mapping[str, Any] | None = None,
+) -> Plan:
+    """The bank of one seed with a module for each of these sets of classes.
+
+    `pruned` False asks for the plan whose unpruned modules are wanted: under `paper` the same one,
+    of which they are the first round, under `released` another, with other dropout and checkpoint.
+    """
+    settings: dict[str, Any] = {
+        "preset": preset,
+        "data": data.name,
+        "data_options": dict(data.options),
+        "model": _network(model, data.name, preset, pruned),
+        "objective": objective,
+        "partition": [list(classes) for classes in sets],
+        "seeds": [seed],
+        **(recipe or {}),
+    }
+    if preset == "released" and not pruned:
+        settings["sparsity"] = 0
+        settings.pop("rounds", None)
+    resolved = Recipe.read(settings).resolve()
+    return Plan(dataclasses.replace(resolved, data_options=dict(data.options)), data.digest)
+
+
+def _network(model: str, data: str, preset: str, pruned: bool) -> str | dict[str, Any]:
+    """The paper's networks by their short names; any other text is a model of the recipe."""
+    if model == "cnn":
+        return "lenet"
+    if model not in HIDDEN:
+        return model
+    hidden, dropout = HIDDEN[model], DROPOUT
+    if preset == "released":
+        hidden = HIDDEN_YEAST[model] if data == "yeast" else hidden
+        dropout = {"har": 0.0, "yeast": 0.2}.get(data, DROPOUT) if pruned else 0.3
+    return {"name": "mlp", "hidden": list(hidden), "dropout": dropout}

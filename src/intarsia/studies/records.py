@@ -1,0 +1,75 @@
+"""Records: what a run of a study did, when, on what, and how long it took; one file for each."""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from intarsia import __version__
+
+
+class Record:
+    """Lines of JSON, one for each thing done; a line that a killed run left open is not counted."""
+
+    def __init__(self, folder: Path, study: str, device: torch.device) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        now = datetime.now(UTC)
+        self.file = folder / f"{now:%Y%m%d-%H%M%S-%f}-{os.getpid()}.jsonl"
+        self.note(
+            event="begin",
+            study=study,
+            date=f"{now:%Y-%m-%d}",
+            device=device_name(device),
+            kind=device.type,
+            versions=versions(),
+        )
+
+    def note(self, **what: Any) -> None:
+        with self.file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(what, sort_keys=True) + "\n")
+
+    @contextmanager
+    def timed(self, **what: Any) -> Iterator[None]:
+        """Note what the block did, with its seconds, if it came to its end."""
+        began = time.perf_counter()
+        yield
+        self.note(**what, seconds=round(time.perf_counter() - began, 3))
+
+
+def read_records(folder: Path) -> list[dict[str, Any]]:
+    """Every event of every run, in order, each with the device, date and versions of its run."""
+    events = []
+    for path in sorted(folder.glob("*.jsonl")):
+        run: dict[str, Any] = {}
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if event.get("event") == "begin":
+                run = {k: event[k] for k in ("device", "kind", "date", "versions") if k in event}
+            events.append({**run, **event})
+    return events
+
+
+def versions() -> dict[str, str]:
+    """Of what the figures depend on."""
+    return {
+        "intarsia": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+    }
+
+
+def device_name(device: torch.device) -> str:
+    """The GPU by its name, or the CPU by its kind and cores."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU, {platform.machine()}, {os.cpu_count()} cores"

@@ -1,0 +1,200 @@
+"""Store: a folder of finished cells and trained banks that studies and processes share.
+
+    store.json                 what the folder is
+    cells/STUDY/KEY.json       a cell's settings and result, with their digest
+    banks/KEY/                 the modules, and round-1/ with those that are not pruned yet
+    work/, claims/, lock       banks in training, and who works on what
+    runs/                      what was done when, and how long it took
+
+Everything is written whole or not at all and checked when it is read. Cells and banks hold nothing
+that changes from run to run; times and dates are in runs/.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from intarsia.errors import FileError, IntarsiaError, StudyError
+from intarsia.files import canonical, digest_of, plain, take_lock, write_whole
+from intarsia.modules import LISTING, Bank
+from intarsia.studies.cells import Cell, Measured, rounded
+from intarsia.studies.claims import claimed
+from intarsia.studies.plans import Plan
+
+FORMAT = {"format": "intarsia-store", "version": 1}
+CELL = {"format": "intarsia-cell", "version": 1}
+UNPRUNED = "round-1"
+
+
+class DamagedError(FileError):
+    """A file of the store does not hold what was written."""
+
+
+class Store:
+    """Cells and banks by their keys."""
+
+    def __init__(self, path: str | Path, make: bool = True) -> None:
+        self.path = Path(path)
+        note = self.path / "store.json"
+        if note.exists():
+            _check_format(note)
+        elif self.path.exists() and any(p.suffix != ".part" for p in self.path.iterdir()):
+            raise StudyError(f"{self.path} is not a store of studies and not empty: give another")
+        elif not make:
+            raise StudyError(f"there is no store at {self.path}: run the study first")
+        else:
+            write_whole(note, canonical(FORMAT).encode() + b"\n")
+
+    # cells
+
+    def cell_file(self, cell: Cell) -> Path:
+        return self.path / "cells" / cell.study / f"{cell.key}.json"
+
+    def read(self, cell: Cell) -> Measured | None:
+        """A finished cell, None if it is missing; DamagedError if it is not as it was written."""
+        path = self.cell_file(cell)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise FileError(f"{path}: cannot be read: {error.strerror}") from error
+        try:
+            found = json.loads(content)
+            digest = found.pop("digest")
+            if digest != digest_of(found) or found["key"] != cell.key:
+                raise ValueError
+            return Measured(found["settings"], found["result"])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise DamagedError(f"{path}: is damaged, its digest does not fit its content") from None
+
+    def write(self, cell: Cell, result: dict[str, Any]) -> Measured:
+        """Keep a cell's result."""
+        found = {
+            **CELL,
+            "study": cell.study,
+            "key": cell.key,
+            "settings": plain(cell.settings, "settings"),
+            "banks": {role: plan.key for role, plan in cell.banks.items()},
+            "result": rounded(plain(result, "result")),
+        }
+        found["digest"] = digest_of(found)
+        write_whole(self.cell_file(cell), canonical(found).encode() + b"\n")
+        return Measured(found["settings"], found["result"])
+
+    def keys(self, studies: Iterable[str]) -> set[str]:
+        """Keys of all cells of these studies that have a file, without reading them."""
+        folders = [self.path / "cells" / study for study in studies]
+        return {path.stem for folder in folders for path in folder.glob("*.json")}
+
+    # banks
+
+    def bank_folder(self, plan: Plan) -> Path:
+        return self.path / "banks" / plan.key
+
+    def has_bank(self, plan: Plan) -> bool:
+        return (self.bank_folder(plan) / LISTING).exists()
+
+    def bank(self, plan: Plan) -> Bank:
+        """A trained bank, its unpruned modules as `rounds[0]`; DamagedError if it is unreadable."""
+        folder = self.bank_folder(plan)
+        try:
+            return load_bank(folder)
+        except IntarsiaError as error:
+            raise DamagedError(f"bank {plan.key[:16]} is damaged: {error}") from error
+
+    def add_bank(self, plan: Plan, bank: Bank) -> None:
+        """Keep a bank: the whole folder appears at once."""
+        self._add(plan, lambda part: save_bank(bank, part))
+
+    def files(self, plan: Plan) -> dict[str, bytes]:
+        """A bank as the content of its files, to be sent to another store."""
+        folder = self.bank_folder(plan)
+        try:
+            paths = sorted(path for path in folder.rglob("*") if path.is_file())
+            return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+        except OSError as error:
+            raise DamagedError(f"bank {plan.key[:16]} cannot be read: {error.strerror}") from error
+
+    def add_files(self, plan: Plan, files: Mapping[str, bytes]) -> None:
+        """Keep a bank whose files come from another store."""
+
+        def save(part: Path) -> None:
+            for name, content in files.items():
+                write_whole(part / name, content)
+
+        self._add(plan, save)
+
+    def _add(self, plan: Plan, save: Callable[[Path], None]) -> None:
+        folder = self.bank_folder(plan)
+        part = folder.parent / f".{secrets.token_hex(8)}.part"
+        try:
+            save(part)
+            os.rename(part, folder)
+        except OSError as error:
+            if not self.has_bank(plan):
+                raise FileError(f"cannot write {folder}: {error.strerror}") from error
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+    def drop_bank(self, plan: Plan) -> None:
+        """Take a damaged bank away, so that it is trained again."""
+        shutil.rmtree(self.bank_folder(plan), ignore_errors=True)
+
+    def work_folder(self, plans: Sequence[Plan]) -> Path:
+        """Where a run that trains these banks keeps its checkpoints."""
+        return self.path / "work" / digest_of([plan.key for plan in plans])
+
+    @contextmanager
+    def claim(self, keys: Sequence[str]) -> Iterator[list[str]]:
+        """Those of the keys that no other process works on, ours until the block ends."""
+        with claimed(self.path / "claims", list(keys)) as held:
+            yield held
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """While the block runs, no other process takes what is half written for litter."""
+        with (self.path / "lock").open("w") as file:
+            if take_lock(file):
+                self._sweep()
+            while not take_lock(file, shared=True):
+                time.sleep(0.02)  # another process sweeps
+            yield
+
+    def _sweep(self) -> None:
+        """Remove what processes that were killed had half written."""
+        for part in [*self.path.glob("banks/.*.part"), *self.path.glob("cells/*/.*.part")]:
+            if part.is_dir():
+                shutil.rmtree(part, ignore_errors=True)
+            else:
+                part.unlink(missing_ok=True)
+
+
+def save_bank(bank: Bank, folder: Path) -> None:
+    """The unpruned modules, then the bank, whose listing comes last."""
+    if bank.rounds:
+        bank.rounds[0].save(folder / UNPRUNED)
+    bank.save(folder)
+
+
+def load_bank(folder: Path) -> Bank:
+    """What `save_bank` wrote."""
+    bank = Bank.load(folder)
+    if (folder / UNPRUNED).exists():
+        bank.rounds = (Bank.load(folder / UNPRUNED),)
+    return bank
+
+
+def _check_format(note: Path) -> None:
+    try:
+        found = json.loads(note.read_bytes())
+    except (OSError, ValueError):
+        found = None
+    if found != FORMAT:
+        raise StudyError(f"{note}: is not the note of a store that this version reads: {FORMAT}")

@@ -1,0 +1,99 @@
+"""Study: a set of cells that makes a table or a figure; one file each, found by name."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from intarsia.errors import StudyError, nearest
+from intarsia.files import plain
+from intarsia.studies.bench import Bench
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.tables import Table
+
+NAMES = (
+    "single",
+    "pairs",
+    "impact",
+    "complete",
+    "temperature",
+    "sparsity",
+    "width",
+    "path",
+    "confusion",
+    "controls",
+    "unlearning",
+    "continual",
+)
+STUDIES: dict[str, "Study"] = {}
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is asked, how it is cut into cells, how a cell is measured, how answers are shown.
+
+    `forms` holds every option with its value, in the paper's size and in a small one on the digits.
+    `tables` and `figures` (SVG by name) take any of the cells, also those of a run under way.
+    """
+
+    name: str
+    title: str
+    about: str
+    forms: Mapping[str, Mapping[str, Any]]
+    cells: Callable[[Mapping[str, Any], Bench], list[Cell]]
+    measure: Callable[[Cell, Bench], dict[str, Any]]
+    tables: Callable[[Sequence[Measured]], list[Table]]
+    figures: Callable[[Sequence[Measured]], dict[str, str]]
+    neutral: Mapping[str, Any] = field(default_factory=dict)
+
+    def options(self, form: str = "paper", **given: Any) -> dict[str, Any]:
+        """The form's options with those given in their place; an unknown one is named."""
+        if form not in self.forms:
+            raise StudyError(
+                f"study {self.name!r} has no form {form!r}: {nearest(form, self.forms)}"
+            )
+        known = dict(self.forms[form])
+        for key, value in given.items():
+            if key not in known:
+                raise StudyError(
+                    f"study {self.name!r} has no option {key!r}: {nearest(key, known)}"
+                )
+            known[key] = _like(value, known[key], key)
+        found: dict[str, Any] = plain(known, "options")
+        return found
+
+    def plan(self, options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+        """The cells, each once."""
+        cells = self.cells(options, bench)
+        if not cells:
+            raise StudyError(f"study {self.name!r} has no cell with these options: widen them")
+        return list({cell.key: cell for cell in cells}.values())
+
+
+def register(study: Study) -> Study:
+    """Make a study known by its name."""
+    STUDIES[study.name] = study
+    return study
+
+
+def find_study(name: str) -> Study:
+    """The study of this name: one of intarsia's, or one that was registered."""
+    if name not in STUDIES and name in NAMES:
+        import_module(f"intarsia.studies.{name}")
+    if name not in STUDIES:
+        raise StudyError(f"there is no study {name!r}: {nearest(name, {*NAMES, *STUDIES})}")
+    return STUDIES[name]
+
+
+def seeds_of(value: int | Sequence[int]) -> list[int]:
+    """Seeds as an option gives them: so many, or these."""
+    return list(range(value)) if isinstance(value, int) else list(value)
+
+
+def _like(value: Any, example: Any, key: str) -> Any:
+    """A value of the kind that the form has: one thing becomes a list where lists stand."""
+    if isinstance(example, list | tuple) and not isinstance(value, list | tuple):
+        return [value]
+    if isinstance(example, Mapping) and not isinstance(value, Mapping):
+        raise StudyError(f"option {key!r} is {value!r}: expected a mapping such as {{epochs: 5}}")
+    return value

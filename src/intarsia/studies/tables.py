@@ -1,0 +1,236 @@
+"""Tables of a study: numbers with their spread and the paper's beside them, in five formats."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from intarsia.errors import StudyError
+from intarsia.files import plain
+from intarsia.studies.entries import (
+    BEYOND,
+    NOTHING,
+    SEVERAL,
+    SUSPECT,
+    Difference,
+    Entry,
+    Paper,
+    Spread,
+    finite,
+    str_of,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+__all__ = ["Difference", "Entry", "Paper", "Spread", "Table", "finite"]
+
+LATEX = {
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"},
+    **{SUSPECT: r"\dag{}", BEYOND: r"\ddag{}"},
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of entries under named columns; what the marks in it mean is added to the notes.
+
+    n stands in the notes where it is the same everywhere, else in the last column where each row
+    has one n, else after each column of spreads.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Entry]]
+    notes: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise StudyError(
+                    f"table {self.title!r}: row {number} has {len(row)} entries for "
+                    f"{len(self.columns)} columns"
+                )
+
+    def markdown(self) -> str:
+        columns, rows = self._with_n()
+        texts = [[_markdown(c) for c in columns]]
+        texts += [[_markdown(str_of(e), _is_best(e)) for e in row] for row in rows]
+        widths = [max(3, *(len(row[i]) for row in texts)) for i in range(len(columns))]
+        right = _right(columns, rows)
+        rule = ["-" * (w - 1) + (":" if r else "-") for w, r in zip(widths, right, strict=True)]
+        lines = []
+        for row in [texts[0], rule, *texts[1:]]:
+            placed = zip(row, widths, right, strict=True)
+            lines.append("| " + " | ".join(f"{t:>{w}}" if r else f"{t:<{w}}" for t, w, r in placed))
+        lines = [f"{line} |" for line in lines]
+        notes = [f"- {_markdown(note)}" for note in self.all_notes()]
+        head = [f"**{_markdown(self.title)}**", ""]
+        return "\n".join([*head, *lines, *(["", *notes] if notes else [])]) + "\n"
+
+    def csv(self) -> str:
+        """Means, deviations and n in columns of their own, without notes; empty where missing."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        parts = [_parts([row[i] for row in self.rows]) for i in range(len(self.columns))]
+        names = zip(self.columns, parts, strict=True)
+        writer.writerow([f"{name} {part}".strip() for name, own in names for part in own])
+        for row in self.rows:
+            pairs = zip(row, parts, strict=True)
+            writer.writerow([_part(entry, part) for entry, own in pairs for part in own])
+        return text.getvalue()
+
+    def latex(self) -> str:
+        """A table environment with booktabs' rules."""
+        columns, rows = self._with_n()
+        places = "".join("r" if right else "l" for right in _right(columns, rows))
+        body = [[_latex_entry(e) for e in row] for row in rows]
+        lines = [" & ".join(row) + r" \\" for row in [[_latex(c) for c in columns], *body]]
+        notes = [rf"\par\smallskip\footnotesize {_latex(note)}" for note in self.all_notes()]
+        return (
+            "\n".join(
+                [
+                    r"% needs \usepackage{booktabs}",
+                    r"\begin{table}",
+                    rf"\caption{{{_latex(self.title)}}}",
+                    rf"\begin{{tabular}}{{{places}}}",
+                    r"\toprule",
+                    lines[0],
+                    r"\midrule",
+                    *lines[1:],
+                    r"\bottomrule",
+                    r"\end{tabular}",
+                    *notes,
+                    r"\end{table}",
+                ]
+            )
+            + "\n"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        rows = [[vars(e) if _is_record(e) else e for e in row] for row in self.rows]
+        whole = {"title": self.title, "columns": self.columns, "rows": rows}
+        return plain({**whole, "notes": self.all_notes()}, "table")
+
+    def all_notes(self) -> list[str]:
+        """The notes given, and those that follow from the entries."""
+        entries = [entry for row in self.rows for entry in row]
+        counts = {entry.n for entry in entries if isinstance(entry, Spread) and entry.n}
+        notes = list(self.notes)
+        if len(counts) == 1:
+            notes.append(f"mean (standard deviation), n = {counts.pop()}")
+        elif counts:
+            notes.append("mean (standard deviation)")
+        if any(map(_is_best, entries)):
+            notes.append("bold: above every other of its group (Welch's test, 95%)")
+        if any(isinstance(entry, Difference) and entry.beyond for entry in entries):
+            notes.append(f"{BEYOND} more than {SEVERAL} of the paper's standard deviations away")
+        if any(isinstance(entry, Paper) and entry.suspect for entry in entries):
+            notes.append(f"{SUSPECT} suspect: the paper has the same digits for another data set")
+        return notes
+
+    def __rich__(self) -> "Group":
+        from rich import box
+        from rich.console import Group
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        columns, rows = self._with_n()
+        drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+        for name, right in zip(columns, _right(columns, rows), strict=True):
+            drawn.add_column(Text(name), justify="right" if right else "left")
+        for row in rows:
+            drawn.add_row(*(Text(str_of(e), style="bold" if _is_best(e) else "") for e in row))
+        return Group(Text(self.title, style="bold"), drawn, *map(Text, self.all_notes()))
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        text = io.StringIO()
+        Console(file=text, width=1000, color_system=None).print(self)
+        return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
+
+    def _with_n(self) -> tuple[list[str], list[list[Entry]]]:
+        """Columns and rows as they are shown, with n where it is not the same everywhere."""
+        counts = [
+            [e.n or None if isinstance(e, Spread) else None for e in row] for row in self.rows
+        ]
+        of_row = [{n for n in row if n is not None} for row in counts]
+        columns, rows = list(self.columns), [list(row) for row in self.rows]
+        if len(set().union(*of_row)) <= 1:
+            return columns, rows
+        spreads = [i for i in range(len(columns)) if any(row[i] is not None for row in counts)]
+        if all(len(found) <= 1 for found in of_row):
+            rows = [[*row, next(iter(n), None)] for row, n in zip(rows, of_row, strict=True)]
+            return [*columns, "n"], rows
+        # From the right, so that places further left stay what they were.
+        for place in reversed(spreads):
+            columns.insert(place + 1, f"{columns[place]} n")
+            for row, own in zip(rows, counts, strict=True):
+                row.insert(place + 1, own[place])
+        return columns, rows
+
+
+def _is_best(entry: Entry) -> bool:
+    return isinstance(entry, Spread) and entry.best
+
+
+def _is_record(entry: Entry) -> bool:
+    return isinstance(entry, Spread | Paper | Difference)
+
+
+def _right(columns: Sequence[str], rows: Sequence[Sequence[Entry]]) -> list[bool]:
+    """Which columns hold numbers alone."""
+    return [
+        bool(rows) and not any(isinstance(row[i], str) for row in rows) for i in range(len(columns))
+    ]
+
+
+def _parts(entries: Sequence[Entry]) -> list[str]:
+    """What a column of entries becomes in a CSV file."""
+    parts = [""]
+    if any(isinstance(e, Spread | Paper) for e in entries):
+        parts.append("sd")
+    if any(isinstance(e, Spread) for e in entries):
+        parts.append("n")
+    for kind, part in ((Spread, "best"), (Paper, "suspect"), (Difference, "beyond")):
+        if any(isinstance(e, kind) and getattr(e, part) for e in entries):
+            parts.append(part)
+    return parts
+
+
+def _part(entry: Entry, part: str) -> Entry:
+    value: Any = entry
+    if _is_record(entry):
+        main = "value" if isinstance(entry, Difference) else "mean"
+        value = getattr(entry, part or main, None)
+    elif part:
+        value = None
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return None if math.isnan(value) else float(f"{value:.6g}")
+    return value
+
+
+def _markdown(text: str, best: bool = False) -> str:
+    for letter in "\\|*`<[":
+        text = text.replace(letter, f"\\{letter}")
+    text = " ".join(text.split())
+    return f"**{text}**" if best else text
+
+
+def _latex(text: str, best: bool = False) -> str:
+    text = "".join(LATEX.get(letter, letter) for letter in " ".join(text.split()))
+    return rf"\textbf{{{text}}}" if best else text
+
+
+def _latex_entry(entry: Entry) -> str:
+    text = _latex(str_of(entry), _is_best(entry))
+    if isinstance(entry, str) or text == NOTHING:
+        return text
+    return text.replace("-", "$-$")  # a minus, not a hyphen

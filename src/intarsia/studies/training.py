@@ -1,0 +1,103 @@
+"""Training for studies: several plans as one bank, each as if it had been trained alone."""
+
+import dataclasses
+import shutil
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from intarsia.data import Data
+from intarsia.modules import Architecture, Bank
+from intarsia.studies.plans import Plan
+from intarsia.training import Task, train
+from intarsia.training.tasks import tasks_of
+
+TOGETHER = 200  # modules in one call of train on a GPU; more is no faster
+CHECKPOINT_EVERY = 10.0  # seconds of work that a stop costs at most
+
+
+def companies(plans: Sequence[Plan], device: torch.device) -> list[list[Plan]]:
+    """Plans cut into groups to train at once: a GPU takes many modules, a CPU one plan."""
+    groups: list[list[Plan]] = []
+    open_: dict[str, list[Plan]] = {}
+    for plan in plans:
+        group = open_.get(plan.company, [])
+        full = sum(p.modules for p in group) + plan.modules > TOGETHER
+        if device.type == "cpu" or not group or full:
+            group = open_[plan.company] = []
+            groups.append(group)
+        group.append(plan)
+    return groups
+
+
+def train_plans(
+    plans: Sequence[Plan], data: Data, device: torch.device, work: Path | None = None
+) -> list[Bank]:
+    """The banks of these plans, which are of one company.
+
+    On a CPU, where a bank takes long, checkpoints go to `work`, and a run that was stopped is taken
+    up there. On a GPU a bank is trained again from the start.
+    """
+    folder = work if device.type == "cpu" else None
+    own: Any = None if len(plans) == 1 else lambda data: _tasks(plans, data)
+    whole = train(
+        data,
+        plans[0].recipe,
+        out=folder,
+        device=str(device),
+        tasks=own,
+        keep_rounds=True,
+        progress=False,
+        checkpoint_every=CHECKPOINT_EVERY,
+    )
+    return [_own(plan, whole, number, len(plans)) for number, plan in enumerate(plans)]
+
+
+def work_of(plan: Plan, data: Data) -> float:
+    """Samples times parameters, over all epochs and modules: what the time goes with."""
+    shapes = Architecture.of(plan.recipe.model, data.shape, data.classes).plan().values()
+    parameters = sum(prod(entry.shape) for entry in shapes if entry.learned)
+    return float(plan.modules * plan.epochs * len(data.train) * parameters)
+
+
+def clear(work: Path) -> None:
+    """Forget the checkpoints of banks that are kept."""
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _tasks(plans: Sequence[Plan], data: Data) -> list[Task]:
+    return [
+        dataclasses.replace(task, name=_label(number, task.name))
+        for number, plan in enumerate(plans)
+        for task in tasks_of(plan.recipe, data)
+    ]
+
+
+def _own(plan: Plan, whole: Bank, number: int, of: int) -> Bank:
+    """The modules of one plan, with nothing on them that tells of the others."""
+    prefix = _label(number, "") if of > 1 else ""
+
+    def own(bank: Bank) -> Bank:
+        modules = [
+            dataclasses.replace(
+                module,
+                name=module.name.removeprefix(prefix),
+                provenance={**module.provenance, "recipe": plan.recipe.as_dict()},
+            )
+            for module in bank
+            if module.name.startswith(prefix)
+        ]
+        diverged = [n.removeprefix(prefix) for n in bank.diverged if n.startswith(prefix)]
+        kept = {k: v for k, v in whole.report.items() if k in ("engine", "device", "versions")}
+        return Bank(modules, diverged, {**kept, "plan": plan.key})
+
+    bank = own(whole)
+    bank.rounds = tuple(own(earlier) for earlier in whole.rounds[:1])
+    return bank
+
+
+def _label(number: int, name: str) -> str:
+    return f"{number}/{name}"

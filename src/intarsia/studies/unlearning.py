@@ -1,0 +1,196 @@
+"""Study `unlearning`: each class in turn taken out of a whole, against other ways to forget it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from intarsia.data import Split
+from intarsia.figures import line_figure
+from intarsia.studies.baselines import UNPRUNED, check_rates
+from intarsia.studies.bench import Bench
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.groups import grouped, point
+from intarsia.studies.removing import ascent, removal, retraining
+from intarsia.studies.steps import NAMES, figure_name
+from intarsia.studies.study import Study, register, seeds_of
+from intarsia.studies.tables import Entry, Spread, Table
+
+PAPER: dict[str, Any] = {
+    "data": ["mnist"],
+    "models": ["shallow"],
+    "preset": "paper",
+    "seeds": 5,
+    "recipe": {},
+    "operators": ["logits", "sum"],
+    "rates": [1e-4, 3e-4, 1e-3],  # of the ascent, by Adam
+    "limit": 400,  # steps of the ascent
+}
+SMALL = PAPER | {
+    "data": ["digits"],
+    "models": ["mlp(32)"],
+    "seeds": 2,
+    "recipe": {"epochs": 3, "learning_rate": 0.01, "sparsity": 0.8},
+    "rates": [1e-3, 1e-2],
+    "limit": 60,
+}
+RETRAINING, ASCENT = "retraining", "gradient ascent"
+COLUMNS = {
+    "remaining_before": "remaining before",
+    "remaining": "remaining after",
+    "change": "change",
+    "kept": "answers kept",
+    "removed_before": "removed before",
+    "removed": "removed after",
+    "entropy": "entropy",
+}
+PANELS = {
+    "removed": "removed class: accuracy",
+    "entropy": "removed class: entropy",
+    "change": "remaining classes: change of accuracy",
+}
+
+
+def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+    """One a data set, model and seed, with all classes."""
+    return [
+        _cell(data, model, seed, options, bench)
+        for data in options["data"]
+        for model in options["models"]
+        for seed in seeds_of(options["seeds"])
+    ]
+
+
+def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
+    """What every way leaves of a class and of the others, on test samples, class by class."""
+    settings, device = cell.settings, bench.device
+    data = bench.data(settings["data"], settings["preset"])
+    test = Split(data.test.x.to(device), data.test.y)
+    parts = bench.bank(cell.banks["modules"])
+    joint = bench.bank(cell.banks["joint"], pruned=False)[0]
+    again = bench.bank(cell.banks["retrained"], pruned=False)
+    ways = {how: removal(parts, how, test, device) for how in settings["operators"]}
+    ways[RETRAINING] = retraining(joint, again, test, device)
+    chosen = {key: settings[key] for key in ("rates", "limit", "seed")}
+    ways[ASCENT] = ascent(joint, data, test, device, **chosen)
+    return {"classes": list(data.catalogue), "ways": ways}
+
+
+def tables(done: Sequence[Measured]) -> list[Table]:
+    """What is left of the removed class and of the others, over all classes and by class."""
+    return [
+        table
+        for (data, model), group in grouped(done, "data", "model").items()
+        for table in (_summary(f"{data}, {model}", group), _by_class(f"{data}, {model}", group))
+    ]
+
+
+def figures(done: Sequence[Measured]) -> dict[str, str]:
+    """The removed class and the others after each removal, by the class's place."""
+    found = {}
+    for (data, model), group in grouped(done, "data", "model").items():
+        panels = {
+            panel: {
+                NAMES.get(way, way): {
+                    float(i): point(_values(group, way, key, i)) for i in _places(group)
+                }
+                for way in _ways(group)
+            }
+            for key, panel in PANELS.items()
+        }
+        title = f"{data}, {model}: each class removed in turn"
+        name = figure_name("unlearning", data, model)
+        found[name] = line_figure(panels, title=title, x="class removed")
+    return found
+
+
+def _cell(data: str, model: str, seed: int, options: Mapping[str, Any], bench: Bench) -> Cell:
+    preset, recipe = options["preset"], options["recipe"]
+    names = bench.data(data, preset).catalogue
+    without = [[c for c in names if c != gone] for gone in names]
+    joint = {"preset": preset, "objective": "xe", "pruned": False, **recipe, **UNPRUNED}
+    banks = {
+        "modules": bench.plan(data, model, [(c,) for c in names], seed, preset=preset, **recipe),
+        "joint": bench.plan(data, model, [names], seed, **joint),
+        # Cross-entropy hides what is not rewarded: a network never meets the class it lacks.
+        "retrained": bench.plan(data, model, without, seed, **joint),
+    }
+    settings = {"data": data, "model": model, "preset": preset, "seed": seed}
+    settings |= {key: options[key] for key in ("operators", "limit")}
+    settings["rates"] = check_rates(options["rates"])
+    return Cell("unlearning", settings, banks)
+
+
+def _summary(name: str, group: Sequence[Measured]) -> Table:
+    rows: list[list[Entry]] = []
+    for way in _ways(group):
+        figures = [Spread.of(_values(group, way, key)) for key in COLUMNS]
+        checks = [_all(group, way, key) for key in ("exact", "untouched")]
+        rows.append([NAMES.get(way, way), *figures, *checks])
+    classes = len(_places(group))
+    steps = Spread.of(_values(group, ASCENT, "steps"))
+    notes = [
+        f"spread over {len(group)} seeds and {classes} removed classes; answers are among all "
+        f"{classes}, and an entropy can reach {math.log(classes):.4f}",
+        "answers kept: samples of the remaining classes that are answered as before, right or not",
+        "exact: removals after which the whole answers, bit for bit, as one composed without the "
+        "module, and as before once it is added again; untouched: removals that leave the logits "
+        "of every other module the same bits",
+        f"gradient ascent: step size chosen on validation samples for each network and class; "
+        f"{steps.mean:.0f} steps in the mean, and {_all(group, ASCENT, 'reached')} come down to "
+        f"chance there within their limit of steps",
+        "the other modules were trained on samples of the removed class, to be uncertain of them; "
+        "only retraining gives a network that has never met them",
+    ]
+    columns = ["way", *COLUMNS.values(), "exact", "untouched"]
+    return Table(f"{name}: each class removed in turn", columns, rows, notes)
+
+
+def _by_class(name: str, group: Sequence[Measured]) -> Table:
+    keys = {"removed": "accuracy", "entropy": "entropy"}
+    asked = [(way, key) for way in _ways(group) for key in keys]
+    rows: list[list[Entry]] = [
+        [group[0].result["classes"][i], *(Spread.of(_values(group, *what, i)) for what in asked)]
+        for i in _places(group)
+    ]
+    columns = ["removed", *(f"{NAMES.get(way, way)}: {keys[key]}" for way, key in asked)]
+    return Table(f"{name}: the removed class, by class", columns, rows)
+
+
+def _values(
+    group: Sequence[Measured], way: str, key: str, place: int | None = None
+) -> list[float | None]:
+    """A figure over all seeds and classes, or over the seeds of one class."""
+    lists = [cell.result["ways"].get(way, {}).get(key, []) for cell in group]
+    return [v for values in lists for i, v in enumerate(values) if place in (None, i)]
+
+
+def _all(group: Sequence[Measured], way: str, key: str) -> str | None:
+    """In how many removals something holds; None where it is not asked."""
+    found = [value for value in _values(group, way, key) if value is not None]
+    return f"{sum(map(bool, found))} of {len(found)}" if found else None
+
+
+def _ways(group: Sequence[Measured]) -> list[str]:
+    return list(dict.fromkeys(way for cell in group for way in cell.result["ways"]))
+
+
+def _places(group: Sequence[Measured]) -> range:
+    return range(len(group[0].result["classes"]))
+
+
+register(
+    Study(
+        name="unlearning",
+        title="Beyond the paper: a class removed",
+        about=(
+            "What is left of a class that is to be forgotten, and what becomes of the others? A "
+            "cell takes each class of one seed in turn out of a composition, trains a joint "
+            "network again without it, and drives it out of that network by gradient ascent."
+        ),
+        forms={"paper": PAPER, "small": SMALL},
+        cells=cells,
+        measure=measure,
+        tables=tables,
+        figures=figures,
+    )
+)

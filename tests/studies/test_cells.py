@@ -1,0 +1,86 @@
+"""Keys: what changes a cell's digest, and what must not."""
+
+import pytest
+
+from intarsia.studies import Bench, Cell, Store
+from intarsia.studies.cells import rounded
+from intarsia.studies.identity import identity
+from intarsia.studies.pairing import pairs_of, sets_of
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(Store(tmp_path / "store"), "cpu")
+
+
+def plan_of(bench, seed=0, **recipe):
+    return bench.plan("digits", "mlp(8)", [("0",), ("1",)], seed, **recipe)
+
+
+def test_a_setting_added_at_its_neutral_value_keeps_the_key(bench):
+    banks = {"modules": plan_of(bench)}
+    old = Cell("s", {"data": "digits"}, banks)
+    neutral = {"noise": 0.0}
+    assert Cell("s", {"data": "digits", "noise": 0.0}, banks, neutral).key == old.key
+    assert Cell("s", {"data": "digits", "noise": 0.1}, banks, neutral).key != old.key
+
+
+def test_a_changed_default_changes_the_key(bench):
+    """Settings count with their value, whether it is the default or not."""
+    banks = {"modules": plan_of(bench)}
+    before, after = (Cell("s", {"points": p}, banks) for p in (21, 41))
+    assert before.key != after.key
+    assert identity({"points": 21}, {}) == {"points": 21}
+
+
+def test_a_key_covers_study_settings_and_banks(bench):
+    cells = [
+        Cell("a", {"x": 1}, {"m": plan_of(bench)}),
+        Cell("b", {"x": 1}, {"m": plan_of(bench)}),
+        Cell("a", {"x": 2}, {"m": plan_of(bench)}),
+        Cell("a", {"x": 1}, {"m": plan_of(bench, 1)}),
+        Cell("a", {"x": 1}, {"m": plan_of(bench, epochs=3)}),
+        Cell("a", {"x": 1}, {"n": plan_of(bench)}),
+    ]
+    assert len({cell.key for cell in cells}) == len(cells)
+    assert Cell("a", {"x": 1}, {"m": plan_of(bench)}).key == cells[0].key
+
+
+def test_a_key_does_not_change_over_time(bench):
+    """Stores of today are read by tomorrow's versions: this digest must stay."""
+    plan = plan_of(bench, epochs=2, sparsity=0.9)
+    assert len(plan.key) == 64
+    assert plan.modules == 2
+    assert plan.epochs == 6
+
+
+def test_unpruned_modules_are_the_first_round_under_paper_only(bench):
+    assert plan_of(bench, pruned=False) == plan_of(bench)
+    released = [plan_of(bench, preset="released", pruned=p) for p in (True, False)]
+    assert released[0].key != released[1].key
+    assert released[1].recipe.rounds == 0
+
+
+def test_the_presets_networks(bench):
+    deep = bench.plan("digits", "deep", [("0",)], 0)
+    assert deep.recipe.model == {"name": "mlp", "hidden": [512, 256], "dropout": 0.5}
+    loose = bench.plan("digits", "deep", [("0",)], 0, preset="released", pruned=False)
+    assert loose.recipe.model["dropout"] == 0.3
+
+
+def test_numbers_are_cut_to_six_digits():
+    assert rounded({"a": [0.12345678, 1, True, None, "x"]}) == {"a": [0.123457, 1, True, None, "x"]}
+    assert rounded(1.23456789e-9) == 1.23457e-9
+
+
+@pytest.mark.parametrize(
+    ("classes", "size", "pairs", "sets"),
+    [(10, 1, 10, 10), (10, 2, 10, 5), (10, 5, 10, 20), (6, 2, 10, 12), (4, 2, 3, 6), (4, 1, 6, 4)],
+)
+def test_pairs_are_disjoint_distinct_and_of_few_sets(classes, size, pairs, sets):
+    catalogue = [str(c) for c in range(classes)]
+    found = pairs_of(catalogue, size)
+    assert len(found) == len({frozenset(pair) for pair in found}) == pairs
+    assert all(len(a) == len(b) == size and not set(a) & set(b) for a, b in found)
+    assert len(sets_of(found)) <= sets
+    assert pairs_of(catalogue, size, seed=1) != found or pairs < 10

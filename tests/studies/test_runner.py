@@ -1,0 +1,240 @@
+"""The runner: what is missing is done once, whatever stops it, and comes out the same."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from toy import TOY
+
+from intarsia.errors import FileError, StudyError
+from intarsia.studies import Bench, Store, run, standing
+from intarsia.studies.estimate import estimate
+from intarsia.studies.packs import load_pack, pack, save_pack
+from intarsia.studies.records import read_records
+from intarsia.studies.runner import missing_plans
+from intarsia.studies.training import train_plans
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("store") / "finished")
+    run(TOY, TOY.options("small"), store, device="cpu")
+    return store
+
+
+@pytest.fixture
+def store(finished, tmp_path):
+    """A copy of the finished store, to be harmed."""
+    shutil.copytree(finished.path, tmp_path / "store")
+    return Store(tmp_path / "store")
+
+
+def cells_of(store, **given):
+    return TOY.plan(TOY.options("small", **given), Bench(store, "cpu"))
+
+
+def content(store):
+    """Every byte that must be the same in every run."""
+    files = [p for part in ("cells", "banks") for p in (store.path / part).rglob("*")]
+    return {str(p.relative_to(store.path)): p.read_bytes() for p in files if p.is_file()}
+
+
+def events(store, kind):
+    return [e for e in read_records(store.path / "runs") if e["event"] == kind]
+
+
+def test_all_cells_are_measured_and_nothing_is_left_over(finished):
+    found = standing(cells_of(finished), finished)
+    assert len(found.measured) == 6
+    assert not found.missing
+    assert not found.damaged
+    assert all(0 < v < 2.31 for m in found.measured for v in m.result["pruned"])
+    assert not list((finished.path / "work").glob("*"))
+    assert not list((finished.path / "claims").glob("*"))
+    assert len(events(finished, "banks")) == 6
+    assert len(events(finished, "cell")) == 6
+
+
+def test_a_finished_study_is_not_done_again(store):
+    before = content(store)
+    run(TOY, TOY.options("small"), store, device="cpu")
+    assert content(store) == before
+    assert len(events(store, "banks")) == 6
+    assert len(events(store, "cell")) == 6
+
+
+def test_what_is_missing_is_done_to_the_same_bytes(store):
+    before = content(store)
+    some = [*(store.path / "cells" / "toy").glob("*")][:3]
+    for path in some:
+        path.unlink()
+    shutil.rmtree(next((store.path / "banks").iterdir()))
+    run(TOY, TOY.options("small"), store, device="cpu")
+    assert content(store).keys() <= before.keys()
+    assert all(before[name] == found for name, found in content(store).items())
+    assert len(events(store, "cell")) == 9
+
+
+def test_banks_are_shared_by_cells_that_differ_in_other_things(store):
+    run(TOY, TOY.options("small", scale=2.0), store, device="cpu")
+    assert len(events(store, "cell")) == 12
+    assert len(events(store, "banks")) == 6
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "empty", "json", "swap"])
+def test_a_damaged_cell_is_named_and_measured_again(store, harm):
+    before = content(store)
+    one, two = sorted((store.path / "cells" / "toy").glob("*"))[:2]
+    raw = one.read_bytes()
+    one.write_bytes(
+        {
+            "flip": raw.replace(b'"seed":', b'"sead":'),
+            "cut": raw[:-20],
+            "empty": b"",
+            "json": b"[1]",
+            "swap": two.read_bytes(),
+        }[harm]
+    )
+    found = standing(cells_of(store), store)
+    assert len(found.missing) == 1
+    (line,) = found.damaged.values()
+    assert one.name in line
+    assert "damaged" in line
+    said = []
+    run(TOY, TOY.options("small"), store, device="cpu", say=said.append)
+    assert any(one.name in line and "measured again" in line for line in said)
+    assert content(store) == before
+
+
+def test_a_damaged_bank_is_named_and_trained_again(store):
+    before = content(store)
+    shutil.rmtree(store.path / "cells")
+    victim = next((store.path / "banks").glob("*/round-1/*.safetensors"))
+    raw = bytearray(victim.read_bytes())
+    raw[-3] ^= 1
+    victim.write_bytes(raw)
+    said = []
+    run(TOY, TOY.options("small"), store, device="cpu", say=said.append)
+    assert any(victim.name in line and "trained again" in line for line in said)
+    assert content(store) == before
+
+
+def test_plans_trained_together_come_out_as_if_alone(store):
+    bench = Bench(store, "cpu")
+    plans = [cell.banks["modules"] for cell in cells_of(store)]
+    assert len({plan.company for plan in plans}) == 1
+    before = content(store)
+    banks = train_plans(plans, bench.data("digits"), bench.device)
+    shutil.rmtree(store.path / "banks")
+    assert len(missing_plans(cells_of(store), store)) == 6
+    for plan, bank in zip(plans, banks, strict=True):
+        store.add_bank(plan, bank)
+    assert content(store) == before
+
+
+def test_two_processes_share_the_work_and_repeat_nothing(finished, tmp_path):
+    script = (
+        "import sys, torch; sys.path.insert(0, sys.argv[1]); torch.set_num_threads(1)\n"
+        "from toy import TOY\n"
+        "from intarsia.studies import Store, run\n"
+        "run(TOY, TOY.options('small'), Store(sys.argv[2]), device='cpu')\n"
+    )
+    root, place = Path(__file__).resolve().parent, tmp_path / "both"
+    both = [
+        subprocess.Popen([sys.executable, "-c", script, str(root), str(place)]) for _ in range(2)
+    ]
+    assert [process.wait(timeout=120) for process in both] == [0, 0]
+    store = Store(place)
+    assert content(store) == content(finished)
+    trained = [key for event in events(store, "banks") for key in event["keys"]]
+    measured = [event["key"] for event in events(store, "cell")]
+    assert len(trained) == len(set(trained)) == 6
+    assert len(measured) == len(set(measured)) == 6
+
+
+def test_a_claim_of_a_dead_process_is_free(store):
+    script = (
+        "import os, sys; from intarsia.studies import Store\n"
+        "with Store(sys.argv[1]).claim(['a']) as held:\n"
+        "    print(held, flush=True); sys.stdin.read()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(store.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "['a']\n"
+    with store.claim(["a", "b"]) as held:
+        assert held == ["b"]
+    process.kill()
+    process.communicate()
+    time.sleep(0.05)
+    with store.claim(["a"]) as held:
+        assert held == ["a"]
+
+
+def test_litter_of_a_killed_process_is_swept(store):
+    before = content(store)
+    (store.path / "banks" / ".00.part").mkdir()
+    (store.path / "banks" / ".00.part" / "0.safetensors").write_bytes(b"half")
+    (store.path / "cells" / "toy" / ".00.part").write_bytes(b"half")
+    run(TOY, TOY.options("small"), store, device="cpu")
+    assert content(store) == before
+
+
+def test_a_folder_that_is_no_store_is_refused(tmp_path):
+    (tmp_path / "letter.txt").write_text("dear store")
+    with pytest.raises(StudyError, match="not a store"):
+        Store(tmp_path)
+    with pytest.raises(StudyError, match="no store"):
+        Store(tmp_path / "nowhere", make=False)
+    (tmp_path / "store.json").write_text(json.dumps({"format": "other"}))
+    with pytest.raises(StudyError, match=r"store\.json"):
+        Store(tmp_path)
+
+
+def test_an_unknown_option_is_answered_with_the_nearest():
+    with pytest.raises(StudyError, match="did you mean 'seeds'"):
+        TOY.options("small", seed=3)
+    with pytest.raises(StudyError, match="no form 'large'"):
+        TOY.options("large")
+
+
+def test_an_estimate_goes_by_earlier_runs_where_there_are_any(store, tmp_path):
+    empty = Store(tmp_path / "empty")
+    guess = estimate(cells_of(empty), empty, Bench(empty, "cpu"))
+    assert (guess.cells, guess.missing, guess.modules) == (6, 6, 12)
+    assert 0 < guess.minutes < 1
+    assert "rough" in guess.basis
+    more = estimate(cells_of(store, seeds=6), store, Bench(store, "cpu"))
+    seen = sum(e["seconds"] for e in events(store, "banks"))
+    assert (more.cells, more.missing, more.modules) == (12, 6, 12)
+    assert more.minutes == pytest.approx(seen / 60, rel=1e-6)
+    assert "earlier" in more.basis
+
+
+def test_a_pack_holds_what_the_store_has(store, tmp_path):
+    options = TOY.options("small")
+    packed = pack(TOY, options, cells_of(store), store)
+    save_pack(tmp_path / "toy.json", packed)
+    found = load_pack(tmp_path / "toy.json")
+    assert found.to_json() == packed.to_json()
+    assert found.measured == standing(cells_of(store), store).measured
+    assert found.missing == 0
+    assert found.runs["modules"] == 12
+    assert found.runs["training_seconds"] > 0
+    assert found.runs["versions"][0]["torch"]
+    text = (tmp_path / "toy.json").read_text()
+    (tmp_path / "toy.json").write_text(text.replace('"seed":1', '"seed":7', 1))
+    with pytest.raises(FileError, match="altered or damaged"):
+        load_pack(tmp_path / "toy.json")
+    (tmp_path / "toy.json").write_text("{}")
+    with pytest.raises(FileError, match="no pack"):
+        load_pack(tmp_path / "toy.json")

@@ -1,0 +1,176 @@
+"""The lenet kernels against the plain loop in Triton's interpreter, which needs no GPU.
+
+Triton takes up its interpreter when it is imported, so all of it runs once in a process of its own:
+this file as a script, which prints what the tests then judge.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from intarsia.errors import RecipeError
+from intarsia.models import build, initialise, wiring_of
+from intarsia.objectives import objective
+from intarsia.training.choose import choose
+from intarsia.training.engine import Job, Start
+from intarsia.training.plain import PlainEngine
+from intarsia.training.rounds import rewound
+from intarsia.training.tasks import Task
+
+pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+
+
+@pytest.fixture(scope="module")
+def found():
+    done = subprocess.run(
+        [sys.executable, __file__],
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("case", ["grey", "colour"])
+def test_steps_equal_the_plain_loop(found, case):
+    distances = found[case]
+    assert min(distances["moved"]) > 1e-3  # or there would be little to compare
+    for name in ("states", "first", "second", "losses", "scores"):
+        assert max(distances[name]) < 1e-4, name
+
+
+def test_pruned_weights_are_exactly_0_and_inactive_modules_stand_still(found):
+    assert found["grey"]["pruned"] == 0
+    assert found["grey"]["stood_still"]
+
+
+def test_a_slot_takes_up_what_another_left(found):
+    assert found["grey"]["taken_up"]
+
+
+def test_where_the_kernels_cannot_run_the_engine_is_refused():
+    grey = job_of((1, 7, 6), batch=60, goals=[(0, "me")])
+    assert choose(grey, "auto", patience=False).engine == "single"
+    with pytest.raises(RecipeError, match="engine 'lenet' needs CUDA"):
+        choose(grey, "lenet", patience=False)
+    mlp = replace(grey, network=build("mlp([8])", (1, 7, 6), 10))
+    with pytest.raises(RecipeError, match="trains lenet networks only"):
+        choose(mlp, "lenet", patience=False)
+
+
+def main():
+    """Three modules of two seeds and objectives, two of them pruned; and one in colour."""
+    torch.set_num_threads(1)
+    grey = job_of((1, 7, 6), batch=60, goals=[(0, "me"), (1, "xe"), (0, "confidence_penalty(0.5)")])
+    colour = job_of((3, 5, 4), batch=10, goals=[(0, "me")])
+    print(
+        json.dumps(
+            {
+                "grey": compare(grey, [start_of(grey, k, k < 2) for k in range(3)]),
+                "colour": compare(colour, [with_moments(start_of(colour, 0, True))]),
+            }
+        )
+    )
+
+
+def job_of(shape, batch, goals):
+    generator = torch.Generator().manual_seed(0)
+    tasks = [
+        Task(str(k), (str(k),), (k,), seed, 2e-3, objective(goal, 10, (k,)))
+        for k, (seed, goal) in enumerate(goals)
+    ]
+    samples = 2 * batch + 3
+    x = torch.rand(samples, *shape, generator=generator) * (
+        torch.rand(samples, *shape, generator=generator) < 0.5  # blank places, as pictures have
+    )
+    y = torch.randint(10, (samples,), generator=generator)
+    network = build("lenet", shape, 10)
+    return Job(network, wiring_of(network, shape), tasks, x, y, x[:70], y[:70], batch, 5.0)
+
+
+def start_of(job, k, pruned):
+    generator = torch.Generator().manual_seed(100 + k)
+    origin = initialise("lenet", tuple(job.x.shape[1:]), 10, job.tasks[k].seed).state_dict()
+    mask = {n: torch.rand(t.shape, generator=generator) < 0.4 for n, t in origin.items() if pruned}
+    return Start(rewound(origin, mask), mask)
+
+
+def with_moments(start):
+    generator = torch.Generator().manual_seed(7)
+    start.first, start.second = (
+        {n: size * torch.rand(t.shape, generator=generator) for n, t in start.state.items()}
+        for size in (1e-3, 1e-6)
+    )
+    start.step = 7
+    return start
+
+
+def compare(job, starts):
+    """Two epochs of two steps each, in the second of which the last of several stands still."""
+    from intarsia.training import lenet_cuda
+
+    lenet_cuda.SPANS = (3, 2, 3)  # so that even small pictures come in pieces, of unequal size
+    modules = range(len(starts))
+    plain, ours = PlainEngine(job), lenet_cuda.CudaLenetEngine(job, graphs=False)
+    losses, halfway = [], []
+    for engine in (plain, ours):
+        engine.begin(starts)
+        both = [engine.epoch(0, 0, [2e-3] * len(starts), [True] * len(starts))]
+        engine.keep(modules)
+        halfway.append(engine.best(modules[-1]))
+        active = [k == 0 or k < modules[-1] for k in modules]
+        both.append(engine.epoch(0, 1, [1e-3] * len(starts), active))
+        engine.keep(modules)
+        losses.append(torch.stack(both))
+    theirs, mine = ([e.best(k) for k in modules] for e in (plain, ours))
+    scores = [vars(e.validate()) for e in (plain, ours)]
+    kept = [[moments_of(e, k) for k in modules] for e in (plain, ours)]
+    return {
+        "moved": [far_apart(s.state, state) for s, state in zip(starts, theirs, strict=True)],
+        "states": [far_apart(a, b) for a, b in zip(mine, theirs, strict=True)],
+        "first": [far_apart(a[0], b[0]) for a, b in zip(kept[1], kept[0], strict=True)],
+        "second": [far_apart(a[1], b[1]) for a, b in zip(kept[1], kept[0], strict=True)],
+        "losses": [float((losses[0] - losses[1]).abs().max())],
+        "scores": [float((scores[0][n] - scores[1][n]).abs().max()) for n in scores[0]],
+        "pruned": sum(
+            int(torch.count_nonzero(state[n][~mask]))
+            for state, start in zip(mine, starts, strict=True)
+            for n, mask in start.mask.items()
+        ),
+        "stood_still": all(torch.equal(halfway[1][n], t) for n, t in mine[-1].items()),
+        "taken_up": taken_up(ours, lenet_cuda.CudaLenetEngine(job, graphs=False), starts),
+    }
+
+
+def moments_of(engine, k):
+    """Both moments where the mask keeps a weight; the loop's live on elsewhere too."""
+    mask = engine.starts[k].mask
+    return [{n: t * mask.get(n, 1) for n, t in part.items()} for part in engine.moments(k)[:2]]
+
+
+def taken_up(ours, other, starts):
+    other.begin(starts)
+    for slot, given in zip(other.slots, ours.slots, strict=True):
+        slot.load({n: t.clone() for n, t in given.tensors().items()})
+    return all(
+        torch.equal(other.best(k)[n], t) and torch.equal(other.moments(k)[0][n], first)
+        for k in range(len(starts))
+        for (n, t), first in zip(ours.best(k).items(), ours.moments(k)[0].values(), strict=True)
+    )
+
+
+def far_apart(ours, oracle):
+    flat = [torch.cat([s[n].double().flatten() for n in oracle]) for s in (ours, oracle)]
+    return float((flat[0] - flat[1]).norm() / flat[1].norm())
+
+
+if __name__ == "__main__":
+    main()
