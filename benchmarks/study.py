@@ -16,11 +16,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from record import RESULTS, made_by, save
-from training import apart, usual, whole_run
-
 from intarsia.studies import Bench, Store, find_study, run
 from intarsia.studies.packs import pack
+from record import RESULTS, made_by, save
+from training import apart, usual, whole_run
 
 SAMPLES = 3  # how often each way is timed
 

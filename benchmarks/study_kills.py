@@ -83,7 +83,8 @@ def main() -> None:
         ]
     result = {
         **record.made_by(
-            f"python benchmarks/study_kills.py --kills {wanted.kills} --seed {wanted.seed}",
+            f"python benchmarks/study_kills.py --kills {wanted.kills} "
+            f"--size {wanted.size} --seed {wanted.seed}",
             intarsia=intarsia.__version__,
         ),
         "seconds": round(time.monotonic() - begun, 1),

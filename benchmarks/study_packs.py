@@ -8,11 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from intarsia.studies import NAMES, Measured, Study, Table, find_study
 from intarsia.studies.packs import FORMAT, Pack, load_pack
 
 # Packs that agree in these are one set of cells; all other options say how many of them there are.
 VARIED = ("preset", "recipe", "objective", "sparsity")
+NATURE = ("data", "models", "recipe")  # what tells forms apart
 FLAGS = ("data", "models", "seeds", "preset")  # options of the command line that need no --set
 
 
@@ -70,12 +73,12 @@ def command(study: Study, options: Mapping[str, Any]) -> str:
 def label_of(study: Study, options: Mapping[str, Any]) -> str:
     """What sets these options apart: the preset, and what of the recipe is not the form's."""
     form, _ = _differing(study, options)
-    parts = [f"{key} {_text(value)}" for key, value in _recipe(study, options).items()]
+    parts = [f"{key}={_text(value)}" for key, value in _recipe(study, options).items()]
     for key in VARIED[2:]:
         if key in options and options[key] != study.forms[form].get(key):
-            parts.append(f"{key} {_text(options[key])}")
+            parts.append(f"{key}={_text(options[key])}")
     preset = f"preset `{options['preset']}`"
-    return f"{preset} with {', '.join(f'`{part}`' for part in parts)}" if parts else preset
+    return f"{preset} with `{', '.join(parts)}`" if parts else preset
 
 
 def _variants(study: Study, packs: Mapping[str, Pack]) -> list[Variant]:
@@ -92,7 +95,7 @@ def _differing(study: Study, options: Mapping[str, Any]) -> tuple[str, dict[str,
         form: {key: value for key, value in options.items() if value != known.get(key)}
         for form, known in ((form, study.options(form)) for form in study.forms)
     }
-    form = min(others, key=lambda form: len(others[form]))
+    form = min(others, key=lambda form: sum(key in NATURE for key in others[form]))
     return form, others[form]
 
 
@@ -105,20 +108,12 @@ def _text(value: Any) -> str:
     """A value as the command line takes it: plain ones parted by commas, YAML for the rest."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list) and all(isinstance(v, str | int | float) for v in value):
-        if len(value) > 1 or (value and isinstance(value[0], str)):  # 3 would be three seeds
-            return ",".join(map(_text, value))
+    plain = isinstance(value, list) and all(isinstance(v, str | int | float) for v in value)
+    if plain and value and (len(value) > 1 or isinstance(value[0], str)):  # 3 would be three seeds
+        return ",".join(map(_text, value))
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_inner(v)}" for key, v in value.items()) + "}"
-    return json.dumps(value)
-
-
-def _inner(value: Any) -> str:
-    """A value inside a mapping, where a comma would end it."""
-    if isinstance(value, str) and not set(value) & set(",:[]{}\"'# "):
-        return value
-    if isinstance(value, Mapping):
-        return _text(value)
+        lines = yaml.safe_dump(dict(value), default_flow_style=True, sort_keys=False, width=1e9)
+        return str(lines).strip()
     return json.dumps(value)
 
 

@@ -168,7 +168,7 @@ def usual(data_name: str, model: str, device: str = "cpu") -> dict[str, Any]:
         logits = network(x.to(device))
         distance(torch.log_softmax(logits / 5, 1), table[y.to(device)]).backward()
         optimiser.step()
-    float(logits.sum())  # a GPU may still be at work
+    float(logits.detach().sum())  # a GPU may still be at work
     seconds = round(time.perf_counter() - started, 3)
     return {"seconds_per_module_epoch": seconds, "epochs": 1, "workers": "forked"}
 

@@ -1,15 +1,228 @@
 """The pages of results hold the figures that lie beside them, and nothing else."""
 
+import random
+import shlex
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from intarsia.commands.study_arguments import study_and_options
+from intarsia.studies import Bench, Measured, Store, find_study, run
+from intarsia.studies.packs import Pack, pack, save_pack
+from intarsia.studies.paper import pair_cell
+
 ROOT = Path(__file__).resolve().parents[1]
+RUNS = {
+    "dates": ["2026-01-01"],
+    "devices": ["a device"],
+    "versions": [{"torch": "2"}],
+    "modules": 1200,
+    "training_seconds": 30.0,
+    "measuring_seconds": 4.0,
+}
+LAYER = {"pruning": "magnitude(scope='layer')", "select": "last"}
 
 
-def test_pages_are_what_their_figures_make(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
+
+
+def test_pages_are_what_their_figures_make() -> None:
     import tables
 
-    stale = [str(path) for path, text in tables.written().items() if path.read_text() != text]
+    stale = [str(p) for p, text in tables.written().items() if _text(p) != text]
     assert not stale, f"run `make results`: {stale} are older than their figures"
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_measured_study_becomes_a_page(tmp_path: Path) -> None:
+    """The small form, measured: beside its tables the page has command, origin and counts."""
+    import study_pages
+    from study_packs import read_studies
+
+    study, store = find_study("single"), Store(tmp_path / "store")
+    options = study.options("small", seeds=1)
+    bench = Bench(store, "cpu")
+    measured = run(study, options, store, bench=bench)
+    found = pack(study, options, study.plan(options, bench), store)
+    save_pack(tmp_path / "study_single.json", replace(found, missing=2))
+    (tmp_path / "study_speed.json").write_text("{}")  # not a pack
+    studies = read_studies(tmp_path)
+    files = study_pages.study_files(studies, study_pages.verdicts(studies), tmp_path)
+    page = files[tmp_path / "study_single.md"]
+    assert "intarsia study run single --form small --seeds 1\n" in page
+    assert "intarsia study table single --from docs/results/study_single.json\n" in page
+    assert "| 1, 2 missing | 1 seeds | 10 |" in page
+    assert "printed no number" in page
+    assert all(table.markdown().rstrip() in page for table in study.tables(measured))
+
+
+def test_pairs_are_counted_as_a_plain_loop_counts_them(tmp_path: Path) -> None:
+    """Made-up cells near the paper's: what is met, missed and ordered, counted here again."""
+    import study_pages
+    from study_packs import read_studies
+
+    cells = {
+        "study_pairs.json": _pairs("paper", "shallow", 0.03),
+        "study_pairs_deep.json": _pairs("paper", "deep", 0.0),
+        "study_pairs_released.json": _pairs("released", "shallow", 0.0),
+    }
+    for file, measured in cells.items():
+        first = measured[0].settings
+        given = {"models": [first["model"]], "preset": first["preset"], "seeds": 2}
+        _save(tmp_path / file, "pairs", measured, data=["mnist", "fashion_mnist"], **given)
+    studies = read_studies(tmp_path)
+    assert [list(v.packs) for v in studies["pairs"]] == [
+        ["study_pairs.json", "study_pairs_deep.json"],
+        ["study_pairs_released.json"],
+    ]
+    said = study_pages.verdicts(studies)
+    words, line = said["pairs"].words, said["pairs"].line
+
+    ours = _off(cells["study_pairs.json"]) | _off(cells["study_pairs_deep.json"])
+    missed = {place for place, off in ours.items() if off}
+    released = _off(cells["study_pairs_released.json"])
+    both = [place for place in ours if place in released]
+    again = [place for place in missed if place in released]
+    assert 0 < len(again) < len(missed) < len(ours)
+    met = f"{len(ours) - len(missed)} of {len(ours)} printed numbers"
+    assert met in words
+    assert line.startswith(met)
+    assert (
+        f"meets {sum(not released[p] for p in both)} of {len(both)} of the same numbers, "
+        f"{sum(not released[p] for p in again)} of {len(again)} of those missed before" in words
+    )
+    ordered, groups = _ordered(cells["study_pairs.json"] + cells["study_pairs_deep.json"])
+    assert f"ME > QME > XE in {ordered} of {groups} groups" in line
+    assert f"ME to QME to XE in {ordered} of {groups} groups" in words
+    short = study_pages.studies_in_short(studies, said)
+    assert "The 3,600 modules of Tables 2 and 4 took 90 s of training" in " ".join(short.split())
+    assert f"| [pairs](study_pairs.md) | {study_pages.SHOWN['pairs']} | {line} |" in (
+        study_pages.studies_table(said, {})
+    )
+
+
+def test_complete_merges_are_compared_by_what_their_packs_differ_in(tmp_path: Path) -> None:
+    import study_pages
+    from study_packs import read_studies
+
+    packs: list[tuple[str, dict[str, Any], float]]
+    packs = [("paper", {}, 0.7), ("paper", LAYER, 0.93), ("released", {}, 0.95)]
+    for number, (preset, recipe, end) in enumerate(packs):
+        given = {"data": ["mnist"], "models": ["shallow"], "seeds": 2}
+        cells = [_complete(preset, seed, end) for seed in range(2)]
+        file = tmp_path / f"study_complete_{number}.json"
+        _save(file, "complete", cells, preset=preset, recipe=recipe, **given)
+    studies = read_studies(tmp_path)
+    layer = "preset `paper` with `pruning=magnitude(scope='layer'), select=last`"
+    assert [v.label for v in studies["complete"]] == ["preset `paper`", layer, "preset `released`"]
+    said = study_pages.verdicts(studies)["complete"]
+    for text in ("ends at 0.7050 (0.0071) on mnist", "holds in 0 of 1", f"{layer} 0.9350 (0.0071)"):
+        assert text in said.words
+    assert f"{layer} differs from preset `paper` in what it names alone" in said.words
+    assert "0 of 1" in said.line
+    assert "released` in 1 of 1" in said.line
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"data": ["mnist"], "models": ["mlp(512, 256)", "cnn"], "seeds": 2},
+        {"preset": "released", "seeds": [3], "recipe": LAYER},
+        {"seeds": [0, 2], "imp": [True], "operators": ["sum", "ties(density=0.2)"], "slow": []},
+        {"recipe": {"learning_rate": 1e-05, "model": {"name": "mlp", "hidden": [8, 4]}}},
+    ],
+)
+@pytest.mark.parametrize("form", ["paper", "small"])
+def test_a_pages_command_gives_its_options(form: str, given: dict[str, Any]) -> None:
+    import study_packs
+
+    study = find_study("complete")
+    options = study.options(form, **given)
+    words = shlex.split(study_packs.command(study, options))[4:]
+    flags = {key: _after(words, f"--{key}") for key in ("data", "models", "seeds", "preset")}
+    named = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
+    assert study_and_options("complete", _after(words, "--form"), flags, named, None)[1] == options
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text() if path.exists() else None
+
+
+def _after(words: list[str], flag: str) -> str | None:
+    return words[words.index(flag) + 1] if flag in words else None
+
+
+def _save(path: Path, study: str, cells: list[Measured], **given: Any) -> None:
+    options = find_study(study).options("paper", **given)
+    save_pack(path, Pack(study, options, cells, 0, RUNS))
+
+
+def _pairs(preset: str, model: str, shift: float) -> list[Measured]:
+    """Cells of two data sets, sizes and seeds, three pairs each, around the paper's means."""
+    chance = random.Random(0)
+    found = []
+    for data in ("mnist", "fashion_mnist"):
+        for size in (1, 5):
+            for objective in ("xe", "qme", "me"):
+                for seed in range(2):
+                    result: dict[str, Any] = {"pairs": []}
+                    for half in ("unpruned", "pruned"):
+                        cell = pair_cell(model, data, size, objective, half == "pruned")
+                        assert cell is not None
+                        accuracy = cell.accuracy.mean - shift
+                        entropy = cell.entropy.mean if cell.entropy else None
+                        numbers = {
+                            "accuracy": [chance.gauss(accuracy, 0.01) for _ in range(3)],
+                            "entropy": [entropy and chance.gauss(entropy, 0.05) for _ in range(3)],
+                        }
+                        result[half] = {"sum": numbers, "logits": numbers}
+                    settings: dict[str, Any] = {"data": data, "model": model, "preset": preset}
+                    settings |= {"size": size, "objective": objective, "seed": seed}
+                    found.append(Measured(settings, result))
+    return found
+
+
+def _complete(preset: str, seed: int, end: float) -> Measured:
+    curve = {"accuracy": [0.99, end + seed / 100], "entropy": [2.0, None]}
+    settings = {"data": "mnist", "model": "shallow", "preset": preset, "imp": True, "seed": seed}
+    result = {"curves": {"sum": [curve], "logits": [curve]}, "refused": {}, "diverged": []}
+    return Measured({**settings, "orders": {"sum": 1, "logits": 1}}, result)
+
+
+def _means(cells: list[Measured], half: str, what: str) -> dict[tuple[Any, ...], float]:
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    for cell in cells:
+        s = cell.settings
+        place = (s["data"], s["model"], s["size"], s["objective"])
+        values = cell.result[half]["sum"][what]
+        groups.setdefault(place, []).extend(v for v in values if v is not None)
+    return {place: sum(values) / len(values) for place, values in groups.items() if values}
+
+
+def _off(cells: list[Measured]) -> dict[tuple[Any, ...], bool]:
+    """By number that the paper printed and that is not suspect, whether ours is beyond 2 sd."""
+    found = {}
+    for half in ("unpruned", "pruned"):
+        for what in ("accuracy", "entropy"):
+            for place, mean in _means(cells, half, what).items():
+                data, model, size, objective = place
+                cell = pair_cell(model, data, size, objective, half == "pruned")
+                paper = getattr(cell, what)
+                if paper is not None and not paper.suspect:
+                    off = abs(round(mean, 3) - paper.mean) > 2 * paper.sd + 1e-9
+                    found[*place, half, what] = off
+    return found
+
+
+def _ordered(cells: list[Measured]) -> tuple[int, int]:
+    held = []
+    for half in ("unpruned", "pruned"):
+        means = _means(cells, half, "accuracy")
+        for group in {place[:3] for place in means}:
+            held.append(means[*group, "me"] > means[*group, "qme"] > means[*group, "xe"])
+    return sum(held), len(held)

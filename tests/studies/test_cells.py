@@ -61,6 +61,11 @@ def test_unpruned_modules_are_the_first_round_under_paper_only(bench):
     assert released[1].recipe.rounds == 0
 
 
+def test_a_whole_number_is_the_same_setting_with_a_point(bench):
+    assert plan_of(bench, temperature=5).key == plan_of(bench, temperature=5.0).key
+    assert plan_of(bench, temperature=4).key != plan_of(bench, temperature=5).key
+
+
 def test_the_presets_networks(bench):
     deep = bench.plan("digits", "deep", [("0",)], 0)
     assert deep.recipe.model == {"name": "mlp", "hidden": [512, 256], "dropout": 0.5}

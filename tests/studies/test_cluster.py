@@ -11,7 +11,6 @@ from slow import SLOW
 from test_runner import content, events
 from watching import kill_one, until
 
-from intarsia.errors import StudyError
 from intarsia.studies import Store, run
 from intarsia.studies.engines import run_with
 
@@ -49,7 +48,8 @@ def test_a_run_that_loses_workers_and_shares_its_store_equals_a_local_one(tmp_pa
     measured = run_with("ray", SLOW, OPTIONS, store, "cpu", workers=2)
     thread.join()
     assert beside[0].wait(timeout=60) == 0
-    assert len(killed) == 2 and all(killed.values())
+    assert len(killed) == 2
+    assert all(killed.values())
     assert len(measured) == 4
     assert content(store) == content(alone)
     done = [*events(store, "cell"), *events(store, "banks")]

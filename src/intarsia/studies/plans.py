@@ -16,6 +16,7 @@ from intarsia.training import Recipe
 HIDDEN = {"shallow": (512,), "deep": (512, 256)}
 HIDDEN_YEAST = {"shallow": (256,), "deep": (128, 64)}  # in the authors' code
 DROPOUT = 0.5
+FLOATS = ("learning_rate", "sparsity", "temperature")
 # Recipe's settings that came later, with the value at which older plans keep their keys.
 NEUTRAL: dict[str, Any] = {}
 OWN = (
@@ -90,13 +91,19 @@ def plan_of(
         "objective": objective,
         "partition": [list(classes) for classes in sets],
         "seeds": [seed],
-        **(recipe or {}),
+        **{key: _number(key, value) for key, value in (recipe or {}).items()},
     }
     if preset == "released" and not pruned:
-        settings["sparsity"] = 0
+        settings["sparsity"] = 0.0
         settings.pop("rounds", None)
     resolved = Recipe.read(settings).resolve()
     return Plan(dataclasses.replace(resolved, data_options=dict(data.options)), data.digest)
+
+
+def _number(key: str, value: Any) -> Any:
+    """5 and 5.0 are one temperature, so one bank."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if whole and key in FLOATS else value
 
 
 def _network(model: str, data: str, preset: str, pruned: bool) -> str | dict[str, Any]:

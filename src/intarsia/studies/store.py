@@ -166,9 +166,14 @@ class Store:
             while not take_lock(file, shared=True):
                 time.sleep(0.02)  # another process sweeps
             yield
+            if take_lock(file):  # the last to leave
+                self._sweep()
 
     def _sweep(self) -> None:
-        """Remove what processes that were killed had half written."""
+        """Remove what processes that were killed had half written, or not cleared away."""
+        kept = [digest_of([folder.name]) for folder in self.path.glob("banks/*")]
+        for done in kept:
+            shutil.rmtree(self.path / "work" / done, ignore_errors=True)
         for part in [*self.path.glob("banks/.*.part"), *self.path.glob("cells/*/.*.part")]:
             if part.is_dir():
                 shutil.rmtree(part, ignore_errors=True)
