@@ -88,6 +88,7 @@ STUDY_VERBS: dict[Callable[..., Any], tuple[str, ...]] = {
         "study figure complete --from complete.json -o figures/ --format pdf",
     ),
     studying.pack: ("study pack pairs --data mnist -o pairs.json",),
+    studying.unpack: ("study unpack pairs.json theirs.json --store shared/",),
 }
 
 

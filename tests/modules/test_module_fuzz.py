@@ -1,4 +1,4 @@
-"""DamagedError and hostile files: each loads to the same tensors or raises our error, nothing else."""
+"""Damaged and hostile files: each loads to the same tensors or raises our error, nothing else."""
 
 import json
 import random

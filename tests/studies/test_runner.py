@@ -1,5 +1,6 @@
 """The runner: what is missing is done once, whatever stops it, and comes out the same."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -11,9 +12,9 @@ import pytest
 from toy import TOY
 
 from intarsia.errors import FileError, StudyError
-from intarsia.studies import Bench, Store, run, standing
+from intarsia.studies import Bench, Measured, Store, run, standing
 from intarsia.studies.estimate import estimate
-from intarsia.studies.packs import load_pack, pack, save_pack
+from intarsia.studies.packs import load_pack, pack, save_pack, unpack
 from intarsia.studies.records import read_records
 from intarsia.studies.runner import missing_plans
 from intarsia.studies.training import train_plans
@@ -231,6 +232,9 @@ def test_a_pack_holds_what_the_store_has(store, tmp_path):
     assert found.runs["modules"] == 12
     assert found.runs["training_seconds"] > 0
     assert found.runs["versions"][0]["torch"]
+    assert found.runs["measuring_seconds"] == pytest.approx(
+        sum(e["seconds"] for e in events(store, "cell")), abs=0.1
+    )
     text = (tmp_path / "toy.json").read_text()
     (tmp_path / "toy.json").write_text(text.replace('"seed":1', '"seed":7', 1))
     with pytest.raises(FileError, match="altered or damaged"):
@@ -238,3 +242,25 @@ def test_a_pack_holds_what_the_store_has(store, tmp_path):
     (tmp_path / "toy.json").write_text("{}")
     with pytest.raises(FileError, match="no pack"):
         load_pack(tmp_path / "toy.json")
+
+
+def test_cells_of_a_pack_are_not_measured_again(store, tmp_path):
+    options = TOY.options("small")
+    packed = pack(TOY, options, cells_of(store), store)
+    half = dataclasses.replace(packed, measured=packed.measured[::2])
+    other = Store(tmp_path / "other")
+    for _ in range(2):
+        assert unpack(half, other, Bench(other, "cpu")) == (3, 0)
+    strange = dataclasses.replace(packed, measured=[Measured({}, {}, "0" * 64)])
+    assert unpack(strange, other, Bench(other, "cpu")) == (0, 1)
+    run(TOY, options, other, device="cpu")
+    cells = {k: v for k, v in content(store).items() if k.startswith("cells")}
+    assert {k: v for k, v in content(other).items() if k.startswith("cells")} == cells
+    again = pack(TOY, options, cells_of(other), other)
+    assert again.runs["modules"] == 12
+    assert len(events(other, "cell")) == 6 + 3
+
+
+def test_an_estimate_does_not_scale_up_tiny_runs(store):
+    long = estimate(cells_of(store, seeds=6, recipe={"epochs": 5000}), store, Bench(store, "cpu"))
+    assert "rough" in long.basis

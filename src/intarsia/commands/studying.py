@@ -1,4 +1,4 @@
-"""study list, run, status, pack: the cells of a study, from a question to one file."""
+"""study list, run, status, pack, unpack: the cells of a study, from a question to one file."""
 
 import time
 from collections.abc import Mapping
@@ -187,6 +187,29 @@ def pack(
     if packed.missing:
         note(f"note: {packed.missing} of {len(found.cells)} cells are missing")
     show(f"{len(packed.measured)} cells, in {out}")
+
+
+def unpack(
+    files: Annotated[list[Path], typer.Argument(help="Packs, as study pack wrote them.")],
+    module: Module = None,
+    store: StoreFolder = STORE,
+) -> None:
+    """Put the cells of packs into a store; a run then measures only what they leave out."""
+    from intarsia.commands.study_arguments import load_module
+    from intarsia.studies import Bench, Store
+    from intarsia.studies.packs import load_pack
+    from intarsia.studies.packs import unpack as take
+
+    if module is not None:
+        load_module(module)
+    packs = [load_pack(file) for file in files]
+    into = Store(store)
+    bench = Bench(into, "cpu")
+    for file, what in zip(files, packs, strict=True):
+        taken, strange = take(what, into, bench)
+        if strange:
+            note(f"note: {strange} cells of {file} are none of {what.study}'s today: left out")
+        show(f"{taken} cells of {file}, in {store}")
 
 
 def _keys(forms: Mapping[str, Mapping[str, Any]]) -> list[str]:

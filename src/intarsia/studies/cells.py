@@ -42,6 +42,7 @@ class Measured:
 
     settings: Mapping[str, Any]
     result: Mapping[str, Any]
+    key: str = ""
 
 
 def rounded(value: Any) -> Any:

@@ -11,6 +11,7 @@ from intarsia.studies.store import Store
 from intarsia.studies.training import work_of
 
 # Seconds for one epoch of one module, by sample and parameter: docs/results/training_*.md
+ENOUGH = 0.01  # of the work that is estimated must have been done before
 USUAL = {"cuda": 2e-13, "cpu": 3e-11}
 
 
@@ -33,19 +34,21 @@ def estimate(cells: Sequence[Cell], store: Store, bench: Bench) -> Estimate:
     """
     missing = standing(cells, store).missing
     plans = missing_plans(missing, store)
-    seen = _seen(store, bench.device.type)
-    rate = seen or USUAL.get(bench.device.type, USUAL["cpu"])
-    seconds = sum(
-        rate * work_of(plan, bench.data(plan.recipe.data, plan.recipe.preset)) for plan in plans
-    )
+    kind = bench.device.type
+    work = sum(work_of(p, bench.data(p.recipe.data, p.recipe.preset)) for p in plans)
+    seen = _seen(store, kind, work)
+    seconds = work * (seen or USUAL.get(kind, USUAL["cpu"]))
     basis = "this store's earlier runs" if seen else "the project's own benchmarks, a rough guess"
     modules = sum(plan.modules for plan in plans)
     return Estimate(len(cells), len(missing), modules, seconds / 60, basis)
 
 
-def _seen(store: Store, kind: str) -> float | None:
-    """Seconds by sample and parameter in the runs that this store remembers."""
+def _seen(store: Store, kind: str, wanted: float) -> float | None:
+    """Seconds by sample and parameter in this store's runs, if they did enough to tell.
+
+    A small bank is nearly all beginning and end, and says little about a large one.
+    """
     runs = read_records(store.path / "runs")
     events = [e for e in runs if e["event"] == "banks" and e["kind"] == kind]
     work = sum(e["work"] for e in events)
-    return sum(e["seconds"] for e in events) / work if work else None
+    return sum(e["seconds"] for e in events) / work if work > ENOUGH * wanted > 0 else None

@@ -1,10 +1,11 @@
 """Records: what a run of a study did, when, on what, and how long it took; one file for each."""
 
+import hashlib
 import json
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 
 from intarsia import __version__
+from intarsia.files import write_whole
 
 
 class Record:
@@ -57,6 +59,14 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
                 run = {k: event[k] for k in ("device", "kind", "date", "versions") if k in event}
             events.append({**run, **event})
     return events
+
+
+def keep_events(folder: Path, events: Sequence[Mapping[str, Any]]) -> None:
+    """Note what other stores' runs did; the same events are kept once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = "".join(json.dumps(event, sort_keys=True) + "\n" for event in events)
+    name = hashlib.sha256(lines.encode()).hexdigest()[:16]
+    write_whole(folder / f"taken-{name}.jsonl", lines.encode())
 
 
 def versions() -> dict[str, str]:

@@ -70,7 +70,7 @@ class Store:
             digest = found.pop("digest")
             if digest != digest_of(found) or found["key"] != cell.key:
                 raise ValueError
-            return Measured(found["settings"], found["result"])
+            return Measured(found["settings"], found["result"], cell.key)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise DamagedError(f"{path}: is damaged, its digest does not fit its content") from None
 
@@ -86,7 +86,7 @@ class Store:
         }
         found["digest"] = digest_of(found)
         write_whole(self.cell_file(cell), canonical(found).encode() + b"\n")
-        return Measured(found["settings"], found["result"])
+        return Measured(found["settings"], found["result"], cell.key)
 
     def keys(self, studies: Iterable[str]) -> set[str]:
         """Keys of all cells of these studies that have a file, without reading them."""
