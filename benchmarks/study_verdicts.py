@@ -45,7 +45,7 @@ DEPARTURES: dict[str, Callable[[Row], bool]] = {
 def single(variants: Sequence[Variant], studies: Studies) -> Verdict:
     met, of = met_in_short(variants, "Table 1")
     words = [beside_the_paper(variants, "Table 1"), _reasons(variants, "Table 1")]
-    words.append(_live_units(variants))
+    words += [_cut_through(variants[0]), _live_units(variants)]
     return Verdict(_in_short(met, of), " ".join(filter(None, words)))
 
 
@@ -111,6 +111,21 @@ def _reasons(variants: Sequence[Variant], title: str) -> str:
 
 def _is_met(found: Compared) -> bool:
     return not found.difference.beyond
+
+
+def _cut_through(variant: Variant) -> str:
+    """Modules that pruning has cut in two, so that no hidden unit is live."""
+    found = []
+    for (data, model), cells in grouped(variant.measured, "data", "model").items():
+        live = finite([n for cell in cells for n in cell.result["pruned"]["live"]])
+        if 0 in live:
+            found.append(f"{live.count(0)} of {len(live)} of {data}, {model}")
+    if not found:
+        return ""
+    return (
+        "Pruning leaves no way from the inputs to the outputs in some modules, which then answer "
+        f"the same to every sample: {listed(found)}."
+    )
 
 
 def _live_units(variants: Sequence[Variant]) -> str:

@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from intarsia.measure.path import TOLERANCE
 from intarsia.studies import Measured
 from intarsia.studies.groups import grouped
-from intarsia.studies.path import WAYS
+from intarsia.studies.single import HALVES
 from study_counting import PRUNED, Row, Verdict, by_mean, count, listed, rows_of, surely_best
 from study_packs import Studies, Variant
 
 
 def path(variants: Sequence[Variant], studies: Studies) -> Verdict:
     words, totals = [], []
-    for way, imp in WAYS.items():
+    for way, pruned in HALVES.items():
+        imp = "yes" if pruned else "no"
         shares = []
         for (data, model), cells in grouped(variants[0].measured, "data", "model").items():
             shares.append(f"{_connected(cells, way, 'test')} ({model}, {data})")

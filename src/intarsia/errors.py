@@ -28,6 +28,10 @@ class FileError(IntarsiaError):
     """A file is not what it should be."""
 
 
+class VersionError(FileError):
+    """A file was written by another version of intarsia."""
+
+
 class TrainingError(IntarsiaError):
     """Training cannot start or go on."""
 

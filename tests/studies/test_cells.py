@@ -7,6 +7,8 @@ from intarsia.studies.cells import rounded
 from intarsia.studies.identity import identity
 from intarsia.studies.pairing import pairs_of, sets_of
 
+KEYS = ["7615594c201fb74a", "698bb95ba341d3c8", "6cf8ba6b267ec3e9"]
+
 
 @pytest.fixture
 def bench(tmp_path):
@@ -46,12 +48,18 @@ def test_a_key_covers_study_settings_and_banks(bench):
     assert Cell("a", {"x": 1}, {"m": plan_of(bench)}).key == cells[0].key
 
 
-def test_a_key_does_not_change_over_time(bench):
-    """Stores of today are read by tomorrow's versions: this digest must stay."""
-    plan = plan_of(bench, epochs=2, sparsity=0.9)
-    assert len(plan.key) == 64
-    assert plan.modules == 2
-    assert plan.epochs == 6
+def test_keys_do_not_change_over_time(bench):
+    """Stores of today are read by tomorrow's versions: these digests must stay."""
+    me = plan_of(bench, epochs=2, sparsity=0.9)
+    xe = plan_of(bench, epochs=2, sparsity=0.9, objective="xe", batches="all")
+    cell = Cell("single", {"data": "digits", "seed": 0}, {"modules": me})
+    assert [me.key[:16], xe.key[:16], cell.key[:16]] == KEYS
+
+
+def test_a_later_version_of_the_measuring_code_is_another_cell(bench):
+    banks = {"modules": plan_of(bench)}
+    keys = {Cell("s", {}, banks, version=version).key for version in (1, 2, 3)}
+    assert len(keys) == 3
 
 
 def test_unpruned_modules_are_the_first_round_under_paper_only(bench):

@@ -11,7 +11,7 @@ from intarsia.composition import OPERATORS
 from intarsia.errors import RecipeError, StudyError
 from intarsia.modules import Bank
 from intarsia.studies import curves
-from intarsia.studies.curves import Merges, merge_curve, orders_of
+from intarsia.studies.curves import Merges, orders_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -48,7 +48,7 @@ def order(bank):
 
 @pytest.mark.parametrize("operator", [*OPERATORS, *OTHERS])
 def test_a_curve_is_what_evaluate_says_of_each_composition(operator, bank, data, order):
-    curve = merge_curve(bank, order, [operator], data)[operator]
+    curve = Merges(bank, data).curve(operator, order)
     for n in range(len(order)):
         whole = ia.compose([bank[key] for key in order[: n + 1]], operator, samples=data)
         seen = ia.evaluate(whole, data.test)
@@ -94,10 +94,10 @@ def test_each_set_is_measured_once(bank, data, order, monkeypatch):
 
 def test_an_operator_that_refuses_is_left_out_with_its_reason(bank, data, order):
     strangers = Bank([replace(m, origin=f"{i:064x}") for i, m in enumerate(bank)])
-    found = merge_curve(strangers, order, ["sum", "logits"], data)
-    assert found.keys() == {"logits"}
     merges = Merges(strangers, data)
+    assert merges.curve("logits", order) == Merges(bank, data).curve("logits", order)
     assert merges.curve("sum", order) is None
+    assert merges.refused.keys() == {"sum"}
     assert "origin" in merges.refused["sum"]
     with pytest.raises(RecipeError, match="unknown operator 'summ'"):
         merges.curve("summ", order)

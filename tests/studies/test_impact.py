@@ -59,6 +59,13 @@ def test_a_pair_that_lacks_a_half_is_left_out() -> None:
     (table,) = STUDY.tables([cell([0.5, None, 0.7], [0.9, 0.8, None])])
     assert table.rows[0][4].n == 1  # type: ignore[union-attr]
     assert STUDY.tables([cell([None], [0.8])])[0].rows[0][5] is None
+    # p is of the same pairs as the change
+    before, after = [0.5, None, 0.7, 0.6, 0.9], [0.9, 0.8, 0.8, None, 0.91]
+    (table,) = STUDY.tables([cell(before, after)])
+    both = [(b, a) for b, a in zip(before, after, strict=True) if b is not None and a is not None]
+    assert table.rows[0][4].n == len(both) == 3  # type: ignore[union-attr]
+    test = stats.ttest_ind(*zip(*both, strict=True), equal_var=False)
+    assert table.rows[0][5] == pytest.approx(test.pvalue)
     assert STUDY.figures([cell([None], [0.8])]) == {}
 
 

@@ -14,7 +14,7 @@ from intarsia.models import build
 from intarsia.modules import Bank, Module
 from intarsia.modules.architecture import Architecture
 from intarsia.studies import Bench, Measured, Store, find_study, run
-from intarsia.studies.merging import OPERATORS, merge_pairs
+from intarsia.studies.merging import JOINED, merge_pairs
 from intarsia.studies.ordering import in_paper
 from intarsia.studies.pairs import cells, figures, tables
 from intarsia.studies.single import HALVES
@@ -55,7 +55,7 @@ def test_merges_equal_compose_and_evaluate(done: list[Measured], bench: Bench) -
         for half, pruned in HALVES.items():
             bank = bench.bank(cell.banks[half], pruned=pruned)
             found = merge_pairs(bank, pairs, data)
-            for operator in OPERATORS:
+            for operator in JOINED:
                 for number, pair in enumerate(pairs):
                     accuracy, entropy = by_compose(bank, pair, operator, data)
                     assert found[operator]["accuracy"][number] == accuracy
@@ -85,7 +85,7 @@ def test_merges_of_normalised_networks_equal_compose(bench: Bench) -> None:
         )
     pair = (("3",), ("0",))
     found = merge_pairs(Bank(modules), [pair], data)
-    for operator in OPERATORS:
+    for operator in JOINED:
         accuracy, entropy = by_compose(Bank(modules), pair, operator, data)
         assert found[operator] == {"accuracy": [accuracy], "entropy": [entropy]}
 
@@ -97,7 +97,7 @@ def test_a_pair_without_one_of_its_modules_has_no_numbers(bench: Bench, done: li
     gone = "+".join(pairs[0][0])
     holey = merge_pairs(Bank(m for m in bank if m.name != gone), pairs, bench.data("digits"))
     whole = merge_pairs(bank, pairs, bench.data("digits"))
-    for operator in OPERATORS:
+    for operator in JOINED:
         for number, pair in enumerate(pairs):
             missing = gone in ["+".join(classes) for classes in pair]
             expected = None if missing else whole[operator]["accuracy"][number]
@@ -162,6 +162,22 @@ def test_best_is_bold_where_scipy_says_so(done: list[Measured]) -> None:
     assert bold == expected
 
 
+def test_bold_waits_for_every_objective() -> None:
+    whole = made({"xe": LOW, "qme": MIDDLE, "me": HIGH})
+    under_way = made({"xe": LOW, "qme": HIGH}, data="har")  # me is still to come
+    two, four, logits, _ = tables(whole + under_way)
+    for table in (two, four, logits):
+        bold = {tuple(row[3:5]) for row in table.rows if row[5].best}  # type: ignore[union-attr]
+        assert bold == {("mnist", "me")}
+        assert any("xe, qme, me are all measured" in note for note in table.notes)
+        assert any("pairs that share a module for independent" in note for note in table.notes)
+    # a study of two objectives is whole with two
+    assert {row[4] for row in tables(under_way)[0].rows if row[5].best} == {"qme"}  # type: ignore[union-attr]
+    alone = tables(made({"me": HIGH}))[0]
+    assert not alone.rows[0][5].best  # type: ignore[union-attr]
+    assert not any("bold" in note for note in alone.all_notes())
+
+
 def made(accuracies: dict[str, list[float]], **settings: object) -> list[Measured]:
     """Cells with these accuracies, the same in both halves and by both operators."""
     base = {
@@ -176,7 +192,7 @@ def made(accuracies: dict[str, list[float]], **settings: object) -> list[Measure
         Measured(
             {**base, "objective": objective, **settings},
             {
-                half: {o: {"accuracy": values, "entropy": [None] * 3} for o in OPERATORS}
+                half: {o: {"accuracy": values, "entropy": [None] * 3} for o in JOINED}
                 for half in HALVES
             },
         )

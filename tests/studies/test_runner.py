@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -9,15 +10,17 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from toy import TOY
 
 from intarsia.errors import FileError, StudyError
+from intarsia.files import digest_of
 from intarsia.studies import Bench, Measured, Store, run, standing
 from intarsia.studies.estimate import estimate
 from intarsia.studies.packs import load_pack, pack, save_pack, unpack
 from intarsia.studies.records import read_records
 from intarsia.studies.runner import missing_plans
-from intarsia.studies.training import train_plans
+from intarsia.studies.training import companies, train_plans
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -129,13 +132,16 @@ def test_a_damaged_bank_is_named_and_trained_again(store):
 def test_plans_trained_together_come_out_as_if_alone(store):
     bench = Bench(store, "cpu")
     plans = [cell.banks["modules"] for cell in cells_of(store)]
-    assert len({plan.company for plan in plans}) == 1
+    groups = companies(plans, torch.device("cuda"))
+    assert [len(group) for group in groups] == [3, 3]  # by objective: xe hides labels
+    assert [len(group) for group in companies(plans, torch.device("cpu"))] == [1] * 6
     before = content(store)
-    banks = train_plans(plans, bench.data("digits"), bench.device)
+    banks = [train_plans(group, bench.data("digits"), bench.device) for group in groups]
     shutil.rmtree(store.path / "banks")
     assert len(missing_plans(cells_of(store), store)) == 6
-    for plan, bank in zip(plans, banks, strict=True):
-        store.add_bank(plan, bank)
+    for group, own in zip(groups, banks, strict=True):
+        for plan, bank in zip(group, own, strict=True):
+            store.add_bank(plan, bank)
     assert content(store) == before
 
 
@@ -186,6 +192,7 @@ def test_litter_of_a_killed_process_is_swept(store):
     (store.path / "banks" / ".00.part").mkdir()
     (store.path / "banks" / ".00.part" / "0.safetensors").write_bytes(b"half")
     (store.path / "cells" / "toy" / ".00.part").write_bytes(b"half")
+    next((store.path / "cells" / "toy").glob("*.json")).unlink()
     run(TOY, TOY.options("small"), store, device="cpu")
     assert content(store) == before
 
@@ -264,3 +271,92 @@ def test_cells_of_a_pack_are_not_measured_again(store, tmp_path):
 def test_an_estimate_does_not_scale_up_tiny_runs(store):
     long = estimate(cells_of(store, seeds=6, recipe={"epochs": 5000}), store, Bench(store, "cpu"))
     assert "rough" in long.basis
+
+
+def harm(store, kind):
+    one, two = sorted((store.path / "banks").iterdir())[:2]
+    if kind == "unpruned lost":
+        shutil.rmtree(one / "round-1")
+    elif kind == "swapped":
+        one.rename(one.with_name("aside"))
+        two.rename(one)
+        one.with_name("aside").rename(two)
+    elif kind == "half dropped":
+        (one / "bank.json").unlink()
+
+
+@pytest.mark.parametrize("kind", ["unpruned lost", "swapped", "half dropped"])
+def test_a_bank_that_is_not_what_was_asked_for_is_trained_again(store, kind):
+    before = content(store)
+    shutil.rmtree(store.path / "cells")
+    harm(store, kind)
+    run(TOY, TOY.options("small"), store, device="cpu")
+    assert content(store) == before
+
+
+def test_a_bank_of_another_version_is_left_alone(store):
+    shutil.rmtree(store.path / "cells")
+    listing = next((store.path / "banks").iterdir()) / "bank.json"
+    listing.write_text(listing.read_text().replace('"version":1', '"version":2'))
+    before = content(store)
+    with pytest.raises(StudyError, match="another version"):
+        run(TOY, TOY.options("small"), store, device="cpu")
+    assert before.items() <= content(store).items()
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="a superuser may read all")
+def test_a_bank_that_may_not_be_read_is_left_alone(store):
+    shutil.rmtree(store.path / "cells")
+    listing = next((store.path / "banks").iterdir()) / "bank.json"
+    listing.chmod(0)
+    with pytest.raises(StudyError, match="Permission denied"):
+        run(TOY, TOY.options("small"), store, device="cpu")
+    assert listing.exists()
+
+
+def test_a_cell_of_another_format_is_refused(store):
+    path = next((store.path / "cells" / "toy").glob("*"))
+    found = json.loads(path.read_text())
+    found.pop("digest")
+    found["version"] = 99
+    path.write_text(json.dumps({**found, "digest": digest_of(found)}))
+    with pytest.raises(FileError, match="no cell that this version reads"):
+        standing(cells_of(store), store)
+
+
+def test_a_finished_study_writes_nothing(store):
+    before = {p: p.stat().st_mtime_ns for p in store.path.rglob("*")}
+    assert len(run(TOY, TOY.options("small"), store, device="cpu")) == 6
+    assert {p: p.stat().st_mtime_ns for p in store.path.rglob("*")} == before
+
+
+def test_damaged_records_are_passed_over(store):
+    count = len(read_records(store.path / "runs"))
+    (store.path / "runs" / "0.jsonl").write_text('[1]\n{"event": "cell", "key": "x"}\n{"ev')
+    assert len(read_records(store.path / "runs")) == count
+    assert pack(TOY, TOY.options("small"), cells_of(store), store).runs["modules"] == 12
+
+
+def test_a_recipe_may_not_set_what_the_study_sets():
+    with pytest.raises(StudyError, match="'recipe' has 'seeds'"):
+        TOY.options("small", recipe={"seeds": [7]})
+
+
+def test_claims_are_given_to_one_at_a_time(tmp_path):
+    """Many processes fight for one claim; each adds one to a number, and none is lost."""
+    script = (
+        "import sys, pathlib; from intarsia.studies.claims import claimed\n"
+        "place, done = pathlib.Path(sys.argv[1]), 0\n"
+        "while done < 60:\n"
+        "    with claimed(place / 'claims', ['one']) as held:\n"
+        "        if held:\n"
+        "            number = place / 'number'\n"
+        "            number.write_text(str(int(number.read_text()) + 1)); done += 1\n"
+    )
+    (tmp_path / "number").write_text("0")
+    crew = [
+        subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stderr=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    assert [process.communicate(timeout=120)[1] for process in crew] == [b""] * 3
+    assert (tmp_path / "number").read_text() == "180"

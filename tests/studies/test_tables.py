@@ -40,6 +40,24 @@ def test_spread_is_of_what_is_there() -> None:
     assert Spread.of([1.0, 2.0], best=True).best
 
 
+def test_large_numbers_have_fewer_decimals_where_they_are_shown() -> None:
+    rows = [[Spread(234.36, 31.5651, 5), 1234.5678, Difference(-12.3456)], [
+        Spread(-10.0, 0.12345, 5), 99.123456, Difference(150.04)], [
+        Spread(9.87654, 12.3, 5), 0.123456, Difference(0.5)]]  # fmt: skip
+    table = Table("t", ["live", "x", "d"], rows)
+    expected = [
+        ["234.4 (31.6)", "1234.6", "-12.35"],
+        ["-10.00 (0.12)", "99.12", "+150.0"],
+        ["9.8765 (12.3000)", "0.1235", "+0.5000"],
+    ]
+    assert [cells(line) for line in table.markdown().splitlines()[4:7]] == expected
+    for row in expected:
+        assert " & ".join(row).replace("-", "$-$") in table.latex()
+        assert all(text in str(table) for text in row)
+    assert table.csv().splitlines()[1] == "234.36,31.5651,5,1234.57,-12.3456"
+    assert table.to_json()["rows"][0][0]["mean"] == 234.36
+
+
 @pytest.mark.parametrize(
     ("ours", "paper", "expected"),
     [

@@ -10,7 +10,7 @@ import torch
 
 import intarsia as ia
 from intarsia.modules import logits_of
-from intarsia.studies import Bench, Measured, Store, find_study, run
+from intarsia.studies import Bench, Measured, Plan, Store, find_study, run
 from intarsia.studies.baselines import UNPRUNED
 from intarsia.studies.removing import compare, removal, retraining
 
@@ -157,6 +157,39 @@ def test_a_cell_gives_the_same_twice(done: Sequence[Measured], store: Store) -> 
     (cell,) = STUDY.plan(STUDY.options("small", seeds=1), bench)
     again = STUDY.measure(cell, bench)
     assert store.write(cell, again).result == done[0].result
+
+
+@pytest.mark.parametrize(
+    ("lost", "left"),
+    [
+        ({"joint"}, ["logits", "sum"]),
+        ({"modules"}, ["retraining", "gradient ascent"]),
+        ({"retrained", "modules"}, ["gradient ascent"]),
+        ({"modules", "joint", "retrained"}, []),
+    ],
+)
+def test_networks_that_diverged_leave_their_ways_out(
+    lost: set[str], left: list[str], done: Sequence[Measured], store: Store
+) -> None:
+    (cell,) = STUDY.plan(STUDY.options("small", seeds=1), Bench(store, "cpu"))
+    short = replace(cell, settings={**cell.settings, "rates": [1e-2], "limit": 4})
+    gone = {cell.banks[role].key for role in lost}
+
+    class Lacking:
+        def bank(self, plan: Plan) -> ia.Bank:
+            return ia.Bank([], ["x"]) if plan.key in gone else store.bank(plan)
+
+    found = STUDY.measure(short, Bench(Lacking(), "cpu"))
+    assert list(found["ways"]) == left
+    measured = Measured(short.settings, found)
+    summary, by_class = STUDY.tables([measured])
+    assert len(summary.rows) == len(left)
+    assert len(by_class.rows) == 10
+    assert not any("None" in note or "nan" in note for note in summary.notes)
+    assert any(note.startswith("seed 0: no ") for note in summary.notes)
+    assert len(STUDY.figures([measured])) == bool(left)
+    assert len(STUDY.tables([measured, *done])[0].rows) == 4
+    assert not any(note.startswith("seed") for note in STUDY.tables(done)[0].notes)
 
 
 def test_tables_count_every_removal(done: Sequence[Measured]) -> None:

@@ -81,7 +81,7 @@ def assert_equals_the_loop(kinds, job, starts):
 @pytest.mark.parametrize("model", [SHALLOW, DEEP])
 def test_fifty_steps_of_an_mlp_equal_the_plain_loop(make_job, masked, model, density):
     job, origins = make_job(model, several=False)
-    assert job.steps * EPOCHS == 50
+    assert job.steps(job.tasks[0]) * EPOCHS == 50
     assert_equals_the_loop(["mlp", "stack", "single"], job, masked(origins, density))
 
 
@@ -161,7 +161,7 @@ def test_pruned_weights_are_exactly_0_after_every_step(
     make_job, masked, with_moments, kind, model, density, moments
 ):
     job, origins = make_job(model, samples=96, batch=96)
-    assert job.steps == 1
+    assert job.steps(job.tasks[0]) == 1
     starts = masked(origins, density)
     if moments:
         starts = [with_moments(s, k) for k, s in enumerate(starts)]

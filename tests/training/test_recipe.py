@@ -107,6 +107,52 @@ def test_a_resolved_recipe_is_its_own_resolution_and_survives_yaml(tmp_path, pre
     assert again.resolve().digest() == recipe.digest()
 
 
+# of recipes as they were before there was a choice of batches
+DIGESTS = {
+    "me": "6ee8d70b971109bdc9d0f7f682c06a890bf7afec7f7ea4f599e8e8ce285398a1",
+    "qme": "ad9367559da2a6bbfe71335aa0c6d9b5c9bc8a05a03b514c8e3fb8ca9503489c",
+    "other": "31e3592cbf1feaab66225b6b11fa97f6d0b11c6f4afaeccb82d380f5b429a805",
+    "xe": "3e530007122bab3f9c75b7fa1a710a85e0a16ac02fa55cb37a588e1e2cdf0530",
+}
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("goal", ["xe", "smoothing(0.2)", "confidence_penalty", "me(reward=0)"])
+def test_batches_are_of_the_samples_shown_where_labels_are_hidden(preset, goal):
+    recipe = resolved(preset=preset, objective=goal)
+    assert recipe.batches == recipe.as_dict()["batches"] == "shown"
+    whole = resolved(preset=preset, objective=goal, batches="all")
+    assert whole.batches == whole.as_dict()["batches"] == "all"
+    assert whole.digest() != recipe.digest()
+    for each in (recipe, whole):
+        assert Recipe.read(each.as_dict()).resolve().digest() == each.resolve().digest()
+        assert Recipe.read(each.as_dict()).resolve().batches == each.batches
+
+
+@pytest.mark.parametrize("batches", [None, "all", "shown"])
+@pytest.mark.parametrize("goal", ["me", "me(reward=9)", "qme", "other", {"name": "me"}])
+def test_there_is_no_choice_of_batches_where_every_label_is_shown(goal, batches):
+    recipe = resolved(objective=goal, batches=batches)
+    assert recipe.batches is None
+    assert "batches" not in recipe.as_dict()
+    assert "batches" not in Recipe().as_dict()
+    hidden = Recipe.read({**recipe.as_dict(), "objective": "xe"}).resolve()
+    assert hidden.batches == "shown"
+
+
+def test_what_a_file_says_of_batches_holds_for_an_objective_given_later(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text("batches: all")
+    settings = {**Recipe.load(path).as_dict(), "objective": "xe"}
+    assert Recipe.read(settings).resolve().batches == "all"
+
+
+@pytest.mark.parametrize("goal", list(DIGESTS))
+def test_older_digests_stay(goal):
+    assert resolved(objective=goal, batches="all").digest() == DIGESTS[goal]
+    assert (resolved(objective=goal).digest() == DIGESTS[goal]) == (goal != "xe")
+
+
 def test_yaml_as_people_write_it(tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text(
@@ -123,6 +169,7 @@ def test_yaml_as_people_write_it(tmp_path):
     ("text", "message"),
     [
         ("sparcity: 0.9", "no setting 'sparcity': did you mean 'sparsity'"),
+        ("batchs: all", "no setting 'batchs': did you mean 'batches'"),
         ("- 1\n- 2", "must hold `key: value` lines, got list"),
         ("a: [", "not valid YAML"),
         ("data_options: 5", "data_options is 5: expected a mapping"),
@@ -161,6 +208,8 @@ def test_an_empty_file_is_the_default_recipe(tmp_path):
         ("learning_rate", float("nan")),
         ("learning_rate", float("inf")),
         ("temperature", 0),
+        ("batches", "own"),
+        ("batches", 64),
         ("schedule", "linear"),
         ("select", "best"),
         ("patience", 0),
@@ -187,6 +236,7 @@ def test_every_bad_value_is_named(preset, key, value):
     [
         ({"preset": "papre"}, "unknown preset 'papre': did you mean 'paper'"),
         ({"preset": ["paper"]}, "unknown preset"),
+        ({"objective": "mee"}, "unknown objective 'mee': did you mean 'me'"),
         ({"rounds": 0, "sparsity": 0.9}, "rounds is 0, which prunes nothing, but sparsity is 0.9"),
         ({"pruning": "territory", "sparsity": 0.9}, "a territory's size follows"),
         ({"model": object()}, "model is <object"),

@@ -38,6 +38,8 @@ RUNS = {
     "stack": {"engine": "stack", "keep_moments": True},
     "plain": {"engine": "plain", "keep_moments": True, "select": "loss"},
     "batchnorm": {"model": with_batchnorm},
+    "shown": {"objective": "xe", "batch": 16, "preset": "released", "patience": 1},
+    "shown plain": {"objective": "xe", "batch": 16, "engine": "plain"},
 }
 
 
@@ -140,7 +142,13 @@ def test_a_finished_folder_returns_at_once(small_data, tmp_path, monkeypatch):
 @pytest.mark.parametrize("finished", [True, False])
 @pytest.mark.parametrize(
     "change",
-    [{"epochs": 5}, {"learning_rate": 1e-3}, {"seeds": [1]}, {"keep_rounds": False}],
+    [
+        {"epochs": 5},
+        {"learning_rate": 1e-3},
+        {"seeds": [1]},
+        {"keep_rounds": False},
+        {"objective": "xe"},
+    ],
 )
 def test_a_folder_belongs_to_one_recipe(small_data, tmp_path, stop_after, finished, change):
     settings, out = settings_of("paper"), tmp_path / "out"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, overload
 
-from intarsia.errors import FileError, RecipeError, nearest
+from intarsia.errors import FileError, RecipeError, VersionError, nearest
 from intarsia.files import canonical, plain, write_whole
 from intarsia.models import Model
 from intarsia.modules import file, header
@@ -156,7 +156,9 @@ def _checked_listing(path: Path) -> dict[str, Any]:
     value = file.parse(content, "listing")
     header.check_keys(value, (*FORMAT, "files", "diverged", "report"))
     if {key: value[key] for key in FORMAT} != FORMAT:
-        raise FileError(f"its format is not {FORMAT}: it was made by another version of intarsia")
+        raise VersionError(
+            f"its format is not {FORMAT}: it was made by another version of intarsia"
+        )
     if not isinstance(value["files"], list) or not isinstance(value["report"], dict):
         raise FileError("it lists no files or has no report: save the bank again")
     files = []

@@ -11,7 +11,7 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from intarsia.errors import FileError, IntarsiaError, nearest
+from intarsia.errors import FileError, IntarsiaError, VersionError, nearest
 from intarsia.files import canonical, digest_of, write_whole
 
 VERSION = 1
@@ -158,7 +158,7 @@ def _own_header(entries: Mapping[str, Any], kind: str) -> dict[str, Any]:
         )
         raise FileError(f"has format {found!r} where {kind!r} was expected: {advice}")
     if type(version) is int and version > VERSION:
-        raise FileError(
+        raise VersionError(
             f"was written by a newer intarsia (format version {version}, this one reads "
             f"{VERSION}): upgrade intarsia"
         )

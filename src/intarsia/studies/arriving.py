@@ -1,6 +1,5 @@
 """Arriving: what a whole and a network know after each of the classes that come one by one."""
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from intarsia.data import Data, Split
 from intarsia.measure import accuracy_per_class, rewarded_accuracy
 from intarsia.modules import Bank, logits_of
 from intarsia.studies.baselines import fine_tune, on, untrained
+from intarsia.studies.entries import known
 from intarsia.training import Recipe
 from intarsia.training.tasks import stream
 
@@ -97,7 +97,7 @@ def arrivals(logits: Sequence[Tensor], labels: Tensor, places: Sequence[int]) ->
     return {
         "seen": [rewarded_accuracy(z, labels, seen) for z, seen in steps],
         "among": [_among(z, labels, seen) for z, seen in steps],
-        "earlier": [_number(rewarded_accuracy(z, labels, seen[:-1])) for z, seen in steps],
+        "earlier": [known(rewarded_accuracy(z, labels, seen[:-1])) for z, seen in steps],
         "new": new,
         "forgetting": [then - float(now) for then, now in zip(new, end, strict=True)][:-1],
     }
@@ -119,7 +119,3 @@ def _among(logits: Tensor, labels: Tensor, seen: Sequence[int]) -> float:
 
 def _places(catalogue: Sequence[str], order: Sequence[str]) -> list[int]:
     return [list(catalogue).index(name) for name in order]
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value

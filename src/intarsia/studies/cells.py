@@ -19,18 +19,20 @@ class Cell:
 
     The key covers every setting, given or left at its default, so that a changed default is another
     cell. A setting that a study gained later is left out at its neutral value, where it changes
-    nothing, so that older cells stay.
+    nothing, so that older cells stay. `version` is that of the study's measuring code.
     """
 
     study: str
     settings: Mapping[str, Any]
     banks: Mapping[str, Plan]
     neutral: Mapping[str, Any] = field(default_factory=dict)
+    version: int = 1
 
     @cached_property
     def key(self) -> str:
         banks = {role: plan.key for role, plan in self.banks.items()}
-        return digest_of([self.study, identity(self.settings, self.neutral), banks])
+        later = [self.version] if self.version > 1 else []
+        return digest_of([self.study, identity(self.settings, self.neutral), banks, *later])
 
     def __str__(self) -> str:
         return f"{self.study} {short(self.settings)}"

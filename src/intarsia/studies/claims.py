@@ -33,7 +33,10 @@ def _claim(path: Path) -> IO[str] | None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.open("w")
-    if take_lock(file) and path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
-        return file
-    file.close()
-    return None
+    try:
+        mine = take_lock(file) and os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        mine = False
+    if not mine:
+        file.close()
+    return file if mine else None

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from intarsia.composition import OPERATORS
 from intarsia.figures import line_figure
 from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.groups import grouped
+from intarsia.studies.options import check_count, check_operators, operator_name, readable
 from intarsia.studies.steps import (
     NAMES,
     figure_name,
@@ -56,9 +56,7 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
     """One a data set, model, seed, and with or without pruning."""
     return [
         step_cell("complete", data, model, seed, _orders(model, options), options, bench, imp=imp)
-        for data in options["data"]
-        for model in options["models"]
-        if model != "cnn" or len(bench.data(data, options["preset"]).shape) == 3
+        for data, model in readable(options, bench)
         for imp in options["imp"]
         for seed in seeds_of(options["seeds"])
     ]
@@ -102,12 +100,17 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
 
 def _orders(model: str, options: Mapping[str, Any]) -> dict[str, int]:
     """How many class orders each operator is measured on."""
-    few = min(options["orders"], options["slow_orders"])
-    slow, without = options["slow"], options["without"].get(model, ())
+    most = check_count(options, "orders")
+    few = min(most, check_count(options, "slow_orders"))
+    slow = [operator_name(text, "slow") for text in options["slow"]]
+    without = {
+        other: [operator_name(text, "without") for text in texts]
+        for other, texts in options["without"].items()
+    }
     return {
-        text: few if name in slow else options["orders"]
-        for text in options["operators"]
-        if (name := OPERATORS.spec(text).name) not in without
+        text: few if name in slow else most
+        for text in check_operators(options)
+        if (name := operator_name(text)) not in without.get(model, ())
     }
 
 
@@ -134,6 +137,8 @@ def _notes(done: Sequence[Measured]) -> list[str]:
 def _few(done: Sequence[Measured]) -> list[str]:
     """Which operators were measured on fewer orders than others."""
     counts = {name: n for cell in done for name, n in cell.settings["orders"].items()}
+    if not counts:
+        return []
     least, most = min(counts.values()), max(counts.values())
     few = ", ".join(sorted(name for name, n in counts.items() if n < most))
     return [f"on the first {least} of {most} class orders: {few}"] if few else []

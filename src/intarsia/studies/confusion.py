@@ -14,12 +14,13 @@ from intarsia.measure import evaluate
 from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.groups import grouped
+from intarsia.studies.merging import JOINED
+from intarsia.studies.options import check_count, readable
 from intarsia.studies.pairing import pairs_of
 from intarsia.studies.steps import figure_name
 from intarsia.studies.study import Study, register, seeds_of
 from intarsia.studies.tables import Spread, Table
 
-OPERATORS = ("sum", "logits")
 GROUP = ("data", "model", "imp", "objective")
 COLUMNS = ["rewarded accuracy", "others on rewarded", "answers' entropy", "most frequent answer"]
 
@@ -44,8 +45,7 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
     """One a data set, model, objective and seed, with pruning and without."""
     return [
         _cell(data, model, imp, objective, seed, options, bench)
-        for data in options["data"]
-        for model in options["models"]
+        for data, model in readable(options, bench)
         for imp in options["imp"]
         for objective in options["objectives"]
         for seed in seeds_of(options["seeds"])
@@ -76,7 +76,7 @@ def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
                 "counts": counts(compose([bank[name] for name in names], operator)),
             }
             for names in merges
-            for operator in OPERATORS
+            for operator in JOINED
         ],
     }
 
@@ -88,7 +88,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
         catalogue = group[0].result["catalogue"]
         for what, matrices in _kinds(group).items():
             numbers = [_read(matrix, catalogue) for matrix in matrices]
-            spreads = [Spread.of(column) for column in zip(*numbers, strict=True)]
+            spreads = [Spread.of(row[place] for row in numbers) for place in range(len(COLUMNS))]
             shown = [spread if spread.n else None for spread in spreads]
             rows.append([data, model, "yes" if imp else "no", objective, what, *shown])
     columns = ["data", "model", "IMP", "objective", "matrix", *COLUMNS]
@@ -114,7 +114,8 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
         shown += [m for m in result["merges"] if m["parts"] in (pair, catalogue)]
         panels = {_title(m, catalogue): np.array(m["counts"]) for m in shown}
         name = figure_name("confusion", data, model, objective, "imp" if imp else "unpruned")
-        found[name] = confusion_figure(panels, catalogue)
+        if panels:  # not where all modules diverged
+            found[name] = confusion_figure(panels, catalogue)
     return found
 
 
@@ -140,7 +141,7 @@ def _cell(
         "imp": imp,
         "seed": seed,
         "recipe": recipe,
-        "pairs": options["pairs"],
+        "pairs": check_count(options, "pairs"),
     }
     return Cell("confusion", settings, {"bank": bank})
 

@@ -12,6 +12,7 @@ from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.curves import orders_of
 from intarsia.studies.groups import grouped, point
+from intarsia.studies.options import check_count, check_operators, readable
 from intarsia.studies.steps import NAMES, figure_name
 from intarsia.studies.study import Study, register, seeds_of
 from intarsia.studies.tables import Entry, Spread, Table
@@ -54,10 +55,10 @@ PANELS = {
 
 def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
     """One a data set, model, seed and order of the classes."""
+    joint = check_count(options, "joint_orders", least=0)
     return [
-        _cell(data, model, seed, list(order), place < options["joint_orders"], options, bench)
-        for data in options["data"]
-        for model in options["models"]
+        _cell(data, model, seed, list(order), place < joint, options, bench)
+        for data, model in readable(options, bench)
         for place, order in enumerate(_orders(data, options, bench))
         for seed in seeds_of(options["seeds"])
     ]
@@ -127,13 +128,14 @@ def _cell(
         how = {"preset": preset, "objective": "xe", "pruned": False, **recipe, **UNPRUNED}
         banks["joint"] = bench.plan(data, model, list(prefixes(order, names)), seed, **how)
     settings = {"data": data, "model": model, "preset": preset, "seed": seed, "order": order}
-    settings |= {key: options[key] for key in ("operators", "passes", "batch")}
+    settings["operators"] = check_operators(options, samples=False)
+    settings |= {key: check_count(options, key) for key in ("passes", "batch")}
     settings["rates"] = check_rates(options["rates"])
     return Cell("continual", settings, banks)
 
 
 def _orders(data: str, options: Mapping[str, Any], bench: Bench) -> list[tuple[str, ...]]:
-    return orders_of(bench.data(data, options["preset"]).catalogue, options["orders"])
+    return orders_of(bench.data(data, options["preset"]).catalogue, check_count(options, "orders"))
 
 
 def _summary(name: str, group: Sequence[Measured]) -> Table:

@@ -10,6 +10,7 @@ from intarsia.measure import evaluate
 from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.groups import grouped
+from intarsia.studies.options import check_operators, readable
 from intarsia.studies.steps import figure_name
 from intarsia.studies.study import Study, register, seeds_of
 from intarsia.studies.tables import Spread, Table
@@ -45,8 +46,7 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
     """One a data set, model, objective, amount and seed, with pruning and without."""
     return [
         _cell(data, model, objective, amount, imp, seed, options, bench)
-        for data in options["data"]
-        for model in options["models"]
+        for data, model in readable(options, bench)
         for imp in options["imp"]
         for objective in options["objectives"]
         for amount in (options["amounts"] if objective in WITH_AMOUNT else [None])
@@ -71,7 +71,7 @@ def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
     return {
         "accuracy": [one.accuracy for one in alone],
         "entropy": [one.entropy for one in alone],
-        "live_units": list(map(live_count, bank)),
+        "live_units": [live_count(module)[0] for module in bank],
         "mask_jaccard": overlaps(bank),
         "validation": complete(CHOOSER, validation),
         "complete": {how: complete(how, test) for how in settings["operators"]},
@@ -138,6 +138,7 @@ def _cell(
     preset = options["preset"]
     settings = {"data": data, "model": model, "objective": objective, "amount": amount}
     settings |= {"imp": imp, "seed": seed}
+    check_operators(options)
     settings |= {key: options[key] for key in ("preset", "recipe", "sparsity", "operators")}
     plan = bench.plan(
         data,

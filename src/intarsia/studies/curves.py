@@ -17,46 +17,31 @@ from intarsia.data.splits import random_keys
 from intarsia.errors import CompositionError, ModelError, StudyError
 from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
 from intarsia.modules import Bank, Module, logits_of
+from intarsia.studies.entries import known
 
 Point = tuple[float, float | None]  # accuracy, entropy; no entropy where every class is rewarded
 Curve = dict[str, list[Any]]  # "accuracy" and "entropy", one number for each addition
-
-
-def merge_curve(
-    bank: Bank,
-    order: Sequence[str],
-    operators: Sequence[str],
-    data: Data,
-    device: torch.device | str = "cpu",
-) -> dict[str, Curve]:
-    """Accuracy and entropy on the test split after each addition, by operator.
-
-    `order` names modules of the bank. Accuracy is over the samples of the classes that are rewarded
-    so far, entropy (nats) over all others, None once there are none. An operator that refuses the
-    network is left out. For several orders of one bank, take `Merges`.
-    """
-    merges = Merges(bank, data, device)
-    curves = {name: merges.curve(name, order) for name in operators}
-    return {name: curve for name, curve in curves.items() if curve is not None}
 
 
 class Merges:
     """The merges of one bank's modules, each measured once however many orders come by it.
 
     A composition does not depend on the order of its parts, so orders share their full merge and
-    many of the others. Operators on logits need each module's test logits once.
+    many of the others. Operators on logits need each module's test logits once. Accuracy is over
+    the test samples of the classes that are rewarded so far, entropy (nats) over all others.
     """
 
     def __init__(self, bank: Bank, data: Data, device: torch.device | str = "cpu") -> None:
         self.refused: dict[str, str] = {}  # operator -> why it does not take these modules
         self._bank, self._device = bank, torch.device(device)
         self._x, self._labels = data.test.x.to(self._device), data.test.y
-        self._samples = kept_samples(data, bank[0])
+        # Of a bank whose modules all diverged nothing can be asked.
+        self._samples = kept_samples(data, bank[0]) if len(bank) else None
         self._logits: dict[str, Tensor] = {}
         self._known: dict[tuple[str, frozenset[str]], Point] = {}
 
     def curve(self, operator: str, order: Sequence[str]) -> Curve | None:
-        """One point after each addition, or None where the operator refuses."""
+        """One point after each addition of a named module; None where the operator refuses."""
         try:
             points = [self.point(operator, order[: n + 1]) for n in range(len(order))]
         except (CompositionError, ModelError) as error:
@@ -70,10 +55,10 @@ class Merges:
     def point(self, operator: str, keys: Sequence[str]) -> Point:
         """Accuracy and entropy of the modules that are named, joined."""
         modules = [self._bank[key] for key in keys]
-        known = operator, frozenset(module.name for module in modules)
-        if known not in self._known:
-            self._known[known] = self._measure(operator, modules)
-        return self._known[known]
+        merge = operator, frozenset(module.name for module in modules)
+        if merge not in self._known:
+            self._known[merge] = self._measure(operator, modules)
+        return self._known[merge]
 
     def _measure(self, operator: str, modules: Sequence[Module]) -> Point:
         spec = OPERATORS.spec(operator)
@@ -89,7 +74,7 @@ class Merges:
         classes = sorted({first.catalogue.index(c) for m in modules for c in m.rewarded})
         accuracy = rewarded_accuracy(logits, self._labels, classes)
         entropy = nonrewarded_entropy(logits, self._labels, classes, first.temperature)
-        return accuracy, None if math.isnan(entropy) else entropy
+        return accuracy, known(entropy)
 
     def _own(self, module: Module) -> Tensor:
         """A module's test logits, N x C, on the device where they are joined."""

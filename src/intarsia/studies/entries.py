@@ -27,7 +27,7 @@ class Spread:
         return cls(mean, statistics.stdev(kept) if len(kept) > 1 else math.nan, len(kept), best)
 
     def __str__(self) -> str:
-        return _with_sd(self.mean, self.sd, 4) if self.n else NOTHING
+        return _with_sd(self.mean, self.sd, decimals(self.mean)) if self.n else NOTHING
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ class Difference:
         return cls(ours.mean - paper.mean, beyond)
 
     def __str__(self) -> str:
-        return f"{round(self.value, 4) + 0.0:+.4f}" + (BEYOND if self.beyond else "")
+        places = decimals(self.value)
+        return f"{round(self.value, places) + 0.0:+.{places}f}" + (BEYOND if self.beyond else "")
 
 
 Entry = str | int | float | Spread | Paper | Difference | None
@@ -71,13 +72,24 @@ def finite(values: Iterable[float | None]) -> list[float]:
     return [float(v) for v in values if v is not None and math.isfinite(v)]
 
 
+def known(value: float) -> float | None:
+    """The value, or None where it is nan, as a mean over no sample is."""
+    return None if math.isnan(value) else value
+
+
+def decimals(value: float) -> int:
+    """How many decimals of a number are shown: fewer of a large one."""
+    size = abs(value)
+    return 1 if size >= 100 else 2 if size >= 10 else 4
+
+
 def str_of(entry: Entry) -> str:
-    """An entry in plain text, four decimals for a number; a dash where there is none."""
+    """An entry in plain text, a number with its `decimals`; a dash where there is none."""
     if entry is None or (isinstance(entry, float) and math.isnan(entry)):
         return NOTHING
-    return f"{entry:.4f}" if isinstance(entry, float) else str(entry)
+    return f"{entry:.{decimals(entry)}f}" if isinstance(entry, float) else str(entry)
 
 
-def _with_sd(mean: float, sd: float, decimals: int) -> str:
-    spread = "" if math.isnan(sd) else f" ({sd:.{decimals}f})"
-    return f"{mean:.{decimals}f}{spread}"
+def _with_sd(mean: float, sd: float, places: int) -> str:
+    spread = "" if math.isnan(sd) else f" ({sd:.{places}f})"
+    return f"{mean:.{places}f}{spread}"

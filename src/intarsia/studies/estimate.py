@@ -10,8 +10,8 @@ from intarsia.studies.runner import missing_plans, standing
 from intarsia.studies.store import Store
 from intarsia.studies.training import work_of
 
-# Seconds for one epoch of one module, by sample and parameter: docs/results/training_*.md
 ENOUGH = 0.01  # of the work that is estimated must have been done before
+# Seconds for one epoch of one module, by sample and parameter: docs/results/training_*.md
 USUAL = {"cuda": 2e-13, "cpu": 3e-11}
 
 

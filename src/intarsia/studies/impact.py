@@ -8,6 +8,7 @@ from intarsia.measure.significance import welch
 from intarsia.studies import pairs
 from intarsia.studies.cells import Measured
 from intarsia.studies.groups import point
+from intarsia.studies.ordering import INDEPENDENT
 from intarsia.studies.pairs import collected, differences
 from intarsia.studies.paper import pair_cell
 from intarsia.studies.single import presets
@@ -31,7 +32,8 @@ def tables(measured: Sequence[Measured]) -> list[Table]:
     for what in MEASURES:
         columns += [f"change of {what}", f"p of {what}", f"paper's change of {what}"]
     notes = [
-        "with IMP minus without, pair by pair; p by Welch's test of the two halves",
+        "with IMP minus without, over the pairs that both halves have; p by Welch's test of the "
+        f"two halves; {INDEPENDENT}",
         "the paper's change is that of its means in Table 4",
         f"n: pairs x seeds; {presets(measured)}",
     ]
@@ -76,8 +78,8 @@ def _entries(
     place: Place, what: str, after: Sequence[float | None], before: Sequence[float | None]
 ) -> list[Entry]:
     change = Spread.of(differences(after, before))
-    kept = finite(after), finite(before)
-    p = welch(*kept).p if min(map(len, kept)) > 1 else None
+    there = [(a, b) for a, b in zip(after, before, strict=True) if len(finite((a, b))) == 2]
+    p = welch(*map(finite, zip(*there, strict=True))).p if len(there) > 1 else None
     return [change, p, _printed(place, what)]
 
 

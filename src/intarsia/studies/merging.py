@@ -5,7 +5,6 @@ test samples. Here the bank is moved to the device once, weights are added there
 logits are computed once. The numbers are those of `compose` and `evaluate`.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -16,8 +15,9 @@ from intarsia.composition.fit import check_fit
 from intarsia.data import Data
 from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
 from intarsia.modules import Bank, Classifier, logits_of
+from intarsia.studies.entries import known
 
-OPERATORS = ("sum", "logits")
+JOINED = ("sum", "logits")  # the operators by which they are
 Pair = Sequence[Sequence[str]]
 Numbers = dict[str, list[float | None]]
 
@@ -31,9 +31,9 @@ def merge_pairs(
     diverged in training, the entropy where no class is left that is not rewarded.
     """
     merges = _Merges(bank, data, torch.device(device))
-    found: dict[str, Numbers] = {name: {"accuracy": [], "entropy": []} for name in OPERATORS}
+    found: dict[str, Numbers] = {name: {"accuracy": [], "entropy": []} for name in JOINED}
     for pair in pairs:
-        for operator in OPERATORS:
+        for operator in JOINED:
             accuracy, entropy = merges.measure(pair, operator)
             found[operator]["accuracy"].append(accuracy)
             found[operator]["entropy"].append(entropy)
@@ -61,7 +61,7 @@ class _Merges:
         labels, temperature = self.data.test.y, self.modules[parts[0]].temperature
         entropy = nonrewarded_entropy(logits, labels, rewarded, temperature)
         accuracy = rewarded_accuracy(logits, labels, rewarded)
-        return _number(accuracy), _number(entropy)
+        return known(accuracy), known(entropy)
 
     def _added(self, parts: Sequence[frozenset[str]]) -> Tensor:
         for part in parts:
@@ -84,7 +84,3 @@ class _Merges:
 
 def _sum(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: first[name] + second[name] for name in first}
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -1,6 +1,6 @@
 """Ordering: the best of a group, and whether ME > QME > XE, by Welch's test."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
 
 from intarsia.measure.significance import above, best_of, welch
@@ -11,12 +11,18 @@ Group = tuple[str, int, bool, str]  # model, size, with IMP or without, data
 Accuracies = Mapping[str, Sequence[float]]  # by objective
 STEPS = (("me", "qme"), ("qme", "xe"))  # what the paper claims, the higher one first
 HEAD = ("model", "|R|", "IMP", "data")
+INDEPENDENT = "Welch's test takes pairs that share a module for independent"
 
 
-def best_spreads(values: Mapping[str, Sequence[float | None]]) -> dict[str, Spread]:
-    """The spread of each name's values, the best marked where the test says that it is."""
+def best_spreads(
+    values: Mapping[str, Sequence[float | None]], every: Collection[str]
+) -> dict[str, Spread]:
+    """The spread of each name's values, the best marked where the test says that it is.
+
+    None is marked while one of the names in `every` is missing: it may still be the best.
+    """
     known = {name: finite(own) for name, own in values.items()}
-    best = best_of(known)
+    best = best_of(known) if set(every) <= set(known) else None
     return {name: Spread.of(own, best=name == best) for name, own in known.items()}
 
 
@@ -35,8 +41,7 @@ def ordering_table(groups: Mapping[Group, Accuracies], about: str) -> Table:
         rows,
         [
             *_counts(groups),
-            "by the test: both steps at 95% by Welch's test, which takes pairs that share a module "
-            "for independent",
+            f"by the test: both steps at 95%; {INDEPENDENT}",
             about,
         ],
     )

@@ -8,10 +8,17 @@ from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.groups import grouped, point
 from intarsia.studies.merging import merge_pairs
-from intarsia.studies.ordering import HEAD, Group, best_spreads, ordering_table
+from intarsia.studies.options import check_count, fitting, readable
+from intarsia.studies.ordering import (
+    HEAD,
+    INDEPENDENT,
+    Group,
+    best_spreads,
+    ordering_table,
+)
 from intarsia.studies.pairing import pairs_of, sets_of
 from intarsia.studies.paper import pair_cell
-from intarsia.studies.single import BESIDE, HALVES, MEANING, beside, grounds, halves, presets
+from intarsia.studies.single import BESIDE, HALVES, MEANING, beside, halves, presets
 from intarsia.studies.study import Study, register, seeds_of
 from intarsia.studies.tables import Spread, Table, finite
 
@@ -40,16 +47,17 @@ SMALL = {
 
 def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
     """One cell a data set, model, size, objective and seed; sizes that leave no pair fall out."""
+    count, preset = check_count(options, "pairs"), options["preset"]
     return [
         Cell(
             "pairs",
             {
-                "data": data.name,
+                "data": data,
                 "model": model,
-                "preset": options["preset"],
+                "preset": preset,
                 "size": size,
                 "objective": objective,
-                "pairs": options["pairs"],
+                "pairs": count,
                 "seed": seed,
                 "recipe": options["recipe"],
             },
@@ -59,13 +67,12 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
                 data,
                 model,
                 seed,
-                _sets(data.catalogue, size, options["pairs"]),
+                _sets(bench.data(data, preset).catalogue, size, count),
                 objective,
             ),
         )
-        for data, model in grounds(options, bench)
-        for size in options["sizes"]
-        if 2 * size <= data.classes
+        for data, model in readable(options, bench)
+        for size in fitting(options, "sizes", bench.data(data, preset).classes)
         for objective in options["objectives"]
         for seed in seeds_of(options["seeds"])
     ]
@@ -140,15 +147,16 @@ def _against_paper(
 ) -> Table:
     accuracies = collected(measured, "sum", "accuracy", imps)
     entropies = collected(measured, "sum", "entropy", imps)
-    rows = []
+    every, rows = objectives_of(measured), []
     for group in accuracies:
         model, size, imp, data = group
-        accuracy, entropy = best_spreads(accuracies[group]), best_spreads(entropies[group])
+        own = accuracies[group], entropies[group]
+        accuracy, entropy = (best_spreads(values, every) for values in own)
         for objective in accuracy:
             paper = pair_cell(model, data, size, objective, imp)
             numbers = beside(accuracy[objective], entropy[objective], paper)
             rows.append([model, size, "yes" if imp else "no", data, objective, *numbers])
-    notes = [MEANING, "no entropy where every class is rewarded", about]
+    notes = [MEANING, "no entropy where every class is rewarded", *_bold(every), about]
     return Table(title, [*HEAD, "objective", *BESIDE], rows, notes)
 
 
@@ -156,10 +164,10 @@ def _by_logits(measured: Sequence[Measured], about: str) -> Table:
     sums = collected(measured, "sum", "accuracy")
     logits = collected(measured, "logits", "accuracy")
     entropies = collected(measured, "logits", "entropy")
-    rows = []
+    every, rows = objectives_of(measured), []
     for group, own in logits.items():
         model, size, imp, data = group
-        accuracy, entropy = best_spreads(own), best_spreads(entropies[group])
+        accuracy, entropy = (best_spreads(values, every) for values in (own, entropies[group]))
         for objective, values in own.items():
             paper = pair_cell(model, data, size, objective, imp, "logits")
             gain = Spread.of(differences(values, sums[group][objective]))
@@ -168,9 +176,14 @@ def _by_logits(measured: Sequence[Measured], about: str) -> Table:
             rows.append([model, size, "yes" if imp else "no", data, objective, *numbers])
     numbers_of = ("accuracy", "paper's accuracy", "minus weights", "entropy")
     less = "minus weights: accuracy by logits less that by weights, pair by pair"
-    notes = [MEANING, less, about]
+    notes = [MEANING, less, *_bold(every), about]
     title = "Two modules, logits added"
     return Table(title, [*HEAD, "objective", *numbers_of], rows, notes)
+
+
+def objectives_of(measured: Sequence[Measured]) -> list[str]:
+    """The objectives that any of the cells has."""
+    return list(dict.fromkeys(m.settings["objective"] for m in measured))
 
 
 def differences(
@@ -179,6 +192,13 @@ def differences(
     """First minus second, pair by pair; None where one of them is missing."""
     both = zip(first, second, strict=True)
     return [None if a is None or b is None else a - b for a, b in both]
+
+
+def _bold(objectives: Sequence[str]) -> list[str]:
+    """What bold takes for granted, where there is something to compare."""
+    if len(objectives) < 2:
+        return []
+    return [f"bold only where {', '.join(objectives)} are all measured; {INDEPENDENT}"]
 
 
 def _sets(catalogue: Sequence[str], size: int, pairs: int) -> list[tuple[str, ...]]:

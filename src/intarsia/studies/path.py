@@ -15,13 +15,14 @@ from intarsia.measure.path import TOLERANCE, Curve
 from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.groups import grouped, point
+from intarsia.studies.options import check_count, readable
 from intarsia.studies.pairing import pairs_of
+from intarsia.studies.single import HALVES, halves
 from intarsia.studies.steps import figure_name
 from intarsia.studies.study import Study, register, seeds_of
 from intarsia.studies.tables import Spread, Table
 
 SPLITS = ("train", "test")
-WAYS = {"unpruned": "no", "pruned": "yes"}  # which modules, and what the column IMP says of them
 BAND = (0.0, 0.0, TOLERANCE)  # percent: the line, and from where to where
 
 PAPER: dict[str, Any] = {
@@ -49,8 +50,7 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
     """One a data set, model and seed: all pairs, with and without pruning."""
     return [
         _cell(data, model, seed, options, bench)
-        for data in options["data"]
-        for model in options["models"]
+        for data, model in readable(options, bench)
         for seed in seeds_of(options["seeds"])
     ]
 
@@ -64,9 +64,9 @@ def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
     data = _moved(bench.data(settings["data"], settings["preset"]), bench.device)
     pairs = pairs_of(data.catalogue, 1, settings["pairs"])
     found: dict[str, Any] = {"t": np.linspace(0, 1, settings["points"]).tolist()}
-    for way in WAYS:
-        bank = bench.bank(cell.banks[way], pruned=way == "pruned")
-        found[way] = []
+    for half, pruned in HALVES.items():
+        bank = bench.bank(cell.banks[half], pruned=pruned)
+        found[half] = []
         for (one,), (other,) in pairs:
             if not {one, other} <= set(bank.names):
                 continue  # a module that diverged has no path
@@ -79,7 +79,7 @@ def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
                 device=bench.device,
             )
             curves = {name: _kept(walked.curves[name]) for name in SPLITS}
-            found[way].append({"pair": [one, other], **curves})
+            found[half].append({"pair": [one, other], **curves})
     return found
 
 
@@ -87,11 +87,11 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     """How many paths stay below the straight line and 2% of it, and how far they rise above it."""
     rows = []
     for (data, model), group in grouped(done, "data", "model").items():
-        for way, imp in WAYS.items():
-            walks = [walk for cell in group for walk in cell.result[way]]
+        for half, imp in HALVES.items():
+            walks = [walk for cell in group for walk in cell.result[half]]
             for split in SPLITS:
                 curves = [walk[split] for walk in walks]
-                rows.append([data, model, imp, split, *_summary(curves)])
+                rows.append([data, model, "yes" if imp else "no", split, *_summary(curves)])
     columns = ["data", "model", "IMP", "samples", "connected"]
     columns += ["largest excess %", "excess at the sum %", "loss at the ends", "loss at the sum"]
     notes = [
@@ -109,9 +109,9 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
     for (data, model), group in grouped(done, "data", "model").items():
         for split in SPLITS:
             curves: dict[str, Any] = {f"up to {TOLERANCE:g}%": dict.fromkeys((0.0, 1.0), BAND)}
-            for way, imp in WAYS.items():
-                walks = [walk[split] for cell in group for walk in cell.result[way]]
-                name = "with IMP" if imp == "yes" else "without IMP"
+            for half, imp in HALVES.items():
+                walks = [walk[split] for cell in group for walk in cell.result[half]]
+                name = "with IMP" if imp else "without IMP"
                 curves[name] = {
                     t: point(walk["excess"][place] for walk in walks)
                     for place, t in enumerate(group[0].result["t"])
@@ -129,17 +129,12 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
 
 
 def _cell(data: str, model: str, seed: int, options: Mapping[str, Any], bench: Bench) -> Cell:
-    preset = options["preset"]
-    settings = {"data": data, "model": model, "preset": preset, "seed": seed}
-    settings |= {key: options[key] for key in ("recipe", "pairs", "points", "rows")}
-    sets = [(name,) for name in bench.data(data, preset).catalogue]
-    banks = {
-        way: bench.plan(
-            data, model, sets, seed, preset=preset, pruned=way == "pruned", **options["recipe"]
-        )
-        for way in WAYS
-    }
-    return Cell("path", settings, banks)
+    settings = {"data": data, "model": model, "preset": options["preset"], "seed": seed}
+    settings |= {"recipe": options["recipe"], "pairs": check_count(options, "pairs")}
+    settings["points"] = check_count(options, "points", 3, odd=True)
+    # None are all rows.
+    settings["rows"] = None if options["rows"] is None else check_count(options, "rows")
+    return Cell("path", settings, halves(bench, options, data, model, seed, objective="me"))
 
 
 def _moved(data: Data, device: torch.device) -> Data:
@@ -178,8 +173,8 @@ def _samples(done: Sequence[Measured]) -> list[str]:
     seen = {
         (cell.settings["data"], *walk["train"]["samples"])
         for cell in done
-        for way in WAYS
-        for walk in cell.result[way]
+        for half in HALVES
+        for walk in cell.result[half]
     }
     return [
         f"{data}: {n} of {of} training samples, evenly spaced; all test samples"

@@ -10,15 +10,12 @@ from intarsia.data import Data
 from intarsia.files import digest_of
 from intarsia.objectives import objective
 from intarsia.pruning import PRUNINGS, needs_whole_group
-from intarsia.studies.identity import identity
 from intarsia.training import Recipe
 
 HIDDEN = {"shallow": (512,), "deep": (512, 256)}
 HIDDEN_YEAST = {"shallow": (256,), "deep": (128, 64)}  # in the authors' code
 DROPOUT = 0.5
 FLOATS = ("learning_rate", "sparsity", "temperature")
-# Recipe's settings that came later, with the value at which older plans keep their keys.
-NEUTRAL: dict[str, Any] = {}
 OWN = (
     "partition",
     "partition_seed",
@@ -39,7 +36,7 @@ class Plan:
 
     @cached_property
     def key(self) -> str:
-        return digest_of([identity(self.recipe.as_dict(), NEUTRAL), self.data_digest])
+        return digest_of([self.recipe.identity(), self.data_digest])
 
     @property
     def sets(self) -> Sequence[Sequence[str]]:

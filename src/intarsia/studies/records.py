@@ -14,16 +14,22 @@ from typing import Any
 import torch
 
 from intarsia import __version__
+from intarsia.errors import FileError
 from intarsia.files import write_whole
+
+ABOUT = ("device", "kind", "date", "versions")  # of a run, and so of all its events
 
 
 class Record:
     """Lines of JSON, one for each thing done; a line that a killed run left open is not counted."""
 
     def __init__(self, folder: Path, study: str, device: torch.device) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         now = datetime.now(UTC)
         self.file = folder / f"{now:%Y%m%d-%H%M%S-%f}-{os.getpid()}.jsonl"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"cannot write {folder}: {error.strerror}") from error
         self.note(
             event="begin",
             study=study,
@@ -34,8 +40,11 @@ class Record:
         )
 
     def note(self, **what: Any) -> None:
-        with self.file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(what, sort_keys=True) + "\n")
+        try:
+            with self.file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(what, sort_keys=True) + "\n")
+        except OSError as error:
+            raise FileError(f"cannot write {self.file}: {error.strerror}") from error
 
     @contextmanager
     def timed(self, **what: Any) -> Iterator[None]:
@@ -55,9 +64,12 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
                 event = json.loads(line)
             except ValueError:
                 continue
-            if event.get("event") == "begin":
-                run = {k: event[k] for k in ("device", "kind", "date", "versions") if k in event}
-            events.append({**run, **event})
+            if not isinstance(event, dict) or "event" not in event:
+                continue
+            if event["event"] == "begin":
+                run = {k: event[k] for k in ABOUT if k in event}
+            if all(key in run or key in event for key in ABOUT):
+                events.append({**run, **event})
     return events
 
 

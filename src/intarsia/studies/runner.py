@@ -69,6 +69,9 @@ def run(
     """Measure what is missing of a study; several processes may do so on one store at once."""
     study = find_study(study) if isinstance(study, str) else study
     bench = bench or Bench(store, device)
+    found = standing(study.plan(options, bench), store)
+    if not found.missing:
+        return found.measured  # nothing is written, so a store may be read-only
     with store.in_use():
         return _Here(study, options, store, bench, say).work()
 

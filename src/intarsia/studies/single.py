@@ -1,21 +1,22 @@
 """Table 1: what modules of one class know, with and without pruning."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from intarsia.data import Data, Split
 from intarsia.measure import evaluate
-from intarsia.models.wiring import hidden_axes, live_units
-from intarsia.modules import Bank, Module
+from intarsia.modules import Bank
 from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.groups import grouped
+from intarsia.studies.options import readable
 from intarsia.studies.paper import PaperCell, single_cell
 from intarsia.studies.plans import Plan
 from intarsia.studies.study import Study, register, seeds_of
 from intarsia.studies.tables import Difference, Entry, Spread, Table
+from intarsia.studies.whole import live_count
 
 HALVES = {"unpruned": False, "pruned": True}  # as results have them, and whether that is with IMP
 
@@ -42,44 +43,39 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
         Cell(
             "single",
             {
-                "data": data.name,
+                "data": data,
                 "model": model,
                 "preset": options["preset"],
                 "objective": options["objective"],
                 "seed": seed,
                 "recipe": options["recipe"],
             },
-            halves(bench, options, data, model, seed, [(c,) for c in data.catalogue]),
+            halves(bench, options, data, model, seed),
         )
-        for data, model in grounds(options, bench)
+        for data, model in readable(options, bench)
         for seed in seeds_of(options["seeds"])
     ]
-
-
-def grounds(options: Mapping[str, Any], bench: Bench) -> Iterator[tuple[Data, str]]:
-    """Every data set with every model that can read it: a CNN reads pictures only."""
-    for name in options["data"]:
-        data = bench.data(name, options["preset"])
-        for model in options["models"]:
-            if model != "cnn" or len(data.shape) == 3:
-                yield data, model
 
 
 def halves(
     bench: Bench,
     options: Mapping[str, Any],
-    data: Data,
+    data: str,
     model: str,
     seed: int,
-    sets: Sequence[Sequence[str]],
+    sets: Sequence[Sequence[str]] | None = None,
     objective: str | None = None,
 ) -> dict[str, Plan]:
-    """The plans of the modules with IMP and of those without; one and the same for most presets."""
+    """The plans of the modules with IMP and of those without; one and the same for most presets.
+
+    Without `sets` there is a module for every class.
+    """
+    names = bench.data(data, options["preset"]).catalogue
     return {
         half: bench.plan(
-            data.name,
+            data,
             model,
-            sets,
+            sets or [(name,) for name in names],
             seed,
             preset=options["preset"],
             objective=objective or options["objective"],
@@ -166,18 +162,10 @@ def _numbers(bank: Bank, data: Data, test: Split, device: torch.device) -> dict[
         row: list[Any] = [None] * len(found)
         if module is not None:
             seen = evaluate(module.to_module().to(device), test)
-            row = [seen.accuracy, seen.entropy, module.density, *_live(module)]
+            row = [seen.accuracy, seen.entropy, module.density, *live_count(module)]
         for key, value in zip(found, row, strict=True):
             found[key].append(value)
     return found
-
-
-def _live(module: Module) -> tuple[int, int]:
-    """How many hidden units reach the output, and how many there are."""
-    wiring = module.architecture.wiring(module.factory)
-    live = live_units(wiring, module.state, module.mask)
-    units = [live[axis] for axis in hidden_axes(wiring)]
-    return sum(int(u.sum()) for u in units), sum(len(u) for u in units)
 
 
 def _pooled(group: Sequence[Measured], half: str) -> dict[str, list[Any]]:

@@ -8,11 +8,13 @@ from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.curves import Merges
 from intarsia.studies.groups import grouped, point
+from intarsia.studies.options import check_count, fitting, readable
 from intarsia.studies.pairing import pairs_of, sets_of
 from intarsia.studies.steps import (
     NAMES,
     figure_name,
     measure_steps,
+    orders_by_operator,
     step_cell,
     step_notes,
     step_tables,
@@ -51,20 +53,22 @@ SMALL = PAPER | {
 
 
 def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
-    """Complete merges, one a data set, model, sparsity and seed; then pairs, by size too."""
-    orders = dict.fromkeys(options["operators"], options["orders"])
+    """Complete merges, one a data set, model, sparsity and seed; then pairs, by size too.
+
+    Sizes that leave no pair fall out.
+    """
+    orders = orders_by_operator(options)
+    preset = options["preset"]
     steps = [
         step_cell("sparsity", data, model, seed, orders, options, bench, sparsity=sparsity)
-        for data in options["data"]
-        for model in options["models"]
+        for data, model in readable(options, bench)
         for sparsity in options["sparsities"]
         for seed in seeds_of(options["seeds"])
     ]
     pairs = [
         _pair_cell(data, model, size, sparsity, seed, options, bench)
-        for data in options["data"]
-        for model in options["pair_models"]
-        for size in options["pair_sizes"]
+        for data, model in readable(options, bench, "pair_models")
+        for size in fitting(options, "pair_sizes", bench.data(data, preset).classes)
         for sparsity in options["pair_sparsities"]
         for seed in seeds_of(options["pair_seeds"])
     ]
@@ -79,7 +83,7 @@ def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
     bank = bench.bank(cell.banks["modules"])
     merges = Merges(bank, bench.data(settings["data"], settings["preset"]), bench.device)
     found: dict[str, Any] = {"accuracy": {}, "entropy": {}}
-    pairs = [p for p in settings["pairs"] if not set(p) & set(bank.diverged)]
+    pairs = [pair for pair in settings["pairs"] if {*pair} <= {*bank.names}]
     for operator in settings["operators"]:
         points = [merges.point(operator, pair) for pair in pairs]
         found["accuracy"][operator] = [accuracy for accuracy, _ in points]
@@ -132,7 +136,7 @@ def _pair_cell(
     bench: Bench,
 ) -> Cell:
     preset, recipe = options["preset"], {**options["recipe"], "sparsity": sparsity}
-    pairs = pairs_of(bench.data(data, preset).catalogue, size, options["pairs"])
+    pairs = pairs_of(bench.data(data, preset).catalogue, size, check_count(options, "pairs"))
     plan = bench.plan(data, model, sets_of(pairs), seed, preset=preset, **recipe)
     settings = {"data": data, "model": model, "preset": preset, "seed": seed}
     settings |= {"sparsity": sparsity, "size": size, "operators": options["operators"]}

@@ -10,6 +10,7 @@ from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.curves import Merges, orders_of
 from intarsia.studies.groups import grouped, point
+from intarsia.studies.options import check_count, check_operators
 from intarsia.studies.tables import Entry, Spread, Table
 
 WAY = ["accuracy of 2", "accuracy of 5", "entropy before the last"]
@@ -38,6 +39,11 @@ def step_cell(
     plan = bench.plan(data, model, sets, seed, preset=preset, pruned=imp, **recipe)
     settings = {"data": data, "model": model, "preset": preset, "imp": imp, "seed": seed}
     return Cell(study, {**settings, **varied, "orders": dict(orders)}, {"modules": plan})
+
+
+def orders_by_operator(options: Mapping[str, Any]) -> dict[str, int]:
+    """The same number of class orders for every operator."""
+    return dict.fromkeys(check_operators(options), check_count(options, "orders"))
 
 
 def measure_steps(cell: Cell, bench: Bench) -> dict[str, Any]:

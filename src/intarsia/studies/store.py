@@ -10,6 +10,7 @@ Everything is written whole or not at all and checked when it is read. Cells and
 that changes from run to run; times and dates are in runs/.
 """
 
+import contextlib
 import json
 import os
 import secrets
@@ -18,9 +19,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from intarsia.errors import FileError, IntarsiaError, StudyError
+from intarsia.errors import FileError, IntarsiaError, StudyError, VersionError
 from intarsia.files import canonical, digest_of, plain, take_lock, write_whole
 from intarsia.modules import LISTING, Bank
 from intarsia.studies.cells import Cell, Measured, rounded
@@ -44,7 +45,9 @@ class Store:
         note = self.path / "store.json"
         if note.exists():
             _check_format(note)
-        elif self.path.exists() and any(p.suffix != ".part" for p in self.path.iterdir()):
+        elif self.path.exists() and not self.path.is_dir():
+            raise StudyError(f"{self.path} is a file: give the folder of a store")
+        elif self.path.exists() and any(map(_strange, self.path.iterdir())):
             raise StudyError(f"{self.path} is not a store of studies and not empty: give another")
         elif not make:
             raise StudyError(f"there is no store at {self.path}: run the study first")
@@ -70,6 +73,8 @@ class Store:
             digest = found.pop("digest")
             if digest != digest_of(found) or found["key"] != cell.key:
                 raise ValueError
+            if {key: found.get(key) for key in CELL} != CELL:
+                raise FileError(f"{path}: is no cell that this version reads, expected {CELL}")
             return Measured(found["settings"], found["result"], cell.key)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise DamagedError(f"{path}: is damaged, its digest does not fit its content") from None
@@ -105,9 +110,15 @@ class Store:
         """A trained bank, its unpruned modules as `rounds[0]`; DamagedError if it is unreadable."""
         folder = self.bank_folder(plan)
         try:
-            return load_bank(folder)
+            bank = load_bank(folder)
         except IntarsiaError as error:
+            if _unreadable(error):
+                raise
             raise DamagedError(f"bank {plan.key[:16]} is damaged: {error}") from error
+        expected = [bank] if not plan.recipe.rounds else [bank, *bank.rounds, None][:2]
+        if any(part is None or part.report.get("plan") != plan.key for part in expected):
+            raise DamagedError(f"bank {plan.key[:16]} is damaged: {folder} holds another, or half")
+        return bank
 
     def add_bank(self, plan: Plan, bank: Bank) -> None:
         """Keep a bank: the whole folder appears at once."""
@@ -120,7 +131,7 @@ class Store:
             paths = sorted(path for path in folder.rglob("*") if path.is_file())
             return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
         except OSError as error:
-            raise DamagedError(f"bank {plan.key[:16]} cannot be read: {error.strerror}") from error
+            raise FileError(f"bank {folder} cannot be read: {error.strerror}") from error
 
     def add_files(self, plan: Plan, files: Mapping[str, bytes]) -> None:
         """Keep a bank whose files come from another store."""
@@ -136,6 +147,8 @@ class Store:
         part = folder.parent / f".{secrets.token_hex(8)}.part"
         try:
             save(part)
+            if folder.exists() and not self.has_bank(plan):
+                self.drop_bank(plan)  # half of a bank that was being dropped
             os.rename(part, folder)
         except OSError as error:
             if not self.has_bank(plan):
@@ -145,7 +158,10 @@ class Store:
 
     def drop_bank(self, plan: Plan) -> None:
         """Take a damaged bank away, so that it is trained again."""
-        shutil.rmtree(self.bank_folder(plan), ignore_errors=True)
+        part = self.path / "banks" / f".{secrets.token_hex(8)}.part"
+        with contextlib.suppress(OSError):
+            os.rename(self.bank_folder(plan), part)
+        shutil.rmtree(part, ignore_errors=True)
 
     def work_folder(self, plans: Sequence[Plan]) -> Path:
         """Where a run that trains these banks keeps its checkpoints."""
@@ -160,7 +176,7 @@ class Store:
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """While the block runs, no other process takes what is half written for litter."""
-        with (self.path / "lock").open("w") as file:
+        with _opened(self.path / "lock") as file:
             if take_lock(file):
                 self._sweep()
             while not take_lock(file, shared=True):
@@ -174,7 +190,8 @@ class Store:
         kept = [digest_of([folder.name]) for folder in self.path.glob("banks/*")]
         for done in kept:
             shutil.rmtree(self.path / "work" / done, ignore_errors=True)
-        for part in [*self.path.glob("banks/.*.part"), *self.path.glob("cells/*/.*.part")]:
+        litter = ("banks/.*.part", "cells/*/.*.part", "claims/*")
+        for part in [path for pattern in litter for path in self.path.glob(pattern)]:
             if part.is_dir():
                 shutil.rmtree(part, ignore_errors=True)
             else:
@@ -194,6 +211,29 @@ def load_bank(folder: Path) -> Bank:
     if (folder / UNPRUNED).exists():
         bank.rounds = (Bank.load(folder / UNPRUNED),)
     return bank
+
+
+def _strange(path: Path) -> bool:
+    """Whether something is in the folder that no store has while it is made."""
+    return path.suffix != ".part" and path.name != "store.json"
+
+
+def _unreadable(error: BaseException) -> bool:
+    """Whether a bank may be well, though it cannot be read here and now."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError | VersionError):
+        cause = cause.__cause__
+    return cause is not None and not isinstance(cause, FileNotFoundError)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    try:
+        file = path.open("w")
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error.strerror}") from error
+    with file:
+        yield file
 
 
 def _check_format(note: Path) -> None:

@@ -1,5 +1,6 @@
 """Study: a set of cells that makes a table or a figure; one file each, found by name."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -26,6 +27,17 @@ NAMES = (
     "continual",
 )
 STUDIES: dict[str, "Study"] = {}
+# Settings of a recipe that studies fill in; the option `recipe` is for the others.
+OWN = (
+    "preset",
+    "data",
+    "data_options",
+    "model",
+    "objective",
+    "partition",
+    "partition_seed",
+    "seeds",
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,8 @@ class Study:
 
     `forms` holds every option with its value, in the paper's size and in a small one on the digits.
     `tables` and `figures` (SVG by name) take any of the cells, also those of a run under way.
+    `version` rises whenever `measure` gives other numbers, so that older cells are measured anew;
+    `neutral` has the settings of cells that came later, at the value that leaves older cells alone.
     """
 
     name: str
@@ -45,6 +59,7 @@ class Study:
     tables: Callable[[Sequence[Measured]], list[Table]]
     figures: Callable[[Sequence[Measured]], dict[str, str]]
     neutral: Mapping[str, Any] = field(default_factory=dict)
+    version: int = 1
 
     def options(self, form: str = "paper", **given: Any) -> dict[str, Any]:
         """The form's options with those given in their place; an unknown one is named."""
@@ -59,12 +74,17 @@ class Study:
                     f"study {self.name!r} has no option {key!r}: {nearest(key, known)}"
                 )
             known[key] = _like(value, known[key], key)
+        for key in known.get("recipe", {}):
+            if key in OWN:
+                raise StudyError(
+                    f"option 'recipe' has {key!r}, which the study sets itself: use its own option"
+                )
         found: dict[str, Any] = plain(known, "options")
         return found
 
     def plan(self, options: Mapping[str, Any], bench: Bench) -> list[Cell]:
         """The cells, each once."""
-        cells = self.cells(options, bench)
+        cells = [_owned(cell) for cell in self.cells(options, bench)]
         if not cells:
             raise StudyError(f"study {self.name!r} has no cell with these options: widen them")
         return list({cell.key: cell for cell in cells}.values())
@@ -83,6 +103,12 @@ def find_study(name: str) -> Study:
     if name not in STUDIES:
         raise StudyError(f"there is no study {name!r}: {nearest(name, {*NAMES, *STUDIES})}")
     return STUDIES[name]
+
+
+def _owned(cell: Cell) -> Cell:
+    """A cell with what its study says of all its cells; it may be another study's."""
+    study = find_study(cell.study)
+    return dataclasses.replace(cell, neutral=study.neutral, version=study.version)
 
 
 def seeds_of(value: int | Sequence[int]) -> list[int]:

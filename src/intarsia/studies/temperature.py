@@ -6,8 +6,10 @@ from typing import Any
 from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.groups import grouped
+from intarsia.studies.options import check_numbers, readable
 from intarsia.studies.steps import (
     measure_steps,
+    orders_by_operator,
     step_cell,
     step_notes,
     step_tables,
@@ -38,12 +40,11 @@ SMALL = PAPER | {
 
 def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
     """One a data set, model, temperature and seed."""
-    orders = dict.fromkeys(options["operators"], options["orders"])
+    orders = orders_by_operator(options)
     return [
-        step_cell("temperature", data, model, seed, orders, options, bench, temperature=float(t))
-        for data in options["data"]
-        for model in options["models"]
-        for t in options["temperatures"]
+        step_cell("temperature", data, model, seed, orders, options, bench, temperature=t)
+        for data, model in readable(options, bench)
+        for t in check_numbers(options, "temperatures")
         for seed in seeds_of(options["seeds"])
     ]
 

@@ -10,10 +10,11 @@ from intarsia.studies.baselines import UNPRUNED, check_rates
 from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.groups import grouped, point
+from intarsia.studies.options import check_count, check_operators, readable
 from intarsia.studies.removing import ascent, removal, retraining
 from intarsia.studies.steps import NAMES, figure_name
 from intarsia.studies.study import Study, register, seeds_of
-from intarsia.studies.tables import Entry, Spread, Table
+from intarsia.studies.tables import Entry, Spread, Table, finite
 
 PAPER: dict[str, Any] = {
     "data": ["mnist"],
@@ -54,24 +55,30 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
     """One a data set, model and seed, with all classes."""
     return [
         _cell(data, model, seed, options, bench)
-        for data in options["data"]
-        for model in options["models"]
+        for data, model in readable(options, bench)
         for seed in seeds_of(options["seeds"])
     ]
 
 
 def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
-    """What every way leaves of a class and of the others, on test samples, class by class."""
+    """What every way leaves of a class and of the others, on test samples, class by class.
+
+    A way is left out where training gave up what it needs.
+    """
     settings, device = cell.settings, bench.device
     data = bench.data(settings["data"], settings["preset"])
     test = Split(data.test.x.to(device), data.test.y)
     parts = bench.bank(cell.banks["modules"])
-    joint = bench.bank(cell.banks["joint"], pruned=False)[0]
+    joint = next(iter(bench.bank(cell.banks["joint"], pruned=False)), None)
     again = bench.bank(cell.banks["retrained"], pruned=False)
-    ways = {how: removal(parts, how, test, device) for how in settings["operators"]}
-    ways[RETRAINING] = retraining(joint, again, test, device)
-    chosen = {key: settings[key] for key in ("rates", "limit", "seed")}
-    ways[ASCENT] = ascent(joint, data, test, device, **chosen)
+    ways = {}
+    if len(parts) > 1:
+        ways = {how: removal(parts, how, test, device) for how in settings["operators"]}
+    if joint is not None and len(again):
+        ways[RETRAINING] = retraining(joint, again, test, device)
+    if joint is not None:
+        chosen = {key: settings[key] for key in ("rates", "limit", "seed")}
+        ways[ASCENT] = ascent(joint, data, test, device, **chosen)
     return {"classes": list(data.catalogue), "ways": ways}
 
 
@@ -96,7 +103,10 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
                 for way in _ways(group)
             }
             for key, panel in PANELS.items()
+            if any(finite(_values(group, way, key)) for way in _ways(group))
         }
+        if not panels:  # training gave up all that the ways need
+            continue
         title = f"{data}, {model}: each class removed in turn"
         name = figure_name("unlearning", data, model)
         found[name] = line_figure(panels, title=title, x="class removed")
@@ -115,7 +125,8 @@ def _cell(data: str, model: str, seed: int, options: Mapping[str, Any], bench: B
         "retrained": bench.plan(data, model, without, seed, **joint),
     }
     settings = {"data": data, "model": model, "preset": preset, "seed": seed}
-    settings |= {key: options[key] for key in ("operators", "limit")}
+    settings["operators"] = check_operators(options, samples=False)
+    settings["limit"] = check_count(options, "limit")
     settings["rates"] = check_rates(options["rates"])
     return Cell("unlearning", settings, banks)
 
@@ -127,7 +138,6 @@ def _summary(name: str, group: Sequence[Measured]) -> Table:
         checks = [_all(group, way, key) for key in ("exact", "untouched")]
         rows.append([NAMES.get(way, way), *figures, *checks])
     classes = len(_places(group))
-    steps = Spread.of(_values(group, ASCENT, "steps"))
     notes = [
         f"spread over {len(group)} seeds and {classes} removed classes; answers are among all "
         f"{classes}, and an entropy can reach {math.log(classes):.4f}",
@@ -135,14 +145,37 @@ def _summary(name: str, group: Sequence[Measured]) -> Table:
         "exact: removals after which the whole answers, bit for bit, as one composed without the "
         "module, and as before once it is added again; untouched: removals that leave the logits "
         "of every other module the same bits",
-        f"gradient ascent: step size chosen on validation samples for each network and class; "
-        f"{steps.mean:.0f} steps in the mean, and {_all(group, ASCENT, 'reached')} come down to "
-        f"chance there within their limit of steps",
+        *_ascents(group),
         "the other modules were trained on samples of the removed class, to be uncertain of them; "
         "only retraining gives a network that has never met them",
+        *_lacking(group),
     ]
     columns = ["way", *COLUMNS.values(), "exact", "untouched"]
     return Table(f"{name}: each class removed in turn", columns, rows, notes)
+
+
+def _ascents(group: Sequence[Measured]) -> list[str]:
+    """A note on what gradient ascent took, where there was a network to take it."""
+    steps = Spread.of(_values(group, ASCENT, "steps"))
+    if not steps.n:
+        return []
+    return [
+        f"gradient ascent: step size chosen on validation samples for each network and class; "
+        f"{steps.mean:.0f} steps in the mean, and {_all(group, ASCENT, 'reached')} come down to "
+        f"chance there within their limit of steps"
+    ]
+
+
+def _lacking(group: Sequence[Measured]) -> list[str]:
+    """A note for each seed and way whose networks training gave up."""
+    notes = []
+    for cell in group:
+        ways = [*cell.settings["operators"], RETRAINING, ASCENT]
+        lost = [NAMES.get(way, way) for way in ways if way not in cell.result["ways"]]
+        if lost:
+            seed = cell.settings["seed"]
+            notes.append(f"seed {seed}: no {', '.join(lost)}, training gave up what they need")
+    return notes
 
 
 def _by_class(name: str, group: Sequence[Measured]) -> Table:

@@ -31,11 +31,12 @@ def whole_of(bank: Bank, operator: str, data: Data) -> nn.Module | None:
     return one
 
 
-def live_count(module: Module) -> int:
-    """How many hidden units a way of kept weights leads from to the output."""
+def live_count(module: Module) -> tuple[int, int]:
+    """From how many hidden units kept weights lead to the output, and how many there are."""
     wiring = module.architecture.wiring(module.factory)
     live = live_units(wiring, module.state, module.mask)
-    return sum(int(live[axis].sum()) for axis in hidden_axes(wiring))
+    units = [live[axis] for axis in hidden_axes(wiring)]
+    return sum(int(u.sum()) for u in units), sum(len(u) for u in units)
 
 
 def overlaps(bank: Bank) -> list[float]:

@@ -8,12 +8,14 @@ from intarsia.figures import line_figure
 from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.groups import grouped, point
+from intarsia.studies.options import check_counts, readable
 from intarsia.studies.steps import (
     NAMES,
     figure_name,
     full,
     measure_steps,
     operators_in,
+    orders_by_operator,
     step_cell,
     step_notes,
     step_tables,
@@ -42,11 +44,11 @@ SMALL = PAPER | {
 
 def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
     """One a data set, width and seed, with or without pruning."""
-    orders = dict.fromkeys(options["operators"], options["orders"])
+    orders = orders_by_operator(options)
+    models = [model_of(width) for width in check_counts(options, "widths")]
     return [
-        step_cell("width", data, model_of(width), seed, orders, options, bench, imp=imp)
-        for data in options["data"]
-        for width in options["widths"]
+        step_cell("width", data, model, seed, orders, options, bench, imp=imp)
+        for data, model in readable({**options, "models": models}, bench)
         for seed in seeds_of(options["seeds"])
         for imp in options["imp"]
     ]

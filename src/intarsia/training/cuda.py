@@ -27,15 +27,22 @@ class CudaEngine(Engine):
         """`precision` is how products are made: tf32x3 (as good as float32), tf32 or ieee."""
         super().__init__(job)
         self.precision, self.graphs = precision, graphs
-        self.seeds = sorted({t.seed for t in job.tasks})
         modules, device = len(job.tasks), job.device
-        groups = [self.seeds.index(t.seed) for t in job.tasks]
-        self.seed_of = torch.tensor(groups, dtype=torch.int32, device=device)
+        mine = [job.group(t) for t in job.tasks]
+        self.groups = sorted(set(mine))  # as `orders` has them
+        self.counts = [job.steps(t) for t in job.tasks]
+        sizes = [job.size(t) for t in job.tasks]
+        self.uneven = len(set(self.counts)) > 1 or min(sizes) < job.batch
+        ends = [job.batch * self.counts[mine.index(group)] for group in self.groups]
+        self.group_of, self.sizes, self.ends = (
+            torch.tensor(numbers, dtype=torch.int32, device=device)
+            for numbers in ([self.groups.index(group) for group in mine], sizes, ends)
+        )
         self.alone = torch.arange(modules, dtype=torch.int32, device=device)
         self.cursor = torch.zeros(1, dtype=torch.int32, device=device)
-        self.active = torch.ones(modules, dtype=torch.int32, device=device)
+        self.left, self.active = torch.zeros_like(self.alone), torch.zeros_like(self.alone)
         self.rate, self.step_size, self.root, self.loss = torch.zeros(4, modules, device=device)
-        self.order = torch.zeros(len(self.seeds), len(job.y), dtype=torch.int32, device=device)
+        self.order = torch.zeros(len(self.groups), len(job.y), dtype=torch.int32, device=device)
         self.labels_all = job.y.to(torch.int32)
 
     # laying out
@@ -99,22 +106,22 @@ class CudaEngine(Engine):
         self, round_: int, epoch: int, rates: Sequence[float], active: Sequence[bool]
     ) -> Tensor:
         for row, order in enumerate(self.orders(round_, epoch).values()):
-            self.order[row].copy_(order)
+            self.order[row, : len(order)].copy_(order)
         self._draw(round_, epoch)
         self.rate.copy_(torch.tensor(rates))
         self.loss.zero_()
-        steps = self.job.steps
-        unit = max(n for n in range(1, min(GRAPH, steps) + 1) if steps % n == 0)
+        left = [count if on else 0 for count, on in zip(self.counts, active, strict=True)]
+        unit = _unit(max(self.counts))
         if self.graphs and self.graph is None:
             self.graph = self._capture(unit)
         self.cursor.fill_(-self.job.batch)
-        self.active.copy_(torch.tensor(active, dtype=torch.int32))
-        for _ in range(steps // unit if self.graph else steps):
+        self.left.copy_(torch.tensor(left, dtype=torch.int32))
+        for _ in range(triton.cdiv(max(left), unit) if self.graph else max(left)):
             if self.graph:
                 self.graph.replay()
             else:
                 self._step()
-        return self.loss.cpu() / steps
+        return self.loss.cpu() / torch.tensor(self.counts)
 
     def _draw(self, round_: int, epoch: int) -> None:
         """Begin the epoch's streams of random numbers, for networks that draw any."""
@@ -124,7 +131,7 @@ class CudaEngine(Engine):
         """Launch the kernels of one batch."""
 
     def _capture(self, unit: int) -> torch.cuda.CUDAGraph:
-        self.active.zero_()  # warm up without moving a weight
+        self.left.zero_()  # warm up without moving a weight
         self.cursor.fill_(-self.job.batch)
         self._step()
         torch.cuda.synchronize()
@@ -139,19 +146,19 @@ class CudaEngine(Engine):
     def _advance(self) -> None:
         modules = len(self.job.tasks)
         kernels.advance[(triton.cdiv(modules, 128),)](
-            self.steps, self.active, self.cursor, self.rate, self.step_size, self.root,
+            self.steps, self.left, self.active, self.cursor, self.rate, self.step_size, self.root,
             self.job.batch, modules,
             LOG_BETA1=log(BETAS[0]), LOG_BETA2=log(BETAS[1]), BLOCK=128,
         )  # fmt: skip
 
     def _gather(self, samples: Tensor, x: Twice, y: Tensor, columns: Tensor | None = None) -> None:
-        """The batch of each seed, or with only its own columns the batch of each module."""
+        """The batch of each group, or with only its own columns the batch of each module."""
         sets, batch, width = x[0].shape
         own = columns is not None
         kernels.gather[(sets, triton.cdiv(width, 64))](
-            samples, self.labels_all, self.order, columns if own else self.alone, self.cursor,
-            self.seed_of, *x, y, self.order.shape[1], samples.shape[1], batch, width,
-            COLUMNS=own, GROUPED=own, B=tall(batch), BI=64,
+            samples, self.labels_all, self.order, self.ends, columns if own else self.alone,
+            self.cursor, self.group_of, *x, y, self.order.shape[1], samples.shape[1], batch, width,
+            COLUMNS=own, GROUPED=own, UNEVEN=self.uneven, B=tall(batch), BI=64,
         )  # fmt: skip
 
     def _forward(
@@ -163,6 +170,7 @@ class CudaEngine(Engine):
         groups: Tensor | None = None,
         draws: Tensor | None = None,
         full_width: int = 0,
+        active: Tensor | None = None,
     ) -> None:
         """A hidden layer; `groups` says which row of x a module reads, if not its own."""
         weight, bias = self.parameters[f"{layer}.weight"], self.parameters[f"{layer}.bias"]
@@ -170,9 +178,10 @@ class CudaEngine(Engine):
         kernels.forward[(modules, triton.cdiv(outputs, 32))](
             x, weight, bias, *h, self.alone if groups is None else groups,
             self.alone if draws is None else draws, self.cursor,
+            self.active if active is None else active,
             batch, inputs, outputs, self.dropout, full_width,
-            GROUPED=groups is not None, DROP=self.dropout > 0, PRECISION=self.precision,
-            B=tall(batch), BO=32, BI=32, num_warps=4, num_stages=4,
+            GROUPED=groups is not None, DROP=self.dropout > 0, UNEVEN=self.uneven,
+            PRECISION=self.precision, B=tall(batch), BO=32, BI=32, num_warps=4, num_stages=4,
         )  # fmt: skip
 
     def _head(self, layer: str, h: Tensor, d: Twice, labels: Tensor, groups: Tensor) -> None:
@@ -182,11 +191,12 @@ class CudaEngine(Engine):
         modules, outputs, inputs = weight.shape
         kernels.head[(modules,)](
             h, weight, weight if bias is None else bias, *d, labels, groups,
-            objectives.table, objectives.weight, objectives.bonus, self.active, self.loss,
+            objectives.table, objectives.weight, objectives.bonus,
+            self.active, self.sizes, self.loss,
             self.job.batch, inputs, outputs, objectives.table.shape[1], self.job.temperature,
-            BIAS=bias is not None, BONUS=objectives.has_bonus, PRECISION=self.precision,
-            B=tall(self.job.batch), C=triton.next_power_of_2(max(16, outputs)), BI=64,
-            num_warps=4, num_stages=3,
+            BIAS=bias is not None, BONUS=objectives.has_bonus, UNEVEN=self.uneven,
+            PRECISION=self.precision, B=tall(self.job.batch),
+            C=triton.next_power_of_2(max(16, outputs)), BI=64, num_warps=4, num_stages=3,
         )  # fmt: skip
 
     def _back(self, layer: str, d: Tensor, h: Tensor, out: Twice) -> None:
@@ -194,8 +204,8 @@ class CudaEngine(Engine):
         weight = self.parameters[f"{layer}.weight"]
         modules, outputs, inputs = weight.shape
         kernels.back[(modules, triton.cdiv(inputs, 64))](
-            d, weight, h, *out,
-            self.job.batch, inputs, outputs, self.dropout, PRECISION=self.precision,
+            d, weight, h, *out, self.active, self.job.batch, inputs, outputs, self.dropout,
+            UNEVEN=self.uneven, PRECISION=self.precision,
             B=tall(self.job.batch), BO=16 if outputs <= 16 else 32, BI=64,
             num_warps=4, num_stages=3,
         )  # fmt: skip
@@ -213,7 +223,8 @@ class CudaEngine(Engine):
             self.job.batch, inputs, outputs,
             BETA1=BETAS[0], BETA2=BETAS[1], EPSILON=EPSILON, GROUPED=groups is not None,
             MASKED=name in self.masks, BIAS=biased, BIAS_MASKED=bias_name in self.masks,
-            PRECISION=self.precision, B=tall(self.job.batch), BO=high, BI=wide,
+            UNEVEN=self.uneven, PRECISION=self.precision,
+            B=tall(self.job.batch), BO=high, BI=wide,
             num_warps=warps, num_stages=1,
         )  # fmt: skip
 
@@ -221,6 +232,11 @@ class CudaEngine(Engine):
         """A parameter, its moments, and its mask or, where it has none, something to point at."""
         mask = self.masks.get(name, self.active)
         return self.parameters[name], self.first[name], self.second[name], mask
+
+
+def _unit(steps: int) -> int:
+    """Steps in a graph of which whole ones make up an epoch, so that none reads beyond its end."""
+    return max(n for n in range(1, min(GRAPH, steps) + 1) if steps % n == 0)
 
 
 def tall(batch: int) -> int:

@@ -3,6 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +14,13 @@ from intarsia.training.tasks import Task, order_of, stream
 
 BETAS = (0.9, 0.999)  # Adam's, as in the paper
 EPSILON = 1e-8
+
+
+class Group(NamedTuple):
+    """Modules of one group see the same batches: one seed, and one set of hidden labels."""
+
+    seed: int
+    hidden: tuple[int, ...]  # labels whose samples are passed over
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,15 +36,44 @@ class Job:
     y_validation: Tensor
     batch: int
     temperature: float
+    batches: str = "all"  # of all samples, or of the `shown` ones of each module
 
     @property
     def device(self) -> torch.device:
         return self.x.device
 
-    @property
-    def steps(self) -> int:
+    @cached_property
+    def counts(self) -> list[int]:
+        """Samples of each label."""
+        classes = len(self.tasks[0].objective.weight)
+        counts: list[int] = torch.bincount(self.y, minlength=classes).tolist()
+        return counts
+
+    def group(self, task: Task) -> Group:
+        hidden = task.hidden if self.batches == "shown" else ()
+        if sum(self.counts[label] for label in hidden) == len(self.y):
+            hidden = ()  # no sample counts: the epoch moves nothing, whatever it passes over
+        return Group(task.seed, hidden)
+
+    def samples(self, task: Task) -> int:
+        """How many samples an epoch of this module has in its order."""
+        return len(self.y) - sum(self.counts[label] for label in self.group(task).hidden)
+
+    def size(self, task: Task) -> int:
+        """Samples in a batch: fewer than `batch` only where there are no more."""
+        return min(self.batch, self.samples(task))
+
+    def steps(self, task: Task) -> int:
         """Batches in an epoch; what is left over of the shuffled samples waits for another."""
-        return max(1, len(self.y) // self.batch)
+        return max(1, self.samples(task) // self.batch)
+
+    def seen(self, order: Tensor, group: Group) -> Tensor:
+        """The samples of an order, on its device, that are not hidden from a group."""
+        if not group.hidden:
+            return order
+        shown = torch.ones(len(self.counts), dtype=torch.bool)
+        shown[list(group.hidden)] = False
+        return order[shown.to(order.device)[self.y[order]]]
 
 
 @dataclass
@@ -159,11 +197,14 @@ class Engine(ABC):
         """Values in the network's own shapes; engines that compact lay them into the base."""
         return values
 
-    def orders(self, round_: int, epoch: int) -> dict[int, Tensor]:
-        """Sample order of every seed in the bank, on the device."""
-        seeds = sorted({t.seed for t in self.job.tasks})
-        samples = len(self.job.y)
-        return {s: order_of(s, round_, epoch, samples).to(self.job.device) for s in seeds}
+    def orders(self, round_: int, epoch: int) -> dict[Group, Tensor]:
+        """Sample order of every group in the bank, on the device."""
+        groups, samples = sorted({self.job.group(t) for t in self.job.tasks}), len(self.job.y)
+        whole = {
+            seed: order_of(seed, round_, epoch, samples).to(self.job.device)
+            for seed in dict.fromkeys(g.seed for g in groups)
+        }
+        return {g: self.job.seen(whole[g.seed], g) for g in groups}
 
     def dropout_stream(self, k: int, round_: int, epoch: int) -> int:
         task = self.job.tasks[k]

@@ -4,6 +4,9 @@ A step of K modules reads every weight once going forward, and going back reads 
 and moments once: the gradient of a weight is made in registers, where Adam uses it up. What is left
 is the time that the memory needs for 7 numbers a weight.
 
+In an UNEVEN bank some modules have fewer batches in an epoch than others, or smaller ones.
+`advance` says who has one left in this step; the programs of all others return at once.
+
 Shapes: K modules, B samples, I inputs and O outputs of a layer; all float32, contiguous. Samples,
 activations and gradients are kept twice, batch first and batch last, because the matrix units read
 both operands of a product along the axis that is summed.
@@ -15,15 +18,20 @@ import triton.language as tl
 
 @triton.jit
 def advance(
-    step_ptr, active_ptr, cursor_ptr, base_rate_ptr, rate_ptr, root_ptr, batch, modules,
+    step_ptr, left_ptr, active_ptr, cursor_ptr, base_rate_ptr, rate_ptr, root_ptr, batch, modules,
     LOG_BETA1: tl.constexpr, LOG_BETA2: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Begin a step: move on in the epoch's order, correct Adam's step size and root for bias."""
+    """Begin a step: move on in the epoch's order, correct Adam's step size and root for bias.
+
+    Modules that have batches left in the epoch are active in it.
+    """
     k = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = k < modules
-    active = tl.load(active_ptr + k, mask=there, other=0)
+    left = tl.load(left_ptr + k, mask=there, other=0)
+    tl.store(left_ptr + k, tl.maximum(left - 1, 0), mask=there)
+    tl.store(active_ptr + k, (left > 0).to(tl.int32), mask=there)
     step = tl.load(step_ptr + k, mask=there, other=0.0)
-    step = tl.where(active != 0, step + 1, step)
+    step = tl.where(left > 0, step + 1, step)
     tl.store(step_ptr + k, step, mask=there)
     count = tl.maximum(step, 1.0).to(tl.float64)
     rate = tl.load(base_rate_ptr + k, mask=there, other=0.0) / (1 - tl.exp(count * LOG_BETA1))
@@ -36,9 +44,10 @@ def advance(
 
 @triton.jit
 def gather(
-    x_ptr, y_ptr, order_ptr, columns_ptr, cursor_ptr, groups_ptr, out_ptr, out_t_ptr, labels_ptr,
-    samples, features, batch, width,
-    COLUMNS: tl.constexpr, GROUPED: tl.constexpr, B: tl.constexpr, BI: tl.constexpr,
+    x_ptr, y_ptr, order_ptr, ends_ptr, columns_ptr, cursor_ptr, groups_ptr,
+    out_ptr, out_t_ptr, labels_ptr, samples, features, batch, width,
+    COLUMNS: tl.constexpr, GROUPED: tl.constexpr, UNEVEN: tl.constexpr,
+    B: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
     """out[g, b, j] = x[order[group(g), cursor + b], columns[g, j]]; labels likewise."""
     g = tl.program_id(0)
@@ -46,6 +55,9 @@ def gather(
     b = tl.arange(0, B)
     j = tl.program_id(1) * BI + tl.arange(0, BI)
     cursor = tl.load(cursor_ptr)
+    if UNEVEN:
+        if tl.load(ends_ptr + group) <= cursor:
+            return
     row = tl.load(order_ptr + group * samples + cursor + b, mask=b < batch, other=0).to(tl.int64)
     if tl.program_id(1) == 0:
         tl.store(labels_ptr + g * batch + b, tl.load(y_ptr + row), mask=b < batch)
@@ -62,13 +74,16 @@ def gather(
 
 @triton.jit
 def forward(
-    x_ptr, w_ptr, bias_ptr, h_ptr, h_t_ptr, groups_ptr, seeds_ptr, cursor_ptr,
+    x_ptr, w_ptr, bias_ptr, h_ptr, h_t_ptr, groups_ptr, seeds_ptr, cursor_ptr, active_ptr,
     batch, inputs, outputs, dropout, full_width,
-    GROUPED: tl.constexpr, DROP: tl.constexpr, PRECISION: tl.constexpr,
+    GROUPED: tl.constexpr, DROP: tl.constexpr, UNEVEN: tl.constexpr, PRECISION: tl.constexpr,
     B: tl.constexpr, BO: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
     """h[k] = dropout(relu(x[group(k)] w[k]^T + bias[k])), a tile of BO outputs."""
     k, tile = tl.program_id(0), tl.program_id(1)
+    if UNEVEN:
+        if tl.load(active_ptr + k) == 0:
+            return
     group = tl.load(groups_ptr + k) if GROUPED else k
     b = tl.arange(0, B)
     o = tile * BO + tl.arange(0, BO)
@@ -103,13 +118,19 @@ def forward(
 @triton.jit
 def head(
     h_ptr, w_ptr, bias_ptr, d_ptr, d_t_ptr, labels_ptr, groups_ptr,
-    table_ptr, weight_ptr, bonus_ptr, active_ptr, loss_ptr,
+    table_ptr, weight_ptr, bonus_ptr, active_ptr, sizes_ptr, loss_ptr,
     batch, inputs, outputs, classes, temperature,
-    BIAS: tl.constexpr, BONUS: tl.constexpr, PRECISION: tl.constexpr,
+    BIAS: tl.constexpr, BONUS: tl.constexpr, UNEVEN: tl.constexpr, PRECISION: tl.constexpr,
     B: tl.constexpr, C: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
-    """Logits, loss, and the loss's gradient d at the logits, of one module."""
+    """Logits, loss, and the loss's gradient d at the logits, of one module.
+
+    Samples beyond the module's size of batches fill its rows up and count for nothing.
+    """
     k = tl.program_id(0)
+    if UNEVEN:
+        if tl.load(active_ptr + k) == 0:
+            return
     group = tl.load(groups_ptr + k)
     b, c = tl.arange(0, B), tl.arange(0, C)
     h_ptr += k.to(tl.int64) * batch * inputs
@@ -139,7 +160,8 @@ def head(
     goal = tl.load(
         table_ptr + (k * classes + y)[:, None] * outputs + c[None, :], mask=there, other=0.0
     )
-    share = tl.load(weight_ptr + k * classes + y, mask=b < batch, other=0.0)
+    size = tl.load(sizes_ptr + k) if UNEVEN else batch
+    share = tl.load(weight_ptr + k * classes + y, mask=b < size, other=0.0)
     share = share / tl.maximum(tl.sum(share, 0), 1e-30)
     loss = -tl.sum(goal * log_p, 1)
     d = p * tl.sum(goal, 1)[:, None] - goal  # rows sum to 1 up to rounding only
@@ -159,11 +181,15 @@ def head(
 
 @triton.jit
 def back(
-    d_ptr, w_ptr, h_ptr, out_ptr, out_t_ptr, batch, inputs, outputs, dropout,
-    PRECISION: tl.constexpr, B: tl.constexpr, BO: tl.constexpr, BI: tl.constexpr,
+    d_ptr, w_ptr, h_ptr, out_ptr, out_t_ptr, active_ptr, batch, inputs, outputs, dropout,
+    UNEVEN: tl.constexpr, PRECISION: tl.constexpr,
+    B: tl.constexpr, BO: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
     """out[k] = (d[k] w[k]) where h[k] > 0: the gradient one layer further down, a tile of BI."""
     k, tile = tl.program_id(0), tl.program_id(1)
+    if UNEVEN:
+        if tl.load(active_ptr + k) == 0:
+            return
     b = tl.arange(0, B)
     i = tile * BI + tl.arange(0, BI)
     d_ptr += k.to(tl.int64) * batch * outputs
@@ -206,10 +232,14 @@ def update(
     groups_ptr, rate_ptr, root_ptr, active_ptr, batch, inputs, outputs,
     BETA1: tl.constexpr, BETA2: tl.constexpr, EPSILON: tl.constexpr,
     GROUPED: tl.constexpr, MASKED: tl.constexpr, BIAS: tl.constexpr, BIAS_MASKED: tl.constexpr,
-    PRECISION: tl.constexpr, B: tl.constexpr, BO: tl.constexpr, BI: tl.constexpr,
+    UNEVEN: tl.constexpr, PRECISION: tl.constexpr,
+    B: tl.constexpr, BO: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
     """Gradient and Adam step of a tile of a layer's weights; the first tile does the bias."""
     k = tl.program_id(2)
+    if UNEVEN:
+        if tl.load(active_ptr + k) == 0:
+            return
     o = tl.program_id(1) * BO + tl.arange(0, BO)
     i = tl.program_id(0) * BI + tl.arange(0, BI)
     b = tl.arange(0, B)

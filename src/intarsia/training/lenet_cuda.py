@@ -32,15 +32,16 @@ class CudaLenetEngine(CudaEngine):
         self.taps = 25 * self.picture[0]
         self.taps_tile = triton.next_power_of_2(max(32, self.taps + 1))  # one more for the bias
         self.samples, self.held_out = job.x.flatten(1), job.x_validation.flatten(1)
-        self.nobody = torch.zeros_like(self.alone)  # one set of samples for all
+        # in validation: one set of samples for all, and nobody rests
+        self.nobody, self.everyone = torch.zeros_like(self.alone), torch.ones_like(self.alone)
         self._workspace(job.network)
 
     # laying out
 
     def _workspace(self, network: Lenet) -> None:
         job, modules, device = self.job, len(self.job.tasks), self.job.device
-        self.images = twice(len(self.seeds), job.batch, self.samples.shape[1], device)
-        self.labels = torch.zeros(len(self.seeds), job.batch, dtype=torch.int32, device=device)
+        self.images = twice(len(self.groups), job.batch, self.samples.shape[1], device)
+        self.labels = torch.zeros(len(self.groups), job.batch, dtype=torch.int32, device=device)
         room, widths = max(HELD_OUT, job.batch), [network.fc1.in_features]
         widths += [network.fc1.out_features, network.fc2.out_features, network.fc3.out_features]
         self.hidden = [twice(modules, room, w, device) for w in widths[:3]]  # below fc1, fc2, fc3
@@ -85,8 +86,8 @@ class CudaLenetEngine(CudaEngine):
         self._gather(self.samples, self.images, self.labels)
         below_1, below_2, below_3 = self.hidden
         down_1, down_2, down_3 = self.down
-        self._hidden(self.images[0], self.seed_of, self.job.batch)
-        self._head("fc3", below_3[0], down_3, self.labels, self.seed_of)
+        self._hidden(self.images[0], self.group_of, self.active, self.job.batch)
+        self._head("fc3", below_3[0], down_3, self.labels, self.group_of)
         self._back("fc3", down_3[0], below_3[0], down_2)
         self._update("fc3", down_3[1], below_3[1])
         self._back("fc2", down_2[0], below_2[0], down_1)
@@ -94,29 +95,31 @@ class CudaLenetEngine(CudaEngine):
         self._convolve_back()
         self._update("fc1", down_1[1], below_1[1])
 
-    def _hidden(self, x: Tensor, groups: Tensor, batch: int) -> None:
+    def _hidden(self, x: Tensor, groups: Tensor, active: Tensor, batch: int) -> None:
         """All but the last layer; the batch fills the front of rooms that may be larger."""
         modules, (_, height, width) = len(self.job.tasks), self.picture
         pooled, summed = self.hidden[:2]
         rows, taps = tall(batch), self.taps_tile
         high = min(rows, 32 if taps < 128 else 16)
         lenet_kernels.convolve[(self.pieces[0], triton.cdiv(batch, high), modules)](
-            x, self.parameters["conv.weight"], self.parameters["conv.bias"], groups,
+            x, self.parameters["conv.weight"], self.parameters["conv.bias"], groups, active,
             *pooled, self.winner, batch, height, width, (width - 2) // 2, self.positions,
-            PRECISION=self.precision, TAPS=self.taps, T=taps, C=self.channels,
+            UNEVEN=self.uneven, PRECISION=self.precision, TAPS=self.taps, T=taps, C=self.channels,
             B=high, SPAN=SPANS[0], num_warps=_warps(taps), num_stages=1,
         )  # fmt: skip
         weight, bias = self.parameters["fc1.weight"], self.parameters["fc1.bias"]
         _, outputs, inputs = weight.shape
         lenet_kernels.sums[(triton.cdiv(outputs, 64), self.pieces[1], modules)](
-            pooled[0], weight, self.parts, batch, inputs, outputs,
-            PRECISION=self.precision, B=rows, BO=64, BI=32, SPAN=SPANS[1] * self.channels,
+            pooled[0], weight, self.parts, active, batch, inputs, outputs,
+            UNEVEN=self.uneven, PRECISION=self.precision,
+            B=rows, BO=64, BI=32, SPAN=SPANS[1] * self.channels,
             num_warps=_warps(rows), num_stages=3,
         )  # fmt: skip
         lenet_kernels.join[(modules, triton.cdiv(outputs, 32))](
-            self.parts, bias, *summed, batch, outputs, self.pieces[1], B=rows, BO=32, num_warps=4
-        )
-        self._forward("fc2", summed[0], self.hidden[2], batch)
+            self.parts, bias, *summed, active, batch, outputs, self.pieces[1],
+            UNEVEN=self.uneven, B=rows, BO=32, num_warps=4,
+        )  # fmt: skip
+        self._forward("fc2", summed[0], self.hidden[2], batch, active=active)
 
     def _convolve_back(self) -> None:
         """The convolution's step; fc1, through which its gradient comes, must not have moved."""
@@ -124,9 +127,10 @@ class CudaLenetEngine(CudaEngine):
         weight = self.parameters["fc1.weight"]
         rows, taps = tall(self.job.batch), self.taps_tile
         lenet_kernels.convolve_back[(self.pieces[2], modules)](
-            self.down[0][0], weight, self.winner, self.images[1], self.seed_of, self.grads,
-            self.job.batch, weight.shape[1], height, width, (width - 2) // 2, self.positions,
-            PRECISION=self.precision, TAPS=self.taps, T=taps, C=self.channels,
+            self.down[0][0], weight, self.winner, self.images[1], self.group_of, self.active,
+            self.grads, self.job.batch, weight.shape[1], height, width, (width - 2) // 2,
+            self.positions, UNEVEN=self.uneven, PRECISION=self.precision,
+            TAPS=self.taps, T=taps, C=self.channels,
             B=rows, BO=64 if rows <= 64 else 32, SPAN=SPANS[2],
             num_warps=_warps(max(rows, taps)), num_stages=1,
         )  # fmt: skip
@@ -135,6 +139,7 @@ class CudaLenetEngine(CudaEngine):
             self.step_size, self.root, self.active, self.pieces[2],
             BETA1=BETAS[0], BETA2=BETAS[1], EPSILON=EPSILON,
             MASKED="conv.weight" in self.masks, BIAS_MASKED="conv.bias" in self.masks,
+            UNEVEN=self.uneven,
             TAPS=self.taps, T=taps, C=self.channels, BC=16, num_warps=4,
         )  # fmt: skip
 
@@ -153,7 +158,7 @@ class CudaLenetEngine(CudaEngine):
         weight, bias = self.parameters["fc3.weight"], self.parameters["fc3.bias"]
         logits = []
         for part in x.split(room):
-            self._hidden(part, self.nobody, len(part))
+            self._hidden(part, self.nobody, self.everyone, len(part))
             filled = self.hidden[2][0].view(-1)[: modules * len(part) * width]
             h = filled.view(modules, len(part), width)
             logits.append(torch.baddbmm(bias[:, None], h, weight.transpose(1, 2)))

@@ -3,9 +3,10 @@
 Pooled outputs are numbered by position first, then channel: the I = P * C inputs of the layer
 above. A patch is read from the picture where it is needed, 4 to a pooled position, one for each q
 of its 2 x 2 window; along the taps it lies contiguous going forward, along the batch going back.
-Sums over positions are cut at the same places for every bank and added in order.
+Sums over positions are cut at the same places for every bank and added in order. What is UNEVEN and
+who is active is told in `kernels`.
 """
-# ruff: noqa: N803
+# ruff: noqa: N803, SIM102 (a constant and a value do not go into one condition)
 # mypy: disallow-untyped-defs=False
 
 import triton
@@ -26,9 +27,10 @@ def pixels_of(p, q, t, height, width, pooled_width, TAPS: tl.constexpr):
 
 @triton.jit
 def convolve(
-    x_ptr, w_ptr, bias_ptr, groups_ptr, h_ptr, h_t_ptr, winner_ptr,
+    x_ptr, w_ptr, bias_ptr, groups_ptr, active_ptr, h_ptr, h_t_ptr, winner_ptr,
     batch, height, width, pooled_width, positions,
-    PRECISION: tl.constexpr, TAPS: tl.constexpr, T: tl.constexpr, C: tl.constexpr,
+    UNEVEN: tl.constexpr, PRECISION: tl.constexpr,
+    TAPS: tl.constexpr, T: tl.constexpr, C: tl.constexpr,
     B: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
     """h[k] = maxpool(relu(conv(x[group(k)]))) at SPAN positions of B samples.
@@ -36,6 +38,9 @@ def convolve(
     Winner is the q of a maximum, or 4 where ReLU cut it off and no patch gets its gradient.
     """
     first, k = tl.program_id(0) * SPAN, tl.program_id(2)
+    if UNEVEN:
+        if tl.load(active_ptr + k) == 0:
+            return
     group = tl.load(groups_ptr + k).to(tl.int64)
     b, c, t = tl.program_id(1) * B + tl.arange(0, B), tl.arange(0, C), tl.arange(0, T)
     x_ptr += group * batch * (TAPS // 25) * height * width
@@ -65,12 +70,15 @@ def convolve(
 
 @triton.jit
 def sums(
-    x_ptr, w_ptr, part_ptr, batch, inputs, outputs,
-    PRECISION: tl.constexpr, B: tl.constexpr, BO: tl.constexpr, BI: tl.constexpr,
-    SPAN: tl.constexpr,
+    x_ptr, w_ptr, part_ptr, active_ptr, batch, inputs, outputs,
+    UNEVEN: tl.constexpr, PRECISION: tl.constexpr,
+    B: tl.constexpr, BO: tl.constexpr, BI: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
     """part[k, s] = w[k] x[k]^T over the SPAN inputs of piece s, a tile of BO outputs."""
     tile, piece, k = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    if UNEVEN:
+        if tl.load(active_ptr + k) == 0:
+            return
     b = tl.arange(0, B)
     o = tile * BO + tl.arange(0, BO)
     x_ptr += k.to(tl.int64) * batch * inputs
@@ -94,11 +102,14 @@ def sums(
 
 @triton.jit
 def join(
-    part_ptr, bias_ptr, h_ptr, h_t_ptr, batch, outputs, pieces,
-    B: tl.constexpr, BO: tl.constexpr,
+    part_ptr, bias_ptr, h_ptr, h_t_ptr, active_ptr, batch, outputs, pieces,
+    UNEVEN: tl.constexpr, B: tl.constexpr, BO: tl.constexpr,
 ):  # fmt: skip
     """h[k] = relu(sum of part[k] + bias[k]), a tile of BO outputs."""
     k = tl.program_id(0)
+    if UNEVEN:
+        if tl.load(active_ptr + k) == 0:
+            return
     b = tl.arange(0, B)
     o = tl.program_id(1) * BO + tl.arange(0, BO)
     here = (o[:, None] < outputs) & (b[None, :] < batch)
@@ -116,9 +127,10 @@ def join(
 
 @triton.jit
 def convolve_back(
-    d_ptr, w_ptr, winner_ptr, x_t_ptr, groups_ptr, part_ptr,
+    d_ptr, w_ptr, winner_ptr, x_t_ptr, groups_ptr, active_ptr, part_ptr,
     batch, outputs, height, width, pooled_width, positions,
-    PRECISION: tl.constexpr, TAPS: tl.constexpr, T: tl.constexpr, C: tl.constexpr,
+    UNEVEN: tl.constexpr, PRECISION: tl.constexpr,
+    TAPS: tl.constexpr, T: tl.constexpr, C: tl.constexpr,
     B: tl.constexpr, BO: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
     """part[k, s] = the convolution's gradient from the SPAN positions of piece s, C x T.
@@ -127,6 +139,9 @@ def convolve_back(
     constant 1, so that its column is the gradient of the bias.
     """
     piece, k = tl.program_id(0), tl.program_id(1)
+    if UNEVEN:
+        if tl.load(active_ptr + k) == 0:
+            return
     group = tl.load(groups_ptr + k).to(tl.int64)
     b, c, t = tl.arange(0, B), tl.arange(0, C), tl.arange(0, T)
     d_ptr += k.to(tl.int64) * batch * outputs
@@ -170,11 +185,14 @@ def convolve_update(
     bias_ptr, bias_m_ptr, bias_v_ptr, bias_mask_ptr,
     rate_ptr, root_ptr, active_ptr, pieces,
     BETA1: tl.constexpr, BETA2: tl.constexpr, EPSILON: tl.constexpr,
-    MASKED: tl.constexpr, BIAS_MASKED: tl.constexpr,
+    MASKED: tl.constexpr, BIAS_MASKED: tl.constexpr, UNEVEN: tl.constexpr,
     TAPS: tl.constexpr, T: tl.constexpr, C: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Adam step of BC channels' kernels and biases, from the pieces of their gradient."""
     k = tl.program_id(0)
+    if UNEVEN:
+        if tl.load(active_ptr + k) == 0:
+            return
     c, t = tl.program_id(1) * BC + tl.arange(0, BC), tl.arange(0, T)
     part_ptr += k.to(tl.int64) * pieces * C * T
     grad = tl.zeros((BC, T), dtype=tl.float32)

@@ -107,9 +107,9 @@ class MlpEngine(Engine):
         return self._train(k, *arguments) if what == "train" else self._validate(k)
 
     def _train(self, k: int, round_: int, epoch: int, rate: float) -> float:
-        job = self.job
-        order = order_of(job.tasks[k].seed, round_, epoch, len(job.y))
-        batches = order[: job.steps * job.batch].split(job.batch)
+        job, task = self.job, self.job.tasks[k]
+        order = job.seen(order_of(task.seed, round_, epoch, len(job.y)), job.group(task))
+        batches = order[: job.steps(task) * job.batch].split(job.batch)
         draw = torch.Generator().manual_seed(self.dropout_stream(k, round_, epoch))
         return self.networks[k].epoch(
             self.inputs[k][0], job.y, batches, self.objectives, k, rate, draw

@@ -72,7 +72,7 @@ class CudaMlpEngine(CudaEngine):
 
     def _workspace(self, widths: list[int]) -> None:
         modules, batch, device = len(self.job.tasks), self.job.batch, self.job.device
-        sets = len(self.seeds) if self.columns is None else modules
+        sets = len(self.groups) if self.columns is None else modules
         self.batch_x = twice(sets, batch, widths[0], device)
         self.batch_y = torch.zeros(sets, batch, dtype=torch.int32, device=device)
         self.hidden = [twice(modules, batch, w, device) for w in widths[1:]]
@@ -96,7 +96,7 @@ class CudaMlpEngine(CudaEngine):
     def _step(self) -> None:
         self._advance()
         self._gather(self.samples, self.batch_x, self.batch_y, self.columns)
-        groups = self.seed_of if self.columns is None else self.alone
+        groups = self.group_of if self.columns is None else self.alone
         below, last = [self.batch_x, *self.hidden], self.layers - 1
         for i, h in enumerate(self.hidden):
             self._forward(

@@ -44,10 +44,12 @@ class PlainEngine(Engine):
             if not active[k]:
                 continue
             torch.manual_seed(self.dropout_stream(k, round_, epoch))
-            order = orders[self.job.tasks[k].seed]
-            for indices in order.split(self.job.batch)[: self.job.steps]:
+            task = self.job.tasks[k]
+            steps = self.job.steps(task)
+            for indices in orders[self.job.group(task)].split(self.job.batch)[:steps]:
                 totals[k] += self._step(k, slot, indices, rates[k])
-        return totals / self.job.steps
+            totals[k] /= steps
+        return totals
 
     def _step(self, k: int, slot: Slot, indices: Tensor, rate: float) -> float:
         job, optimiser = self.job, self.optimisers[k]

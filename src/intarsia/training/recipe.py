@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from intarsia.errors import RecipeError, nearest
 from intarsia.files import read_settings
+from intarsia.objectives import objective
 from intarsia.pruning import PRUNINGS, acts_before_training
 from intarsia.specs import Spec
 
@@ -19,6 +20,9 @@ Text = str | Mapping[str, Any]  # `name`, `name(value, key=value)` or {name: ...
 
 CONVOLUTIONAL = ("lenet", "resnet18", "vgg11")  # a network of your own takes an MLP's values
 TABLES = ("har", "yeast")  # data sets that the paper trains with a smaller step
+# Settings that came later, at the value at which they change nothing: it is no part of a recipe's
+# identity, so that older folders and digests stay.
+NEUTRAL: dict[str, Any] = {"batches": "all"}
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class Recipe:
     epochs: int | None = None
     pruning_epochs: int | None = None
     batch: int = 64
+    batches: str | None = None  # of all samples, or of those shown; None where every label is
     learning_rate: float | None = None
     schedule: str = "constant"  # or cosine, over the epochs of a round
     temperature: float | None = None
@@ -74,12 +79,19 @@ class Recipe:
             given.pop("model")
         options = {**chosen.pop("data_options", {}), **given.pop("data_options", {})}
         full = Recipe(**{**chosen, **given, "data_options": options})
+        full = full.for_objectives(hidden=_hides(full.objective))
         _check(full)
         return full
+
+    def for_objectives(self, hidden: bool) -> "Recipe":
+        """With `batches` if the objectives hide any label, else without: there is no choice."""
+        chosen = self.batches or PRESETS[self.preset](self)["batches"]
+        return dataclasses.replace(self, batches=chosen if hidden else None)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as they are written to YAML and into module files."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        values = {k: v for k, v in values.items() if v is not None or k not in NEUTRAL}
         for key in ("model", "objective", "pruning"):
             if isinstance(values[key], Spec):
                 values[key] = {"name": values[key].name, **values[key].arguments}
@@ -89,8 +101,12 @@ class Recipe:
             raise RecipeError(f"a recipe holds text, numbers and lists of them: {error}") from None
         return plain
 
+    def identity(self) -> dict[str, Any]:
+        """The plain values that tell one run from another."""
+        return {k: v for k, v in self.as_dict().items() if k not in NEUTRAL or v != NEUTRAL[k]}
+
     def digest(self) -> str:
-        text = json.dumps(self.as_dict(), sort_keys=True)
+        text = json.dumps(self.identity(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -103,6 +119,7 @@ def _paper(recipe: Recipe) -> dict[str, Any]:
         "sparsity": 0.6 if convolutional else 0.99,
         "rounds": 2,
         "epochs": 25 if small else 15 if convolutional else 20,
+        "batches": "shown",
         "learning_rate": 1e-4 if small else 1e-3,
         "temperature": 1.0 if convolutional else 5.0,
         "keep_moments": False,
@@ -144,6 +161,11 @@ def _released(recipe: Recipe) -> dict[str, Any]:
 
 
 PRESETS = {"paper": _paper, "released": _released}
+
+
+def _hides(text: Text) -> bool:
+    """Whether an objective hides labels, judged by a module of one class in ten."""
+    return not bool((objective(text, 10, [0]).weight > 0).all())
 
 
 def _name(text: Any) -> str:
@@ -193,6 +215,7 @@ def _check(recipe: Recipe) -> None:
     need(float(recipe.sparsity or 0) < 1, "sparsity", "a number from 0 to below 1")
     number("learning_rate", 0)
     number("temperature", 1e-6)
+    need(recipe.batches in ("all", "shown"), "batches", "'all' or 'shown'")
     need(recipe.schedule in ("constant", "cosine"), "schedule", "'constant' or 'cosine'")
     need(recipe.select in ("accuracy", "loss", "last"), "select", "'accuracy', 'loss' or 'last'")
     need(isinstance(recipe.keep_moments, bool), "keep_moments", "true or false")

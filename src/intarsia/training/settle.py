@@ -12,6 +12,7 @@ from intarsia.data import Data, check_options, load_data
 from intarsia.errors import DataError, RecipeError, TrainingError
 from intarsia.models import Model
 from intarsia.specs import Spec
+from intarsia.training.engine import Job
 from intarsia.training.recipe import Recipe
 from intarsia.training.tasks import Task, check_tasks, tasks_of
 
@@ -28,9 +29,9 @@ class Settled:
     tasks: list[Task]
     own_tasks: bool  # given by the caller, not made from the recipe
 
-    def provenance(self) -> dict[str, Any]:
-        """The recipe without what tasks of the caller's own replace."""
-        settings = self.recipe.as_dict()
+    def provenance(self, task: Task) -> dict[str, Any]:
+        """The recipe without what tasks of the caller's own replace, as it concerns this task."""
+        settings = self.recipe.for_objectives(hidden=bool(task.hidden)).as_dict()
         return {k: v for k, v in settings.items() if not (self.own_tasks and k in REPLACED)}
 
 
@@ -42,9 +43,14 @@ def settle(
     tasks: Callable[[Data], Sequence[Task]] | None,
 ) -> Settled:
     """Everything that `train` was given, as its docstring tells."""
-    resolved, factory, loaded = _load(data, recipe, model, settings)
+    asked, factory = _asked(data, recipe or Recipe(), model, settings)
+    resolved, loaded = _load(data, asked.resolve())
     given = list(tasks(loaded)) if tasks else tasks_of(resolved, loaded)
     check_tasks(given, loaded)
+    if tasks:  # their objectives replace the recipe's, which may have left no choice of batches
+        hidden = any(t.hidden for t in given)
+        batches = dataclasses.replace(resolved, batches=asked.batches)
+        resolved = batches.for_objectives(hidden=hidden)
     return Settled(resolved, factory, loaded, given, own_tasks=tasks is not None)
 
 
@@ -62,22 +68,28 @@ def device_of(name: str) -> torch.device:
     return device
 
 
-def check_samples(data: Data, recipe: Recipe, network: torch.nn.Module) -> None:
+def check_samples(data: Data, job: Job) -> None:
+    """There is something to validate on, and enough in a batch for the network."""
     if not len(data.validation):
         raise DataError(
             "training needs validation samples, to choose checkpoints and to see divergence; "
             f"{data.name!r} has none: load it with validation above 0"
         )
-    batched = any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in network.modules())
-    if batched and min(recipe.batch, len(data.train)) < 2:
-        raise RecipeError("a network with BatchNorm needs batches of at least 2 samples, got 1")
+    norm = torch.nn.modules.batchnorm._BatchNorm
+    if not any(isinstance(m, norm) for m in job.network.modules()):
+        return
+    for task in job.tasks:
+        if job.size(task) < 2:
+            raise RecipeError(
+                "a network with BatchNorm needs batches of at least 2 samples, got 1 "
+                f"for module {task.name!r}"
+            )
 
 
-def _load(
-    data: Any, recipe: Recipe | None, model: Model | None, settings: dict[str, Any]
-) -> tuple[Recipe, Model | None, Data]:
-    """The resolved recipe, the stranger's factory if there is one, and the loaded data."""
-    base = recipe or Recipe()
+def _asked(
+    data: Any, base: Recipe, model: Model | None, settings: dict[str, Any]
+) -> tuple[Recipe, Model | None]:
+    """The recipe as it was asked for, and the stranger's factory if there is one."""
     factory = None
     if model is not None and not isinstance(model, str | dict | Spec):
         factory, settings = model, {**settings, "model": "custom"}
@@ -88,7 +100,11 @@ def _load(
         settings = {**settings, "data": data.name}
     elif isinstance(data, str | Path):
         settings = {**settings, "data": str(data)}
-    merged = Recipe.read({**base.as_dict(), **settings}).resolve()
+    return Recipe.read({**base.as_dict(), **settings}), factory
+
+
+def _load(data: Any, merged: Recipe) -> tuple[Recipe, Data]:
+    """The loaded data, and the recipe with what loading tells."""
     check_options(merged.data_options)
     if data is None or isinstance(data, str | Path):
         data = load_data(merged.data, **merged.data_options)
@@ -98,7 +114,7 @@ def _load(
     else:
         _check_loaded(data, merged)
         merged = dataclasses.replace(merged, data_options=dict(data.options))
-    return merged, factory, data
+    return merged, data
 
 
 def _check_loaded(data: Data, recipe: Recipe) -> None:

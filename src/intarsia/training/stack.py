@@ -1,4 +1,4 @@
-"""Stack engine: any nn.Module, in stacks of modules that share a seed and a step size.
+"""Stack engine: any nn.Module, in stacks of modules that share their batches and a step size.
 
 torch.vmap runs the forward of a whole stack at once; a stack of one is the network itself.
 On CUDA a step is captured once as a graph and replayed.
@@ -64,13 +64,14 @@ class StackEngine(Engine):
         buffers = dict(joined.state)
         parameters = {n: buffers.pop(n).requires_grad_() for n in self.parameter_names}
         first, second, steps = adam_state(joined, parameters, device)
-        rate = torch.tensor(self.job.tasks[rows.start].learning_rate, device=device)
+        task = self.job.tasks[rows.start]
+        rate = torch.tensor(task.learning_rate, device=device)
         optimiser = adam(parameters, first, second, steps, fused=True, rate=rate)
         grads = {n: torch.zeros_like(p) for n, p in parameters.items()}
         for name, parameter in parameters.items():
             parameter.grad = grads[name]
         total = torch.zeros(len(starts), device=device)
-        indices = torch.zeros(self.job.batch, dtype=torch.long, device=device)
+        indices = torch.zeros(self.job.size(task), dtype=torch.long, device=device)
         masks = {n: m.to(torch.float32) for n, m in joined.mask.items()}
         self.stacks.append(
             Stack(rows, parameters, buffers, masks, grads, optimiser, rate, total, indices)
@@ -101,10 +102,11 @@ class StackEngine(Engine):
             frozen = {k: _copy(self.slots[k], but="step") for k in still}
             stack.rate.fill_(rates[stack.rows.start])
             stack.total.zero_()
-            order = orders[self.job.tasks[stack.rows.start].seed]
-            for indices in order.split(self.job.batch)[: self.job.steps]:
+            task = self.job.tasks[stack.rows.start]
+            steps = self.job.steps(task)
+            for indices in orders[self.job.group(task)].split(self.job.batch)[:steps]:
                 self._advance(stack, indices)
-            totals[stack.rows] = stack.total.cpu() / self.job.steps
+            totals[stack.rows] = stack.total.cpu() / steps
             for k, tensors in frozen.items():
                 self.slots[k].load(tensors)
         return totals
@@ -182,17 +184,16 @@ class StackEngine(Engine):
 
 
 def _runs(job: Job, width: int) -> list[slice]:
-    """Neighbouring tasks with one seed and step size, cut to the width."""
+    """Neighbouring tasks with one order of samples and one step size, cut to the width."""
     runs: list[slice] = []
+    before = None
     for k, task in enumerate(job.tasks):
-        last = runs[-1] if runs else None
-        key = (task.seed, task.learning_rate)
-        if last is not None and k - last.start < width:
-            first = job.tasks[last.start]
-            if (first.seed, first.learning_rate) == key:
-                runs[-1] = slice(last.start, k + 1)
-                continue
-        runs.append(slice(k, k + 1))
+        key = (job.group(task), task.learning_rate)
+        if key == before and k - runs[-1].start < width:
+            runs[-1] = slice(runs[-1].start, k + 1)
+        else:
+            runs.append(slice(k, k + 1))
+        before = key
     return runs
 
 

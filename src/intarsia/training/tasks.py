@@ -24,6 +24,11 @@ class Task:
     learning_rate: float
     objective: Objective
 
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """The labels that the objective hides."""
+        return tuple((self.objective.weight == 0).nonzero().flatten().tolist())
+
 
 def tasks_of(recipe: Recipe, data: Data) -> list[Task]:
     """One task per seed and set of classes, seeds outermost."""

@@ -130,7 +130,7 @@ class _Run:
             temperature=float(self.job.temperature),
             origin=self.origins[task.seed][0],
             provenance={
-                "recipe": self.settled.provenance(),
+                "recipe": self.settled.provenance(task),
                 "seed": task.seed,
                 "learning_rate": task.learning_rate,
                 "objective": digest_of("objective", _tables(task)),
@@ -146,7 +146,7 @@ class _Run:
         tasks = [[t.name, t.rewarded, t.seed, t.learning_rate] for t in self.tasks]
         tables = {f"{t.name}/{n}": part for t in self.tasks for n, part in _tables(t).items()}
         origins = [digest for digest, _ in self.origins.values()]
-        return digest_of([self.recipe.as_dict(), self.data.digest, tasks, origins], tables)
+        return digest_of([self.recipe.identity(), self.data.digest, tasks, origins], tables)
 
     def _report(self) -> dict[str, Any]:
         return {
@@ -166,10 +166,9 @@ class _Run:
 
     def _job(self, device: torch.device) -> Job:
         network = initialise(self.model, self.data.shape, self.outputs, 0).to(device)
-        check_samples(self.data, self.recipe, network)
         train, validation = self.data.train, self.data.validation
         assert self.recipe.temperature is not None
-        return Job(
+        job = Job(
             network=network,
             wiring=self._wiring(network),
             tasks=self.tasks,
@@ -179,7 +178,10 @@ class _Run:
             y_validation=validation.y.to(device),
             batch=min(self.recipe.batch, len(train)),
             temperature=self.recipe.temperature,
+            batches=self.recipe.batches or "all",
         )
+        check_samples(self.data, job)
+        return job
 
     def _wiring(self, network: torch.nn.Module) -> Any:
         try:

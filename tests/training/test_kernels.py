@@ -1,4 +1,4 @@
-"""The lenet kernels against the plain loop in Triton's interpreter, which needs no GPU.
+"""The CUDA engines' kernels against the plain loop in Triton's interpreter, which needs no GPU.
 
 Triton takes up its interpreter when it is imported, so all of it runs once in a process of its own:
 this file as a script, which prints what the tests then judge.
@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from intarsia.errors import RecipeError
-from intarsia.models import build, initialise, wiring_of
+from intarsia.models import Mlp, build, initialise, wiring_of
 from intarsia.objectives import objective
 from intarsia.training.choose import choose
 from intarsia.training.engine import Job, Start
@@ -39,21 +39,35 @@ def found():
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("case", ["grey", "colour"])
+DEEP, SHALLOW = "mlp([20, 16], dropout=0)", "mlp([20], dropout=0)"
+CASES = ["grey", "colour", "shown", "mlp", "mlp shown", "mlp shown, pruned"]
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_steps_equal_the_plain_loop(found, case):
     distances = found[case]
     assert min(distances["moved"]) > 1e-3  # or there would be little to compare
     for name in ("states", "first", "second", "losses", "scores"):
         assert max(distances[name]) < 1e-4, name
+    assert distances["steps"][0] == distances["steps"][1]
 
 
-def test_pruned_weights_are_exactly_0_and_inactive_modules_stand_still(found):
-    assert found["grey"]["pruned"] == 0
-    assert found["grey"]["stood_still"]
+@pytest.mark.parametrize("case", [c for c in CASES if c != "colour"])
+def test_pruned_weights_are_exactly_0_and_inactive_modules_stand_still(found, case):
+    assert found[case]["pruned"] == 0
+    assert found[case]["stood_still"]
 
 
-def test_a_slot_takes_up_what_another_left(found):
-    assert found["grey"]["taken_up"]
+@pytest.mark.parametrize("case", CASES)
+def test_a_slot_takes_up_what_another_left(found, case):
+    assert found[case]["taken_up"]
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if "shown" in c])
+def test_modules_of_unequal_epochs_do_not_notice_each_other(found, case):
+    """In two epochs of 5, 3, 1 and 2 steps, the last of which rests in the second."""
+    assert found[case]["steps"][0] == [10, 6, 2, 2]
+    assert found[case]["alone"]
 
 
 def test_where_the_kernels_cannot_run_the_engine_is_refused():
@@ -67,18 +81,22 @@ def test_where_the_kernels_cannot_run_the_engine_is_refused():
 
 
 def main():
-    """Three modules of two seeds and objectives, two of them pruned; and one in colour."""
+    """Banks of several seeds and objectives, some of them pruned; and one module in colour."""
     torch.set_num_threads(1)
     grey = job_of((1, 7, 6), batch=60, goals=[(0, "me"), (1, "xe"), (0, "confidence_penalty(0.5)")])
     colour = job_of((3, 5, 4), batch=10, goals=[(0, "me")])
-    print(
-        json.dumps(
-            {
-                "grey": compare(grey, [start_of(grey, k, k < 2) for k in range(3)]),
-                "colour": compare(colour, [with_moments(start_of(colour, 0, True))]),
-            }
-        )
-    )
+    mlp = on_mlp(grey, DEEP)
+    shown = shown_of((1, 5, 4))
+    small = on_mlp(shown, SHALLOW)
+    cases = {
+        "grey": (grey, [start_of(grey, k, k < 2) for k in range(3)]),
+        "colour": (colour, [with_moments(start_of(colour, 0, True))]),
+        "shown": (shown, [start_of(shown, k, k < 2) for k in range(4)]),
+        "mlp": (mlp, [start_of(mlp, k, k < 2, DEEP) for k in range(3)]),
+        "mlp shown": (small, [start_of(small, k, False, SHALLOW) for k in range(4)]),
+        "mlp shown, pruned": (small, [start_of(small, k, True, SHALLOW, 0.2) for k in range(4)]),
+    }
+    print(json.dumps({name: compare(*case) for name, case in cases.items()}))
 
 
 def job_of(shape, batch, goals):
@@ -96,10 +114,31 @@ def job_of(shape, batch, goals):
     return Job(network, wiring_of(network, shape), tasks, x, y, x[:70], y[:70], batch, 5.0)
 
 
-def start_of(job, k, pruned):
+def shown_of(shape):
+    """Batches of 8 of 43 samples, of the 26 of label 1, the 5 of label 2, the 16 of 2 and 3."""
+    goals = [(0, "me"), (0, "xe"), (0, "smoothing"), (1, "confidence_penalty(0.5)")]
+    job = job_of(shape, batch=20, goals=goals)
+    y = torch.tensor([0] + [1] * 26 + [2] * 5 + [3] * 11)
+    y = y[torch.randperm(43, generator=torch.Generator().manual_seed(1))]
+    two = replace(job.tasks[3], rewarded=("2", "3"), indices=(2, 3))
+    tasks = [*job.tasks[:3], replace(two, objective=objective(goals[3][1], 10, (2, 3)))]
+    return replace(
+        job, tasks=tasks, y=y, y_validation=y, x_validation=job.x, batch=8, batches="shown"
+    )
+
+
+def on_mlp(job, model):
+    shape = tuple(job.x.shape[1:])
+    network = build(model, shape, 10)
+    return replace(job, network=network, wiring=wiring_of(network, shape))
+
+
+def start_of(job, k, pruned, model="lenet", density=0.4):
     generator = torch.Generator().manual_seed(100 + k)
-    origin = initialise("lenet", tuple(job.x.shape[1:]), 10, job.tasks[k].seed).state_dict()
-    mask = {n: torch.rand(t.shape, generator=generator) < 0.4 for n, t in origin.items() if pruned}
+    origin = initialise(model, tuple(job.x.shape[1:]), 10, job.tasks[k].seed).state_dict()
+    mask = {
+        n: torch.rand(t.shape, generator=generator) < density for n, t in origin.items() if pruned
+    }
     return Start(rewound(origin, mask), mask)
 
 
@@ -114,22 +153,14 @@ def with_moments(start):
 
 
 def compare(job, starts):
-    """Two epochs of two steps each, in the second of which the last of several stands still."""
-    from intarsia.training import lenet_cuda
-
-    lenet_cuda.SPANS = (3, 2, 3)  # so that even small pictures come in pieces, of unequal size
+    """Two epochs, in the second of which the last of several stands still."""
     modules = range(len(starts))
-    plain, ours = PlainEngine(job), lenet_cuda.CudaLenetEngine(job, graphs=False)
+    plain, ours = PlainEngine(job), engine_of(job)
     losses, halfway = [], []
     for engine in (plain, ours):
-        engine.begin(starts)
-        both = [engine.epoch(0, 0, [2e-3] * len(starts), [True] * len(starts))]
-        engine.keep(modules)
-        halfway.append(engine.best(modules[-1]))
-        active = [k == 0 or k < modules[-1] for k in modules]
-        both.append(engine.epoch(0, 1, [1e-3] * len(starts), active))
-        engine.keep(modules)
-        losses.append(torch.stack(both))
+        before, both = train(engine, starts)
+        halfway.append(before)
+        losses.append(both)
     theirs, mine = ([e.best(k) for k in modules] for e in (plain, ours))
     scores = [vars(e.validate()) for e in (plain, ours)]
     kept = [[moments_of(e, k) for k in modules] for e in (plain, ours)]
@@ -146,8 +177,40 @@ def compare(job, starts):
             for n, mask in start.mask.items()
         ),
         "stood_still": all(torch.equal(halfway[1][n], t) for n, t in mine[-1].items()),
-        "taken_up": taken_up(ours, lenet_cuda.CudaLenetEngine(job, graphs=False), starts),
+        "steps": [[int(slot.steps[0]) for slot in e.slots] for e in (plain, ours)],
+        "taken_up": taken_up(ours, engine_of(job), starts),
+        "alone": job.batches == "all"
+        or all(alone(job, k, starts[k], mine[k]) for k in modules[:-1]),
     }
+
+
+def engine_of(job):
+    from intarsia.training import lenet_cuda, mlp_cuda
+
+    if isinstance(job.network, Mlp):
+        return mlp_cuda.CudaMlpEngine(job, graphs=False)
+    lenet_cuda.SPANS = (3, 2, 3)  # so that even small pictures come in pieces, of unequal size
+    return lenet_cuda.CudaLenetEngine(job, graphs=False)
+
+
+def train(engine, starts):
+    """The last module's state after the first epoch, and the losses of both."""
+    modules = range(len(starts))
+    engine.begin(starts)
+    losses = [engine.epoch(0, 0, [2e-3] * len(starts), [True] * len(starts))]
+    engine.keep(modules)
+    halfway = engine.best(modules[-1])
+    active = [k == 0 or k < modules[-1] for k in modules]
+    losses.append(engine.epoch(0, 1, [1e-3] * len(starts), active))
+    engine.keep(modules)
+    return halfway, torch.stack(losses)
+
+
+def alone(job, k, start, expected):
+    """Whether a module comes to the same weights by itself, bit for bit."""
+    engine = engine_of(replace(job, tasks=[job.tasks[k]]))
+    train(engine, [start])
+    return all(torch.equal(engine.best(0)[n], t) for n, t in expected.items())
 
 
 def moments_of(engine, k):

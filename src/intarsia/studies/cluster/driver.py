@@ -1,19 +1,9 @@
-"""Cluster: a study on the machines of a Ray cluster, which need no folder in common.
+"""Driver: hands out the tasks of a study, and writes what comes back."""
 
-This process owns the store. Banks and cells are tasks: a worker gets what it needs, answers with
-the files of banks or with a cell's result, and keeps nothing. What a lost worker had in hand is
-done again. Workers on other machines need intarsia and the module of a study of your own; the data
-come from here.
-"""
-
-import logging
-import os
-import sys
-import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,24 +11,22 @@ import ray
 import torch
 from ray.exceptions import RayError, RayTaskError
 
-from intarsia.data import Data
 from intarsia.errors import IntarsiaError, StudyError
 from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.cluster.joining import Place, joined, place_of
+from intarsia.studies.cluster.tasks import measure_cell, train_banks
 from intarsia.studies.plans import Plan
-from intarsia.studies.records import device_name, versions
-from intarsia.studies.runner import WAIT, Run, Say, missing_plans
+from intarsia.studies.records import versions
+from intarsia.studies.runner import WAIT, Run, Say, missing_plans, standing
 from intarsia.studies.store import DamagedError, Store
 from intarsia.studies.study import Study, find_study
-from intarsia.studies.training import companies, train_plans
+from intarsia.studies.training import companies
 
 RETRIES = 5  # of a task whose worker is lost
 AHEAD = 2  # tasks for each one that can run, so that no worker waits
 MOST = 400  # tasks at once: every claim is an open file
 SENT = 32  # banks of the store that stay in the cluster's memory
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}  # or Ray would report its use to its makers
-
-Sent = Mapping[tuple[str, str, str], Any]  # data by name, preset and digest
 
 
 def run_cluster(
@@ -58,28 +46,12 @@ def run_cluster(
     Without an address a cluster is started here, with one task per core; "auto" joins the one that
     this machine belongs to. A task takes `cpus`, and where the device is a GPU, `gpus` of them.
     """
-    with store.in_use(), _joined(address, workers, cpus):
-        place = _place(device, workers, cpus, gpus)
+    found = standing(study.plan(options, Bench(store, "cpu")), store)
+    if not found.missing:
+        return found.measured
+    with store.in_use(), joined(address, workers, cpus):
+        place = place_of(device, workers, cpus, gpus)
         return _OnCluster(study, options, store, place, say).work()
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where tasks run, and what one takes."""
-
-    device: str
-    workers: int | None
-    cpus: int
-    gpus: float
-
-    @property
-    def room(self) -> int:
-        """Tasks that run at once; clusters grow and shrink."""
-        there = ray.cluster_resources()
-        room = there.get("CPU", 0) // self.cpus
-        if self.gpus:
-            room = min(room, there.get("GPU", 0) // self.gpus)
-        return int(min(room, self.workers or room))
 
 
 @dataclass(frozen=True)
@@ -97,7 +69,7 @@ class _OnCluster(Run):
     """The work is done by tasks; this process hands them out and writes what comes back."""
 
     def __init__(
-        self, study: Study, options: Mapping[str, Any], store: Store, place: _Place, say: Say
+        self, study: Study, options: Mapping[str, Any], store: Store, place: Place, say: Say
     ) -> None:
         super().__init__(study, options, store, Bench(store, "cpu"), say)
         self.place = place
@@ -235,121 +207,3 @@ class _OnCluster(Run):
         place = self.place
         known = {"data": self.data_sent, "versions": versions()}
         return {"device": place.device, "threads": place.cpus, **known}
-
-
-def train_banks(plans: Sequence[Plan], setting: Mapping[str, Any]) -> list[Any]:
-    """On a worker: a note, then the files of each bank."""
-    with _bench(setting) as (bench, store):
-        began = time.perf_counter()
-        recipe = plans[0].recipe
-        banks = train_plans(plans, bench.data(recipe.data, recipe.preset), bench.device)
-        for plan, bank in zip(plans, banks, strict=True):
-            store.add_bank(plan, bank)
-        return [_note(bench, began), *map(store.files, plans)]
-
-
-def measure_cell(
-    cell: Cell,
-    measure: Callable[[Cell, Bench], dict[str, Any]],
-    setting: Mapping[str, Any],
-    *banks: Mapping[str, bytes],
-) -> list[Any]:
-    """On a worker: a note, then the cell's result; the banks come in the order of the cell's."""
-    with _bench(setting) as (bench, store):
-        for plan, files in zip(cell.banks.values(), banks, strict=True):
-            store.add_files(plan, files)
-        began = time.perf_counter()
-        result = measure(cell, bench)
-        return [_note(bench, began), result]
-
-
-@contextmanager
-def _bench(setting: Mapping[str, Any]) -> Iterator[tuple[Bench, Store]]:
-    """A bench on a store that lasts for one task."""
-    if setting["versions"] != versions():
-        raise StudyError(
-            f"a worker of the cluster has {versions()}, the run {setting['versions']}: "
-            "install the same versions on all machines, or bytes would differ"
-        )
-    torch.set_num_threads(setting["threads"])
-    with tempfile.TemporaryDirectory(prefix="intarsia-") as folder:
-        store = Store(folder)
-        yield Bench(store, setting["device"], lambda *key: _data(setting["data"], *key)), store
-
-
-_here: dict[tuple[str, str, str], Data] = {}  # what this worker has received
-
-
-def _data(sent: Sent, name: str, preset: str) -> Data:
-    for key, ref in sent.items():
-        if key[:2] == (name, preset):
-            if key not in _here:
-                found: Any = ray.get(ref)
-                _here[key] = found
-            return _here[key]
-    raise StudyError(
-        f"the study measures on {name!r} with preset {preset!r}, but its cells were planned "
-        "without it: ask the bench for the data where the cells are made"
-    )
-
-
-def _note(bench: Bench, began: float) -> dict[str, Any]:
-    """For the record of the run: where, and how long it took there."""
-    seconds = round(time.perf_counter() - began, 3)
-    return {"seconds": seconds, "device": device_name(bench.device), "kind": bench.device.type}
-
-
-@contextmanager
-def _joined(address: str | None, workers: int | None, cpus: int) -> Iterator[None]:
-    """Be part of a cluster: the one that this process is in already, another, or our own."""
-    if ray.is_initialized():
-        yield
-        return
-    own: dict[str, Any] = {} if address else {"include_dashboard": False}
-    if workers and not address:
-        own["num_cpus"] = workers * cpus
-    try:
-        with _environment(QUIET if address else {**QUIET, "PYTHONPATH": _path()}):
-            ray.init(
-                address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own
-            )
-        yield
-    except ConnectionError as error:
-        raise StudyError(f"there is no Ray cluster at {address!r}: {error}") from error
-    finally:
-        ray.shutdown()
-
-
-@contextmanager
-def _environment(given: Mapping[str, str]) -> Iterator[None]:
-    """Variables for the processes that are started in the block."""
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def _path() -> str:
-    """Where this process finds modules, the one with the study among them."""
-    return os.pathsep.join(filter(None, sys.path))
-
-
-def _place(device: str, workers: int | None, cpus: int, gpus: float) -> _Place:
-    """The device that tasks use, if the cluster has room for one of them."""
-    there = ray.cluster_resources()
-    if device == "auto":
-        device = "cuda" if there.get("GPU", 0) >= gpus else "cpu"
-    place = _Place(device, workers, cpus, gpus if torch.device(device).type == "cuda" else 0.0)
-    if place.room < 1:
-        found = f"{there.get('CPU', 0):g} CPUs and {there.get('GPU', 0):g} GPUs"
-        raise StudyError(
-            f"a task on {device!r} takes {cpus} CPUs and {place.gpus:g} GPUs, "
-            f"but the cluster has {found}"
-        )
-    return place

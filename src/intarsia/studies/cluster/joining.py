@@ -1,0 +1,91 @@
+"""Joining: a cluster to run on, and the room that it has for tasks."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+import torch
+
+from intarsia.errors import StudyError
+
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}  # or Ray would report its use to its makers
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where tasks run, and what one takes."""
+
+    device: str
+    workers: int | None
+    cpus: int
+    gpus: float
+
+    @property
+    def room(self) -> int:
+        """Tasks that run at once; clusters grow and shrink."""
+        there = ray.cluster_resources()
+        room = there.get("CPU", 0) // self.cpus
+        if self.gpus:
+            room = min(room, there.get("GPU", 0) // self.gpus)
+        return int(min(room, self.workers or room))
+
+
+@contextmanager
+def joined(address: str | None, workers: int | None, cpus: int) -> Iterator[None]:
+    """Be part of a cluster: the one that this process is in already, another, or our own."""
+    if ray.is_initialized():
+        yield
+        return
+    own: dict[str, Any] = {} if address else {"include_dashboard": False}
+    if workers and not address:
+        own["num_cpus"] = workers * cpus
+    try:
+        with _environment(QUIET if address else {**QUIET, "PYTHONPATH": _path()}):
+            ray.init(
+                address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own
+            )
+        yield
+    except ConnectionError as error:
+        raise StudyError(f"there is no Ray cluster at {address!r}: {error}") from error
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def _environment(given: Mapping[str, str]) -> Iterator[None]:
+    """Variables for the processes that are started in the block."""
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _path() -> str:
+    """Where this process finds modules, the one with the study among them."""
+    return os.pathsep.join(filter(None, sys.path))
+
+
+def place_of(device: str, workers: int | None, cpus: int, gpus: float) -> Place:
+    """The device that tasks use, if the cluster has room for one of them."""
+    there = ray.cluster_resources()
+    if device == "auto":
+        device = "cuda" if there.get("GPU", 0) >= gpus else "cpu"
+    place = Place(device, workers, cpus, gpus if torch.device(device).type == "cuda" else 0.0)
+    if place.room < 1:
+        found = f"{there.get('CPU', 0):g} CPUs and {there.get('GPU', 0):g} GPUs"
+        raise StudyError(
+            f"a task on {device!r} takes {cpus} CPUs and {place.gpus:g} GPUs, "
+            f"but the cluster has {found}"
+        )
+    return place

@@ -1,0 +1,29 @@
+"""Every study goes on where training gave up all modules of its banks."""
+
+import pytest
+
+from intarsia.modules import Bank
+from intarsia.studies import NAMES, Bench, Measured, Plan, find_study
+
+
+class Nothing:
+    """Banks of which no module is left."""
+
+    def bank(self, plan: Plan) -> Bank:
+        return Bank([], ["+".join(classes) for classes in plan.sets])
+
+
+@pytest.fixture(scope="module")
+def bench() -> Bench:
+    return Bench(Nothing(), "cpu")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cells_without_any_module_are_measured_and_shown(name: str, bench: Bench) -> None:
+    study = find_study(name)
+    cells = study.plan(study.options("small", seeds=1), bench)
+    chosen = [cells[0], cells[-1]]  # of `sparsity`, a complete merge and pairs
+    done = [Measured(cell.settings, study.measure(cell, bench)) for cell in chosen]
+    for table in study.tables(done):
+        assert "nan" not in table.markdown()
+    assert all("nan" not in figure for figure in study.figures(done).values())

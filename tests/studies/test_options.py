@@ -1,0 +1,141 @@
+"""Options of studies: what cannot be measured is refused before anything is trained."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from intarsia.data import Data, Split
+from intarsia.errors import StudyError
+from intarsia.studies import NAMES, Bench, Store, find_study, run
+from intarsia.studies.options import readable
+
+SMALL = {"epochs": 1, "rounds": 1, "sparsity": 0.5}
+
+
+@pytest.fixture(scope="module")
+def bench() -> Bench:
+    """Data, but no banks: nothing may be trained here."""
+    found = Bench(None, "cpu")  # type: ignore[arg-type]
+    found.give(fake("table", 10, (5,)))
+    found.give(fake("three", 3, (5,)))
+    found.give(fake("pictures", 10, (1, 28, 28)))
+    return found
+
+
+def fake(name: str, classes: int, shape: tuple[int, ...]) -> Data:
+    split = Split(torch.zeros(classes, *shape), torch.arange(classes))
+    return Data.build(name, [str(c) for c in range(classes)], split, split, split, "none")
+
+
+@pytest.mark.parametrize(
+    ("study", "given", "message"),
+    [
+        ("single", {"models": ["mlpp(3)"]}, "option 'models' has 'mlpp(3)'.*did you mean 'mlp'"),
+        ("path", {"data": "table", "models": "lenet"}, "option 'models' has 'lenet'.*images"),
+        ("sparsity", {"pair_models": ["mlp(0)"]}, "option 'pair_models' has 'mlp(0)'"),
+        ("pairs", {"sizes": [2, 0]}, "option 'sizes' has 0: expected a whole number from 1"),
+        ("pairs", {"pairs": 0}, "option 'pairs' is 0: expected a whole number from 1"),
+        ("impact", {"pairs": True}, "option 'pairs' is True: expected a whole number from 1"),
+        ("complete", {"operators": ["summ"]}, "option 'operators' has 'summ'.*did you mean 'sum'"),
+        ("complete", {"operators": []}, "option 'operators' is empty"),
+        ("complete", {"slow": ["tie"]}, "option 'slow' has 'tie'.*did you mean 'ties'"),
+        ("complete", {"without": {"cnn": ["tie"]}}, "option 'without' has 'tie'"),
+        ("complete", {"orders": 0}, "option 'orders' is 0: expected a whole number from 1"),
+        ("complete", {"slow_orders": 0}, "option 'slow_orders' is 0"),
+        ("temperature", {"orders": "x"}, "option 'orders' is 'x'"),
+        ("temperature", {"operators": "summ"}, "option 'operators' has 'summ'"),
+        ("temperature", {"temperatures": ["x"]}, "option 'temperatures' has 'x': expected numbers"),
+        ("sparsity", {"operators": "summ"}, "option 'operators' has 'summ'"),
+        ("sparsity", {"pair_sizes": [0]}, "option 'pair_sizes' has 0"),
+        ("width", {"widths": ["a"]}, "option 'widths' has 'a': expected a whole number from 1"),
+        ("width", {"operators": "summ"}, "option 'operators' has 'summ'"),
+        ("path", {"points": 8}, "option 'points' is 8: expected an odd number from 3"),
+        ("path", {"points": 1}, "option 'points' is 1: expected an odd number from 3"),
+        ("path", {"rows": 0}, "option 'rows' is 0: expected a whole number from 1"),
+        ("confusion", {"pairs": 0}, "option 'pairs' is 0"),
+        ("controls", {"operators": "summ"}, "option 'operators' has 'summ'"),
+        ("unlearning", {"operators": "fisher"}, "option 'operators' has 'fisher', which needs"),
+        ("unlearning", {"limit": 0}, "option 'limit' is 0"),
+        ("continual", {"operators": "regmean"}, "'regmean', which needs samples.*expected one of"),
+        ("continual", {"orders": 0}, "option 'orders' is 0"),
+        ("continual", {"joint_orders": -1}, "option 'joint_orders' is -1.*from 0"),
+        ("continual", {"batch": 0}, "option 'batch' is 0"),
+    ],
+)
+def test_what_cannot_be_measured_is_named(
+    study: str, given: dict[str, Any], message: str, bench: Bench
+) -> None:
+    one = find_study(study)
+    pattern = re.escape(message).replace(r"\.\*", ".*")
+    with pytest.raises(StudyError, match=pattern):
+        one.plan(one.options("small", **given), bench)
+
+
+def test_all_rows_of_a_path_may_be_asked_for(bench: Bench) -> None:
+    study = find_study("path")
+    assert study.plan(study.options("small", rows=None), bench)[0].settings["rows"] is None
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "width"])
+def test_a_cnn_reads_pictures_only(name: str, bench: Bench) -> None:
+    study = find_study(name)
+    asked = {"data": ["table", "pictures"], "models": ["mlp(8)", "cnn"], "seeds": 1}
+    if name == "sparsity":
+        asked["pair_models"] = ["mlp(8)", "cnn"]
+    cells = study.plan(study.options("small", **asked), bench)
+    found = {(c.settings["data"], c.settings["model"]) for c in cells}
+    assert found == {("table", "mlp(8)"), ("pictures", "mlp(8)"), ("pictures", "cnn")}
+    with pytest.raises(StudyError, match="no cell with these options"):
+        study.plan(study.options("small", **{**asked, "data": "table", **only_cnn(name)}), bench)
+
+
+def only_cnn(name: str) -> dict[str, Any]:
+    return {"models": ["cnn"], **({"pair_models": ["cnn"]} if name == "sparsity" else {})}
+
+
+def test_pairs_that_do_not_fit_fall_out(bench: Bench) -> None:
+    for name, key in (("pairs", "sizes"), ("sparsity", "pair_sizes")):
+        study = find_study(name)
+        options = study.options("small", data="three", **{key: [1, 2]})
+        cells = study.plan(options, bench)
+        assert {c.settings["size"] for c in cells if "size" in c.settings} == {1}
+
+
+@pytest.fixture(scope="module")
+def own_file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    x, y = load_digits(return_X_y=True)
+    kept = np.flatnonzero(y < 3)[:240]
+    path: Path = tmp_path_factory.mktemp("data") / "my.npz"
+    np.savez(path, x=x[kept], y=y[kept])
+    return str(path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_data_file_of_one_s_own_is_known_by_its_path(
+    name: str, own_file: str, bench: Bench
+) -> None:
+    study = find_study(name)
+    sizes = {"sizes": [1]} if "sizes" in study.forms["small"] else {}
+    cells = study.plan(study.options("small", data=[own_file], **sizes), bench)
+    assert {cell.settings["data"] for cell in cells} == {own_file}
+
+
+@pytest.mark.parametrize("name", ["single", "pairs"])
+def test_a_data_file_of_one_s_own_is_measured(name: str, own_file: str, tmp_path: Path) -> None:
+    study = find_study(name)
+    given = {"data": [own_file], "seeds": 1, "models": "mlp(8)", "recipe": SMALL}
+    if name == "pairs":
+        given |= {"sizes": [1], "objectives": ["me"], "pairs": 1}
+    (done,) = run(study, study.options("small", **given), Store(tmp_path / "s"), device="cpu")
+    assert own_file in study.tables([done])[0].csv()
+
+
+def test_models_come_by_the_option_that_names_them(bench: Bench) -> None:
+    options = {"data": ["table"], "preset": "paper", "models": ["cnn"], "pair_models": ["shallow"]}
+    assert list(readable(options, bench, "pair_models")) == [("table", "shallow")]
+    assert list(readable(options, bench)) == []
