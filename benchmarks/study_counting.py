@@ -1,91 +1,45 @@
-"""What the verdicts on studies count: numbers beside the paper's, means and their order."""
+"""What the verdicts on studies are made of: counts, means in order, lists of words."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from intarsia.measure.significance import best_of
-from intarsia.studies import Paper, Spread, Table
-from intarsia.studies.tables import Difference, finite
-from study_packs import Variant
+from intarsia.studies import Spread, Table
+from intarsia.studies.tables import finite
 
-COMPARED = (
-    ("accuracy", "paper's accuracy", "difference"),
-    ("entropy", "paper's entropy", "entropy's difference"),
-)
 PRUNED = {"yes": "with IMP", "no": "without IMP"}
-NEAR = 0.01  # misses below this are counted apart: some printed deviations are tiny
+TITLES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "har": "HAR", "yeast": "Yeast"}
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a study says: in one line, and in a paragraph."""
+    """What a study says: in one line, in a paragraph, and in points for a list."""
 
     line: str
     words: str
+    points: tuple[str, ...] = ()
+
+    def markdown(self) -> str:
+        """The paragraph, then the list."""
+        listing = "\n".join(f"- {point}" for point in self.points)
+        return "\n\n".join(filter(None, [self.words, listing]))
 
 
-@dataclass(frozen=True)
-class Compared:
-    """One number of ours that the paper printed too."""
+def sentences(*parts: str) -> str:
+    """The parts that say something, as one paragraph."""
+    return " ".join(filter(None, parts))
 
-    place: tuple[Any, ...]  # the row's labels and the measure
-    labels: Row
-    what: str
-    difference: Difference
-    suspect: bool
+
+def points(found: Mapping[str, str]) -> tuple[str, ...]:
+    """Points under their names; empty ones fall out."""
+    return tuple(f"{name}: {text}" for name, text in found.items() if text)
 
 
 def rows_of(table: Table) -> list[Row]:
     """Rows as mappings from column to entry."""
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-
-
-def compared(table: Table) -> list[Compared]:
-    """Every number of a table that has the paper's beside it, accuracies and entropies."""
-    found = []
-    for row in rows_of(table):
-        names = list(row)[: list(row).index("accuracy")]
-        labels = {name: row[name] for name in names}
-        for what, paper, difference in COMPARED:
-            printed = row[paper]
-            if isinstance(row[difference], Difference) and isinstance(printed, Paper):
-                place = (*labels.values(), what)
-                found.append(Compared(place, labels, what, row[difference], printed.suspect))
-    return found
-
-
-def beside_the_paper(variants: Sequence[Variant], title: str) -> str:
-    """How many of the printed numbers are met, where not, and whether another preset meets them."""
-    found = compared(variants[0].table(title))
-    kept = [c for c in found if not c.suspect]
-    if not kept:
-        return "The paper printed no number for these data sets and models."
-    missed = [c for c in kept if c.difference.beyond]
-    parts = ", ".join(
-        f"{what} {_met([c for c in kept if c.what == what])}"
-        for what in dict.fromkeys(c.what for c in kept)
-    )
-    words = [
-        f"Under {variants[0].label}, {_met(kept)} printed numbers are met within two of the "
-        f"paper's standard deviations ({parts})."
-    ]
-    if suspect := [c for c in found if c.suspect]:
-        words.append(
-            f"{len(suspect)} suspect ones, the same to the digit for two data sets, are left out; "
-            f"{_met(suspect)} would be met."
-        )
-    if missed:
-        words.append(_missed(missed, kept))
-    words += [_other(v.label, compared(v.table(title)), kept, missed) for v in variants[1:]]
-    return " ".join(filter(None, words))
-
-
-def met_in_short(variants: Sequence[Variant], title: str) -> tuple[int, int]:
-    """How many printed numbers are met with the first variant, and of how many."""
-    kept = [c for c in compared(variants[0].table(title)) if not c.suspect]
-    return sum(not c.difference.beyond for c in kept), len(kept)
 
 
 def by_mean(groups: Mapping[Any, Iterable[float | None]]) -> dict[Any, Spread]:
@@ -111,42 +65,16 @@ def listed(parts: Sequence[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def _met(some: Sequence[Compared]) -> str:
-    return count(some, lambda c: not c.difference.beyond)
+def several(number: int, word: str) -> str:
+    """`1 seed`, `2 seeds`."""
+    return f"{number} {word if number == 1 else f'{word}s'}"
 
 
-def _missed(missed: Sequence[Compared], kept: Sequence[Compared]) -> str:
-    """Where the missed ones are, to which side, and which is farthest off."""
-    where = "; ".join(
-        listed(
-            [
-                f"{PRUNED.get(name, name)} {sum(c.labels[label] == name for c in missed)} of "
-                f"{sum(c.labels[label] == name for c in kept)}"
-                for name in dict.fromkeys(c.labels[label] for c in missed)
-            ]
-        )
-        for label in ("data", "model", "IMP")
-    )
-    near = sum(abs(c.difference.value) < NEAR for c in missed)
-    higher = sum(c.difference.value > 0 for c in missed)
-    far = max(missed, key=lambda c: abs(c.difference.value))
-    labels = ", ".join(f"{name} {value}" for name, value in far.labels.items())
-    return (
-        f"Of the {len(missed)} missed, ours is higher in {higher} and lower in "
-        f"{len(missed) - higher}, in {near} by less than {NEAR}. Missed are {where}. The farthest "
-        f"off is the {far.what} of {labels}, by {far.difference.value:+.3f}."
-    )
+def titled(data: str) -> str:
+    """A data set as a text names it."""
+    return TITLES.get(data, data)
 
 
-def _other(
-    label: str, found: Sequence[Compared], kept: Sequence[Compared], missed: Sequence[Compared]
-) -> str:
-    """Of the numbers that both variants have, how many this one meets."""
-    own = {c.place: c for c in found}
-    both = [own[c.place] for c in kept if c.place in own]
-    again = [own[c.place] for c in missed if c.place in own]
-    if not both:
-        return ""
-    of_missed = f", {_met(again)} of those missed before" if again else ""
-    name = label[0].upper() + label[1:]
-    return f"{name} meets {_met(both)} of the same numbers{of_missed}."
+def capital(text: str) -> str:
+    """With a capital first letter, and all others as they were."""
+    return text[:1].upper() + text[1:]

@@ -125,3 +125,12 @@ def modules_and_seconds(variants: Iterable[Variant]) -> tuple[int, float]:
     """What training took, of all packs."""
     runs = [pack.runs for variant in variants for pack in variant.packs.values()]
     return sum(r["modules"] for r in runs), sum(r["training_seconds"] for r in runs)
+
+
+def of_runs(variants: Iterable[Variant], key: str) -> list[Any]:
+    """What the runs of all packs have under a key, each once."""
+    found = []
+    for variant in variants:
+        for pack in variant.packs.values():
+            found += [value for value in pack.runs[key] if value not in found]
+    return found

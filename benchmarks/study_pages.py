@@ -1,17 +1,21 @@
-"""The pages on studies, one each, made from the packs beside them; and what they say in short."""
+"""The pages on studies, one each, made from the packs beside them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 from intarsia.studies import seeds_of
 from pages import page, table
-from study_counting import Verdict, listed, met_in_short
-from study_packs import Studies, Variant, command, modules_and_seconds
-from study_verdicts import impact, pairs, single
-from study_verdicts_others import confusion, continual, controls, path, unlearning
-from study_verdicts_steps import complete, sparsity, temperature, width
+from study_counting import Verdict, capital, several
+from study_missing import missing
+from study_packs import Studies, Variant, command, of_runs
+from study_shown import shown_tables
+from study_verdicts import pairs, single
+from study_verdicts_beyond import continual, controls, unlearning
+from study_verdicts_complete import complete
+from study_verdicts_impact import impact
+from study_verdicts_others import confusion, path
+from study_verdicts_steps import sparsity, temperature, width
 
 VERDICTS: dict[str, Callable[[Sequence[Variant], Studies], Verdict]] = {
     "single": single,
@@ -27,21 +31,8 @@ VERDICTS: dict[str, Callable[[Sequence[Variant], Studies], Verdict]] = {
     "unlearning": unlearning,
     "continual": continual,
 }
-SHOWN = {
-    "single": "Table 1: modules know their class and are unsure of all others",
-    "pairs": "Tables 2 and 4: two modules added know both; ME is better than QME, QME than XE",
-    "impact": "Figure 3: pruning helps modules to be added",
-    "complete": "Figure 4: all modules added, shallow ones stay accurate, deep ones do not",
-    "temperature": "Figure 6: the sum of all modules by temperature",
-    "sparsity": "Figures 7 and 8: sums by sparsity",
-    "width": "wider networks leave modules more room; said without numbers",
-    "path": "Figures 5 and 22 to 24: the loss on the way from one module to another",
-    "confusion": "Figures 2 and 9 to 21: which class is answered for which",
-    "controls": "nothing; its reviewers asked whether objective or pruning does it",
-    "unlearning": "nothing; a class removed, against retraining and gradient ascent",
-    "continual": "nothing; classes one by one, against fine-tuning and joint training",
-}
-COUNTS = ("seeds", "pairs", "orders")  # options that say how often
+# Options that say how often, with the word for one.
+COUNTS = {"seeds": "seed", "pairs": "pair", "orders": "order"}
 FIGURES, BYTES = 4, 300_000  # at most so many on a page, and so large
 # Words in the names of figures, from what a page should show first on.
 FIRST = ("mnist", "shallow", "-imp", "-me-")
@@ -69,12 +60,11 @@ def study_page(variants: Sequence[Variant], said: Verdict, figures: Sequence[str
         study.about,
         _commands(variants),
         _origins(variants),
-        said.words,
+        said.markdown(),
         *(f"![{study.title}: {_alt(study.name, figure)}]({figure}.svg)" for figure in figures),
     ]
     for variant in variants:
-        parts.append(f"## {variant.label[0].upper()}{variant.label[1:]}")
-        parts += [table.markdown().rstrip() for table in variant.tables]
+        parts += [f"## {capital(variant.label)}", *shown_tables(variant)]
     return page(study.title, [], *parts)
 
 
@@ -84,54 +74,6 @@ def chosen_figures(variant: Variant) -> dict[str, str]:
     fit = [name for name, svg in drawn.items() if len(svg.encode()) < BYTES]
     ranked = sorted(fit, key=lambda name: -sum(word in name for word in FIRST))
     return {f"study_{name}": drawn[name] for name in fit if name in ranked[:FIGURES]}
-
-
-def studies_table(said: Mapping[str, Verdict], names: Mapping[str, str]) -> str:
-    """What every study says in one line; other pages of these names are linked below."""
-    rows = [[f"[{name}](study_{name}.md)", SHOWN[name], found.line] for name, found in said.items()]
-    parts = [table("study|the paper shows|verdict", rows)] if rows else []
-    others = [name for name in names if name.removeprefix("study_") not in said]
-    return "\n\n".join([*parts, *(f"[{names[name]}]({name}.md)" for name in others)])
-
-
-def studies_in_short(studies: Studies, said: Mapping[str, Verdict]) -> str:
-    """What reproduces, what it took and the command, for the README."""
-    words = []
-    if "single" in studies and "pairs" in studies:
-        one, two = (
-            met_in_short(studies["single"], "Table 1"),
-            met_in_short(studies["pairs"], "Table 4"),
-        )
-        order = said["pairs"].line.partition("; ")[2]
-        words.append(
-            f"Of the numbers that the paper printed, {one[0]} of {one[1]} in Table 1 and {two[0]} "
-            f"of {two[1]} in Table 4 are met within two of its standard deviations; {order}."
-        )
-    if "complete" in studies:
-        words.append(f"The sum of all shallow modules with pruning: {said['complete'].line}.")
-    if "pairs" in studies:
-        modules, seconds = modules_and_seconds(studies["pairs"])
-        words.append(
-            f"The {modules:,} modules of Tables 2 and 4 took {seconds:,.0f} s of training on "
-            f"{listed(_all(studies['pairs'], 'devices'))}."
-        )
-    if not words:
-        return ""
-    end = "All verdicts are in [results](docs/results/index.md#studies)."
-    shown = fill(" ".join([*words, end]), 119, break_on_hyphens=False, break_long_words=False)
-    example = "```bash\nintarsia study run pairs --data mnist --models shallow\n```"
-    return f"## The paper, checked\n\n{shown}\n\n{example}"
-
-
-def navigation(names: Mapping[str, str]) -> str:
-    """Lines of mkdocs.yml for pages by their titles; none where there are none."""
-    lines = [f'          - "{title}": results/{name}.md' for name, title in names.items()]
-    return "\n".join(["      - Studies:", *lines]) if lines else ""
-
-
-def titles(studies: Studies) -> dict[str, str]:
-    """The names of all pages with their titles."""
-    return {f"study_{name}": variants[0].study.title for name, variants in studies.items()}
 
 
 def _commands(variants: Sequence[Variant]) -> str:
@@ -153,7 +95,9 @@ def _origins(variants: Sequence[Variant]) -> str:
                     f"[{file}]({file})",
                     f"{len(pack.measured)}" + (f", {pack.missing} missing" if pack.missing else ""),
                     ", ".join(
-                        f"{_number(pack.options[k])} {k}" for k in COUNTS if k in pack.options
+                        several(_number(pack.options[key]), word)
+                        for key, word in COUNTS.items()
+                        if key in pack.options
                     ),
                     f"{runs['modules']:,}",
                     f"{runs['training_seconds']:,.0f}",
@@ -164,24 +108,26 @@ def _origins(variants: Sequence[Variant]) -> str:
             )
     versions = [
         ", ".join(f"{name} {number}" for name, number in found.items())
-        for found in _all(variants, "versions")
+        for found in of_runs(variants, "versions")
     ]
     head = "pack|cells|n|modules trained|s of training|s of measuring|device|date"
     shared = "A module that several studies need is trained once and counted on each page."
-    return f"{table(head, rows)}\n\nVersions: {'; '.join(versions)}. {shared}"
+    last = f"Versions: {'; '.join(versions)}. {shared}"
+    return "\n\n".join([table(head, rows), *_missing(variants), last])
+
+
+def _missing(variants: Sequence[Variant]) -> list[str]:
+    """Which cells are missing, by pack where there are several; none where it cannot be told."""
+    packs = {file: pack for variant in variants for file, pack in variant.packs.items()}
+    lines = []
+    for file, pack in packs.items():
+        if words := missing(pack):
+            lines.append(f"Missing{f' in {file}' if len(packs) > 1 else ''}: {words}.")
+    return lines
 
 
 def _number(value: Any) -> int:
     return len(seeds_of(value))
-
-
-def _all(variants: Sequence[Variant], key: str) -> list[Any]:
-    """What the runs of all packs have under a key, each once."""
-    found = []
-    for variant in variants:
-        for pack in variant.packs.values():
-            found += [value for value in pack.runs[key] if value not in found]
-    return found
 
 
 def _alt(name: str, figure: str) -> str:

@@ -22,8 +22,9 @@ from pages import Result
 from quality_page import quality
 from removal_page import removal
 from study_packs import read_studies
-from study_pages import navigation, studies_in_short, studies_table, study_files, titles, verdicts
+from study_pages import study_files, verdicts
 from study_speed_page import study_speed
+from study_summary import navigation, studies_in_short, studies_table, titles
 from training_page import speed, training_cpu, training_cuda
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,7 +72,7 @@ def written(results: Path = RESULTS) -> dict[Path, str]:
     return {
         **pages,
         **figure,
-        README: _filled(README, lines | {"studies": studies_in_short(studies, said)}),
+        README: _filled(README, lines | {"studies": studies_in_short(studies, said, speed)}),
         INDEX: _filled(INDEX, {"studies": studies_table(said, names)}),
         SITE: _filled(SITE, {"studies": navigation(names)}, "      # {}", "\n"),
     }

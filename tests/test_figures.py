@@ -9,7 +9,7 @@ import pytest
 
 from intarsia.errors import DataError
 from intarsia.figures import answers_figure, confusion_figure, line_figure, matrix_figure
-from intarsia.figures.curves import COLOURS, _ticks
+from intarsia.figures.styles import COLOURS
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -52,6 +52,24 @@ def test_panels_stand_side_by_side_with_their_titles() -> None:
     assert [w for w in words(text) if w in ("before", "after")] == ["before", "after"]
     assert sum(cells(text).values()) <= 8
     assert text == confusion_figure({"before": counts, "after": counts}, ["0", "1"])
+
+
+@pytest.mark.parametrize(("count", "rows"), [(1, [1]), (3, [3]), (4, [2, 2]), (6, [3, 3])])
+def test_at_most_three_matrices_stand_in_a_row(count: int, rows: list[int]) -> None:
+    names = [f"module {i}" for i in range(count)]
+    values = np.eye(10)
+    for text in (confusion_figure(dict.fromkeys(names, values), list("0123456789")),
+                 matrix_figure(dict.fromkeys(names, values), list("0123456789"))):  # fmt: skip
+        root = ElementTree.fromstring(text)
+        titles = [t for t in root.iter(f"{SVG}text") if t.text in names]
+        heights = [float(t.get("y", "nan")) for t in titles]
+        assert [heights.count(y) for y in sorted(set(heights))] == rows
+        assert len({t.get("x") for t in titles}) == max(rows)  # columns stand below one another
+        assert float(root.get("width", "nan")) < 1000
+        # Each grid begins below its own title, and the last ends on the page.
+        tops = {float(y) for y in re.findall(r"M\S+ (\S+?)h25", text)}
+        assert min(y - max(heights) for y in tops if y > max(heights)) == 24
+        assert max(tops) + 26 < float(root.get("height", "nan"))
 
 
 def test_answers_show_parts_and_whole() -> None:
@@ -162,7 +180,7 @@ def test_a_name_has_one_colour_in_all_panels_and_is_told_once() -> None:
     text = line_figure(panels, title="A <title>", x="modules", y="accuracy")
     assert words(text).count("b") == 1
     drawn = re.findall(r'fill="none" stroke="(#[0-9a-f]{6})" stroke-width', text)
-    assert drawn == [COLOURS[0], COLOURS[1], COLOURS[1]]
+    assert drawn == [*COLOURS[:2], COLOURS[1], *COLOURS[:2]]  # two panels, and the key
     assert {"one", "two", "accuracy"} <= set(words(text))
     assert words(text).count("modules") == 2
     root = ElementTree.fromstring(text)
@@ -170,10 +188,11 @@ def test_a_name_has_one_colour_in_all_panels_and_is_told_once() -> None:
 
 
 def test_more_names_than_colours_are_dashed() -> None:
-    curves = {f"c{i}": {0: float(i), 1: float(i)} for i in range(8)}
-    dashes = re.findall(r'fill="none" stroke="(#\w+)" stroke-width="1.8"(.*?)/>',
-                        line_figure({"one": curves}, title="t"))  # fmt: skip
-    assert len(set(dashes)) == 8
+    curves = {f"c{i}": {0: float(i), 1: float(i)} for i in range(10)}
+    text = line_figure({"one": curves}, title="t")
+    drawn = re.findall(r'L[^"]*" fill="none" stroke="(#\w+)" stroke-width="1.8"(.*?)/>', text)
+    assert [colour for colour, _ in drawn] == [*COLOURS, *COLOURS[:2]]
+    assert [bool(dashes) for _, dashes in drawn] == [False] * 8 + [True] * 2
 
 
 def test_panels_may_share_their_heights() -> None:
@@ -201,16 +220,3 @@ def test_points_that_are_not_numbers_are_left_out() -> None:
         line_figure({}, title="t")
     with pytest.raises(DataError, match="is not a number"):
         line_figure({"one": {"a": {0: (1.0, 2.0, 3.0, 4.0)}}}, title="t")  # type: ignore[dict-item]
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [
-        (1, 10, [2, 4, 6, 8, 10]),
-        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
-        (0.93, 0.987, [0.93, 0.94, 0.95, 0.96, 0.97, 0.98]),
-        (-3e-4, 4e-4, [-2e-4, 0, 2e-4, 4e-4]),
-    ],
-)
-def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
-    assert _ticks(low, high) == pytest.approx(expected)

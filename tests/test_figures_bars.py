@@ -8,7 +8,9 @@ import pytest
 
 from intarsia.errors import DataError
 from intarsia.figures import bar_figure
-from intarsia.figures.curves import COLOURS, HEIGHT, TOP
+from intarsia.figures.axes import HEIGHT, TOP
+from intarsia.figures.styles import COLOURS
+from intarsia.figures.svg import INK, PAPER
 
 SVG = "{http://www.w3.org/2000/svg}"
 KEY = "11"  # the side of a box in the key
@@ -93,6 +95,43 @@ def test_panels_may_share_their_heights() -> None:
     shared = bars(bar_figure(panels, title="t", share_y=True))
     assert apart[0][3] == apart[1][3]
     assert shared[1][3] == pytest.approx(4 * shared[0][3], abs=0.1)
+
+
+def test_deviations_and_axes_end_at_the_bounds() -> None:
+    groups = {"1": {"a": (0.9, 0.3), "b": (0.1, 0.2)}}
+    free, bound = (bar_figure({"one": groups}, title="t", bounds=b) for b in (None, (0.0, 1.0)))
+    assert lines(bound) == [
+        (TOP, pytest.approx(TOP + 0.4 * HEIGHT, abs=0.02)),
+        (pytest.approx(TOP + 0.7 * HEIGHT, abs=0.02), TOP + HEIGHT),
+    ]
+    assert bars(bound)[0][3] == pytest.approx(0.9 * HEIGHT, abs=0.02)
+    assert bars(free)[0][3] < 0.9 * HEIGHT
+    assert {"1", "0.2"} <= set(words(bound))
+    by_panel = bar_figure({"one": groups}, title="t", bounds={"one": (0.0, 1.0)})
+    assert by_panel == bound
+    assert bar_figure({"one": groups}, title="t", bounds={"two": (0.0, 1.0)}) == free
+
+
+def test_panels_wrap_and_share_heights_by_group() -> None:
+    values = {"accuracy, a": 1.0, "entropy, a": 4.0, "accuracy, b": 2.0}
+    panels = {panel: {"g": {"n": (value, 0.0)}} for panel, value in values.items()}
+    text = bar_figure(panels, title="t", share_y=lambda panel: panel.partition(",")[0])
+    one, two, three = bars(text)
+    assert one[0] == three[0] < two[0]
+    assert three[1] + three[3] > two[1] + two[3] == one[1] + one[3]
+    assert three[3] == two[3] == pytest.approx(2 * one[3], abs=0.05)
+
+
+def test_a_deviation_shows_on_bars_of_any_colour() -> None:
+    text = bar_figure({"one": {"1": {"a": (1.0, 0.5)}}}, title="t")
+    marks = [m for m in ElementTree.fromstring(text).iter(f"{SVG}path") if m.get("stroke-width")]
+    assert [m.get("stroke") for m in marks] == [INK, PAPER]  # light on dark, and wider below
+    assert float(marks[0].get("stroke-width", "0")) > float(marks[1].get("stroke-width", "0"))
+
+
+def test_noise_is_not_stretched() -> None:
+    text = bar_figure({"one": {"1": {"a": (1e-17, 0.0), "b": (-1e-17, 0.0)}}}, title="t")
+    assert all(bar[3] < 0.01 for bar in bars(text))
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:

@@ -2,7 +2,9 @@
 
 import random
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,11 @@ from intarsia.studies.packs import Pack, pack, save_pack
 from intarsia.studies.paper import pair_cell
 
 ROOT = Path(__file__).resolve().parents[1]
-RUNS = {
-    "dates": ["2026-01-01"],
-    "devices": ["a device"],
-    "versions": [{"torch": "2"}],
-    "modules": 1200,
-    "training_seconds": 30.0,
-    "measuring_seconds": 4.0,
-}
+RUN = {"date": "2026-01-01", "device": "a device", "versions": {"torch": "2"}}
+EVENTS = [
+    {**RUN, "event": "banks", "keys": ["a"], "modules": 1200, "seconds": 30.0},
+    {**RUN, "event": "cell", "key": "b", "seconds": 4.0},
+]
 LAYER = {"pruning": "magnitude(scope='layer')", "select": "last"}
 
 
@@ -55,53 +54,67 @@ def test_a_measured_study_becomes_a_page(tmp_path: Path) -> None:
     page = files[tmp_path / "study_single.md"]
     assert "intarsia study run single --form small --seeds 1\n" in page
     assert "intarsia study table single --from docs/results/study_single.json\n" in page
-    assert "| 1, 2 missing | 1 seeds | 10 |" in page
+    assert "| 1, 2 missing | 1 seed | 10 |" in page
     assert "printed no number" in page
     assert all(table.markdown().rstrip() in page for table in study.tables(measured))
 
 
 def test_pairs_are_counted_as_a_plain_loop_counts_them(tmp_path: Path) -> None:
-    """Made-up cells near the paper's: what is met, missed and ordered, counted here again."""
+    """Made-up cells near the paper's: what is met, missed and ordered, counted here again.
+
+    Modules of Yeast are dead with IMP, and HAR lacks ME: neither counts in the order.
+    """
     import study_pages
+    import study_summary
     from study_packs import read_studies
 
+    whole = ["mnist", "fashion_mnist", "yeast"]
     cells = {
-        "study_pairs.json": _pairs("paper", "shallow", 0.03),
-        "study_pairs_deep.json": _pairs("paper", "deep", 0.0),
-        "study_pairs_released.json": _pairs("released", "shallow", 0.0),
+        "study_pairs.json": _pairs("paper", "shallow", 0.03, whole, dead=["yeast"])
+        + [c for c in _pairs("paper", "shallow", 0.0, ["har"]) if c.settings["objective"] != "me"],
+        "study_pairs_deep.json": _pairs("paper", "deep", 0.0, whole),
+        "study_pairs_released.json": _pairs("released", "shallow", 0.0, whole),
     }
     for file, measured in cells.items():
         first = measured[0].settings
         given = {"models": [first["model"]], "preset": first["preset"], "seeds": 2}
-        _save(tmp_path / file, "pairs", measured, data=["mnist", "fashion_mnist"], **given)
+        _save(tmp_path / file, "pairs", measured, data=[*whole, "har"], sizes=[1, 2], **given)
     studies = read_studies(tmp_path)
     assert [list(v.packs) for v in studies["pairs"]] == [
         ["study_pairs.json", "study_pairs_deep.json"],
         ["study_pairs_released.json"],
     ]
     said = study_pages.verdicts(studies)
-    words, line = said["pairs"].words, said["pairs"].line
+    text, line = said["pairs"].markdown(), said["pairs"].line
 
     ours = _off(cells["study_pairs.json"]) | _off(cells["study_pairs_deep.json"])
+    ours = {place: off for place, off in ours.items() if not _dead(place)}
     missed = {place for place, off in ours.items() if off}
     released = _off(cells["study_pairs_released.json"])
     both = [place for place in ours if place in released]
     again = [place for place in missed if place in released]
     assert 0 < len(again) < len(missed) < len(ours)
     met = f"{len(ours) - len(missed)} of {len(ours)} printed numbers"
-    assert met in words
+    assert met in text
     assert line.startswith(met)
     assert (
         f"meets {sum(not released[p] for p in both)} of {len(both)} of the same numbers, "
-        f"{sum(not released[p] for p in again)} of {len(again)} of those missed before" in words
+        f"{sum(not released[p] for p in again)} of {len(again)} of those missed before" in text
     )
-    ordered, groups = _ordered(cells["study_pairs.json"] + cells["study_pairs_deep.json"])
-    assert f"ME > QME > XE in {ordered} of {groups} groups" in line
-    assert f"ME to QME to XE in {ordered} of {groups} groups" in words
-    short = study_pages.studies_in_short(studies, said)
-    assert "The 3,600 modules of Tables 2 and 4 took 90 s of training" in " ".join(short.split())
-    assert f"| [pairs](study_pairs.md) | {study_pages.SHOWN['pairs']} | {line} |" in (
-        study_pages.studies_table(said, {})
+    held = _ordered(cells["study_pairs.json"] + cells["study_pairs_deep.json"])
+    pruned = [found for place, found in held.items() if place[-1] == "pruned"]
+    assert 0 < sum(held.values()) < len(held)
+    assert "In 2 groups (Yeast with IMP) pruning cut every module through" in text
+    assert f"in {sum(pruned)} of the other {len(pruned)} with IMP" in text
+    assert f"ME > QME > XE in {sum(held.values())} of {len(held)} groups" in line
+    page = study_pages.study_page(studies["pairs"], said["pairs"])
+    assert f"- ME > QME > XE in {sum(held.values())} of {len(held)} groups" in page
+    assert "**Table 4" in page
+    assert "**Table 2" not in page
+    short = " ".join(study_summary.studies_in_short(studies, said).split())
+    assert "The 3,600 modules of Tables 2 and 4 took 90 s of training" in short
+    assert f"| [pairs](study_pairs.md) | {study_summary.SHOWN['pairs']} | {line} |" in (
+        study_summary.studies_table(said, {})
     )
 
 
@@ -120,11 +133,15 @@ def test_complete_merges_are_compared_by_what_their_packs_differ_in(tmp_path: Pa
     layer = "preset `paper` with `pruning=magnitude(scope='layer'), select=last`"
     assert [v.label for v in studies["complete"]] == ["preset `paper`", layer, "preset `released`"]
     said = study_pages.verdicts(studies)["complete"]
-    for text in ("ends at 0.7050 (0.0071) on mnist", "holds in 0 of 1", f"{layer} 0.9350 (0.0071)"):
-        assert text in said.words
-    assert f"{layer} differs from preset `paper` in what it names alone" in said.words
-    assert "0 of 1" in said.line
-    assert "released` in 1 of 1" in said.line
+    assert "does not reproduce: it ends at 0.7050 (0.0071) on MNIST." in said.words
+    assert "Not run: Fashion-MNIST (shallow)." in said.words
+    assert "deep" not in said.words
+    assert f"{layer} 0.9350 (0.0071)" in said.markdown()
+    assert f"{layer} differs from preset `paper` in what it names alone" in said.markdown()
+    assert said.line == (
+        f"on MNIST the sum of all 2 reaches 0.705, 0.935 under {layer} and 0.955 under preset "
+        "`released`, the paper says above 0.90"
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,7 +151,7 @@ def test_complete_merges_are_compared_by_what_their_packs_differ_in(tmp_path: Pa
         {"data": ["mnist"], "models": ["mlp(512, 256)", "cnn"], "seeds": 2},
         {"preset": "released", "seeds": [3], "recipe": LAYER},
         {"seeds": [0, 2], "imp": [True], "operators": ["sum", "ties(density=0.2)"], "slow": []},
-        {"recipe": {"learning_rate": 1e-05, "model": {"name": "mlp", "hidden": [8, 4]}}},
+        {"recipe": {"learning_rate": 1e-05, "pruning": {"name": "magnitude", "scope": "layer"}}},
     ],
 )
 @pytest.mark.parametrize("form", ["paper", "small"])
@@ -157,33 +174,35 @@ def _after(words: list[str], flag: str) -> str | None:
     return words[words.index(flag) + 1] if flag in words else None
 
 
-def _save(path: Path, study: str, cells: list[Measured], **given: Any) -> None:
+def _save(path: Path, study: str, cells: list[Measured], missing: int = 0, **given: Any) -> None:
     options = find_study(study).options("paper", **given)
-    save_pack(path, Pack(study, options, cells, 0, RUNS))
+    save_pack(path, Pack(study, options, cells, missing, EVENTS))
 
 
-def _pairs(preset: str, model: str, shift: float) -> list[Measured]:
-    """Cells of two data sets, sizes and seeds, three pairs each, around the paper's means."""
+def _pairs(
+    preset: str, model: str, shift: float, data_sets: list[str], dead: Sequence[str] = ()
+) -> list[Measured]:
+    """Cells of two sizes and seeds, three pairs each, around the paper's means."""
     chance = random.Random(0)
     found = []
-    for data in ("mnist", "fashion_mnist"):
-        for size in (1, 5):
-            for objective in ("xe", "qme", "me"):
-                for seed in range(2):
-                    result: dict[str, Any] = {"pairs": []}
-                    for half in ("unpruned", "pruned"):
-                        cell = pair_cell(model, data, size, objective, half == "pruned")
-                        assert cell is not None
-                        accuracy = cell.accuracy.mean - shift
-                        entropy = cell.entropy.mean if cell.entropy else None
-                        numbers = {
-                            "accuracy": [chance.gauss(accuracy, 0.01) for _ in range(3)],
-                            "entropy": [entropy and chance.gauss(entropy, 0.05) for _ in range(3)],
-                        }
-                        result[half] = {"sum": numbers, "logits": numbers}
-                    settings: dict[str, Any] = {"data": data, "model": model, "preset": preset}
-                    settings |= {"size": size, "objective": objective, "seed": seed}
-                    found.append(Measured(settings, result))
+    for data, size, objective, seed in product(data_sets, (1, 2), ("xe", "qme", "me"), range(2)):
+        result: dict[str, Any] = {"pairs": []}
+        for half in ("unpruned", "pruned"):
+            cell = pair_cell(model, data, size, objective, half == "pruned")
+            assert cell is not None
+            accuracy = cell.accuracy.mean - shift
+            entropy = cell.entropy.mean if cell.entropy else None
+            numbers = {
+                "accuracy": [chance.gauss(accuracy, 0.01) for _ in range(3)],
+                "entropy": [entropy and chance.gauss(entropy, 0.05) for _ in range(3)],
+            }
+            if data in dead and half == "pruned":
+                numbers = {"accuracy": [0.5, 0.0, 0.5], "entropy": [entropy and 1.25] * 3}
+            result[half] = {"sum": numbers, "logits": numbers}
+        settings: dict[str, Any] = {"data": data, "model": model, "preset": preset}
+        found.append(
+            Measured({**settings, "size": size, "objective": objective, "seed": seed}, result)
+        )
     return found
 
 
@@ -219,10 +238,18 @@ def _off(cells: list[Measured]) -> dict[tuple[Any, ...], bool]:
     return found
 
 
-def _ordered(cells: list[Measured]) -> tuple[int, int]:
-    held = []
+def _ordered(cells: list[Measured]) -> dict[tuple[Any, ...], bool]:
+    """By group that is not dead and has all three objectives, whether they are in order."""
+    held = {}
     for half in ("unpruned", "pruned"):
         means = _means(cells, half, "accuracy")
         for group in {place[:3] for place in means}:
-            held.append(means[*group, "me"] > means[*group, "qme"] > means[*group, "xe"])
-    return sum(held), len(held)
+            if (*group, "me") in means and not _dead((*group, "me", half)):
+                order = means[*group, "me"] > means[*group, "qme"] > means[*group, "xe"]
+                held[*group, half] = order
+    return held
+
+
+def _dead(place: tuple[Any, ...]) -> bool:
+    """Data, model, size, objective, half: where the test makes modules that are cut through."""
+    return place[0] == "yeast" and place[1] == "shallow" and place[4] == "pruned"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,8 +19,9 @@ from typer.testing import CliRunner
 
 from intarsia.cli import app
 from intarsia.commands.study_arguments import load_module
-from intarsia.studies import NAMES, STUDIES
-from intarsia.studies.packs import load_pack
+from intarsia.commands.study_settings import dead, missing_lines
+from intarsia.studies import NAMES, STUDIES, Cell, Measured
+from intarsia.studies.packs import Pack, load_pack, save_pack
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -171,8 +173,72 @@ def test_status_tells_finished_missing_and_damaged(store: Path) -> None:
     assert "missing: own power=1, seed=2" in shown
     assert harmed.name in shown
     assert "2 of 3 are trained" in shown
-    many = call("status", "own", "--store", store, "--seeds", 20).stdout
-    assert "and 27 more" in many
+    assert "other settings" not in shown
+
+
+def test_status_groups_many_missing_cells(finished: Path) -> None:
+    many = call("status", "own", "--store", finished, "--seeds", 20).stdout
+    assert many.splitlines()[-2:] == ["missing: power=1: 18", "missing: power=2: 18"]
+    powers = ",".join(map(str, range(1, 16)))
+    more = call("status", "own", "--store", finished, "--seeds", 3, "--set", f"powers={powers}")
+    lines = more.stdout.splitlines()
+    assert lines[-13:-11] == ["missing: power=3: 3", "missing: power=4: 3"]
+    assert lines[-1] == "and 5 more; --json names them all"  # powers 15, 1 and 2
+
+
+def test_status_counts_what_else_lies_in_the_store(finished: Path) -> None:
+    words = ["status", "own", "--store", finished, "--set", "rate=0.1"]
+    assert answer(*words)["others"] == 4
+    shown = call(*words).stdout
+    assert "4 cells of other settings or definitions lie in this store" in shown
+    assert answer("status", "own", "--store", finished)["others"] == 0
+
+
+def test_groups_of_missing_cells_leave_out_what_is_last() -> None:
+    """Three data sets, three models, sizes and seeds: too many groups with the sizes."""
+    cells = [
+        Cell("any", {"data": d, "model": m, "size": z, "preset": "paper", "seed": s, "x": [1]}, {})
+        for d in ("har", "mnist", "yeast")
+        for m in ("deep", "shallow", "cnn")
+        for z in (1, 2)
+        for s in range(5)
+    ]
+    assert missing_lines(cells[3:], cells)[:2] == [
+        "missing: har deep: 7",
+        "missing: har shallow: 10",
+    ]
+    few = [cell for cell in cells if cell.settings["data"] == "har"]
+    assert missing_lines(few[1:], cells)[:2] == [
+        "missing: har deep size=1: 4", "missing: har deep size=2: 5",
+    ]  # fmt: skip
+    assert missing_lines(cells[:1], cells) == [f"missing: {cells[0]}"]
+
+
+def test_values_that_give_no_cell_are_named(tmp_path: Path) -> None:
+    words = ["pairs", "--form", "small", "--store", tmp_path / "s", "--set", "sizes=1,20,30"]
+    run = call("run", *words, "--dry-run", "--device", "cpu")
+    assert run.stderr.splitlines() == ["note: no cell has sizes=20,30"]
+    for name in NAMES:
+        run = call("run", name, "--form", "small", "--store", tmp_path / "s", "--dry-run")
+        assert run.stderr == ""
+
+
+def test_dead_modules_are_told(tmp_path: Path) -> None:
+    words = ["run", "single", "--form", "small", "--seeds", 1, "--device", "cpu"]
+    recipe = "recipe={epochs: 1, rounds: 1, sparsity: %s}"
+    run = call(*words, "--models", "mlp(2)", "--set", recipe % 0.999, "--store", tmp_path / "s")
+    assert "note: in 1 of 1 cells all modules are dead: prune less" in run.stderr
+
+
+def test_dead_needs_a_group_without_a_live_unit() -> None:
+    def cell(*lives: list[Any]) -> Measured:
+        return Measured(
+            {}, {"classes": ["0"], **{str(i): {"live": v} for i, v in enumerate(lives)}}
+        )
+
+    told = [cell([3, 2], [0, 0]), cell([0, None])]
+    assert dead(told) == 2
+    assert dead([cell([3, 0]), cell([None, None]), cell([])]) == 0
 
 
 def test_what_is_missing_or_damaged_is_done_again(finished: Path, store: Path) -> None:
@@ -224,14 +290,16 @@ def test_a_partial_store_is_shown_and_what_is_missing_said(store: Path, tmp_path
     gone.unlink()
     harmed.write_text("{")
     run = call("table", "own", "--store", store, "--format", "json")
-    assert json.loads(run.stdout)["missing"] == 2
-    assert "note: 2 of 4 cells are missing" in run.stderr
+    found = json.loads(run.stdout)
+    assert (found["missing"], found["damaged"]) == (1, 1)
+    assert "note: 1 of 4 cells are missing, 1 damaged" in run.stderr
     assert f"{harmed.name}: is damaged" in run.stderr
     run = call("figure", "own", "--store", store, "-o", tmp_path / "f.svg")
     assert run.stdout.strip() == str(tmp_path / "f.svg")
-    assert "2 of 4 cells are missing" in run.stderr
+    assert "1 of 4 cells are missing, 1 damaged" in run.stderr
     run = call("pack", "own", "--store", store, "-o", tmp_path / "p.json")
-    assert "2 of 4 cells are missing" in run.stderr
+    assert "1 of 4 cells are missing, 1 damaged" in run.stderr
+    assert f"{harmed.name}: is damaged" in run.stderr
     assert load_pack(tmp_path / "p.json").missing == 2
 
 
@@ -261,8 +329,118 @@ def test_a_pack_shows_what_the_store_did(finished: Path, tmp_path: Path) -> None
     assert (tmp_path / "f-curves.svg").read_bytes() == (tmp_path / "g-curves.svg").read_bytes()
     said = refusal("table", "path", "--from", pack)
     assert "is of the study 'own', not of 'path'" in said
-    wrong = call("table", "own", "--from", pack, "--seeds", 2, code=2)
-    assert "leave out --seeds" in wrong.stderr
+    wrong = call("table", "own", "--from", pack, "--form", "small", code=2)
+    assert "leave out --form" in wrong.stderr
+
+
+def test_options_pick_cells_of_a_pack(finished: Path, tmp_path: Path) -> None:
+    pack = tmp_path / "own.json"
+    call("pack", "own", "--store", finished, "-o", pack)
+    for words in (["--seeds", 1], ["--seeds", "0,1"], ["--set", "powers=2"], ["--set", "rate=0.5"]):
+        picked, whole = (
+            call("table", "own", *words, *place, "--format", "csv").stdout
+            for place in (["--from", pack], ["--store", finished])
+        )
+        assert picked == whole
+    run = call("table", "own", "--from", pack, "--set", "powers=2,9", "--format", "json")
+    assert run.stderr == "note: no cell has powers=9\n"
+    assert json.loads(run.stdout)["options"]["powers"] == [2, 9]
+    assert [row[0] for row in json.loads(run.stdout)["tables"][0]["rows"]] == [2, 2]
+    said = refusal("table", "own", "--from", pack, "--seeds", "7,8")
+    assert "no cell of the study 'own' with these options is finished in" in said
+    said = refusal("table", "own", "--from", pack, "--set", "recipe={epochs: 2}")
+    assert "option 'recipe' cannot pick cells of a pack" in said
+    assert said.strip().endswith("these can: powers, rate, seeds, slow")
+
+
+def test_a_pack_of_other_definitions_is_told(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack = tmp_path / "own.json"
+    cell_files(store)[0].unlink()
+    call("pack", "own", "--store", store, "-o", pack)
+    said = call("table", "own", "--from", pack, "--seeds", 2).stderr.splitlines()
+    assert said == ["note: 1 of 4 cells of the whole pack are missing"]
+    now = STUDIES["own"]
+    monkeypatch.setitem(STUDIES, "own", replace(now, version=2))
+    said = call("table", "own", "--from", pack).stderr
+    assert "note: 1 of 4 cells are missing" in said
+    assert f"note: 3 of 3 cells of {pack} are none of own's today" in said
+    said = call("figure", "own", "--from", pack, "-o", tmp_path).stderr
+    assert "3 of 3 cells" in said
+    fewer = {k: v for k, v in now.forms["small"].items() if k != "rate"}
+    monkeypatch.setitem(STUDIES, "own", replace(now, forms={"small": fewer}))
+    assert "3 of 3 cells" in call("table", "own", "--from", pack).stderr
+
+
+def test_a_pack_is_shown_where_its_data_are_not(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is fetched to look whether the cells are of today."""
+    whole = load_packed(finished, tmp_path / "own.json")
+    save_pack(tmp_path / "own.json", replace(whole, options={**whole.options, "data": ["mnist"]}))
+    monkeypatch.setenv("INTARSIA_DATA", str(tmp_path))
+    monkeypatch.setenv("INTARSIA_CACHE", str(tmp_path))
+    run = call("table", "own", "--from", tmp_path / "own.json")
+    assert "entropies" in run.stdout
+    assert run.stderr == ""
+
+
+def test_unpack_leaves_a_run_what_the_pack_leaves_out(finished: Path, tmp_path: Path) -> None:
+    whole = load_packed(finished, tmp_path / "own.json")
+    half = replace(whole, measured=whole.measured[:3], missing=1)
+    save_pack(tmp_path / "half.json", half)
+    run = call("unpack", tmp_path / "half.json", "--store", tmp_path / "s")
+    assert run.stdout.strip() == f"3 cells of {tmp_path / 'half.json'}, in {tmp_path / 's'}"
+    run = call("run", "own", "--store", tmp_path / "s", "--device", "cpu")
+    assert run.stderr.count("cell ") == 1
+    for path in cell_files(finished):
+        assert (tmp_path / "s" / path.relative_to(finished)).read_bytes() == path.read_bytes()
+
+
+def test_nothing_is_not_packed(finished: Path, tmp_path: Path) -> None:
+    out = tmp_path / "none.json"
+    said = refusal("pack", "own", "--store", finished, "--seeds", "8,9", "-o", out)
+    assert "no cell of the study 'own' with these options is finished" in said
+    assert not out.exists()
+
+
+def test_only_damaged_cells_are_named(store: Path, tmp_path: Path) -> None:
+    for path in cell_files(store):
+        path.write_text("{")
+    for words in (["table", "own"], ["pack", "own", "-o", tmp_path / "p.json"]):
+        said = refusal(*words, "--store", store)
+        assert "(4 are damaged: " in said
+        assert ".json: is damaged" in said
+
+
+@pytest.mark.parametrize(
+    "words", [["pack", "own", "-o"], ["table", "own", "-o"], ["figure", "own", "-o"]]
+)
+def test_no_folder_is_made_by_the_way(words: list[str], finished: Path, tmp_path: Path) -> None:
+    name = "f.svg" if words[0] == "figure" else "p.json"
+    out = tmp_path / "slip" / name
+    assert f"there is no folder {out.parent}" in refusal(*words, out, "--store", finished)
+    assert not out.parent.exists()
+
+
+def test_a_dash_is_stdout(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["table", "own", "--store", finished, "--format", "csv"]
+    assert call(*words, "-o", "-").stdout == call(*words).stdout
+    words = ["figure", "own", "--store", finished]
+    svg = call(*words, "--seeds", 1, "-o", "-").stdout
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    assert "not for 2 as svg (curves, again)" in refusal(*words, "-o", "-")
+    packed = call("pack", "own", "--store", finished, "-o", "-").stdout
+    assert list(tmp_path.iterdir()) == []
+    call("pack", "own", "--store", finished, "-o", "p.json")
+    assert (tmp_path / "p.json").read_text() == packed
+
+
+def load_packed(store: Path, path: Path) -> Pack:
+    call("pack", "own", "--store", store, "-o", path)
+    return load_pack(path)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +468,9 @@ def test_options_are_read_as_the_form_has_them(
     ("words", "said"),
     [
         (["run", "pears"], "did you mean 'pairs'"),
-        (["run", "own", "--set", "power=1"], "did you mean 'powers'"),
+        (["run", "own", "--set", "power=1"], "did you mean 'powers'? known: data, models, powers,"),
+        (["run", "own", "--set", "colour=1"], "no option 'colour': known: data, models, powers,"),
+        (["run", "own", "--set", "epochs=1"], "as in --set 'recipe={epochs: ...}'"),
         (["run", "own", "--form", "smal"], "did you mean 'small'"),
         (["run", "own", "--seeds", "many"], "option 'seeds' is 'many': expected a count such as 5"),
         (["run", "own", "--seeds", "0"], "option 'seeds' is 0"),
@@ -322,6 +502,11 @@ def test_errors_about_stores_and_modules(finished: Path, tmp_path: Path) -> None
     said = refusal("table", "own", "--store", finished, "--seeds", "8,9")
     assert "no cell of the study 'own' with these options is finished" in said
     (tmp_path / "letter.txt").write_text("not a store")
+    (tmp_path / "other.json").write_text("{}")
+    said = refusal("table", "own", "--from", tmp_path / "other.json")
+    assert "is no pack of a study: it has no 'digest'" in said
+    (tmp_path / "other.json").write_text("[]")
+    assert "is no pack of a study: expected" in refusal("unpack", tmp_path / "other.json")
     assert "is not a store" in refusal("status", "own", "--store", tmp_path)
     (tmp_path / "json.py").write_text("")
     assert "rename the file" in refusal("list", "--module", tmp_path / "json.py")

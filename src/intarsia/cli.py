@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from intarsia import __version__
-from intarsia.commands import composing, measuring, study_showing, studying, training
+from intarsia.commands import composing, measuring, study_packing, study_showing, studying, training
 from intarsia.console import Verbs
 
 app = typer.Typer(
@@ -81,14 +81,14 @@ STUDY_VERBS: dict[Callable[..., Any], tuple[str, ...]] = {
     study_showing.table: (
         "study table pairs --data mnist",
         "study table pairs --data mnist -o pairs.tex",
-        "study table pairs --from pairs.json --format csv",
+        "study table pairs --from pairs.json --models shallow --format csv",
     ),
     study_showing.figure: (
         "study figure complete --data mnist -o complete.svg",
         "study figure complete --from complete.json -o figures/ --format pdf",
     ),
-    studying.pack: ("study pack pairs --data mnist -o pairs.json",),
-    studying.unpack: ("study unpack pairs.json theirs.json --store shared/",),
+    study_packing.pack: ("study pack pairs --data mnist -o pairs.json",),
+    study_packing.unpack: ("study unpack pairs.json theirs.json --store shared/",),
 }
 
 

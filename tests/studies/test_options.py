@@ -11,10 +11,9 @@ from sklearn.datasets import load_digits
 
 from intarsia.data import Data, Split
 from intarsia.errors import StudyError
-from intarsia.studies import NAMES, Bench, Store, find_study, run
+from intarsia.modules import Bank
+from intarsia.studies import NAMES, Bench, Measured, Plan, find_study
 from intarsia.studies.options import readable
-
-SMALL = {"epochs": 1, "rounds": 1, "sparsity": 0.5}
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +52,10 @@ def fake(name: str, classes: int, shape: tuple[int, ...]) -> Data:
         ("sparsity", {"operators": "summ"}, "option 'operators' has 'summ'"),
         ("sparsity", {"pair_sizes": [0]}, "option 'pair_sizes' has 0"),
         ("width", {"widths": ["a"]}, "option 'widths' has 'a': expected a whole number from 1"),
+        ("complete", {"imp": "none"}, "option 'imp' has 'none': expected true, false, or both"),
+        ("width", {"imp": [1]}, "option 'imp' has 1"),
+        ("confusion", {"imp": [0]}, "option 'imp' has 0"),
+        ("controls", {"imp": [None]}, "option 'imp' has None"),
         ("width", {"operators": "summ"}, "option 'operators' has 'summ'"),
         ("path", {"points": 8}, "option 'points' is 8: expected an odd number from 3"),
         ("path", {"points": 1}, "option 'points' is 1: expected an odd number from 3"),
@@ -126,13 +129,20 @@ def test_a_data_file_of_one_s_own_is_known_by_its_path(
 
 
 @pytest.mark.parametrize("name", ["single", "pairs"])
-def test_a_data_file_of_one_s_own_is_measured(name: str, own_file: str, tmp_path: Path) -> None:
-    study = find_study(name)
-    given = {"data": [own_file], "seeds": 1, "models": "mlp(8)", "recipe": SMALL}
-    if name == "pairs":
-        given |= {"sizes": [1], "objectives": ["me"], "pairs": 1}
-    (done,) = run(study, study.options("small", **given), Store(tmp_path / "s"), device="cpu")
-    assert own_file in study.tables([done])[0].csv()
+def test_a_data_file_of_one_s_own_is_measured(name: str, own_file: str) -> None:
+    study, bench = find_study(name), Bench(Given(), "cpu")
+    sizes = {"sizes": [1]} if name == "pairs" else {}
+    options = study.options("small", data=[own_file], seeds=1, models="mlp(8)", **sizes)
+    cell = study.plan(options, bench)[-1]
+    table = study.tables([Measured(cell.settings, study.measure(cell, bench))])[0]
+    assert own_file in table.csv()
+
+
+class Given:
+    """Banks without a module: what is measured of them is read with the data."""
+
+    def bank(self, plan: Plan) -> Bank:
+        return Bank([])
 
 
 def test_models_come_by_the_option_that_names_them(bench: Bench) -> None:

@@ -9,13 +9,15 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from toy import TOY
 
+import intarsia as ia
 from intarsia.errors import FileError, StudyError
 from intarsia.files import digest_of
-from intarsia.studies import Bench, Measured, Store, run, standing
+from intarsia.studies import Bench, Measured, Store, find_study, run, standing
 from intarsia.studies.estimate import estimate
 from intarsia.studies.packs import load_pack, pack, save_pack, unpack
 from intarsia.studies.records import read_records
@@ -360,3 +362,21 @@ def test_claims_are_given_to_one_at_a_time(tmp_path):
     ]
     assert [process.communicate(timeout=120)[1] for process in crew] == [b""] * 3
     assert (tmp_path / "number").read_text() == "180"
+
+
+def test_a_data_file_of_ones_own_goes_all_the_way(tmp_path):
+    data = ia.load_data("digits")
+    arrays = {
+        "x_train": data.train.x.numpy(),
+        "y_train": data.train.y.numpy(),
+        "x_test": data.test.x.numpy(),
+        "y_test": data.test.y.numpy(),
+        "classes": np.array(data.catalogue),
+    }
+    np.savez(tmp_path / "own.npz", **arrays)
+    study = find_study("single")
+    recipe = {"epochs": 1, "sparsity": 0.5, "rounds": 1}
+    given = {"data": [str(tmp_path / "own.npz")], "models": ["mlp(8)"], "recipe": recipe}
+    options = study.options("small", seeds=1, **given)
+    (measured,) = run(study, options, Store(tmp_path / "store"), device="cpu")
+    assert len(measured.result["pruned"]["accuracy"]) == 10

@@ -1,11 +1,10 @@
-"""From the words of `study` to values: a study, its options, its cells and what is finished."""
+"""From the words of `study` to values: a study and its options."""
 
 import re
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,28 +12,12 @@ from typing import Any
 import yaml
 
 from intarsia.arguments import assignments
-from intarsia.errors import StudyError
-from intarsia.studies import Bench, Cell, Measured, Store, Study, find_study, standing
-from intarsia.studies.packs import load_pack
-from intarsia.studies.runner import Standing
+from intarsia.errors import StudyError, nearest
+from intarsia.studies import Study, find_study
+from intarsia.studies.study import OWN
+from intarsia.training import Recipe
 
 KINDS = {bool: "truth", int: "number", float: "number", str: "text", list: "list", dict: "mapping"}
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What there is to show of a study, and what is missing of it."""
-
-    study: Study
-    options: Mapping[str, Any]
-    measured: Sequence[Measured]
-    missing: int
-    damaged: Sequence[str] = field(default_factory=list)
-
-    @property
-    def remark(self) -> str | None:
-        whole = len(self.measured) + self.missing
-        return f"note: {self.missing} of {whole} cells are missing" if self.missing else None
 
 
 def study_and_options(
@@ -45,14 +28,27 @@ def study_and_options(
     module: str | None,
 ) -> tuple[Study, dict[str, Any]]:
     """The study of this name, and its form's options with those of the command in their place."""
+    study, given = study_and_given(name, form, flags, words, module)
+    return study, study.options(form or _usual(study), **given)
+
+
+def study_and_given(
+    name: str,
+    form: str | None,
+    flags: Mapping[str, str | None],
+    words: Sequence[str] | None,
+    module: str | None,
+) -> tuple[Study, dict[str, Any]]:
+    """The study of this name, and the options of the command alone, as its form has them."""
     if module is not None:
         load_module(module)
     study = find_study(name)
-    form = form or ("paper" if "paper" in study.forms else next(iter(study.forms)))
+    known = study.options(form or _usual(study))
     given = assignments([*(f"{k}={v}" for k, v in flags.items() if v is not None), *(words or [])])
-    known = study.options(form)
-    fitted = {k: _fit(v, known[k], k) if k in known else v for k, v in given.items()}
-    return study, study.options(form, **fitted)
+    for key in given:
+        if key not in known:
+            raise StudyError(f"study {name!r} has no option {key!r}: {_hint(key, known)}")
+    return study, {key: _fit(value, known[key], key) for key, value in given.items()}
 
 
 def load_module(source: str) -> None:
@@ -75,40 +71,22 @@ def load_module(source: str) -> None:
         )
 
 
-def look(study: Study, options: Mapping[str, Any], store: Path) -> tuple[Store, Standing]:
-    """An existing store, and what it has of a study."""
-    found = Store(store, make=False)
-    cells: list[Cell] = study.plan(options, Bench(found, "cpu"))
-    return found, standing(cells, found)
+def check_folder(out: Path) -> None:
+    """A folder that is not there is more often a slip than a wish."""
+    if not out.parent.is_dir():
+        raise StudyError(f"cannot write {out}: there is no folder {out.parent}: make it first")
 
 
-def shown(study: Study, options: Mapping[str, Any], store: Path, pack: Path | None) -> Shown:
-    """The finished cells of a store or a pack; an error where there are none."""
-    if pack is None:
-        found = look(study, options, store)[1]
-        damaged = list(found.damaged.values())
-        made = Shown(study, options, found.measured, len(found.missing), damaged)
-    else:
-        packed = load_pack(pack)
-        if packed.study != study.name:
-            raise StudyError(f"{pack} is of the study {packed.study!r}, not of {study.name!r}")
-        made = Shown(study, packed.options, packed.measured, packed.missing)
-    if not made.measured:
-        raise StudyError(
-            f"no cell of the study {study.name!r} with these options is finished in "
-            f"{pack or store}: run it first, or give the options that it was run with"
-        )
-    return made
+def _usual(study: Study) -> str:
+    return "paper" if "paper" in study.forms else next(iter(study.forms))
 
 
-@contextmanager
-def store_to_look_at(path: Path) -> Iterator[Store]:
-    """The store, or an empty one for the time being where there is none."""
-    if path.exists():
-        yield Store(path)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            yield Store(folder)
+def _hint(key: str, known: Mapping[str, Any]) -> str:
+    if "recipe" in known and key in {f.name for f in fields(Recipe)} - set(OWN):
+        return f"it is a setting of the recipe, as in --set 'recipe={{{key}: ...}}'"
+    close = nearest(key, known)
+    every = f"known: {', '.join(sorted(known))}"
+    return every if close == every else f"{close} {every}"
 
 
 def _fit(value: Any, example: Any, key: str) -> Any:

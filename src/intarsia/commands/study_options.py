@@ -23,6 +23,10 @@ Module = Annotated[
 ]
 StoreFolder = Annotated[Path, typer.Option(help="The folder of cells and modules.")]
 From = Annotated[
-    Path | None, typer.Option("--from", metavar="PACK.json", help="Show a pack, not a store.")
+    Path | None,
+    typer.Option(
+        "--from", metavar="PACK.json", help="A pack, not a store; options pick its cells."
+    ),
 ]
 STORE = Path("studies")
+STDOUT = Path("-")  # as -o

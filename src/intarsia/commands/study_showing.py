@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from intarsia.commands.study_options import (
+    STDOUT,
     STORE,
     Data,
     Form,
@@ -23,7 +24,7 @@ from intarsia.console import note, show, show_whole
 from intarsia.errors import StudyError, nearest
 
 if TYPE_CHECKING:
-    from intarsia.commands.study_arguments import Shown
+    from intarsia.commands.study_found import Shown
     from intarsia.studies import Table
 
 FORMATS = {"text": "txt", "markdown": "md", "csv": "csv", "latex": "tex", "json": "json"}
@@ -44,12 +45,18 @@ def table(
         str | None,
         typer.Option("--format", help="text, markdown, csv, latex or json; else by the file."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write; - is stdout.")
+    ] = None,
 ) -> None:
     """Show the tables of what is finished, of a store or a pack; what is missing is said."""
+    from intarsia.commands.study_arguments import check_folder
     from intarsia.files import write_whole
 
+    out = None if out == STDOUT else out
     kind = _table_format(format_, out)
+    if out is not None:
+        check_folder(out)
     flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
     found = _found(name, form, flags, set_, module, store, from_)
     tables = found.study.tables(found.measured)
@@ -69,7 +76,9 @@ def figure(
     name: Name,
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", help="A file: .svg, .pdf, .png; or a folder for all figures."),
+        typer.Option(
+            "--out", "-o", help="A file: .svg, .pdf, .png; a folder for all; - is stdout."
+        ),
     ],
     data: Data = None,
     models: Models = None,
@@ -85,15 +94,19 @@ def figure(
     ] = "svg",
 ) -> None:
     """Draw the figures of what is finished, of a store or a pack; what is missing is said."""
+    from intarsia.commands.study_arguments import check_folder
     from intarsia.figures.convert import figure_format, save_figure
 
     in_folder = out.is_dir() or not out.suffix
     figure_format(f"figures.{format_}" if in_folder else out)
+    check_folder(out)
     flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
     found = _found(name, form, flags, set_, module, store, from_)
     figures = found.study.figures(found.measured)
     if not figures:
         raise StudyError(f"study {name!r} has no figure: its answer is in `study table {name}`")
+    if out == STDOUT:
+        return print(_only(figures, format_), end="")
     for title, svg in figures.items():
         path = out.with_stem(f"{out.stem}-{title}") if len(figures) > 1 else out
         path = out / f"{title}.{format_}" if in_folder else path
@@ -111,16 +124,28 @@ def _found(
     pack: Path | None,
 ) -> "Shown":
     """What there is to show; what is missing or damaged is said on stderr."""
-    from intarsia.commands.study_arguments import shown, study_and_options
+    from intarsia.commands.study_arguments import study_and_given, study_and_options
+    from intarsia.commands.study_found import shown, shown_pack
 
-    given = [key for key, value in {**flags, "form": form, "set": set_}.items() if value]
-    if pack is not None and given:
-        raise typer.BadParameter(f"a pack has its own options: leave out --{given[0]}")
-    study, options = study_and_options(name, form, flags, set_, module)
-    found = shown(study, options, store, pack)
-    for line in [*found.damaged, *([found.remark] if found.remark else [])]:
+    if pack is not None and form is not None:
+        raise typer.BadParameter("a pack has a form already: leave out --form")
+    if pack is None:
+        found = shown(*study_and_options(name, form, flags, set_, module), store)
+    else:
+        found = shown_pack(*study_and_given(name, form, flags, set_, module), pack)
+    for line in found.notes:
         note(line)
     return found
+
+
+def _only(figures: Mapping[str, str], kind: str) -> str:
+    """The figure that goes to stdout."""
+    if kind != "svg" or len(figures) > 1:
+        raise StudyError(
+            f"-o - is for one figure as SVG, not for {len(figures)} as {kind} "
+            f"({', '.join(figures)}): name a file or a folder"
+        )
+    return next(iter(figures.values()))
 
 
 def _table_format(given: str | None, out: Path | None) -> str:
@@ -140,8 +165,9 @@ def _texts(kind: str, tables: "Sequence[Table]", found: "Shown") -> list[str]:
     import json
 
     if kind == "json":
-        about = {"study": found.study.name, "options": found.options, "missing": found.missing}
-        made: dict[str, Any] = {**about, "tables": [table.to_json() for table in tables]}
+        about = {"study": found.study.name, "options": found.options}
+        lack = {"missing": found.missing, "damaged": found.damaged}
+        made: dict[str, Any] = {**about, **lack, "tables": [table.to_json() for table in tables]}
         return [json.dumps(made, indent=2, ensure_ascii=False) + "\n"]
     ways = {"markdown": "markdown", "csv": "csv", "latex": "latex", "text": "__str__"}
     return [getattr(table, ways[kind])().rstrip("\n") + "\n" for table in tables]

@@ -1,8 +1,7 @@
-"""study list, run, status, pack, unpack: the cells of a study, from a question to one file."""
+"""study list, run, status: the cells of a study, from a question to its answer."""
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,9 +19,8 @@ from intarsia.commands.study_options import (
     Set,
     StoreFolder,
 )
+from intarsia.commands.study_settings import dead, missing_lines, without_cell
 from intarsia.console import facts, note, plain_text, show, show_json, show_whole, table
-
-NAMED = 10  # missing cells that `status` names
 
 
 def list_(
@@ -87,17 +85,17 @@ def run(
 
     What no option gives comes from the form: the paper's size, unless --form says otherwise.
     """
-    from intarsia.commands.study_arguments import store_to_look_at, study_and_options
-    from intarsia.studies import Bench, Store
+    from intarsia.commands.study_arguments import study_and_options
+    from intarsia.commands.study_found import planned
+    from intarsia.studies import Store
     from intarsia.studies.engines import run_with
-    from intarsia.studies.estimate import estimate
 
     flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
     study, options = study_and_options(name, form, flags, set_, module)
-    if dry_run:
-        with store_to_look_at(store) as looked:
-            bench = Bench(looked, device)
-            guess = vars(estimate(study.plan(options, bench), looked, bench))
+    lines, guess = planned(study, options, store, device, dry_run)
+    for line in lines:
+        note(line)
+    if guess is not None:
         if json:
             return show_json({"study": name, "options": options, **guess})
         return show(
@@ -107,6 +105,8 @@ def run(
         )
     began = time.perf_counter()
     measured = run_with(engine, study, options, Store(store), device, workers, note, address)
+    if count := dead(measured):
+        note(f"note: in {count} of {len(measured)} cells all modules are dead: prune less")
     tables = study.tables(measured)
     seconds = round(time.perf_counter() - began, 1)
     if json:
@@ -129,11 +129,13 @@ def status(
     json: Json = False,
 ) -> None:
     """Say how far a study is: cells finished, missing and damaged, and banks that are trained."""
-    from intarsia.commands.study_arguments import look, study_and_options
+    from intarsia.commands.study_arguments import study_and_options
+    from intarsia.commands.study_found import look, others_in
 
     flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
     study, options = study_and_options(name, form, flags, set_, module)
     folder, found = look(study, options, store)
+    others = others_in(folder, found)
     plans = {plan.key: plan for cell in found.cells for plan in cell.banks.values()}
     there = sum(map(folder.has_bank, plans.values()))
     missing = [cell for cell in found.missing if cell.key not in found.damaged]
@@ -146,6 +148,7 @@ def status(
                 "finished": len(found.finished),
                 "missing": [{"key": cell.key, "settings": cell.settings} for cell in missing],
                 "damaged": found.damaged,
+                "others": others,
                 "banks": {"needed": len(plans), "trained": there},
             }
         )
@@ -157,59 +160,11 @@ def status(
         "banks": f"{there} of {len(plans)} are trained",
     }
     show(facts(counts.items()))
-    show(*(f"missing: {cell}" for cell in missing[:NAMED]), *found.damaged.values())
-    if len(missing) > NAMED:
-        show(f"and {len(missing) - NAMED} more; --json names them all")
-
-
-def pack(
-    name: Name,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write, as .json.")],
-    data: Data = None,
-    models: Models = None,
-    seeds: Seeds = None,
-    preset: Preset = None,
-    form: Form = None,
-    set_: Set = None,
-    module: Module = None,
-    store: StoreFolder = STORE,
-) -> None:
-    """Write the finished cells of a study into one file, to send or to keep with a paper."""
-    from intarsia.commands.study_arguments import look, study_and_options
-    from intarsia.studies.packs import pack as gather
-    from intarsia.studies.packs import save_pack
-
-    flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
-    study, options = study_and_options(name, form, flags, set_, module)
-    folder, found = look(study, options, store)
-    packed = gather(study, options, found.cells, folder)
-    save_pack(out, packed)
-    if packed.missing:
-        note(f"note: {packed.missing} of {len(found.cells)} cells are missing")
-    show(f"{len(packed.measured)} cells, in {out}")
-
-
-def unpack(
-    files: Annotated[list[Path], typer.Argument(help="Packs, as study pack wrote them.")],
-    module: Module = None,
-    store: StoreFolder = STORE,
-) -> None:
-    """Put the cells of packs into a store; a run then measures only what they leave out."""
-    from intarsia.commands.study_arguments import load_module
-    from intarsia.studies import Bench, Store
-    from intarsia.studies.packs import load_pack
-    from intarsia.studies.packs import unpack as take
-
-    if module is not None:
-        load_module(module)
-    packs = [load_pack(file) for file in files]
-    into = Store(store)
-    bench = Bench(into, "cpu")
-    for file, what in zip(files, packs, strict=True):
-        taken, strange = take(what, into, bench)
-        if strange:
-            note(f"note: {strange} cells of {file} are none of {what.study}'s today: left out")
-        show(f"{taken} cells of {file}, in {store}")
+    show(*missing_lines(missing, found.cells), *found.damaged.values())
+    if others:
+        show(f"{others} cells of other settings or definitions lie in this store")
+    for line in without_cell(options, found.cells):
+        note(line)
 
 
 def _keys(forms: Mapping[str, Mapping[str, Any]]) -> list[str]:

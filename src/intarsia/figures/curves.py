@@ -1,23 +1,36 @@
 """Curves with their spread, several panels side by side."""
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from intarsia.errors import DataError
-from intarsia.figures.svg import EMPTY, GAP, INK, LETTER, MARGIN, page, text
+from intarsia.figures.axes import (
+    HEIGHT,
+    WIDTH,
+    Bounds,
+    Frame,
+    Label,
+    Reach,
+    Share,
+    bound,
+    frames,
+    key,
+    reach,
+    shared,
+    ticks,
+)
+from intarsia.figures.points import Curve, Span, merged, spans
+from intarsia.figures.styles import Style, styles
+from intarsia.figures.svg import LETTER, MARGIN, page, short, text
 
-Point = float | tuple[float, float] | tuple[float, float, float]
-"""A value, (mean, standard deviation), or (value, low, high)."""
-
-Curve = Mapping[float, Point]
-"""Points by their place on the horizontal axis."""
-
-# Six steps from dark to light, so that they stay apart in grey and for colour-blind eyes.
-COLOURS = ("#1d120a", "#0a3a8c", "#9d2a6b", "#d0570f", "#2fa894", "#e8b32a")
-DASHES = ("", "7 3", "2 3")  # one for each time the colours are used up
-WIDTH, HEIGHT, TOP, LEFT = 300, 220, 34, 46  # pixels of a panel, above it and at its left
 MARKED_UP_TO = 30  # points; more are drawn as a line alone
 COUNTED_UP_TO = 12  # whole numbers along the horizontal axis; of more, only round ones are written
+BAND = "#d3ccc1"
+NEAR = 0.75  # pixels between curves that cannot be told apart
+DASH = 6  # pixels, of a curve that lies on others, which show in gaps as long for each of them
+
+Dots = list[tuple[float, float]]
 
 
 def line_figure(
@@ -25,172 +38,143 @@ def line_figure(
     *,
     title: str,
     x: str = "",
-    y: str = "",
-    share_y: bool = False,
+    y: Label = "",
+    share_y: Share = False,
+    bounds: Bounds = None,
+    x_names: Mapping[float, str] | None = None,
+    bands: Mapping[str, Reach] | None = None,
 ) -> str:
-    """Curves by panel and by name; a name has one colour and one mark in all panels.
+    """Curves by panel and by name; a name has one colour in all panels, a known one in all figures.
 
     Shades reach one standard deviation to either side, or from low to high. A point that is nan
-    is left out. `x` and `y` name the axes, `share_y` gives all panels the same heights.
+    is left out. Curves that are equal in all panels have one entry in the key, `sum = mean`; where
+    one lies on another in some panels only, it is dashed there. `x` and `y` name the axes (`y` may
+    be given by panel), `share_y` gives all panels the same heights, or those for which it returns
+    the same. Shades and axes end at `bounds`, of all panels or by panel. `x_names` says what is
+    written along the horizontal axis, and where; `bands` are grey areas from low to high in every
+    panel.
     """
-    drawn = {panel: _spans(panel, curves) for panel, curves in panels.items()}
-    if not drawn:
+    if not panels:
         raise DataError(f"the figure {title!r} has no panel: give at least one")
-    names = list(dict.fromkeys(name for curves in drawn.values() for name in curves))
-    heights = {panel: _heights(curves.values()) for panel, curves in drawn.items()}
-    if share_y:
-        both = min(low for low, _ in heights.values()), max(high for _, high in heights.values())
-        heights = dict.fromkeys(heights, both)
-    marks = []
-    for place, (panel, curves) in enumerate(drawn.items()):
-        left = float(MARGIN + LEFT + place * (WIDTH + LEFT + GAP))
-        frame = _Frame(left, _places(curves.values()), heights[panel])
-        marks.append(text(left + WIDTH / 2, 22, panel, "middle", bold=True))
-        marks += frame.axes(x, y if place == 0 else "")
-        # Shades first: no curve is covered by another's.
-        marks += [_shade(frame, curves[n], _style(names, n)[0]) for n in curves]
-        for name in curves:
-            marks += _line(frame, curves[name], *_style(names, name))
-    width = MARGIN + len(drawn) * (WIDTH + LEFT + GAP)
-    key, below = _key(names, width, TOP + HEIGHT + (52 if x else 36))
-    return page(width, below + MARGIN, [*marks, *key], title)
-
-
-class _Frame:
-    """A panel's place on the page, and what its edges stand for."""
-
-    def __init__(self, left: float, places: list[float], up: tuple[float, float]) -> None:
-        low, high = places[0], places[-1]
-        self.across = (low, high) if low < high else (low - 0.5, high + 0.5)
-        self.left, self.places, self.up = left, places, up
-
-    def at(self, x: float, y: float) -> tuple[float, float]:
-        (x0, x1), (y0, y1) = self.across, self.up
-        right = self.left + WIDTH * (x - x0) / (x1 - x0)
-        return round(right, 2), round(TOP + HEIGHT * (y1 - y) / (y1 - y0), 2)
-
-    def axes(self, x: str, y: str) -> list[str]:
-        marks = []
-        for value in _ticks(*self.up):
-            height = self.at(self.across[0], value)[1]
-            marks.append(f'<path d="M{self.left:g} {height:g}h{WIDTH}" stroke="{EMPTY}"/>')
-            marks.append(text(self.left - 6, height + 3.5, f"{value:g}", "end"))
-        counted = len(self.places) <= COUNTED_UP_TO and all(p == int(p) for p in self.places)
-        for value in self.places if counted else _ticks(*self.across):
-            place = self.at(value, self.up[0])[0]
-            marks.append(text(place, TOP + HEIGHT + 16, f"{value:g}", "middle"))
-        marks.append(
-            f'<path d="M{self.left:g} {TOP}v{HEIGHT}h{WIDTH}" fill="none" stroke="{INK}"/>'
-        )
-        marks.append(text(self.left + WIDTH / 2, TOP + HEIGHT + 32, x, "middle"))
-        marks.append(text(self.left, TOP - 8, y, "middle"))
-        return marks
-
-
-Span = tuple[float, float, float, float]  # place, value, low, high
-
-
-def _spans(panel: str, curves: Mapping[str, Curve]) -> dict[str, list[Span]]:
-    spans = {
-        name: [span for place in sorted(curve) if (span := _span(place, curve[place]))]
-        for name, curve in curves.items()
+    bands = bands or {}
+    ends = {panel: bound(bounds, panel) for panel in panels}
+    drawn = merged({panel: spans(panel, own, ends[panel]) for panel, own in panels.items()})
+    looks = styles(dict.fromkeys(name for curves in drawn.values() for name in curves))
+    edges = [edge for band in bands.values() for edge in band if math.isfinite(edge)]
+    heights = {
+        panel: reach([*_values(curves.values()), *edges], ends[panel])
+        for panel, curves in drawn.items()
     }
-    if not any(spans.values()):
-        raise DataError(f"panel {panel!r} has no finite point to draw")
-    return spans
+    placed, width, below = frames(shared(heights, share_y), x)
+    marks = []
+    for panel, curves in drawn.items():
+        frame = placed[panel]
+        marks += [_band(frame, band) for band in bands.values()]
+        marks += frame.axes(panel, x, y, frame.up[0])
+        marks += _panel(frame, curves, looks, x_names)
+
+    def sample(name: str, x: float, y: float) -> list[str]:
+        if name not in looks:
+            return [f'<rect x="{x:g}" y="{y - 9:g}" width="26" height="10" fill="{BAND}"/>']
+        style, line = looks[name], f"M{x:g} {y - 4:g}h26"
+        return [_stroke(line, style.colour, style.dashes), _marks([(x + 13, y - 4)], style)]
+
+    told, below = key([*looks, *bands], (width, below), 32, sample)
+    return page(width, below + MARGIN, [*marks, *told], title)
 
 
-def _span(place: float, point: Point) -> Span | None:
-    numbers = tuple(point) if isinstance(point, Sequence) else (float(point), 0.0)
-    if len(numbers) == 2:
-        mean, deviation = numbers
-        deviation = 0.0 if math.isnan(deviation) else deviation
-        numbers = (mean, mean - deviation, mean + deviation)
-    if len(numbers) != 3:
-        raise DataError(
-            f"the point {point!r} is not a number, (mean, deviation) or (value, low, high)"
-        )
-    value, low, high = map(float, numbers)
-    return (float(place), value, low, high) if math.isfinite(value + low + high) else None
+def _values(curves: Iterable[list[Span]]) -> Iterable[float]:
+    return (value for curve in curves for span in curve for value in span[1:])
 
 
-def _places(curves: Iterable[list[Span]]) -> list[float]:
-    return sorted({span[0] for curve in curves for span in curve})
+class _Across:
+    """Where a panel's points lie from left to right."""
+
+    def __init__(self, left: float, places: list[float]) -> None:
+        low, high = places[0], places[-1]
+        self.left, self.places = left, places
+        self.ends = (low, high) if low < high else (low - 0.5, high + 0.5)
+
+    def x(self, place: float) -> float:
+        low, high = self.ends
+        return round(self.left + WIDTH * (place - low) / (high - low), 2)
+
+    def labels(self, below: float, names: Mapping[float, str] | None) -> list[str]:
+        counted = len(self.places) <= COUNTED_UP_TO and all(p == int(p) for p in self.places)
+        if names is None:
+            written = self.places if counted else ticks(*self.ends)
+            return [text(self.x(place), below, f"{place:g}", "middle") for place in written]
+        low, high = self.ends
+        shown = {self.x(p): names[p] for p in sorted(names) if low <= p <= high}
+        room = min((b - a for a, b in itertools.pairwise(shown)), default=WIDTH)
+        letters = max(3, int(room / LETTER))
+        return [text(x, below, short(name, letters), "middle") for x, name in shown.items()]
 
 
-def _heights(curves: Iterable[list[Span]]) -> tuple[float, float]:
-    values = [value for curve in curves for span in curve for value in span[1:]]
-    low, high = min(values), max(values)
-    room = 0.05 * (high - low) or 0.05 * abs(low) or 0.5
-    return low - room, high + room
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """About five round numbers between the two."""
-    rough = (high - low) / 6
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough * 0.999)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [round(k * step, 12) for k in range(first, last + 1)]
-
-
-def _style(names: list[str], name: str) -> tuple[str, int, str]:
-    """Colour, mark and dashes of a curve, by its place among all names."""
-    turn, place = divmod(names.index(name), len(COLOURS))
-    return COLOURS[place], place, DASHES[turn % len(DASHES)]
-
-
-def _shade(frame: _Frame, curve: list[Span], colour: str) -> str:
-    if all(low == high for _, _, low, high in curve):
-        return ""
-    edge = [frame.at(x, high) for x, _, _, high in curve]
-    edge += [frame.at(x, low) for x, _, low, _ in reversed(curve)]
-    return f'<path d="M{_joined(edge)}z" fill="{colour}" fill-opacity="0.16"/>'
-
-
-def _line(frame: _Frame, curve: list[Span], colour: str, mark: int, dashes: str) -> list[str]:
-    dots = [frame.at(x, value) for x, value, _, _ in curve]
-    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-    marks = [
-        f'<path d="M{_joined(pair)}" fill="none" stroke="{colour}" stroke-width="1.8"{dashed}/>'
-        for pair in ([dots] if len(dots) > 1 else [])
-    ]
-    if len(dots) <= MARKED_UP_TO:
-        marks.append(_marks(dots, mark, colour))
+def _panel(
+    frame: Frame,
+    curves: Mapping[str, list[Span]],
+    looks: Mapping[str, Style],
+    x_names: Mapping[float, str] | None,
+) -> list[str]:
+    across = _Across(frame.left, sorted({span[0] for curve in curves.values() for span in curve}))
+    marks = across.labels(frame.top + HEIGHT + 16, x_names)
+    # Shades first: no curve is covered by another's.
+    for name, curve in curves.items():
+        if any(low < high for _, _, low, high in curve):
+            edge = [(across.x(x), frame.y(high)) for x, _, _, high in curve]
+            edge += [(across.x(x), frame.y(low)) for x, _, low, _ in reversed(curve)]
+            marks.append(_shade(edge, looks[name].colour))
+    before: list[Dots] = []
+    for name, curve in curves.items():
+        dots = [(across.x(x), frame.y(value)) for x, value, _, _ in curve]
+        marks += _line(dots, looks[name], sum(_on(dots, other) for other in before))
+        before.append(dots)
     return marks
 
 
-def _marks(dots: list[tuple[float, float]], mark: int, colour: str) -> str:
-    """One shape for each colour: disc, square, triangle, diamond, triangle down, bar."""
-    shapes = (
-        "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z",
-        "m-2.8 -2.8h5.6v5.6h-5.6z",
-        "m0 -3.6l3.4 6h-6.8z",
-        "m0 -3.9l3.9 3.9l-3.9 3.9l-3.9 -3.9z",
-        "m0 3.6l3.4 -6h-6.8z",
-        "m-1.2 -4h2.4v8h-2.4z",
+def _on(dots: Dots, other: Dots) -> bool:
+    """Whether a curve hides another."""
+    return [x for x, _ in dots] == [x for x, _ in other] and all(
+        abs(y - below) < NEAR for (_, y), (_, below) in zip(dots, other, strict=True)
     )
-    d = "".join(f"M{x:g} {y:g}{shapes[mark]}" for x, y in dots)
-    return f'<path d="{d}" fill="{colour}"/>'
+
+
+def _line(dots: Dots, style: Style, over: int) -> list[str]:
+    """A curve; over so many others it leaves room for them and their marks."""
+    marks = []
+    if len(dots) > 1:
+        dashes = f"{DASH} {DASH * over}" if over else style.dashes
+        marks.append(_stroke(f"M{_joined(dots)}", style.colour, dashes))
+    if len(dots) <= MARKED_UP_TO:
+        marks.append(_marks(dots[over :: over + 1] or dots, style))
+    return marks
+
+
+def _shade(edge: Dots, colour: str) -> str:
+    if len(edge) == 2:  # a lone point: an area without width would not show
+        return f'<path d="M{_joined(edge)}" stroke="{colour}" stroke-opacity="0.5"/>'
+    return f'<path d="M{_joined(edge)}z" fill="{colour}" fill-opacity="0.16"/>'
+
+
+def _stroke(line: str, colour: str, dashes: str) -> str:
+    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    return f'<path d="{line}" fill="none" stroke="{colour}" stroke-width="1.8"{dashed}/>'
+
+
+def _marks(dots: Dots, style: Style) -> str:
+    d = "".join(f"M{x:g} {y:g}{style.shape}" for x, y in dots)
+    return f'<path d="{d}" fill="{style.colour}"/>'
+
+
+def _band(frame: Frame, band: Reach) -> str:
+    low, high = (min(max(edge, frame.up[0]), frame.up[1]) for edge in band)
+    top, bottom = frame.y(high), frame.y(low)
+    return (
+        f'<rect x="{frame.left:g}" y="{top:g}" width="{WIDTH}" height="{bottom - top:.2f}" '
+        f'fill="{BAND}"/>'
+    )
 
 
 def _joined(dots: Iterable[tuple[float, float]]) -> str:
     return "L".join(f"{x:g} {y:g}" for x, y in dots)
-
-
-def _key(names: list[str], width: float, top: float) -> tuple[list[str], float]:
-    """Which curve is which, in rows as wide as the page; and where the last row lies."""
-    marks, x, y = [], float(MARGIN + LEFT), top
-    for name in names:
-        room = 34 + LETTER * len(name) + 14
-        if x + room > width and x > MARGIN + LEFT:
-            x, y = float(MARGIN + LEFT), y + 18
-        colour, mark, dashes = _style(names, name)
-        dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-        marks.append(
-            f'<path d="M{x:g} {y - 4:g}h26" stroke="{colour}" stroke-width="1.8"{dashed}/>'
-        )
-        marks.append(_marks([(x + 13, y - 4)], mark, colour))
-        marks.append(text(x + 32, y, name))
-        x += room
-    return marks, y

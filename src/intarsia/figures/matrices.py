@@ -5,30 +5,27 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from intarsia.errors import DataError
-from intarsia.figures.svg import EMPTY, GAP, INK, LETTER, MARGIN, PAPER, page, short, text
+from intarsia.figures.svg import EMPTY, GAP, INK, LETTER, MARGIN, PAPER, page, per_row, short, text
 
 PALE, DARK = (0xF7, 0xF1, 0xE6), (0x5A, 0x2D, 0x0C)  # maple to walnut
 CELL, TILE = 26, 9  # pixels
 NUMBERS_UP_TO = 20  # classes; beyond, cells are too small for their counts
+PANELS_A_ROW = 3
 LEAST = 0.01  # between pale and dark: what two decimals cannot tell apart should not look unlike
 
 
 def confusion_figure(panels: Mapping[str, np.ndarray], catalogue: Sequence[str]) -> str:
     """Confusion matrices side by side, C x C counts by title; colour is the share of the row."""
     marks = []
-    x, top = float(MARGIN), _top(catalogue)
-    side = CELL * len(catalogue)
-    for title, counts in panels.items():
+    corners, width, below = _corners([[title] for title in panels], catalogue, GAP / 2)
+    for (title, counts), (x, y) in zip(panels.items(), corners, strict=True):
         counts = _square(counts, catalogue)
-        left, right = _beside(catalogue, side, title)
-        x += left
-        marks += _panel(x, top, title, _shares(counts), catalogue)
+        marks += _panel(x, y, title, _shares(counts), catalogue)
         if len(catalogue) <= NUMBERS_UP_TO:
-            marks += _counts(x, top, counts)
-        x += side + right + GAP
-    below, legend = top + side + 20, "rows: true class, columns: answer"
+            marks += _counts(x, y, counts)
+    below, legend = below + 20, "rows: true class, columns: answer"
     marks.append(text(MARGIN, below, legend))
-    width = max(x, LETTER * len(legend) + 2 * MARGIN)
+    width = max(width, LETTER * len(legend) + 2 * MARGIN)
     return page(width, below + MARGIN, marks, "confusion: " + ", ".join(panels))
 
 
@@ -67,22 +64,38 @@ def matrix_figure(panels: Mapping[str, np.ndarray], names: Sequence[str]) -> str
     Colour runs from each panel's smallest value to its largest, 0.01 above it at the least; both
     are written below it.
     """
-    marks = []
-    x, top = float(MARGIN), _top(names)
-    side = CELL * len(names)
-    for title, values in panels.items():
-        values = _square(values, names).astype(float)
+    marks, side = [], CELL * len(names)
+    tables = {title: _square(values, names).astype(float) for title, values in panels.items()}
+    scales = [_scale(values) for values in tables.values()]
+    lines = [[title, scale] for title, scale in zip(tables, scales, strict=True)]
+    corners, width, below = _corners(lines, names, 16 + GAP / 2)
+    for (title, scale), values, (x, y) in zip(lines, tables.values(), corners, strict=True):
         low, high = _range(values)
         shares = (values - low) / (high - low)
-        scale = f"{low:.3g} (pale) to {high:.3g} (dark)" if np.isfinite(low) else "no values"
-        left, right = _beside(names, side, title, scale)
-        x += left
-        marks += _panel(x, top, title, shares, names)
+        marks += _panel(x, y, title, shares, names)
         if len(names) <= NUMBERS_UP_TO:
-            marks += _numbers(x, top, values, shares)
-        marks.append(text(x + side / 2, top + side + 16, scale, "middle"))
-        x += side + right + GAP
-    return page(x, top + side + 16 + MARGIN, marks, "between modules: " + ", ".join(panels))
+            marks += _numbers(x, y, values, shares)
+        marks.append(text(x + side / 2, y + side + 16, scale, "middle"))
+    return page(width, below + 16 + MARGIN, marks, "between modules: " + ", ".join(panels))
+
+
+def _corners(
+    lines: Sequence[Sequence[str]], names: Sequence[str], below: float
+) -> tuple[list[tuple[float, float]], float, float]:
+    """Where the cells of each panel begin, the width of the page, and where the last cells end.
+
+    Each panel has its own lines, above and below its cells; `below` is what they take below.
+    """
+    top, side = _top(names), CELL * len(names)
+    columns = per_row(len(lines), PANELS_A_ROW)
+    starts, x = [], float(MARGIN)
+    for column in range(columns):
+        beside = [_beside(names, side, *own) for own in lines[column::columns]]
+        starts.append(x + max(left for left, _ in beside))
+        x = starts[-1] + side + max(right for _, right in beside) + GAP
+    rows, pitch = -(-len(lines) // max(1, columns)), top + side + below
+    corners = [(x, top + row * pitch) for row in range(rows) for x in starts][: len(lines)]
+    return corners, x, top + side + max(0, rows - 1) * pitch
 
 
 def _square(matrix: np.ndarray, catalogue: Sequence[str]) -> np.ndarray:
@@ -104,7 +117,8 @@ def _shares(counts: np.ndarray) -> np.ndarray:
 def _panel(
     x: float, y: float, title: str, shares: np.ndarray, catalogue: Sequence[str]
 ) -> list[str]:
-    name = text(x + CELL * len(catalogue) / 2, 22, title, "middle", bold=True)
+    above = y - _top(catalogue) + 22
+    name = text(x + CELL * len(catalogue) / 2, above, title, "middle", bold=True)
     return [name, _grid(x, y, CELL, shares), *_labels(x, y, catalogue)]
 
 
@@ -147,6 +161,11 @@ def _range(values: np.ndarray) -> tuple[float, float]:
         return np.nan, np.nan
     low = float(known.min())
     return low, max(float(known.max()), low + LEAST)
+
+
+def _scale(values: np.ndarray) -> str:
+    low, high = _range(values)
+    return f"{low:.3g} (pale) to {high:.3g} (dark)" if np.isfinite(low) else "no values"
 
 
 def _numbers(x: float, y: float, values: np.ndarray, shares: np.ndarray) -> list[str]:

@@ -12,6 +12,12 @@ def short(name: str, letters: int = 18) -> str:
     return name if len(name) <= letters else name[: letters - 1] + "…"
 
 
+def per_row(panels: int, most: int) -> int:
+    """How many panels stand side by side where at most so many may, in rows of like length."""
+    rows = max(1, -(-panels // most))
+    return -(-panels // rows)
+
+
 def text(
     x: float,
     y: float,

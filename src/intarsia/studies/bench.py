@@ -38,7 +38,9 @@ class Bench:
     def data(self, name: str, preset: str = "paper") -> Data:
         """A data set, loaded as the preset wants it."""
         if (name, preset) not in self._data:
-            self._data[name, preset] = self._load(name, preset)
+            data = self._load(name, preset)
+            self._data[name, preset] = data
+            self._data.setdefault((data.name, preset), data)  # recipes know a file by this name
         return self._data[name, preset]
 
     @property

@@ -7,7 +7,13 @@ from intarsia.figures import line_figure
 from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.groups import grouped
-from intarsia.studies.options import check_count, check_operators, operator_name, readable
+from intarsia.studies.options import (
+    check_count,
+    check_flags,
+    check_operators,
+    operator_name,
+    readable,
+)
 from intarsia.studies.steps import (
     NAMES,
     figure_name,
@@ -57,7 +63,7 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
     return [
         step_cell("complete", data, model, seed, _orders(model, options), options, bench, imp=imp)
         for data, model in readable(options, bench)
-        for imp in options["imp"]
+        for imp in check_flags(options, "imp")
         for seed in seeds_of(options["seeds"])
     ]
 

@@ -15,7 +15,7 @@ from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.groups import grouped
 from intarsia.studies.merging import JOINED
-from intarsia.studies.options import check_count, readable
+from intarsia.studies.options import check_count, check_flags, readable
 from intarsia.studies.pairing import pairs_of
 from intarsia.studies.steps import figure_name
 from intarsia.studies.study import Study, register, seeds_of
@@ -46,7 +46,7 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
     return [
         _cell(data, model, imp, objective, seed, options, bench)
         for data, model in readable(options, bench)
-        for imp in options["imp"]
+        for imp in check_flags(options, "imp")
         for objective in options["objectives"]
         for seed in seeds_of(options["seeds"])
     ]

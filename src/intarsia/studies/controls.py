@@ -10,7 +10,7 @@ from intarsia.measure import evaluate
 from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.groups import grouped
-from intarsia.studies.options import check_operators, readable
+from intarsia.studies.options import check_flags, check_operators, readable
 from intarsia.studies.steps import figure_name
 from intarsia.studies.study import Study, register, seeds_of
 from intarsia.studies.tables import Spread, Table
@@ -47,7 +47,7 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
     return [
         _cell(data, model, objective, amount, imp, seed, options, bench)
         for data, model in readable(options, bench)
-        for imp in options["imp"]
+        for imp in check_flags(options, "imp")
         for objective in options["objectives"]
         for amount in (options["amounts"] if objective in WITH_AMOUNT else [None])
         for seed in seeds_of(options["seeds"])

@@ -82,6 +82,14 @@ def check_numbers(options: Mapping[str, Any], key: str) -> list[float]:
     return list(map(float, options[key]))
 
 
+def check_flags(options: Mapping[str, Any], key: str) -> list[bool]:
+    """True, False, or both."""
+    for value in options[key]:
+        if not isinstance(value, bool):
+            raise StudyError(f"option {key!r} has {value!r}: expected true, false, or both")
+    return list(options[key])
+
+
 def _check_model(options: Mapping[str, Any], bench: Bench, name: str, model: Any, key: str) -> None:
     """A model that is none of the paper's must be one that can be built for these data."""
     if model == CNN or model in HIDDEN:

@@ -136,8 +136,10 @@ def load_pack(path: str | Path) -> Pack:
             raise FileError(f"{path}: was altered or damaged, its digest does not fit it")
         cells = [Measured(m["settings"], m["result"], m["key"]) for m in found["measured"]]
         return Pack(found["study"], found["options"], cells, found["missing"], found["events"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise FileError(f"{path}: is no pack of a study: {error!r} is missing or wrong") from None
+    except KeyError as error:
+        raise FileError(f"{path}: is no pack of a study: it has no {error}") from None
+    except (TypeError, AttributeError):
+        raise FileError(f"{path}: is no pack of a study: expected what study pack writes") from None
 
 
 def _lines(values: Sequence[Any]) -> str:

@@ -8,7 +8,7 @@ from intarsia.figures import line_figure
 from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.groups import grouped, point
-from intarsia.studies.options import check_counts, readable
+from intarsia.studies.options import check_counts, check_flags, readable
 from intarsia.studies.steps import (
     NAMES,
     figure_name,
@@ -50,7 +50,7 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
         step_cell("width", data, model, seed, orders, options, bench, imp=imp)
         for data, model in readable({**options, "models": models}, bench)
         for seed in seeds_of(options["seeds"])
-        for imp in options["imp"]
+        for imp in check_flags(options, "imp")
     ]
 
 

@@ -1,0 +1,65 @@
+"""Which operators join all modules best, as far as the test can tell."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from intarsia.composition import OPERATORS
+from intarsia.measure.significance import above
+from study_counting import by_mean, listed
+
+Ends = Mapping[str, Sequence[float]]  # accuracies of all modules, by operator
+SAID = {"own": "own (each class's logit from its own module)"}
+
+
+def operators(places: Sequence[Ends], half: str) -> dict[str, str]:
+    """Points: which operators the test puts above all others, and which are level with the best.
+
+    Of all, and of those on weights, which give one network of the same shape. Operators that are
+    equal to the digit are not told apart, and a place in which all are, which modules that are cut
+    through make, is skipped.
+    """
+    apart = [ends for ends in places if len(_distinct(ends)) > 1]
+    if not apart:
+        return {}
+    skipped = len(places) - len(apart)
+    same = f"; {skipped} of {len(places)} (data, model) skipped, where all answer alike"
+    found = {f"Operators {half}": f"{_ranked(apart)}{same if skipped else ''}."}
+    shaped = [{name: own for name, own in ends.items() if _keeps_shape(name)} for ends in apart]
+    told = [ends for ends in shaped if len(_distinct(ends)) > 1]
+    if told:
+        found[f"Those that give one network of the same shape, {half}"] = f"{_ranked(told)}."
+    return found
+
+
+def _ranked(places: Sequence[Ends]) -> str:
+    alone: Counter[str] = Counter()
+    level: Counter[str] = Counter()
+    for ends in places:
+        top = best_operators(ends)
+        (alone if len(_distinct({name: ends[name] for name in top})) == 1 else level).update(top)
+    words = [f"best by the test: {_counts(alone, len(places))}" if alone else "none surely best"]
+    if level:
+        words.append(f"level with the best: {_counts(level, len(places))}")
+    return "; ".join(words)
+
+
+def best_operators(ends: Ends) -> list[str]:
+    """The operator of the highest mean, and all that the test does not put below it."""
+    best = next(iter(by_mean(ends)))
+    return [name for name in by_mean(ends) if not above(ends[best], ends[name])]
+
+
+def _counts(counts: Counter[str], total: int) -> str:
+    """`a and b in 3 of 4, c in 1 of 4`."""
+    by: dict[int, list[str]] = {}
+    for name, number in counts.most_common():
+        by.setdefault(number, []).append(SAID.get(name, name))
+    return ", ".join(f"{listed(names)} in {number} of {total}" for number, names in by.items())
+
+
+def _distinct(ends: Ends) -> set[tuple[float, ...]]:
+    return {tuple(values) for values in ends.values()}
+
+
+def _keeps_shape(operator: str) -> bool:
+    return getattr(OPERATORS[OPERATORS.spec(operator).name], "on", "") == "weights"

@@ -1,0 +1,82 @@
+"""study pack, unpack: the finished cells of a study in one file, and back into a store."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from intarsia.commands.study_options import (
+    STDOUT,
+    STORE,
+    Data,
+    Form,
+    Models,
+    Module,
+    Name,
+    Preset,
+    Seeds,
+    Set,
+    StoreFolder,
+)
+from intarsia.console import note, show
+
+
+def pack(
+    name: Name,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The file to write, as .json; - is stdout.")
+    ],
+    data: Data = None,
+    models: Models = None,
+    seeds: Seeds = None,
+    preset: Preset = None,
+    form: Form = None,
+    set_: Set = None,
+    module: Module = None,
+    store: StoreFolder = STORE,
+) -> None:
+    """Write the finished cells of a study into one file, to send or to keep with a paper."""
+    from intarsia.commands.study_arguments import check_folder, study_and_options
+    from intarsia.commands.study_found import look, nothing, remarks
+    from intarsia.studies.packs import pack as gather
+    from intarsia.studies.packs import save_pack
+
+    check_folder(out)
+    flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
+    study, options = study_and_options(name, form, flags, set_, module)
+    folder, found = look(study, options, store)
+    if not found.finished:
+        raise nothing(study, store, list(found.damaged.values()))
+    packed = gather(study, options, found.cells, folder)
+    for line in [*found.damaged.values(), *remarks(options, found)]:
+        note(line)
+    if out != STDOUT:
+        save_pack(out, packed)
+        return show(f"{len(packed.measured)} cells, in {out}")
+    with tempfile.TemporaryDirectory() as place:
+        save_pack(Path(place) / "pack.json", packed)
+        print((Path(place) / "pack.json").read_text(), end="")
+
+
+def unpack(
+    files: Annotated[list[Path], typer.Argument(help="Packs, as study pack wrote them.")],
+    module: Module = None,
+    store: StoreFolder = STORE,
+) -> None:
+    """Put the cells of packs into a store; a run then measures only what they leave out."""
+    from intarsia.commands.study_arguments import load_module
+    from intarsia.studies import Bench, Store
+    from intarsia.studies.packs import load_pack
+    from intarsia.studies.packs import unpack as take
+
+    if module is not None:
+        load_module(module)
+    packs = [load_pack(file) for file in files]
+    into = Store(store)
+    bench = Bench(into, "cpu")
+    for file, what in zip(files, packs, strict=True):
+        taken, strange = take(what, into, bench)
+        if strange:
+            note(f"note: {strange} cells of {file} are none of {what.study}'s today: left out")
+        show(f"{taken} cells of {file}, in {store}")
