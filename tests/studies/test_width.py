@@ -50,7 +50,7 @@ def test_the_figure_is_over_the_width(done):
     ((name, svg),) = STUDY.figures(done).items()
     assert name == "width-digits"
     assert ElementTree.fromstring(svg).tag.endswith("svg")
-    for text in ("with IMP", "without IMP", "log2 of the hidden units", ">4<", ">6<"):
+    for text in ("with IMP", "without IMP", "hidden units", ">16<", ">64<"):
         assert text in svg
     assert STUDY.figures(done[:1]).keys() == {"width-digits"}
 

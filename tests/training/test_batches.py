@@ -13,7 +13,7 @@ from intarsia.errors import RecipeError
 from intarsia.models import build
 from intarsia.objectives import objective
 from intarsia.training import Recipe, Task
-from intarsia.training.engine import Group
+from intarsia.training.job import Group
 from intarsia.training.mlp import MlpEngine
 from intarsia.training.plain import PlainEngine
 from intarsia.training.stack import StackEngine

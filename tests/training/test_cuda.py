@@ -9,7 +9,7 @@ import intarsia as ia
 from intarsia.models import build, initialise, wiring_of
 from intarsia.objectives import objective
 from intarsia.training.choose import choose
-from intarsia.training.engine import Job
+from intarsia.training.job import Job
 from intarsia.training.plain import PlainEngine
 from intarsia.training.stack import StackEngine
 from intarsia.training.tasks import Task

@@ -18,7 +18,8 @@ from intarsia.errors import RecipeError
 from intarsia.models import Mlp, build, initialise, wiring_of
 from intarsia.objectives import objective
 from intarsia.training.choose import choose
-from intarsia.training.engine import Job, Start
+from intarsia.training.engine import Start
+from intarsia.training.job import Job
 from intarsia.training.plain import PlainEngine
 from intarsia.training.rounds import rewound
 from intarsia.training.tasks import Task

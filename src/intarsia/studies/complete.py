@@ -16,6 +16,7 @@ from intarsia.studies.options import (
 )
 from intarsia.studies.steps import (
     NAMES,
+    axes_of,
     figure_name,
     mean_curve,
     measure_steps,
@@ -99,7 +100,7 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
         if panels:
             title = f"complete merge, {data}, {model}"
             found[figure_name("complete", data, model)] = line_figure(
-                panels, title=title, x="modules"
+                panels, title=title, x="modules", **axes_of(panels)
             )
     return found
 

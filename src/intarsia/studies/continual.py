@@ -106,7 +106,9 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
         }
         title = f"{data}, {model}: classes arrive one by one"
         name = figure_name("continual", data, model)
-        found[name] = line_figure(panels, title=title, x="classes", y="accuracy", share_y=True)
+        found[name] = line_figure(
+            panels, title=title, x="classes", y="accuracy", share_y=True, bounds=(0.0, 1.0)
+        )
     return found
 
 

@@ -118,7 +118,7 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
                 panels = points.setdefault(figure_name("controls", data, how, "entropy"), {})
                 panels.setdefault(panel, {})[objective] = {entropy: found}
     title, across = "accuracy of all modules joined", "non-rewarded entropy of single modules"
-    shared: dict[str, Any] = {"y": "accuracy", "share_y": True}
+    shared: dict[str, Any] = {"y": "accuracy", "share_y": True, "bounds": (0.0, 1.0)}
     drawn = {name: bar_figure(some, title=title, **shared) for name, some in bars.items()}
     for name, some in points.items():
         drawn[name] = line_figure(some, title=f"{title}, by {across}", x=across, **shared)

@@ -56,6 +56,7 @@ def figures(measured: Sequence[Measured]) -> dict[str, str]:
             x="|R|",
             y=f"change of {what}",
             share_y=True,
+            bounds=(-1.0, 1.0) if what == "accuracy" else None,
         )
         for (data, what), own in panels.items()
     }

@@ -118,7 +118,12 @@ def figures(measured: Sequence[Measured]) -> dict[str, str]:
         panels.setdefault(name, {}).setdefault(model, {})[str(size)] = bars
     return {
         name: bar_figure(
-            own, title=f"Two modules, weights added: {name}", x="|R|", y="accuracy", share_y=True
+            own,
+            title=f"Two modules, weights added: {name}",
+            x="|R|",
+            y="accuracy",
+            share_y=True,
+            bounds=(0.0, 1.0),
         )
         for name, own in panels.items()
     }

@@ -23,7 +23,6 @@ from intarsia.studies.study import Study, register, seeds_of
 from intarsia.studies.tables import Spread, Table
 
 SPLITS = ("train", "test")
-BAND = (0.0, 0.0, TOLERANCE)  # percent: the line, and from where to where
 
 PAPER: dict[str, Any] = {
     "data": ["mnist"],
@@ -108,7 +107,7 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
     found: dict[str, dict[str, Any]] = {}
     for (data, model), group in grouped(done, "data", "model").items():
         for split in SPLITS:
-            curves: dict[str, Any] = {f"up to {TOLERANCE:g}%": dict.fromkeys((0.0, 1.0), BAND)}
+            curves: dict[str, Any] = {}
             for half, imp in HALVES.items():
                 walks = [walk[split] for cell in group for walk in cell.result[half]]
                 name = "with IMP" if imp else "without IMP"
@@ -123,6 +122,8 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
             title="excess of the loss along the path through the sum",
             x="t",
             y="excess %",
+            share_y=True,
+            bands={f"up to {TOLERANCE:g}%": (0.0, TOLERANCE)},
         )
         for name, panels in found.items()
     }

@@ -12,6 +12,7 @@ from intarsia.studies.options import check_count, fitting, readable
 from intarsia.studies.pairing import pairs_of, sets_of
 from intarsia.studies.steps import (
     NAMES,
+    axes_of,
     figure_name,
     measure_steps,
     orders_by_operator,
@@ -122,7 +123,7 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
                     panels[f"{what}, |R| = {size}"] = curves
         if panels:
             name, title = figure_name("sparsity", "pairs", data, model), f"pairs, {data}, {model}"
-            found[name] = line_figure(panels, title=title, x="sparsity")
+            found[name] = line_figure(panels, title=title, x="sparsity", **axes_of(panels))
     return found
 
 

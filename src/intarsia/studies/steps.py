@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 from intarsia.composition import OPERATORS
@@ -155,8 +156,21 @@ def varied_figures(done: Sequence[Measured], key: str, name: str, word: str) -> 
                     panels[f"{what}, {NAMES.get(operator, operator)}"] = curves
         if panels:
             title = f"modules added one by one, {data}, {model}"
-            figures[figure_name(name, data, model)] = line_figure(panels, title=title, x="modules")
+            figures[figure_name(name, data, model)] = line_figure(
+                panels, title=title, x="modules", **axes_of(panels)
+            )
     return figures
+
+
+def axes_of(panels: Iterable[str]) -> dict[str, Any]:
+    """What line_figure is told of panels named "accuracy, ..." and "entropy, ..."."""
+    measures = {panel: panel.partition(",")[0] for panel in panels}
+    bounds = {"accuracy": (0.0, 1.0), "entropy": (0.0, inf)}
+    return {
+        "share_y": measures.get,
+        "y": measures,
+        "bounds": {panel: bounds[measure] for panel, measure in measures.items()},
+    }
 
 
 def figure_name(*parts: str) -> str:

@@ -60,7 +60,16 @@ def work_of(plan: Plan, data: Data) -> float:
     """Samples times parameters, over all epochs and modules: what the time goes with."""
     shapes = Architecture.of(plan.recipe.model, data.shape, data.classes).plan().values()
     parameters = sum(prod(entry.shape) for entry in shapes if entry.learned)
-    return float(plan.modules * plan.epochs * len(data.train) * parameters)
+    samples = sum(_seen(plan, classes, data) for classes in plan.sets)
+    return float(samples * plan.epochs * parameters)
+
+
+def _seen(plan: Plan, classes: Sequence[str], data: Data) -> int:
+    """Samples in an epoch of one module."""
+    if plan.recipe.batches != "shown":
+        return len(data.train)
+    labels = torch.tensor([data.catalogue.index(name) for name in classes])
+    return int(torch.isin(data.train.y, labels).sum())
 
 
 def clear(work: Path) -> None:

@@ -49,6 +49,8 @@ PANELS = {
     "entropy": "removed class: entropy",
     "change": "remaining classes: change of accuracy",
 }
+UNITS = {"removed": "accuracy", "entropy": "nats", "change": "change"}
+BOUNDS = {"removed": (0.0, 1.0), "entropy": (0.0, math.inf), "change": (-1.0, 1.0)}
 
 
 def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
@@ -109,7 +111,15 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
             continue
         title = f"{data}, {model}: each class removed in turn"
         name = figure_name("unlearning", data, model)
-        found[name] = line_figure(panels, title=title, x="class removed")
+        classes = group[0].result["classes"]
+        found[name] = line_figure(
+            panels,
+            title=title,
+            x="class removed",
+            x_names={float(place): str(name) for place, name in enumerate(classes)},
+            y={PANELS[key]: unit for key, unit in UNITS.items()},
+            bounds={PANELS[key]: bounds for key, bounds in BOUNDS.items()},
+        )
     return found
 
 

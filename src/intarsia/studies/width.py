@@ -84,8 +84,15 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
                 panels["with IMP" if imp else "without IMP"] = curves
         if panels:
             title = f"accuracy of all modules by width, {data}"
+            places = {p for own in panels.values() for curve in own.values() for p in curve}
             found[figure_name("width", data)] = line_figure(
-                panels, title=title, x="log2 of the hidden units", y="accuracy"
+                panels,
+                title=title,
+                x="hidden units",
+                x_names={place: f"{2**place:g}" for place in places},
+                y="accuracy",
+                share_y=True,
+                bounds=(0.0, 1.0),
             )
     return found
 

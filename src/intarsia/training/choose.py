@@ -9,7 +9,8 @@ import torch
 
 from intarsia.errors import RecipeError, nearest
 from intarsia.models import Lenet, Mlp
-from intarsia.training.engine import Engine, Job
+from intarsia.training.engine import Engine
+from intarsia.training.job import Job
 from intarsia.training.mlp import MlpEngine
 from intarsia.training.plain import PlainEngine
 from intarsia.training.stack import StackEngine

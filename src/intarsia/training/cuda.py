@@ -9,7 +9,8 @@ import triton
 from torch import Tensor
 
 from intarsia.training import kernels
-from intarsia.training.engine import BETAS, EPSILON, Engine, Job, Slot, Start
+from intarsia.training.engine import BETAS, EPSILON, Engine, Slot, Start
+from intarsia.training.job import Job
 
 Values = dict[str, Tensor]
 Twice = tuple[Tensor, Tensor]  # the same values batch first (K, B, I) and batch last (K, I, B)

@@ -7,7 +7,8 @@ from torch import Tensor
 from intarsia.models import Lenet
 from intarsia.training import lenet_kernels
 from intarsia.training.cuda import CudaEngine, Values, tall, twice
-from intarsia.training.engine import BETAS, EPSILON, Job, Scores
+from intarsia.training.engine import BETAS, EPSILON, Scores
+from intarsia.training.job import Job
 
 # Pooled positions that one program takes: of the convolution, of the sums of fc1, of the
 # convolution's gradient. The last two say where sums are cut, so a change changes the last bits.

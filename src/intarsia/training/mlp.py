@@ -8,8 +8,9 @@ from torch import Tensor
 
 from intarsia.models import Mlp, Wiring
 from intarsia.training.compaction import Compaction, compaction_of, used_inputs
-from intarsia.training.engine import Engine, Job, Scores, Slot, Start
+from intarsia.training.engine import Engine, Scores, Slot, Start
 from intarsia.training.hand import HandMlp
+from intarsia.training.job import Job
 from intarsia.training.plain import adam_state, join_scores
 from intarsia.training.tasks import order_of
 from intarsia.training.workers import Arena, Workers

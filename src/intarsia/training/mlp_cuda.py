@@ -6,7 +6,8 @@ from torch import Tensor
 from intarsia.models import Mlp
 from intarsia.training.compaction import Compaction, compaction_of, used_inputs
 from intarsia.training.cuda import CudaEngine, Values, twice
-from intarsia.training.engine import Job, Scores, Start
+from intarsia.training.engine import Scores, Start
+from intarsia.training.job import Job
 from intarsia.training.tasks import stream
 
 LANE = 16  # axes are padded to this, so that rows start where wide loads can

@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.func import functional_call
 
 from intarsia.objectives import Objective, loss
-from intarsia.training.engine import BETAS, EPSILON, Engine, Job, Scores, Slot, Start
+from intarsia.training.engine import BETAS, EPSILON, Engine, Scores, Slot, Start
+from intarsia.training.job import Job
 
 
 class PlainEngine(Engine):

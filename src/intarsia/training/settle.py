@@ -12,7 +12,7 @@ from intarsia.data import Data, check_options, load_data
 from intarsia.errors import DataError, RecipeError, TrainingError
 from intarsia.models import Model
 from intarsia.specs import Spec
-from intarsia.training.engine import Job
+from intarsia.training.job import Job
 from intarsia.training.recipe import Recipe
 from intarsia.training.tasks import Task, check_tasks, tasks_of
 

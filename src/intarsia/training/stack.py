@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from intarsia.training.engine import Engine, Job, Scores, Slot, Start
+from intarsia.training.engine import Engine, Scores, Slot, Start
+from intarsia.training.job import Job
 from intarsia.training.plain import adam, adam_state, join_scores
 
 Values = dict[str, Tensor]

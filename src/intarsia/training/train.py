@@ -17,8 +17,8 @@ from intarsia.models import Model, initialise, wiring_of
 from intarsia.modules import Architecture, Bank, Module
 from intarsia.pruning import PRUNINGS, acts_before_training, needs_whole_group
 from intarsia.training.choose import choose, chunks, make_engine
-from intarsia.training.engine import Job
 from intarsia.training.folder import Folder, empty_layers
+from intarsia.training.job import Job
 from intarsia.training.progress import Progress
 from intarsia.training.recipe import Recipe
 from intarsia.training.resume import Checkpoint
