@@ -110,12 +110,14 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
             curves: dict[str, Any] = {}
             for half, imp in HALVES.items():
                 walks = [walk[split] for cell in group for walk in cell.result[half]]
-                name = "with IMP" if imp else "without IMP"
-                curves[name] = {
+                if not walks:  # all of its modules diverged
+                    continue
+                curves["with IMP" if imp else "without IMP"] = {
                     t: point(walk["excess"][place] for walk in walks)
                     for place, t in enumerate(group[0].result["t"])
                 }
-            found.setdefault(figure_name("path", data), {})[f"{model}, {split}"] = curves
+            if curves:
+                found.setdefault(figure_name("path", data), {})[f"{model}, {split}"] = curves
     return {
         name: line_figure(
             panels,
