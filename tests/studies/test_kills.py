@@ -34,6 +34,7 @@ def assert_survives(kills, size, out):
     assert result["files"] > 20
 
 
+@pytest.mark.slow
 def test_six_kills_change_no_byte(tmp_path):
     assert_survives(3, "short", tmp_path)
 

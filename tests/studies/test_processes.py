@@ -20,7 +20,8 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds workers in 
 OPTIONS = SLOW.options("small")
 # A run long enough to be stopped in the middle.
 SCRIPT = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell runs us behind
 sys.path.insert(0, sys.argv[1])
 from slow import SLOW
 from intarsia.studies import Store
@@ -74,6 +75,7 @@ def test_a_failure_of_a_worker_is_told_and_ends_the_others(tmp_path):
 
 
 @on_linux
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_with_their_parent(tmp_path, sent):
     command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parent), str(tmp_path / "store")]
