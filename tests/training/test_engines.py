@@ -91,6 +91,7 @@ def test_fifty_steps_of_a_lenet_equal_the_plain_loop(make_job, masked, density):
     assert_equals_the_loop(["stack", "single"], job, masked(origins, density))
 
 
+@pytest.mark.slow
 def test_each_of_fifty_steps_of_a_resnet_equals_the_plain_loops(make_job, masked):
     """Every step begins where the loop is; one module is dense, the other pruned.
 
