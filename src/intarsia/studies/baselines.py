@@ -18,6 +18,7 @@ from intarsia.errors import StudyError
 from intarsia.models import initialise
 from intarsia.modules import Classifier, Module, logits_of
 from intarsia.training import Recipe
+from intarsia.training.train import same_bytes
 
 # What a joint network's recipe says: its first round is all that is asked of it.
 UNPRUNED = {"sparsity": 0, "rounds": 0}
@@ -164,14 +165,8 @@ def _step(
 @contextmanager
 def _drawing(seed: int, device: torch.device) -> Iterator[None]:
     """Dropout from the seed, convolutions by one algorithm; generators are put back at the end."""
-    tf32 = torch.backends.cudnn.allow_tf32
     cuda = device.type == "cuda"
-    with (
-        torch.random.fork_rng(devices=[device] if cuda else []),
-        torch.backends.cudnn.flags(
-            enabled=True, benchmark=False, deterministic=True, allow_tf32=tf32
-        ),
-    ):
+    with torch.random.fork_rng(devices=[device] if cuda else []), same_bytes():
         torch.default_generator.manual_seed(seed)
         if cuda:
             with torch.cuda.device(device):

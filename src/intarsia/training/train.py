@@ -82,7 +82,7 @@ class _Run:
         pieces = chunks(self.tasks, self.job, self.choice, whole)
         # By their modules: where a bank is cut depends on the device and on its free memory.
         labelled = {digest_of([t.name for t in piece])[:16]: piece for piece in pieces}
-        with self.progress, torch.random.fork_rng(), _same_bytes():
+        with self.progress, torch.random.fork_rng(), same_bytes():
             self.progress.say(f"engine: {self.choice}, on {self.job.device}")
             for label, piece in labelled.items():
                 if folder.chunk_done(label):
@@ -197,7 +197,7 @@ def _tables(task: Task) -> dict[str, Tensor]:
     return {part: getattr(task.objective, part) for part in ("table", "weight", "bonus")}
 
 
-def _same_bytes() -> Any:
+def same_bytes() -> Any:
     """cuDNN may else choose among algorithms that add in different orders."""
     allow_tf32 = torch.backends.cudnn.allow_tf32
     return torch.backends.cudnn.flags(
