@@ -7,8 +7,9 @@ the same call, on the same device, one module after another is timed in two ways
   usual   DataLoader over per-sample transforms, 4 workers, unfused Adam: training alone, one epoch
   plain   a loop on resident tensors, unfused Adam (the engine `plain`), a whole pruning run of
           two epochs a round, after one that starts the device
-and their seconds per module-epoch are multiplied by the modules and epochs of the table: their
-totals are extrapolated, ours is measured. Results go to docs/results/study_speed.json.
+and their seconds per module-epoch are multiplied by the module-epochs of the table (an epoch of a
+module that sees only its own classes counts by its samples): their totals are extrapolated, ours is
+measured. Results go to docs/results/study_speed.json.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from typing import Any
 
 from intarsia.studies import Bench, Store, find_study, run
 from intarsia.studies.packs import pack
+from intarsia.studies.training import samples_of
 from record import RESULTS, made_by, save
 from training import apart, usual, whole_run
 
@@ -51,7 +53,8 @@ def timed(options: argparse.Namespace) -> dict[str, Any]:
     seconds = time.perf_counter() - began
     cells = study.plan(chosen, bench)
     plans = {plan.key: plan for cell in cells for plan in cell.banks.values()}.values()
-    module_epochs = sum(plan.modules * plan.epochs for plan in plans)
+    data = bench.data(options.data, chosen["preset"])
+    module_epochs = sum(samples_of(plan, data) for plan in plans) / len(data.train)
     ways = others(options.data, next(iter(plans)).recipe.model, str(bench.device))
     totals = {name: way["seconds_per_module_epoch"] * module_epochs for name, way in ways.items()}
     return {
@@ -60,7 +63,7 @@ def timed(options: argparse.Namespace) -> dict[str, Any]:
             "model": options.model,
             "cells": len(measured),
             "modules": sum(plan.modules for plan in plans),
-            "module_epochs": module_epochs,
+            "module_epochs": round(module_epochs),
             "seconds": round(seconds, 1),
             **{k: v for k, v in pack(study, chosen, cells, store).runs.items() if "seconds" in k},
         },

@@ -60,8 +60,12 @@ def work_of(plan: Plan, data: Data) -> float:
     """Samples times parameters, over all epochs and modules: what the time goes with."""
     shapes = Architecture.of(plan.recipe.model, data.shape, data.classes).plan().values()
     parameters = sum(prod(entry.shape) for entry in shapes if entry.learned)
-    samples = sum(_seen(plan, classes, data) for classes in plan.sets)
-    return float(samples * plan.epochs * parameters)
+    return float(samples_of(plan, data) * parameters)
+
+
+def samples_of(plan: Plan, data: Data) -> int:
+    """Samples that pass through the modules, over all epochs."""
+    return plan.epochs * sum(_seen(plan, classes, data) for classes in plan.sets)
 
 
 def _seen(plan: Plan, classes: Sequence[str], data: Data) -> int:
