@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from intarsia.composition import OPERATORS
 from intarsia.measure.significance import above
-from study_counting import by_mean, listed
+from study_counting import by_mean, listed, several
 
 Ends = Mapping[str, Sequence[float]]  # accuracies of all modules, by operator
 SAID = {"own": "own (each class's logit from its own module)"}
@@ -22,7 +22,7 @@ def operators(places: Sequence[Ends], half: str) -> dict[str, str]:
     if not apart:
         return {}
     skipped = len(places) - len(apart)
-    same = f"; {skipped} of {len(places)} (data, model) skipped, where all answer alike"
+    same = f"; {skipped} more, where all answer alike, left out"
     found = {f"Operators {half}": f"{_ranked(apart)}{same if skipped else ''}."}
     shaped = [{name: own for name, own in ends.items() if _keeps_shape(name)} for ends in apart]
     told = [ends for ends in shaped if len(_distinct(ends)) > 1]
@@ -37,10 +37,11 @@ def _ranked(places: Sequence[Ends]) -> str:
     for ends in places:
         top = best_operators(ends)
         (alone if len(_distinct({name: ends[name] for name in top})) == 1 else level).update(top)
-    words = [f"best by the test: {_counts(alone, len(places))}" if alone else "none surely best"]
-    if level:
-        words.append(f"level with the best: {_counts(level, len(places))}")
-    return "; ".join(words)
+    of = f"of {several(len(places), 'setting')} (data, model)"
+    first = f"above all others by the test {_counts(alone)}" if alone else "none above all others"
+    if not level:
+        return f"{of}, {first}"
+    return f"{of}, {first}; elsewhere not to be told from the best {_counts(level)}"
 
 
 def best_operators(ends: Ends) -> list[str]:
@@ -49,12 +50,12 @@ def best_operators(ends: Ends) -> list[str]:
     return [name for name in by_mean(ends) if not above(ends[best], ends[name])]
 
 
-def _counts(counts: Counter[str], total: int) -> str:
-    """`a and b in 3 of 4, c in 1 of 4`."""
+def _counts(counts: Counter[str]) -> str:
+    """`a and b in 3, c in 1`."""
     by: dict[int, list[str]] = {}
     for name, number in counts.most_common():
         by.setdefault(number, []).append(SAID.get(name, name))
-    return ", ".join(f"{listed(names)} in {number} of {total}" for number, names in by.items())
+    return ", ".join(f"{listed(names)} in {number}" for number, names in by.items())
 
 
 def _distinct(ends: Ends) -> set[tuple[float, ...]]:

@@ -67,7 +67,14 @@ def command(study: Study, options: Mapping[str, Any]) -> str:
     words += ["--form", form] if form != "paper" else []
     for key, value in other.items():
         words += [f"--{key}", _text(value)] if key in FLAGS else ["--set", f"{key}={_text(value)}"]
-    return shlex.join(words)
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    """A word as a shell reads it, in double quotes where it has single ones."""
+    if "'" in word and not set(word) & set('"$`\\!'):
+        return f'"{word}"'
+    return shlex.quote(word)
 
 
 def label_of(study: Study, options: Mapping[str, Any]) -> str:

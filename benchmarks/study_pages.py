@@ -111,7 +111,11 @@ def _origins(variants: Sequence[Variant]) -> str:
         for found in of_runs(variants, "versions")
     ]
     head = "pack|cells|n|modules trained|s of training|s of measuring|device|date"
-    shared = "A module that several studies need is trained once and counted on each page."
+    shared = (
+        "A module that several studies need is trained once and counted on each page. Seconds are "
+        "those of the process that did the work; where several ran on one device at once, each "
+        "took longer than alone."
+    )
     last = f"Versions: {'; '.join(versions)}. {shared}"
     return "\n\n".join([table(head, rows), *_missing(variants), last])
 

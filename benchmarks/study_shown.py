@@ -4,12 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from intarsia.studies import Table
-from intarsia.studies.ordering import ordering_table
-from study_dead import where
 from study_packs import Variant
-from study_verdicts import comparable
 
-ORDER = "ME > QME > XE?"
 MANY = 4  # tables, above which notes that they share stand once, before them
 
 
@@ -42,19 +38,9 @@ def _left_out(variant: Variant) -> tuple[list[str], list[Table]]:
     name, tables = variant.study.name, variant.tables
     if name == "pairs":
         words = ["Table 2 is the half of Table 4 that is with IMP."]
-        shown = [table for table in tables if not table.title.startswith("Table 2")]
-        return words, [_recounted(variant, t) if ORDER in t.title else t for t in shown]
+        return words, [table for table in tables if not table.title.startswith("Table 2")]
     if name == "controls":
         amounts = {cell.settings["amount"] for cell in variant.measured} - {None}
         if len(amounts) < 2:
             return [], [table for table in tables if "every amount" not in table.title]
     return [], tables
-
-
-def _recounted(variant: Variant, table: Table) -> Table:
-    """The table of orders with notes that leave out dead groups, as the verdict does."""
-    groups, dead = comparable(variant)
-    if not dead or not groups:
-        return table
-    again = ordering_table(groups, table.notes[-1])
-    return replace(table, notes=[*again.notes, f"not counted, since cut through: {where(dead)}"])

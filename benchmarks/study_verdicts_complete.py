@@ -46,7 +46,7 @@ def complete(variants: Sequence[Variant], studies: Studies) -> Verdict:
         if place in ours
     ]
     return Verdict(
-        f"{listed(ends)}, the paper says above {BOUND:.2f}", sentences(*words), points(more)
+        f"{'; '.join(ends)}; the paper says above {BOUND:.2f}", sentences(*words), points(more)
     )
 
 

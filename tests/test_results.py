@@ -140,7 +140,7 @@ def test_complete_merges_are_compared_by_what_their_packs_differ_in(tmp_path: Pa
     assert f"{layer} differs from preset `paper` in what it names alone" in said.markdown()
     assert said.line == (
         f"on MNIST the sum of all 2 reaches 0.705, 0.935 under {layer} and 0.955 under preset "
-        "`released`, the paper says above 0.90"
+        "`released`; the paper says above 0.90"
     )
 
 

@@ -1,10 +1,12 @@
 """What the verdicts on studies count, on made-up cells that can be counted by hand."""
 
+import shlex
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from intarsia.studies import Measured, find_study
 from intarsia.studies.packs import Pack
@@ -47,6 +49,16 @@ def test_pairs_are_alike_to_the_digit_or_not(value: float, dead: bool) -> None:
     assert alike(cells[:1]) == []  # nothing to compare it with
 
 
+def test_a_command_with_single_quotes_is_written_in_double_ones() -> None:
+    from study_packs import command
+
+    study = find_study("single")
+    recipe = {"pruning": "magnitude(scope='layer')", "select": "last"}
+    line = command(study, study.options("paper", recipe=recipe))
+    assert line.endswith("""--set "recipe={pruning: magnitude(scope='layer'), select: last}\"""")
+    assert yaml.safe_load(shlex.split(line)[-1].removeprefix("recipe=")) == recipe
+
+
 def test_missing_cells_are_named_by_what_they_share() -> None:
     from study_missing import missing
 
@@ -86,11 +98,12 @@ def test_operators_are_best_where_the_test_says_so() -> None:
     assert best_operators(level) == ["logits", "sum"]
     found = operators([clear, level, alike], "with IMP")
     assert found["Operators with IMP"] == (
-        "best by the test: logits and inlay in 1 of 2; level with the best: logits and sum in 1 of "
-        "2; 1 of 3 (data, model) skipped, where all answer alike."
+        "of 2 settings (data, model), above all others by the test logits and inlay in 1; "
+        "elsewhere not to be told from the best logits and sum in 1; 1 more, where all answer "
+        "alike, left out."
     )
     assert found["Those that give one network of the same shape, with IMP"] == (
-        "best by the test: sum in 1 of 1."
+        "of 1 setting (data, model), above all others by the test sum in 1."
     )
     assert operators([alike], "with IMP") == {}
 

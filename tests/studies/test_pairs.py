@@ -282,3 +282,21 @@ def test_released_has_a_bank_of_its_own_for_unpruned_modules(bench: Bench) -> No
     for preset, plans in (("paper", 1), ("released", 2)):
         (cell, *_) = cells(STUDY.options("small", preset=preset), bench)
         assert len({plan.key for plan in cell.banks.values()}) == plans
+
+
+def test_groups_that_pruning_cut_through_are_shown_and_not_counted() -> None:
+    dead = {"accuracy": [0.5, 0.5], "entropy": [2.0, 2.0]}
+    alive = {"xe": 0.5, "qme": 0.7, "me": 0.9}
+
+    def cell(objective: str) -> Measured:
+        own = {"accuracy": [alive[objective]] * 2, "entropy": [2.0, 2.0]}
+        settings = {"data": "mnist", "model": "shallow", "size": 1, "objective": objective}
+        halves = {"unpruned": {"sum": own, "logits": own}, "pruned": {"sum": dead, "logits": dead}}
+        return Measured({**settings, "seed": 0, "preset": "paper", "recipe": {}}, halves)
+
+    table = next(t for t in tables([cell(name) for name in alive]) if "XE?" in t.title)
+    ordered = table.columns.index("ordered")
+    assert {row[2]: row[ordered] for row in table.rows} == {"no": "yes", "yes": None}
+    assert "ME > QME > XE in 1 of 1 groups" in table.notes[0]
+    assert any(note.endswith("answer alike: mnist with IMP") for note in table.notes)
+    assert not any(note.startswith("with IMP") for note in table.notes)

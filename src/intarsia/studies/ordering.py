@@ -26,12 +26,19 @@ def best_spreads(
     return {name: Spread.of(own, best=name == best) for name, own in known.items()}
 
 
-def ordering_table(groups: Mapping[Group, Accuracies], about: str) -> Table:
-    """Group by group, whether mean accuracy falls from ME to QME to XE; the counts are notes."""
+def ordering_table(
+    groups: Mapping[Group, Accuracies], about: str, dead: Collection[Group] = ()
+) -> Table:
+    """Group by group, whether mean accuracy falls from ME to QME to XE; the counts are notes.
+
+    Groups in `dead`, whose modules pruning cut through, are shown and not counted.
+    """
     rows = []
-    for (model, size, imp, data), own in groups.items():
-        paper = _yes(in_paper(model, size, imp, data))
-        claims = [_yes(ordered(own)), _yes(significant(own)), paper]
+    for group, own in groups.items():
+        model, size, imp, data = group
+        paper = _yes(in_paper(*group))
+        ours = [None, None] if group in dead else [_yes(ordered(own)), _yes(significant(own))]
+        claims = [*ours, paper]
         rows.append([model, size, "yes" if imp else "no", data, *_steps(own), *claims])
     steps = [f"{high.upper()} - {low.upper()}" for high, low in STEPS]
     columns = [name for step in steps for name in (step, f"p of {step}")]
@@ -40,7 +47,8 @@ def ordering_table(groups: Mapping[Group, Accuracies], about: str) -> Table:
         [*HEAD, *columns, "ordered", "by the test", "in the paper"],
         rows,
         [
-            *_counts(groups),
+            *_counts({group: own for group, own in groups.items() if group not in dead}),
+            *_uncounted(dead),
             f"by the test: both steps at 95%; {INDEPENDENT}",
             about,
         ],
@@ -97,6 +105,16 @@ def _counts(groups: Mapping[Group, Accuracies]) -> list[str]:
             f"{sum(map(bool, map(significant, chosen.values())))} ({steps}){theirs}"
         )
     return notes
+
+
+def _uncounted(dead: Collection[Group]) -> list[str]:
+    if not dead:
+        return []
+    halves = [f"{data} {'with' if imp else 'without'} IMP" for _, _, imp, data in dead]
+    return [
+        "not counted, since pruning cut every module through and all objectives answer alike: "
+        f"{', '.join(dict.fromkeys(halves))}"
+    ]
 
 
 def _yes(value: bool | None) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any
 from intarsia.figures import bar_figure
 from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.dead import dead
 from intarsia.studies.groups import grouped, point
 from intarsia.studies.merging import merge_pairs
 from intarsia.studies.options import check_count, fitting, readable
@@ -103,6 +104,7 @@ def tables(measured: Sequence[Measured]) -> list[Table]:
                 for group, own in collected(measured, "sum", "accuracy").items()
             },
             about,
+            dead(measured),
         ),
     ]
 
