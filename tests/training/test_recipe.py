@@ -246,3 +246,12 @@ def test_every_bad_value_is_named(preset, key, value):
 def test_says_what_does_not_go(settings, message):
     with pytest.raises(RecipeError, match=message):
         resolved(**settings)
+
+
+@pytest.mark.parametrize(
+    ("pruning", "said"),
+    [("magnitude(scope=layer)", "cannot read the pruning"), ("magnitud", "did you mean")],
+)
+def test_a_pruning_that_cannot_be_read_fails_before_anything_is_trained(pruning, said):
+    with pytest.raises(RecipeError, match=said):
+        Recipe(pruning=pruning).resolve()

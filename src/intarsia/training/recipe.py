@@ -81,6 +81,7 @@ class Recipe:
         full = Recipe(**{**chosen, **given, "data_options": options})
         full = full.for_objectives(hidden=_hides(full.objective))
         _check(full)
+        PRUNINGS.spec(full.pruning or "magnitude")  # a bad one fails here, not after a round
         return full
 
     def for_objectives(self, hidden: bool) -> "Recipe":
@@ -161,6 +162,7 @@ def _released(recipe: Recipe) -> dict[str, Any]:
 
 
 PRESETS = {"paper": _paper, "released": _released}
+"""By name, what a recipe takes where it leaves a setting open."""
 
 
 def _hides(text: Text) -> bool:
