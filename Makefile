@@ -8,12 +8,12 @@ export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := true
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench results docs clean
+.PHONY: help demo test lint bench results pictures docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s%s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s%s\n", $$1, $$2}' Makefile
 
-demo: .venv/.core ## ten digit modules from data to one classifier, in demo/report.md
+demo: .venv/.core ## ten digit modules from data to one classifier, in demo/report.html
 	$(BIN)/intarsia demo
 
 test: lint docs ## lint, docs and the test suite
@@ -29,6 +29,11 @@ bench: .venv/.installed ## time training against its baselines
 
 results: .venv/.installed ## write the pages of docs/results from their figures
 	$(BIN)/python benchmarks/tables.py
+
+pictures: .venv/.installed ## what the docs show: figures, what examples print, reports, pages in a browser
+	$(BIN)/python benchmarks/ideas.py
+	$(BIN)/python benchmarks/examples.py docs/tutorial.md docs/howto/*.md docs/guide/*.md
+	$(BIN)/python benchmarks/pictures.py
 
 docs: .venv/.installed ## build the site into site/, warnings are errors
 	$(BIN)/mkdocs build --strict --clean

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import intarsia
+from intarsia.training.clock import TIME
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 # Two chunks of ten modules, three rounds; the second recipe carries Adam's moments along.
@@ -150,10 +151,11 @@ def _start(processes: Any, folder: Path, recipe: dict[str, Any]) -> tuple[Any, C
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
+    """All files but the one that tells how long it took."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.name != TIME
     }
 
 

@@ -1,22 +1,18 @@
 """The packs of docs/results, study by study: what was measured with which settings."""
 
 import json
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from intarsia.reports.study_options import nearest_form, option_text
 from intarsia.studies import NAMES, Measured, Study, Table, find_study
 from intarsia.studies.packs import FORMAT, Pack, load_pack
 
 # Packs that agree in these are one set of cells; all other options say how many of them there are.
 VARIED = ("preset", "recipe", "objective", "sparsity")
-NATURE = ("data", "models", "recipe")  # what tells forms apart
-FLAGS = ("data", "models", "seeds", "preset")  # options of the command line that need no --set
 
 
 @dataclass(frozen=True)
@@ -60,30 +56,13 @@ def read_studies(folder: Path) -> dict[str, list[Variant]]:
     return found
 
 
-def command(study: Study, options: Mapping[str, Any]) -> str:
-    """The command that measures these options."""
-    form, other = _differing(study, options)
-    words = ["intarsia", "study", "run", study.name]
-    words += ["--form", form] if form != "paper" else []
-    for key, value in other.items():
-        words += [f"--{key}", _text(value)] if key in FLAGS else ["--set", f"{key}={_text(value)}"]
-    return " ".join(map(_quoted, words))
-
-
-def _quoted(word: str) -> str:
-    """A word as a shell reads it, in double quotes where it has single ones."""
-    if "'" in word and not set(word) & set('"$`\\!'):
-        return f'"{word}"'
-    return shlex.quote(word)
-
-
 def label_of(study: Study, options: Mapping[str, Any]) -> str:
     """What sets these options apart: the preset, and what of the recipe is not the form's."""
-    form, _ = _differing(study, options)
-    parts = [f"{key}={_text(value)}" for key, value in _recipe(study, options).items()]
+    form, _ = nearest_form(study, options)
+    parts = [f"{key}={option_text(value)}" for key, value in _recipe(study, options).items()]
     for key in VARIED[2:]:
         if key in options and options[key] != study.forms[form].get(key):
-            parts.append(f"{key}={_text(options[key])}")
+            parts.append(f"{key}={option_text(options[key])}")
     preset = f"preset `{options['preset']}`"
     return f"{preset} with `{', '.join(parts)}`" if parts else preset
 
@@ -96,32 +75,9 @@ def _variants(study: Study, packs: Mapping[str, Pack]) -> list[Variant]:
     return sorted(found, key=lambda v: (v.options["preset"] != "paper", v.label))
 
 
-def _differing(study: Study, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The form that is nearest, and the options that it has otherwise."""
-    others = {
-        form: {key: value for key, value in options.items() if value != known.get(key)}
-        for form, known in ((form, study.options(form)) for form in study.forms)
-    }
-    form = min(others, key=lambda form: sum(key in NATURE for key in others[form]))
-    return form, others[form]
-
-
 def _recipe(study: Study, options: Mapping[str, Any]) -> dict[str, Any]:
-    known = study.forms[_differing(study, options)[0]]["recipe"]
+    known = study.forms[nearest_form(study, options)[0]]["recipe"]
     return {key: v for key, v in options["recipe"].items() if known.get(key) != v}
-
-
-def _text(value: Any) -> str:
-    """A value as the command line takes it: plain ones parted by commas, YAML for the rest."""
-    if isinstance(value, str):
-        return value
-    plain = isinstance(value, list) and all(isinstance(v, str | int | float) for v in value)
-    if plain and value and (len(value) > 1 or isinstance(value[0], str)):  # 3 would be three seeds
-        return ",".join(map(_text, value))
-    if isinstance(value, Mapping):
-        lines = yaml.safe_dump(dict(value), default_flow_style=True, sort_keys=False, width=1e9)
-        return str(lines).strip()
-    return json.dumps(value)
 
 
 def _is_pack(path: Path) -> bool:

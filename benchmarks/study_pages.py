@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from intarsia.reports.study_options import run_command
 from intarsia.studies import seeds_of
 from pages import page, table
 from study_counting import Verdict, capital, several
 from study_missing import missing
-from study_packs import Studies, Variant, command, of_runs
+from study_packs import Studies, Variant, of_runs
 from study_shown import shown_tables
 from study_verdicts import pairs, single
 from study_verdicts_beyond import continual, controls, unlearning
@@ -79,7 +80,7 @@ def chosen_figures(variant: Variant) -> dict[str, str]:
 def _commands(variants: Sequence[Variant]) -> str:
     packs = [(file, pack) for variant in variants for file, pack in variant.packs.items()]
     study = variants[0].study
-    lines = [command(study, pack.options) for _, pack in packs]
+    lines = [run_command(study, pack.options) for _, pack in packs]
     lines += [f"intarsia study table {study.name} --from docs/results/{file}" for file, _ in packs]
     return "\n".join(f"    {line}" for line in lines)
 

@@ -21,6 +21,7 @@ from merge_page import merge, merge_in_short
 from pages import Result
 from quality_page import quality
 from removal_page import removal
+from studio_page import studio
 from study_packs import read_studies
 from study_pages import study_files, verdicts
 from study_speed_page import study_speed
@@ -46,6 +47,7 @@ PAGES: dict[str, Write] = {
     "alignment": alignment,
     "abstention": abstention,
     "growth": growth,
+    "studio": studio,
 }
 # The README's lines between <!-- name --> and <!-- end of name -->.
 BLOCKS: dict[str, Write] = {"merge": merge_in_short, "speed": speed}

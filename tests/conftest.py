@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,15 +31,27 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     return folder
 
 
+@pytest.fixture(scope="session")
+def demo_made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """The demo's folder after three epochs a round, and what the demo found."""
+    from intarsia.demo import demo
+
+    out = tmp_path_factory.mktemp("demo") / "a demo"
+    with _threads(1):
+        return out, demo(out, epochs=3, progress=False)
+
+
+@pytest.fixture(scope="session")
+def demo_folder(demo_made: tuple[Path, Any]) -> Path:
+    """What the demo leaves; a test that changes a file copies it."""
+    return demo_made[0]
+
+
 @pytest.fixture
 def one_thread() -> Iterator[None]:
     """Tiny networks are slower on many threads than on one."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with _threads(1):
+        yield
 
 
 @pytest.fixture
@@ -52,3 +66,13 @@ def require_data(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
         return folder
 
     return require
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    yield
+    torch.set_num_threads(before)

@@ -15,16 +15,15 @@ import intarsia as ia
 from intarsia.cli import app
 from intarsia.demo import Findings, continuing, demo
 
-EPOCHS = 3  # the whole demo has 20
+EPOCHS = 3  # those of the fixture demo_made; the whole demo has 20
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Findings]:
-    out = tmp_path_factory.mktemp("demo") / "a demo"
-    return out, demo(out, epochs=EPOCHS, progress=False)
+def made(demo_made: tuple[Path, Findings]) -> tuple[Path, Findings]:
+    return demo_made
 
 
 def test_figures_are_those_of_the_files(made: tuple[Path, Findings]) -> None:
@@ -106,7 +105,7 @@ def test_a_second_run_reads_the_folder_and_writes_the_same_bytes(
     times = {p: p.stat().st_mtime_ns for p in files if p.parent != out}
     run = CliRunner().invoke(app, ["demo", "--out", str(out), "--epochs", str(EPOCHS), "--json"])
     assert run.exit_code == 0, run.stderr
-    assert json.loads(run.stdout) == {**found.to_json(), "report": str(out / "report.md")}
+    assert json.loads(run.stdout) == {**found.to_json(), "report": str(out / "report.html")}
     assert {p: p.read_bytes() for p in out.rglob("*") if p.is_file()} == files
     assert {p: p.stat().st_mtime_ns for p in times} == times  # nothing was trained again
 

@@ -46,6 +46,39 @@ def test_confusion_cells_lie_at_row_and_column() -> None:
     assert max(float(x) for x in re.findall(r"M(\S+) ", pale[1])) == places[0, 0] - 26
 
 
+def test_numbers_stand_out_from_their_cells() -> None:
+    """By the contrast that WCAG 2 asks of small letters, whatever share the cell has."""
+    for first in range(1, 100, 11):
+        matrix = np.zeros((11, 11), dtype=int)
+        matrix[:, :2] = [[k, 100 - k] for k in range(first, first + 11)]
+        text = confusion_figure({"": matrix}, [f"c{i}" for i in range(11)])
+        shares = matrix / matrix.sum(axis=1, keepdims=True)
+        letters = ElementTree.fromstring(text).iter(f"{SVG}text")
+        numbers = [t for t in letters if (t.text or "").isdigit()]
+        grounds = [_mixed(share) for share in shares[shares > 0]]
+        assert len(numbers) == len(grounds) == 22
+        for number, ground in zip(numbers, grounds, strict=True):
+            assert _contrast(number.get("fill", ""), ground) >= 4.5
+
+
+def _mixed(share: float) -> str:
+    pale, dark = (0xF7, 0xF1, 0xE6), (0x5A, 0x2D, 0x0C)
+    return "#" + "".join(
+        f"{round(p + (d - p) * share):02x}" for p, d in zip(pale, dark, strict=True)
+    )
+
+
+def _contrast(one: str, other: str) -> float:
+    lights = []
+    for colour in (one, other):
+        red, green, blue = (
+            (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4)
+            for v in (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+        )
+        lights.append(0.2126 * red + 0.7152 * green + 0.0722 * blue)
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
 def test_panels_stand_side_by_side_with_their_titles() -> None:
     counts = np.eye(2, dtype=int)
     text = confusion_figure({"before": counts, "after": counts}, ["0", "1"])
@@ -114,6 +147,13 @@ def test_matrix_numbers_are_short_and_never_minus_zero() -> None:
     assert {".00", ".25"} <= set(words(matrix_figure({"one": values}, ["a", "b"])))
     same = np.full((2, 2), 3.0)
     assert words(matrix_figure({"one": same}, ["a", "b"])).count("3.00") == 4
+
+
+def test_numbers_that_would_all_be_zero_are_left_out() -> None:
+    values = np.array([[np.nan, 0.001], [-0.004, np.nan]])
+    assert not {".00", "-.00"} & set(words(matrix_figure({"one": values}, ["a", "b"])))
+    values[0, 1] = 0.005
+    assert {".01", ".00"} & set(words(matrix_figure({"one": values}, ["a", "b"])))
 
 
 def test_small_differences_are_no_colours() -> None:

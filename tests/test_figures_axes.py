@@ -9,8 +9,8 @@ import pytest
 
 from intarsia.errors import DataError
 from intarsia.figures import line_figure
-from intarsia.figures.axes import HEIGHT, LEFT, TOP, WIDTH, ticks
-from intarsia.figures.curves import BAND
+from intarsia.figures.axes import BESIDE, HEIGHT, LEFT, TOP, WIDTH, ticks
+from intarsia.figures.curves import BAND, INSET
 from intarsia.figures.svg import MARGIN
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -52,7 +52,8 @@ def test_two_panels_stand_in_a_row(count: int, columns: int, rows: int) -> None:
         assert x == MARGIN + LEFT + WIDTH / 2 + (i % 2) * 374
         assert y == 22 + (i // 2) * (places["panel 2"][1] - 22 if rows > 1 else 0)
     assert [place for word, place, _ in texts(svg) if word == "accuracy"] == [
-        (MARGIN + LEFT, 22 + row * (TOP + HEIGHT + 40)) for row in range(rows)
+        (MARGIN + LEFT - BESIDE, TOP + HEIGHT / 2 + row * (TOP + HEIGHT + 40))
+        for row in range(rows)
     ]
     # The key lies below all panels and names of axes, and on the page.
     lowest = max(y for word, (_, y), _ in texts(svg) if word == "modules")
@@ -155,9 +156,39 @@ def test_every_panel_may_have_its_own_label() -> None:
     panels = {name: {"c": {0: 0.0, 1: 1.0}} for name in ("one", "two", "three")}
     svg = line_figure(panels, title="t", y={"one": "accuracy", "two": "nats"})
     places = {word: place for word, place, _ in texts(svg)}
-    assert places["accuracy"][0] == MARGIN + LEFT
-    assert places["nats"][0] == MARGIN + LEFT + 374
+    assert places["accuracy"][0] == MARGIN + LEFT - BESIDE
+    assert places["nats"][0] == MARGIN + LEFT - BESIDE + 374
     assert places["accuracy"][1] == places["nats"][1]
+
+
+def test_names_of_vertical_axes_are_turned_and_stay_clear_of_numbers_and_page() -> None:
+    panels = {name: {"c": {0: -0.04, 1: 0.0}} for name in ("one", "two")}
+    svg = line_figure(panels, title="t", y={"one": "change of accuracy", "two": "nats"})
+    root = ElementTree.fromstring(svg)
+    turned = [t for t in root.iter(f"{SVG}text") if t.get("transform")]
+    assert [t.get("transform") for t in turned] == [
+        f"rotate(-90 {t.get('x')} {t.get('y')})" for t in turned
+    ]
+    first, second = (float(t.get("x", "nan")) for t in turned)
+    assert first - 12 >= 0  # the height of its letters
+    longest = max(len(word) for word, _, anchor in texts(svg) if anchor == "end")
+    assert longest == 5  # -0.04
+    assert first + 3 < MARGIN + LEFT - 6 - 7 * longest
+    assert second - 12 > MARGIN + LEFT + WIDTH
+
+
+def test_marks_lie_inside_their_frame() -> None:
+    svg = line_figure({"one": {"a": {0: 0.1, 5: 0.9}}}, title="t", bounds=(0.0, 1.0))
+    (line,) = re.findall(r'd="M([^"]*L[^"]*)" fill="none"', svg)
+    first, last = (float(corner.split()[0]) for corner in line.split("L"))
+    assert (first, last) == (MARGIN + LEFT + INSET, MARGIN + LEFT + WIDTH - INSET)
+
+
+def test_a_round_number_just_outside_the_points_is_written() -> None:
+    svg = line_figure({"one": {"a": {1e-5: 0.2, 0.6: 0.3, 2.29: 0.9}}}, title="t")
+    along = [(word, x) for word, (x, y), _ in texts(svg) if y == TOP + HEIGHT + 16]
+    assert [word for word, _ in along] == ["0", "0.5", "1", "1.5", "2"]
+    assert MARGIN + LEFT < along[0][1] < along[-1][1] < MARGIN + LEFT + WIDTH
 
 
 def test_places_may_have_names() -> None:
@@ -165,8 +196,9 @@ def test_places_may_have_names() -> None:
     names = {math.log2(width): str(width) for width in (32, 128, 512, 2048, 8192)}
     svg = line_figure({"one": {"a": curve}}, title="t", x_names=names)
     along = [(word, x) for word, (x, y), _ in texts(svg) if y == TOP + HEIGHT + 16]
-    left = MARGIN + LEFT
-    assert along == [("32", left), ("128", left + 100), ("512", left + 200), ("2048", left + 300)]
+    left, step = MARGIN + LEFT + INSET, (WIDTH - 2 * INSET) / 3
+    assert [word for word, _ in along] == ["32", "128", "512", "2048"]
+    assert [x for _, x in along] == pytest.approx([left + k * step for k in range(4)], abs=0.01)
     many = {float(k): f"a long name {k}" for k in range(10)}
     svg = line_figure({"one": {"a": dict.fromkeys(many, 0.5)}}, title="t", x_names=many)
     along = [(word, x) for word, (x, y), _ in texts(svg) if y == TOP + HEIGHT + 16]

@@ -38,6 +38,13 @@ MAY_IMPORT = {
     "studies": GROUND
     | {"figures", "data", "models", "objectives", "pruning", "modules", "measure"}
     | {"composition", "training", "__version__"},
+    "reports": GROUND
+    | {"figures", "data", "models", "objectives", "pruning", "modules", "measure"}
+    | {"composition", "training", "studies"}
+    | {"arguments", "__version__"},
+    "studio": GROUND
+    | {"figures", "data", "models", "objectives", "modules", "measure", "composition"}
+    | {"arguments"},
 }
 
 
@@ -65,6 +72,8 @@ def test_help_names_every_verb() -> None:
         "compact",
         "export",
         "inspect",
+        "report",
+        "studio",
         "study",
     ):
         assert re.search(rf"\b{verb}\b", run.stdout), verb

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from intarsia.commands.study_arguments import study_and_options
+from intarsia.reports.study_options import run_command
 from intarsia.studies import Bench, Measured, Store, find_study, run
 from intarsia.studies.packs import Pack, pack, save_pack
 from intarsia.studies.paper import pair_cell
@@ -156,11 +157,9 @@ def test_complete_merges_are_compared_by_what_their_packs_differ_in(tmp_path: Pa
 )
 @pytest.mark.parametrize("form", ["paper", "small"])
 def test_a_pages_command_gives_its_options(form: str, given: dict[str, Any]) -> None:
-    import study_packs
-
     study = find_study("complete")
     options = study.options(form, **given)
-    words = shlex.split(study_packs.command(study, options))[4:]
+    words = shlex.split(run_command(study, options))[4:]
     flags = {key: _after(words, f"--{key}") for key in ("data", "models", "seeds", "preset")}
     named = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
     assert study_and_options("complete", _after(words, "--form"), flags, named, None)[1] == options

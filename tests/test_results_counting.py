@@ -1,12 +1,10 @@
 """What the verdicts on studies count, on made-up cells that can be counted by hand."""
 
-import shlex
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from intarsia.studies import Measured, find_study
 from intarsia.studies.packs import Pack
@@ -47,16 +45,6 @@ def test_pairs_are_alike_to_the_digit_or_not(value: float, dead: bool) -> None:
     cells += [_pair("xe", 1, 0.7), _pair("me", 0, value)]
     assert alike(cells) == ([("shallow", 1, "yes", "mnist")] if dead else [])
     assert alike(cells[:1]) == []  # nothing to compare it with
-
-
-def test_a_command_with_single_quotes_is_written_in_double_ones() -> None:
-    from study_packs import command
-
-    study = find_study("single")
-    recipe = {"pruning": "magnitude(scope='layer')", "select": "last"}
-    line = command(study, study.options("paper", recipe=recipe))
-    assert line.endswith("""--set "recipe={pruning: magnitude(scope='layer'), select: last}\"""")
-    assert yaml.safe_load(shlex.split(line)[-1].removeprefix("recipe=")) == recipe
 
 
 def test_missing_cells_are_named_by_what_they_share() -> None:

@@ -29,6 +29,7 @@ _HOMES = {
     "composition": ["OPERATORS", "Composition", "MergeRecipe", "align", "compose", "operator"],
     "estimator": ["ModularClassifier"],
     "exports": ["export", "export_program", "to_network"],
+    "reports": ["Report", "report"],
     "hub": ["from_pretrained", "push_to_hub", "save_pretrained"],
     "errors": ["IntarsiaError"],
 }
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from intarsia.modules import Bank, Classifier, Module, compact, grown, sparse
     from intarsia.objectives import OBJECTIVES, Objective, objective
     from intarsia.pruning import PRUNINGS
+    from intarsia.reports import Report, report
     from intarsia.training import Recipe, Task, train
 
 

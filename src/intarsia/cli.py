@@ -6,7 +6,16 @@ from typing import Annotated, Any
 import typer
 
 from intarsia import __version__
-from intarsia.commands import composing, measuring, study_packing, study_showing, studying, training
+from intarsia.commands import (
+    composing,
+    measuring,
+    reporting,
+    studio,
+    study_packing,
+    study_showing,
+    studying,
+    training,
+)
 from intarsia.console import Verbs
 
 app = typer.Typer(
@@ -59,6 +68,17 @@ VERBS: dict[Callable[..., Any], tuple[str, ...]] = {
         "export demo/modules/3.safetensors -o tensors.safetensors",
     ),
     measuring.inspect: ("inspect demo/modules/3.safetensors", "inspect demo/modules --json"),
+    reporting.report: (
+        "report demo",
+        "report modules/ -o modules.html --figures figures/ --formats svg,pdf",
+        "report whole.safetensors --data mnist --rows 2000",
+        "report docs/results/study_pairs.json -o pairs.html",
+    ),
+    studio.studio: (
+        "studio demo",
+        "studio modules/ --seed 0 --no-open",
+        "studio 3.safetensors 8.safetensors --data mnist",
+    ),
 }
 
 study = typer.Typer(

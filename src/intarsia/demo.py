@@ -15,6 +15,7 @@ from intarsia.figures import answers_figure, confusion_figure
 from intarsia.files import plain, write_whole
 from intarsia.measure import Evaluation, evaluate
 from intarsia.modules import Bank, Module, Predicting, file_name, logits_of
+from intarsia.reports import report
 from intarsia.training import Recipe, train
 
 # Learning rate, schedule and epochs were chosen on validation data, not on the test data below.
@@ -129,6 +130,8 @@ def demo(
     )
     _draw(out, modules, joins, scores, data)
     write_whole(out / "report.md", _report(findings, recipe, out).encode())
+    say("writing the report")
+    report(out, data).save(out / "report.html")
     return findings
 
 

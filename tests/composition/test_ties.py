@@ -200,6 +200,17 @@ def test_equal_magnitudes_keep_the_earlier() -> None:
     assert trim(torch.tensor([1.0, -1.0, 1.0, 1.0]), (4,), PAPER).tolist() == [1.0, -1.0, 0.0, 0.0]
 
 
+@given(values=st.lists(st.integers(-3, 3), min_size=1, max_size=30), density=st.floats(0, 1))
+def test_what_is_kept_is_what_a_stable_sort_puts_first(values: list[int], density: float) -> None:
+    vector = torch.tensor(values, dtype=torch.float32)
+    how = replace(PRESETS["paper"], density=density, trim="whole", keep="exact")
+    order = torch.sort(vector.abs(), descending=True, stable=True).indices
+    expected = torch.zeros_like(vector)
+    first = order[: int(density * len(values))]
+    expected[first] = vector[first]
+    assert torch.equal(trim(vector, [len(values)], how), expected)
+
+
 def test_elect_by_hand() -> None:
     votes = [torch.tensor([3.0, -2.0, 1.0, -5.0]), torch.tensor([-1.0, -2.0, -1.0, 1.0])]
     votes.append(torch.tensor([-1.0, 0.0, 0.0, 1.0]))

@@ -12,6 +12,7 @@ from torch import nn
 import intarsia as ia
 from intarsia.errors import FileError, TrainingError
 from intarsia.training import choose
+from intarsia.training.clock import TIME, spent
 from intarsia.training.progress import Progress
 
 
@@ -48,7 +49,9 @@ def settings_of(name):
 
 
 def file_bytes(folder):
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    """All but what tells how long it took."""
+    files = [p for p in folder.rglob("*") if p.is_file() and p.name != TIME]
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
 @pytest.fixture
@@ -269,3 +272,22 @@ def test_a_finished_module_that_was_altered_is_not_taken_for_right(small_data, t
     (out / "b.safetensors").write_bytes((out / "a.safetensors").read_bytes())
     with pytest.raises(FileError, match=r"b\.safetensors"):
         ia.train(small_data, out=out, **settings_of("paper"))
+
+
+def test_the_time_of_all_calls_is_kept_beside_the_modules(stop_after, small_data, tmp_path):
+    out = tmp_path / "out"
+    stop_after(2)
+    with pytest.raises(KeyboardInterrupt):
+        ia.train(small_data, out=out, **settings_of("paper"))
+    before = spent(out / ".progress")
+    assert before.calls == 1
+    assert before.seconds > 0
+    stop_after(None)
+    ia.train(small_data, out=out, **settings_of("paper"))
+    after = spent(out)
+    assert after.calls == 2
+    assert after.seconds > before.seconds
+    ia.train(small_data, out=out, **settings_of("paper"))
+    assert spent(out) == after  # nothing was left to do
+    (out / TIME).write_text("{}")
+    assert spent(out) is None

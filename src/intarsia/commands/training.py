@@ -28,9 +28,11 @@ def demo(
     began = time.perf_counter()
     found = run(out, epochs=epochs, say=note)
     if json:
-        return show_json(found.to_json() | {"report": str(out / "report.md")})
+        return show_json(found.to_json() | {"report": str(out / "report.html")})
     show_demo(found)
-    show(f"{time.perf_counter() - began:.0f} s; report: {out / 'report.md'}", "\ngo on with")
+    page = out / "report.html"
+    show(f"{time.perf_counter() - began:.0f} s; report: {page}, opens in any browser")
+    show("\ngo on with")
     show(*(f"  {command}" for command in continuing(out)))
 
 

@@ -16,6 +16,7 @@ On = Literal["weights", "units", "logits"]
 
 # A user sets the other arguments of an operator, as in compose(bank, "name(key=value)").
 OPERATORS = Registry("operator", given=("states", "logits", "ground"))
+"""Ways of joining by name; `@operator(...)` adds one. Each entry is an Operator."""
 
 
 class Operator:

@@ -114,6 +114,8 @@ def _largest(sizes: Tensor, density: float, keep: str) -> Tensor:
         return sizes >= sizes.kthvalue(entries - count).values
     if keep == "some" and density > 0:
         count = max(count, 1)
-    kept = torch.zeros_like(sizes, dtype=torch.bool)
-    kept[torch.sort(sizes, descending=True, stable=True).indices[:count]] = True
-    return kept
+    if count in (0, entries):
+        return torch.full_like(sizes, count > 0, dtype=torch.bool)
+    last = sizes.kthvalue(entries - count + 1).values
+    above, level = sizes > last, sizes == last
+    return above | (level & (level.cumsum(0) <= count - above.sum()))  # of equals the first

@@ -167,3 +167,4 @@ DATASETS: dict[str, Source] = {
         read=formats.read_cifar100,
     ),
 }
+"""The data sets that have a name, with what is known of them before they are loaded."""

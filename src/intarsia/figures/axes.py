@@ -8,6 +8,7 @@ from intarsia.errors import DataError
 from intarsia.figures.svg import EMPTY, GAP, INK, LETTER, MARGIN, per_row, text
 
 WIDTH, HEIGHT, TOP, LEFT = 300, 220, 34, 46  # pixels of a panel, above it and at its left
+BESIDE = 48  # from a vertical axis to the letters of its name, which stand beyond its numbers
 PANELS_A_ROW = 2  # letters stay readable where a page gives a picture 700 pixels
 LEAST, LEAST_SHARE = 1e-5, 1e-3  # of heights, and of the largest number: less is noise
 
@@ -48,7 +49,9 @@ class Frame:
         marks.append(f'<path d="{across}" fill="none" stroke="{INK}"/>')
         marks.append(text(self.left + WIDTH / 2, self.top + HEIGHT + 32, x, "middle"))
         name = (y if self.first else "") if isinstance(y, str) else y.get(panel, "")
-        marks.append(text(self.left, self.top - 12, name, "middle"))
+        x_of_name, middle = self.left - BESIDE, self.top + HEIGHT / 2
+        turn = f' transform="rotate(-90 {x_of_name:g} {middle:g})"'
+        marks += [text(x_of_name, middle, name, "middle", extra=turn)] if name else []
         return marks
 
 

@@ -28,6 +28,7 @@ Groups = Mapping[str, Mapping[str, Bar]]
 """Bars by group along the horizontal axis, then by name."""
 
 FILLED = 0.8  # of a group's width; the rest keeps groups apart
+BETWEEN = 1.0  # pixels from a bar to the next
 
 
 def bar_figure(
@@ -109,9 +110,9 @@ def _bars(frame: Frame, groups: Groups, colours: Mapping[str, str], bounds: Reac
 
 def _bar(place: float, wide: float, ends: list[float], colour: str) -> list[str]:
     zero, low, mean, high = ends
-    centre = place + wide / 2
+    centre = place + (wide - BETWEEN) / 2
     marks = [
-        f'<rect x="{place:.2f}" y="{min(zero, mean):g}" width="{wide:.2f}" '
+        f'<rect x="{place:.2f}" y="{min(zero, mean):g}" width="{max(wide - BETWEEN, 1):.2f}" '
         f'height="{abs(zero - mean):.2f}" fill="{colour}"/>'
     ]
     if low != high:

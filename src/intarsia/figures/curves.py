@@ -27,6 +27,7 @@ from intarsia.figures.svg import LETTER, MARGIN, page, short, text
 MARKED_UP_TO = 30  # points; more are drawn as a line alone
 COUNTED_UP_TO = 12  # whole numbers along the horizontal axis; of more, only round ones are written
 BAND = "#d3ccc1"
+INSET = 10  # pixels between the frame and the outermost points, so that marks do not lie on it
 NEAR = 0.75  # pixels between curves that cannot be told apart
 DASH = 6  # pixels, of a curve that lies on others, which show in gaps as long for each of them
 
@@ -97,12 +98,18 @@ class _Across:
 
     def x(self, place: float) -> float:
         low, high = self.ends
-        return round(self.left + WIDTH * (place - low) / (high - low), 2)
+        return round(self.left + INSET + (WIDTH - 2 * INSET) * (place - low) / (high - low), 2)
+
+    def _written(self) -> Reach:
+        """From where to where numbers may stand: a little beyond the points, within the frame."""
+        low, high = self.ends
+        beyond = INSET / 2 * (high - low) / (WIDTH - 2 * INSET)
+        return low - beyond, high + beyond
 
     def labels(self, below: float, names: Mapping[float, str] | None) -> list[str]:
         counted = len(self.places) <= COUNTED_UP_TO and all(p == int(p) for p in self.places)
         if names is None:
-            written = self.places if counted else ticks(*self.ends)
+            written = self.places if counted else ticks(*self._written())
             return [text(self.x(place), below, f"{place:g}", "middle") for place in written]
         low, high = self.ends
         shown = {self.x(p): names[p] for p in sorted(names) if low <= p <= high}

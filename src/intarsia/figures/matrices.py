@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from intarsia.errors import DataError
-from intarsia.figures.svg import EMPTY, GAP, INK, LETTER, MARGIN, PAPER, page, per_row, short, text
+from intarsia.figures.styles import letters_on
+from intarsia.figures.svg import EMPTY, GAP, INK, LETTER, MARGIN, page, per_row, short, text
 
 PALE, DARK = (0xF7, 0xF1, 0xE6), (0x5A, 0x2D, 0x0C)  # maple to walnut
 CELL, TILE = 26, 9  # pixels
@@ -23,9 +24,10 @@ def confusion_figure(panels: Mapping[str, np.ndarray], catalogue: Sequence[str])
         marks += _panel(x, y, title, _shares(counts), catalogue)
         if len(catalogue) <= NUMBERS_UP_TO:
             marks += _counts(x, y, counts)
-    below, legend = below + 20, "rows: true class, columns: answer"
-    marks.append(text(MARGIN, below, legend))
-    width = max(width, LETTER * len(legend) + 2 * MARGIN)
+    for legend in ("rows: true class, columns: answer", "darker: a larger share of its row"):
+        below += 18
+        marks.append(text(MARGIN, below, legend))
+        width = max(width, LETTER * len(legend) + 2 * MARGIN)
     return page(width, below + MARGIN, marks, "confusion: " + ", ".join(panels))
 
 
@@ -43,7 +45,8 @@ def answers_figure(
     for place, (title, answers) in enumerate(parts.items()):
         row, column = divmod(place, columns)
         x, y = MARGIN + column * (tile + GAP / 2), top + drop + row * (tile + GAP)
-        marks.append(text(x + tile / 2, y - 7, title, "middle"))
+        letters = max(3, int((tile + GAP / 2) / LETTER))
+        marks.append(text(x + tile / 2, y - 7, short(title, letters), "middle"))
         marks.append(_grid(x, y, TILE, _square(answers, catalogue)))
     x = MARGIN + width + GAP
     middle = top + side / 2
@@ -62,7 +65,7 @@ def matrix_figure(panels: Mapping[str, np.ndarray], names: Sequence[str]) -> str
     """Measures between every two of the names, side by side; nan cells stay empty.
 
     Colour runs from each panel's smallest value to its largest, 0.01 above it at the least; both
-    are written below it.
+    are written below it. Cells have no numbers where all would be zero to two decimals.
     """
     marks, side = [], CELL * len(names)
     tables = {title: _square(values, names).astype(float) for title, values in panels.items()}
@@ -73,7 +76,7 @@ def matrix_figure(panels: Mapping[str, np.ndarray], names: Sequence[str]) -> str
         low, high = _range(values)
         shares = (values - low) / (high - low)
         marks += _panel(x, y, title, shares, names)
-        if len(names) <= NUMBERS_UP_TO:
+        if len(names) <= NUMBERS_UP_TO and np.nanmax(np.abs(values), initial=0) >= LEAST / 2:
             marks += _numbers(x, y, values, shares)
         marks.append(text(x + side / 2, y + side + 16, scale, "middle"))
     return page(width, below + 16 + MARGIN, marks, "between modules: " + ", ".join(panels))
@@ -148,8 +151,8 @@ def _counts(x: float, y: float, counts: np.ndarray) -> list[str]:
             y + (row + 0.5) * CELL + 3.5,
             str(int(counts[row, column])),
             "middle",
-            colour=PAPER if shares[row, column] > 0.5 else INK,
-            extra=' font-size="9"' if counts[row, column] > 999 else "",
+            colour=letters_on(_colour(shares[row, column])),
+            extra=' font-size="10"' if counts[row, column] > 999 else "",
         )
         for row, column in zip(*np.nonzero(counts), strict=True)
     ]
@@ -176,8 +179,8 @@ def _numbers(x: float, y: float, values: np.ndarray, shares: np.ndarray) -> list
             y + (row + 0.5) * CELL + 3.5,
             f"{round(values[row, column], 2) + 0.0:.2f}".replace("0.", ".", 1),
             "middle",
-            colour=PAPER if shares[row, column] > 0.5 else INK,
-            extra=' font-size="9"',
+            colour=letters_on(_colour(shares[row, column])),
+            extra=' font-size="10"',
         )
         for row, column in zip(*np.nonzero(np.isfinite(values)), strict=True)
     ]

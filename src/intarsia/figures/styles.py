@@ -4,12 +4,16 @@ from collections.abc import Iterable
 from itertools import count
 from typing import NamedTuple
 
+from intarsia.figures.svg import INK, PAPER
+
 # Six steps from dark to light, so that they stay apart in grey and for colour-blind eyes; two more
 # for figures of many names, which their marks tell from their neighbours in grey.
 COLOURS = (
     *("#1d120a", "#0a3a8c", "#9d2a6b", "#d0570f", "#2fa894", "#e8b32a"),
     *("#7fb2e5", "#4f7a1f"),
 )
+LETTERS = (INK, PAPER, "#000000", "#ffffff")  # on a coloured ground, by preference
+ENOUGH = 4.5  # contrast that small letters need (WCAG 2, level AA)
 DASHES = ("", "7 3", "2 3")  # one for each time the colours are used up
 # One shape for each of the six steps: disc, square, triangle, diamond, triangle down, bar.
 SHAPES = (
@@ -61,6 +65,13 @@ def fills(names: Iterable[str]) -> dict[str, str]:
     return {name: COLOURS[place] for name, place in _places(names, len(COLOURS)).items()}
 
 
+def letters_on(ground: str) -> str:
+    """The colour of small letters on a ground `#rrggbb`: the first that stands out enough."""
+    contrasts = {letters: _contrast(ground, letters) for letters in LETTERS}
+    enough = [letters for letters, found in contrasts.items() if found >= ENOUGH]
+    return enough[0] if enough else max(contrasts, key=lambda letters: contrasts[letters])
+
+
 def _places(names: Iterable[str], room: int) -> dict[str, int]:
     """Known names have their own places, others the first that are left, in their order."""
     names = list(names)
@@ -76,3 +87,15 @@ def _places(names: Iterable[str], room: int) -> dict[str, int]:
 def _plain(name: str) -> str:
     """`sum = mean` is drawn as sum, and `ties(density=0.2)` as ties."""
     return name.partition(" = ")[0].partition("(")[0].strip().casefold()
+
+
+def _contrast(one: str, other: str) -> float:
+    """From 1 to 21, as WCAG 2 defines it."""
+    lights = sorted(map(_luminance, (one, other)))
+    return (lights[1] + 0.05) / (lights[0] + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
+    return sum(weight * s for weight, s in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

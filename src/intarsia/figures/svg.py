@@ -41,7 +41,7 @@ def page(width: float, height: float, marks: Sequence[str], title: str) -> str:
     body = "\n".join(marks)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
-        f'width="{width:g}" height="{height:g}" font-family="sans-serif" font-size="11" '
+        f'width="{width:g}" height="{height:g}" font-family="sans-serif" font-size="12" '
         f'role="img" aria-label="{escape(title)}">\n<title>{escape(title)}</title>\n'
         f'<rect width="100%" height="100%" rx="8" fill="{PAPER}"/>\n{body}\n</svg>\n'
     )

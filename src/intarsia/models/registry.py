@@ -10,9 +10,13 @@ from intarsia.errors import ModelError
 from intarsia.specs import Registry, Spec
 
 MODELS = Registry("model", given=("shape", "outputs"))
+"""Networks by name; `@MODELS.register("mine")` adds a function of shape, outputs and settings."""
 
 Factory: TypeAlias = Callable[[tuple[int, ...], int], nn.Module]
+"""A stranger's network: a function of the input shape and the number of outputs."""
+
 Model: TypeAlias = str | Mapping[str, Any] | Spec | Factory
+"""A name with its settings, `mlp(512, 256)`, as text or as a mapping; or a factory."""
 
 
 def build(model: Model, shape: tuple[int, ...], outputs: int) -> nn.Module:

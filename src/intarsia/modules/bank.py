@@ -13,6 +13,8 @@ from intarsia.modules import file, header
 from intarsia.modules.module import Module
 
 LISTING = "bank.json"
+"""The file of a bank's folder that names its modules in order."""
+
 FORMAT = {"format": "intarsia-bank", "version": 1}
 
 

@@ -10,9 +10,13 @@ from intarsia.models.wiring import Wiring
 from intarsia.specs import Registry, Spec
 
 PRUNINGS = Registry("pruning", given=("group",))
+"""Ways of pruning by name; `@PRUNINGS.register("mine")` adds one."""
 
 State = Mapping[str, Tensor]
-Mask = dict[str, Tensor]  # True where a weight stays; parameters left out are whole
+"""Weights and buffers by name."""
+
+Mask = dict[str, Tensor]
+"""True where a weight stays; parameters left out are whole."""
 
 
 @dataclass(frozen=True)

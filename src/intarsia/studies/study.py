@@ -26,7 +26,11 @@ NAMES = (
     "unlearning",
     "continual",
 )
+"""The studies of this package, in the paper's order."""
+
 STUDIES: dict[str, "Study"] = {}
+"""Studies that are registered; ours when they are first asked for."""
+
 # Settings of a recipe that studies fill in; the option `recipe` is for the others.
 OWN = (
     "preset",

@@ -57,7 +57,7 @@ class Table:
                 )
 
     def markdown(self) -> str:
-        columns, rows = self._with_n()
+        columns, rows = self.with_n()
         texts = [[_markdown(c) for c in columns]]
         texts += [[_markdown(str_of(e), _is_best(e)) for e in row] for row in rows]
         widths = [max(3, *(len(row[i]) for row in texts)) for i in range(len(columns))]
@@ -86,7 +86,7 @@ class Table:
 
     def latex(self) -> str:
         """A table environment with booktabs' rules."""
-        columns, rows = self._with_n()
+        columns, rows = self.with_n()
         places = "".join("r" if right else "l" for right in _right(columns, rows))
         body = [[_latex_entry(e) for e in row] for row in rows]
         lines = [" & ".join(row) + r" \\" for row in [[_latex(c) for c in columns], *body]]
@@ -139,7 +139,7 @@ class Table:
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        columns, rows = self._with_n()
+        columns, rows = self.with_n()
         drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
         for name, right in zip(columns, _right(columns, rows), strict=True):
             drawn.add_column(Text(name), justify="right" if right else "left")
@@ -154,7 +154,7 @@ class Table:
         Console(file=text, width=1000, color_system=None).print(self)
         return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
 
-    def _with_n(self) -> tuple[list[str], list[list[Entry]]]:
+    def with_n(self) -> tuple[list[str], list[list[Entry]]]:
         """Columns and rows as they are shown, with n where it is not the same everywhere."""
         counts = [
             [e.n or None if isinstance(e, Spread) else None for e in row] for row in self.rows

@@ -13,6 +13,7 @@ from intarsia.errors import TrainingError
 from intarsia.files import digest_of, take_lock, write_whole
 from intarsia.models import Model
 from intarsia.modules import LISTING, Bank, Module
+from intarsia.training.clock import Clock
 from intarsia.training.recipe import Recipe
 
 RECIPE, PROGRESS = "recipe.yaml", ".progress"
@@ -23,7 +24,8 @@ class Folder:
     """A run's folder, or the memory where no path is given.
 
     .progress/ holds what is not finished: checkpoints and the modules of finished chunks. At the
-    end come the modules, recipe.yaml, and last bank.json, which says that all is there.
+    end come the modules, recipe.yaml, time.json, which alone differs from run to run, and last
+    bank.json, which says that all is there.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class Folder:
         self.last = recipe.rounds or 0
         self.memory: dict[tuple[str, int], Bank] = {}
         self.lock: IO[str] | None = None
+        self.clock: Clock | None = None
 
     def __enter__(self) -> Self:
         if self.path is None:
@@ -54,6 +57,8 @@ class Folder:
         try:
             _sweep(self.path)
             self._check_key()
+            if not (self.path / LISTING).exists():
+                self.clock = Clock(progress)
         except BaseException:
             self._leave()
             raise
@@ -72,6 +77,8 @@ class Folder:
             return
         if (self.path / LISTING).exists():  # all is there: what is left of the way can go
             shutil.rmtree(self.path / PROGRESS, ignore_errors=True)
+        elif self.clock is not None:
+            self.clock.stop()
         self.lock.close()
 
     def finished(self, factory: Model | None) -> Bank | None:
@@ -125,6 +132,8 @@ class Folder:
             for number, earlier in enumerate(bank.rounds, 1):
                 earlier.save(self.path / f"round-{number}")
             write_whole(self.path / RECIPE, yaml.safe_dump(self.recipe.as_dict()).encode())
+            if self.clock is not None:
+                self.clock.finish(self.path)
             bank.save(self.path)
         return bank
 

@@ -1,0 +1,49 @@
+"""studio: play with modules in the browser."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from intarsia.commands.options import Seed, SetData
+from intarsia.console import note
+
+
+def studio(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATHS...",
+            help="A bank folder, module files, a composition, or what a demo left.",
+        ),
+    ],
+    data: Annotated[
+        str | None, typer.Option(help="A named set, .npz or .csv; by default what they learned.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="By default 7878, or a free one where that is taken."),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; by default this machine alone.")
+    ] = "127.0.0.1",
+    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser.")] = True,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Test samples to measure on; by default all.")
+    ] = None,
+    seed: Seed = None,
+    set_: SetData = None,
+) -> None:
+    """Open a page to switch modules on and off, draw samples, and see what they answer."""
+    from intarsia.arguments import assignments
+    from intarsia.studio.opening import open_paths
+    from intarsia.studio.serve import check_extra, serve
+    from intarsia.studio.session import Session
+
+    check_extra()
+    found = open_paths(paths, data, assignments(set_), seed)
+    for remark in found.notes:
+        note(f"note: {remark}")
+    session = Session(found.modules, found.data, found.operator, rows=rows, folders=found.folders)
+    title = ", ".join(path.resolve().name for path in paths)
+    serve(session, title, host, port, open_browser=open_, say=note)

@@ -1,0 +1,165 @@
+"""A bank, a composition or modules, as a report."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from intarsia import __version__
+from intarsia.composition import Composition
+from intarsia.data import Data
+from intarsia.modules import Module
+from intarsia.reports.adding import one_by_one, taken_out
+from intarsia.reports.cards import cards, own_scores
+from intarsia.reports.drawn import Drawn
+from intarsia.reports.elements import numbers, paragraph
+from intarsia.reports.fitting import fits, way
+from intarsia.reports.joining import alone, apart, asked, best_of, glance, joined, name_of
+from intarsia.reports.measured import Measured
+from intarsia.reports.page import Report, Section, page
+from intarsia.reports.papers import papers
+from intarsia.reports.pictures import weights_figure
+from intarsia.reports.subject import Source, Subject, subject_of
+from intarsia.reports.trained import again, trained
+from intarsia.reports.words import capital, counted, listed, mean, nats, percent
+
+UNSURE = ("me", "qme", "other")  # objectives that ask for no answer to what is not rewarded
+
+
+def modules_report(
+    thing: Source,
+    data: str | Data | None = None,
+    *,
+    title: str | None = None,
+    compare: Mapping[str, Module | Composition] | None = None,
+    sections: Sequence[Section] = (),
+    rows: int | None = None,
+) -> Report:
+    """The report of modules; arguments are those of `intarsia.report`."""
+    subject = subject_of(thing, data, compare, rows)
+    measured = Measured(subject) if subject.data is not None else None
+    drawn = Drawn()
+    scores = {} if measured is None else measured.single
+    split = None if measured is None else measured.split
+    modules, pictures = cards(subject.together, subject.others, scores, split)
+    parts = [_glance(subject, measured, drawn), trained(subject), modules]
+    if pictures:
+        drawn.svgs["weights"] = weights_figure(pictures)
+    if measured is not None:
+        parts += _found(measured, drawn)
+    parts += [*sections, again(subject)]
+    html = page(title or _title(subject), _lead(subject, measured), parts, _made(subject))
+    return Report(html, drawn.svgs)
+
+
+def _found(measured: Measured, drawn: Drawn) -> list[Section]:
+    """What can be told of modules together, as far as they can be joined and compared."""
+    parts = []
+    if len(measured.subject.together) > 1:
+        if measured.joined:
+            parts += [joined(measured, drawn), one_by_one(measured, drawn)]
+        else:
+            parts.append(apart(measured))
+        if measured.without:
+            parts.append(taken_out(measured))
+        if measured.matrix is not None:
+            parts.append(fits(measured, drawn))
+        if measured.path is not None:
+            parts.append(way(measured, drawn))
+    cells = papers(measured)
+    return [*parts, cells] if cells else parts
+
+
+def _title(subject: Subject) -> str:
+    modules = subject.modules
+    if subject.whole is not None:
+        return f"{capital(counted(len(modules), 'module'))} joined by {subject.whole.operator}"
+    if len(modules) == 1:
+        return f"A module for {listed(modules[0].rewarded)}"
+    return f"{capital(counted(len(modules), 'module'))} trained on {subject.data_name}"
+
+
+def _lead(subject: Subject, measured: Measured | None) -> str:
+    accuracy, entropy, ceiling = _means(subject, measured)
+    many = len(subject.modules) > 1
+    which = "test" if measured is not None else "validation"
+    words = (
+        f"{_goal(subject)} {'On average they are' if many else 'It is'} right on "
+        f"{percent(accuracy)} of {'their' if many else 'its'} own {which} samples"
+    )
+    if not math.isnan(entropy):  # which it is where every class is rewarded
+        words += (
+            f" and {'keep' if many else 'keeps'} {nats(entropy)} of at most {nats(ceiling)} nats "
+            "of entropy on the rest"
+        )
+    words += "."
+    if measured is not None and many and measured.joined:
+        best = best_of(measured.joined)
+        words += (
+            f" Joined without training they are right on "
+            f"{percent(measured.joined[best].accuracy)} of {asked(measured.joined[best])}."
+        )
+    return words
+
+
+def _goal(subject: Subject) -> str:
+    """What the modules were trained for, by their objective."""
+    who = "Each module was" if len(subject.modules) > 1 else "The module was"
+    rewarded, goal = subject.modules[0].rewarded, str(subject.recipe.get("objective") or "me")
+    if len(rewarded) == len(subject.catalogue):
+        return f"{who} trained for all {counted(len(rewarded), 'class', 'classes')}."
+    own = "its own class" if len(rewarded) == 1 else "its own classes"
+    if goal in UNSURE:
+        return f"{who} trained to be sure of {own} and to know nothing about all others."
+    return f"{who} trained for {own} by the objective {goal}."
+
+
+def _glance(subject: Subject, measured: Measured | None, drawn: Drawn) -> Section:
+    accuracy, entropy, ceiling = _means(subject, measured)
+    density = mean(module.density for module in subject.modules)
+    which = "test" if measured is not None else "validation"
+    classes, many = counted(len(subject.catalogue), "class", "classes"), len(subject.modules) > 1
+    tiles = [
+        (str(len(subject.modules)), f"module{'s' * many} over a catalogue of {classes}"),
+        (percent(accuracy), f"of {'their' if many else 'its'} own {which} samples answered right"),
+        (f"{nats(entropy)} nats", f"of entropy on all others, of at most {nats(ceiling)}"),
+        (percent(density), "of the parameters kept"),
+    ]  # fmt: skip
+    tiles = [tile for tile in tiles if not tile[0].startswith("-")]  # means over nothing
+    picture, opening = "", _without_data(subject)
+    if measured is not None:
+        opening = f"The numbers are of {len(measured.split):,} test samples."
+        if len(subject.together) > 1:
+            tiles += [
+                (percent(score.accuracy), f"right when joined: {name_of(operator)}")
+                for operator, score in measured.joined.items()
+            ]
+            picture = glance(measured, drawn)
+            opening += " The picture shows what they answer, each alone and all of them joined."
+        else:
+            picture = alone(measured, drawn)
+            opening += " The picture counts what it answers"
+            opening += "." if math.isnan(entropy) else "; where it is unsure, that is by chance."
+    body = f"{paragraph(opening)}\n{numbers(tiles)}\n{picture}"
+    return Section("glance", "At a glance", body)
+
+
+def _without_data(subject: Subject) -> str:
+    return (
+        f"The data set is not at hand ({subject.missing}), so this page has what the files say: "
+        "scores on validation data from the time of training. With the data it also shows what "
+        "the modules are together."
+    )
+
+
+def _means(subject: Subject, measured: Measured | None) -> tuple[float, float, float]:
+    scores = {} if measured is None else measured.single
+    each = [own_scores(module, scores.get(module.name)) for module in subject.modules]
+    return mean(a for a, _, _ in each), mean(e for _, e, _ in each), each[0][2]
+
+
+def _made(subject: Subject) -> dict[str, str]:
+    paths = listed([str(path) for path in subject.paths])
+    return {
+        **({"Made of": paths} if paths else {}),
+        "Modules": listed([module.digest[:12] for module in subject.modules]),
+        "Made by": f"intarsia {__version__}",
+    }

@@ -1,0 +1,54 @@
+"""The report of whatever there is: modules, or a study."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from intarsia.composition import Composition
+from intarsia.data import Data
+from intarsia.errors import StudyError
+from intarsia.modules import Module
+from intarsia.reports.making import modules_report
+from intarsia.reports.page import Report, Section
+from intarsia.reports.study import study_report
+from intarsia.reports.subject import Source
+
+
+def report(
+    thing: Source,
+    data: str | Data | None = None,
+    *,
+    title: str | None = None,
+    compare: Mapping[str, Module | Composition] | None = None,
+    sections: Sequence[Section] = (),
+    rows: int | None = None,
+    study: str | None = None,
+) -> Report:
+    """What was trained or measured, on one page that needs nothing else; `.save(path)` writes it.
+
+    `thing` is a bank, a composition, a module or several, or paths of them; also the folder that
+    `intarsia demo` writes, or the store or pack of a study, of which `study` names one.
+
+    `data` is by default what the modules were trained on; where it is not to be had the page says
+    so and leaves out what would be measured on it. `compare` holds other classifiers of the same
+    classes by name, for the table of ways to join. `sections` come before the commands at the end:
+    that is where probes go. At most `rows` test samples are measured on. None of these four is for
+    a study.
+    """
+    path = _study_path(thing)
+    if path is not None:
+        return study_report(path, study)
+    if study is not None:
+        raise StudyError(
+            f"there is no study {study!r} to show: give the folder of a store or the file of a pack"
+        )
+    return modules_report(thing, data, title=title, compare=compare, sections=sections, rows=rows)
+
+
+def _study_path(thing: Source) -> Path | None:
+    """The path, if it is the one of a study's store or pack."""
+    if isinstance(thing, list | tuple) and len(thing) == 1:
+        thing = thing[0]
+    if not isinstance(thing, str | Path):
+        return None
+    path = Path(thing)
+    return path if path.suffix == ".json" or (path / "store.json").exists() else None

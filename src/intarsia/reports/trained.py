@@ -1,0 +1,166 @@
+"""What was trained, by what settings, and the commands that make it again."""
+
+import inspect
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any
+
+import yaml
+
+from intarsia.objectives import OBJECTIVES
+from intarsia.pruning import PRUNINGS
+from intarsia.reports.elements import Entry, commands, facts, folded, listing, paragraph
+from intarsia.reports.page import Section
+from intarsia.reports.subject import Subject
+from intarsia.reports.words import capital, counted, duration, listed
+from intarsia.training.clock import spent
+
+
+def trained(subject: Subject) -> Section:
+    """Recipe, data, seeds, engine, time and versions."""
+    body = [paragraph(_opening(subject)), facts(_facts(subject))]
+    notes = [] if subject.bank is None else list(subject.bank.report.get("notes") or [])
+    diverged = () if subject.bank is None else subject.bank.diverged
+    if diverged:
+        notes.append(f"diverged and kept out: {listed(diverged)}; lower the learning rate")
+    if not subject.known:
+        notes.append(
+            "the modules were not trained on this data, or it is split otherwise: samples that "
+            "they have seen may be among those measured here"
+        )
+    if notes:
+        body.append(listing(notes))
+    if subject.recipe:
+        text = yaml.safe_dump(dict(subject.recipe), sort_keys=False).rstrip()
+        body.append(folded("The whole recipe", commands(text.splitlines())))
+    return Section("trained", "What was trained", "\n".join(body))
+
+
+def again(subject: Subject) -> Section:
+    """The commands that lead here."""
+    first = subject.together[0]
+    data = quote(subject.data_name)
+    if subject.folder is not None:
+        folder = quote(str(subject.folder))
+        seed = f" --seed {subject.seeds[0]}" if len(subject.seeds) > 1 else ""
+        lines = [
+            f"intarsia train {folder}/recipe.yaml again/",
+            f"intarsia compose {folder}{seed} --operator inlay -o whole.safetensors",
+            f"intarsia evaluate whole.safetensors --data {data} --confusion",
+            f"intarsia compatibility {folder}{seed} --samples {data}",
+            f"intarsia report {quote(str(subject.paths[0]))} -o report.html --figures figures/",
+        ]
+        opening = "Train the modules again, join them, and measure what this page shows."
+    else:
+        paths = " ".join(quote(str(path)) for path in subject.paths) or "FILE"
+        lines = [
+            f"intarsia train recipe.yaml modules/  # the recipe above, as a file; seed "
+            f"{first.provenance.get('seed', 0)}"
+        ]
+        if subject.whole is not None:
+            operator = quote(str(subject.whole.operator))
+            lines.append(f"intarsia compose modules/ --operator {operator} -o whole.safetensors")
+        lines.append(f"intarsia evaluate {paths.split()[0]} --data {data} --confusion")
+        lines.append(f"intarsia report {paths} -o report.html --figures figures/")
+        opening = "Commands that train such modules, join them, and make this page."
+    opening += " The same files give the same page, byte for byte, on the same machine."
+    return Section("again", "Make it again", f"{paragraph(opening)}\n{commands(lines)}")
+
+
+def _opening(subject: Subject) -> str:
+    recipe, modules = subject.recipe, subject.modules
+    words = (
+        f"{capital(counted(len(modules), 'module'))}, {_classes(subject)} of {subject.data_name}"
+    )
+    if len(subject.seeds) > 1:
+        words += f", trained with {counted(len(subject.seeds), 'seed')}"
+    words += "."
+    if recipe.get("epochs"):
+        rounds = int(recipe.get("rounds") or 0)
+        words += f" Training took {counted(rounds + 1, 'round')} of {recipe['epochs']} epochs"
+        if recipe.get("sparsity"):
+            words += (
+                f"; after {'each' if rounds > 1 else 'one'} but the last, weights were pruned and "
+                f"the others put back to their origin, until {recipe['sparsity']:.0%} were gone"
+            )
+        words += "."
+    origins = len({module.origin for module in subject.together})
+    if len(subject.together) > 1:
+        words += (
+            " All that are joined here share one origin, so that their weights can be added."
+            if origins == 1
+            else f" They have {counted(origins, 'origin')}: their weights cannot simply be added."
+        )
+    return words
+
+
+def _classes(subject: Subject) -> str:
+    """Which classes the modules are for."""
+    sets = {module.rewarded for module in subject.modules}
+    names = listed(sorted("+".join(classes) for classes in sets))
+    if len(subject.modules) == 1:
+        every = len(subject.modules[0].rewarded) == len(subject.catalogue)
+        all_ = f"all {counted(len(subject.catalogue), 'class', 'classes')}"
+        return f"for {all_ if every else names}"
+    if any(len(classes) > 1 for classes in sets):
+        return f"for {names}"
+    return "one for each class" if len(sets) == len(subject.catalogue) else f"one for {names}"
+
+
+def _facts(subject: Subject) -> dict[str, Entry]:
+    recipe, first = subject.recipe, subject.modules[0]
+    learned = first.provenance
+    found: dict[str, Any] = {"data": _data(subject), "network": str(first.architecture)}
+    for key, registry in (("objective", OBJECTIVES), ("pruning", PRUNINGS)):
+        found[key] = _explained(_text(recipe.get(key)), registry)
+    for key in ("sparsity", "batch", "temperature"):
+        found[key] = _text(recipe.get(key))
+    if recipe.get("learning_rate"):
+        schedule = recipe.get("schedule") or "constant"
+        found["learning rate"] = f"{recipe['learning_rate']:g}, {schedule}"
+    found["preset"] = recipe.get("preset")
+    found["seeds"] = listed([str(seed) for seed in subject.seeds if seed is not None])
+    found["origin"] = ", ".join(dict.fromkeys(m.origin[:16] for m in subject.together))
+    if learned.get("engine"):
+        found["engine"] = f"{learned['engine']} on {learned.get('device')}"
+    found["time"] = _time(subject)
+    found["trained with"] = _versions(learned.get("versions") or {})
+    return {key: value for key, value in found.items() if value}
+
+
+def _data(subject: Subject) -> str:
+    data = subject.data
+    if data is None:
+        return f"{subject.data_name}, not at hand: {subject.missing}"
+    inputs = " x ".join(map(str, data.shape))
+    return (
+        f"{data.name}, inputs {inputs}; {len(data.train):,} samples to train, "
+        f"{len(data.validation):,} to validate, {len(data.test):,} to test"
+    )
+
+
+def _time(subject: Subject) -> str:
+    """What training took, where its folder says so."""
+    took = None if subject.folder is None else spent(subject.folder)
+    if took is None:
+        return ""
+    if took.calls == 1:
+        return f"{duration(took.seconds)} of training"
+    return f"at least {duration(took.seconds)} of training, in {took.calls} calls"
+
+
+def _versions(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+
+
+def _explained(text: str, registry: Mapping[str, Any]) -> str:
+    """A setting with the first line of what its name stands for."""
+    about = (inspect.getdoc(registry.get(text.partition("(")[0])) or "").partition("\n")[0]
+    return f"{text} ({about.rstrip('.')})" if text and about else text
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        name, rest = value.get("name"), {k: v for k, v in value.items() if k != "name"}
+        return f"{name}({', '.join(f'{k}={v}' for k, v in rest.items())})"
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

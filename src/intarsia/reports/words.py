@@ -1,0 +1,58 @@
+"""Numbers and lists as a sentence has them."""
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+SMALL = (
+    *("no", "one", "two", "three", "four", "five", "six"),
+    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+)
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """`one module`, `ten modules`, `50 modules`."""
+    word = SMALL[number] if number < len(SMALL) else f"{number:,}"
+    return f"{word} {noun if number == 1 else plural or noun + 's'}"
+
+
+def capital(sentence: str) -> str:
+    """The first letter large, all others as they are."""
+    return sentence[:1].upper() + sentence[1:]
+
+
+def percent(share: float) -> str:
+    """One decimal, two close to all; `-` for a share of nothing."""
+    if math.isnan(share) or share == 1:
+        return "-" if math.isnan(share) else "100%"
+    return f"{100 * share:.1f}%" if share < 0.9995 else f"{min(100 * share, 99.99):.2f}%"
+
+
+def nats(value: float) -> str:
+    """An entropy as sentences have it; `-` for a mean over nothing."""
+    return "-" if math.isnan(value) else f"{value:.3f}"
+
+
+def mean(values: Iterable[float]) -> float:
+    """Of the values that are numbers; nan where there are none."""
+    known = [value for value in values if math.isfinite(value)]
+    return statistics.fmean(known) if known else math.nan
+
+
+def duration(seconds: float) -> str:
+    """`21 min 4 s`."""
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    if hours:
+        return f"{hours} h {minutes} min"
+    if minutes:
+        return f"{minutes} min {whole % 60} s"
+    return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{whole} s"
+
+
+def listed(items: Sequence[str], most: int = 12) -> str:
+    """`a, b and c`; of many the first, and how many more there are."""
+    items = list(items)
+    if len(items) > most:
+        items = [*items[: most - 1], f"{len(items) - most + 1} more"]
+    return " and ".join(filter(None, [", ".join(items[:-1]), *items[-1:]]))

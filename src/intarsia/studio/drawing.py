@@ -1,0 +1,119 @@
+"""A drawing made into what the network knows: cut out, scaled and centred like the data."""
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from intarsia.data import Data, spaced
+from intarsia.errors import DataError
+
+LARGEST = 64  # pixels a side of the pictures that are drawn
+FINE = 224  # pixels a side, about, of the paper that a drawing is laid on before it is shrunk
+INK = 0.1  # of the range: what is paler is paper
+LOOKED_AT = 1000  # training pictures
+
+
+@dataclass(frozen=True)
+class Paper:
+    """How the data's pictures lie on their paper: their size, where the ink is, its range."""
+
+    height: int
+    width: int
+    low: float
+    high: float
+    side: float  # the longer side of the ink's box, the median over pictures
+    centre: tuple[float, float]  # of the ink's mass, in pixels from the corner; the mean
+
+    @classmethod
+    def of(cls, data: Data) -> "Paper | None":
+        """Read off the training pictures; None for data that cannot be drawn.
+
+        They must be small, of one channel, and empty at the edge more often than not.
+        """
+        shape = data.shape
+        if len(shape) != 3 or shape[0] != 1 or max(shape[1:]) > LARGEST or min(shape[1:]) < 4:
+            return None
+        x = data.train.x[spaced(len(data.train), LOOKED_AT), 0].double()
+        low = 0.0 if data.train.x.dtype == torch.uint8 else float(x.min())
+        high = 255.0 if data.train.x.dtype == torch.uint8 else float(x.max())
+        x = (x - low) / max(high - low, 1e-12)
+        edge = torch.cat([x[:, :, 0], x[:, :, -1]], dim=1)
+        inked = (x > INK).flatten(1).any(dim=1)
+        if float(edge.median()) > INK or not bool(inked.any()):
+            return None
+        x = x[inked]
+        rows, columns = ((x > INK).any(dim=d) for d in (2, 1))
+        sides = torch.stack([_extent(rows), _extent(columns)]).amax(dim=0)
+        centres = [_centre(picture) for picture in x]
+        mean = tuple(float(np.mean([c[d] for c in centres])) for d in (0, 1))
+        return cls(*shape[1:], low, high, float(sides.median()), mean)  # type: ignore[arg-type]
+
+    def fit(self, drawing: np.ndarray) -> Tensor:
+        """1 x 1 x H x W raw inputs from a drawing of any size, values from 0 (paper) to 1 (ink)."""
+        ink = torch.as_tensor(np.asarray(drawing, dtype=np.float64))
+        rows, columns = (ink > INK).any(dim=1), (ink > INK).any(dim=0)
+        if not bool(rows.any()):
+            raise DataError("the drawing is empty: draw something first")
+        cut = ink[_span(rows), _span(columns)]
+        k = max(1, round(FINE / max(self.height, self.width)))
+        scale = self.side * k / max(cut.shape)
+        size = [max(1, round(scale * n)) for n in cut.shape]
+        large = functional.interpolate(
+            cut[None, None], size=size, mode="bilinear", antialias=True, align_corners=False
+        )[0, 0]
+        page = torch.zeros(self.height * k, self.width * k, dtype=ink.dtype)
+        top, left = (
+            _place(mass, k * middle, n, whole)
+            for mass, middle, n, whole in zip(
+                _centre(large), self.centre, large.shape, page.shape, strict=True
+            )
+        )
+        part = large[: page.shape[0], : page.shape[1]]
+        page[top : top + part.shape[0], left : left + part.shape[1]] = part
+        small = functional.avg_pool2d(page[None, None], k).clamp(0, 1)
+        return (self.low + small * (self.high - self.low)).to(torch.float32)
+
+
+def read_drawing(text: str) -> np.ndarray:
+    """What the page sends: the bytes of a square grey picture, row by row, in base64."""
+    try:
+        grey = np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8)
+    except (binascii.Error, ValueError) as error:
+        raise DataError("the drawing cannot be read: clear it and draw again") from error
+    side = int(len(grey) ** 0.5)
+    if side < 2 or side * side != len(grey):
+        raise DataError("the drawing is no square picture: clear it and draw again")
+    return grey.reshape(side, side) / 255.0
+
+
+def _extent(marked: Tensor) -> Tensor:
+    """From the first to the last True of each row, both counted."""
+    places = torch.arange(1, marked.shape[1] + 1)
+    last = (marked * places).amax(dim=1)
+    first = (marked * places.flip(0)).amax(dim=1)
+    return last + first - marked.shape[1]
+
+
+def _span(marked: Tensor) -> slice:
+    places = marked.nonzero().flatten()
+    return slice(int(places[0]), int(places[-1]) + 1)
+
+
+def _centre(picture: Tensor) -> tuple[float, float]:
+    """Of mass; a pixel's middle is half a pixel from its edge."""
+    rows, columns = (torch.arange(n, dtype=picture.dtype) + 0.5 for n in picture.shape)
+    mass = float(picture.sum())
+    return (
+        float((picture.sum(dim=1) * rows).sum()) / mass,
+        float((picture.sum(dim=0) * columns).sum()) / mass,
+    )
+
+
+def _place(mass: float, middle: float, size: int, whole: int) -> int:
+    """Where a piece begins so that its mass lies at the middle, as far as it stays on the page."""
+    return min(max(0, round(middle - mass)), max(0, whole - size))

@@ -1,0 +1,75 @@
+"""The elements that the page is laid out from."""
+
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from intarsia.studio.controls import Control
+from intarsia.studio.session import Session
+from intarsia.studio.views import Views
+
+HERE = Path(__file__).parent
+
+
+def place(name: str, live: bool = False) -> gr.HTML:
+    """A place that pieces are put into; a live one is read out when it changes."""
+    template = "<div role='status' aria-live='polite'>${value}</div>" if live else "${value}"
+    return gr.HTML(
+        "", html_template=template, elem_id=name, js_on_load=None, apply_default_css=False
+    )
+
+
+def pad(views: Views) -> gr.HTML | None:
+    """A pad to draw on, for pictures that can be drawn."""
+    if views.paper is None:
+        return None
+    pen = 2.2 if views.paper.width > 16 else 1.1  # pixels of the data's own strokes, about
+    width = round(280 * pen / views.paper.width)
+    return gr.HTML(
+        "",
+        elem_id="sample-draw",
+        html_template=(
+            "<div class='pad'><p class='small'>Or draw one; by keyboard with Shift and the arrow "
+            f"keys</p><canvas width='280' height='280' tabindex='0' role='img' data-pen='{width}' "
+            "aria-label='A pad to draw on'></canvas><button type='button'>Clear</button></div>"
+        ),
+        js_on_load=script("draw"),
+        apply_default_css=False,
+    )
+
+
+def made(operator: str, control: Control, value: Any) -> Any:
+    """A control of the kind that its setting asks for."""
+    about: dict[str, Any] = {
+        "label": control.name.replace("_", " "),
+        "elem_id": f"setting-{operator}-{control.name}",
+        "info": "empty: as the preset has it" if control.optional else None,
+    }
+    if control.kind == "flag":
+        return gr.Checkbox(bool(value), **about)
+    if control.kind == "choice":
+        none = [("(the preset's)", "")] if control.optional else []
+        choices = [*none, *((c, c) for c in control.choices)]
+        return gr.Dropdown(choices, value=value or "", **about)
+    if control.kind == "text":
+        about["info"] = "one number, or some by name: 3: 0.5, 8: 2"
+        return gr.Textbox("" if value is None else str(value), max_lines=1, **about)
+    if control.optional:  # a field for numbers makes 0 of nothing
+        return gr.Textbox("" if value is None else str(value), max_lines=1, **about)
+    return gr.Number(value, precision=0 if control.kind == "whole" else None, step=0.05, **about)
+
+
+def heading(session: Session, title: str) -> str:
+    first = session.modules[0]
+    words = (
+        f"{escape(title)}: {len(session.modules)} modules of {escape(str(first.architecture))}, "
+        f"measured on {len(session.test):,} test samples of {escape(session.data.name)}"
+    )
+    return f"<h1>intarsia studio</h1><p class='small'>{words}</p>"
+
+
+def script(name: str) -> str:
+    """What an element does in the browser."""
+    return (HERE / f"{name}.js").read_text()

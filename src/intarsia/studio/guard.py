@@ -1,0 +1,193 @@
+"""What stands between the studio and the network: one host, one page, nothing from elsewhere."""
+
+import json
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+# What the page asks for. Gradio has many more routes: files of the disk, a proxy, an API, a queue.
+READS = re.compile(
+    r"/|/(assets|static)/.+|/theme\.css|/favicon\.ico|/manifest\.json"
+    r"|/gradio_api/(upload_progress|heartbeat/\w+)"
+)
+ASKS = "/gradio_api/run/predict"
+WRITES = re.compile(rf"{ASKS}|/gradio_api/upload")
+LARGEST = 2**22  # bytes of what is asked with; files go another way
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
+    "connect-src 'self'; worker-src 'self' blob:; frame-src 'none'; object-src 'none'; "
+    "base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
+)
+HEADERS = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+]
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+OUTSIDE = re.compile(rb"<meta\s[^>]*(?:og:|twitter:)[^>]*/>\s*")
+
+
+class Guard:
+    """An ASGI application around another.
+
+    A request must name the machine as the person did, so that no name of an attacker's that leads
+    here is answered (DNS rebinding), and must come from the page itself. Of the page's head the
+    lines that tell social networks about Gradio are taken out, and its policy keeps the browser
+    from asking any other host. Values that name a file which was not uploaded are refused: Gradio
+    would copy it from the disk, or fetch it from the web, before anyone looks at it.
+    """
+
+    def __init__(self, app: App, host: str, uploads: Path) -> None:
+        self.app, self.host, self.uploads = app, host, uploads.resolve()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return  # nothing here speaks over a websocket
+        if reason := self.refuses(scope["method"], scope["path"], dict(scope["headers"])):
+            status, words = reason
+            return await _answer(send, status, words)
+        if scope["path"] == ASKS:
+            body = await _body(receive)
+            if body is None or not self._only_uploads(body):
+                return await _answer(send, 400, "The studio reads no such values.")
+            receive = _replayed(body, receive)
+        if scope["path"] == "/":
+            plain = [(k, v) for k, v in scope["headers"] if k != b"accept-encoding"]
+            return await self.app({**scope, "headers": plain}, receive, _edited(send))
+        await self.app(scope, receive, _guarded(send))
+
+    def refuses(
+        self, method: str, path: str, headers: dict[bytes, bytes]
+    ) -> tuple[int, str] | None:
+        """Why a request is not answered, with its status; None where it is."""
+        host = headers.get(b"host", b"").decode("latin-1")
+        if not self.knows(_name(host)):
+            return 421, f"The studio is not at {host!r}."
+        origin = headers.get(b"origin")
+        if origin is not None and urlsplit(origin.decode("latin-1")).netloc != host:
+            return 403, "Requests come from the studio's own page."
+        known = {"GET": READS, "HEAD": READS, "POST": WRITES}.get(method)
+        if known is None or not known.fullmatch(path):
+            return 404, "The studio has no such page."
+        return None
+
+    def knows(self, name: str) -> bool:
+        """Whether this is a name of the machine that nobody else can lead here.
+
+        Where the studio listens beyond the loopback, any address of numbers may be the machine's;
+        names are what rebinding needs.
+        """
+        if name == self.host or name in LOOPBACK:
+            return True
+        return self.host not in LOOPBACK and _is_address(name)
+
+    def _only_uploads(self, body: bytes) -> bool:
+        """Whether all files that values name were uploaded; what is no JSON is not looked at."""
+        try:
+            values = [json.loads(body)]
+        except (ValueError, RecursionError):
+            return False
+        while values:
+            value = values.pop()
+            if isinstance(value, dict):
+                if "path" in value and not self._uploaded(value["path"]):
+                    return False
+                values.extend(value.values())
+            elif isinstance(value, list):
+                values.extend(value)
+        return True
+
+    def _uploaded(self, path: Any) -> bool:
+        try:
+            return Path(path).resolve().is_relative_to(self.uploads)
+        except (TypeError, ValueError, OSError):
+            return False
+
+
+def _name(host: str) -> str:
+    """A host without its port; empty where it cannot be read."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _guarded(send: Send) -> Send:
+    """Every answer carries the policy."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", []), *HEADERS]
+        await send(message)
+
+    return sending
+
+
+def _edited(send: Send) -> Send:
+    """The page without the addresses in its head that only name others."""
+    begun: list[Message] = []
+    body = bytearray()
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            begun.append(message)
+            return
+        body.extend(message.get("body", b""))
+        if message.get("more_body"):
+            return
+        content = OUTSIDE.sub(b"", bytes(body))
+        start = begun[0]
+        kept = [(k, v) for k, v in start.get("headers", []) if k.lower() != b"content-length"]
+        length = (b"content-length", str(len(content)).encode())
+        await send({**start, "headers": [*kept, length, *HEADERS]})
+        await send({"type": "http.response.body", "body": content})
+
+    return sending
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """All that a request brings; None where that is too much, or it was broken off."""
+    found, more = bytearray(), True
+    while more:
+        message = await receive()
+        found.extend(message.get("body", b""))
+        more = message.get("more_body", False)
+        if message["type"] != "http.request" or len(found) > LARGEST:
+            return None
+    return bytes(found)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """The request's content once more, then what comes after it."""
+    waiting = [{"type": "http.request", "body": body}]
+
+    async def receiving() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return receiving
+
+
+async def _answer(send: Send, status: int, words: str) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), *HEADERS]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": f"{words}\n".encode()})

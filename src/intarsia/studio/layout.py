@@ -1,0 +1,138 @@
+"""Where everything on the page stands; what happens when it is used is in acting.py."""
+
+from typing import Any
+
+import gradio as gr
+
+from intarsia.measure.compatibility import MEASURES
+from intarsia.studio.controls import about, controls_of
+from intarsia.studio.elements import heading, made, pad, place, script
+from intarsia.studio.loading import others
+from intarsia.studio.views import Seen, Views
+
+RADIO_UP_TO = 16  # classes to choose by one click; more go into a list
+
+
+class Layout:
+    """The controls of one page, in the order they stand."""
+
+    def __init__(self, views: Views, title: str) -> None:
+        self.views, self.session = views, views.session
+        self.shown, self.seen = gr.State(None), gr.State(Seen())
+        gr.HTML(heading(views.session, title), elem_id="heading", apply_default_css=False)
+        self.message = place("message", live=True)
+        with gr.Row():
+            with gr.Column(scale=2, min_width=300):
+                self._choosing()
+                self._loading()
+            with gr.Column(scale=5, min_width=320):
+                with gr.Row(equal_height=True, elem_id="figures"):
+                    self.accuracy, self.entropy, self.change = map(
+                        place, ("accuracy", "entropy", "change")
+                    )
+                with gr.Tabs(elem_id="tabs"):
+                    with gr.Tab("Whole", id="whole"):
+                        self.confusion = place("confusion")
+                    with gr.Tab("One sample", id="sample"):
+                        self._sample()
+                    with gr.Tab("Path", id="path") as self.path_tab:
+                        self._path()
+                    with gr.Tab("Compatibility", id="compatibility-tab") as self.matrix_tab:
+                        self._matrix()
+
+    def _choosing(self) -> None:
+        names = list(self.session.names)
+        self.tiles = gr.CheckboxGroup(
+            self.views.tiles(), value=names, label="Modules", elem_id="module-tiles",
+            info="Accuracy on its own classes, and the share of weights kept",
+        )  # fmt: skip
+        with gr.Row():
+            self.all_on = gr.Button("All on", size="sm", elem_id="all-on")
+            self.all_off = gr.Button("All off", size="sm", elem_id="all-off")
+        first = self.session.operator
+        self.operator = gr.Dropdown(
+            self.views.operators(), value=first.name, label="Operator", elem_id="operator",
+            info=about(first.name), filterable=True,
+        )  # fmt: skip
+        self.groups: dict[str, gr.Column] = {}
+        self.controls: list[tuple[str, str, Any]] = []  # operator, setting, control
+        for name in self.views.operators():
+            given = first.arguments if name == first.name else {}
+            with gr.Column(visible=name == first.name, elem_id=f"settings-{name}") as group:
+                for control in controls_of(name):
+                    one = made(name, control, given.get(control.name, control.default))
+                    self.controls.append((name, control.name, one))
+            self.groups[name] = group
+
+    def _loading(self) -> None:
+        with gr.Accordion("Load a module file", open=False, elem_id="load"):
+            self.file = gr.File(
+                label="A .safetensors file of yours", file_types=[".safetensors"],
+                elem_id="load-file", height=150,
+            )  # fmt: skip
+            # Gradio's own example, which would stand in the page, names a file elsewhere.
+            self.file.example_payload = lambda: None  # type: ignore[method-assign]
+            files = others(self.session)
+            self.other = gr.Dropdown(
+                files, value=None, label="Or another file of the folder", elem_id="load-other",
+                visible=bool(files),
+            )  # fmt: skip
+
+    def _sample(self) -> None:
+        with gr.Row():
+            with gr.Column(scale=1, min_width=220):
+                self.kind = gr.Dropdown(
+                    [("any", ""), *((c, c) for c in self.session.catalogue)], value="",
+                    label="Class of the sample", elem_id="sample-class",
+                )  # fmt: skip
+                last = len(self.session.test) - 1
+                self.number = gr.Number(
+                    0, label=f"Sample number, 0 to {last}", precision=0,
+                    elem_id="sample-number",
+                )  # fmt: skip
+                self.next = gr.Button("Next sample", size="sm", elem_id="sample-next")
+                self.pad = pad(self.views)
+                self.picture = place("sample-seen")
+            with gr.Column(scale=3, min_width=300):
+                choices = self.views.classes()
+                control = gr.Radio if len(choices) <= RADIO_UP_TO else gr.Dropdown
+                self.without = control(
+                    choices, value="", label="Take a class out", elem_id="take-out",
+                    info="The same modules without the one for this class; nothing puts it back",
+                )  # fmt: skip
+                self.whole = place("whole-answer")
+                gr.HTML("<h2>Each module alone</h2>", elem_id="alone", apply_default_css=False)
+                self.each = place("module-answers")
+
+    def _path(self) -> None:
+        names = list(self.session.names)
+        with gr.Row():
+            self.start = gr.Dropdown(
+                names, value=names[0], label="From module", elem_id="path-from"
+            )
+            self.end = gr.Dropdown(names, value=names[-1], label="To module", elem_id="path-to")
+        self.way = place("path-figure")
+
+    def _matrix(self) -> None:
+        kinds = [(name.replace("_", " "), name) for name in MEASURES]
+        self.measure = gr.Radio(
+            kinds, value=next(iter(MEASURES)), label="Measure", elem_id="measure",
+            info="A cell chooses its pair for the path, and joins the two",
+        )  # fmt: skip
+        self.matrix = gr.HTML(
+            "",
+            elem_id="compatibility",
+            js_on_load=script("matrix"),
+            apply_default_css=False,
+        )
+
+    def what(self) -> list[Any]:
+        """The controls that say what is joined, and how."""
+        return [self.tiles, self.operator, *(control for _, _, control in self.controls)]
+
+    def everything(self) -> list[Any]:
+        """The places that follow a switch."""
+        return [
+            self.confusion, self.accuracy, self.entropy, self.change, self.message, self.shown,
+            self.picture, self.whole, self.each,
+        ]  # fmt: skip

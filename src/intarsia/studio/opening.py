@@ -1,0 +1,83 @@
+"""From the words of the command to what the studio starts with: modules, operator, data."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from intarsia.arguments import Thing, data_for
+from intarsia.composition import OPERATORS, Composition
+from intarsia.composition.opening import open_path
+from intarsia.data import Data
+from intarsia.errors import FileError
+from intarsia.modules import Bank, Module
+from intarsia.modules.bank import LISTING
+from intarsia.specs import Spec
+
+OF_THE_DEMO = "modules"  # the bank to play with, among those that a demo leaves
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """What paths hold, and the data to measure it on."""
+
+    modules: tuple[Module, ...]
+    operator: Spec  # a composition's own, else the sum
+    data: Data
+    folders: tuple[Path, ...]  # those given: files are read from nowhere else
+    notes: tuple[str, ...]  # what a person should know of them
+
+
+def open_paths(
+    paths: Sequence[Path],
+    source: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+) -> Opened:
+    """Read bank folders, module files, compositions, or what a demo left.
+
+    The data are by default those that the modules learned from, split as they were then. Of a bank
+    with several seeds the first is taken.
+    """
+    if not paths:
+        raise FileError("there is nothing to open: give a bank folder, a demo or module files")
+    modules: dict[str, Module] = {}
+    notes = []
+    operator = OPERATORS.spec("sum")
+    for path in paths:
+        thing = open_path(_bank_of(path))
+        if isinstance(thing, Composition):
+            operator = thing.operator
+        if isinstance(thing, Bank) and seed is None and len(thing.seeds) > 1:
+            thing = thing.seed(thing.seeds[0])
+            notes.append(f"{path}: modules of seed {thing.seeds[0]}, --seed chooses others")
+        for module in _parts(thing, path, seed):
+            if module.name in modules:
+                raise FileError(
+                    f"{path}: a module {module.name!r} was read before: leave one of them out"
+                )
+            modules[module.name] = module
+    first = next(iter(modules.values()))
+    data, same = data_for(first, source, options or {})
+    if not same:
+        notes.append(f"{data.name} is not what {paths[0]} was trained on, or it is split otherwise")
+    folders = tuple(path.resolve() for path in paths if path.is_dir())
+    return Opened(tuple(modules.values()), operator, data, folders, tuple(notes))
+
+
+def _bank_of(path: Path) -> Path:
+    """The path itself; of a demo the folder of its modules."""
+    inside = path / OF_THE_DEMO
+    is_demo = (inside / LISTING).is_file() and not (path / LISTING).exists()
+    return inside if is_demo else path
+
+
+def _parts(thing: Thing, path: Path, seed: int | None) -> Sequence[Module]:
+    if isinstance(thing, Composition):
+        return thing.parts
+    if isinstance(thing, Module):
+        return (thing,)
+    bank: Bank = thing if seed is None else thing.seed(seed)
+    if not len(bank):
+        raise FileError(f"{path} has no modules, all of them diverged")
+    return tuple(bank)

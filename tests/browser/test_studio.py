@@ -1,0 +1,195 @@
+"""The studio, used as a person would use it: switch, join, draw, take out, walk, load."""
+
+import math
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+import intarsia as ia
+
+from .checks import grave_faults
+from .conftest import Opened
+
+TABS = {"Whole": False, "One sample": False, "Path": True, "Compatibility": True}  # measured anew?
+
+
+@pytest.fixture(scope="module")
+def page(studio: str, opened: Opened) -> Page:
+    page = opened(studio, served=urlsplit(studio).netloc)
+    expect(page.locator("#confusion svg")).to_be_visible()
+    return page
+
+
+def test_it_opens_with_all_modules_joined(page: Page, demo_folder: Path) -> None:
+    bank, test = ia.Bank.load(demo_folder / "modules"), ia.load_data("digits").test
+    score = ia.evaluate(ia.compose(bank, "sum"), test)
+    assert page.locator("#module-tiles input:checked").count() == len(bank)
+    expect(page.locator("#accuracy")).to_contain_text(f"{score.accuracy:.4f}")
+    expect(page.locator("#entropy")).to_contain_text(f"{score.ceiling:.3f}")
+
+
+def test_switching_a_module_off_and_on_changes_the_whole_and_back(
+    page: Page, demo_folder: Path
+) -> None:
+    before = {name: page.locator(name).inner_html() for name in ("#confusion", "#accuracy")}
+    nine = ia.compose([m for m in ia.Bank.load(demo_folder / "modules") if m.name != "3"], "sum")
+    score = ia.evaluate(nine, ia.load_data("digits").test)
+    tile(page, "3").uncheck()
+    expect(page.locator("#accuracy .big")).to_have_text(f"{score.accuracy:.4f}")
+    expect(page.locator("#entropy .big")).to_have_text(f"{score.entropy:.3f}")
+    expect(page.locator("#change")).to_contain_text("3 off")
+    expect(page.locator("#confusion")).to_contain_text("9 modules, sum")
+    tile(page, "3").check()
+    expect(page.locator("#change")).to_contain_text("3 on")
+    expect(page.locator("#confusion")).to_contain_text("10 modules, sum")
+    assert {name: page.locator(name).inner_html() for name in before} == before
+
+
+def test_without_modules_it_says_what_to_do(page: Page) -> None:
+    page.get_by_role("button", name="All off").click()
+    expect(page.locator("#message")).to_contain_text("switch at least one on")
+    page.get_by_role("button", name="All on").click()
+    expect(page.locator("#message")).not_to_contain_text("switch at least one on")
+    expect(page.locator("#module-tiles input:checked")).to_have_count(10)
+
+
+def test_the_operator_and_its_settings_change_the_whole(page: Page, demo_folder: Path) -> None:
+    bank, test = ia.Bank.load(demo_folder / "modules"), ia.load_data("digits").test
+    accuracy = page.locator("#accuracy .big")
+    choose(page, "#operator", "inlay")
+    inlay = ia.evaluate(ia.compose(bank, "inlay"), test)
+    expect(accuracy).to_have_text(f"{inlay.accuracy:.4f}")
+    choose(page, "#operator", "task_arithmetic")
+    scale = page.locator(
+        "#setting-task_arithmetic-scale input, #setting-task_arithmetic-scale textarea"
+    )
+    scale.fill("0.3")
+    scale.press("Tab")
+    scaled = ia.evaluate(ia.compose(bank, "task_arithmetic(scale=0.3)"), test)
+    expect(accuracy).to_have_text(f"{scaled.accuracy:.4f}")
+    choose(page, "#operator", "sum")
+    expect(page.locator("#confusion")).to_contain_text("10 modules, sum")
+
+
+def test_a_sample_is_answered_by_each_module_and_by_the_whole(
+    page: Page, demo_folder: Path
+) -> None:
+    page.get_by_role("tab", name="One sample").click()
+    number = page.locator("#sample-number input")
+    number.fill("7")
+    number.press("Tab")
+    test = ia.load_data("digits").test
+    whole = ia.compose(ia.Bank.load(demo_folder / "modules"), "sum")
+    share = float(whole.predict_proba(test.x[7:8]).max())
+    expect(page.locator("#sample-seen")).to_contain_text("7")
+    expect(page.locator("#whole-answer .verdict")).to_contain_text(f"{share:.3f}")
+    expect(page.locator("#module-answers .answer")).to_have_count(10)
+
+
+def test_a_class_taken_out_and_put_back_gives_the_same_answer(page: Page) -> None:
+    whole = page.locator("#whole-answer")
+    before = whole.inner_html()
+    page.locator("#take-out").get_by_label("3", exact=True).check()
+    expect(whole.locator("section")).to_have_count(2)
+    expect(whole).to_contain_text("without module 3")
+    page.locator("#take-out").get_by_label("nothing").check()
+    expect(whole.locator("section")).to_have_count(1)
+    assert whole.inner_html() == before
+
+
+def test_a_drawn_digit_is_answered(page: Page) -> None:
+    before = page.locator("#sample-seen").inner_html()
+    pad = page.locator("#sample-draw canvas")
+    pad.scroll_into_view_if_needed()
+    stroke(page, pad, ring())
+    expect(page.locator("#sample-seen")).to_contain_text("draw")
+    assert page.locator("#sample-seen").inner_html() != before
+    expect(page.locator("#whole-answer .verdict")).to_contain_text("0 with")
+    page.get_by_role("button", name="Clear").click()
+    expect(page.locator("#sample-seen")).to_contain_text("7")
+
+
+def test_a_cell_of_the_matrix_chooses_a_pair_and_its_path_is_drawn(page: Page) -> None:
+    page.get_by_role("tab", name="Compatibility").click()
+    page.get_by_role("button", name="3 and 8:").click()
+    expect(page.locator("#module-tiles input:checked")).to_have_count(2)
+    page.get_by_role("tab", name="Path").click()
+    expect(page.locator("#path-figure svg")).to_be_visible()
+    expect(page.locator("#path-from input")).to_have_value("3")
+    expect(page.locator("#path-to input")).to_have_value("8")
+    expect(page.locator("#path-figure")).to_contain_text("connected")
+    page.get_by_role("button", name="All on").click()
+    expect(page.locator("#accuracy")).to_contain_text("10 of 10")
+
+
+def test_a_bad_file_is_refused_with_what_is_wrong(page: Page, tmp_path: Path) -> None:
+    page.get_by_role("button", name="Load a module file").click()
+    bad = tmp_path / "bad.safetensors"
+    bad.write_text("no module")
+    page.locator("#load-file input[type=file]").set_input_files(bad)
+    expect(page.locator("#message .bad")).to_contain_text("bad.safetensors")
+    expect(page.locator("#message .bad")).to_contain_text("safetensors file")
+    assert str(tmp_path) not in page.locator("#message").inner_text()
+    expect(page.locator("#module-tiles input")).to_have_count(10)
+
+
+def test_a_module_file_is_loaded_and_joined(page: Page, demo_folder: Path, tmp_path: Path) -> None:
+    given = replace(ia.Bank.load(demo_folder / "territory")["3"], name="a guest")
+    given.save(tmp_path / "guest.safetensors")
+    page.locator("#load-file input[type=file]").set_input_files(tmp_path / "guest.safetensors")
+    expect(page.locator("#message .good")).to_contain_text("loaded a guest")
+    tile(page, "3").uncheck()
+    tile(page, "a guest").check()
+    expect(page.locator("#change")).to_contain_text("a guest on")
+    expect(page.locator("#confusion")).to_contain_text("10 modules, sum")
+
+
+@pytest.mark.parametrize("path", ["gradio_api/file=/etc/hostname", "file=/etc/hostname", "docs"])
+def test_files_of_the_machine_are_not_served(page: Page, studio: str, path: str) -> None:
+    assert page.request.get(f"{studio}{path}").status == 404
+
+
+@pytest.mark.parametrize(("tab", "measured"), TABS.items())
+def test_axe_finds_no_grave_fault_in_light_and_in_dark(
+    page: Page, tab: str, measured: bool
+) -> None:
+    with page.expect_response("**/predict") if measured else nullcontext():
+        page.get_by_role("tab", name=tab).click()
+    expect(page.locator("#tabs .pending")).to_have_count(0)  # paler until the answer is there
+    part = None if tab == "Whole" else "#tabs"  # the rest of the page stays as it is
+    assert grave_faults(page, within=part) == []
+    turn = "document.body.classList.toggle('dark')"  # as Gradio does by the person's preference
+    assert page.evaluate(turn)
+    assert grave_faults(page, ["color-contrast"], part) == []
+    assert not page.evaluate(turn)
+
+
+def tile(page: Page, name: str) -> Locator:
+    return page.locator(f"#module-tiles input[name='{name}']")
+
+
+def choose(page: Page, control: str, value: str) -> None:
+    """Pick from one of Gradio's lists."""
+    page.locator(f"{control} input").click()
+    page.get_by_role("option", name=value, exact=True).click()
+
+
+def ring() -> list[tuple[float, float]]:
+    """A zero as shares of the pad."""
+    turns = [2 * math.pi * step / 16 for step in range(17)]
+    return [(0.5 + 0.2 * math.sin(t), 0.5 - 0.32 * math.cos(t)) for t in turns]
+
+
+def stroke(page: Page, pad: Locator, points: list[tuple[float, float]]) -> None:
+    box = pad.bounding_box()
+    assert box is not None
+    places = [(box["x"] + box["width"] * x, box["y"] + box["height"] * y) for x, y in points]
+    page.mouse.move(*places[0])
+    page.mouse.down()
+    for place in places[1:]:
+        page.mouse.move(*place)
+    page.mouse.up()

@@ -1,0 +1,150 @@
+"""What the studio shows is what compose, evaluate, path and compatibility_matrix say."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import intarsia as ia
+from intarsia import measure
+from intarsia.composition import OPERATORS
+from intarsia.data import Split
+from intarsia.errors import CompositionError
+from intarsia.measure.compatibility import MEASURES
+from intarsia.modules import logits_of
+from intarsia.studio import Session
+from intarsia.studio.scores import changes, entropy_on, overall, switched
+
+
+@pytest.mark.parametrize("operator", sorted(OPERATORS))
+def test_every_operator_gives_the_figures_of_compose_and_evaluate(
+    operator: str, session: Session, bank: ia.Bank, digits: ia.Data
+) -> None:
+    whole = ia.compose([bank["0"], bank["8+9"]], operator, samples=digits)
+    expected = ia.evaluate(whole, digits.test)
+    found = session.score(["8+9", "0"], operator)
+    assert (found.confusion == expected.confusion).all()
+    assert found.rewarded == expected.rewarded == ("0", "8", "9")
+    assert found.accuracy == expected.accuracy
+    assert found.entropy == pytest.approx(expected.entropy, rel=1e-6)
+    logits = session.joined_logits(["0", "8+9"], operator)
+    torch.testing.assert_close(logits, logits_of(whole, digits.test.x))
+
+
+def test_answers_are_computed_once_whatever_the_order(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = session.score(["0", "3"], "ties(density=0.5)")
+
+    def never(*args: Any, **settings: Any) -> None:
+        raise AssertionError("joined again")
+
+    monkeypatch.setattr("intarsia.studio.session.Composition", never)
+    assert session.score(["3", "0"], {"name": "ties", "density": 0.5}) is first
+
+
+def test_a_class_that_was_taken_out_comes_back_bit_for_bit(own_session: Session) -> None:
+    session = own_session
+    before = session.joined_logits(session.names, "sum").clone()
+    without = session.joined_logits(["0", "8+9"], "sum")
+    session._logits.clear()
+    session._wholes.clear()
+    assert not torch.equal(before, without)
+    assert torch.equal(session.joined_logits(session.names, "sum"), before)
+
+
+def test_cards_say_what_evaluate_says_of_each_module(
+    session: Session, bank: ia.Bank, digits: ia.Data
+) -> None:
+    for card, module in zip(session.cards, bank, strict=True):
+        score = ia.evaluate(module, digits.test)
+        assert (card.name, card.rewarded) == (module.name, module.rewarded)
+        assert card.accuracy == score.accuracy
+        assert card.entropy == pytest.approx(score.entropy / score.ceiling)
+        assert card.density == module.density
+
+
+def test_a_path_and_the_matrix_are_those_of_the_library(
+    session: Session, bank: ia.Bank, digits: ia.Data
+) -> None:
+    way = session.path("0", "3")
+    expected = ia.path(bank["0"], bank["3"], digits, samples=1000)
+    for split in ("train", "test"):
+        np.testing.assert_allclose(way.curves[split].loss, expected.curves[split].loss)
+    assert session.path("0", "3") is way
+    with pytest.raises(CompositionError, match="needs two modules, both are '0'"):
+        session.path("0", "0")
+    matrix = ia.compatibility_matrix(bank, digits)
+    found = session.matrix()
+    for name in MEASURES:
+        np.testing.assert_allclose(found[name], matrix[name])
+
+
+def test_nothing_on_and_unknown_names_are_told(session: Session) -> None:
+    with pytest.raises(CompositionError, match="no module is on: switch at least one on"):
+        session.score([], "sum")
+    with pytest.raises(CompositionError, match="has no module '7'"):
+        session.score(["7"], "sum")
+    with pytest.raises(CompositionError, match="a weight is given for '7': known: 0, 3"):
+        session.score(["0"], {"name": "weighted", "weights": {"7": 2.0}})
+    # A weight of a module that is off waits for it.
+    weighted = session.score(["0"], {"name": "weighted", "weights": {"3": 2.0}})
+    assert weighted.accuracy == session.score(["0"], "sum").accuracy
+
+
+def test_few_rows_and_a_catalogue_in_another_order(bank: ia.Bank, digits: ia.Data) -> None:
+    few = Session(bank, digits, rows=50)
+    assert len(few.test) == 50
+    turned = replace(
+        digits,
+        catalogue=digits.catalogue[::-1],
+        test=Split(digits.test.x, 9 - digits.test.y),
+        train=Split(digits.train.x, 9 - digits.train.y),
+        validation=Split(digits.validation.x, 9 - digits.validation.y),
+    )
+    both = [Session(bank, data).score(["0", "3"], "sum") for data in (digits, turned)]
+    assert (both[0].confusion == both[1].confusion).all()
+
+
+def test_modules_that_do_not_fit_are_refused_or_come_with_a_caution(
+    own_session: Session, bank: ia.Bank
+) -> None:
+    session = own_session
+    with pytest.raises(CompositionError, match="module '3' is given twice"):
+        session.add(bank["3"])
+    hot = replace(bank["3"], name="hot", temperature=2 * bank["3"].temperature)
+    with pytest.raises(CompositionError, match="its temperature is"):
+        session.add(hot)
+    assert session.names == bank.names
+    foreign = replace(bank["3"], name="foreign", origin="0" * 64)
+    assert "its origin is 000" in session.add(foreign)
+    assert session.score(["0", "foreign"], "logits").accuracy > 0
+    with pytest.raises(CompositionError, match="its origin is 000"):
+        session.score(["0", "foreign"], "sum")
+
+
+def test_overall_accuracy_and_entropy_by_hand(session: Session, digits: ia.Data) -> None:
+    score = session.score(["0", "3"], "sum")
+    logits = session.joined_logits(["0", "3"], "sum")
+    assert overall(score) == pytest.approx(
+        float((logits.argmax(dim=1) == digits.test.y).double().mean())
+    )
+    entropies = measure.entropy(logits, session["0"].temperature)
+    mine = np.isin(digits.test.y, [0, 3])
+    assert entropy_on(score, rewarded=True) == pytest.approx(entropies[mine].mean())
+    assert entropy_on(score, rewarded=False) == pytest.approx(score.entropy)
+    every = Session([replace(session["0"], rewarded=session.catalogue)], digits)
+    assert np.isnan(entropy_on(every.score(["0"], "sum"), rewarded=False))
+
+
+def test_what_a_switch_did_is_said_in_few_words(session: Session) -> None:
+    assert switched(["0", "3"], ["0"]) == "3 off"
+    assert switched(["0"], ["0", "3", "8"]) == "3 and 8 on"
+    assert switched(["0"], ["3"], ("sum", "inlay")) == "0 off, 3 on, sum to inlay"
+    assert switched("abcde", "") == "5 modules off"
+    before, after = (session.score(names, "sum") for names in (["0", "3"], ["0"]))
+    told = changes(before, after)
+    assert told[0] == ("3", before.accuracy_per_class[3], after.accuracy_per_class[3])
+    assert changes(after, after) == []
