@@ -8,13 +8,17 @@ export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := true
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench results pictures docs clean
+.PHONY: help demo studio test lint bench results pictures docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s%s\n", $$1, $$2}' Makefile
 
 demo: .venv/.core ## ten digit modules from data to one classifier, in demo/report.html
 	$(BIN)/intarsia demo
+
+studio: .venv/.studio ## the demo's modules in the browser, to switch on and off; Ctrl-C ends it
+	test -e demo/modules/bank.json || $(BIN)/intarsia demo
+	$(BIN)/intarsia studio demo
 
 test: lint docs ## lint, docs and the test suite
 	$(BIN)/python -m pytest
@@ -49,4 +53,8 @@ clean: ## remove what the other targets made
 
 .venv/.installed: .venv/.core
 	$(PIP) install --no-compile -e '.[dev]'
+	touch $@
+
+.venv/.studio: .venv/.core
+	$(PIP) install --no-compile -e '.[pinned,studio]'
 	touch $@

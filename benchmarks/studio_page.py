@@ -25,9 +25,9 @@ def studio(load: Callable[[str], Result]) -> str:
         [result],
         f"`intarsia studio` serves {result['modules']} modules ({result['model']}, "
         f"{result['data']}, all test samples) and is asked over HTTP as its page asks it. A switch "
-        "is timed from the request to the last byte of the answer, which holds the confusion matrix, accuracy, "
-        "entropy, and what every module says of one sample. The browser's drawing is not in it. "
-        "Each switch is to a set of modules that was not asked for before.",
+        "is timed from the request to the last byte of the answer, which holds the confusion "
+        "matrix, accuracy, entropy, and what every module says of one sample. The browser's "
+        "drawing is not in it. Each switch is to a set of modules that was not asked for before.",
         table(
             f"operator|median s|slowest s|under {target:g} s|switched back, median s"
             "|first answer s",

@@ -20,9 +20,7 @@ def call(*words: object, code: int = 0) -> str:
 def test_a_page_of_two_modules_with_its_figures(demo_folder: Path, tmp_path: Path) -> None:
     files = [demo_folder / "modules" / f"{digit}.safetensors" for digit in (3, 8)]
     out, drawn = tmp_path / "new" / "pair.html", tmp_path / "drawn"
-    found = json.loads(
-        call(*files, "-o", out, "--figures", drawn, "--rows", 100, "--json")
-    )
+    found = json.loads(call(*files, "-o", out, "--figures", drawn, "--rows", 100, "--json"))
     assert found["path"] == str(out)
     assert found["bytes"] == out.stat().st_size
     assert sorted(map(Path, found["figures"])) == sorted(drawn.iterdir())
