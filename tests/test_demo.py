@@ -126,6 +126,22 @@ def test_it_prints_tables_and_commands_that_work(made: tuple[Path, Findings]) ->
         assert after.exit_code == 0, (command, after.stderr)
 
 
+def test_it_says_how_to_have_the_command_at_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from intarsia.commands.training import _at_hand
+
+    (tmp_path / "a venv" / "bin").mkdir(parents=True)
+    (tmp_path / "a venv" / "bin" / "activate").touch()
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "a venv"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert _at_hand() == [". 'a venv/bin/activate'"]
+    there = tmp_path / "intarsia"
+    there.touch(0o755)
+    assert _at_hand() == []
+
+
 @pytest.mark.slow
 def test_the_whole_demo_joins_well(tmp_path: Path) -> None:
     """Figures of a run on another machine may differ by a few of the 359 samples."""

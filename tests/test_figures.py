@@ -159,7 +159,7 @@ def test_numbers_that_would_all_be_zero_are_left_out() -> None:
 def test_small_differences_are_no_colours() -> None:
     values = np.array([[np.nan, 0.001], [0.002, np.nan]])
     text = matrix_figure({"one": values}, ["a", "b"])
-    assert "0.001 (pale) to 0.011 (dark)" in words(text)
+    assert "0.001 to 0.002, all pale" in words(text)
     assert "#5a2d0c" not in cells(text)
 
 

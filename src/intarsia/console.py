@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 from rich.console import Console, RenderableType
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
@@ -54,6 +55,11 @@ def show_whole(parts: Iterable[RenderableType]) -> None:
 def note(line: str) -> None:
     """A remark beside the result, on stderr."""
     print(line, file=sys.stderr)
+
+
+def busy(words: str) -> Status:
+    """While it is entered, a terminal says what is being done; a file or pipe gets nothing."""
+    return Console(stderr=True).status(words)
 
 
 def show_json(value: Any) -> None:

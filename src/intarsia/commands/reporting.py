@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from intarsia.commands.options import Json
-from intarsia.console import note, show, show_json
+from intarsia.console import busy, note, show, show_json
 
 
 def report(
@@ -37,13 +37,17 @@ def report(
     json: Json = False,
 ) -> None:
     """Make one page that shows what was trained, what it knows and how it fits."""
+    from intarsia.errors import FileError
     from intarsia.figures.convert import figure_format
     from intarsia.reports import report as make
 
-    kinds = [kind.strip() for kind in formats.split(",")]
+    kinds = list(dict.fromkeys(kind.strip() for kind in formats.split(",")))
     for kind in kinds:
         figure_format(f"figure.{kind}")  # before anything is measured
-    made = make(paths, data, rows=rows, study=study)
+    if out.is_dir():
+        raise FileError(f"{out} is a folder: name the page, such as -o {out / 'report.html'}")
+    with busy("measuring what the page shows"):
+        made = make(paths, data, rows=rows, study=study)
     written = made.save(out, figures, kinds)
     if json:
         return show_json(

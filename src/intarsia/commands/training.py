@@ -1,7 +1,10 @@
 """demo, data, train: from data to modules."""
 
+import shutil
+import sys
 import time
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -33,7 +36,8 @@ def demo(
     page = out / "report.html"
     show(f"{time.perf_counter() - began:.0f} s; report: {page}, opens in any browser")
     show("\ngo on with")
-    show(*(f"  {command}" for command in continuing(out)))
+    show(*(f"  {command}" for command in [*_at_hand(), *continuing(out)]))
+    show(f"\nor play with them in the browser: make studio, or intarsia studio {quote(str(out))}")
 
 
 def data(
@@ -133,3 +137,12 @@ def train(
         return show_json(found)
     show_bank(found)
     show(f"{found['seconds']:.1f} s, in {out}")
+
+
+def _at_hand() -> list[str]:
+    """What puts `intarsia` on the path of a shell that runs it from a virtual environment."""
+    activate = Path(sys.prefix) / "bin" / "activate"
+    if shutil.which("intarsia") or not activate.exists():
+        return []
+    here = activate.relative_to(Path.cwd()) if activate.is_relative_to(Path.cwd()) else activate
+    return [f". {quote(str(here))}"]

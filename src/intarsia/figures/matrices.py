@@ -168,7 +168,12 @@ def _range(values: np.ndarray) -> tuple[float, float]:
 
 def _scale(values: np.ndarray) -> str:
     low, high = _range(values)
-    return f"{low:.3g} (pale) to {high:.3g} (dark)" if np.isfinite(low) else "no values"
+    if not np.isfinite(low):
+        return "no values"
+    most = float(np.nanmax(values))
+    if most < high:  # too near one another for a scale of their own
+        return f"{low:.1g} to {most:.1g}, all pale"
+    return f"{low:.3g} (pale) to {high:.3g} (dark)"
 
 
 def _numbers(x: float, y: float, values: np.ndarray, shares: np.ndarray) -> list[str]:

@@ -81,15 +81,16 @@ def _container_header(file: BinaryIO) -> tuple[int, dict[str, Any]]:
     """The file's expected size and safetensors' own JSON, checked before anything is allocated."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(file.read(8), "little")
+    if length > HEADER_LIMIT:
+        raise FileError(
+            "is not a safetensors file, or truncated: its first 8 bytes ask for a header of "
+            f"{length} bytes, the limit is {HEADER_LIMIT}; expected the file of a module or a "
+            "composition, such as modules/3.safetensors"
+        )
     if 8 + length > size:
         raise FileError(
             f"is not a safetensors file, or truncated: its header would end at byte {8 + length}, "
             f"the file has {size} bytes: {_AGAIN}"
-        )
-    if length > HEADER_LIMIT:
-        raise FileError(
-            f"is not a safetensors file of intarsia's: its first 8 bytes ask for a header of "
-            f"{length} bytes, the limit is {HEADER_LIMIT}; check that it is the right file"
         )
     entries = parse(file.read(length), "safetensors header")
     expected = 8 + length + _data_size(entries)
