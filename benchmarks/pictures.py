@@ -63,7 +63,7 @@ def picture_studio(browser: Browser, address: str) -> None:
     save(page, "studio-sample", end="#module-answers")
     page.get_by_role("tab", name="Compatibility").click()
     page.locator("#measure").get_by_label("unit overlap").check()
-    expect(page.locator("#compatibility caption")).to_contain_text("unit overlap")
+    expect(page.locator("#compatibility #meaning")).to_contain_text("unit overlap")
     save(page, "studio-compatibility", end="#compatibility")
 
 

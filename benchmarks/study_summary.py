@@ -65,7 +65,8 @@ def studies_in_short(
         return ""
     end = "All verdicts are in [results](docs/results/index.md#studies)."
     shown = fill(sentences(*words, end), 119, break_on_hyphens=False, break_long_words=False)
-    return f"## The paper, checked\n\n{shown}\n\n```bash\n{_example(speed)}\n```"
+    mark = "<!-- not run: MNIST in the paper's size takes a GPU -->"  # for benchmarks/examples.py
+    return f"## The paper, checked\n\n{shown}\n\n{mark}\n\n```bash\n{_example(speed)}\n```"
 
 
 def _example(speed: Result | None) -> str:

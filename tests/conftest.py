@@ -1,6 +1,9 @@
-"""What all tests share: few threads, a cache of their own, and the big data sets where they are."""
+"""What all tests share: few threads, a cache of their own, one studio, the big data sets."""
 
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +24,11 @@ def pytest_configure() -> None:
     settings.load_profile("house")
     # Small networks: more threads than this only wait for one another.
     torch.set_num_threads(min(2, os.cpu_count() or 1))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The browser's tests come first: others load modules into the studio that all share."""
+    items.sort(key=lambda item: "browser" not in item.path.parts)
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +53,37 @@ def demo_made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 def demo_folder(demo_made: tuple[Path, Any]) -> Path:
     """What the demo leaves; a test that changes a file copies it."""
     return demo_made[0]
+
+
+@pytest.fixture(scope="session")
+def uploaded() -> list[Path]:
+    """Files that the studio was given, which are to go when it ends."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def studio_process(demo_folder: Path, uploaded: list[Path]) -> Iterator[subprocess.Popen[str]]:
+    """`intarsia studio` with the demo's modules, as a person starts it."""
+    command = [sys.executable, "-c", "from intarsia.cli import main; main()"]
+    words = ["studio", str(demo_folder / "modules"), "--no-open"]
+    with subprocess.Popen([*command, *words], stderr=subprocess.PIPE, text=True) as process:
+        yield process
+        process.terminate()
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, said.endswith("stopped\n"), "Traceback" in said) == (0, True, False)
+    assert not [path for path in uploaded if path.parents[1].exists()]
+
+
+@pytest.fixture(scope="session")
+def studio_address(studio_process: subprocess.Popen[str]) -> str:
+    """Where it says that it is; warnings may come before."""
+    assert studio_process.stderr is not None
+    said = ""
+    for line in studio_process.stderr:
+        said += line
+        if found := re.search(r"the studio is at (http://127\.0\.0\.1:\d+/)", line):
+            return found[1]
+    raise AssertionError(said)
 
 
 @pytest.fixture

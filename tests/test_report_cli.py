@@ -11,6 +11,9 @@ from intarsia.cli import app
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
+PACK = str(Path(__file__).resolve().parents[1] / "docs" / "results" / "study_pairs.json")
+
+
 def call(*words: object, code: int = 0) -> str:
     run = CliRunner().invoke(app, ["report", *map(str, words)])
     assert run.exit_code == code, (run.stdout, run.stderr, run.exception)
@@ -20,7 +23,8 @@ def call(*words: object, code: int = 0) -> str:
 def test_a_page_of_two_modules_with_its_figures(demo_folder: Path, tmp_path: Path) -> None:
     files = [demo_folder / "modules" / f"{digit}.safetensors" for digit in (3, 8)]
     out, drawn = tmp_path / "new" / "pair.html", tmp_path / "drawn"
-    found = json.loads(call(*files, "-o", out, "--figures", drawn, "--rows", 100, "--json"))
+    options = ["--figures", drawn, "--formats", "svg, svg", "--rows", 100, "--json"]
+    found = json.loads(call(*files, "-o", out, *options))
     assert found["path"] == str(out)
     assert found["bytes"] == out.stat().st_size
     assert sorted(map(Path, found["figures"])) == sorted(drawn.iterdir())
@@ -41,6 +45,8 @@ def test_one_module_in_words(demo_folder: Path, tmp_path: Path) -> None:
         (["nothing"], "no such file or folder"),
         (["nothing", "--formats", "svg,jpg"], "the ending of a figure is one of"),
         ([".", "--study", "pairs"], "no study 'pairs' to show"),
+        ([PACK, "--data", "mnist"], "takes no data: leave data out"),
+        ([PACK, "--rows", "5"], "takes no rows: leave rows out"),
     ],
 )
 def test_what_it_refuses(
@@ -52,3 +58,9 @@ def test_what_it_refuses(
     assert told in error
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_no_name_for_a_page(tmp_path: Path) -> None:
+    run = CliRunner().invoke(app, ["report", str(tmp_path), "-o", str(tmp_path)])
+    assert run.exit_code == 1
+    assert "is a folder: name the page" in run.stderr

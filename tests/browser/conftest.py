@@ -1,25 +1,44 @@
 """One browser for the tests of pages; what a page does wrong fails the test that looks at it.
 
 Scopes are those of the package: Playwright keeps an event loop running, and later tests want their
-own.
+own. Without a browser, or without Playwright, they are skipped; where INTARSIA_BROWSER names a
+browser, that is a fault.
 """
 
+from __future__ import annotations
+
 import os
-import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from .checks import watch
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
+NEEDS = ("playwright", "axe_playwright_python")
 NAMES = ("chromium", "chromium-browser", "google-chrome")  # as .ci/chromium looks for them
 PATIENCE = 15_000  # milliseconds, for a machine that has other things to do
-Opened = Callable[..., Page]
+Opened = Callable[..., "Page"]
+
+
+class NotHere(pytest.Module):
+    """A file of tests that cannot be imported."""
+
+    def collect(self) -> list[pytest.Item]:
+        pytest.skip(f"needs {' and '.join(NEEDS)}: pip install -e '.[dev]'")
+
+
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Module | None:
+    missing = any(find_spec(name) is None for name in NEEDS)
+    if not missing or os.environ.get("INTARSIA_BROWSER"):
+        return None
+    return NotHere.from_parent(parent, path=module_path)
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -35,7 +54,9 @@ def one_thread_for_all() -> Iterator[None]:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """A Chromium of this machine; INTARSIA_BROWSER names it, and then none is a fault."""
+    """A Chromium of this machine."""
+    from playwright.sync_api import expect, sync_playwright
+
     path = os.environ.get("INTARSIA_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         pytest.skip(f"needs one of {', '.join(NAMES)}: .ci/chromium installs Debian's")
@@ -62,6 +83,8 @@ def no_faults(faults: list[str]) -> Iterator[None]:
 @pytest.fixture(scope="package")
 def opened(browser: Browser, faults: list[str]) -> Iterator[Opened]:
     """`opened(url, served=host, **options)` is a watched page of its own on a laptop."""
+    from .checks import watch
+
     contexts = []
 
     def open_page(url: str, *, served: str = "", **options: object) -> Page:
@@ -80,27 +103,15 @@ def opened(browser: Browser, faults: list[str]) -> Iterator[Opened]:
 
 
 @pytest.fixture(scope="package", autouse=True)
-def starting(
-    request: pytest.FixtureRequest, browser: Browser, demo_folder: Path
-) -> Iterator[subprocess.Popen[str] | None]:
-    """`intarsia studio` as a person starts it, early: meanwhile other tests can run."""
-    if not any("studio" in getattr(item, "fixturenames", ()) for item in request.session.items):
-        yield None
-        return
-    command = [sys.executable, "-c", "from intarsia.cli import main; main()"]
-    words = ["studio", str(demo_folder / "modules"), "--no-open"]
-    with subprocess.Popen([*command, *words], stderr=subprocess.PIPE, text=True) as process:
-        yield process
-        process.terminate()
+def starting(request: pytest.FixtureRequest, browser: Browser) -> None:
+    """The studio starts early: meanwhile other tests can run."""
+    if any("studio" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        request.getfixturevalue("studio_process")
 
 
 @pytest.fixture(scope="package")
-def studio(starting: subprocess.Popen[str]) -> str:
-    """The address that it says."""
-    assert starting.stderr is not None
-    said = ""
-    for line in starting.stderr:
-        said += line
-        if found := re.search(r"http://[\w.:]+/", line):
-            return found[0]
-    raise AssertionError(said)
+def studio(request: pytest.FixtureRequest) -> str:
+    """Its address."""
+    if find_spec("gradio") is None:
+        pytest.skip("needs the extra studio")
+    return request.getfixturevalue("studio_address")

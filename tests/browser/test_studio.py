@@ -14,6 +14,7 @@ import intarsia as ia
 from .checks import grave_faults
 from .conftest import Opened
 
+INK = "pad => pad.getContext('2d').getImageData(0, 0, 280, 280).data.some((v, i) => i % 4 < 3 && v)"
 TABS = {"Whole": False, "One sample": False, "Path": True, "Compatibility": True}  # measured anew?
 
 
@@ -26,7 +27,7 @@ def page(studio: str, opened: Opened) -> Page:
 
 def test_it_opens_with_all_modules_joined(page: Page, demo_folder: Path) -> None:
     bank, test = ia.Bank.load(demo_folder / "modules"), ia.load_data("digits").test
-    score = ia.evaluate(ia.compose(bank, "sum"), test)
+    score = ia.evaluate(ia.compose(bank, "inlay"), test)
     assert page.locator("#module-tiles input:checked").count() == len(bank)
     expect(page.locator("#accuracy")).to_contain_text(f"{score.accuracy:.4f}")
     expect(page.locator("#entropy")).to_contain_text(f"{score.ceiling:.3f}")
@@ -35,17 +36,18 @@ def test_it_opens_with_all_modules_joined(page: Page, demo_folder: Path) -> None
 def test_switching_a_module_off_and_on_changes_the_whole_and_back(
     page: Page, demo_folder: Path
 ) -> None:
-    before = {name: page.locator(name).inner_html() for name in ("#confusion", "#accuracy")}
-    nine = ia.compose([m for m in ia.Bank.load(demo_folder / "modules") if m.name != "3"], "sum")
+    places = ("#confusion .picture", "#accuracy .figure")
+    before = {name: page.locator(name).inner_html() for name in places}
+    nine = ia.compose([m for m in ia.Bank.load(demo_folder / "modules") if m.name != "3"], "inlay")
     score = ia.evaluate(nine, ia.load_data("digits").test)
     tile(page, "3").uncheck()
     expect(page.locator("#accuracy .big")).to_have_text(f"{score.accuracy:.4f}")
     expect(page.locator("#entropy .big")).to_have_text(f"{score.entropy:.3f}")
     expect(page.locator("#change")).to_contain_text("3 off")
-    expect(page.locator("#confusion")).to_contain_text("9 modules, sum")
+    expect(page.locator("#confusion")).to_contain_text("9 modules, inlay")
     tile(page, "3").check()
     expect(page.locator("#change")).to_contain_text("3 on")
-    expect(page.locator("#confusion")).to_contain_text("10 modules, sum")
+    expect(page.locator("#confusion")).to_contain_text("10 modules, inlay")
     assert {name: page.locator(name).inner_html() for name in before} == before
 
 
@@ -60,9 +62,9 @@ def test_without_modules_it_says_what_to_do(page: Page) -> None:
 def test_the_operator_and_its_settings_change_the_whole(page: Page, demo_folder: Path) -> None:
     bank, test = ia.Bank.load(demo_folder / "modules"), ia.load_data("digits").test
     accuracy = page.locator("#accuracy .big")
-    choose(page, "#operator", "inlay")
-    inlay = ia.evaluate(ia.compose(bank, "inlay"), test)
-    expect(accuracy).to_have_text(f"{inlay.accuracy:.4f}")
+    choose(page, "#operator", "sum")
+    added = ia.evaluate(ia.compose(bank, "sum"), test)
+    expect(accuracy).to_have_text(f"{added.accuracy:.4f}")
     choose(page, "#operator", "task_arithmetic")
     scale = page.locator(
         "#setting-task_arithmetic-scale input, #setting-task_arithmetic-scale textarea"
@@ -71,8 +73,8 @@ def test_the_operator_and_its_settings_change_the_whole(page: Page, demo_folder:
     scale.press("Tab")
     scaled = ia.evaluate(ia.compose(bank, "task_arithmetic(scale=0.3)"), test)
     expect(accuracy).to_have_text(f"{scaled.accuracy:.4f}")
-    choose(page, "#operator", "sum")
-    expect(page.locator("#confusion")).to_contain_text("10 modules, sum")
+    choose(page, "#operator", "inlay")
+    expect(page.locator("#confusion")).to_contain_text("10 modules, inlay")
 
 
 def test_a_sample_is_answered_by_each_module_and_by_the_whole(
@@ -83,7 +85,7 @@ def test_a_sample_is_answered_by_each_module_and_by_the_whole(
     number.fill("7")
     number.press("Tab")
     test = ia.load_data("digits").test
-    whole = ia.compose(ia.Bank.load(demo_folder / "modules"), "sum")
+    whole = ia.compose(ia.Bank.load(demo_folder / "modules"), "inlay")
     share = float(whole.predict_proba(test.x[7:8]).max())
     expect(page.locator("#sample-seen")).to_contain_text("7")
     expect(page.locator("#whole-answer .verdict")).to_contain_text(f"{share:.3f}")
@@ -110,11 +112,20 @@ def test_a_drawn_digit_is_answered(page: Page) -> None:
     assert page.locator("#sample-seen").inner_html() != before
     expect(page.locator("#whole-answer .verdict")).to_contain_text("0 with")
     page.get_by_role("button", name="Clear").click()
-    expect(page.locator("#sample-seen")).to_contain_text("7")
+    expect(page.locator("#sample-seen")).to_contain_text("test sample 7")
+    stroke(page, pad, [(0.1 + x / 3, 0.1 + y / 3) for x, y in ring()])  # a small one is no blot
+    expect(page.locator("#whole-answer .verdict")).to_contain_text("0 with")
+    page.get_by_role("button", name="Next sample").click()
+    expect(page.locator("#sample-seen")).to_contain_text("test sample 8")
+    assert not page.evaluate(INK, pad.element_handle())
 
 
 def test_a_cell_of_the_matrix_chooses_a_pair_and_its_path_is_drawn(page: Page) -> None:
     page.get_by_role("tab", name="Compatibility").click()
+    for width in (360, 1280):  # on a phone the table scrolls, not the page
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        expect(page.get_by_role("tab")).to_have_count(len(TABS))
     page.get_by_role("button", name="3 and 8:").click()
     expect(page.locator("#module-tiles input:checked")).to_have_count(2)
     page.get_by_role("tab", name="Path").click()
@@ -130,9 +141,18 @@ def test_a_bad_file_is_refused_with_what_is_wrong(page: Page, tmp_path: Path) ->
     page.get_by_role("button", name="Load a module file").click()
     bad = tmp_path / "bad.safetensors"
     bad.write_text("no module")
-    page.locator("#load-file input[type=file]").set_input_files(bad)
-    expect(page.locator("#message .bad")).to_contain_text("bad.safetensors")
-    expect(page.locator("#message .bad")).to_contain_text("safetensors file")
+    file = page.locator("#load-file input[type=file]")
+    with (tmp_path / "large.safetensors").open("wb") as large:
+        large.truncate(65 * 2**20)
+    (tmp_path / "some.txt").write_text("no module")
+    for name, words in (
+        ("large.safetensors", "has 65 MB, the limit is 64 MB"),
+        ("some.txt", "is not a .safetensors file"),
+        ("bad.safetensors", "is not a safetensors file"),
+    ):
+        file.set_input_files(tmp_path / name)
+        expect(page.locator("#message .bad")).to_contain_text(f"{name}: {words}")
+    expect(page.locator("#message .bad")).to_be_in_viewport()  # though the control is far below
     assert str(tmp_path) not in page.locator("#message").inner_text()
     expect(page.locator("#module-tiles input")).to_have_count(10)
 
@@ -145,7 +165,10 @@ def test_a_module_file_is_loaded_and_joined(page: Page, demo_folder: Path, tmp_p
     tile(page, "3").uncheck()
     tile(page, "a guest").check()
     expect(page.locator("#change")).to_contain_text("a guest on")
-    expect(page.locator("#confusion")).to_contain_text("10 modules, sum")
+    expect(page.locator("#confusion")).to_contain_text("10 modules, inlay")
+    page.get_by_role("button", name="Remove this module").click()
+    expect(page.locator("#confusion")).to_contain_text("9 modules, inlay")
+    expect(page.locator("#module-tiles input")).to_have_count(10)
 
 
 @pytest.mark.parametrize("path", ["gradio_api/file=/etc/hostname", "file=/etc/hostname", "docs"])

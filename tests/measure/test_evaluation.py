@@ -11,7 +11,7 @@ from torch import nn
 from intarsia import measure
 from intarsia.data import Data, Scaling, Split
 from intarsia.errors import DataError
-from intarsia.measure import evaluate
+from intarsia.measure import evaluate, evaluate_logits
 from intarsia.models import initialise
 from intarsia.modules import Architecture, Bank, Classifier, Module
 
@@ -52,6 +52,15 @@ def test_module_and_its_classifier(module: Module, split: Split) -> None:
         assert seen.entropy == pytest.approx(expected, rel=1e-6)
         assert np.array_equal(seen.confusion, measure.confusion(z, split.y))
         assert (seen.n, seen.ceiling, seen.rewarded) == (50, math.log(4), ("cat", "[red]"))
+
+
+def test_logits_that_are_there_already(module: Module, split: Split) -> None:
+    classifier = module.to_module()
+    logits = classifier(split.x).detach()
+    for model, rewarded in ((module, None), (classifier, ["dog"]), (module, [0, 1])):
+        seen = evaluate_logits(logits, split.y, model, rewarded)
+        assert str(seen) == str(evaluate(module, split, rewarded))
+    assert evaluate_logits(logits, split.y).catalogue == ("0", "1", "2", "3")
 
 
 def test_rewarded_by_name_or_number(module: Module, split: Split) -> None:

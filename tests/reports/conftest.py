@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,17 @@ class Page(HTMLParser):
 def read_page() -> Callable[[str], Page]:
     """Reads a page; what is wrong with it is in `problems`."""
     return Page
+
+
+@pytest.fixture(scope="session")
+def two_seeds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of three tiny modules, once for each of two seeds."""
+    import intarsia as ia
+
+    folder = tmp_path_factory.mktemp("banks") / "two seeds"
+    settings = {"model": "mlp(16)", "epochs": 1, "rounds": 1, "sparsity": 0.5, "seeds": [0, 1]}
+    ia.train("digits", out=folder, partition=[["0"], ["1"], ["2"]], progress=False, **settings)
+    return folder
 
 
 def _nameless(tag: str, has: dict[str, str | None]) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from intarsia.errors import DataError
 from intarsia.figures import line_figure
 from intarsia.reports import elements
-from intarsia.reports.words import counted, listed, nats, percent
+from intarsia.reports.words import counted, listed, nats, percent, spread
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} 50" width="1" height="1">{}</svg>'
 NASTY = "<b>&\"'"
@@ -94,6 +94,9 @@ def test_words() -> None:
         *("100%", "99.96%", "99.9%", "0.0%", "-")
     ]
     assert percent(0.999999) == "99.99%"  # 100% is said of all alone
+    assert [percent(v) for v in (0.0004, 1e-7, 0.0005)] == ["0.04%", "0.01%", "0.1%"]
+    assert spread([0.75, 0.85]) == "80.0% ± 7.1"  # sqrt(2) * 0.05
+    assert spread([0.75]) == "75.0%"
     assert nats(2.3) == "2.300"
     assert listed(["a"]) == "a"
     assert listed(["a", "b", "c"]) == "a, b and c"

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import intarsia as ia
@@ -12,9 +13,12 @@ from intarsia.errors import DataError, StudyError
 from intarsia.reports import Section
 from intarsia.reports.words import nats, percent
 
+from .reading import part, rows
+
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 Read = Callable[[str], Any]
+KINDS = ("accuracy", "entropy")
 ALL = ["glance", "trained", "modules", "joined", "curve", "removed", "fits", "path", "again"]
 
 
@@ -139,9 +143,88 @@ def test_many_seeds_have_cards_of_the_first_and_a_table(demo_folder: Path, read_
     report = ia.report(ia.Bank([*renamed, *others]), data, rows=100)
     page = read_page(report.html)
     assert page.problems == []
-    assert [words for level, words in page.headings if level == 3] == ["Module 0", "Module 1"]
+    cards = [words for level, words in page.headings if level == 3]
+    assert cards == ["Module 0-s0", "Module 1-s0"]  # as files and notes call them
     assert "Two more modules, in a table" in report.html
     assert re.findall(r'<th scope="row">(\d-s4)', report.html) == ["0-s4", "1-s4"]
+
+
+def test_numbers_of_several_seeds_are_means_with_their_spread(two_seeds: Path) -> None:
+    bank = ia.Bank.load(two_seeds)
+    bank.report["notes"] = ["0-s0: kept the origin"]
+    html = ia.report(bank).html
+    words, test = text(html), ia.load_data("digits").test
+    told = {}
+    for operator, name in (("sum", "weights added"), ("logits", "logits added")):
+        scores = [ia.evaluate(ia.compose(bank.seed(s), operator), test) for s in (0, 1)]
+        accuracy, entropy = (np.array([getattr(s, k) for s in scores]) for k in KINDS)
+        told[name] = f"{100 * accuracy.mean():.1f}% ± {100 * accuracy.std(ddof=1):.1f}"
+        assert f"{told[name]} right when joined: {name}, of two seeds" in words
+        ours = [f"{v.mean():.4f} ({v.std(ddof=1):.4f})" for v in (accuracy, entropy)]
+        assert f"{ours[0]} {ours[1]}" in words
+        first = f"{name.capitalize()}, seed 0: {percent(accuracy[0])} of 107 test samples"
+        assert first in words
+    lead = words[words.index("Joined without training, those of a seed") :][:100]
+    assert any(f"are right on {number} (n = 2) of 107" in lead for number in told.values())
+    for key in ("glance", "curve", "removed", "fits", "path"):
+        assert "This is seed 0, one of two." in text(part(html, key))
+    assert "Module 0-s0" in words
+    assert "0-s0: kept the origin" in words
+    assert "1.000 between any two" in words  # the unit overlap, the same for every pair
+
+
+def test_entropy_of_a_class_taken_out_is_that_of_its_samples(two_seeds: Path) -> None:
+    bank, data = ia.Bank.load(two_seeds).seed(0), ia.load_data("digits")
+    numbers = rows(part(ia.report(bank).html, "removed"))
+    for place, module in enumerate(bank):
+        less = ia.evaluate(ia.compose(bank, "logits") - module.name, data.test)
+        own = less.entropy_per_class[place]
+        assert numbers[module.name][2] == pytest.approx(own, abs=1e-4)
+        assert abs(less.entropy - own) > 1e-4  # that is of all classes that are not rewarded
+
+
+def test_a_module_of_two_classes_taken_out(two_seeds: Path) -> None:
+    one, other, third = ia.Bank.load(two_seeds).seed(0)
+    both = ia.Module(**{**vars_of(one), "rewarded": ("0", "3"), "name": "both"})
+    data = ia.load_data("digits")
+    numbers = rows(part(ia.report([both, other, third], data).html, "removed"))
+    own = data.test.select([0, 3])
+    less = ia.evaluate(ia.compose([other, third], "logits"), own)
+    assert numbers["both"][2] == pytest.approx(less.entropy, abs=1e-4)
+    whole = ia.evaluate(ia.compose([both, other, third], "logits"), own)
+    assert numbers["both"][0] == pytest.approx(whole.accuracy, abs=1e-4)
+
+
+def test_the_picture_is_told_by_what_was_measured(two_seeds: Path) -> None:
+    sure = [
+        ia.Module(**{**vars_of(m), "temperature": 1e-3}) for m in ia.Bank.load(two_seeds).seed(0)
+    ]
+    data = ia.load_data("digits")
+    scores = [ia.evaluate(module, data.test) for module in sure]
+    entropy = sum(score.entropy for score in scores) / 3
+    assert entropy < 0.5
+    html = ia.report(sure, data).html
+    told = f"on average right on {percent(sum(s.accuracy for s in scores) / 3)} of its own samples"
+    told += f", with {nats(entropy)} of at most 2.303 nats on all others"
+    assert html.count(told) == 3  # in the caption, and for those who do not see the picture
+    assert "evenly" not in html
+    assert "nearly even" not in html
+
+
+def test_no_picture_is_told_of_where_there_is_none(
+    two_seeds: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("intarsia.reports.joining.TILES_UP_TO", 2)
+    html = ia.report(two_seeds, rows=50).html
+    assert "figure-answers" not in html
+    assert "The picture shows" not in html
+
+
+def test_single_networks_of_several_seeds_are_not_joined(demo_folder: Path) -> None:
+    (joint,) = ia.Bank.load(demo_folder / "joint")
+    learned = {**joint.provenance, "seed": 9}
+    again = ia.Module(**{**vars_of(joint), "name": "again", "provenance": learned})
+    assert "Joined" not in text(ia.report(ia.Bank([joint, again])).html)
 
 
 def test_names_are_escaped_everywhere(demo_folder: Path, read_page: Read) -> None:

@@ -2,15 +2,18 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import intarsia as ia
+from intarsia.data import Split
 from intarsia.errors import CompositionError, DataError, FileError, RecipeError
 from intarsia.measure import Evaluation
 from intarsia.reports.measured import Measured, steps
 from intarsia.reports.subject import Subject, subject_of
+from intarsia.reports.words import percent
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -97,6 +100,39 @@ def test_a_composition_is_measured_by_its_own_operator(subject: Subject) -> None
     same(found.joined["ties(density=0.5)"], ia.evaluate(whole, ia.load_data("digits").test))
     inlay = Measured(subject_of(ia.compose(subject.modules[:3], "inlay")))
     assert list(inlay.curves) == ["inlay", "sum"]  # the logit sum is the inlay's own
+
+
+@pytest.mark.parametrize(
+    ("operator", "options", "label"),
+    [
+        ("logits", {"calibrate": True}, "logits, calibrated"),
+        ("inlay", {"calibrate": True}, "inlay, calibrated"),
+        ("sum", {"align": "weights"}, "sum, aligned by weights"),
+    ],
+)
+def test_a_composition_is_measured_with_its_options(
+    operator: str, options: dict[str, Any], label: str, two_seeds: Path
+) -> None:
+    data = ia.load_data("digits")
+    modules = ia.Bank.load(two_seeds)
+    modules = [modules["0-s0"], modules["1-s1" if "align" in options else "1-s0"]]
+    whole = ia.compose(modules, operator, samples=data, **options)
+    found = Measured(subject_of(whole))
+    same(found.joined[label], ia.evaluate(whole, data.test))
+    same(found.joined["logits"], ia.evaluate(ia.compose(modules, "logits"), data.test))
+    html = ia.report(whole).html
+    assert f"<h1>Two modules joined by {label}</h1>" in html
+    told = {"logits": "logits added", "inlay": "laid side by side (inlay)", "sum": "weights added"}
+    shown = f"right when joined: {told[operator]}{label.removeprefix(operator)}</li>"
+    assert f"<strong>{percent(found.joined[label].accuracy)}</strong> {shown}" in html
+
+
+def test_a_calibrated_composition_grows_calibrated(two_seeds: Path) -> None:
+    modules, samples = ia.Bank.load(two_seeds).seed(0), ia.load_data("digits").test
+    less = Split(samples.x[:60], samples.y[:60])
+    whole = ia.compose(modules, "logits", samples=less, calibrate=True)
+    curve = Measured(subject_of(whole)).curves["logits, calibrated"]
+    same(curve[2], ia.evaluate(whole - modules[2], samples))
 
 
 def test_fewer_test_samples_on_request(subject: Subject) -> None:

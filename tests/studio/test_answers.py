@@ -1,5 +1,7 @@
 """One sample: what each module and the whole say is what predict_proba says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -40,11 +42,23 @@ def test_answers_are_those_of_the_modules_and_of_the_whole(
 
 
 def test_a_class_goes_with_its_module_or_not_at_all(session: Session) -> None:
-    assert taken_out(session, session.names, "3") == "3"
+    assert taken_out(session, session.names, "3") == ("3",)
     with pytest.raises(CompositionError, match="'8' cannot be taken out alone, module '8\\+9'"):
         taken_out(session, session.names, "8")
+    with pytest.raises(CompositionError, match="no module that is on recognises '3'"):
+        taken_out(session, ["0"], "3")
     with pytest.raises(CompositionError, match="without '3' no module is left"):
         whole_answer(session, sample(session, 0), ["3"], "sum", without="3")
+
+
+def test_all_modules_of_a_class_go_with_it(own_session: Session, bank: ia.Bank) -> None:
+    session, seen = own_session, sample(own_session, 0)
+    name, _ = session.take(replace(bank["3"], provenance={}))
+    assert name == "3 (2)"
+    assert taken_out(session, session.names, "3") == ("3", "3 (2)")
+    less = whole_answer(session, seen, session.names, "logits", without="3")
+    expected = whole_answer(session, seen, ["0", "8+9"], "logits")
+    assert (less.probabilities == expected.probabilities).all()
 
 
 def test_samples_are_found_by_number_and_class(session: Session, digits: ia.Data) -> None:
@@ -52,8 +66,9 @@ def test_samples_are_found_by_number_and_class(session: Session, digits: ia.Data
     assert torch.equal(seen.x, digits.test.x[7:8])
     assert (seen.number, seen.label) == (7, str(int(digits.test.y[7])))
     for wrong in (None, -1, 359, 2.5):
-        with pytest.raises(DataError, match="a whole number from 0 to 358"):
+        with pytest.raises(DataError, match="a whole number from 0 to 358") as error:
             sample(session, wrong)
+        assert "None" not in str(error.value)
     threes = (digits.test.y == 3).nonzero().flatten().tolist()
     assert next_of(session, "3", None) == threes[0]
     assert next_of(session, "3", threes[0]) == threes[1]

@@ -26,10 +26,24 @@ def pictures(size: int, box: slice, high: int = 255) -> ia.Data:
 
 def test_paper_is_read_off_the_pictures() -> None:
     paper = Paper.of(pictures(28, slice(4, 24)))
-    assert paper == Paper(28, 28, 0.0, 255.0, 20.0, (14.0, 14.0))
+    assert paper is not None
+    # 20 pixels of slope at each edge; in one corner, two of them are one diagonal.
+    assert paper.pen == pytest.approx(2 * 400 / (78 + 2**0.5))
+    assert paper == Paper(28, 28, 0.0, 255.0, 20.0, (14.0, 14.0), paper.pen)
     off = Paper.of(pictures(16, slice(2, 8)))
     assert off is not None
     assert (off.side, off.centre) == (6.0, (5.0, 5.0))
+
+
+@pytest.mark.parametrize("blur", [1, 3])
+@pytest.mark.parametrize("width", [3, 6])
+def test_the_pen_is_as_wide_as_the_strokes(width: int, blur: int) -> None:
+    x = torch.zeros(60, 1, 60, 60)
+    x[:, :, 5:55, 20 : 20 + width] = 255.0  # a long stroke down
+    x = torch.nn.functional.avg_pool2d(x, blur, stride=1, padding=blur // 2)
+    paper = Paper.of(ia.load_data(x[:, 0].round().byte().numpy(), np.arange(60) % 3))
+    assert paper is not None
+    assert paper.pen == pytest.approx(width, rel=0.12)
 
 
 @pytest.mark.parametrize(("top", "left"), [(0, 0), (30, 60), (52, 12)])

@@ -1,6 +1,7 @@
 """The guard alone: which requests reach the page, and what every answer carries."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ def ask(
     host: str = "127.0.0.1:7878",
     at: str = "127.0.0.1",
     given: bytes = b"{}",
+    uploads: Path = UPLOADS,
     **more: str,
 ) -> tuple[int, dict[bytes, bytes], bytes]:
     """Status, headers and body of an answer."""
@@ -43,7 +45,7 @@ def ask(
 
     headers = [(b"host", host.encode()), *((k.encode(), v.encode()) for k, v in more.items())]
     scope = {"type": "http", "method": method, "path": path, "headers": headers}
-    asyncio.run(Guard(app, at, UPLOADS)(scope, receive, send))
+    asyncio.run(Guard(app, at, uploads)(scope, receive, send))
     body = b"".join(message.get("body", b"") for message in sent[1:])
     return sent[0]["status"], dict(sent[0]["headers"]), body
 
@@ -62,6 +64,8 @@ def ask(
         ("192.168.1.5:7878", "0.0.0.0", 200),
         ("evil.example", "0.0.0.0", 421),
         ("box.local:7878", "box.local", 200),
+        ("MyBox:7878", "MyBox", 200),
+        ("mybox:7878", "MyBox", 200),
     ],
 )
 def test_a_foreign_name_is_not_answered(host: str, at: str, status: int) -> None:
@@ -76,6 +80,7 @@ def test_a_foreign_name_is_not_answered(host: str, at: str, status: int) -> None
         ("http://localhost:7878", 403),
         ("https://evil.example", 403),
         ("null", 403),
+        ("http://[", 403),
     ],
 )
 def test_a_foreign_page_is_not_answered(origin: str, status: int) -> None:
@@ -120,6 +125,26 @@ def test_other_routes_are_not_there(method: str, path: str) -> None:
 )
 def test_files_that_were_not_uploaded_are_not_read(given: bytes, status: int) -> None:
     assert ask("/gradio_api/run/predict", "POST", given=given)[0] == status
+
+
+@pytest.mark.parametrize(
+    ("length", "status"), [("1000", 200), (str(2**26), 200), (str(2**27), 413), ("x", 413)]
+)
+def test_a_file_that_is_too_large_is_not_taken(length: str, status: int) -> None:
+    given = {"content-length": length}
+    found, _, words = ask("/gradio_api/upload", "POST", **given)
+    assert (found, b"up to 64 MB" in words) == (status, status == 413)
+    assert ask("/gradio_api/upload", "POST")[0] == 413
+
+
+def test_files_that_nobody_asked_about_go_when_another_comes(tmp_path: Path) -> None:
+    old, new = (tmp_path / name / "x.safetensors" for name in ("one", "two"))
+    for path in (old, new):
+        path.parent.mkdir()
+        path.write_bytes(b"x")
+    os.utime(old, (0, 0))
+    ask("/gradio_api/upload", "POST", uploads=tmp_path, **{"content-length": "1"})
+    assert (old.exists(), new.exists()) == (False, True)
 
 
 def test_what_is_asked_with_reaches_the_application_whole() -> None:

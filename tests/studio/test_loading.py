@@ -7,22 +7,23 @@ from pathlib import Path
 import pytest
 
 import intarsia as ia
-from intarsia.errors import DataError, FileError, RecipeError
+from intarsia.errors import CompositionError, DataError, FileError, RecipeError
 from intarsia.studio import Session, open_paths
-from intarsia.studio.loading import load, load_from_folder, others
+from intarsia.studio.loading import Loaded, load, load_from_folder, others
 
 
 def test_every_kind_of_path_opens(bank: ia.Bank, bank_folder: Path, tmp_path: Path) -> None:
     found = open_paths([bank_folder])
     assert [module.name for module in found.modules] == list(bank.names)
-    assert str(found.operator) == "sum"
+    assert found.like is None
+    assert str(found.session(rows=9).operator) == "inlay"
     assert found.notes == ()
     assert found.data.name == "digits"
     assert found.folders == (bank_folder.resolve(),)
 
     ia.compose(bank, "ties(density=0.4)").save(tmp_path / "whole.safetensors")
     found = open_paths([tmp_path / "whole.safetensors"])
-    assert str(found.operator) == "ties(density=0.4)"
+    assert str(found.session(rows=9).operator) == "ties(density=0.4)"
     assert len(found.modules) == 3
     assert found.folders == ()
 
@@ -65,15 +66,16 @@ def test_a_file_is_taken_in_with_the_loaders_checks(
 ) -> None:
     session, path = own_session, tmp_path / "upload-7f.safetensors"
     replace(bank["3"], name="mine").save(path)
-    assert load(session, path, "mine.safetensors") == (("mine",), "")
+    assert load(session, path, "mine.safetensors").said == "loaded mine, to be switched on"
     assert session.names == ("0", "3", "8+9", "mine")
-    with pytest.raises(FileError, match=r"^mine.safetensors: module 'mine' is here already"):
-        load(session, path, "mine.safetensors")
+    assert "is here already" in load(session, path, "mine.safetensors").said
+    assert session.names == ("0", "3", "8+9", "mine")
 
     replace(bank["3"], name="far", origin="0" * 64).save(path)
-    names, caution = load(session, path)
-    assert names == ("far",)
-    assert "its origin is 000" in caution
+    found = load(session, path)
+    assert found.names == (("far", "far"),)
+    assert "module 'far' does not fit module '0': its origin is 000" in found.caution
+    assert found.caution.endswith("; join it by inlay or logits")
 
     path.write_bytes(path.read_bytes()[:-7])
     with pytest.raises(FileError, match=r"^my file: was cut off: "):
@@ -92,7 +94,8 @@ def test_a_composition_brings_the_parts_that_are_new(
 ) -> None:
     session = Session([bank["0"]], digits)
     ia.compose(bank, "sum").save(tmp_path / "whole.safetensors")
-    assert load(session, tmp_path / "whole.safetensors") == (("3", "8+9"), "")
+    found = load(session, tmp_path / "whole.safetensors")
+    assert found == Loaded((("3", "3"), ("8+9", "8+9")))
     bank.save(tmp_path / "bank")
     with pytest.raises(FileError, match="is a folder, give the file of a module"):
         load(session, tmp_path / "bank")
@@ -106,9 +109,22 @@ def test_files_come_from_the_given_folder_alone(
     replace(bank["3"], name="outside").save(outside)
     (given / "link.safetensors").symlink_to(outside)
     session = Session([bank["0"]], digits, folders=[given.resolve()])
-    assert others(session) == ["more/3.safetensors", "more/8+9.safetensors"]
-    assert load_from_folder(session, "more/3.safetensors") == (("3",), "")
-    assert others(session) == ["more/8+9.safetensors"]
+    # A class of one's own is offered, though its name is taken; not so what is here, or cannot fit.
+    ia.compose([bank["0"]], "sum").save(given / "whole.safetensors")
+    replace(bank["0"], provenance={}).save(given / "0.safetensors")
+    far = replace(bank["0"], catalogue=tuple("abcdefghij"), rewarded=("a",))
+    far.save(given / "letters.safetensors")
+    known = ["0.safetensors", "more/3.safetensors", "more/8+9.safetensors"]
+    assert others(session) == known
+    assert load_from_folder(session, "more/3.safetensors") == Loaded((("3", "3"),))
+    assert load_from_folder(session, "0.safetensors").said.startswith("loaded 0 as '0 (2)', since")
+    assert others(session) == known[2:]
+    with pytest.raises(FileError, match=r"^letters.safetensors: .* its catalogue is"):
+        load_from_folder(session, "letters.safetensors")
+    session.remove("0 (2)")
+    assert (session.names, others(session)) == (("0", "3"), [known[0], known[2]])
+    with pytest.raises(CompositionError, match="was here from the start"):
+        session.remove("0")
     for name in (
         "../outside.safetensors",
         str(outside),

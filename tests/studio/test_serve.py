@@ -3,15 +3,13 @@
 import json
 import re
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from http.client import HTTPConnection
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 import pytest
 from typer.testing import CliRunner
@@ -79,24 +77,25 @@ def arrived(path: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def client(bank_folder: Path) -> Iterator[Client]:
-    """The studio in a process of its own, as a person starts it."""
-    command = [sys.executable, "-c", "from intarsia.cli import main; main()"]
-    words = ["studio", str(bank_folder), "--no-open"]
-    with subprocess.Popen([*command, *words], stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            line = process.stderr.readline()
-            port = re.search(r"the studio is at http://127\.0\.0\.1:(\d+)/", line)
-            assert port is not None, line + process.stderr.read()
-            client = Client(int(port[1]))
-            yield client
-            left = Path(client.upload("left.safetensors", b"unread"))
-            assert left.exists()
-        finally:
-            process.terminate()
-            process.communicate(timeout=30)
-    assert not left.parents[1].exists()  # all uploads went with the studio
+def client(studio_address: str, uploaded: list[Path]) -> Client:
+    """Of the studio in its own process; one file is left there, to be deleted at its end."""
+    port = urlsplit(studio_address).port
+    assert port is not None
+    client = Client(port)
+    uploaded.append(Path(client.upload("left.safetensors", b"unread")))
+    assert uploaded[-1].exists()
+    return client
+
+
+@pytest.fixture(scope="module")
+def folder(demo_folder: Path) -> Path:
+    """What the studio was given."""
+    return demo_folder / "modules"
+
+
+@pytest.fixture(scope="module")
+def bank(folder: Path) -> ia.Bank:
+    return ia.Bank.load(folder)
 
 
 def test_the_page_names_no_other_host(client: Client) -> None:
@@ -114,7 +113,8 @@ def test_the_page_names_no_other_host(client: Client) -> None:
         assert name in client.names
 
 
-def test_a_switch_fills_the_page(client: Client, session: Session) -> None:
+def test_a_switch_fills_the_page(client: Client, bank: ia.Bank, digits: ia.Data) -> None:
+    session = Session(bank, digits)
     found = client.use("module-tiles", "change", module_tiles=["0", "3"], operator="inlay")
     score = session.score(["0", "3"], "inlay")
     assert f"{score.accuracy:.4f}" in found["accuracy"]
@@ -126,11 +126,11 @@ def test_a_switch_fills_the_page(client: Client, session: Session) -> None:
     assert "density is 9.0" in client.use("module-tiles", "change", **values)["message"]
 
 
-def test_files_of_the_disk_are_not_served(client: Client, bank_folder: Path) -> None:
-    inside = bank_folder / "bank.json"
+def test_files_of_the_disk_are_not_served(client: Client, folder: Path) -> None:
+    inside = folder / "bank.json"
     for path in ("/etc/hostname", __file__, str(inside)):
         for route in ("/gradio_api/file=", "/file=", "/gradio_api/file/", "/static/../"):
-            assert client.ask("GET", f"{route}{path}")[0] in (403, 404)
+            assert client.ask("GET", f"{route}{quote(path)}")[0] in (403, 404)
     assert client.ask("GET", "/static/..%2f..%2f__init__.py")[0] in (403, 404)
     assert client.ask("GET", "/", Host="evil.example")[0] == 421
     assert client.ask("POST", "/gradio_api/upload", b"", Origin="http://evil.example")[0] == 403
@@ -155,10 +155,13 @@ def test_an_upload_is_checked_told_and_deleted(
 
     found = client.use("load-file", "upload", load_file=None)
     assert "did not arrive" in found["message"]
+    assert "no file is chosen" in client.use("load-this", "click")["message"]
+    assert "removed mine" in client.use("loaded-remove", "click", loaded_module="mine")["message"]
+    assert "no module is chosen" in client.use("loaded-remove", "click")["message"]
 
 
-def test_a_file_that_did_not_arrive_is_not_read(client: Client, bank_folder: Path) -> None:
-    inside = str(bank_folder / "0.safetensors")
+def test_a_file_that_did_not_arrive_is_not_read(client: Client, folder: Path) -> None:
+    inside = str(folder / "0.safetensors")
     for path in (inside, __file__, f"http://127.0.0.1:{client.port}/theme.css"):
         assert client.post("load-file", "upload", load_file=arrived(path))[0] == 400
         assert client.post("module-tiles", "change", module_tiles=arrived(path))[0] == 400

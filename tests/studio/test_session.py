@@ -16,6 +16,7 @@ from intarsia.measure.compatibility import MEASURES
 from intarsia.modules import logits_of
 from intarsia.studio import Session
 from intarsia.studio.scores import changes, entropy_on, overall, switched
+from intarsia.studio.views import Views
 
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
@@ -31,6 +32,23 @@ def test_every_operator_gives_the_figures_of_compose_and_evaluate(
     assert found.entropy == pytest.approx(expected.entropy, rel=1e-6)
     logits = session.joined_logits(["0", "8+9"], operator)
     torch.testing.assert_close(logits, logits_of(whole, digits.test.x))
+
+
+def test_what_a_composition_does_around_its_operator_is_done_here(
+    bank: ia.Bank, digits: ia.Data
+) -> None:
+    few = digits.train.select([0, 3])
+    few = Split(few.x[:40], few.y[:40])
+    whole = ia.compose([bank["0"], bank["3"]], "logits", samples=few, calibrate=True)
+    session = Session(whole.parts, digits, whole.operator, like=whole)
+    expected = ia.evaluate(whole, digits.test)
+    found = session.score(session.names, whole.operator)
+    assert (found.confusion == expected.confusion).all()
+    assert found.entropy == pytest.approx(expected.entropy, rel=1e-6)
+    assert found.entropy != session.score(session.names, "logit_mean").entropy
+    views = Views(session)
+    assert views.about("logits").endswith("As in the composition: calibrated.")
+    assert "calibrated" not in views.about("sum")
 
 
 def test_answers_are_computed_once_whatever_the_order(
@@ -123,6 +141,22 @@ def test_modules_that_do_not_fit_are_refused_or_come_with_a_caution(
     assert session.score(["0", "foreign"], "logits").accuracy > 0
     with pytest.raises(CompositionError, match="its origin is 000"):
         session.score(["0", "foreign"], "sum")
+    before = session.matrix()["cosine"]
+    loud = replace(
+        bank["3"], name="loud", scaling=replace(bank["3"].scaling, scale=torch.tensor(0.5))
+    )
+    # The caution is about the new one, whatever came before; the matrix goes on without it.
+    caution = session.add(loud)
+    assert "module 'loud' does not fit module '0': its scaling" in caution
+    assert caution.endswith("; join it by logits")
+    assert session.matrix().names == (*bank.names, "foreign")
+    assert "cannot be compared: loud." in Views(session).matrix("cosine", None)
+    np.testing.assert_allclose(session.matrix()["cosine"], before)
+    session.score(["0", "foreign"], "logits")
+    session.remove("foreign")
+    assert not [key for key in session._scores if "foreign" in key[0]]
+    with pytest.raises(CompositionError, match="has no module 'foreign'"):
+        session.score(["0", "foreign"], "logits")
 
 
 def test_overall_accuracy_and_entropy_by_hand(session: Session, digits: ia.Data) -> None:
@@ -143,7 +177,10 @@ def test_what_a_switch_did_is_said_in_few_words(session: Session) -> None:
     assert switched(["0", "3"], ["0"]) == "3 off"
     assert switched(["0"], ["0", "3", "8"]) == "3 and 8 on"
     assert switched(["0"], ["3"], ("sum", "inlay")) == "0 off, 3 on, sum to inlay"
-    assert switched("abcde", "") == "5 modules off"
+    assert switched("abcde", "f") == "5 modules off, f on"
+    assert switched("abcde", "") == "all off"
+    assert switched("", "ab", None, "ab") == "all on"
+    assert switched("", "ab", None, "abc") == "a and b on"
     before, after = (session.score(names, "sum") for names in (["0", "3"], ["0"]))
     told = changes(before, after)
     assert told[0] == ("3", before.accuracy_per_class[3], after.accuracy_per_class[3])

@@ -35,15 +35,19 @@ def studio(
     set_: SetData = None,
 ) -> None:
     """Open a page to switch modules on and off, draw samples, and see what they answer."""
+    title = ", ".join(path.resolve().name for path in paths)
+    note(f"reading {title} ...")  # at once: the imports below take a while
+
     from intarsia.arguments import assignments
     from intarsia.studio.opening import open_paths
     from intarsia.studio.serve import check_extra, serve
-    from intarsia.studio.session import Session
 
     check_extra()
     found = open_paths(paths, data, assignments(set_), seed)
     for remark in found.notes:
         note(f"note: {remark}")
-    session = Session(found.modules, found.data, found.operator, rows=rows, folders=found.folders)
-    title = ", ".join(path.resolve().name for path in paths)
+    count = min(rows or len(found.data.test), len(found.data.test))
+    about = f"{len(found.modules)} modules about {count:,} test samples of {found.data.name}"
+    note(f"asking {about} ...")
+    session = found.session(rows)
     serve(session, title, host, port, open_browser=open_, say=note)

@@ -9,12 +9,13 @@ from torch.func import functional_call, jacrev, vmap
 from intarsia.composition.arithmetic import check_number, combination
 from intarsia.composition.ground import Ground
 from intarsia.composition.kept import Kept
-from intarsia.composition.layers import run
+from intarsia.composition.layers import Layer, Meeting, run
 from intarsia.composition.operators import State, operator
 from intarsia.composition.weights import join_states
 from intarsia.errors import RecipeError
 
-CHUNK = 16  # samples whose gradients are held at once
+CHUNK = 16  # samples whose gradients, or patches, are held at once
+MANY = 256  # samples at once where no layer makes patches
 _KEPT = Kept()
 
 
@@ -64,11 +65,12 @@ def diagonal(network: nn.Module, inputs: Tensor, temperature: float) -> dict[str
         name: torch.zeros_like(p, dtype=torch.float64, requires_grad=False)
         for name, p in network.named_parameters()
     }
-    for chunk in inputs.split(CHUNK):
+    patches = any(isinstance(m, Layer) and not isinstance(m, nn.Linear) for m in network.modules())
+    for chunk in inputs.split(CHUNK if patches else MANY):
         done = _add_layers(sums, network, chunk, temperature)
         others = {n: p.detach() for n, p in network.named_parameters() if n not in done}
-        if others:
-            _add_others(sums, network, others, chunk, temperature)
+        for few in chunk.split(CHUNK) if others else ():
+            _add_others(sums, network, others, few, temperature)
     return {name: value / len(inputs) for name, value in sums.items()}
 
 
@@ -78,33 +80,48 @@ def _add_layers(
     """Add the squares for the layers that were met, and say for which tensors.
 
     The gradient of a weight is d x^T summed over the places of a sample, with x what the layer
-    reads there and d the gradient of what it gives; with one place its square is d^2 (x^2)^T.
+    reads there and d the gradient of what it gives. With one place its square is d^2 (x^2)^T, and
+    x is the same for every class: one product of matrices for all of them.
     """
     with torch.enable_grad():
         logits, met = run(network, inputs.detach().clone().requires_grad_())
         roots = _roots(logits, temperature)
-    reads = [meeting.reads() for meeting in met]
-    done = {m.weight for m in met} | {m.bias for m in met if m.layer.bias is not None}
+    uses: dict[str, list[int]] = {}
+    for place, meeting in enumerate(met):
+        uses.setdefault(meeting.name, []).append(place)
+    layers = {name: met[places[0]] for name, places in uses.items()}
+    reads = {n: torch.cat([met[i].reads() for i in places], dim=1) for n, places in uses.items()}
+    squares: dict[str, Tensor] = {}  # of d, summed over classes, for layers with one place
     for c in range(roots.shape[1]):
         slopes = torch.autograd.grad(
             roots[:, c].sum(), [m.gave for m in met], retain_graph=True, materialize_grads=True
         )
-        uses: dict[str, list[tuple[Tensor, Tensor]]] = {}
-        for meeting, x, slope in zip(met, reads, slopes, strict=True):
-            uses.setdefault(meeting.name, []).append((x, meeting.by_place(slope)))
-        for meeting in {m.name: m for m in met}.values():
-            x, d = (torch.cat(each, dim=1) for each in zip(*uses[meeting.name], strict=True))
-            sums[meeting.weight] += _squares(x, d).reshape(meeting.layer.weight.shape)
-            if meeting.layer.bias is not None:
-                sums[meeting.bias] += d.sum(dim=1).square().sum(dim=0).flatten()
-    return done
+        for name, layer in layers.items():
+            d = torch.cat([met[i].by_place(slopes[i]) for i in uses[name]], dim=1)
+            if d.shape[1] == 1:
+                squares[name] = squares[name] + d.square() if name in squares else d.square()
+                continue
+            _add(sums, layer, _over_places(d, reads[name]), d.sum(dim=1).square())
+    for name, d in squares.items():
+        weight = torch.einsum("nlgu,nlgc->guc", d, reads[name].square())
+        _add(sums, layers[name], weight, d)
+    weights, biases = {m.weight for m in met}, {m.bias for m in met if m.layer.bias is not None}
+    return weights | biases
 
 
-def _squares(x: Tensor, d: Tensor) -> Tensor:
-    """N x places x groups x columns and ... x units -> groups x units x columns, over samples."""
-    if x.shape[1] == 1:
-        return torch.einsum("nlgu,nlgc->guc", d.square(), x.square())
-    return torch.einsum("nlgu,nlgc->nguc", d, x).square().sum(dim=0)
+def _over_places(d: Tensor, x: Tensor) -> Tensor:
+    """N x places x groups x units, ... x columns -> the squares, groups x units x columns."""
+    found = x.new_zeros(x.shape[2], d.shape[3], x.shape[3])
+    for few, read in zip(d.split(CHUNK), x.split(CHUNK), strict=True):
+        found += torch.einsum("nlgu,nlgc->nguc", few, read).square().sum(dim=0)
+    return found
+
+
+def _add(sums: dict[str, Tensor], layer: Meeting, weight: Tensor, bias: Tensor) -> None:
+    """Squares of a layer's gradients; those of the bias are still sample by sample."""
+    sums[layer.weight] += weight.reshape(layer.layer.weight.shape)
+    if layer.layer.bias is not None:
+        sums[layer.bias] += bias.sum(dim=0).flatten()
 
 
 def _add_others(

@@ -1,6 +1,6 @@
 """Data sets: load, verify, cache, split; partitions of classes."""
 
-from intarsia.data.dataset import Data, Split, spaced
+from intarsia.data.dataset import Data, Split, few, spaced
 from intarsia.data.layout import lay_out
 from intarsia.data.load import check_options, load_data
 from intarsia.data.lookup import locate
@@ -15,6 +15,7 @@ __all__ = [
     "Split",
     "check_options",
     "disjoint_pairs",
+    "few",
     "lay_out",
     "load_data",
     "locate",

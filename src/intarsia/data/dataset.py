@@ -94,6 +94,12 @@ def spaced(count: int, most: int) -> torch.Tensor:
     return torch.arange(rows) * count // max(1, rows)
 
 
+def few(split: Split, most: int) -> Split:
+    """At most so many rows of a split, evenly spaced."""
+    rows = spaced(len(split), most)
+    return Split(split.x[rows], split.y[rows])
+
+
 def _digest(catalogue: Sequence[str], splits: Sequence[Split], kind: str) -> str:
     """SHA-256 of the contents.
 

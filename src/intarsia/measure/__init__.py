@@ -2,7 +2,7 @@
 
 from intarsia.measure.abstention import Abstention, abstention, auroc, threshold
 from intarsia.measure.compatibility import Compatibility, compatibility, compatibility_matrix
-from intarsia.measure.evaluation import Evaluation, evaluate, figure
+from intarsia.measure.evaluation import Evaluation, evaluate, evaluate_logits, figure
 from intarsia.measure.logits import (
     accuracy_per_class,
     confusion,
@@ -29,6 +29,7 @@ __all__ = [
     "entropy",
     "entropy_per_class",
     "evaluate",
+    "evaluate_logits",
     "figure",
     "nonrewarded_entropy",
     "path",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from intarsia.data import Data, Split
 from intarsia.errors import DataError, nearest
@@ -94,21 +94,34 @@ def evaluate(
     logits = logits_of(model, split.x, batch)
     if logits.dim() != 2:
         raise DataError(f"the model gives {tuple(logits.shape)}: expected logits N x C")
+    return evaluate_logits(logits, split.y, model, rewarded)
+
+
+def evaluate_logits(
+    logits: Tensor,
+    labels: Tensor,
+    model: nn.Module | Module | None = None,
+    rewarded: Sequence[str | int] | None = None,
+) -> Evaluation:
+    """What `evaluate` measures, of logits N x C that are there already.
+
+    Catalogue, temperature and, where they are not given, rewarded classes are the model's.
+    """
     catalogue = tuple(map(str, range(logits.shape[1])))
     own, temperature = catalogue, 1.0
-    if isinstance(model, Predicting):
+    if isinstance(model, Module | Predicting):
         catalogue, own, temperature = model.catalogue, model.rewarded, model.temperature
     indices = [_index(c, catalogue) for c in (own if rewarded is None else rewarded)]
     return Evaluation(
-        accuracy=rewarded_accuracy(logits, split.y, indices),
-        entropy=nonrewarded_entropy(logits, split.y, indices, temperature),
+        accuracy=rewarded_accuracy(logits, labels, indices),
+        entropy=nonrewarded_entropy(logits, labels, indices, temperature),
         ceiling=math.log(len(catalogue)),
         catalogue=catalogue,
         rewarded=tuple(catalogue[i] for i in sorted(set(indices))),
-        confusion=confusion(logits, split.y, len(catalogue)),
-        accuracy_per_class=accuracy_per_class(logits, split.y),
-        entropy_per_class=entropy_per_class(logits, split.y, temperature),
-        n=len(split.y),
+        confusion=confusion(logits, labels, len(catalogue)),
+        accuracy_per_class=accuracy_per_class(logits, labels),
+        entropy_per_class=entropy_per_class(logits, labels, temperature),
+        n=len(labels),
     )
 
 

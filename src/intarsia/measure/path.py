@@ -99,7 +99,7 @@ class Path:
             if any(np.isfinite(getattr(curve, key)).any() for curve in self.curves.values())
         }
         panels["loss"] |= bands
-        way = "t, from {} to {}".format(*self.modules)
+        way = "from {} (0) to {} (1)".format(*self.modules)
         return line_figure(panels, title=self._summary(), x=way)
 
     def __rich__(self) -> "Group":

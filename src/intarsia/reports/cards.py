@@ -153,7 +153,8 @@ def _card(
 
 def _title(module: Module) -> str:
     classes = " + ".join(module.rewarded)
-    return f"Module {module.name}" if classes == module.name else f"{module.name} ({classes})"
+    plain = module.name.removesuffix(f"-s{module.provenance.get('seed')}")
+    return f"Module {module.name}" if classes == plain else f"{module.name} ({classes})"
 
 
 def _anchor(module: Module) -> str:

@@ -8,6 +8,7 @@ from intarsia.measure.compatibility import MEASURES
 from intarsia.measure.path import TOLERANCE
 from intarsia.reports.drawn import Drawn
 from intarsia.reports.elements import Entry, beside, folded, paragraph, table
+from intarsia.reports.joining import one_seed
 from intarsia.reports.measured import Measured
 from intarsia.reports.page import Section
 from intarsia.reports.words import capital, counted, listed, percent
@@ -22,7 +23,7 @@ def fits(measured: Measured, drawn: Drawn) -> Section:
     known = [name for name in MEASURES if np.isfinite(matrix[name]).any()]
     shown = [_measure(matrix, name, drawn) for name in known if name in SHOWN]
     rest = [_measure(matrix, name, drawn) for name in known if name not in SHOWN]
-    body = [paragraph(_opening(matrix)), beside(shown)]
+    body = [paragraph(_opening(matrix) + one_seed(measured.subject)), beside(shown)]
     if rest:
         body.append(folded(f"{capital(counted(len(rest), 'more measure'))}", beside(rest)))
     count = len(measured.subject.together)
@@ -44,7 +45,7 @@ def way(measured: Measured, drawn: Drawn) -> Section:
         "the middle: the loss should stay below the straight line between its ends, or rise above "
         f"it by {TOLERANCE:g}% at most, the shaded band. These two, which disturb each other most, "
         f"are {verdict}: the highest rise is {listed(barriers)}. Measured on {listed(sizes)} "
-        "samples."
+        f"samples.{one_seed(measured.subject)}"
     )
     body = [paragraph(words), beside(_panels(path, drawn)), _places(path)]
     return Section("path", "The path between two", "\n".join(body))
@@ -58,11 +59,10 @@ def _opening(matrix: Matrix) -> str:
     )
     if np.isfinite(values).any():
         one, other = _names(matrix, int(np.nanargmax(values)))
-        words += (
-            f"Over all pairs it is {_points(np.nanmean(values))} percentage points; most between "
-            f"{one} and {other}, {_points(np.nanmax(values))}. Modules that share few hidden units "
-            "can hardly disturb each other. "
-        )
+        average, most = _points(np.nanmean(values)), _points(np.nanmax(values))
+        words += f"Over all pairs it is {average} percentage points"
+        words += f"; most between {one} and {other}, {most}" if most != average else ""
+        words += ". Modules that share few hidden units can hardly disturb each other. "
     else:
         words += "Here it cannot be told: no module takes any of them for its own. "
     return words + "Logits and inlays mix nothing, so nothing here matters to them."
@@ -70,11 +70,13 @@ def _opening(matrix: Matrix) -> str:
 
 def _measure(matrix: Matrix, name: str, drawn: Drawn) -> str:
     values, title = matrix[name], name.replace("_", " ")
-    one, other = _names(matrix, int(np.nanargmax(values)))
-    message = (
-        f"{capital(title)}: {MEASURES[name]}. From {_three(np.nanmin(values))} to "
-        f"{_three(np.nanmax(values))}, most between {one} and {other}."
-    )
+    least, most = _three(np.nanmin(values)), _three(np.nanmax(values))
+    message = f"{capital(title)}: {MEASURES[name]}. "
+    if least == most:
+        message += f"{most} between any two."
+    else:
+        one, other = _names(matrix, int(np.nanargmax(values)))
+        message += f"From {least} to {most}, most between {one} and {other}."
     svg = matrix_figure({title: values}, matrix.names)
     return drawn.figure(f"fits-{name.replace('_', '-')}", svg, message, message)
 

@@ -6,20 +6,31 @@ from collections.abc import Mapping, Sequence
 from intarsia import __version__
 from intarsia.composition import Composition
 from intarsia.data import Data
+from intarsia.measure import Evaluation
 from intarsia.modules import Module
 from intarsia.reports.adding import one_by_one, taken_out
+from intarsia.reports.again import again
 from intarsia.reports.cards import cards, own_scores
 from intarsia.reports.drawn import Drawn
 from intarsia.reports.elements import numbers, paragraph
 from intarsia.reports.fitting import fits, way
-from intarsia.reports.joining import alone, apart, asked, best_of, glance, joined, name_of
-from intarsia.reports.measured import Measured
+from intarsia.reports.joining import (
+    alone,
+    apart,
+    asked,
+    best_of,
+    glance,
+    joined,
+    name_of,
+    reached,
+)
+from intarsia.reports.measured import Measured, label_of
 from intarsia.reports.page import Report, Section, page
 from intarsia.reports.papers import papers
 from intarsia.reports.pictures import weights_figure
 from intarsia.reports.subject import Source, Subject, subject_of
-from intarsia.reports.trained import again, trained
-from intarsia.reports.words import capital, counted, listed, mean, nats, percent
+from intarsia.reports.trained import trained
+from intarsia.reports.words import capital, counted, listed, mean, nats, percent, spread
 
 UNSURE = ("me", "qme", "other")  # objectives that ask for no answer to what is not rewarded
 
@@ -45,7 +56,7 @@ def modules_report(
         drawn.svgs["weights"] = weights_figure(pictures)
     if measured is not None:
         parts += _found(measured, drawn)
-    parts += [*sections, again(subject)]
+    parts += [*sections, again(subject, measured)]
     html = page(title or _title(subject), _lead(subject, measured), parts, _made(subject))
     return Report(html, drawn.svgs)
 
@@ -71,7 +82,7 @@ def _found(measured: Measured, drawn: Drawn) -> list[Section]:
 def _title(subject: Subject) -> str:
     modules = subject.modules
     if subject.whole is not None:
-        return f"{capital(counted(len(modules), 'module'))} joined by {subject.whole.operator}"
+        return f"{capital(counted(len(modules), 'module'))} joined by {label_of(subject.whole)}"
     if len(modules) == 1:
         return f"A module for {listed(modules[0].rewarded)}"
     return f"{capital(counted(len(modules), 'module'))} trained on {subject.data_name}"
@@ -91,11 +102,12 @@ def _lead(subject: Subject, measured: Measured | None) -> str:
             "of entropy on the rest"
         )
     words += "."
-    if measured is not None and many and measured.joined:
-        best = best_of(measured.joined)
+    if measured is not None and len(subject.together) > 1 and measured.joined:
+        best = best_of(measured)
+        who = ", those of a seed" if subject.others else " they"
         words += (
-            f" Joined without training they are right on "
-            f"{percent(measured.joined[best].accuracy)} of {asked(measured.joined[best])}."
+            f" Joined without training{who} are right on {reached(measured, best)} of "
+            f"{asked(measured.joined[best])}."
         )
     return words
 
@@ -128,18 +140,21 @@ def _glance(subject: Subject, measured: Measured | None, drawn: Drawn) -> Sectio
     if measured is not None:
         opening = f"The numbers are of {len(measured.split):,} test samples."
         if len(subject.together) > 1:
-            tiles += [
-                (percent(score.accuracy), f"right when joined: {name_of(operator)}")
-                for operator, score in measured.joined.items()
-            ]
+            tiles += [_tile(operator, scores) for operator, scores in measured.seeded.items()]
             picture = glance(measured, drawn)
-            opening += " The picture shows what they answer, each alone and all of them joined."
+            if picture:
+                opening += " The picture shows what they answer, each alone and all of them joined."
         else:
             picture = alone(measured, drawn)
             opening += " The picture counts what it answers"
             opening += "." if math.isnan(entropy) else "; where it is unsure, that is by chance."
     body = f"{paragraph(opening)}\n{numbers(tiles)}\n{picture}"
     return Section("glance", "At a glance", body)
+
+
+def _tile(operator: str, scores: Sequence[Evaluation]) -> tuple[str, str]:
+    seeds = f", of {counted(len(scores), 'seed')}" if len(scores) > 1 else ""
+    return spread([s.accuracy for s in scores]), f"right when joined: {name_of(operator)}{seeds}"
 
 
 def _without_data(subject: Subject) -> str:

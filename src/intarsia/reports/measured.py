@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, reduce
 
@@ -11,23 +12,19 @@ from torch import Tensor
 
 from intarsia.composition import Composition
 from intarsia.composition.fit import check_fit
-from intarsia.data import Split
+from intarsia.data import few
 from intarsia.errors import CompositionError, ModelError
 from intarsia.measure import (
     Evaluation,
     Matrix,
     Path,
-    accuracy_per_class,
     compatibility_matrix,
-    confusion,
-    entropy_per_class,
     evaluate,
-    nonrewarded_entropy,
+    evaluate_logits,
     path,
-    rewarded_accuracy,
 )
 from intarsia.modules import Module, logits_of
-from intarsia.reports.subject import Subject, few
+from intarsia.reports.subject import Subject
 
 PAIRS_ROWS, PATH_ROWS, LARGE_ROWS = 1_000, 1_000, 200  # samples; the last of large networks
 POINTS = 21  # of a path
@@ -44,6 +41,7 @@ class Measured:
         self.subject = subject
         self.split = subject.test
         self.refused: dict[str, str] = {}  # operator -> why it does not take these modules
+        self.own = None if subject.whole is None else label_of(subject.whole)
         self._logits: dict[str, Tensor] = {}
 
     @cached_property
@@ -58,6 +56,16 @@ class Measured:
         return {operator: curve[last] for operator, curve in self.curves.items()}
 
     @cached_property
+    def seeded(self) -> dict[str, list[Evaluation]]:
+        """All modules joined, by operator, once for every seed that can be."""
+        found = {operator: [score] for operator, score in self.joined.items()}
+        for operator, scores in found.items():
+            for modules in self.subject.families[1:]:
+                with suppress(CompositionError, ModelError):
+                    scores.append(self._joined(operator, modules))
+        return found
+
+    @cached_property
     def compared(self) -> dict[str, Evaluation]:
         """The other ways that the subject was given, by name."""
         return {k: evaluate(thing, self.split) for k, thing in self.subject.compared.items()}
@@ -65,8 +73,8 @@ class Measured:
     @cached_property
     def curves(self) -> dict[str, Curve]:
         """Modules joined one after another in their order, by operator."""
-        whole, together = self.subject.whole, self.subject.together
-        own = [] if whole is None else [str(whole.operator)]
+        together = self.subject.together
+        own = [] if self.own is None else [self.own]
         others = ["sum"] if "inlay" in own else ["sum", "logits"]  # an inlay is the logit sum
         found: dict[str, Curve] = {}
         for operator in dict.fromkeys([*own, *others]):
@@ -159,34 +167,37 @@ class Measured:
             check_fit(modules, "logits", False)
             return reduce(torch.add, map(self.logits, modules))
         whole = self.subject.whole
-        if whole is None or operator != str(whole.operator):
-            return logits_of(Composition(modules, operator), self.split.x)
-        made = Composition(modules, whole.operator, samples=whole.samples, options=whole.options)
+        if whole is None or operator != self.own:
+            made = Composition(modules, operator)
+        elif len(modules) == len(whole.parts):
+            made = whole
+        else:
+            made = Composition(
+                modules, whole.operator, samples=whole.samples, options=whole.options
+            )
         return logits_of(made, self.split.x)
 
     def _score(self, logits: Tensor, modules: Iterable[Module]) -> Evaluation:
         first = self.subject.modules[0]
         classes = {name for module in modules for name in module.rewarded}
-        return score(logits, self.split, first, [c for c in first.catalogue if c in classes])
+        rewarded = [name for name in first.catalogue if name in classes]
+        return evaluate_logits(logits, self.split.y, first, rewarded)
 
     def _limit(self, rows: int) -> int:
         return LARGE_ROWS if self.subject.large else rows
 
 
-def score(logits: Tensor, split: Split, module: Module, rewarded: Sequence[str]) -> Evaluation:
-    """What `evaluate` measures, of logits that are there already."""
-    places = [module.catalogue.index(name) for name in rewarded]
-    return Evaluation(
-        accuracy=rewarded_accuracy(logits, split.y, places),
-        entropy=nonrewarded_entropy(logits, split.y, places, module.temperature),
-        ceiling=math.log(len(module.catalogue)),
-        catalogue=module.catalogue,
-        rewarded=tuple(rewarded),
-        confusion=confusion(logits, split.y),
-        accuracy_per_class=accuracy_per_class(logits, split.y),
-        entropy_per_class=entropy_per_class(logits, split.y, module.temperature),
-        n=len(split),
-    )
+def label_of(whole: Composition) -> str:
+    """Its operator, and what is done around it: `logits, calibrated`; without that, the operator.
+
+    Only a plain `logits` is the bare sum of the modules' logits.
+    """
+    options = whole.options
+    words = [str(whole.operator)]
+    words += [f"aligned by {options.align}"] if options.align else []
+    words += [] if options.recalibrate else ["not recalibrated"]
+    words += ["calibrated"] if options.calibrate else []
+    return ", ".join(words)
 
 
 def steps(modules: Sequence[Module]) -> list[int]:

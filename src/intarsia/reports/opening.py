@@ -31,17 +31,28 @@ def report(
     `data` is by default what the modules were trained on; where it is not to be had the page says
     so and leaves out what would be measured on it. `compare` holds other classifiers of the same
     classes by name, for the table of ways to join. `sections` come before the commands at the end:
-    that is where probes go. At most `rows` test samples are measured on. None of these four is for
-    a study.
+    that is where probes go. At most `rows` test samples are measured on. A study takes none of
+    these, nor a title.
     """
     path = _study_path(thing)
     if path is not None:
+        _refuse({"data": data, "title": title, "rows": rows})
+        _refuse({"compare": compare or None, "sections": sections or None})
         return study_report(path, study)
     if study is not None:
         raise StudyError(
             f"there is no study {study!r} to show: give the folder of a store or the file of a pack"
         )
     return modules_report(thing, data, title=title, compare=compare, sections=sections, rows=rows)
+
+
+def _refuse(given: Mapping[str, object]) -> None:
+    """A study is shown as it was measured: nothing of it is measured anew."""
+    for name, value in given.items():
+        if value is not None:
+            raise StudyError(
+                f"a study is shown as it was measured and takes no {name}: leave {name} out"
+            )
 
 
 def _study_path(thing: Source) -> Path | None:

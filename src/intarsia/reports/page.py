@@ -43,7 +43,8 @@ class Report:
         """
         wanted = []
         if figures is not None:
-            wanted = [Path(figures) / f"{name}.{kind}" for name in self.figures for kind in formats]
+            kinds = dict.fromkeys(formats)
+            wanted = [Path(figures) / f"{name}.{kind}" for name in self.figures for kind in kinds]
         for file in wanted:
             figure_format(file)  # before anything is written
         write_whole(path, self.html.encode())

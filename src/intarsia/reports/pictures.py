@@ -1,13 +1,11 @@
 """Small pictures of weights: as PNG inside a page, and together as one SVG."""
 
-import base64
-import struct
-import zlib
 from collections.abc import Mapping
 from html import escape
 
 import numpy as np
 
+from intarsia.figures.png import png as encoded
 from intarsia.figures.svg import GAP, MARGIN, page, per_row, short, text
 
 # Against, nothing, for: two hues that colour-blind eyes tell apart, over the page's own paper.
@@ -33,16 +31,7 @@ def png(values: np.ndarray) -> str:
     """H x W numbers as the address of a picture: zero pale, the largest magnitude darkest."""
     most = float(np.abs(values).max()) or 1.0
     shades = np.rint(127.5 * (1 + values / most)).astype(np.uint8)
-    height, width = shades.shape
-    lines = b"".join(b"\0" + row.tobytes() for row in shades)
-    content = (
-        b"\x89PNG\r\n\x1a\n"
-        + _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0))
-        + _chunk(b"PLTE", _palette().tobytes())
-        + _chunk(b"IDAT", zlib.compress(lines, 9))
-        + _chunk(b"IEND", b"")
-    )
-    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
+    return encoded(shades[..., None], _palette().tobytes())
 
 
 def scale_png() -> str:
@@ -102,8 +91,3 @@ def _palette() -> np.ndarray:
     t = np.linspace(-1, 1, 256)[:, None]
     ends = np.where(t < 0, AGAINST, FOR)
     return np.rint(np.array(NOTHING) * (1 - abs(t)) + ends * abs(t)).astype(np.uint8)
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    check = struct.pack(">I", zlib.crc32(kind + content))
-    return struct.pack(">I", len(content)) + kind + content + check

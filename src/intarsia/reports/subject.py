@@ -9,9 +9,9 @@ from typing import Any
 from intarsia.arguments import data_for, labelled
 from intarsia.composition import Composition
 from intarsia.composition.opening import open_path
-from intarsia.data import Data, Split, spaced
+from intarsia.data import DATASETS, Data, Split, few
 from intarsia.errors import DataError, FileError, IntarsiaError, RecipeError
-from intarsia.modules import LISTING, Bank, Module
+from intarsia.modules import LISTING, Bank, Module, file_name
 from intarsia.modules.traits import CATALOGUE, SHAPE, check_traits
 
 Thing = Bank | Composition | Module
@@ -29,10 +29,12 @@ class Subject:
     bank: Bank | None = None
     paths: tuple[Path, ...] = ()  # where it was read from
     folder: Path | None = None  # where the bank's files lie
+    files: Mapping[str, Path] = field(default_factory=dict)  # of single modules, by name
     compared: Mapping[str, Module | Composition] = field(default_factory=dict)
     data: Data | None = None  # labels are places in the modules' catalogue
     missing: str = ""  # why there is no data
     known: bool = True  # whether the modules were trained on this data, split as it is
+    named: str | None = None  # the data, where it was asked for by name or path
     rows: int | None = None  # test samples at most
 
     @property
@@ -64,6 +66,17 @@ class Subject:
         return tuple(m for m in self.modules if all(m is not one for one in self.together))
 
     @cached_property
+    def families(self) -> tuple[tuple[Module, ...], ...]:
+        """The modules that are joined, then those of other seeds that are for the same classes."""
+        of_seeds = [
+            tuple(m for m in self.others if m.provenance.get("seed") == seed)
+            for seed in self.seeds[1:]
+        ]
+        classes = sorted(module.rewarded for module in self.together)
+        same = [own for own in of_seeds if sorted(m.rewarded for m in own) == classes]
+        return (self.together, *same)
+
+    @cached_property
     def test(self) -> Split:
         """The test samples that are measured on, all of them unless they are very many."""
         assert self.data is not None
@@ -80,11 +93,13 @@ class Subject:
         learned = self.modules[0].provenance.get("data") or {}
         return self.data.name if self.data else str(learned.get("name") or "unnamed data")
 
-
-def few(split: Split, most: int) -> Split:
-    """At most so many rows, evenly spaced."""
-    rows = spaced(len(split), most)
-    return Split(split.x[rows], split.y[rows])
+    @property
+    def source(self) -> str | None:
+        """What a command calls the data: a name or a file; None for data that has neither."""
+        found = self.named or str(self.recipe.get("data") or "")
+        if self.data is not None and not self.known and self.named is None:
+            found = self.data.name
+        return found if found in DATASETS or found.endswith((".npz", ".csv")) else None
 
 
 def subject_of(
@@ -104,6 +119,7 @@ def subject_of(
     found = replace(found, rows=rows, compared={**found.compared, **(compared or {})})
     first = found.modules[0]
     try:
+        named = None if isinstance(data, Data) else data
         if isinstance(data, Data):
             known = data.digest == (first.provenance.get("data") or {}).get("digest")
         else:
@@ -112,7 +128,7 @@ def subject_of(
         if data is not None:
             raise
         return replace(found, missing=str(error))
-    return replace(found, data=labelled(first, data), known=known)
+    return replace(found, data=labelled(first, data), known=known, named=named)
 
 
 def _of(thing: Source) -> Subject:
@@ -121,7 +137,7 @@ def _of(thing: Source) -> Subject:
     if isinstance(thing, Bank):
         if not len(thing):
             raise FileError("the bank has no modules, all of them diverged: there is no report")
-        return Subject(_shortened(thing), bank=thing)
+        return Subject(tuple(thing), bank=thing)
     if isinstance(thing, Composition):
         return Subject(thing.parts, whole=thing)
     if isinstance(thing, Module):
@@ -139,14 +155,28 @@ def _of(thing: Source) -> Subject:
 
 def _at(paths: tuple[Path, ...]) -> Subject:
     if len(paths) > 1:
-        parts = [module for path in paths for module in _of(open_path(path)).modules]
-        return replace(_listed(tuple(parts)), paths=paths)
+        things = [(path, open_path(path)) for path in paths]
+        parts = [module for _, thing in things for module in _of(thing).modules]
+        files = {thing.name: path for path, thing in things if isinstance(thing, Module)}
+        return replace(_listed(tuple(parts)), paths=paths, files=files)
     path = paths[0]
     if not path.exists():
         raise FileError(f"{path}: there is no such file or folder")
     if path.is_dir() and not (path / LISTING).exists() and (path / "modules" / LISTING).exists():
         return _demo(path)
-    return replace(_of(open_path(path)), paths=paths, folder=path if path.is_dir() else None)
+    thing = open_path(path)
+    if isinstance(thing, Bank):
+        return _in_folder(thing, path)
+    files = {thing.name: path} if isinstance(thing, Module) else {}
+    return replace(_of(thing), paths=paths, files=files)
+
+
+def _in_folder(bank: Bank, folder: Path) -> Subject:
+    names: list[str] = []
+    for module in bank:  # as `save` names them
+        names.append(file_name(module.name, taken=names))
+    files = {m.name: folder / name for m, name in zip(bank, names, strict=True)}
+    return replace(_of(bank), paths=(folder,), folder=folder, files=files)
 
 
 def _demo(path: Path) -> Subject:
@@ -157,21 +187,8 @@ def _demo(path: Path) -> Subject:
         compared["modules with territories, weights added"] = owners
     if (path / "joint" / LISTING).exists():
         compared["one network trained on all classes"] = Bank.load(path / "joint")[0]
-    found = _of(Bank.load(path / "modules"))
-    return replace(found, paths=(path,), folder=path / "modules", compared=compared)
-
-
-def _shortened(bank: Bank) -> tuple[Module, ...]:
-    """Modules of a bank; those of the first seed are called by their classes, not `3-s0`."""
-    first, taken = bank.seeds[0], {*bank.names}
-    found = []
-    for module in bank:
-        short = "+".join(module.rewarded)
-        if module.provenance.get("seed") == first and short not in taken:
-            taken.add(short)
-            module = replace(module, name=short)
-        found.append(module)
-    return tuple(found)
+    found = _in_folder(Bank.load(path / "modules"), path / "modules")
+    return replace(found, paths=(path,), compared=compared)
 
 
 def _listed(modules: tuple[Module, ...]) -> Subject:

@@ -1,8 +1,7 @@
-"""What was trained, by what settings, and the commands that make it again."""
+"""What was trained, and by what settings."""
 
 import inspect
 from collections.abc import Mapping
-from shlex import quote
 from typing import Any
 
 import yaml
@@ -36,37 +35,6 @@ def trained(subject: Subject) -> Section:
     return Section("trained", "What was trained", "\n".join(body))
 
 
-def again(subject: Subject) -> Section:
-    """The commands that lead here."""
-    first = subject.together[0]
-    data = quote(subject.data_name)
-    if subject.folder is not None:
-        folder = quote(str(subject.folder))
-        seed = f" --seed {subject.seeds[0]}" if len(subject.seeds) > 1 else ""
-        lines = [
-            f"intarsia train {folder}/recipe.yaml again/",
-            f"intarsia compose {folder}{seed} --operator inlay -o whole.safetensors",
-            f"intarsia evaluate whole.safetensors --data {data} --confusion",
-            f"intarsia compatibility {folder}{seed} --samples {data}",
-            f"intarsia report {quote(str(subject.paths[0]))} -o report.html --figures figures/",
-        ]
-        opening = "Train the modules again, join them, and measure what this page shows."
-    else:
-        paths = " ".join(quote(str(path)) for path in subject.paths) or "FILE"
-        lines = [
-            f"intarsia train recipe.yaml modules/  # the recipe above, as a file; seed "
-            f"{first.provenance.get('seed', 0)}"
-        ]
-        if subject.whole is not None:
-            operator = quote(str(subject.whole.operator))
-            lines.append(f"intarsia compose modules/ --operator {operator} -o whole.safetensors")
-        lines.append(f"intarsia evaluate {paths.split()[0]} --data {data} --confusion")
-        lines.append(f"intarsia report {paths} -o report.html --figures figures/")
-        opening = "Commands that train such modules, join them, and make this page."
-    opening += " The same files give the same page, byte for byte, on the same machine."
-    return Section("again", "Make it again", f"{paragraph(opening)}\n{commands(lines)}")
-
-
 def _opening(subject: Subject) -> str:
     recipe, modules = subject.recipe, subject.modules
     words = (
@@ -75,15 +43,7 @@ def _opening(subject: Subject) -> str:
     if len(subject.seeds) > 1:
         words += f", trained with {counted(len(subject.seeds), 'seed')}"
     words += "."
-    if recipe.get("epochs"):
-        rounds = int(recipe.get("rounds") or 0)
-        words += f" Training took {counted(rounds + 1, 'round')} of {recipe['epochs']} epochs"
-        if recipe.get("sparsity"):
-            words += (
-                f"; after {'each' if rounds > 1 else 'one'} but the last, weights were pruned and "
-                f"the others put back to their origin, until {recipe['sparsity']:.0%} were gone"
-            )
-        words += "."
+    words += _course(recipe)
     origins = len({module.origin for module in subject.together})
     if len(subject.together) > 1:
         words += (
@@ -91,6 +51,32 @@ def _opening(subject: Subject) -> str:
             if origins == 1
             else f" They have {counted(origins, 'origin')}: their weights cannot simply be added."
         )
+    return words
+
+
+def _course(recipe: Mapping[str, Any]) -> str:
+    """How long training took, round by round; empty where the recipe does not say."""
+    if not recipe.get("epochs"):
+        return ""
+    rounds, last = int(recipe.get("rounds") or 0), counted(int(recipe["epochs"]), "epoch")
+    owned = _text(recipe.get("pruning")).partition("(")[0] == "territory"
+    if rounds:
+        each = counted(int(recipe.get("pruning_epochs") or recipe["epochs"]), "epoch")
+        what = "each module kept its territory" if owned else "weights were pruned"
+        words = (
+            f" Training took {counted(rounds, 'round')} of {each}, after "
+            f"{'each of ' if rounds > 1 else ''}which {what} and the weights left went back "
+            "to their origin"
+        )
+        if recipe.get("sparsity"):
+            words += f", for a sparsity of {100 * recipe['sparsity']:g}% in the end"
+        words += f"; then came {last} with these weights."
+    else:
+        words = f" Training took {last}"
+        words += ", in the territory of each module from the start." if owned else "."
+    if recipe.get("patience"):
+        stale = counted(int(recipe["patience"]), "epoch")
+        words += f" A module stopped earlier once its validation loss had not improved for {stale}."
     return words
 
 

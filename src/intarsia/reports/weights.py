@@ -6,11 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intarsia.data import Split
+from intarsia.data import Split, few
 from intarsia.errors import WiringError
 from intarsia.models.wiring import hidden_axes, live_units
 from intarsia.modules import Module
-from intarsia.reports.subject import few
 
 SAMPLES = 256  # that the effective weights are averaged over
 

@@ -4,16 +4,22 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
+from intarsia.studies.tables import Spread
+
 SMALL = (
     *("no", "one", "two", "three", "four", "five", "six"),
     *("seven", "eight", "nine", "ten", "eleven", "twelve"),
 )
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def number(count: int) -> str:
+    """`five`, `50`."""
+    return SMALL[count] if count < len(SMALL) else f"{count:,}"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
     """`one module`, `ten modules`, `50 modules`."""
-    word = SMALL[number] if number < len(SMALL) else f"{number:,}"
-    return f"{word} {noun if number == 1 else plural or noun + 's'}"
+    return f"{number(count)} {noun if count == 1 else plural or noun + 's'}"
 
 
 def capital(sentence: str) -> str:
@@ -22,10 +28,18 @@ def capital(sentence: str) -> str:
 
 
 def percent(share: float) -> str:
-    """One decimal, two close to all; `-` for a share of nothing."""
+    """One decimal, two close to nothing and to all; `-` for a share of nothing."""
     if math.isnan(share) or share == 1:
         return "-" if math.isnan(share) else "100%"
-    return f"{100 * share:.1f}%" if share < 0.9995 else f"{min(100 * share, 99.99):.2f}%"
+    if share == 0 or 0.0005 <= share < 0.9995:
+        return f"{100 * share:.1f}%"
+    return f"{min(max(100 * share, 0.01), 99.99):.2f}%"
+
+
+def spread(shares: Sequence[float]) -> str:
+    """`78.5% ± 2.9`, mean and standard deviation; of one share the share."""
+    found = Spread.of(shares)
+    return percent(found.mean) + (f" ± {100 * found.sd:.1f}" if found.n > 1 else "")
 
 
 def nats(value: float) -> str:

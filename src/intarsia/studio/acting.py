@@ -6,12 +6,11 @@ from typing import Any
 
 import gradio as gr
 
-from intarsia.errors import IntarsiaError
+from intarsia.errors import CompositionError, IntarsiaError
 from intarsia.studio import pieces
 from intarsia.studio.answers import next_of
-from intarsia.studio.controls import about
 from intarsia.studio.layout import Layout
-from intarsia.studio.loading import load, load_from_folder, others
+from intarsia.studio.loading import Loaded, load, load_from_folder, others
 from intarsia.studio.views import Choice, Seen
 
 QUIET: dict[str, Any] = {
@@ -19,8 +18,8 @@ QUIET: dict[str, Any] = {
     "show_progress": "hidden",
     "api_visibility": "private",
 }
-LAST: dict[str, Any] = {"trigger_mode": "always_last", **QUIET}
-SLOW: dict[str, Any] = {**QUIET, "show_progress": "minimal"}
+SLOW: dict[str, Any] = {**QUIET, "show_progress": "minimal"}  # paler if it takes long, by page.css
+LAST: dict[str, Any] = {"trigger_mode": "always_last", **SLOW}
 
 
 class Acting:
@@ -47,19 +46,27 @@ class Acting:
         page.all_off.click(list, None, page.tiles, **QUIET)
         self._connect_sample(choice)
         self._connect_pairs()
-        known = [page.tiles, page.start, page.end, page.without, page.other]
+        self._connect_files()
+        first = {**SLOW, "show_progress_on": [page.accuracy]}
+        blocks.load(self.opened, choice, [*page.everything(), *page.known()], **first)
+
+    def _connect_files(self) -> None:
+        page = self.page
+        told = [page.message, *page.known()]
         # As it arrived: read by Gradio, a file would leave a second one behind.
-        page.file.upload(
-            self.upload, page.file, [page.file, page.message, *known], preprocess=False, **QUIET
-        )
-        page.other.input(self.other, page.other, [page.message, *known], **QUIET)
-        blocks.load(self.opened, choice, [*page.everything(), *known], **QUIET)
+        page.file.upload(self.upload, page.file, [page.file, *told], preprocess=False, **QUIET)
+        page.take.click(self.other, page.other, told, **QUIET)
+        chosen = [page.tiles, page.start, page.end, page.without]
+        page.remove.click(self.remove, [page.guest, *chosen], told, **QUIET)
 
     def _connect_sample(self, choice: list[Any]) -> None:
         page = self.page
         view = [page.seen, page.without, *choice]
         sample = [page.picture, page.whole, page.each, page.message]
-        page.number.change(self.numbered, [page.number, *view], [page.seen, *sample], **LAST)
+        cleared = [] if page.pad is None else [page.pad]
+        page.number.change(
+            self.numbered, [page.number, *view], [page.seen, *sample, *cleared], **LAST
+        )
         if page.pad is not None:
             page.pad.change(self.drawn, [page.pad, *view], [page.seen, *sample], **LAST)
         page.without.change(self.look, view, sample, **LAST)
@@ -107,8 +114,10 @@ class Acting:
     def numbered(
         self, number: float | None, seen: Seen, without: str, *values: Any
     ) -> tuple[Any, ...]:
+        """A test sample was chosen: it takes the place of a drawing, if there was one."""
         seen = Seen(number)
-        return (seen, *self.look(seen, without, *values))
+        cleared = () if self.page.pad is None else ("",)
+        return (seen, *self.look(seen, without, *values), *cleared)
 
     def drawn(self, drawing: str, seen: Seen, without: str, *values: Any) -> tuple[Any, ...]:
         seen = Seen(seen.number, drawing or "")
@@ -126,7 +135,7 @@ class Acting:
 
     def settings(self, operator: str) -> list[Any]:
         return [
-            gr.update(info=about(operator)),
+            gr.update(info=self.views.about(operator)),
             *(gr.update(visible=name == operator) for name in self.page.groups),
         ]
 
@@ -149,29 +158,51 @@ class Acting:
         finally:
             path.unlink(missing_ok=True)
 
-    def other(self, name: str) -> tuple[Any, ...]:
+    def other(self, name: str | None) -> tuple[Any, ...]:
+        if not name:
+            said = pieces.message("no file is chosen: choose one of the list first", bad=True)
+            return (said, *self._known())
         return self._loaded(lambda: load_from_folder(self.session, name))
 
-    def _loaded(self, loading: Callable[[], tuple[tuple[str, ...], str]]) -> tuple[Any, ...]:
-        """What to say of a file; its modules come in switched off."""
+    def remove(
+        self, name: str | None, tiles: list[str], start: str, end: str, without: str
+    ) -> tuple[Any, ...]:
+        """Let go of a module that was loaded; what was chosen of it on the page goes, too."""
         try:
-            names, caution = loading()
+            if not name:
+                raise CompositionError("no module is chosen: choose one of the list first")
+            self.session.remove(name)
         except IntarsiaError as error:
             return (pieces.message(str(error), bad=True), *self._known())
-        said = f"loaded {', '.join(names)}, to be switched on"
-        if caution:
-            said += f"; its weights cannot be added to the others': {caution}"
-        return (pieces.message(said), *self._known())
+        names, classes = self.session.names, [key for _, key in self.views.classes()]
+        left = (
+            [tile for tile in tiles if tile != name],
+            start if start != name else names[0],
+            end if end != name else names[-1],
+            without if without in classes else "",
+        )
+        return (pieces.message(f"removed {name}"), *self._known(left))
 
-    def _known(self) -> tuple[Any, ...]:
-        """The lists that grow when a module is loaded."""
+    def _loaded(self, loading: Callable[[], Loaded]) -> tuple[Any, ...]:
+        """What to say of a file; its modules come in switched off."""
+        try:
+            said = pieces.message(loading().said)
+        except IntarsiaError as error:
+            said = pieces.message(str(error), bad=True)
+        return (said, *self._known())
+
+    def _known(self, values: tuple[Any, ...] = ()) -> tuple[Any, ...]:
+        """The lists that grow when a module is loaded, and what is chosen of them."""
         names, files = list(self.session.names), others(self.session)
+        guests = [name for name in names if name not in self.session.given]
+        kept = [{"value": value} for value in values] or [{}] * 4
+        lists = (self.views.tiles(), names, names, self.views.classes())
         return (
-            gr.update(choices=self.views.tiles()),
-            gr.update(choices=names),
-            gr.update(choices=names),
-            gr.update(choices=self.views.classes()),
+            *(gr.update(choices=c, **value) for c, value in zip(lists, kept, strict=True)),
             gr.update(choices=files, value=None, visible=bool(files)),
+            gr.update(visible=bool(files)),
+            gr.update(choices=guests, value=guests[-1] if guests else None),
+            gr.update(visible=bool(guests)),
         )
 
     def _choice(self, values: tuple[Any, ...]) -> Choice:

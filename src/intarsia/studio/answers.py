@@ -7,12 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intarsia.composition.fit import locate
 from intarsia.errors import CompositionError, DataError
 from intarsia.modules import Module, logits_of
 from intarsia.modules.classifier import uncertainty
 from intarsia.specs import Spec
 from intarsia.studio.session import Session
+
+UNSURE = 0.95  # of the largest entropy
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,11 @@ class Answer:
     def best(self) -> str:
         """The most probable class."""
         return self.catalogue[int(self.probabilities.argmax())]
+
+    @property
+    def unsure(self) -> bool:
+        """Whether it is as good as no answer, which is what classes that are off should get."""
+        return self.entropy > UNSURE
 
     @property
     def sureness(self) -> float:
@@ -48,7 +54,8 @@ def sample(session: Session, number: float | None) -> Sample:
     """A test sample; they are counted from 0."""
     count = len(session.test)
     if number is None or number != int(number) or not 0 <= number < count:
-        raise DataError(f"there is no sample {number}: give a whole number from 0 to {count - 1}")
+        which = "no number is given" if number is None else f"there is no sample {number:g}"
+        raise DataError(f"{which}: give a whole number from 0 to {count - 1}")
     place = int(number)
     label = session.catalogue[int(session.test.y[place])]
     return Sample(session.test.x[place : place + 1], place, label)
@@ -73,9 +80,10 @@ def whole_answer(
     operator: str | Spec,
     without: str = "",
 ) -> Answer:
-    """What the modules of these names say together, with the one of a class taken out if asked."""
+    """What the modules of these names say together, with those of a class taken out if asked."""
     if without:
-        names = [name for name in names if name != taken_out(session, names, without)]
+        gone = taken_out(session, names, without)
+        names = [name for name in names if name not in gone]
         if not names:
             raise CompositionError(f"without {without!r} no module is left: switch another one on")
     if seen.number is None:
@@ -85,9 +93,18 @@ def whole_answer(
     return _answer("whole", logits, session[names[0]])
 
 
-def taken_out(session: Session, names: Sequence[str], without: str) -> str:
-    """The module that goes with a class; an error of ours where none, or others go with it."""
-    return locate([session[name] for name in names], without).name
+def taken_out(session: Session, names: Sequence[str], without: str) -> tuple[str, ...]:
+    """The modules that recognise a class and no other; an error of ours where there are none."""
+    knowing = [name for name in names if without in session[name].rewarded]
+    alone = tuple(name for name in knowing if len(session[name].rewarded) == 1)
+    if not knowing:
+        raise CompositionError(f"no module that is on recognises {without!r}: it is out already")
+    if not alone:
+        raise CompositionError(
+            f"class {without!r} cannot be taken out alone, module {knowing[0]!r} recognises it "
+            f"together with others: switch {knowing[0]!r} off"
+        )
+    return alone
 
 
 def next_of(session: Session, name: str, after: float | None) -> int:

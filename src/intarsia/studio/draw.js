@@ -1,13 +1,17 @@
-// A square pad: the pointer draws, and so do the arrow keys with Shift. What is drawn is sent as
-// grey bytes, smaller than the pad, once the pointer is lifted.
+// A square pad: the pointer draws, and so do the arrow keys with Shift. Once the pointer is lifted
+// the strokes are drawn again, as large as they can be, and sent as grey bytes: a small drawing has
+// then lines as thin, beside its size, as a large one.
 const pad = element.querySelector("canvas");
 const ink = pad.getContext("2d", { willReadFrequently: true });
 const small = document.createElement("canvas");
 small.width = small.height = 112;
+const edge = 6;
+let strokes = [];
 let at = null;
 let pen = [pad.width / 2, pad.height / 2];
 
 function clear() {
+  strokes = [];
   ink.fillStyle = "#000";
   ink.fillRect(0, 0, pad.width, pad.height);
   Object.assign(ink, { strokeStyle: "#fff", lineCap: "round", lineJoin: "round" });
@@ -15,6 +19,7 @@ function clear() {
 }
 
 function line(from, to) {
+  strokes.push([from, to]);
   ink.beginPath();
   ink.moveTo(...from);
   ink.lineTo(...to);
@@ -23,7 +28,21 @@ function line(from, to) {
 
 function send() {
   const view = small.getContext("2d", { willReadFrequently: true });
-  view.drawImage(pad, 0, 0, small.width, small.height);
+  const room = small.width - 2 * edge;
+  const pen = room * Number(pad.dataset.share);
+  const ends = strokes.flat();
+  const low = [0, 1].map((i) => Math.min(...ends.map((end) => end[i])));
+  const sides = [0, 1].map((i) => Math.max(...ends.map((end) => end[i])) - low[i]);
+  const scale = (room - pen) / Math.max(...sides, Number(pad.dataset.pen)); // a dot stays a dot
+  view.fillStyle = "#000";
+  view.fillRect(0, 0, small.width, small.height);
+  Object.assign(view, { strokeStyle: "#fff", lineCap: "round", lineJoin: "round", lineWidth: pen });
+  view.beginPath();
+  for (const [from, to] of strokes) {
+    view.moveTo(...from.map((v, i) => edge + pen / 2 + (v - low[i]) * scale));
+    view.lineTo(...to.map((v, i) => edge + pen / 2 + (v - low[i]) * scale));
+  }
+  view.stroke();
   const pixels = view.getImageData(0, 0, small.width, small.height).data;
   let bytes = "";
   for (let i = 0; i < pixels.length; i += 4) bytes += String.fromCharCode(pixels[i]);
@@ -70,5 +89,9 @@ pad.addEventListener("keyup", (event) => {
 element.querySelector("button").addEventListener("click", () => {
   clear();
   props.value = "";
+});
+// A test sample was chosen instead.
+watch("value", () => {
+  if (!props.value) clear();
 });
 clear();

@@ -28,6 +28,7 @@ class Paper:
     high: float
     side: float  # the longer side of the ink's box, the median over pictures
     centre: tuple[float, float]  # of the ink's mass, in pixels from the corner; the mean
+    pen: float = 2.0  # width of a stroke in pixels, the median
 
     @classmethod
     def of(cls, data: Data) -> "Paper | None":
@@ -50,8 +51,9 @@ class Paper:
         rows, columns = ((x > INK).any(dim=d) for d in (2, 1))
         sides = torch.stack([_extent(rows), _extent(columns)]).amax(dim=0)
         centres = [_centre(picture) for picture in x]
-        mean = tuple(float(np.mean([c[d] for c in centres])) for d in (0, 1))
-        return cls(*shape[1:], low, high, float(sides.median()), mean)  # type: ignore[arg-type]
+        mean = (float(np.mean([c[0] for c in centres])), float(np.mean([c[1] for c in centres])))
+        pen = float(_strokes(x).median())
+        return cls(shape[1], shape[2], low, high, float(sides.median()), mean, pen)
 
     def fit(self, drawing: np.ndarray) -> Tensor:
         """1 x 1 x H x W raw inputs from a drawing of any size, values from 0 (paper) to 1 (ink)."""
@@ -112,6 +114,17 @@ def _centre(picture: Tensor) -> tuple[float, float]:
         float((picture.sum(dim=1) * rows).sum()) / mass,
         float((picture.sum(dim=0) * columns).sum()) / mass,
     )
+
+
+def _strokes(x: Tensor) -> Tensor:
+    """How wide the strokes of N x H x W pictures are: a long stroke has two edges as long as it.
+
+    The length of all edges is that of all slopes, whatever the blur.
+    """
+    framed = functional.pad(x, (1, 1, 1, 1))
+    down, right = framed.diff(dim=1)[:, :, :-1], framed.diff(dim=2)[:, :-1]
+    edges = torch.hypot(down, right).sum(dim=(1, 2))
+    return 2 * x.sum(dim=(1, 2)) / edges
 
 
 def _place(mass: float, middle: float, size: int, whole: int) -> int:

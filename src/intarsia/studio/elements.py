@@ -7,17 +7,28 @@ from typing import Any
 import gradio as gr
 
 from intarsia.studio.controls import Control
+from intarsia.studio.guard import LARGEST_FILE
 from intarsia.studio.session import Session
 from intarsia.studio.views import Views
 
 HERE = Path(__file__).parent
 
 
-def place(name: str, live: bool = False) -> gr.HTML:
-    """A place that pieces are put into; a live one is read out when it changes."""
-    template = "<div role='status' aria-live='polite'>${value}</div>" if live else "${value}"
+def place(name: str) -> gr.HTML:
+    """A place that pieces are put into."""
     return gr.HTML(
-        "", html_template=template, elem_id=name, js_on_load=None, apply_default_css=False
+        "", html_template="${value}", elem_id=name, js_on_load=None, apply_default_css=False
+    )
+
+
+def notice() -> gr.HTML:
+    """Where the page says what went well or wrong; it answers at once to files it will not send."""
+    return gr.HTML(
+        "",
+        html_template="<div role='status' aria-live='polite'>${value}</div>",
+        elem_id="message",
+        js_on_load=script("message").replace("LARGEST", str(LARGEST_FILE)),
+        apply_default_css=False,
     )
 
 
@@ -25,15 +36,16 @@ def pad(views: Views) -> gr.HTML | None:
     """A pad to draw on, for pictures that can be drawn."""
     if views.paper is None:
         return None
-    pen = 2.2 if views.paper.width > 16 else 1.1  # pixels of the data's own strokes, about
-    width = round(280 * pen / views.paper.width)
+    paper = views.paper
+    width = round(280 * paper.pen / paper.width)
     return gr.HTML(
         "",
         elem_id="sample-draw",
         html_template=(
-            "<div class='pad'><p class='small'>Or draw one; by keyboard with Shift and the arrow "
-            f"keys</p><canvas width='280' height='280' tabindex='0' role='img' data-pen='{width}' "
-            "aria-label='A pad to draw on'></canvas><button type='button'>Clear</button></div>"
+            "<div class='pad'><h2>Or draw one</h2><canvas width='280' height='280' tabindex='0' "
+            f"role='img' data-pen='{width}' data-share='{paper.pen / paper.side:.3f}' "
+            "aria-label='A pad to draw on'></canvas><button type='button'>Clear</button>"
+            "<p class='small'>By keyboard: Shift and arrow keys</p></div>"
         ),
         js_on_load=script("draw"),
         apply_default_css=False,

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from ipaddress import ip_address
 from pathlib import Path
@@ -20,8 +21,12 @@ READS = re.compile(
     r"|/gradio_api/(upload_progress|heartbeat/\w+)"
 )
 ASKS = "/gradio_api/run/predict"
-WRITES = re.compile(rf"{ASKS}|/gradio_api/upload")
+UPLOAD = "/gradio_api/upload"
+WRITES = re.compile(f"{ASKS}|{UPLOAD}")
 LARGEST = 2**22  # bytes of what is asked with; files go another way
+LARGEST_FILE = 64 * 2**20  # bytes
+AROUND = 2**16  # bytes that a request may be longer than its file
+UNCLAIMED = 60  # seconds after which a file that nobody asked about goes when another one comes
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
@@ -48,7 +53,7 @@ class Guard:
     """
 
     def __init__(self, app: App, host: str, uploads: Path) -> None:
-        self.app, self.host, self.uploads = app, host, uploads.resolve()
+        self.app, self.host, self.uploads = app, host.lower(), uploads.resolve()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -58,6 +63,8 @@ class Guard:
         if reason := self.refuses(scope["method"], scope["path"], dict(scope["headers"])):
             status, words = reason
             return await _answer(send, status, words)
+        if scope["path"] == UPLOAD:
+            self._forget()
         if scope["path"] == ASKS:
             body = await _body(receive)
             if body is None or not self._only_uploads(body):
@@ -74,13 +81,18 @@ class Guard:
         """Why a request is not answered, with its status; None where it is."""
         host = headers.get(b"host", b"").decode("latin-1")
         if not self.knows(_name(host)):
-            return 421, f"The studio is not at {host!r}."
+            return 421, (
+                f"The studio is not at {host!r}: open the address that it printed, or start it "
+                "with --host and this name."
+            )
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin.decode("latin-1")).netloc != host:
+        if origin is not None and _place(origin.decode("latin-1")) != host.lower():
             return 403, "Requests come from the studio's own page."
         known = {"GET": READS, "HEAD": READS, "POST": WRITES}.get(method)
         if known is None or not known.fullmatch(path):
             return 404, "The studio has no such page."
+        if path == UPLOAD and not _short_enough(headers.get(b"content-length", b"")):
+            return 413, f"Files may have up to {LARGEST_FILE // 2**20} MB."
         return None
 
     def knows(self, name: str) -> bool:
@@ -109,6 +121,12 @@ class Guard:
                 values.extend(value)
         return True
 
+    def _forget(self) -> None:
+        """Delete files that came a while ago and were never asked about."""
+        for path in self.uploads.glob("*/*"):
+            if path.is_file() and path.stat().st_mtime < time.time() - UNCLAIMED:
+                path.unlink(missing_ok=True)
+
     def _uploaded(self, path: Any) -> bool:
         try:
             return Path(path).resolve().is_relative_to(self.uploads)
@@ -122,6 +140,18 @@ def _name(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
+
+
+def _place(origin: str) -> str:
+    """The host and port of an origin; empty where it cannot be read."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def _short_enough(length: bytes) -> bool:
+    return length.isdigit() and int(length) <= LARGEST_FILE + AROUND
 
 
 def _is_address(name: str) -> bool:

@@ -5,12 +5,18 @@ from typing import Any
 import gradio as gr
 
 from intarsia.measure.compatibility import MEASURES
-from intarsia.studio.controls import about, controls_of
-from intarsia.studio.elements import heading, made, pad, place, script
+from intarsia.studio.controls import controls_of
+from intarsia.studio.elements import heading, made, notice, pad, place, script
+from intarsia.studio.guard import LARGEST_FILE
 from intarsia.studio.loading import others
 from intarsia.studio.views import Seen, Views
 
 RADIO_UP_TO = 16  # classes to choose by one click; more go into a list
+WORKING = "<p role='status'>Computing ...</p>"  # seen after half a second of waiting, by page.css
+MATRIX = (
+    "Interference foretells best what adding two modules' weights will cost; the others say how "
+    "much the two share. A cell chooses its pair for the path, and joins the two."
+)
 
 
 class Layout:
@@ -20,7 +26,8 @@ class Layout:
         self.views, self.session = views, views.session
         self.shown, self.seen = gr.State(None), gr.State(Seen())
         gr.HTML(heading(views.session, title), elem_id="heading", apply_default_css=False)
-        self.message = place("message", live=True)
+        self.message = notice()
+        gr.HTML(WORKING, elem_id="working", apply_default_css=False)
         with gr.Row():
             with gr.Column(scale=2, min_width=300):
                 self._choosing()
@@ -30,7 +37,7 @@ class Layout:
                     self.accuracy, self.entropy, self.change = map(
                         place, ("accuracy", "entropy", "change")
                     )
-                with gr.Tabs(elem_id="tabs"):
+                with gr.Tabs(elem_id="tabs", overflow_behavior="wrap"):
                     with gr.Tab("Whole", id="whole"):
                         self.confusion = place("confusion")
                     with gr.Tab("One sample", id="sample"):
@@ -47,12 +54,14 @@ class Layout:
             info="Accuracy on its own classes, and the share of weights kept",
         )  # fmt: skip
         with gr.Row():
-            self.all_on = gr.Button("All on", size="sm", elem_id="all-on")
-            self.all_off = gr.Button("All off", size="sm", elem_id="all-off")
+            self.all_on, self.all_off = (
+                gr.Button(word, size="sm", elem_id=word.lower().replace(" ", "-"), min_width=90)
+                for word in ("All on", "All off")
+            )
         first = self.session.operator
         self.operator = gr.Dropdown(
             self.views.operators(), value=first.name, label="Operator", elem_id="operator",
-            info=about(first.name), filterable=True,
+            info=self.views.about(first.name), filterable=False,
         )  # fmt: skip
         self.groups: dict[str, gr.Column] = {}
         self.controls: list[tuple[str, str, Any]] = []  # operator, setting, control
@@ -67,7 +76,8 @@ class Layout:
     def _loading(self) -> None:
         with gr.Accordion("Load a module file", open=False, elem_id="load"):
             self.file = gr.File(
-                label="A .safetensors file of yours", file_types=[".safetensors"],
+                label=f"A .safetensors file of yours, up to {LARGEST_FILE // 2**20} MB",
+                file_types=[".safetensors"],
                 elem_id="load-file", height=150,
             )  # fmt: skip
             # Gradio's own example, which would stand in the page, names a file elsewhere.
@@ -77,28 +87,36 @@ class Layout:
                 files, value=None, label="Or another file of the folder", elem_id="load-other",
                 visible=bool(files),
             )  # fmt: skip
+            self.take = gr.Button(
+                "Load this file", size="sm", elem_id="load-this", visible=bool(files)
+            )
+            with gr.Column(visible=False, elem_id="loaded") as self.loaded:
+                self.guest = gr.Dropdown([], label="Modules loaded so far", elem_id="loaded-module")
+                self.remove = gr.Button("Remove this module", size="sm", elem_id="loaded-remove")
 
     def _sample(self) -> None:
         with gr.Row():
-            with gr.Column(scale=1, min_width=220):
-                self.kind = gr.Dropdown(
-                    [("any", ""), *((c, c) for c in self.session.catalogue)], value="",
-                    label="Class of the sample", elem_id="sample-class",
-                )  # fmt: skip
-                last = len(self.session.test) - 1
-                self.number = gr.Number(
-                    0, label=f"Sample number, 0 to {last}", precision=0,
-                    elem_id="sample-number",
-                )  # fmt: skip
+            with gr.Column(scale=2, min_width=300, elem_id="sample"):
+                with gr.Row():
+                    self.kind = gr.Dropdown(
+                        [("any", ""), *((c, c) for c in self.session.catalogue)], value="",
+                        label="Sample of class", elem_id="sample-class", min_width=100,
+                    )  # fmt: skip
+                    last = len(self.session.test) - 1
+                    self.number = gr.Number(
+                        0, label=f"Number, 0-{last}", elem_id="sample-number",
+                        min_width=100,
+                    )  # fmt: skip
                 self.next = gr.Button("Next sample", size="sm", elem_id="sample-next")
-                self.pad = pad(self.views)
-                self.picture = place("sample-seen")
+                with gr.Row(elem_id="pictures"):
+                    self.picture = place("sample-seen")
+                    self.pad = pad(self.views)
             with gr.Column(scale=3, min_width=300):
                 choices = self.views.classes()
                 control = gr.Radio if len(choices) <= RADIO_UP_TO else gr.Dropdown
                 self.without = control(
                     choices, value="", label="Take a class out", elem_id="take-out",
-                    info="The same modules without the one for this class; nothing puts it back",
+                    info="The same modules without the one for it; choose nothing to put it back",
                 )  # fmt: skip
                 self.whole = place("whole-answer")
                 gr.HTML("<h2>Each module alone</h2>", elem_id="alone", apply_default_css=False)
@@ -117,7 +135,7 @@ class Layout:
         kinds = [(name.replace("_", " "), name) for name in MEASURES]
         self.measure = gr.Radio(
             kinds, value=next(iter(MEASURES)), label="Measure", elem_id="measure",
-            info="A cell chooses its pair for the path, and joins the two",
+            info=MATRIX,
         )  # fmt: skip
         self.matrix = gr.HTML(
             "",
@@ -129,6 +147,13 @@ class Layout:
     def what(self) -> list[Any]:
         """The controls that say what is joined, and how."""
         return [self.tiles, self.operator, *(control for _, _, control in self.controls)]
+
+    def known(self) -> list[Any]:
+        """The lists that follow a module that comes or goes."""
+        return [
+            self.tiles, self.start, self.end, self.without, self.other, self.take, self.guest,
+            self.loaded,
+        ]  # fmt: skip
 
     def everything(self) -> list[Any]:
         """The places that follow a switch."""

@@ -1,43 +1,65 @@
 """A module file of the person's own: the loader's checks, and whether it fits the others."""
 
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from intarsia.composition import Composition
-from intarsia.composition.opening import open_path
+from intarsia.composition.opening import header_of, open_path
 from intarsia.errors import FileError, IntarsiaError
 from intarsia.modules import Bank, Module
 from intarsia.studio.session import Session
 
 SUFFIX = ".safetensors"
 MOST = 200  # files of a folder that are offered
+LOOKED_AT = 5000  # files of a folder whose headers are read
 
 
-def load(session: Session, path: Path, called: str | None = None) -> tuple[tuple[str, ...], str]:
-    """Read a module, or the parts of a composition, into the session.
+@dataclass(frozen=True)
+class Loaded:
+    """What a file brought: the new modules, by the name in the file and the one here."""
 
-    Gives the names of what is new and a caution, empty where there is none. Errors name the file
-    as it was `called`, not where a browser's upload happens to lie.
+    names: tuple[tuple[str, str], ...]
+    caution: str = ""
+
+    @property
+    def said(self) -> str:
+        if not self.names:
+            return "all that this file holds is here already"
+        told = (here if here == own else f"{own} as {here!r}" for own, here in self.names)
+        renamed = any(here != own for own, here in self.names)
+        why = ", since that name is taken" if renamed else ""
+        caution = f"; its weights cannot be added to the others': {self.caution}"
+        return f"loaded {', '.join(told)}{why}, to be switched on{caution if self.caution else ''}"
+
+
+def load(session: Session, path: Path, called: str | None = None) -> Loaded:
+    """Read a module, or the parts of a composition, into the session; what is here is left out.
+
+    Errors name the file as it was `called`, not where a browser's upload happens to lie.
     """
     try:
         parts = _parts(path)
     except IntarsiaError as error:
         raise FileError(str(error).replace(str(path), called or str(path))) from error
-    new = [part for part in parts if part.name not in session.names]
-    if not new:
-        raise FileError(
-            f"{called or path}: module {parts[0].name!r} is here already: rename one of them, or "
-            "start the studio without the other"
-        )
-    cautions = []
+    here = {module.digest for module in session.read if module.name in {p.name for p in parts}}
+    names, cautions = [], []
     try:
-        for part in new:
-            cautions.append(session.add(part))
+        for part in parts:
+            if part.digest not in here:
+                name, caution = session.take(part)
+                names.append((part.name, name))
+                cautions.append(caution)
     except IntarsiaError as error:
         raise FileError(f"{called or path}: {error}") from error
-    return tuple(part.name for part in new), next(filter(None, cautions), "")
+    return Loaded(tuple(names), next(filter(None, cautions), ""))
 
 
-def load_from_folder(session: Session, name: str) -> tuple[tuple[str, ...], str]:
+def load_from_folder(session: Session, name: str) -> Loaded:
     """Read a file of the folders that the studio was given, and of no other place."""
     for folder in session.folders:
         path = (folder / name).resolve()
@@ -47,13 +69,32 @@ def load_from_folder(session: Session, name: str) -> tuple[tuple[str, ...], str]
 
 
 def others(session: Session) -> list[str]:
-    """Files of these folders that hold no module of the session yet, by their names there."""
-    found = []
+    """Files of these folders that hold a module which is not here yet, by their names there."""
+    here = [json.loads(json.dumps(module.packed()[0])) for module in session.read]
+    return list(islice(_others(session, here), MOST))
+
+
+def _others(session: Session, here: list[dict[str, Any]]) -> Iterator[str]:
     for folder in session.folders:
-        for path in sorted(folder.rglob(f"*{SUFFIX}"))[:MOST]:
-            if path.resolve().is_relative_to(folder) and path.stem not in session.names:
-                found.append(str(path.relative_to(folder)))
-    return found
+        for path in islice(sorted(folder.rglob(f"*{SUFFIX}")), LOOKED_AT):
+            if path.is_file() and path.resolve().is_relative_to(folder):
+                parts = _headers(path, path.stat().st_mtime_ns)
+                fitting = [p for p in parts if p.get("catalogue") == list(session.catalogue)]
+                if any(part not in here for part in fitting):
+                    yield str(path.relative_to(folder))
+
+
+@lru_cache(maxsize=LOOKED_AT)
+def _headers(path: Path, changed: int) -> tuple[dict[str, Any], ...]:
+    """What a file says of its modules, as it was when it `changed` last; checked when loaded."""
+    header = header_of(path)
+    parts = header.get("parts", [header])
+    aside = ("format", "version", "digest")
+    return tuple(
+        {key: value for key, value in part.items() if key not in aside}
+        for part in (parts if isinstance(parts, list) else [])
+        if isinstance(part, dict)
+    )
 
 
 def _parts(path: Path) -> tuple[Module, ...]:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from intarsia.arguments import Thing, data_for
-from intarsia.composition import OPERATORS, Composition
+from intarsia.composition import Composition
 from intarsia.composition.opening import open_path
 from intarsia.data import Data
 from intarsia.errors import FileError
 from intarsia.modules import Bank, Module
 from intarsia.modules.bank import LISTING
-from intarsia.specs import Spec
+from intarsia.studio.session import Session
 
 OF_THE_DEMO = "modules"  # the bank to play with, among those that a demo leaves
 
@@ -22,10 +22,17 @@ class Opened:
     """What paths hold, and the data to measure it on."""
 
     modules: tuple[Module, ...]
-    operator: Spec  # a composition's own, else the sum
+    like: Composition | None  # the one among them, whose operator and options are meant
     data: Data
     folders: tuple[Path, ...]  # those given: files are read from nowhere else
     notes: tuple[str, ...]  # what a person should know of them
+
+    def session(self, rows: int | None = None) -> Session:
+        """What the page is about, measured on so many test samples."""
+        operator = None if self.like is None else self.like.operator
+        return Session(
+            self.modules, self.data, operator, like=self.like, rows=rows, folders=self.folders
+        )
 
 
 def open_paths(
@@ -43,11 +50,11 @@ def open_paths(
         raise FileError("there is nothing to open: give a bank folder, a demo or module files")
     modules: dict[str, Module] = {}
     notes = []
-    operator = OPERATORS.spec("sum")
+    like = None
     for path in paths:
         thing = open_path(_bank_of(path))
         if isinstance(thing, Composition):
-            operator = thing.operator
+            like = thing
         if isinstance(thing, Bank) and seed is None and len(thing.seeds) > 1:
             thing = thing.seed(thing.seeds[0])
             notes.append(f"{path}: modules of seed {thing.seeds[0]}, --seed chooses others")
@@ -62,7 +69,7 @@ def open_paths(
     if not same:
         notes.append(f"{data.name} is not what {paths[0]} was trained on, or it is split otherwise")
     folders = tuple(path.resolve() for path in paths if path.is_dir())
-    return Opened(tuple(modules.values()), operator, data, folders, tuple(notes))
+    return Opened(tuple(modules.values()), like, data, folders, tuple(notes))
 
 
 def _bank_of(path: Path) -> Path:

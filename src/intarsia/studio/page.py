@@ -6,6 +6,7 @@ import gradio as gr
 from fastapi import FastAPI
 
 from intarsia.studio.acting import Acting
+from intarsia.studio.guard import LARGEST_FILE
 from intarsia.studio.layout import Layout
 from intarsia.studio.session import Session
 from intarsia.studio.views import Views
@@ -47,7 +48,7 @@ def mount(blocks: gr.Blocks) -> FastAPI:
         mcp_server=False,
         enable_monitoring=False,
         show_error=False,
-        max_file_size="256mb",
+        max_file_size=LARGEST_FILE,
         theme=theme,
         css=(HERE / "page.css").read_text(),
     )

@@ -1,9 +1,7 @@
 """Pieces of the page as HTML: figures, tiles, small bars, the picture that the network sees."""
 
-import base64
 import math
-import struct
-import zlib
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -11,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from intarsia.figures import confusion_figure
+from intarsia.figures.png import png
 from intarsia.measure import Evaluation, Matrix
 from intarsia.measure.compatibility import MEASURES
 from intarsia.studio.answers import Answer
@@ -19,12 +18,17 @@ from intarsia.studio.session import Card
 
 NAMED_UP_TO = 12  # classes whose names stand below their bars
 SHOWN_NUMBERS = 12  # of a row of a table that is shown
+DRAWN = "as the network sees it"
+DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+IN_PYTHON = re.compile(r" \((bank\.seed\(0\) picks one|align=\"weights\")\)")
+PERCENT = ("interference",)  # measures that are small shares of accuracy
 
 
 def tile(card: Card) -> str:
     """The lines of a tile: its name, and below it how good it is and how much of it is left."""
     classes = "+".join(card.rewarded)
-    title = card.name if card.name == classes else f"{card.name} ({classes})"
+    told = card.name == classes or card.name.startswith(f"{classes} (")  # a second one of its name
+    title = card.name if told else f"{card.name} ({classes})"
     decimals = 0 if card.density >= 0.1 else 1
     return f"{title}\n{_number(card.accuracy, 3)} · {card.density:.{decimals}%} kept"
 
@@ -32,33 +36,35 @@ def tile(card: Card) -> str:
 def accuracy_figure(score: Evaluation) -> str:
     on, there = len(score.rewarded), len(score.catalogue)
     return _big(
-        "Accuracy",
+        "Accuracy, classes that are on",
         _number(score.accuracy),
-        f"on the classes that are on, {on} of {there}",
+        f"{on} of {there} classes",
         f"{_number(overall(score))} on all {score.n:,} test samples",
     )
 
 
 def entropy_figure(score: Evaluation) -> str:
-    off = entropy_on(score, rewarded=False)
-    what = "on the classes that are off" if not math.isnan(off) else "no class is off"
-    return _big(
-        "Entropy",
-        _number(off, 3),
-        f"{what}; at most {score.ceiling:.3f}",
-        f"{_number(entropy_on(score, rewarded=True), 3)} on the classes that are on",
-    )
+    """High is right for the classes that are off, low for those that are on."""
+    on, off = (entropy_on(score, rewarded=which) for which in (True, False))
+    most = f"of {score.ceiling:.3f} at most; "
+    if math.isnan(off):
+        return _big("Entropy, classes that are on", _number(on, 3), f"{most}no class is off")
+    lines = f"{most}high is unsure", f"{_number(on, 3)} on the classes that are on"
+    return _big("Entropy, classes that are off", _number(off, 3), *lines)
 
 
-def change_figure(done: str, before: Evaluation, after: Evaluation) -> str:
-    """What the last switch did."""
+def change_figure(done: str, before: Evaluation | None, after: Evaluation) -> str:
+    """What the last switch did; before it there may have been nothing."""
+    title = f"Last switch: {escape(done)}"
+    if before is None:
+        words = f"{_number(overall(after))} on all samples"
+        return f"<div class='figure'><h2>{title}</h2><p>{words}</p></div>"
     lines = [
         f"<li><b>{escape(name)}</b> {_number(was, 3)} &rarr; {_number(now, 3)}</li>"
         for name, was, now in changes(before, after)
     ]
     moved = f"{_number(overall(before))} &rarr; {_number(overall(after))} on all samples"
     per_class = f"<ul>{''.join(lines)}</ul>" if lines else _small("no class changed much")
-    title = f"Last switch: {escape(done)}"
     return f"<div class='figure'><h2>{title}</h2><p>{moved}</p>{per_class}</div>"
 
 
@@ -85,8 +91,10 @@ def whole_bars(answers: Mapping[str, Answer], truth: str | None) -> str:
     """The composition's distribution, beside it the one with a class taken out."""
     panels = []
     for title, answer in answers.items():
-        right = "" if truth is None else (" right" if answer.best == truth else " wrong")
+        known = truth is not None and not answer.unsure
+        right = "" if not known else (" right" if answer.best == truth else " wrong")
         verdict = f"{answer.best} with {answer.sureness:.3f}"
+        verdict = f"not sure: {verdict}" if answer.unsure else verdict
         panels.append(
             f"<section class='whole{right}'><h2>{escape(title)}</h2>"
             f"<p class='verdict'>{escape(verdict)}</p>{_bars(answer, truth)}"
@@ -95,39 +103,45 @@ def whole_bars(answers: Mapping[str, Answer], truth: str | None) -> str:
     return f"<div class='wholes'>{''.join(panels)}</div>"
 
 
-def seen_picture(x: Tensor, caption: str, bounds: tuple[float, float]) -> str:
+def seen_picture(x: Tensor, title: str, about: str, bounds: tuple[float, float]) -> str:
     """What the network is given: small pictures as they are, rows of a table as numbers."""
-    words = f"<p class='small'>{escape(caption)}</p>"
+    kind = "drawing" if about == DRAWN else "sample"
+    heading = f"<div class='seen {kind}'><h2>Shown: {escape(title)}</h2>"
     shape = tuple(x.shape[1:])
     if len(shape) != 3 or shape[0] not in (1, 3):
         numbers = [f"{value:.3g}" for value in x[0].flatten()[:SHOWN_NUMBERS].tolist()]
         more = ", ..." if x[0].numel() > SHOWN_NUMBERS else ""
-        return f"<div class='seen'><code>{', '.join(numbers)}{more}</code>{words}</div>"
+        words = _small(f"{about}, {x[0].numel()} numbers")
+        return f"{heading}<code>{', '.join(numbers)}{more}</code>{words}</div>"
     low, high = bounds
     grey = ((x[0].double() - low) / max(high - low, 1e-12)).clamp(0, 1) * 255
     address = png(grey.round().byte().permute(1, 2, 0).numpy())
     size = f"{shape[2]} by {shape[1]} pixels"
     alt = f"the {size} that the network sees"
-    return f"<div class='seen'><img src='{address}' alt='{alt}'/>{words}</div>"
+    return f"{heading}<img src='{address}' alt='{alt}'/>{_small(f'{about}, {size}')}</div>"
 
 
-def matrix_table(matrix: Matrix, measure: str, chosen: tuple[str, str] | None) -> str:
+def matrix_table(
+    matrix: Matrix, measure: str, chosen: tuple[str, str] | None, note: str = ""
+) -> str:
     """One measure between every two modules; a cell is a button that chooses its pair."""
-    values = matrix[measure]
+    values, percent = matrix[measure], measure in PERCENT
     known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
     heads = "".join(f"<th scope='col'>{escape(name)}</th>" for name in matrix.names)
     rows = []
     for i, one in enumerate(matrix.names):
         cells = "".join(
-            _cell(one, other, float(values[i, j]), (low, high), chosen)
+            _cell(one, other, float(values[i, j]), percent, (low, high), chosen)
             for j, other in enumerate(matrix.names)
         )
         rows.append(f"<tr><th scope='row'>{escape(one)}</th>{cells}</tr>")
     title = measure.replace("_", " ")
-    meaning = f"{title}: {MEASURES[measure]}; {matrix.samples} samples"
+    unit = ", in percentage points" if percent else ""
+    meaning = f"{title}{unit}: {MEASURES[measure]}; {matrix.samples} samples"
     return (
-        f"<div class='scrolls'><table class='matrix'><caption>{escape(meaning)}</caption>"
+        f"<p class='small' id='meaning'>{escape(meaning)}</p>{_small(note) if note else ''}"
+        f"<div class='scrolls'><table class='matrix' aria-labelledby='meaning'>"
         f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -136,25 +150,12 @@ def message(text: str, bad: bool = False) -> str:
     """One line to the person; what went wrong stands out."""
     if not text:
         return ""
+    text = IN_PYTHON.sub("", DIGEST.sub(r"\1...", text))
     return f"<p class='{'bad' if bad else 'good'}' role='status'>{escape(text)}</p>"
 
 
-def png(pixels: np.ndarray) -> str:
-    """A picture, H x W x 1 or 3 bytes, as an address that holds it."""
-    height, width, channels = pixels.shape
-    lines = b"".join(b"\0" + row.tobytes() for row in pixels)  # no filter
-    header = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)
-    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b""))
-    chunks = (
-        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-        for kind, body in parts
-    )
-    whole = b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
-    return "data:image/png;base64," + base64.b64encode(whole).decode()
-
-
 def _row(answer: Answer, on: bool) -> str:
-    verdict = f"{answer.best} {answer.sureness:.2f}"
+    verdict = "none of mine" if answer.unsure else f"{answer.best} {answer.sureness:.2f}"
     state = "" if on else "<span class='small'>off</span>"
     return (
         f"<div class='answer{'' if on else ' off'}'><b>{escape(answer.name)}</b>{state}"
@@ -175,7 +176,9 @@ def _bars(answer: Answer, truth: str | None, named: bool = True) -> str:
             f"<div class='bar {kind}' title='{escape(name, quote=True)}: {p:.3f}'>"
             f"<div><em style='height:{height:.1f}%'></em></div>{label}{mark}</div>"
         )
-    words = escape(f"{answer.name}: {answer.best} with {answer.sureness:.3f}", quote=True)
+    doubt = "not sure, " if answer.unsure else ""
+    words = f"{answer.name}: {doubt}{answer.best} with {answer.sureness:.3f}"
+    words = escape(words, quote=True)
     return f"<div class='bars' role='img' aria-label='{words}'>{''.join(bars)}</div>"
 
 
@@ -183,19 +186,21 @@ def _cell(
     one: str,
     other: str,
     value: float,
+    percent: bool,
     ends: tuple[float, float],
     chosen: tuple[str, str] | None,
 ) -> str:
     if one == other:
         return "<td class='none'></td>"
     share = 0.0 if math.isnan(value) else (value - ends[0]) / max(ends[1] - ends[0], 0.01)
-    words = f"{one} and {other}: {_number(value, 3)}"
+    number = _number(100 * value, 2) if percent else _number(value, 3)
+    words = f"{one} and {other}: {number}"
     pressed = "true" if chosen and {*chosen} == {one, other} else "false"
     return (
         f"<td><button type='button' style='--share:{share * 100:.0f}%' "
         f"data-one='{escape(one, quote=True)}' data-other='{escape(other, quote=True)}' "
         f"aria-pressed='{pressed}' aria-label='{escape(words, quote=True)}'>"
-        f"{_number(value, 3)}</button></td>"
+        f"{number}</button></td>"
     )
 
 

@@ -16,20 +16,7 @@ MOST = 3  # classes told of one change
 
 def scored(logits: Tensor, labels: Tensor, model: Module | Predicting) -> Evaluation:
     """What `evaluate` says of a model whose logits are known."""
-    catalogue = model.catalogue
-    rewarded = [catalogue.index(name) for name in model.rewarded]
-    t = model.temperature
-    return Evaluation(
-        accuracy=measure.rewarded_accuracy(logits, labels, rewarded),
-        entropy=measure.nonrewarded_entropy(logits, labels, rewarded, t),
-        ceiling=math.log(len(catalogue)),
-        catalogue=catalogue,
-        rewarded=tuple(catalogue[i] for i in sorted(rewarded)),
-        confusion=measure.confusion(logits, labels, len(catalogue)),
-        accuracy_per_class=measure.accuracy_per_class(logits, labels),
-        entropy_per_class=measure.entropy_per_class(logits, labels, t),
-        n=len(labels),
-    )
+    return measure.evaluate_logits(logits, labels, model)
 
 
 def overall(score: Evaluation) -> float:
@@ -48,12 +35,18 @@ def entropy_on(score: Evaluation, rewarded: bool) -> float:
 
 
 def switched(
-    before: Sequence[str], after: Sequence[str], operators: tuple[str, str] | None = None
+    before: Sequence[str],
+    after: Sequence[str],
+    operators: tuple[str, str] | None = None,
+    known: Sequence[str] = (),
 ) -> str:
-    """What was done, in a few words: `3 off`, `3 and 5 on`, `sum to inlay`."""
+    """What was done, in a few words: `3 off`, `3 and 5 on`, `all on`, `sum to inlay`."""
     done = []
+    whole = {"off": not after, "on": set(after) == set(known)}
     for names, word in ((set(before) - set(after), "off"), (set(after) - set(before), "on")):
-        if names:
+        if len(names) > 1 and whole[word]:
+            done.append(f"all {word}")
+        elif names:
             shown = sorted(names)
             some = shown if len(shown) <= MOST else [f"{len(shown)} modules"]
             done.append(f"{' and '.join(some)} {word}")

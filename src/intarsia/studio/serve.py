@@ -1,9 +1,9 @@
 """Serve the page: on the loopback by default, with a folder for uploads that goes with it."""
 
+import logging
 import os
 import signal
 import socket
-import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator
@@ -44,18 +44,27 @@ def serve(
     """Serve until stopped. Without a port it is PORT, or a free one where that is taken."""
     import uvicorn
 
+    class Server(uvicorn.Server):
+        """One that says nothing of pages that were open when it was stopped."""
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
+            await super().shutdown(sockets)
+
     with listening(host, port) as listener, application(session, title, host) as app:
         address = address_of(host, listener)
         settings = uvicorn.Config(
             app, log_level="warning", lifespan="on", timeout_graceful_shutdown=1
         )
-        server = uvicorn.Server(settings)
+        server = Server(settings)
         say(f"the studio is at {address} (Ctrl-C stops it)")
-        # The server stops, then lets the signal through: what follows must not skip the cleaning.
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         if open_browser:  # which waits for the server's first answer
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-        server.run(sockets=[listener])
+        try:
+            server.run(sockets=[listener])
+        except KeyboardInterrupt:  # the signal, which the server lets through once it has stopped
+            say("\nstopped")
 
 
 @contextmanager

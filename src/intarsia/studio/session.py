@@ -3,7 +3,6 @@
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import TypeVar
@@ -15,16 +14,18 @@ from intarsia import measure
 from intarsia.arguments import labelled
 from intarsia.composition import OPERATORS, Composition, Ground
 from intarsia.composition.fit import check_fit
+from intarsia.composition.joining import Options
 from intarsia.composition.operators import total
-from intarsia.data import Data, Split, spaced
-from intarsia.errors import CompositionError, nearest
-from intarsia.measure import Evaluation, Matrix, compatibility_matrix
+from intarsia.data import Data, Split, few
+from intarsia.errors import CompositionError, IntarsiaError, nearest
+from intarsia.measure import Evaluation, Matrix
 from intarsia.modules import Module, logits_of
 from intarsia.specs import Spec
+from intarsia.studio.pairs import FEW, Pairs, caution
 from intarsia.studio.scores import scored
 
 NETWORKS, LOGITS = 4, 64  # joined networks, and their answers for the test split, that are kept
-FEW = 1000  # rows that pairs of modules are measured on, along paths and for compatibility
+WIDEST = 10**8  # numbers of an inlay that is made without being asked for
 
 Key = tuple[tuple[str, ...], str]
 """Modules that are on, by name, and the operator that joins them."""
@@ -46,37 +47,43 @@ class Card:
 class Session:
     """Modules that share a catalogue, measured on one split; answers are computed once.
 
-    One session serves all pages that are open: what a page has switched on it gives each time.
+    One session serves all pages that are open: what a page has switched on it gives each time. The
+    options and samples of a composition that it is to be `like` hold for that one's operator.
+    Without an operator that is the inlay, or the sum of logits, which it equals, where no inlay can
+    be made.
     """
 
     def __init__(
         self,
         modules: Iterable[Module],
         data: Data,
-        operator: str | Spec = "sum",
+        operator: str | Spec | None = None,
         *,
+        like: Composition | None = None,
         rows: int | None = None,
         folders: Sequence[Path] = (),
     ) -> None:
         modules = tuple(modules)
         if not modules:
             raise CompositionError("the studio needs at least one module")
-        self.operator = OPERATORS.spec(operator)
+        self.like = like
         self.folders = tuple(folders)
         self.data = labelled(modules[0], data)
         self.catalogue = modules[0].catalogue
-        self.test = _few(self.data.test, rows)
+        self.test = few(self.data.test, rows or len(self.data.test))
         self.samples = _samples(data, modules[0])
         self._modules: dict[str, Module] = {}
         self._own: dict[str, Tensor] = {}  # N x C, each module's logits on the test split
+        self._read: dict[str, Module] = {}
         self._scores: dict[Key, Evaluation] = {}
         self._logits: OrderedDict[Key, Tensor] = OrderedDict()
         self._wholes: OrderedDict[Key, Composition] = OrderedDict()
-        self._paths: dict[tuple[str, str], measure.Path] = {}
-        self._matrices: dict[tuple[str, ...], Matrix] = {}
-        self._joining, self._pairing = RLock(), RLock()
+        self._pairs = Pairs(replace(self.data, test=self.test), self.samples)
+        self._joining = RLock()
         for module in modules:
             self.add(module)
+        self.given = self.names  # those it started with; others can be removed again
+        self.operator = OPERATORS.spec(operator or self._first_operator())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -100,11 +107,36 @@ class Session:
             check_fit((*self.modules, module), "logits")
             self._own[module.name] = logits_of(module.to_module(), self.test.x)
             self._modules[module.name] = module
-        try:
-            check_fit(self.modules, "weights")
-        except CompositionError as error:
-            return str(error)
-        return ""
+            first = self.modules[0]
+        return "" if module is first else caution(first, module)
+
+    def take(self, module: Module) -> tuple[str, str]:
+        """Take in a module of a file under a free name: that name, and the caution of `add`."""
+        with self._joining:
+            name, count = module.name, 1
+            while name in self._modules:
+                count += 1
+                name = f"{module.name} ({count})"
+            said = self.add(module if count == 1 else replace(module, name=name))
+            self._read[name] = module
+        return name, said
+
+    @property
+    def read(self) -> tuple[Module, ...]:
+        """The modules as their files have them, whatever they are called here."""
+        return tuple(self._read.get(name, module) for name, module in self._modules.items())
+
+    def remove(self, name: str) -> None:
+        """Let go of a module that came later; its name may then be another's."""
+        if name in self.given:
+            raise CompositionError(f"module {name!r} was here from the start: switch it off")
+        with self._joining:
+            del self._modules[self[name].name], self._own[name]
+            self._read.pop(name, None)
+            for kept in (self._scores, self._logits, self._wholes):
+                for key in [key for key in kept if name in key[0]]:
+                    del kept[key]
+            self._pairs.forget(name)
 
     def own(self, name: str) -> Evaluation:
         """What a module alone does on the test split."""
@@ -149,29 +181,33 @@ class Session:
                     raise CompositionError("no module is on: switch at least one on")
                 self._check_weights(key[1])
                 parts = [self[name] for name in key[0]]
-                self._wholes[key] = Composition(parts, key[1], samples=self.samples)
+                samples, options = self.around(key[1])
+                self._wholes[key] = Composition(parts, key[1], samples=samples, options=options)
             return _latest(self._wholes, key, NETWORKS)
+
+    def around(self, operator: str | Spec) -> tuple[Split | None, Options]:
+        """The samples and options that an operator gets: of the composition where it is its own."""
+        if self.like is not None and OPERATORS.spec(operator).name == self.like.operator.name:
+            return self.like.samples, self.like.options
+        return self.samples, Options()
 
     def path(self, a: str, b: str) -> measure.Path:
         """The way between two modules, on a few rows of the training and the test split."""
-        with self._pairing:
-            if (a, b) not in self._paths:
-                if a == b:
-                    raise CompositionError(f"a path needs two modules, both are {a!r}")
-                self._paths[a, b] = measure.path(self[a], self[b], self._little)
-            return self._paths[a, b]
+        return self._pairs.path(self[a], self[b])
 
     def matrix(self) -> Matrix:
-        """How every two modules fit; the interference is read from the samples."""
-        with self._pairing:
-            if self.names not in self._matrices:
-                self._matrices = {self.names: compatibility_matrix(self.modules, self.samples)}
-            return self._matrices[self.names]
+        """How every two modules fit, of those that can be compared with the first."""
+        return self._pairs.matrix(self.modules)
 
-    @cached_property
-    def _little(self) -> Data:
-        train, test = (_few(split, FEW) for split in (self.data.train, self.test))
-        return replace(self.data, train=train, test=test)
+    def _first_operator(self) -> str:
+        size = sum(module.parameters for module in self.modules) * len(self.modules)
+        try:
+            if size <= WIDEST:
+                self.whole(self.names, "inlay")
+                return "inlay"
+        except IntarsiaError:
+            pass  # of another model, say, or of one that cannot be laid out by units
+        return "logits"
 
     def _key(self, names: Iterable[str], operator: str | Spec) -> Key:
         """One spelling for what is on, in whatever order it was switched."""
@@ -190,6 +226,8 @@ class Session:
         """For the test split, from the answers of the parts where they add up."""
         own = [self._own[part.name] for part in whole.parts]
         spec, how = whole.operator, OPERATORS[whole.operator.name]
+        if whole.offset is not None:  # calibrated: the parts speak louder or softer than alone
+            return logits_of(whole, self.test.x)
         if getattr(how, "on", None) == "logits":
             found: Tensor = how(own, Ground(whole.parts, whole.samples), **spec.arguments)
             return found
@@ -205,13 +243,8 @@ def _latest(kept: OrderedDict[Key, Kept], key: Key, most: int) -> Kept:
     return kept[key]
 
 
-def _few(split: Split, rows: int | None) -> Split:
-    places = spaced(len(split), rows or len(split))
-    return Split(split.x[places], split.y[places])
-
-
 def _samples(data: Data, module: Module) -> Split:
     """What joining may look at: as for `compose`, the validation part of the training data."""
     held = data.validation if len(data.validation) else data.train
-    few = _few(held, FEW)
-    return Split(few.x, data.labels_in(module.catalogue)[few.y].to(torch.int64))
+    some = few(held, FEW)
+    return Split(some.x, data.labels_in(module.catalogue)[some.y].to(torch.int64))

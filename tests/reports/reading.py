@@ -1,0 +1,33 @@
+"""A page as a person reads it: the words and the tables of one section."""
+
+import re
+from html import unescape
+
+
+def part(html: str, key: str) -> str:
+    """The HTML of one section."""
+    found = re.search(rf'<section id="{key}".*?</section>', html, re.DOTALL)
+    assert found, f"there is no section {key}"
+    return found[0]
+
+
+def words(html: str) -> str:
+    """The text, drawings left out."""
+    html = re.sub(r"<svg.*?</svg>", " ", html, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", html)))
+
+
+def rows(html: str) -> dict[str, list[float]]:
+    """The numbers of a table by the head of the row."""
+    found = {}
+    for row in re.findall(r"<tr>(<th scope=\"row\".*?)</tr>", html, re.DOTALL):
+        name, *cells = [unescape(c) for c in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
+        found[name] = [float(cell) for cell in cells]
+    return found
+
+
+def lines(html: str) -> list[str]:
+    """The commands at the end of a page."""
+    found = re.search(r'<pre class="commands"><code>(.*?)</code>', part(html, "again"), re.DOTALL)
+    assert found
+    return unescape(found[1]).splitlines()
