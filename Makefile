@@ -21,7 +21,7 @@ studio: .venv/.studio ## the demo's modules in the browser, to switch on and off
 	$(BIN)/intarsia studio demo
 
 test: lint docs ## lint, docs and the test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: .venv/.installed ## ruff and mypy
 	$(BIN)/ruff check .
