@@ -29,7 +29,10 @@ from typing import Any
 from banks import FOLDER, bank_of
 from record import RESULTS, made_by, save
 
-OPERATORS = ("sum", "inlay", "logits", "ties", "fisher")
+OPERATORS = (
+    *("inlay", "logits", "logit_mean", "probabilities", "own"),
+    *("sum", "mean", "task_arithmetic", "ties", "dare", "fisher", "regmean"),
+)
 LIMIT = 0.5  # seconds
 STARTS_WITHIN = 120  # seconds
 MAIN = "from intarsia.cli import main; main()"
