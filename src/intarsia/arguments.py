@@ -163,7 +163,10 @@ def data_for(thing: Thing, source: str | None, options: Mapping[str, Any]) -> tu
     if source is None:
         source = str(recipe["data"])
         if source not in DATASETS and not Path(source).is_file():
-            raise DataError(f"it was trained on {source!r}, which is not here: give it with --data")
+            raise DataError(
+                f"module {_first(thing).name!r} was trained on {source!r}, which is not here: "
+                "give it with --data, as a file .npz or .csv"
+            )
     before = recipe.get("data_options") or {} if source == recipe.get("data") else {}
     data = load(source, {**before, **options})
     return data, data.digest == (learned.get("data") or {}).get("digest")
