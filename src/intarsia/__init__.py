@@ -7,7 +7,7 @@ __version__ = "0.1.0"
 
 # Where each public name lives; torch is imported when the first of them is used.
 _HOMES = {
-    "data": ["Data", "Scaling", "Split", "disjoint_pairs", "load_data", "partition"],
+    "data": ["NEGATIVES", "Data", "Scaling", "Split", "disjoint_pairs", "load_data", "partition"],
     "models": ["MODELS", "build", "initialise", "wiring_of"],
     "objectives": ["OBJECTIVES", "Objective", "objective"],
     "pruning": ["PRUNINGS"],
@@ -22,6 +22,7 @@ _HOMES = {
         "entropy",
         "evaluate",
         "nonrewarded_entropy",
+        "novelty",
         "path",
         "rewarded_accuracy",
         "threshold",
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
         compose,
         operator,
     )
-    from intarsia.data import Data, Scaling, Split, disjoint_pairs, load_data, partition
+    from intarsia.data import NEGATIVES, Data, Scaling, Split, disjoint_pairs, load_data, partition
     from intarsia.errors import IntarsiaError
     from intarsia.estimator import ModularClassifier
     from intarsia.exports import export, export_program, to_network
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         entropy,
         evaluate,
         nonrewarded_entropy,
+        novelty,
         path,
         rewarded_accuracy,
         threshold,

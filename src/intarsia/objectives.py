@@ -32,15 +32,18 @@ class Objective:
     The loss of a sample with label y and p = softmax(z / t) is
     -sum(table[y] * log p) - bonus[y] * H(p); a batch averages it by weight[y].
     A table with one column more than it has rows asks for an explicit "other" output.
+
+    The last `classless` rows are those of samples that belong to no class (`with_classless`).
     """
 
-    table: Tensor  # C, C or C, C + 1
-    weight: Tensor  # C
-    bonus: Tensor = field(default_factory=lambda: torch.zeros(()))  # C, or 0-d for none
+    table: Tensor  # C, C or C, C + 1; and the classless rows
+    weight: Tensor  # C, and one per classless row
+    bonus: Tensor = field(default_factory=lambda: torch.zeros(()))  # as weight, or 0-d for none
+    classless: int = 0
 
     def __post_init__(self) -> None:
         shape = tuple(self.table.shape)
-        if len(shape) != 2 or shape[1] not in (shape[0], shape[0] + 1):
+        if len(shape) != 2 or shape[1] not in (n := shape[0] - self.classless, n + 1):
             raise RecipeError(
                 "an objective's table is C x C, or C x (C + 1) with an 'other' output; "
                 f"got the shape {shape}"
@@ -66,6 +69,35 @@ class Objective:
     def outputs(self) -> int:
         return self.table.shape[1]
 
+    @property
+    def classes(self) -> int:
+        """Labels of the catalogue, without those of no class."""
+        return self.table.shape[0] - self.classless
+
+    def with_classless(self, labels: int = 1) -> "Objective":
+        """The objective with that many further labels for samples that belong to no class.
+
+        Such a sample is a negative like any other: its target is uniform over the catalogue, or
+        the "other" output where there is one, and it weighs 1.
+        """
+        row = torch.full((self.outputs,), 1 / self.classes)
+        if self.outputs > self.classes:
+            row = torch.eye(self.outputs)[-1]
+        return Objective(
+            torch.cat([self.table, row.expand(labels, -1)]),
+            torch.cat([self.weight, torch.ones(labels)]),
+            torch.cat([self.bonus, torch.zeros(labels)]),
+            self.classless + labels,
+        )
+
+    def to(self, device: torch.device) -> "Objective":
+        table, weight, bonus = (t.to(device) for t in (self.table, self.weight, self.bonus))
+        return Objective(table, weight, bonus, self.classless)
+
+    def weighted(self, factors: Tensor) -> "Objective":
+        """The objective with its label weights multiplied by these factors."""
+        return Objective(self.table, self.weight * factors, self.bonus, self.classless)
+
 
 def objective(
     what: str | Mapping[str, Any] | Spec | Objective, classes: int, rewarded: Sequence[int]
@@ -90,9 +122,17 @@ def sample_losses(logits: Tensor, labels: Tensor, goal: Objective, temperature: 
     return losses
 
 
-def loss(logits: Tensor, labels: Tensor, goal: Objective, temperature: float = 1.0) -> Tensor:
+def loss(
+    logits: Tensor,
+    labels: Tensor,
+    goal: Objective,
+    temperature: float = 1.0,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
     """Weighted mean loss of a batch; 0 where every label of the batch is hidden."""
     weights = goal.weight[labels]
+    if sample_weight is not None:
+        weights = weights * sample_weight
     losses = sample_losses(logits, labels, goal, temperature)
     return (losses * weights).sum() / weights.sum().clamp_min(torch.finfo(weights.dtype).tiny)
 

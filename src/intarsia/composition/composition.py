@@ -1,6 +1,7 @@
 """Modules joined by an operator; the parts are remembered, so add and remove are exact."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +10,28 @@ from torch import Tensor, nn
 
 from intarsia.composition import stored
 from intarsia.composition.fit import check_fit, locate
+from intarsia.composition.ground import Ground
+from intarsia.composition.inlay import laid_entries
 from intarsia.composition.joining import Laid, Options, lay
 from intarsia.composition.operators import OPERATORS, Operator
 from intarsia.composition.samples import kept_samples
 from intarsia.data import Split
-from intarsia.errors import CompositionError, nearest
+from intarsia.errors import CompositionError, WiringError, nearest
 from intarsia.models import Model
 from intarsia.modules import Bank, Module, Predicting
 from intarsia.modules.classifier import Inputs
 from intarsia.modules.compact import compact
 from intarsia.specs import Spec
 
+AUTO = "auto"
+# An inlay is block diagonal between hidden layers. It is laid by default while it holds at most
+# ROOM times the numbers of its parts, or few enough not to matter.
+ROOM, SMALL = 4, 4_000_000
+
 
 def compose(
     modules: Iterable[Module] | Bank,
-    operator: str | Mapping[str, Any] | Spec = "sum",
+    operator: str | Mapping[str, Any] | Spec = "auto",
     *,
     samples: Any = None,
     align: str | None = None,
@@ -32,7 +40,9 @@ def compose(
 ) -> "Composition":
     """Join modules into one classifier without training.
 
-    `operator` is one of OPERATORS, such as "sum", "inlay", "logits" or "ties(density=0.2)".
+    `operator` is one of OPERATORS, such as "sum", "inlay", "logits" or "ties(density=0.2)". "auto"
+    is the best one that the parts allow without a look at samples: their logits added, in one
+    network (inlay) where they can be laid side by side in a small one, else apart (logits).
 
     `samples` are a few raw inputs that some ways of joining look at: Data (its validation part), a
     Split, or an array. At most 1000 are kept, and saved with the composition.
@@ -51,6 +61,16 @@ def compose(
     return whole
 
 
+def _can_lie_side_by_side(modules: Iterable[Module]) -> bool:
+    """Whether an inlay of these modules is worth its room."""
+    try:
+        ground = Ground(check_fit(modules, "units", False))
+        room = max(SMALL, ROOM * sum(part.parameters for part in ground.parts))
+        return laid_entries(ground) <= room
+    except (CompositionError, WiringError):
+        return False  # what is wrong with the modules themselves, logits will say
+
+
 class Composition(Predicting):
     """An nn.Module from raw inputs to logits that remembers its parts, sorted by name.
 
@@ -66,19 +86,35 @@ class Composition(Predicting):
     def __init__(
         self,
         parts: Iterable[Module] | Bank,
-        operator: str | Mapping[str, Any] | Spec = "sum",
+        operator: str | Mapping[str, Any] | Spec = "auto",
         *,
         samples: Any = None,
         options: Options | None = None,
     ) -> None:
         super().__init__()
-        self.operator = OPERATORS.spec(operator)
         self.options = options or Options()
         self.parts: tuple[Module, ...] = ()
-        parts = check_fit(parts, self._how.on, bool(self.options.align))
-        self.samples: Split | None = None if samples is None else kept_samples(samples, parts[0])
-        self._lay(parts)
+        self.samples: Split | None = None
+        given = list(parts) if isinstance(parts, Iterable) else [parts]
+        if operator != AUTO and operator != {"name": AUTO}:
+            self._start(given, OPERATORS.spec(operator), samples)
+        elif self.options.align is not None:  # asked for where weights are to be added
+            self._start(given, Spec("sum"), samples)
+        else:
+            self._start_best(given, samples)
         self.eval()
+
+    def _start_best(self, parts: list[Module], samples: Any) -> None:
+        if _can_lie_side_by_side(parts):
+            with suppress(CompositionError, WiringError):
+                return self._start(parts, Spec("inlay"), samples)
+        return self._start(parts, Spec("logits"), samples)
+
+    def _start(self, parts: list[Module], operator: Spec, samples: Any) -> None:
+        self.operator = operator
+        checked = check_fit(parts, self._how.on, bool(self.options.align))
+        self.samples = None if samples is None else kept_samples(samples, checked[0])
+        self._lay(checked)
 
     def forward(self, x: Inputs) -> Tensor:
         if self._how.on == "logits":

@@ -11,7 +11,7 @@ from intarsia.composition.operators import State
 from intarsia.data import Split
 from intarsia.errors import CompositionError
 from intarsia.files import digest_of
-from intarsia.models import initialise
+from intarsia.models import initialise, silence
 from intarsia.models.wiring import Wiring
 from intarsia.modules import Module
 from intarsia.modules.architecture import Plan
@@ -85,9 +85,13 @@ class Ground:
         own = not first.architecture.widths
         if own and model is not None and type(seed) is int and 0 <= seed < 2**63:  # torch's range
             shape, outputs = first.architecture.shape, first.architecture.outputs
-            state = initialise(model, shape, outputs, seed).state_dict()
-            if digest_of("origin", state) == first.origin:
-                return {name: tensor.detach() for name, tensor in state.items()}
+            network = initialise(model, shape, outputs, seed)
+            for silent in (False, True):
+                if silent:
+                    silence(network, self.wiring)
+                state = {name: tensor.detach() for name, tensor in network.state_dict().items()}
+                if digest_of("origin", state) == first.origin:
+                    return state
         raise CompositionError(
             f"the origin of module {first.name!r} cannot be made again from its seed {seed!r}: "
             "take base='zero', or train it anew with this version of torch"

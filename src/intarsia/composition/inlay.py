@@ -34,6 +34,22 @@ def inlay(states: Sequence[State], ground: Ground) -> dict[str, Tensor]:
     return laid
 
 
+def laid_entries(ground: Ground) -> int:
+    """How many numbers the inlay of the parts would hold, found without laying it."""
+    live = [live_units(ground.wiring, part.state, part.mask) for part in ground.parts]
+    wide = {a: sum(int(units[a].sum()) for units in live) for a in hidden_axes(ground.wiring)}
+    sizes = []
+    for name, entry in ground.wiring.items():
+        shape = ground.parts[0].state[name].shape
+        sizes.append(
+            prod(
+                wide[axis.name] * axis.block if axis and axis.name in wide else shape[d]
+                for d, axis in enumerate(entry)
+            )
+        )
+    return sum(sizes)
+
+
 def laid_mask(ground: Ground) -> dict[str, Tensor]:
     """The mask of the inlay of the parts: theirs, laid the same way, and pruned between them."""
     states = [part.state for part in ground.parts]

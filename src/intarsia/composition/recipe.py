@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from intarsia.composition.composition import Composition, compose
+from intarsia.composition.composition import AUTO, Composition, compose
 from intarsia.composition.fit import locate
 from intarsia.composition.held_out import load_samples, read_samples
 from intarsia.composition.joining import Options
@@ -36,7 +36,7 @@ class MergeRecipe:
     parameters: {weight: 0.5}}. `parameters` are the operator's settings.
     """
 
-    merge_method: str | Mapping[str, Any] = "sum"
+    merge_method: str | Mapping[str, Any] = AUTO
     models: Sequence[str | Mapping[str, Any]] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     base_model: str | None = None  # what task vectors are measured from: origin or zero
@@ -93,7 +93,7 @@ class MergeRecipe:
         recipe = self.resolve()
         assert isinstance(recipe.merge_method, Mapping)
         settings = dict(recipe.merge_method)
-        on = getattr(OPERATORS[settings["name"]], "on", None)
+        on = getattr(OPERATORS.get(settings["name"]), "on", None)
         one_seed = on == "weights" and recipe.align is None
         parts: list[Module] = []
         own: dict[str, float] = {}
@@ -126,6 +126,13 @@ def _weights(given: Any, own: Mapping[str, float], parts: Sequence[Module]) -> d
 def _settings(recipe: MergeRecipe) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The operator with its settings, and the weight that each model has of its own."""
     spec = recipe.merge_method
+    if spec in (AUTO, {"name": AUTO}):
+        if recipe.parameters or recipe.base_model or any(e["parameters"] for e in _entries(recipe)):
+            raise RecipeError(
+                "merge_method is not given, so there is nothing for parameters or base_model to "
+                "set: name an operator, as in merge_method: ties"
+            )
+        return {"name": AUTO}, [{} for _ in _entries(recipe)]
     given = METHODS.get(spec) if isinstance(spec, str) else None
     if isinstance(spec, str) and given is None and "(" not in spec and spec not in OPERATORS:
         known = sorted({*OPERATORS, *METHODS})

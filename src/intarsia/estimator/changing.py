@@ -5,8 +5,9 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from intarsia.composition import Composition
 from intarsia.data import Split
@@ -19,7 +20,16 @@ from intarsia.estimator.labels import (
     names_of,
     one_label,
 )
-from intarsia.estimator.learn import Settings, joins_weights, laid, learned, threshold_on
+from intarsia.estimator.learn import (
+    Settings,
+    fitted_temperature,
+    joins_weights,
+    known_rows,
+    laid,
+    learned,
+)
+from intarsia.measure.novelty import Novelty
+from intarsia.measure.novelty import novelty as fit_novelty
 from intarsia.modules import Module
 from intarsia.modules.grow import grown
 
@@ -31,8 +41,10 @@ class Changing:
     composition_: Composition
     background_: Kept
     classes_: np.ndarray
-    threshold_: float
+    temperature_: float
+    novelty_: Novelty
     random_state: Any
+    class_weight: Any
     operator: Any
 
     # Labels of the whole catalogue, in its order, and the places of classes_ in it.
@@ -61,7 +73,7 @@ class Changing:
             named = extended(known, classes)
             known = named if joins_weights(self.operator) else known
         if first:
-            return self._start(rows, labels, np.unique(known))
+            return self._start(*self._weighted(rows, labels, None), np.unique(known))
         index = index_of(labels, known)
         new = Kept.cut(rows, index, self._settings().validation, self._seed)
         more = self.background_.joined(new)
@@ -163,7 +175,33 @@ class Changing:
     def _settings(self) -> Settings:
         return Settings.read(self.get_params(deep=False))  # type: ignore[attr-defined]
 
-    def _start(self, rows: np.ndarray, labels: np.ndarray, known: np.ndarray) -> Self:
+    def _weighted(
+        self, rows: np.ndarray, labels: np.ndarray, sample_weight: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """The rows that count, their labels and their weights, None where all count alike."""
+        if sample_weight is None and self.class_weight is None:
+            return rows, labels, None
+        weight = _check_sample_weight(
+            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
+        )
+        counts = weight > 0
+        if not counts.any():
+            raise EstimatorError("every sample_weight is 0: give some rows a weight above 0")
+        rows, labels, weight = rows[counts], labels[counts], weight[counts]
+        if self.class_weight is not None:
+            names = np.unique(labels)
+            factors = compute_class_weight(self.class_weight, classes=names, y=labels)
+            weight = weight * factors[index_of(labels, names)]
+        return rows, labels, weight / weight.mean()
+
+    def _start(
+        self,
+        rows: np.ndarray,
+        labels: np.ndarray,
+        weight: np.ndarray | None,
+        known: np.ndarray | None = None,
+    ) -> Self:
+        known = np.unique(labels) if known is None else known
         index = index_of(labels, known)
         present = np.unique(index)
         if len(present) < 2:
@@ -172,7 +210,7 @@ class Changing:
                 "others, give at least 2"
             )
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        new = Kept.cut(rows, index, self._settings().validation, self._seed)
+        new = Kept.cut(rows, index, self._settings().validation, self._seed, weight)
         return self._learn(new, known, present, modules=(), keep=new)
 
     def _learn(
@@ -192,8 +230,7 @@ class Changing:
         catalogue = names_of(known)
         settings = self._settings()
         wanted = [catalogue[place] for place in places]
-        scaling = modules[0].scaling if modules else None
-        trained = learned(rows, catalogue, wanted, settings, self._seed, scaling)
+        trained = learned(rows, catalogue, wanted, settings, self._seed, modules)
         others = [grown(m, catalogue) for m in modules if m.rewarded[0] not in wanted]
         kept = keep.bounded(settings.background, settings.validation, self._seed)
         held = rows.validation if len(rows.validation) else rows.train
@@ -205,19 +242,27 @@ class Changing:
         """Join the modules, and only then change anything."""
         composition = laid(modules, self.operator, kept)
         held = kept.validation if len(kept.validation) else held
-        threshold = threshold_on(composition, held)
-        if threshold is None:
-            threshold = self.threshold_
-        return self._take(composition, labels, kept, threshold)
+        known = known_rows(composition, held)
+        if known is None:  # nothing to fit them on: as they were
+            temperature, novelty = self.temperature_, self.novelty_
+        else:
+            temperature = fitted_temperature(composition, known)
+            novelty = fit_novelty(composition, known, temperature=temperature)
+        return self._take(composition, labels, kept, temperature, novelty)
 
     def _take(
-        self, composition: Composition, labels: np.ndarray, kept: Kept, threshold: float
+        self,
+        composition: Composition,
+        labels: np.ndarray,
+        kept: Kept,
+        temperature: float,
+        novelty: Novelty,
     ) -> Self:
         catalogue = names_of(labels)
         order = {name: i for i, name in enumerate(catalogue)}
         parts = sorted(composition.parts, key=lambda module: order[module.rewarded[0]])
         self.modules_, self.composition_ = tuple(parts), composition
-        self.background_, self.threshold_ = kept, threshold
+        self.background_, self.temperature_, self.novelty_ = kept, temperature, novelty
         self.classes_ = np.sort(labels[[order[module.rewarded[0]] for module in parts]])
         self._labels, self._catalogue = labels, catalogue
         self._columns = index_of(self.classes_, labels)

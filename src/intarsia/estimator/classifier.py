@@ -17,24 +17,27 @@ from intarsia.modules.classifier import check_abstain, uncertainty
 class ModularClassifier(Changing, ClassifierMixin, BaseEstimator):
     """One module per class, trained apart and joined without training; classes come and go.
 
-    What can be set:
+    What can be set; None takes what serves data of this size (`intarsia.training.auto`):
 
     - `model`: a network by name with its settings, or a factory f(shape, outputs).
-    - `operator`: how modules are joined (`intarsia.compose`). "logits" and "inlay" are the exact
-      sum of their logits and take modules of any origin. Operators on weights need one origin,
-      which a class that came later has only if `partial_fit(classes=...)` named it at first.
+    - `operator`: how modules are joined (`intarsia.compose`). "auto", "logits" and "inlay" are the
+      exact sum of their logits and take modules of any origin. Operators on weights need one
+      origin, which a class that came later has only if `partial_fit(classes=...)` named it at
+      first.
     - `objective`, `pruning`, `sparsity`, `epochs`, `batch`, `learning_rate`, `schedule`,
-      `temperature`: as in `intarsia.Recipe`. With a sparsity above 0 there is one round of pruning,
-      and the survivors train again from their origin. A batch of None is a twentieth of the
-      training rows, from 4 to 32.
-    - `validation`: share of the rows that is held out to choose checkpoints and the threshold; 0
-      uses the training rows themselves.
+      `temperature`, `balance`, `negatives`: as in `intarsia.Recipe`. `negatives` are made-up rows
+      of no class, on which modules learn to be uncertain; "none" makes none.
+    - `class_weight`: factors of the rows of each class, as a mapping, or "balanced" for equal
+      sums. `balance` already counts a rare class's rows more in its own module.
+    - `validation`: fraction of the rows that is held out to choose checkpoints, the temperature of
+      probabilities and what counts as unknown; 0 uses the training rows themselves.
     - `background`: how many rows are kept for modules to come, equally many of each class and the
-      share `validation` of them held out. 0 keeps none.
+      fraction `validation` of them held out. 0 keeps none.
     - `scale`: unit, signed, standard or none; by default unit for images, standard for tables.
     - `shape`: of one input where the rows are flat images, as (1, 28, 28) for `model="lenet"`.
     - `unknown`: the label that `predict` gives where it abstains; by default -1 for numbers and
       "unknown" for text.
+    - `verbose`: True says what was chosen and shows a progress bar.
     - `device`: where modules are trained; answers are computed on the CPU in float64, so that the
       batch a row comes in changes no more than its last digits.
     - `random_state`: a whole number makes fits repeat, to the last bit.
@@ -45,27 +48,33 @@ class ModularClassifier(Changing, ClassifierMixin, BaseEstimator):
     - `modules_`: their modules, over one catalogue that also keeps the classes taken out.
     - `composition_`: the modules joined, an nn.Module over the catalogue, in float64.
     - `background_`: the rows kept, `train` and `validation`.
-    - `threshold_`: the share of the largest entropy below which 95% of the held-out rows lie.
+    - `temperature_`: what logits are divided by, fitted on held-out rows.
+    - `novelty_`: the score by which `predict(abstain=True)` withholds answers
+      (`intarsia.novelty`); 95% of the held-out rows are answered.
     """
 
     def __init__(
         self,
-        model: Any = "mlp(128, dropout=0.0)",
+        model: Any = "mlp",
         *,
-        operator: Any = "logits",
+        operator: Any = "auto",
         objective: Any = "me",
-        pruning: Any = "magnitude",
-        sparsity: float = 0.5,
-        epochs: int = 20,
+        pruning: Any = None,
+        sparsity: float | None = None,
+        epochs: int | None = None,
         batch: int | None = None,
-        learning_rate: float = 3e-3,
-        schedule: str = "cosine",
-        temperature: float = 1.0,
+        learning_rate: float | None = None,
+        schedule: str | None = None,
+        temperature: float | None = None,
+        balance: float | None = None,
+        negatives: Any = None,
+        class_weight: Any = None,
         validation: float = 0.2,
         background: int = 2000,
         scale: str | None = None,
         shape: tuple[int, ...] | None = None,
         unknown: Any = None,
+        verbose: bool = False,
         device: str = "auto",
         random_state: Any = None,
     ) -> None:
@@ -79,47 +88,59 @@ class ModularClassifier(Changing, ClassifierMixin, BaseEstimator):
         self.learning_rate = learning_rate
         self.schedule = schedule
         self.temperature = temperature
+        self.balance = balance
+        self.negatives = negatives
+        self.class_weight = class_weight
         self.validation = validation
         self.background = background
         self.scale = scale
         self.shape = shape
         self.unknown = unknown
+        self.verbose = verbose
         self.device = device
         self.random_state = random_state
 
     @as_value_error
-    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
-        """Train one module for each class of y and join them."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
+        """Train one module for each class of y and join them.
+
+        `sample_weight` multiplies the loss of each row; a row of weight 0 is left out.
+        """
         rows, labels = self._checked(X, y, reset=True)
-        return self._start(rows, labels, np.unique(labels))
+        return self._start(*self._weighted(rows, labels, sample_weight))
 
     @as_value_error
     def predict(self, X: Any, abstain: bool | float | None = None) -> np.ndarray:  # noqa: N803
         """The most probable label of each row, or `unknown` where the answer is withheld.
 
-        `abstain` is a share of the largest entropy, or True for `threshold_`. The entropy is that
-        of the whole catalogue's probabilities, the places of classes taken out included, so one
-        module alone can still say "none of mine".
+        `abstain` is True for the score and threshold of `novelty_`, or a fraction of the largest
+        entropy. The entropy is that of the whole catalogue's probabilities, the places of classes
+        taken out included, so one module alone can still say "none of mine".
         """
-        logits = self._logits(X)
+        check_is_fitted(self)
+        rows = self._rows(X)
+        logits = logits_of(self.composition_, rows)
         labels = self.classes_[logits[:, self._columns].argmax(dim=1).numpy()]
         flag = isinstance(abstain, bool | np.bool_)
         if abstain is None or (flag and not abstain):
             return labels
-        share = self.threshold_ if flag else check_abstain(abstain)
-        withheld = uncertainty(logits, self._temperature) > share
+        if flag:
+            distances = self.novelty_.distances(self.composition_, rows)
+            withheld = self.novelty_.scores_of(logits, distances) > self.novelty_.threshold
+        else:
+            withheld = uncertainty(logits, self.temperature_) > check_abstain(abstain)
         return np.where(withheld.numpy(), unknown_label(self.unknown, self.classes_), labels)
 
     @as_value_error
     def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
         """Probabilities of `classes_`, N x C; rows sum to one."""
-        scores = self._logits(X)[:, self._columns] / self._temperature
+        scores = self._logits(X)[:, self._columns] / self.temperature_
         return torch.softmax(scores, dim=1).numpy()
 
     @as_value_error
     def decision_function(self, X: Any) -> np.ndarray:  # noqa: N803
         """Logits over the temperature, N x C; of two classes, the second's lead over the first."""
-        scores = (self._logits(X)[:, self._columns] / self._temperature).numpy()
+        scores = (self._logits(X)[:, self._columns] / self.temperature_).numpy()
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def save_pretrained(self, folder: Any, *, background: bool = True) -> None:
@@ -148,7 +169,3 @@ class ModularClassifier(Changing, ClassifierMixin, BaseEstimator):
         """N x catalogue, float64."""
         check_is_fitted(self)
         return logits_of(self.composition_, self._rows(x))
-
-    @property
-    def _temperature(self) -> float:
-        return self.composition_.temperature

@@ -11,10 +11,14 @@ from intarsia.data.splits import random_keys, stratified
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Training rows, and held-out rows that no module was trained on."""
+    """Training rows, and held-out rows that no module was trained on.
+
+    `weight` has one number for each training row, None where all count alike.
+    """
 
     train: Split
     validation: Split
+    weight: np.ndarray | None = None
 
     @classmethod
     def empty(cls, features: int) -> "Kept":
@@ -22,11 +26,19 @@ class Kept:
         return cls(none, none)
 
     @classmethod
-    def cut(cls, x: np.ndarray, y: np.ndarray, share: float, seed: int) -> "Kept":
+    def cut(
+        cls,
+        x: np.ndarray,
+        y: np.ndarray,
+        share: float,
+        seed: int,
+        weight: np.ndarray | None = None,
+    ) -> "Kept":
         """Hold `share` of the rows out, class by class; a class of one row is trained on."""
         left, held = stratified(y, share, seed, stream=1)
         rows, labels = torch.tensor(x), torch.tensor(y, dtype=torch.int64)
-        return cls(*(Split(rows[part], labels[part]) for part in (left, held)))
+        train, validation = (Split(rows[part], labels[part]) for part in (left, held))
+        return cls(train, validation, None if weight is None else weight[left])
 
     def __len__(self) -> int:
         return len(self.train) + len(self.validation)

@@ -1,5 +1,6 @@
 """Learn: from kept rows and settings to modules, and from modules to a composition."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -8,24 +9,27 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.optimize import minimize_scalar
+from torch.nn.functional import cross_entropy
 
 from intarsia.composition import OPERATORS, Composition, compose
 from intarsia.composition.batchnorm import has_batchnorm
+from intarsia.composition.composition import AUTO
 from intarsia.data import Data, Scaling, Split, lay_out
 from intarsia.data.splits import check_share
 from intarsia.errors import RecipeError, TrainingError
 from intarsia.estimator.kept import Kept
-from intarsia.measure.abstention import threshold_of
 from intarsia.models import Model
 from intarsia.modules import Architecture, Module, logits_of
-from intarsia.modules.classifier import uncertainty
 from intarsia.specs import Spec
 from intarsia.training import Recipe, train
+from intarsia.training.settle import fitted
 
 TRAINING = (
-    "objective", "pruning", "sparsity", "epochs", "learning_rate", "schedule", "temperature",
+    "objective", "pruning", "sparsity", "epochs", "batch", "learning_rate", "schedule",
+    "temperature", "balance", "negatives",
 )  # fmt: skip
-STEPS, BATCHES = 20, (4, 32)  # batches are smaller where an epoch would have fewer steps
+PULL = 1.0  # nats for a temperature e times the modules' own
 SMALL = 2e9  # multiplications below which forked processes cost more than they save
 
 
@@ -39,7 +43,7 @@ class Settings:
     shape: tuple[int, ...] | None
     validation: float
     background: int
-    batch: int | None
+    verbose: bool
     device: str
 
     @classmethod
@@ -52,12 +56,11 @@ class Settings:
                 f"background is {background!r}: expected how many rows to keep, a whole number "
                 "from 0"
             )
-        OPERATORS.spec(given["operator"])  # an unknown one should not be told after the training
+        if given["operator"] != AUTO:  # an unknown one should not be told after the training
+            OPERATORS.spec(given["operator"])
         named = isinstance(model, str | Mapping | Spec)
         recipe = Recipe(
             model=model if named else "custom",
-            batch=BATCHES[1] if given["batch"] is None else given["batch"],
-            rounds=1 if given["sparsity"] else None,
             **{key: given[key] for key in TRAINING},
         )
         return cls(
@@ -67,14 +70,9 @@ class Settings:
             shape=None if shape is None else _shape(shape),
             validation=check_share("validation", given["validation"]),
             background=background,
-            batch=given["batch"],
+            verbose=bool(given["verbose"]),
             device=given["device"],
         )
-
-    def batch_of(self, rows: int) -> int:
-        """The batch for so many training rows: small ones where a few rows must make many steps."""
-        least, most = BATCHES
-        return self.batch or min(most, max(least, rows // STEPS))
 
 
 def learned(
@@ -83,20 +81,26 @@ def learned(
     wanted: Sequence[str],
     settings: Settings,
     seed: int,
-    scaling: Scaling | None,
+    modules: Sequence[Module],
 ) -> list[Module]:
-    """One module for each class that is wanted; the scaling is fitted where there is none yet."""
+    """One module for each class that is wanted, of the network and scaling of those there are."""
+    scaling = modules[0].scaling if modules else None
     data = _data(rows, catalogue, wanted, settings, scaling)
-    with _threads(_work(data, settings, len(wanted))):
+    recipe = settings.recipe
+    if modules and modules[0].architecture.model is not None:
+        model = modules[0].architecture.model
+        recipe = replace(recipe, model={"name": model.name, **model.arguments})
+    recipe = fitted(recipe, data)
+    with _threads(_work(data, recipe, settings, len(wanted))):
         bank = train(
             data,
-            settings.recipe,
+            recipe,
             model=settings.factory,
-            batch=settings.batch_of(len(data.train)),
             device=settings.device,
             partition=[[name] for name in wanted],
             seeds=[seed],
-            progress=False,
+            progress=settings.verbose,
+            sample_weight=rows.weight,
         )
     if bank.diverged:
         raise TrainingError(
@@ -107,26 +111,47 @@ def learned(
 
 def joins_weights(operator: Any) -> bool:
     """Whether modules are joined weight by weight, which needs one origin for all."""
+    if operator == AUTO:
+        return False
     how: Any = OPERATORS[OPERATORS.spec(operator).name]
     return how.on == "weights"
 
 
 def laid(modules: Sequence[Module], operator: Any, kept: Kept) -> Composition:
     """The modules joined, in float64; the operator sees the kept rows only where it needs them."""
+    if operator == AUTO:
+        return compose(modules).double()
     how: Any = OPERATORS[OPERATORS.spec(operator).name]
     looks = how.samples or (joins_weights(operator) and has_batchnorm(modules[0].to_module()))
     samples = kept.train if looks and len(kept) else None
     return compose(modules, operator, samples=samples).double()
 
 
-def threshold_on(whole: Composition, held: Split | None) -> float | None:
-    """The threshold that answers 95% of the rows whose class has a module; None without rows."""
+def known_rows(whole: Composition, held: Split | None) -> Split | None:
+    """The rows whose class has a module; None where there are none."""
     if held is None:
         return None
     known = held.select([whole.catalogue.index(name) for name in whole.rewarded])
-    if not len(known):
-        return None
-    return threshold_of(uncertainty(logits_of(whole, known.x), whole.temperature))
+    return known if len(known) else None
+
+
+def fitted_temperature(whole: Composition, held: Split) -> float:
+    """The temperature at which held-out rows are most probable, by the classes with a module.
+
+    A weak pull towards the modules' own keeps a few rows that are all right from being believed.
+    """
+    places = [whole.catalogue.index(name) for name in whole.rewarded]
+    z = logits_of(whole, held.x)[:, places].double()
+    own = torch.tensor([places.index(label) for label in held.y.tolist()])
+    if len(places) < 2:
+        return whole.temperature
+
+    def cost(log_factor: float) -> float:
+        scaled = z / (whole.temperature * math.exp(log_factor))
+        return float(cross_entropy(scaled, own, reduction="sum")) + PULL * log_factor**2
+
+    best = minimize_scalar(cost, bounds=(-4.0, 4.0), method="bounded")
+    return float(whole.temperature * math.exp(best.x))
 
 
 def _data(
@@ -159,9 +184,8 @@ def _shaped(x: torch.Tensor, shape: tuple[int, ...] | None) -> torch.Tensor:
     return x if shape is None else lay_out(x, shape, "the rows of X")
 
 
-def _work(data: Data, settings: Settings, modules: int) -> float:
+def _work(data: Data, recipe: Recipe, settings: Settings, modules: int) -> float:
     """Roughly how many multiplications the training takes."""
-    recipe = settings.recipe
     assert recipe.epochs is not None
     plan = Architecture.of(settings.factory or recipe.model, data.shape, data.classes).plan(
         settings.factory

@@ -9,16 +9,19 @@ from torch import Tensor
 
 from intarsia.composition import Composition
 from intarsia.data import Split
-from intarsia.errors import FileError
+from intarsia.errors import DataError, FileError
 from intarsia.estimator.classifier import ModularClassifier
 from intarsia.estimator.kept import Kept
 from intarsia.estimator.labels import names_of
 from intarsia.files import plain
+from intarsia.measure.novelty import Novelty
 from intarsia.models import Model
 from intarsia.modules import header
 from intarsia.specs import Spec
 
-FIELDS = ("parameters", "labels", "seed", "threshold", "features", "feature_names")
+FIELDS = (
+    "parameters", "labels", "seed", "temperature", "novelty", "features", "feature_names",
+)  # fmt: skip
 KINDS = "biufUO"  # of labels: numbers, text, and objects that are one of these
 VALUES = bool | int | float | str
 
@@ -37,7 +40,8 @@ def packed(classifier: ModularClassifier) -> dict[str, Any]:
         "parameters": {k: _parameter(k, v) for k, v in classifier.get_params().items()},
         "labels": {"type": labels.dtype.str, "values": values},
         "seed": classifier._seed,
-        "threshold": classifier.threshold_,
+        "temperature": classifier.temperature_,
+        "novelty": classifier.novelty_.to_json(),
         "features": classifier.n_features_in_,
         "feature_names": None if names is None else names.tolist(),
     }
@@ -65,14 +69,20 @@ def unpacked(
         raise FileError("its labels are not those of its modules: get the files again")
     if any(len(part.rewarded) != 1 for part in composition.parts):
         raise FileError("a module of it rewards several classes: load it as a composition")
-    features, seed, threshold = (_number(fields, k) for k in ("features", "seed", "threshold"))
+    features, seed, temperature = (_number(fields, k) for k in ("features", "seed", "temperature"))
+    if not temperature > 0:
+        raise FileError("its temperature is 0, expected a number above 0: get the files again")
+    try:
+        novelty = Novelty.from_json(fields["novelty"])
+    except DataError as error:
+        raise FileError(f"{error}") from error
     classifier = ModularClassifier(**parameters)
     classifier._seed, classifier.n_features_in_ = int(seed), int(features)
     if fields["feature_names"] is not None:
         names = header.texts(fields["feature_names"], "feature_names")
         classifier.feature_names_in_ = np.array(names, dtype=object)
     kept = _kept(tensors, int(features), len(labels))
-    return classifier._take(composition.double(), labels, kept, threshold)
+    return classifier._take(composition.double(), labels, kept, temperature, novelty)
 
 
 def background_tensors(kept: Kept) -> dict[str, Tensor]:
@@ -94,7 +104,10 @@ def _kept(tensors: Mapping[str, Tensor], features: int, classes: int) -> Kept:
             )
         if not bool(((y >= 0) & (y < classes)).all()) or not bool(torch.isfinite(x).all()):
             raise FileError("its background has rows of no class, or nan: get the files again")
-    return Kept(*(Split(tensors[f"{k}/x"], tensors[f"{k}/y"]) for k in ("train", "validation")))
+    train, validation = (
+        Split(tensors[f"{k}/x"], tensors[f"{k}/y"]) for k in ("train", "validation")
+    )
+    return Kept(train, validation)
 
 
 def _parameter(name: str, value: Any) -> Any:

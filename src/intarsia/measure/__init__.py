@@ -12,6 +12,7 @@ from intarsia.measure.logits import (
     rewarded_accuracy,
 )
 from intarsia.measure.matrix import Matrix
+from intarsia.measure.novelty import Novelty, novelty
 from intarsia.measure.path import Path, path
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Compatibility",
     "Evaluation",
     "Matrix",
+    "Novelty",
     "Path",
     "abstention",
     "accuracy_per_class",
@@ -32,6 +34,7 @@ __all__ = [
     "evaluate_logits",
     "figure",
     "nonrewarded_entropy",
+    "novelty",
     "path",
     "rewarded_accuracy",
     "threshold",

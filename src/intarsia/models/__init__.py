@@ -2,7 +2,7 @@
 
 from intarsia.models.lenet import Lenet
 from intarsia.models.mlp import Mlp
-from intarsia.models.registry import MODELS, Model, build, initialise
+from intarsia.models.registry import MODELS, Model, build, initialise, silence
 from intarsia.models.resnet import Resnet18
 from intarsia.models.vgg import Vgg11
 from intarsia.models.wiring import Axis, Wiring, infer_wiring, wiring_of
@@ -19,5 +19,6 @@ __all__ = [
     "build",
     "infer_wiring",
     "initialise",
+    "silence",
     "wiring_of",
 ]

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from intarsia.errors import ModelError
+from intarsia.models.axes import OUTPUT, Wiring
 from intarsia.specs import Registry, Spec
 
 MODELS = Registry("model", given=("shape", "outputs"))
@@ -49,6 +50,24 @@ def initialise(model: Model, shape: tuple[int, ...], outputs: int, seed: int) ->
     if not isinstance(model, str | Mapping | Spec):
         _check_repeats(network, _seeded(model, shape, outputs, seed))
     return network
+
+
+def silence(network: nn.Module, wiring: Wiring) -> bool:
+    """Set the layer that makes the logits to 0, so that the network begins by saying nothing.
+
+    Modules of one seed share their initial weights, and with them whatever these happen to answer;
+    in a sum of K modules that chance answer counts K times until each has unlearned it. Only a
+    plain linear layer can be set to 0 and still learn; returns whether there is one.
+    """
+    gives = [n for n, axes in wiring.items() if axes and axes[0] and axes[0].name == OUTPUT]
+    layers = {network.get_submodule(name.rpartition(".")[0]) for name in gives}
+    if len(layers) != 1 or not all(type(layer) is nn.Linear for layer in layers):
+        return False
+    (layer,) = layers
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.zero_()
+    return True
 
 
 def _seeded(model: Model, shape: tuple[int, ...], outputs: int, seed: int) -> nn.Module:

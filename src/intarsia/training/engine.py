@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from intarsia.training.job import Group, Job
-from intarsia.training.tasks import Task, order_of, stream
+from intarsia.training.tasks import Task, stream
 
 BETAS = (0.9, 0.999)  # Adam's, as in the paper
 EPSILON = 1e-8
@@ -85,7 +85,7 @@ class Engine(ABC):
         self.job = job
         self.slots: list[Slot] = []
         self.parameter_names = [n for n, _ in job.network.named_parameters()]
-        self.objectives = Objectives(job.tasks, job.x)
+        self.objectives = Objectives(job.tasks, job.x, len(job.pools), job.sample_weight)
 
     def begin(self, starts: Sequence[Start]) -> None:
         """Take up a round from these states and masks."""
@@ -137,11 +137,9 @@ class Engine(ABC):
 
     def orders(self, round_: int, epoch: int) -> dict[Group, Tensor]:
         """Sample order of every group in the bank, on the device."""
-        groups, samples = sorted({self.job.group(t) for t in self.job.tasks}), len(self.job.y)
-        whole = {
-            seed: order_of(seed, round_, epoch, samples).to(self.job.device)
-            for seed in dict.fromkeys(g.seed for g in groups)
-        }
+        groups = sorted({self.job.group(t) for t in self.job.tasks})
+        seeds = dict.fromkeys(g.seed for g in groups)
+        whole = {seed: self.job.drawn(seed, round_, epoch) for seed in seeds}
         return {g: self.job.seen(whole[g.seed], g) for g in groups}
 
     def dropout_stream(self, k: int, round_: int, epoch: int) -> int:
@@ -155,9 +153,22 @@ class Engine(ABC):
 class Objectives:
     """The objectives of K modules, stacked, and the sums that their scores are made of."""
 
-    def __init__(self, tasks: Sequence[Task], like: Tensor) -> None:
-        """`like` has the device and the precision of the training data."""
-        objectives = [t.objective for t in tasks]
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        like: Tensor,
+        pools: int = 0,
+        sample_weight: Tensor | None = None,
+    ) -> None:
+        """`like` has the device and the precision of the training data.
+
+        With `pools` the tables have a row for each pool of negatives without a class.
+        """
+        if not like.is_floating_point():
+            like = like.new_zeros((), dtype=torch.get_default_dtype())
+        self.classes = tasks[0].objective.classes
+        self.sample_weight = sample_weight  # one per training sample, times the label's
+        objectives = [t.objective.with_classless(pools) for t in tasks]
         self.table = torch.stack([g.table for g in objectives]).to(like)  # K, C, O
         self.weight = torch.stack([g.weight for g in objectives]).to(like)  # K, C
         self.bonus = torch.stack([g.bonus for g in objectives]).to(like)  # K, C
@@ -166,11 +177,23 @@ class Objectives:
         for k, task in enumerate(tasks):
             self.rewarded[k, list(task.indices)] = True
 
-    def losses(self, logits: Tensor, labels: Tensor, temperature: float, rows: slice) -> Tensor:
-        """Weighted mean loss per module; logits G, N, O for the modules in `rows`."""
+    def losses(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        temperature: float,
+        rows: slice,
+        indices: Tensor | None = None,
+    ) -> Tensor:
+        """Weighted mean loss per module; logits G, N, O for the modules in `rows`.
+
+        `indices` are the samples' places among the training samples, for weights of their own.
+        """
         log_p = torch.log_softmax(logits / temperature, -1)
         losses = self._sample_losses(log_p, labels, rows)
         weights = self.weight[rows][:, labels]
+        if self.sample_weight is not None and indices is not None:
+            weights = weights * self.sample_weight[indices]
         total = weights.sum(-1).clamp_min(torch.finfo(weights.dtype).tiny)
         return (losses * weights).sum(-1) / total
 
@@ -188,7 +211,7 @@ class Objectives:
         rows: slice,
     ) -> Scores:
         """Scores on samples (x, y) of the modules in `rows`; `logits` maps x to G, N, O."""
-        classes = self.table.shape[1]
+        classes = self.classes
         sums = torch.zeros(
             6, self.table[rows].shape[0], dtype=torch.float64, device=samples[1].device
         )

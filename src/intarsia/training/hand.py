@@ -52,9 +52,12 @@ class HandMlp:
         keeps = [_factors(len(batches[0]), len(b), self.dropout, draw) for b in self.biases]
         losses = 0.0
         for some in _runs(batches):
-            labels = y_all[torch.stack(some)]  # R, B
+            places = torch.stack(some)  # R, B
+            labels = y_all[places]
             target = objectives.table[k][labels]  # R, B, O
             weight = objectives.weight[k][labels]
+            if objectives.sample_weight is not None:
+                weight = weight * objectives.sample_weight[places]
             share = weight / weight.sum(1, keepdim=True).clamp_min(torch.finfo(weight.dtype).tiny)
             bonus = objectives.bonus[k][labels] if objectives.has_bonus else None
             pull = -target * share[..., None]  # of the loss on log p

@@ -12,7 +12,6 @@ from intarsia.training.engine import Engine, Scores, Slot, Start
 from intarsia.training.hand import HandMlp
 from intarsia.training.job import Job
 from intarsia.training.plain import adam_state, join_scores
-from intarsia.training.tasks import order_of
 from intarsia.training.workers import Arena, Workers
 
 Values = dict[str, Tensor]
@@ -109,7 +108,7 @@ class MlpEngine(Engine):
 
     def _train(self, k: int, round_: int, epoch: int, rate: float) -> float:
         job, task = self.job, self.job.tasks[k]
-        order = job.seen(order_of(task.seed, round_, epoch, len(job.y)), job.group(task))
+        order = job.order(task, round_, epoch)
         batches = order[: job.steps(task) * job.batch].split(job.batch)
         draw = torch.Generator().manual_seed(self.dropout_stream(k, round_, epoch))
         return self.networks[k].epoch(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from intarsia.objectives import Objective, loss
+from intarsia.objectives import loss
 from intarsia.training.engine import BETAS, EPSILON, Engine, Scores, Slot, Start
 from intarsia.training.job import Job
 
@@ -20,8 +20,7 @@ class PlainEngine(Engine):
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self.on_device = [
-            Objective(*(part.to(job.device) for part in (g.table, g.weight, g.bonus)))
-            for g in (task.objective for task in job.tasks)
+            task.objective.with_classless(len(job.pools)).to(job.device) for task in job.tasks
         ]
 
     def _slots(self, starts: list[Start]) -> list[Slot]:
@@ -58,7 +57,8 @@ class PlainEngine(Engine):
         job.network.train()
         optimiser.zero_grad()
         logits = functional_call(job.network, slot.current, (job.x[indices],))
-        value = loss(logits, job.y[indices], self.on_device[k], job.temperature)
+        own = None if job.sample_weight is None else job.sample_weight[indices]
+        value = loss(logits, job.y[indices], self.on_device[k], job.temperature, own)
         value.backward()
         optimiser.step()
         with torch.no_grad():

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from intarsia.data.negatives import read_negatives
 from intarsia.errors import RecipeError, nearest
 from intarsia.files import read_settings
 from intarsia.objectives import objective
 from intarsia.pruning import PRUNINGS, acts_before_training
 from intarsia.specs import Spec
+from intarsia.training.auto import AUTO, DataSize, by_size
 
 Text = str | Mapping[str, Any]  # `name`, `name(value, key=value)` or {name: ..., key: value}
 
@@ -22,14 +24,14 @@ CONVOLUTIONAL = ("lenet", "resnet18", "vgg11")  # a network of your own takes an
 TABLES = ("har", "yeast")  # data sets that the paper trains with a smaller step
 # Settings that came later, at the value at which they change nothing: it is no part of a recipe's
 # identity, so that older folders and digests stay.
-NEUTRAL: dict[str, Any] = {"batches": "all"}
+NEUTRAL: dict[str, Any] = {"batches": "all", "silent": False, "balance": 0.0, "negatives": "none"}
 
 
 @dataclass(frozen=True)
 class Recipe:
     """Settings of a run; a field left at None takes its preset's value for the model and data."""
 
-    preset: str = "paper"
+    preset: str = "auto"
     # what is learned
     data: str = "digits"
     data_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -45,10 +47,13 @@ class Recipe:
     # how it is trained
     epochs: int | None = None
     pruning_epochs: int | None = None
-    batch: int = 64
+    batch: int | None = None
     batches: str | None = None  # of all samples, or of those shown; None where every label is
+    negatives: Text | Sequence[Text] | None = None  # made-up samples of no class, by source
+    balance: float | None = None  # 0: every sample counts alike; 1: rewarded ones as all others
+    silent: bool | None = None  # the layer that makes the logits begins at 0
     learning_rate: float | None = None
-    schedule: str = "constant"  # or cosine, over the epochs of a round
+    schedule: str | None = None  # constant or cosine, over the epochs of a round
     temperature: float | None = None
     keep_moments: bool | None = None  # Adam's moments live on across rewinds
     select: str | None = None  # checkpoint of a round: best accuracy, best loss, or the last
@@ -68,15 +73,20 @@ class Recipe:
                 raise RecipeError(f"a recipe has no setting {key!r}: {nearest(key, known)}")
         return cls(**{key: _number(key, value) for key, value in settings.items()})
 
-    def resolve(self) -> "Recipe":
-        """Fill in what was left open from the preset, and check every value."""
+    def resolve(self, size: DataSize | None = None) -> "Recipe":
+        """Fill in what was left open from the preset, and check every value.
+
+        What the preset `auto` chooses by the size of the data stays open until that is given.
+        """
         if self.preset not in list(PRESETS):
             raise RecipeError(f"unknown preset {self.preset!r}: {nearest(self.preset, PRESETS)}")
         _check(self)
-        chosen = PRESETS[self.preset](self)
+        chosen = PRESETS[self.preset](self, size)
         given = {k: v for k, v in self.as_dict().items() if v is not None}
         if "model" in chosen:  # a preset names one only where the recipe gives no settings
             given.pop("model")
+        if full_negatives := [str(spec) for spec in read_negatives(given.pop("negatives", None))]:
+            given["negatives"] = " + ".join(full_negatives)
         options = {**chosen.pop("data_options", {}), **given.pop("data_options", {})}
         full = Recipe(**{**chosen, **given, "data_options": options})
         full = full.for_objectives(hidden=_hides(full.objective))
@@ -86,15 +96,15 @@ class Recipe:
 
     def for_objectives(self, hidden: bool) -> "Recipe":
         """With `batches` if the objectives hide any label, else without: there is no choice."""
-        chosen = self.batches or PRESETS[self.preset](self)["batches"]
+        chosen = self.batches or "shown"
         return dataclasses.replace(self, batches=chosen if hidden else None)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as they are written to YAML and into module files."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         values = {k: v for k, v in values.items() if v is not None or k not in NEUTRAL}
-        for key in ("model", "objective", "pruning"):
-            if isinstance(values[key], Spec):
+        for key in ("model", "objective", "pruning", "negatives"):
+            if isinstance(values.get(key), Spec):
                 values[key] = {"name": values[key].name, **values[key].arguments}
         try:
             plain: dict[str, Any] = json.loads(json.dumps(values, default=_listed))
@@ -111,7 +121,21 @@ class Recipe:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _paper(recipe: Recipe) -> dict[str, Any]:
+def _auto(recipe: Recipe, size: DataSize | None) -> dict[str, Any]:
+    """What serves a stranger: see `training.auto`."""
+    chosen = dict(AUTO)
+    if _name(recipe.model) in CONVOLUTIONAL or _name(recipe.model) == "custom":
+        chosen["learning_rate"] = 1e-3
+    if size is not None:
+        bare = recipe.model == "mlp"
+        chosen |= by_size(size, recipe.as_dict(), bare)
+    _without_rounds(chosen, recipe)
+    if recipe.epochs and recipe.pruning_epochs is None:
+        chosen["pruning_epochs"] = recipe.epochs
+    return chosen
+
+
+def _paper(recipe: Recipe, size: DataSize | None = None) -> dict[str, Any]:
     """The values printed in the paper."""
     small = recipe.data in TABLES
     convolutional = _name(recipe.model) in CONVOLUTIONAL
@@ -120,22 +144,31 @@ def _paper(recipe: Recipe) -> dict[str, Any]:
         "sparsity": 0.6 if convolutional else 0.99,
         "rounds": 2,
         "epochs": 25 if small else 15 if convolutional else 20,
-        "batches": "shown",
+        "batch": 64,
         "learning_rate": 1e-4 if small else 1e-3,
+        "schedule": "constant",
+        "negatives": "none",
+        "balance": 0.0,
+        "silent": False,
         "temperature": 1.0 if convolutional else 5.0,
         "keep_moments": False,
         "select": "accuracy",
     }
+    _without_rounds(chosen, recipe)
+    chosen["pruning_epochs"] = recipe.epochs or chosen["epochs"]
+    return chosen
+
+
+def _without_rounds(chosen: dict[str, Any], recipe: Recipe) -> None:
+    """A territory is cut before training, or by one round; a sparsity of 0 asks for no round."""
     if _name(recipe.pruning or "") == "territory":
         at_once = acts_before_training(PRUNINGS.spec(recipe.pruning or ""))
         chosen |= {"rounds": 0 if at_once else 1, "sparsity": 0.0}
     elif recipe.sparsity == 0 or recipe.rounds == 0:
         chosen |= {"rounds": 0, "sparsity": 0.0}
-    chosen["pruning_epochs"] = recipe.epochs or chosen["epochs"]
-    return chosen
 
 
-def _released(recipe: Recipe) -> dict[str, Any]:
+def _released(recipe: Recipe, size: DataSize | None = None) -> dict[str, Any]:
     """What the authors' published code does where it departs from the text."""
     chosen = _paper(recipe)
     pruned = chosen["rounds"] > 0
@@ -161,7 +194,7 @@ def _released(recipe: Recipe) -> dict[str, Any]:
     return chosen
 
 
-PRESETS = {"paper": _paper, "released": _released}
+PRESETS = {"auto": _auto, "paper": _paper, "released": _released}
 """By name, what a recipe takes where it leaves a setting open."""
 
 
@@ -180,7 +213,7 @@ def _name(text: Any) -> str:
 
 def _number(key: str, value: Any) -> Any:
     """YAML takes 1e-3 for text, since it has no point; the settings here are numbers."""
-    if key in ("learning_rate", "temperature", "sparsity") and isinstance(value, str):
+    if key in ("learning_rate", "temperature", "sparsity", "balance") and isinstance(value, str):
         with contextlib.suppress(ValueError):
             return float(value)
     return value
@@ -216,6 +249,8 @@ def _check(recipe: Recipe) -> None:
     number("sparsity", 0)
     need(float(recipe.sparsity or 0) < 1, "sparsity", "a number from 0 to below 1")
     number("learning_rate", 0)
+    number("balance", 0, 1)
+    need(isinstance(recipe.silent, bool), "silent", "true or false")
     number("temperature", 1e-6)
     need(recipe.batches in ("all", "shown"), "batches", "'all' or 'shown'")
     need(recipe.schedule in ("constant", "cosine"), "schedule", "'constant' or 'cosine'")

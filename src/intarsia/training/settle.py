@@ -1,17 +1,21 @@
 """Settle: what a call of train asks for, filled in and checked, before anything is trained."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from intarsia.data import Data, check_options, load_data
 from intarsia.errors import DataError, RecipeError, TrainingError
-from intarsia.models import Model
+from intarsia.models import MODELS, Model
 from intarsia.specs import Spec
+from intarsia.training.auto import AUTO, DataSize
 from intarsia.training.job import Job
 from intarsia.training.recipe import Recipe
 from intarsia.training.tasks import Task, check_tasks, tasks_of
@@ -28,6 +32,8 @@ class Settled:
     data: Data
     tasks: list[Task]
     own_tasks: bool  # given by the caller, not made from the recipe
+    sample_weight: Tensor | None = None  # one per training sample
+    said: tuple[str, ...] = ()  # what was chosen for the data
 
     def provenance(self, task: Task) -> dict[str, Any]:
         """The recipe without what tasks of the caller's own replace, as it concerns this task."""
@@ -41,17 +47,60 @@ def settle(
     model: Model | None,
     settings: dict[str, Any],
     tasks: Callable[[Data], Sequence[Task]] | None,
+    sample_weight: Any = None,
 ) -> Settled:
     """Everything that `train` was given, as its docstring tells."""
     asked, factory = _asked(data, recipe or Recipe(), model, settings)
     resolved, loaded = _load(data, asked.resolve())
+    resolved = fitted(resolved, loaded)
+    said = chosen_for(resolved, loaded) if resolved.preset == "auto" else ()
+    weight = _weights(sample_weight, len(loaded.train))
     given = list(tasks(loaded)) if tasks else tasks_of(resolved, loaded)
     check_tasks(given, loaded)
     if tasks:  # their objectives replace the recipe's, which may have left no choice of batches
         hidden = any(t.hidden for t in given)
         batches = dataclasses.replace(resolved, batches=asked.batches)
         resolved = batches.for_objectives(hidden=hidden)
-    return Settled(resolved, factory, loaded, given, own_tasks=tasks is not None)
+    return Settled(resolved, factory, loaded, given, tasks is not None, weight, said)
+
+
+def fitted(recipe: Recipe, data: Data) -> Recipe:
+    """The recipe with the settings that follow from the size of the data."""
+    return recipe.resolve(DataSize(len(data.train), math.prod(data.shape), data.classes))
+
+
+def chosen_for(recipe: Recipe, data: Data) -> tuple[str, ...]:
+    """The settings of a recipe of the preset `auto`, to be printed."""
+    size = DataSize(len(data.train), math.prod(data.shape), data.classes)
+    pruning = f"{recipe.pruning} to {recipe.sparsity:.0%}" if recipe.sparsity else "no pruning"
+    if recipe.pruning and not recipe.sparsity and recipe.pruning != AUTO["pruning"]:
+        pruning = str(recipe.pruning)
+    values = recipe.as_dict()
+    model = values["model"]
+    named = MODELS.spec(model) if isinstance(model, dict) else model
+    return (
+        f"settings for {size}: model {named}, {pruning}, {recipe.epochs} epochs "
+        f"(pruning round {recipe.pruning_epochs}) in batches of {recipe.batch}, learning rate "
+        f"{recipe.learning_rate:g} {recipe.schedule}, negatives {recipe.negatives}, "
+        f"balance {recipe.balance:g}",
+    )
+
+
+def _weights(given: Any, rows: int) -> Tensor | None:
+    if given is None:
+        return None
+    try:
+        weights = torch.as_tensor(np.asarray(given, dtype=np.float32))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"sample_weight is not a list of numbers: {error}") from error
+    if weights.shape != (rows,):
+        raise DataError(
+            f"sample_weight has shape {tuple(weights.shape)}: expected one number for each of the "
+            f"{rows} training samples"
+        )
+    if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()) or not weights.any():
+        raise DataError("sample_weight must be finite, at least 0, and above 0 for some sample")
+    return weights
 
 
 def device_of(name: str) -> torch.device:

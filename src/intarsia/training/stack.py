@@ -125,7 +125,7 @@ class StackEngine(Engine):
     def _step(self, stack: Stack) -> None:
         x, y = self.job.x[stack.indices], self.job.y[stack.indices]
         logits = self._forward(stack, x)
-        losses = self.objectives.losses(logits, y, self.job.temperature, stack.rows)
+        losses = self.objectives.losses(logits, y, self.job.temperature, stack.rows, stack.indices)
         grads = torch.autograd.grad(losses.sum(), list(stack.parameters.values()))
         with torch.no_grad():
             for (name, kept), grad in zip(stack.grads.items(), grads, strict=True):

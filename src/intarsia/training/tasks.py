@@ -1,6 +1,5 @@
 """Tasks: what each module of a bank is to learn, and the streams its random choices come from."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ from torch import Tensor
 
 from intarsia.data import Data, partition
 from intarsia.errors import RecipeError
+from intarsia.files import stream
 from intarsia.objectives import Objective, objective
 from intarsia.training.recipe import Recipe
 
@@ -36,14 +36,27 @@ def tasks_of(recipe: Recipe, data: Data) -> list[Task]:
     several = len(recipe.seeds) > 1
     rate = recipe.learning_rate
     assert rate is not None
+    counts = torch.bincount(data.train.y, minlength=data.classes).double()
     tasks = []
     for seed in recipe.seeds:
         for classes in sets:
             name = "+".join(classes) + (f"-s{seed}" if several else "")
             indices = tuple(data.catalogue.index(c) for c in classes)
             goal = objective(recipe.objective, data.classes, indices)
+            if recipe.balance:
+                goal = goal.weighted(balanced(counts, indices, recipe.balance))
             tasks.append(Task(name, tuple(classes), indices, seed, rate, goal))
     return tasks
+
+
+def balanced(counts: Tensor, rewarded: Sequence[int], balance: float) -> Tensor:
+    """A factor for each label: rewarded ones weigh (others / theirs) ** balance, by samples."""
+    factors = torch.ones(len(counts))
+    own = float(counts[list(rewarded)].sum())
+    others = float(counts.sum()) - own
+    if own and others:
+        factors[list(rewarded)] = (others / own) ** balance
+    return factors
 
 
 def check_tasks(tasks: Sequence[Task], data: Data) -> None:
@@ -71,12 +84,6 @@ def check_tasks(tasks: Sequence[Task], data: Data) -> None:
                 f"the objective of {task.name!r} has {task.objective.table.shape[0]} labels, "
                 f"the catalogue {data.classes}"
             )
-
-
-def stream(*parts: object) -> int:
-    """A seed that depends on all parts and on nothing else; the same on every machine."""
-    text = "\x1f".join(map(str, parts))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def order_of(seed: int, round_: int, epoch: int, samples: int) -> Tensor:

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from intarsia.data import Data
+from intarsia.data.negatives import make_pools, pools_of, read_negatives
 from intarsia.errors import WiringError
 from intarsia.files import digest_of
-from intarsia.models import Model, initialise, wiring_of
+from intarsia.models import Model, initialise, silence, wiring_of
 from intarsia.modules import Architecture, Bank, Module
 from intarsia.pruning import PRUNINGS, acts_before_training, needs_whole_group
 from intarsia.training.choose import choose, chunks, make_engine
@@ -39,6 +40,7 @@ def train(
     keep_rounds: bool = False,
     progress: bool | None = None,
     checkpoint_every: float = 10.0,
+    sample_weight: Any = None,
     **settings: Any,
 ) -> Bank:
     """Train one module per set of classes and seed.
@@ -51,8 +53,11 @@ def train(
     stopped, to the same bytes. `keep_rounds` also returns the modules of the pruning
     rounds (`bank.rounds`; those of the first are unpruned). `tasks` replaces the recipe's
     partition by tasks of your own, each with its classes, seed, step size and objective.
+    `sample_weight` has one number for each training sample, which its loss is multiplied by.
+
+    What neither recipe nor settings give is chosen for the data, by the preset `auto`.
     """
-    settled = settle(data, recipe, model, settings, tasks)
+    settled = settle(data, recipe, model, settings, tasks, sample_weight)
     run = _Run(settled, device_of(device), engine, progress)
     with Folder(out, run.key, settled.recipe, keep_rounds) as folder:
         done = folder.finished(settled.factory)
@@ -71,6 +76,7 @@ class _Run:
         self.model: Model = self.factory or self.recipe.model
         self.outputs = self.tasks[0].objective.outputs
         self.architecture = Architecture.of(self.model, self.data.shape, self.outputs)
+        self.wiring = self._wiring(initialise(self.model, self.data.shape, self.outputs, 0))
         self.origins = {s: self._origin(s) for s in dict.fromkeys(t.seed for t in self.tasks)}
         self.job = self._job(device)
         self.choice = choose(self.job, engine, self.recipe.patience is not None)
@@ -83,6 +89,8 @@ class _Run:
         # By their modules: where a bank is cut depends on the device and on its free memory.
         labelled = {digest_of([t.name for t in piece])[:16]: piece for piece in pieces}
         with self.progress, torch.random.fork_rng(), same_bytes():
+            for line in self.settled.said:
+                self.progress.say(line)
             self.progress.say(f"engine: {self.choice}, on {self.job.device}")
             for label, piece in labelled.items():
                 if folder.chunk_done(label):
@@ -146,6 +154,8 @@ class _Run:
         tasks = [[t.name, t.rewarded, t.seed, t.learning_rate] for t in self.tasks]
         tables = {f"{t.name}/{n}": part for t in self.tasks for n, part in _tables(t).items()}
         origins = [digest for digest, _ in self.origins.values()]
+        if self.settled.sample_weight is not None:
+            tables["sample_weight"] = self.settled.sample_weight
         return digest_of([self.recipe.identity(), self.data.digest, tasks, origins], tables)
 
     def _report(self) -> dict[str, Any]:
@@ -161,24 +171,39 @@ class _Run:
 
     def _origin(self, seed: int) -> tuple[str, dict[str, Tensor]]:
         network = initialise(self.model, self.data.shape, self.outputs, seed)
+        if self.recipe.silent and self.wiring is not None:
+            silence(network, self.wiring)
         state = {n: t.detach().clone() for n, t in network.state_dict().items()}
         return digest_of("origin", state), state
 
     def _job(self, device: torch.device) -> Job:
         network = initialise(self.model, self.data.shape, self.outputs, 0).to(device)
         train, validation = self.data.train, self.data.validation
-        assert self.recipe.temperature is not None
+        assert self.recipe.temperature is not None and self.recipe.batch is not None
+        x, y = self.data.scaling(train.x).to(device), train.y.to(device)
+        weight = None
+        if self.settled.sample_weight is not None:
+            weight = self.settled.sample_weight.to(device)
+        sources = read_negatives(self.recipe.negatives)
+        pools = pools_of(t.hidden for t in self.tasks) if sources else ()
+        if sources:
+            made, labels = make_pools(sources, x, y, pools, self.data.classes)
+            x, y = torch.cat([x, made]), torch.cat([y, labels])
+            if weight is not None:
+                weight = torch.cat([weight, weight.new_ones(len(made))])
         job = Job(
             network=network,
-            wiring=self._wiring(network),
+            wiring=self.wiring,
             tasks=self.tasks,
-            x=self.data.scaling(train.x).to(device),
-            y=train.y.to(device),
+            x=x,
+            y=y,
             x_validation=self.data.scaling(validation.x).to(device),
             y_validation=validation.y.to(device),
             batch=min(self.recipe.batch, len(train)),
             temperature=self.recipe.temperature,
             batches=self.recipe.batches or "all",
+            pools=pools,
+            sample_weight=weight,
         )
         check_samples(self.data, job)
         return job

@@ -1,0 +1,204 @@
+"""Novelty: one number per input that says how little a model can know of it.
+
+Entropy sees an input that no module speaks for. It cannot see one that lies far outside the data,
+where networks of linear pieces grow ever surer; the distance can. Which of them to ask is decided
+on validation samples against outliers made of them, never against the outliers of a test.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from intarsia.data import Scaling, Split
+from intarsia.data.negatives import NEGATIVES
+from intarsia.errors import DataError, nearest
+from intarsia.files import plain, stream
+from intarsia.measure.abstention import auroc, threshold_of
+from intarsia.modules import Module, Predicting, logits_of
+from intarsia.modules.classifier import Inputs, raw_inputs, uncertainty
+
+SCORES = ("entropy", "energy", "distance", "entropy+distance", "energy+distance")
+OUTLIERS = ("noise(1.0)", "mixed(1.0)", "scaled(1.0)")  # what a score is chosen against
+EDGE = 0.975  # of the validation samples lie within the limit of one part of a joint score
+LEAST = 1e-3  # limit of an entropy, as a fraction of log C
+
+
+@dataclass(frozen=True)
+class Novelty:
+    """A fitted score; above `threshold` an input counts as unknown.
+
+    The parts of a score: `entropy` of softmax(z / temperature) as a fraction of log C; `energy`,
+    minus the logarithm of sum(exp(z / temperature)) of centred logits; `distance`, how many
+    standard deviations the logarithm of the scaled input's norm lies from the mean. Joint scores
+    take the larger of their parts, each divided by its limit.
+    """
+
+    score: str
+    threshold: float
+    temperature: float
+    centre: float  # of log norms
+    spread: float
+    limits: Mapping[str, float]
+    auroc: Mapping[str, float]  # of every score, mean over the made-up outliers
+
+    def scores(self, model: nn.Module | Module, x: Inputs) -> Tensor:
+        """One float64 per input; larger is stranger."""
+        network = model.to_module() if isinstance(model, Module) else model
+        return self.scores_of(logits_of(network, x), self.distances(model, x))
+
+    def scores_of(self, logits: Tensor, distances: Tensor) -> Tensor:
+        """As `scores`, of logits and distances that are there already."""
+        found = _parts(logits, distances, self.temperature)
+        names = self.score.split("+")
+        if len(names) == 1:
+            return found[names[0]]
+        joint = torch.stack([found[name] / self.limits[name] for name in names])
+        return joint.amax(0)
+
+    def distances(self, model: nn.Module | Module, x: Inputs) -> Tensor:
+        return (_log_norms(model, x) - self.centre).abs() / self.spread
+
+    def unknown(self, model: nn.Module | Module, x: Inputs) -> Tensor:
+        """True where an answer is to be withheld."""
+        return self.scores(model, x) > self.threshold
+
+    def to_json(self) -> dict[str, Any]:
+        return plain(vars(self), "novelty")
+
+    @classmethod
+    def from_json(cls, values: Any) -> "Novelty":
+        """What `to_json` gave, checked."""
+        numbers = ("threshold", "temperature", "centre", "spread")
+        fits = (
+            isinstance(values, Mapping)
+            and set(values) == {"score", "limits", "auroc", *numbers}
+            and values["score"] in SCORES
+            and all(_is_number(values[key]) for key in numbers)
+            and all(isinstance(values[k], Mapping) for k in ("limits", "auroc"))
+            and all(_is_number(v) for v in values["limits"].values())
+            and set(values["limits"]) == set(_LIMITED)
+        )
+        if not fits or not values["temperature"] > 0 or not values["spread"] > 0:
+            raise DataError("the score of novelty is damaged: fit it again on validation samples")
+        return cls(**values)
+
+    def __str__(self) -> str:
+        return f"{self.score} above {self.threshold:.4g} counts as unknown"
+
+
+_LIMITED = ("entropy", "energy", "distance")
+Fields = tuple[float, float, float, Mapping[str, float]]  # temperature, centre, spread, limits
+
+
+def novelty(
+    model: nn.Module | Module,
+    samples: Split | Inputs,
+    score: str = "auto",
+    *,
+    answered: float = 0.95,
+    temperature: float | None = None,
+) -> Novelty:
+    """Fit a score on validation samples so that `answered` of them count as known.
+
+    "auto" takes the score that best tells these samples from outliers made of them: noise, rows
+    with features of several samples, and samples scaled up.
+    """
+    if score != "auto" and score not in SCORES:
+        raise DataError(f"unknown score {score!r}: {nearest(score, ('auto', *SCORES))}")
+    rows = raw_inputs(samples.x if isinstance(samples, Split) else samples)
+    if not len(rows):
+        raise DataError("there are no samples to fit a score on: give validation samples")
+    network = model.to_module() if isinstance(model, Module) else model
+    if temperature is None:
+        temperature = network.temperature if isinstance(network, Predicting) else 1.0
+    norms = _log_norms(model, rows)
+    centre = float(norms.mean())
+    spread = max(float(norms.std(unbiased=False)), 1e-6)
+    known = _parts(logits_of(network, rows), (norms - centre).abs() / spread, temperature)
+    limits = {name: _limit(name, known[name]) for name in _LIMITED}
+    fields: Fields = (temperature, centre, spread, limits)
+    measured: dict[str, float] = {}
+    if score == "auto":
+        measured = _compare(model, network, rows, fields)
+        score = max(SCORES, key=lambda name: (round(measured[name], 3), -SCORES.index(name)))
+    fitted = Novelty(score, 0.0, *fields, measured)
+    own = fitted.scores_of(logits_of(network, rows), fitted.distances(model, rows))
+    return Novelty(score, _threshold(own, answered), *fields, measured)
+
+
+def _compare(
+    model: nn.Module | Module, network: nn.Module, rows: Tensor, fields: Fields
+) -> dict[str, float]:
+    """AUROC of every score, mean over the kinds of outliers."""
+    floats = rows if rows.is_floating_point() else rows.float()
+    sources = [NEGATIVES.spec(text) for text in OUTLIERS]
+    totals = dict.fromkeys(SCORES, 0.0)
+    known = (logits_of(network, rows), _log_norms(model, rows))
+    for source in sources:
+        generator = torch.Generator().manual_seed(stream("novelty", source))
+        made = NEGATIVES.call(source, samples=floats, generator=generator)
+        strange = (logits_of(network, made), _log_norms(model, made))
+        for name in SCORES:
+            one = Novelty(name, 0.0, *fields, {})
+            near, far = (
+                one.scores_of(z, (norm - one.centre).abs() / one.spread)
+                for z, norm in (known, strange)
+            )
+            totals[name] += auroc(near, far) / len(sources)
+    return totals
+
+
+def _parts(logits: Tensor, distances: Tensor, temperature: float) -> dict[str, Tensor]:
+    z = logits.double() / temperature
+    centred = z - z.mean(1, keepdim=True)
+    # 0 where all classes are alike, and lower the surer; the offset keeps a ratio of it meaningful
+    energy = (math.log(z.shape[1]) - torch.logsumexp(centred, 1)).exp()
+    return {
+        "entropy": uncertainty(logits, temperature),
+        "energy": energy,
+        "distance": distances.double(),
+    }
+
+
+def _limit(name: str, values: Tensor) -> float:
+    least = LEAST if name == "entropy" else 1e-12
+    return max(float(values.quantile(EDGE)), least)
+
+
+def _threshold(scores: Tensor, answered: float) -> float:
+    """Halfway between the last score that is answered and the next, or just above the last."""
+    largest = float(scores.max())
+    scale = largest if largest > 0 else 1.0
+    return threshold_of(scores / scale, answered) * scale
+
+
+def _log_norms(model: nn.Module | Module, x: Inputs) -> Tensor:
+    """Logarithm of the norm of each input as the network reads it."""
+    scaling = _scaling_of(model)
+    rows = raw_inputs(x).float()
+    scaled = rows if scaling is None else scaling(rows.reshape(len(rows), *_shape_of(model, rows)))
+    norms = torch.linalg.vector_norm(scaled.reshape(len(rows), -1).double(), dim=1)
+    return norms.clamp_min(1e-6).log()
+
+
+def _scaling_of(model: nn.Module | Module) -> Scaling | None:
+    parts: Sequence[Module] = getattr(model, "parts", ())
+    first = parts[0] if parts else model
+    scaling = getattr(first, "scaling", None)
+    return scaling if isinstance(scaling, Scaling) else None
+
+
+def _shape_of(model: nn.Module | Module, rows: Tensor) -> tuple[int, ...]:
+    parts: Sequence[Module] = getattr(model, "parts", ())
+    first: Any = parts[0] if parts else model
+    architecture = getattr(first, "architecture", None)
+    shape = architecture.shape if architecture is not None else getattr(first, "shape", None)
+    return tuple(rows.shape[1:]) if shape is None else tuple(shape)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
