@@ -133,8 +133,9 @@ def scaled(
 def _made(rows: Any, count: int, samples: Tensor) -> Tensor:
     """`count` rows in the samples' shape, made in pieces that fit the memory."""
     step = max(1, CHUNK // max(1, samples[0].numel()))
-    pieces = [rows(first, min(first + step, count)) for first in range(0, count, step)]
-    made = torch.cat(pieces) if pieces else samples[:0].reshape(0, -1)
+    if not count:
+        return samples[:0].clone()
+    made = torch.cat([rows(first, min(first + step, count)) for first in range(0, count, step)])
     if not samples.is_floating_point():
         made = made.round()
     return made.to(samples.dtype).reshape(count, *samples.shape[1:])

@@ -21,7 +21,9 @@ from intarsia.estimator.labels import (
     one_label,
 )
 from intarsia.estimator.learn import (
+    SMALL,
     Settings,
+    few_threads,
     fitted_temperature,
     joins_weights,
     known_rows,
@@ -246,8 +248,9 @@ class Changing:
         if known is None:  # nothing to fit them on: as they were
             temperature, novelty = self.temperature_, self.novelty_
         else:
-            temperature = fitted_temperature(composition, known)
-            novelty = fit_novelty(composition, known, temperature=temperature)
+            with few_threads(len(known) * composition.nonzero < SMALL):
+                temperature = fitted_temperature(composition, known)
+                novelty = fit_novelty(composition, known, temperature=temperature)
         return self._take(composition, labels, kept, temperature, novelty)
 
     def _take(

@@ -91,7 +91,7 @@ def learned(
         model = modules[0].architecture.model
         recipe = replace(recipe, model={"name": model.name, **model.arguments})
     recipe = fitted(recipe, data)
-    with _threads(_work(data, recipe, settings, len(wanted))):
+    with few_threads(_work(data, recipe, settings, len(wanted)) < SMALL):
         bank = train(
             data,
             recipe,
@@ -195,10 +195,10 @@ def _work(data: Data, recipe: Recipe, settings: Settings, modules: int) -> float
 
 
 @contextmanager
-def _threads(work: float) -> Iterator[None]:
+def few_threads(small: bool) -> Iterator[None]:
     """One thread, and so no forked processes, for work that is too small for them."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1 if work < SMALL else before)
+    torch.set_num_threads(1 if small else before)
     try:
         yield
     finally:

@@ -96,13 +96,14 @@ def abstention(
 
 def auroc(known: Scores, unknown: Scores) -> float:
     """How often a score of an unknown sample is above one of a known sample; ties count half."""
-    from sklearn.metrics import roc_auc_score
+    from scipy.stats import rankdata
 
-    scores = [_numbers(values, "scores") for values in (known, unknown)]
-    if not len(scores[0]) or not len(scores[1]):
+    one, other = (_numbers(values, "scores") for values in (known, unknown))
+    if not len(one) or not len(other):
         return math.nan
-    labels = np.repeat([0, 1], [len(values) for values in scores])
-    return float(roc_auc_score(labels, np.concatenate(scores)))
+    ranks = rankdata(np.concatenate([one, other]))[len(one) :]  # ties share their mean rank
+    wins = ranks.sum() - len(other) * (len(other) + 1) / 2
+    return float(wins / (len(one) * len(other)))
 
 
 def _answers(model: nn.Module | Module, x: Inputs) -> tuple[Tensor, float]:

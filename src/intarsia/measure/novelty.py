@@ -52,12 +52,7 @@ class Novelty:
 
     def scores_of(self, logits: Tensor, distances: Tensor) -> Tensor:
         """As `scores`, of logits and distances that are there already."""
-        found = _parts(logits, distances, self.temperature)
-        names = self.score.split("+")
-        if len(names) == 1:
-            return found[names[0]]
-        joint = torch.stack([found[name] / self.limits[name] for name in names])
-        return joint.amax(0)
+        return _joint(self.score, _parts(logits, distances, self.temperature), self.limits)
 
     def distances(self, model: nn.Module | Module, x: Inputs) -> Tensor:
         return (_log_norms(model, x) - self.centre).abs() / self.spread
@@ -91,7 +86,6 @@ class Novelty:
 
 
 _LIMITED = ("entropy", "energy", "distance")
-Fields = tuple[float, float, float, Mapping[str, float]]  # temperature, centre, spread, limits
 
 
 def novelty(
@@ -118,38 +112,49 @@ def novelty(
     norms = _log_norms(model, rows)
     centre = float(norms.mean())
     spread = max(float(norms.std(unbiased=False)), 1e-6)
-    known = _parts(logits_of(network, rows), (norms - centre).abs() / spread, temperature)
-    limits = {name: _limit(name, known[name]) for name in _LIMITED}
-    fields: Fields = (temperature, centre, spread, limits)
+
+    def parts(x: Tensor, norms: Tensor) -> dict[str, Tensor]:
+        return _parts(logits_of(network, x), (norms - centre).abs() / spread, temperature)
+
+    known = parts(rows, norms)
+    limits = {name: _limit(name, known[name]) for name in known}
     measured: dict[str, float] = {}
     if score == "auto":
-        measured = _compare(model, network, rows, fields)
+        made = {text: _made(text, rows) for text in OUTLIERS}
+        outliers = [parts(x, _log_norms(model, x)) for x in made.values()]
+        measured = {name: _told_apart(name, known, outliers, limits) for name in SCORES}
         score = max(SCORES, key=lambda name: (round(measured[name], 3), -SCORES.index(name)))
-    fitted = Novelty(score, 0.0, *fields, measured)
-    own = fitted.scores_of(logits_of(network, rows), fitted.distances(model, rows))
-    return Novelty(score, _threshold(own, answered), *fields, measured)
+    threshold = _threshold(_joint(score, known, limits), answered)
+    return Novelty(score, threshold, temperature, centre, spread, limits, measured)
 
 
-def _compare(
-    model: nn.Module | Module, network: nn.Module, rows: Tensor, fields: Fields
-) -> dict[str, float]:
-    """AUROC of every score, mean over the kinds of outliers."""
+def _made(text: str, rows: Tensor) -> Tensor:
+    """Outliers of one source, made of the raw rows."""
+    source = NEGATIVES.spec(text)
+    generator = torch.Generator().manual_seed(stream("novelty", source))
     floats = rows if rows.is_floating_point() else rows.float()
-    sources = [NEGATIVES.spec(text) for text in OUTLIERS]
-    totals = dict.fromkeys(SCORES, 0.0)
-    known = (logits_of(network, rows), _log_norms(model, rows))
-    for source in sources:
-        generator = torch.Generator().manual_seed(stream("novelty", source))
-        made = NEGATIVES.call(source, samples=floats, generator=generator)
-        strange = (logits_of(network, made), _log_norms(model, made))
-        for name in SCORES:
-            one = Novelty(name, 0.0, *fields, {})
-            near, far = (
-                one.scores_of(z, (norm - one.centre).abs() / one.spread)
-                for z, norm in (known, strange)
-            )
-            totals[name] += auroc(near, far) / len(sources)
-    return totals
+    made: Tensor = NEGATIVES.call(source, samples=floats, generator=generator)
+    return made
+
+
+def _told_apart(
+    score: str,
+    known: Mapping[str, Tensor],
+    outliers: Sequence[Mapping[str, Tensor]],
+    limits: Mapping[str, float],
+) -> float:
+    """AUROC of a score, mean over the kinds of outliers."""
+    own = _joint(score, known, limits)
+    each = [auroc(own, _joint(score, parts, limits)) for parts in outliers]
+    return sum(each) / len(each)
+
+
+def _joint(score: str, parts: Mapping[str, Tensor], limits: Mapping[str, float]) -> Tensor:
+    """The score from its parts: one as it is, of several the largest over its limit."""
+    names = score.split("+")
+    if len(names) == 1:
+        return parts[names[0]]
+    return torch.stack([parts[name] / limits[name] for name in names]).amax(0)
 
 
 def _parts(logits: Tensor, distances: Tensor, temperature: float) -> dict[str, Tensor]:

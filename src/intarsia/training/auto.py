@@ -27,7 +27,6 @@ AUTO: dict[str, Any] = {
     "pruning": "magnitude(scope='layer')",  # no layer is cut through by another's large weights
     "rounds": 1,
     "schedule": "cosine",
-    "negatives": "noise(0.5) + mixed(0.5)",
     "balance": 0.5,
     "silent": True,
     "temperature": 1.0,
@@ -35,11 +34,14 @@ AUTO: dict[str, Any] = {
     "select": "loss",
     "learning_rate": 3e-3,
 }
-STEPS = 30.0  # steps of a round: this times the square root of the rows
-FEWEST, MOST = 200, 8000  # steps of a round
+STEPS = 60.0  # steps of the last round: this times the square root of the rows
+FEWEST, MOST = 200, 15_000
+MANY = 20  # classes beyond which each module takes fewer steps, so that their sum stays the same
 BATCHES = (16, 64)
 # By rows: hidden units, dropout, sparsity. Small networks have little to give up.
-NETWORKS = ((2_000, 64, 0.0, 0.5), (20_000, 128, 0.0, 0.8), (math.inf, 256, 0.1, 0.9))
+NETWORKS = ((500, 64, 0.0, 0.5), (20_000, 128, 0.0, 0.5), (math.inf, 256, 0.1, 0.8))
+NEGATIVES = "noise(0.25) + mixed(0.25)"
+FEW_FEATURES = 10  # of so few, made-up rows are too often like real ones
 
 
 def by_size(size: DataSize, given: Mapping[str, Any], bare: bool) -> dict[str, Any]:
@@ -49,10 +51,17 @@ def by_size(size: DataSize, given: Mapping[str, Any], bare: bool) -> dict[str, A
     """
     _, hidden, dropout, sparsity = next(row for row in NETWORKS if size.rows < row[0])
     batch = min(BATCHES[1], max(BATCHES[0], 2 ** round(math.log2(max(1.0, size.rows / 20)))))
-    steps = min(MOST, max(FEWEST, STEPS * math.sqrt(size.rows)))
-    passes = 2.0  # rows of an epoch for each row of the data, with the made-up ones
-    epochs = max(2, round(steps * (given.get("batch") or batch) / (passes * size.rows)))
-    chosen: dict[str, Any] = {"batch": batch, "epochs": epochs, "sparsity": sparsity}
+    steps = STEPS * math.sqrt(size.rows)
+    steps = min(MOST, max(FEWEST, steps)) * min(1.0, MANY / size.classes)
+    made = size.features > FEW_FEATURES
+    rows = size.rows * (1.5 if made else 1.0)  # of an epoch, with those made up
+    epochs = max(2, round(steps * (given.get("batch") or batch) / rows))
+    chosen: dict[str, Any] = {
+        "batch": batch,
+        "epochs": epochs,
+        "sparsity": sparsity,
+        "negatives": NEGATIVES if made else "none",
+    }
     chosen["pruning_epochs"] = max(1, round((given.get("epochs") or epochs) / 2))
     if bare:
         chosen["model"] = {"name": "mlp", "hidden": [hidden], "dropout": dropout}

@@ -85,8 +85,8 @@ class Recipe:
         given = {k: v for k, v in self.as_dict().items() if v is not None}
         if "model" in chosen:  # a preset names one only where the recipe gives no settings
             given.pop("model")
-        if full_negatives := [str(spec) for spec in read_negatives(given.pop("negatives", None))]:
-            given["negatives"] = " + ".join(full_negatives)
+        if "negatives" in given:
+            given["negatives"] = " + ".join(map(str, read_negatives(given["negatives"]))) or "none"
         options = {**chosen.pop("data_options", {}), **given.pop("data_options", {})}
         full = Recipe(**{**chosen, **given, "data_options": options})
         full = full.for_objectives(hidden=_hides(full.objective))
