@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from intarsia.errors import IntarsiaError
+from intarsia.errors import HealthWarning, IntarsiaError
 
 RESUMING = ("train", "demo", "run")
 
@@ -22,7 +23,9 @@ class Verbs(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            # What is not healthy the verbs say themselves, in a line without Python in it.
+            with warnings.catch_warnings(action="ignore", category=HealthWarning):
+                return super().invoke(ctx)
         except IntarsiaError as error:
             print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
             raise typer.Exit(1) from None

@@ -21,6 +21,7 @@ def describe(thing: Thing, path: Path) -> dict[str, Any]:
     if isinstance(thing, Bank):
         return describe_bank(thing, path)
     head = {"path": str(path), "kind": "module", "bytes": path.stat().st_size}
+    head |= {"health": thing.health.to_json()}
     found = _module(thing) if isinstance(thing, Module) else _composition(thing, path)
     return plain({**head, **found}, str(path))
 
@@ -39,6 +40,7 @@ def describe_bank(bank: Bank, folder: Path | None) -> dict[str, Any]:
         {
             "path": folder and str(folder),
             "kind": "bank",
+            "health": bank.health.to_json(),
             "architecture": str(bank[0].architecture) if classes else None,
             "catalogue": bank[0].catalogue if classes else [],
             "seeds": bank.seeds,

@@ -1,4 +1,7 @@
-"""Every error a user can cause: the thing, the value seen, what was expected, what to do."""
+"""Every error a user can cause: the thing, the value seen, what was expected, what to do.
+
+And the one warning, for what works and yet is not well.
+"""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -42,6 +45,10 @@ class CompositionError(IntarsiaError):
 
 class StudyError(IntarsiaError):
     """A study cannot be planned, run or shown."""
+
+
+class HealthWarning(UserWarning):
+    """Something that was trained, joined or loaded is dead, undertrained or inconsistent."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

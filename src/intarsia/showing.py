@@ -18,7 +18,7 @@ def show_plan(recipe: Any, modules: int | None) -> None:
 
 def show_facts(found: dict[str, Any]) -> None:
     """Everything but the tables."""
-    skipped = ("parts", "tensors", "provenance", "calibration")
+    skipped = ("health", "parts", "tensors", "provenance", "calibration")
     rows = [(k.replace("_", " "), plain_text(v)) for k, v in found.items() if k not in skipped]
     learned = [(k, plain_text(v)) for k, v in found.get("provenance", {}).items()]
     show(facts(row for row in [*rows, *learned] if row[1]))

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 from toy import TOY
 
 import intarsia as ia
-from intarsia.errors import FileError, StudyError
+from intarsia.errors import FileError, HealthWarning, StudyError
 from intarsia.files import digest_of
 from intarsia.studies import Bench, Measured, Store, find_study, run, standing
 from intarsia.studies.estimate import estimate
@@ -145,6 +146,16 @@ def test_plans_trained_together_come_out_as_if_alone(store):
         for plan, bank in zip(group, own, strict=True):
             store.add_bank(plan, bank)
     assert content(store) == before
+
+
+def test_a_study_that_trains_the_unhealthy_on_purpose_warns_of_none(tmp_path):
+    store = Store(tmp_path / "store")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HealthWarning)
+        run(TOY, TOY.options("small"), store, device="cpu")
+    banks = [ia.Bank.load(p.parent, quiet=True) for p in store.path.glob("banks/*/bank.json")]
+    assert banks
+    assert not all(bank.health.ok for bank in banks)
 
 
 def test_two_processes_share_the_work_and_repeat_nothing(finished, tmp_path):

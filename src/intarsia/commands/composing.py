@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from intarsia.commands.options import Json, Samples, Seed
+from intarsia.commands.options import Json, Samples, Seed, Strict, tell_health
 from intarsia.console import show_json
 from intarsia.showing import show_calibration, show_facts, show_operators
 
@@ -43,6 +43,7 @@ def compose(
     without: Annotated[
         list[str] | None, typer.Option(help="A module to leave out, by name or class.")
     ] = None,
+    strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Join modules into one classifier, without training, and write it to a file.
@@ -60,9 +61,11 @@ def compose(
     whole.save(out)
     found = describe(whole, out)
     if json:
-        return show_json(found)
-    show_facts(found)
-    show_calibration(found)
+        show_json(found)
+    else:
+        show_facts(found)
+        show_calibration(found)
+    tell_health(whole.health, strict)
 
 
 def operators(json: Json = False) -> None:
@@ -93,8 +96,10 @@ def compact(
         "bytes": path.stat().st_size,
     }
     if json:
-        return show_json(found)
-    show_facts(found)
+        show_json(found)
+    else:
+        show_facts(found)
+    tell_health(after.health)
 
 
 def export(
@@ -119,5 +124,7 @@ def export(
     kind = write(thing, out, format_, inputs)
     found = describe_export(thing, out, kind, inputs)
     if json:
-        return show_json(found)
-    show_facts(found)
+        show_json(found)
+    else:
+        show_facts(found)
+    tell_health(thing.health)

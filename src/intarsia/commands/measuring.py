@@ -5,7 +5,16 @@ from typing import Annotated, Any
 
 import typer
 
-from intarsia.commands.options import Figure, Json, Samples, Seed, SetData, check_figure
+from intarsia.commands.options import (
+    Figure,
+    Json,
+    Samples,
+    Seed,
+    SetData,
+    Strict,
+    check_figure,
+    tell_health,
+)
 from intarsia.console import note, plain_text, show, show_json, table
 from intarsia.showing import show_abstention, show_bank, show_calibration, show_facts, show_scores
 
@@ -28,6 +37,7 @@ def evaluate(
         Path | None, typer.Option("--figure", help="Draw the confusion matrix as .svg.")
     ] = None,
     set_: SetData = None,
+    strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Measure rewarded accuracy, non-rewarded entropy and confusion."""
@@ -36,6 +46,8 @@ def evaluate(
     from intarsia.figures import confusion_figure
     from intarsia.files import write_whole
     from intarsia.measure import evaluate as measure
+    from intarsia.measure.evaluation import one_answer
+    from intarsia.modules import Health
 
     check_figure(figure_)
     thing = open_path(path)
@@ -45,6 +57,7 @@ def evaluate(
     wanted = rewarded.split(",") if rewarded else None
     scores = {name: measure(model, samples, wanted) for name, model in models.items()}
     withheld = {} if abstain is None else abstentions(models, scores, samples, abstain)
+    health = Health.of([thing.health], *one_answer(scores))
     if figure_ is not None:
         panels = {name: score.confusion for name, score in scores.items()}
         catalogue = next(iter(scores.values())).catalogue
@@ -52,9 +65,10 @@ def evaluate(
     if not same:
         note(f"note: this is not the data that {path} was trained on, or it is split otherwise")
     if json:
-        return show_json(
+        show_json(
             {
                 "path": str(path),
+                "health": health.to_json(),
                 "data": found.name,
                 "split": split,
                 "trained_on_this_data": same,
@@ -66,10 +80,12 @@ def evaluate(
                 ),
             }
         )
-    show(f"{path} on {found.name}, {split} split")
-    show_scores(scores, confusion)
-    if withheld:
-        show_abstention(withheld)
+    else:
+        show(f"{path} on {found.name}, {split} split")
+        show_scores(scores, confusion)
+        if withheld:
+            show_abstention(withheld)
+    tell_health(health, strict)
 
 
 def compatibility(
@@ -142,20 +158,24 @@ def path(
 
 def inspect(
     path: Annotated[Path, typer.Argument(help="A module, a composition, or a bank folder.")],
+    strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Show what a file or folder holds: classes, architecture, density, origin, provenance."""
     from intarsia.composition.opening import open_path
     from intarsia.describe import describe
 
-    found = describe(open_path(path), path)
+    thing = open_path(path)
+    found = describe(thing, path)
     if json:
-        return show_json(found)
-    if found["kind"] == "bank":
-        return show_bank(found)
-    show_facts(found)
-    show_calibration(found)
-    for part in ("parts", "tensors"):
-        if rows := found.get(part):
-            columns = [c for c in rows[0] if c != "digest"]
-            show(table(columns, [[plain_text(row[c]) for c in columns] for row in rows]))
+        show_json(found)
+    elif found["kind"] == "bank":
+        show_bank(found)
+    else:
+        show_facts(found)
+        show_calibration(found)
+        for part in ("parts", "tensors"):
+            if rows := found.get(part):
+                columns = [c for c in rows[0] if c != "digest"]
+                show(table(columns, [[plain_text(row[c]) for c in columns] for row in rows]))
+    tell_health(thing.health, strict)

@@ -1,11 +1,17 @@
 """Options that several verbs have."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from intarsia.console import note
 from intarsia.errors import FileError
+
+if TYPE_CHECKING:
+    from intarsia.modules import Health
+
+NOT_HEALTHY = 3  # the exit code under --strict
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 SetData = Annotated[
@@ -18,6 +24,22 @@ Samples = Annotated[
     str | None,
     typer.Option(help="Data whose validation part may be looked at: a named set, .npz or .csv."),
 ]
+
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Exit with 3 if something is dead, undertrained or inconsistent."
+    ),
+]
+
+
+def tell_health(health: "Health", strict: bool = False) -> None:
+    """After all else is printed: what is wrong, in a line on stderr, and the exit code."""
+    if health.ok:
+        return
+    note(f"warning: {health.summary}")
+    if strict:
+        raise typer.Exit(NOT_HEALTHY)
 
 
 def check_figure(path: Path | None) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from intarsia.commands.options import Json, SetData
+from intarsia.commands.options import Json, SetData, Strict, tell_health
 from intarsia.console import facts, note, show, show_json, table
 from intarsia.showing import show_bank, show_demo, show_plan
 
@@ -107,6 +107,7 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the resolved recipe and train nothing.")
     ] = False,
+    strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Train one module per set of classes and seed; stopped, the same command resumes.
@@ -134,9 +135,11 @@ def train(
     bank = run(None, recipe, out=out, device=device, engine=engine, keep_rounds=keep_rounds)
     found = describe_bank(bank, out) | {"seconds": round(time.perf_counter() - began, 3)}
     if json:
-        return show_json(found)
-    show_bank(found)
-    show(f"{found['seconds']:.1f} s, in {out}")
+        show_json(found)
+    else:
+        show_bank(found)
+        show(f"{found['seconds']:.1f} s, in {out}")
+    tell_health(bank.health, strict)
 
 
 def _at_hand() -> list[str]:

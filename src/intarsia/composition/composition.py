@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from intarsia.composition import stored
+from intarsia.composition.diagnosis import composition_health
 from intarsia.composition.fit import check_fit, locate
 from intarsia.composition.ground import Ground
 from intarsia.composition.inlay import laid_entries
@@ -18,9 +19,10 @@ from intarsia.composition.samples import kept_samples
 from intarsia.data import Split
 from intarsia.errors import CompositionError, WiringError, nearest
 from intarsia.models import Model
-from intarsia.modules import Bank, Module, Predicting
+from intarsia.modules import Bank, Health, Module, Predicting, logits_of
 from intarsia.modules.classifier import Inputs
 from intarsia.modules.compact import compact
+from intarsia.modules.health import warn
 from intarsia.specs import Spec
 
 AUTO = "auto"
@@ -50,6 +52,9 @@ def compose(
     For operators on weights, `align` permutes hidden units first, to match "weights" or
     "activations"; with `recalibrate` the statistics of BatchNorm layers are recomputed from the
     samples. `calibrate` fits one scale and one offset per module on labelled samples.
+
+    A whole, or a part of it, that is dead, undertrained or inconsistent is a HealthWarning;
+    `composition.health` says more.
     """
     options = Options(align, recalibrate, calibrate)
     whole = Composition(modules, operator, samples=samples, options=options)
@@ -58,6 +63,7 @@ def compose(
     for name in given if isinstance(given, Mapping) else ():
         if name not in names:
             raise CompositionError(f"a weight is given for {name!r}: {nearest(name, names)}")
+    warn(whole.health, "what was joined")
     return whole
 
 
@@ -82,6 +88,7 @@ class Composition(Predicting):
 
     scales: Tensor | None
     offset: Tensor | None
+    _health: Health | None
 
     def __init__(
         self,
@@ -186,16 +193,30 @@ class Composition(Predicting):
         calibration = self._laid.calibration
         return found | ({"calibration": calibration.to_json()} if calibration else {})
 
+    @property
+    def health(self) -> Health:
+        """What is wrong with it as it was joined, and with its parts; `health.ok` if nothing."""
+        if self._health is None:
+            self._health = composition_health(
+                self.parts, self._laid.held, self.samples, lambda x: logits_of(self, x)
+            )
+        return self._health
+
     def save(self, path: str | Path) -> None:
         """Write parts and samples into one safetensors file, whole or not at all."""
-        stored.write(path, self.parts, self.operator, self.options, self.samples)
+        stored.write(path, self.parts, self.operator, self.options, self.samples, self.health)
 
     @classmethod
-    def load(cls, path: str | Path, model: Model | None = None) -> "Composition":
-        """Read the parts and join them again, to the same bits; `model` as in Module.load."""
+    def load(
+        cls, path: str | Path, model: Model | None = None, *, quiet: bool = False
+    ) -> "Composition":
+        """Read the parts and join them again, to the same bits; else as Module.load."""
         with stored.reading(path):
             parts, operator, options, samples = stored.read(path, model)
-            return cls(parts, operator, samples=samples, options=options)
+            whole = cls(parts, operator, samples=samples, options=options)
+        if not quiet:
+            warn(whole.health, str(path))
+        return whole
 
     def extra_repr(self) -> str:
         return f"{self.operator} of {', '.join(module.name for module in self.parts)}"
@@ -225,5 +246,6 @@ class Composition(Predicting):
         if place is not None:
             self.to(*place)
         self.parts, self._laid = parts, made
+        self._health = None
         self.catalogue, self.temperature = parts[0].catalogue, parts[0].temperature
         self.rewarded = made.rewarded

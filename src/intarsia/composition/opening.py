@@ -13,11 +13,15 @@ from intarsia.modules import Bank, Module
 
 
 def open_path(path: Path) -> Module | Composition | Bank:
-    """A bank from a folder; from a file a module or a composition, whichever it is."""
+    """A bank from a folder; from a file a module or a composition, whichever it is.
+
+    Their health is for the caller to tell.
+    """
     if path.is_dir():
-        return Bank.load(path)
-    kind = header_of(path).get("format")
-    return Composition.load(path) if kind == "intarsia-composition" else Module.load(path)
+        return Bank.load(path, quiet=True)
+    if header_of(path).get("format") == "intarsia-composition":
+        return Composition.load(path, quiet=True)
+    return Module.load(path, quiet=True)
 
 
 def header_of(path: Path) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from intarsia.composition.samples import ROWS
 from intarsia.data import Split
 from intarsia.errors import CompositionError, FileError
 from intarsia.models import Model
-from intarsia.modules import Module, file, header
+from intarsia.modules import Health, Module, file, header
 from intarsia.modules.file import reading
+from intarsia.modules.health import KEY
 from intarsia.specs import Spec
 
 __all__ = ["read", "reading", "write"]
@@ -28,8 +29,13 @@ def write(
     operator: Spec,
     options: Options,
     samples: Split | None,
+    health: Health,
 ) -> None:
-    """Whole or not at all; what is left at its default is not written, so old files stay alike."""
+    """Whole or not at all; what is left at its default is not written, so old files stay alike.
+
+    Nor is the health of what is healthy. It is written to be read by people: what is loaded is
+    looked at anew.
+    """
     packed = [module.packed() for module in parts]
     fields: dict[str, Any] = {
         "operator": {"name": operator.name, "arguments": dict(operator.arguments)},
@@ -37,6 +43,8 @@ def write(
     }
     if options != Options():
         fields["options"] = asdict(options)
+    if not health.ok:
+        fields[KEY] = health.to_json()
     tensors = {f"{i}/{k}": t for i, (_, own) in enumerate(packed) for k, t in own.items()}
     if samples is not None:
         tensors |= {f"{SAMPLES}/x": samples.x, f"{SAMPLES}/y": samples.y}
@@ -47,6 +55,7 @@ def read(path: str | Path, model: Model | None) -> tuple[list[Module], Spec, Opt
     """The arguments of a Composition, or a FileError that says what is wrong."""
     fields, tensors = file.read(path, KIND)
     options = _options(fields.pop("options", {}))
+    fields.pop(KEY, None)
     header.check_keys(fields, ("operator", "parts"))
     operator = header.spec(fields["operator"], "operator", by_part=True)
     if operator is None:

@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from intarsia.measure.logits import (
     nonrewarded_entropy,
     rewarded_accuracy,
 )
-from intarsia.modules import Module, Predicting, logits_of
+from intarsia.modules import Finding, Module, Predicting, logits_of
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -123,6 +123,18 @@ def evaluate_logits(
         entropy_per_class=entropy_per_class(logits, labels, temperature),
         n=len(labels),
     )
+
+
+def one_answer(scores: Mapping[str, Evaluation]) -> Iterator[Finding]:
+    """Models, by name, that know several classes and answer one of them to all samples."""
+    for name, score in scores.items():
+        rewarded = [score.catalogue.index(c) for c in score.rewarded]
+        asked = int((score.confusion[rewarded].sum(axis=1) > 0).sum())
+        answers = score.confusion.sum(axis=0).nonzero()[0]
+        if asked > 1 and len(answers) == 1:
+            message = f"it answers {score.catalogue[answers[0]]!r} to all of {score.n} samples"
+            advice = "look at the health of its modules, or join them by another operator"
+            yield Finding("dead", name, message, advice)
 
 
 def figure(value: float | None) -> str:

@@ -5,6 +5,7 @@ from intarsia.modules.bank import LISTING, Bank, file_name, find
 from intarsia.modules.classifier import Classifier, Predicting, logits_of
 from intarsia.modules.compact import compact
 from intarsia.modules.grow import grown
+from intarsia.modules.health import Finding, Health
 from intarsia.modules.module import Module
 from intarsia.modules.sparse import SparseLinear, sparse
 
@@ -13,6 +14,8 @@ __all__ = [
     "Architecture",
     "Bank",
     "Classifier",
+    "Finding",
+    "Health",
     "Module",
     "Predicting",
     "SparseLinear",

@@ -10,12 +10,14 @@ from intarsia.errors import FileError, RecipeError, VersionError, nearest
 from intarsia.files import canonical, plain, write_whole
 from intarsia.models import Model
 from intarsia.modules import file, header
+from intarsia.modules.health import KEY, Finding, Health, warn
 from intarsia.modules.module import Module
 
 LISTING = "bank.json"
 """The file of a bank's folder that names its modules in order."""
 
 FORMAT = {"format": "intarsia-bank", "version": 1}
+DIVERGED = ("it diverged in training and is kept out", "lower its learning rate")
 
 
 class Bank:
@@ -47,6 +49,14 @@ class Bank:
     def seeds(self) -> tuple[Any, ...]:
         """The seeds the modules were trained with, each once, in order."""
         return tuple(dict.fromkeys(module.provenance.get("seed") for module in self._modules))
+
+    @property
+    def health(self) -> Health:
+        """What is wrong with its modules, those included that diverged; `health.ok` if nothing."""
+        return Health.of(
+            (module.health for module in self._modules),
+            *(Finding("undertrained", name, *DIVERGED) for name in self.diverged),
+        )
 
     def seed(self, seed: int) -> "Bank":
         """The modules of one seed, which share one origin."""
@@ -81,35 +91,43 @@ class Bank:
         return f"Bank({', '.join(self.names)})"
 
     def save(self, folder: str | Path) -> None:
-        """One file per module, then `bank.json`, which lists them in order; each written whole."""
+        """One file per module, then `bank.json`, which lists them in order; each written whole.
+
+        What is wrong with them stands there too, under `health`; what is loaded is looked at anew.
+        """
         folder = Path(folder)
         names: list[str] = []
         for module in self._modules:
             names.append(file_name(module.name, taken=names))
             module.save(folder / names[-1])
+        health = self.health
         listing = {
             **FORMAT,
             "files": [{"file": n, "digest": m.digest} for n, m in zip(names, self, strict=True)],
             "diverged": list(self.diverged),
             "report": self.report,
+            **({} if health.ok else {KEY: health.to_json()}),
         }
         write_whole(folder / LISTING, canonical(listing).encode() + b"\n")
 
     @classmethod
-    def load(cls, folder: str | Path, model: Model | None = None) -> "Bank":
-        """Read a folder that `save` wrote; `model` as in Module.load."""
+    def load(cls, folder: str | Path, model: Model | None = None, *, quiet: bool = False) -> "Bank":
+        """Read a folder that `save` wrote; `model` and `quiet` as in Module.load."""
         folder = Path(folder)
         listing = _listing(folder / LISTING)
         modules = []
         for name, digest in listing["files"]:
-            modules.append(Module.load(folder / name, model))
+            modules.append(Module.load(folder / name, model, quiet=True))
             if modules[-1].digest != digest:
                 raise FileError(
                     f"{folder / name}: is not the module that {LISTING} lists, a save was "
                     "interrupted or the file was replaced: save the bank again"
                 )
         with file.reading(folder / LISTING):
-            return cls(modules, listing["diverged"], listing["report"])
+            bank = cls(modules, listing["diverged"], listing["report"])
+        if not quiet:
+            warn(bank.health, str(folder))
+        return bank
 
     @staticmethod
     def report_of(folder: str | Path) -> dict[str, Any]:
@@ -156,6 +174,7 @@ def _checked_listing(path: Path) -> dict[str, Any]:
             f"{error.strerror or error}: give the folder that a training run or Bank.save made"
         ) from error
     value = file.parse(content, "listing")
+    value.pop(KEY, None)
     header.check_keys(value, (*FORMAT, "files", "diverged", "report"))
     if {key: value[key] for key in FORMAT} != FORMAT:
         raise VersionError(

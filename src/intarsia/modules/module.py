@@ -19,6 +19,7 @@ from intarsia.modules import file
 from intarsia.modules.architecture import Architecture, Plan
 from intarsia.modules.classifier import Classifier
 from intarsia.modules.header import pack, unpack
+from intarsia.modules.health import Health, module_health, warn
 
 KIND = "intarsia-module"
 
@@ -87,6 +88,11 @@ class Module:
         """sha256 of everything the file holds; equal for equal modules on any machine."""
         return digest_of(*self.packed())
 
+    @cached_property
+    def health(self) -> Health:
+        """Whether it is dead, undertrained or inconsistent: `health.ok`, `health.findings`."""
+        return module_health(self)
+
     def to_module(self) -> Classifier:
         """A new nn.Module from raw inputs to logits over the catalogue, in evaluation mode."""
         return Classifier(
@@ -110,16 +116,21 @@ class Module:
         *,
         catalogue: tuple[str, ...] | None = None,
         origin: str | None = None,
+        quiet: bool = False,
     ) -> "Module":
         """Read a module's file, or say with a FileError what is wrong with it.
 
         `model` is the factory of a network that intarsia has no name for. `catalogue` and `origin`
-        are what the module must have to be of use, checked where given.
+        are what the module must have to be of use, checked where given. A module that is not
+        healthy is a HealthWarning, unless it is to be `quiet`.
         """
         with file.reading(path):
             module = cls(**unpack(*file.read(path, KIND), model))
             _check_expected("catalogue", module.catalogue, catalogue and tuple(catalogue))
             _check_expected("origin", module.origin, origin)
+            health = module.health
+        if not quiet:
+            warn(health, str(path))
         return module
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -19,6 +19,12 @@ def paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
+def notice(title: str, text: str) -> str:
+    """What a reader must not miss, in a box of its own."""
+    body = f"<strong>{escape(title)}</strong>\n{paragraph(text)}"
+    return f'<div class="notice" role="note">\n{body}\n</div>'
+
+
 def listing(items: Iterable[str]) -> str:
     """A list with bullets."""
     lines = "".join(f"<li>{escape(item)}</li>\n" for item in items)

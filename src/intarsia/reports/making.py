@@ -29,7 +29,7 @@ from intarsia.reports.page import Report, Section, page
 from intarsia.reports.papers import papers
 from intarsia.reports.pictures import weights_figure
 from intarsia.reports.subject import Source, Subject, subject_of
-from intarsia.reports.trained import trained
+from intarsia.reports.trained import health, trained
 from intarsia.reports.words import capital, counted, listed, mean, nats, percent, spread
 
 UNSURE = ("me", "qme", "other")  # objectives that ask for no answer to what is not rewarded
@@ -51,7 +51,7 @@ def modules_report(
     scores = {} if measured is None else measured.single
     split = None if measured is None else measured.split
     modules, pictures = cards(subject.together, subject.others, scores, split)
-    parts = [_glance(subject, measured, drawn), trained(subject), modules]
+    parts = [*health(subject), _glance(subject, measured, drawn), trained(subject), modules]
     if pictures:
         drawn.svgs["weights"] = weights_figure(pictures)
     if measured is not None:

@@ -11,7 +11,7 @@ from intarsia.composition import Composition
 from intarsia.composition.opening import open_path
 from intarsia.data import DATASETS, Data, Split, few
 from intarsia.errors import DataError, FileError, IntarsiaError, RecipeError
-from intarsia.modules import LISTING, Bank, Module, file_name
+from intarsia.modules import LISTING, Bank, Health, Module, file_name
 from intarsia.modules.traits import CATALOGUE, SHAPE, check_traits
 
 Thing = Bank | Composition | Module
@@ -49,6 +49,15 @@ class Subject:
     @property
     def seeds(self) -> tuple[Any, ...]:
         return tuple(dict.fromkeys(module.provenance.get("seed") for module in self.modules))
+
+    @cached_property
+    def health(self) -> Health:
+        """What is wrong with the modules, and with the whole where there is one."""
+        if self.whole is not None:
+            return self.whole.health
+        if self.bank is not None:
+            return self.bank.health
+        return Health.of(module.health for module in self.modules)
 
     @cached_property
     def together(self) -> tuple[Module, ...]:
@@ -183,11 +192,11 @@ def _demo(path: Path) -> Subject:
     """The folder that `intarsia demo` writes: modules, and other ways to the same classes."""
     compared: dict[str, Module | Composition] = {}
     if (path / "territory" / LISTING).exists():
-        owners = Composition(Bank.load(path / "territory"), "sum")
+        owners = Composition(Bank.load(path / "territory", quiet=True), "sum")
         compared["modules with territories, weights added"] = owners
     if (path / "joint" / LISTING).exists():
-        compared["one network trained on all classes"] = Bank.load(path / "joint")[0]
-    found = _in_folder(Bank.load(path / "modules"), path / "modules")
+        compared["one network trained on all classes"] = Bank.load(path / "joint", quiet=True)[0]
+    found = _in_folder(Bank.load(path / "modules", quiet=True), path / "modules")
     return replace(found, paths=(path,), compared=compared)
 
 

@@ -8,11 +8,36 @@ import yaml
 
 from intarsia.objectives import OBJECTIVES
 from intarsia.pruning import PRUNINGS
-from intarsia.reports.elements import Entry, commands, facts, folded, listing, paragraph
+from intarsia.reports.elements import (
+    Entry,
+    commands,
+    facts,
+    folded,
+    listing,
+    notice,
+    paragraph,
+    table,
+)
 from intarsia.reports.page import Section
 from intarsia.reports.subject import Subject
 from intarsia.reports.words import capital, counted, duration, listed
 from intarsia.training.clock import spent
+
+FOLDED_FROM = 12  # findings: more of them are shown on a click
+
+
+def health(subject: Subject) -> list[Section]:
+    """What is dead, undertrained or inconsistent, before all else; no section if nothing is."""
+    found = subject.health
+    if found.ok:
+        return []
+    kinds = [finding.kind for finding in found.findings]
+    count = listed([f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)])
+    rows = [(f.kind, f.module, f.message, f.advice) for f in found.findings]
+    shown = table(["health", "module", "what is wrong", "what to do"], rows, "Every finding")
+    body = shown if len(rows) <= FOLDED_FROM else folded(f"All {len(rows)} findings", shown)
+    warning = f"Not healthy: {count}. The numbers below are to be read with that in mind."
+    return [Section("health", "Health", f"{notice(warning, found.summary)}\n{body}")]
 
 
 def trained(subject: Subject) -> Section:

@@ -1,12 +1,13 @@
 """Runner: do what is missing of a study, bank by bank and cell by cell, in this process."""
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from intarsia.data import Data
-from intarsia.errors import IntarsiaError, StudyError
+from intarsia.errors import HealthWarning, IntarsiaError, StudyError
 from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.plans import Plan
@@ -149,7 +150,10 @@ class _Here(Run):
             if cell.key in self.standing.finished:
                 return True
             try:
-                with self.record.timed(event="cell", study=cell.study, key=cell.key):
+                timed = self.record.timed(event="cell", study=cell.study, key=cell.key)
+                # Some groups are dead, and the study says so: studies/dead.py.
+                quiet = warnings.catch_warnings(action="ignore", category=HealthWarning)
+                with timed, quiet:
                     self.keep(cell, find_study(cell.study).measure(cell, self.bench))
             except DamagedError:
                 self.drop(cell)

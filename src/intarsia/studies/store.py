@@ -207,9 +207,9 @@ def save_bank(bank: Bank, folder: Path) -> None:
 
 def load_bank(folder: Path) -> Bank:
     """What `save_bank` wrote."""
-    bank = Bank.load(folder)
+    bank = Bank.load(folder, quiet=True)
     if (folder / UNPRUNED).exists():
-        bank.rounds = (Bank.load(folder / UNPRUNED),)
+        bank.rounds = (Bank.load(folder / UNPRUNED, quiet=True),)
     return bank
 
 

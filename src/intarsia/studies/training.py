@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+import warnings
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 
 from intarsia.data import Data
+from intarsia.errors import HealthWarning
 from intarsia.modules import Architecture, Bank
 from intarsia.studies.plans import Plan
 from intarsia.training import Task, train
@@ -43,16 +45,17 @@ def train_plans(
     """
     folder = work if device.type == "cpu" else None
     own: Any = None if len(plans) == 1 else lambda data: _tasks(plans, data)
-    whole = train(
-        data,
-        plans[0].recipe,
-        out=folder,
-        device=str(device),
-        tasks=own,
-        keep_rounds=True,
-        progress=False,
-        checkpoint_every=CHECKPOINT_EVERY,
-    )
+    with warnings.catch_warnings(action="ignore", category=HealthWarning):  # studies say it
+        whole = train(
+            data,
+            plans[0].recipe,
+            out=folder,
+            device=str(device),
+            tasks=own,
+            keep_rounds=True,
+            progress=False,
+            checkpoint_every=CHECKPOINT_EVERY,
+        )
     return [_own(plan, whole, number, len(plans)) for number, plan in enumerate(plans)]
 
 

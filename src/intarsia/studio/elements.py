@@ -6,8 +6,10 @@ from typing import Any
 
 import gradio as gr
 
+from intarsia.modules import Health
 from intarsia.studio.controls import Control
 from intarsia.studio.guard import LARGEST_FILE
+from intarsia.studio.pieces import health_banner
 from intarsia.studio.session import Session
 from intarsia.studio.views import Views
 
@@ -79,7 +81,8 @@ def heading(session: Session, title: str) -> str:
         f"{escape(title)}: {len(session.modules)} modules of {escape(str(first.architecture))}, "
         f"measured on {len(session.test):,} test samples of {escape(session.data.name)}"
     )
-    return f"<h1>intarsia studio</h1><p class='small'>{words}</p>"
+    health = Health.of(module.health for module in session.modules)
+    return f"<h1>intarsia studio</h1><p class='small'>{words}</p>{health_banner(health)}"
 
 
 def script(name: str) -> str:

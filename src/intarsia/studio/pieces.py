@@ -12,6 +12,7 @@ from intarsia.figures import confusion_figure
 from intarsia.figures.png import png
 from intarsia.measure import Evaluation, Matrix
 from intarsia.measure.compatibility import MEASURES
+from intarsia.modules import Health
 from intarsia.studio.answers import Answer
 from intarsia.studio.scores import changes, entropy_on, overall
 from intarsia.studio.session import Card
@@ -30,7 +31,15 @@ def tile(card: Card) -> str:
     told = card.name == classes or card.name.startswith(f"{classes} (")  # a second one of its name
     title = card.name if told else f"{card.name} ({classes})"
     decimals = 0 if card.density >= 0.1 else 1
-    return f"{title}\n{_number(card.accuracy, 3)} · {card.density:.{decimals}%} kept"
+    lines = [title, f"{_number(card.accuracy, 3)} · {card.density:.{decimals}%} kept"]
+    return "\n".join(lines + [f"\u26a0 {', '.join(card.health)}"] * bool(card.health))
+
+
+def health_banner(health: Health) -> str:
+    """What is wrong, above everything; nothing where all is well."""
+    if health.ok:
+        return ""
+    return f"<p class='bad' role='note'><b>Not healthy</b> {escape(health.summary)}</p>"
 
 
 def accuracy_figure(score: Evaluation) -> str:

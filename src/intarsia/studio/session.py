@@ -42,6 +42,7 @@ class Card:
     accuracy: float  # on its own classes
     entropy: float  # on the others, as a share of its ceiling
     density: float
+    health: tuple[str, ...] = ()  # dead, undertrained, inconsistent; nothing if it is well
 
 
 class Session:
@@ -148,7 +149,8 @@ class Session:
         for name, module in self._modules.items():
             score = self.own(name)
             share = score.entropy / score.ceiling if score.ceiling else 0.0
-            found.append(Card(name, module.rewarded, score.accuracy, share, module.density))
+            kinds = tuple(dict.fromkeys(f.kind for f in module.health.findings))
+            found.append(Card(name, module.rewarded, score.accuracy, share, module.density, kinds))
         return found
 
     def logits(self, name: str) -> Tensor:

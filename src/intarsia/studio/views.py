@@ -8,6 +8,7 @@ from typing import Any
 from intarsia.composition import OPERATORS
 from intarsia.errors import IntarsiaError
 from intarsia.measure import Evaluation
+from intarsia.measure.evaluation import one_answer
 from intarsia.specs import Spec
 from intarsia.studio import pieces
 from intarsia.studio.answers import Sample, each_answer, sample, taken_out, whole_answer
@@ -88,12 +89,13 @@ class Views:
         count = len(choice.names)
         ways = "".join(f", {word}" for word in self.around(spec))
         title = f"{count} {'module' if count == 1 else 'modules'}, {spec}{ways}"
+        dead = [f"{finding.kind}: {finding.message}" for finding in one_answer({title: score})]
         return Joined(
             pieces.confusion_picture(score, title),
             pieces.accuracy_figure(score),
             pieces.entropy_figure(score),
             change,
-            "",
+            pieces.message("; ".join(dead), bad=True),
             now,
         )
 

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -85,10 +85,10 @@ class Folder:
         """The bank that an earlier call completed, if there is one."""
         if self.path is None or not (self.path / LISTING).exists():
             return None
-        bank = Bank.load(self.path, factory)
+        bank = Bank.load(self.path, factory, quiet=True)
         if self.keep_rounds:
             earlier = [self.path / f"round-{number}" for number in range(1, self.last + 1)]
-            bank.rounds = tuple(Bank.load(folder, factory) for folder in earlier)
+            bank.rounds = tuple(Bank.load(folder, factory, quiet=True) for folder in earlier)
         return bank
 
     def checkpoint_file(self, chunk: str) -> Path | None:
@@ -123,7 +123,6 @@ class Folder:
         wanted = range(self.last + 1) if self.keep_rounds else [self.last]
         banks = [self._join(chunks, order, round_, report, factory) for round_ in wanted]
         bank = banks[-1]
-        bank.report["notes"] = empty_layers(bank)
         bank.rounds = tuple(banks[:-1])
         if not bank:
             self._forget()
@@ -148,7 +147,7 @@ class Folder:
         parts = [
             self.memory[chunk, round_]
             if self.path is None
-            else Bank.load(self._place(chunk, round_), factory)
+            else Bank.load(self._place(chunk, round_), factory, quiet=True)
             for chunk in chunks
         ]
         diverged = {name for part in parts for name in part.diverged}
@@ -187,17 +186,6 @@ class Folder:
                 f"{self.path} holds modules of another recipe, data set or keep_rounds: "
                 "train into a new folder, or delete this one first"
             )
-
-
-def empty_layers(modules: Iterable[Module]) -> list[str]:
-    """What to tell of modules that pruning has cut in two."""
-    return [
-        f"module {module.name!r}: no weight of {name} survives, so it answers the same to every "
-        "input: lower the sparsity, or prune with magnitude(scope='layer')"
-        for module in modules
-        for name, mask in module.mask.items()
-        if mask.ndim > 1 and not bool(mask.any())
-    ]
 
 
 def _locked(file: IO[str]) -> bool:

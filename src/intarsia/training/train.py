@@ -10,15 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intarsia.data import Data
+from intarsia.data import Data, few
 from intarsia.data.negatives import make_pools, pools_of, read_negatives
 from intarsia.errors import WiringError
 from intarsia.files import digest_of
 from intarsia.models import Model, initialise, silence, wiring_of
-from intarsia.modules import Architecture, Bank, Module
+from intarsia.modules import Architecture, Bank, Finding, Module
+from intarsia.modules.health import warn, with_findings
 from intarsia.pruning import PRUNINGS, acts_before_training, needs_whole_group
+from intarsia.training.chance import learning_findings
 from intarsia.training.choose import choose, chunks, make_engine
-from intarsia.training.folder import Folder, empty_layers
+from intarsia.training.folder import Folder
 from intarsia.training.job import Job
 from intarsia.training.progress import Progress
 from intarsia.training.recipe import Recipe
@@ -26,6 +28,8 @@ from intarsia.training.resume import Checkpoint
 from intarsia.training.rounds import Outcome, train_rounds
 from intarsia.training.settle import Settled, check_samples, device_of, settle
 from intarsia.training.tasks import Task
+
+ASKED = 1024  # validation samples that a module which seems to have learned nothing is asked about
 
 
 def train(
@@ -56,12 +60,18 @@ def train(
     `sample_weight` has one number for each training sample, which its loss is multiplied by.
 
     What neither recipe nor settings give is chosen for the data, by the preset `auto`.
+
+    Modules that are dead, hardly above chance, or surer than they should be are a HealthWarning,
+    one for all of them; `bank.health` says more.
     """
     settled = settle(data, recipe, model, settings, tasks, sample_weight)
     run = _Run(settled, device_of(device), engine, progress)
     with Folder(out, run.key, settled.recipe, keep_rounds) as folder:
-        done = folder.finished(settled.factory)
-        return done if done is not None else run.train(folder, checkpoint_every)
+        bank = folder.finished(settled.factory)
+        if bank is None:
+            bank = run.train(folder, checkpoint_every)
+    warn(bank.health, "what was trained" if out is None else str(out))
+    return bank
 
 
 class _Run:
@@ -113,8 +123,6 @@ class _Run:
             folder.add(label, round_, [m for m in found if m is not None], diverged)
             if round_ == folder.last:
                 self.progress.warn_diverged(diverged)
-                for note in empty_layers([m for m in found if m is not None]):
-                    self.progress.say(note)
 
         engine = make_engine(self.choice, dataclasses.replace(self.job, tasks=tasks))
         try:
@@ -127,7 +135,7 @@ class _Run:
     def _module(self, task: Task, outcome: Outcome) -> Module | None:
         if outcome.state is None:
             return None
-        return Module(
+        module = Module(
             name=task.name,
             state=outcome.state,
             mask=outcome.mask,
@@ -148,6 +156,23 @@ class _Run:
             },
             factory=self.factory,
         )
+        findings = module.health.findings or self._learning(task, outcome, module)
+        provenance = with_findings(module.provenance, findings)
+        return dataclasses.replace(module, provenance=provenance) if findings else module
+
+    def _learning(self, task: Task, outcome: Outcome, module: Module) -> tuple[Finding, ...]:
+        """What its validation says against a module that is alive."""
+        if outcome.scores is None:
+            return ()
+
+        def answers() -> tuple[Tensor, Tensor]:
+            some = few(self.data.validation, ASKED)
+            network = module.architecture.network(module.state, module.factory)
+            with torch.no_grad():
+                return network(self.data.scaling(some.x)), some.y
+
+        labels, temperature = self.data.validation.y, float(self.job.temperature)
+        return learning_findings(task, outcome.scores, labels, answers, temperature)
 
     def _key(self) -> str:
         """What tells this run from others, wherever it is trained."""

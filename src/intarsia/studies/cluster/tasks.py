@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +11,7 @@ import ray
 import torch
 
 from intarsia.data import Data
-from intarsia.errors import StudyError
+from intarsia.errors import HealthWarning, StudyError
 from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell
 from intarsia.studies.plans import Plan
@@ -43,7 +44,8 @@ def measure_cell(
         for plan, files in zip(cell.banks.values(), banks, strict=True):
             store.add_files(plan, files)
         began = time.perf_counter()
-        result = measure(cell, bench)
+        with warnings.catch_warnings(action="ignore", category=HealthWarning):
+            result = measure(cell, bench)
         return [_note(bench, began), result]
 
 
