@@ -8,10 +8,10 @@ export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := true
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studio test lint bench results pictures docs clean
+.PHONY: help demo studio test test-portable lint bench results pictures docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s%s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s%s\n", $$1, $$2}' Makefile
 
 demo: .venv/.core ## ten digit modules from data to one classifier, in demo/report.html
 	$(BIN)/intarsia demo
@@ -22,6 +22,9 @@ studio: .venv/.studio ## the demo's modules in the browser, to switch on and off
 
 test: lint docs ## lint, docs and the test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-portable: .venv/.installed ## the suite as other machines run it, see VARIANTS and ARGUMENTS in CONTRIBUTING.md
+	PYTHON=$(BIN)/python .ci/portable $(VARIANTS) $(if $(ARGUMENTS),-- $(ARGUMENTS))
 
 lint: .venv/.installed ## ruff and mypy
 	$(BIN)/ruff check .

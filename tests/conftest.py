@@ -23,7 +23,8 @@ def pytest_configure() -> None:
     settings.register_profile("house", deadline=None, derandomize=True, database=None)
     settings.load_profile("house")
     # Small networks: more threads than this only wait for one another.
-    torch.set_num_threads(min(2, os.cpu_count() or 1))
+    if not os.environ.get("OMP_NUM_THREADS"):  # which torch follows
+        torch.set_num_threads(min(2, os.cpu_count() or 1))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -517,7 +517,10 @@ def test_ctrl_c_ends_cleanly_and_the_same_command_goes_on(module: Path, tmp_path
     """A process of its own, stopped after its first cell; the second run does the rest."""
     words = ["run", "own", "--module", str(module), "--store", str(tmp_path / "s")]
     words += ["--set", "slow=0.3", "--device", "cpu"]
-    code = "from intarsia.cli import main; main()"
+    code = (  # the handler is set, since a shell that runs us behind has SIGINT ignored
+        "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from intarsia.cli import main; main()"
+    )
     command = [sys.executable, "-c", code, "study", *words]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment()

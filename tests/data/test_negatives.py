@@ -23,7 +23,8 @@ def table(rows: int = 200, columns: int = 5) -> torch.Tensor:
 def test_sources_make_the_amount_that_is_asked_for(name: str, amount: float) -> None:
     made = draw(f"{name}({amount})", table())
     assert made.shape == (round(amount * 200), 5)
-    assert made.dtype == torch.float32 and bool(torch.isfinite(made).all())
+    assert made.dtype == torch.float32
+    assert bool(torch.isfinite(made).all())
 
 
 def test_mixed_rows_have_real_values_in_every_column_and_are_no_samples() -> None:
@@ -79,7 +80,7 @@ def test_sources_are_read_as_people_write_them(text: object, names: list[str]) -
 
 
 def test_an_unknown_source_or_amount_is_refused_by_name() -> None:
-    with pytest.raises(RecipeError, match="'nois'.*noise"):
+    with pytest.raises(RecipeError, match=r"'nois'.*noise"):
         read_negatives("nois")
     with pytest.raises(RecipeError, match="amount of mixed is -1"):
         draw("mixed(-1)", table())

@@ -31,6 +31,12 @@ run_with("processes", SLOW, options, Store(sys.argv[2]), "cpu", workers=2)
 """
 
 
+@pytest.fixture(autouse=True)
+def one_thread_each(monkeypatch):
+    """Of two workers and of the run they are compared with, also where there are many cores."""
+    monkeypatch.setattr("intarsia.studies.processes._cores", lambda: 2)
+
+
 def workers_of(pid):
     return {child for child in descendants(pid) if "spawn_main" in title(child)}
 

@@ -13,6 +13,7 @@ from intarsia.errors import RecipeError
 from intarsia.models import build
 from intarsia.objectives import objective
 from intarsia.training import Recipe, Task
+from intarsia.training.engine import Start
 from intarsia.training.job import Group
 from intarsia.training.mlp import MlpEngine
 from intarsia.training.plain import PlainEngine
@@ -249,6 +250,57 @@ def test_modules_are_the_same_with_and_without_workers(small_data):
     torch.set_num_threads(2)
     shared = ia.train(small_data, tasks=own_tasks, **settings)
     assert [m.digest for m in alone] == [m.digest for m in shared]
+
+
+@pytest.mark.parametrize("batches", ["shown", "all"])
+def test_what_hidden_samples_hold_reaches_no_bit(small_data, batches):
+    """Some pixels are 0 but in samples of label 3, which the module xeb is not shown."""
+    settings = {"model": "mlp([8])", "epochs": 3, "batch": 16, "sparsity": 0.5, "batches": batches}
+
+    def filled(split, values):
+        x = split.x.clone()
+        x[..., [0, 3, 5]] = 0
+        x[split.y == 3] = values
+        return Split(x, split.y)
+
+    blank, noise = torch.zeros(8, 8), torch.randn(8, 8, generator=torch.Generator().manual_seed(0))
+    banks = [
+        ia.train(
+            replace(
+                small_data,
+                train=filled(small_data.train, values),
+                validation=filled(small_data.validation, values),
+            ),
+            tasks=own_tasks,
+            **settings,
+        )
+        for values in (blank, noise)
+    ]
+    one, other = banks
+    assert same(one["xeb"].state, other["xeb"].state)
+    assert same(one["xeb"].mask, other["xeb"].mask)
+    scores = [bank["xeb"].provenance["scores"]["validation"] for bank in banks]
+    assert scores[0]["loss"] == scores[1]["loss"]
+    assert scores[0]["entropy"] != scores[1]["entropy"]  # which tells of the hidden ones too
+    assert not same(one["mea"].state, other["mea"].state)  # it is shown all of them
+
+
+def test_hidden_samples_are_validated_with_all_that_they_hold(mixed):
+    """The first pixel is 0 in every sample but those of label 7, which some are not shown."""
+    job, origins = mixed()
+    x, validation = job.x.clone(), job.x_validation.clone()
+    for samples, labels in ((x, job.y), (validation, job.y_validation)):
+        samples.flatten(1)[:, 0] = (labels == 7).float() * 5
+    job = replace(job, x=x, x_validation=validation)
+    scores = []
+    for kind in ("plain", "mlp"):
+        engine = ENGINES[kind](job)
+        engine.begin([Start(dict(origin)) for origin in origins])
+        scores.append(engine.validate())
+        engine.close()
+    for name in ("accuracy", "entropy", "loss"):
+        plain, own = (getattr(s, name) for s in scores)
+        assert torch.allclose(plain, own, rtol=1e-5), name
 
 
 def test_a_batch_of_one_sample_is_too_small_for_batchnorm(small_data):

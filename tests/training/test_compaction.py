@@ -1,9 +1,11 @@
 """Compaction: what can have no gradient is left out, and nothing else."""
 
+from dataclasses import replace
+
 import torch
 
 from intarsia.models import initialise, wiring_of
-from intarsia.training.compaction import compaction_of, used_inputs
+from intarsia.training.compaction import compaction_of, inputs_in_use, used_inputs
 from intarsia.training.engine import Start
 from intarsia.training.rounds import rewound
 
@@ -54,3 +56,14 @@ def test_inputs_are_used_if_one_sample_of_any_split_uses_them():
     train, validation = torch.zeros(4, 3), torch.zeros(2, 3)
     train[3, 0], validation[1, 2] = 1.0, -1.0
     assert used_inputs(train, validation).tolist() == [True, False, True]
+
+
+def test_inputs_are_not_chosen_by_samples_that_a_module_is_not_shown(make_job):
+    """The border of the digits is always 0: left out, unless a label is hidden."""
+    job, _ = make_job("mlp([6])", "me")
+    hiding = make_job("mlp([6])", "xe")[0].tasks[1]
+    in_use = inputs_in_use(replace(job, tasks=[job.tasks[0], hiding]))
+    plain = used_inputs(job.x.flatten(1), job.x_validation.flatten(1))
+    assert 0 < int(plain.sum()) < 64
+    assert in_use[0].tolist() == plain.tolist()
+    assert in_use[1].tolist() == [True] * 64

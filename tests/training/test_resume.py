@@ -42,6 +42,8 @@ RUNS = {
     "shown": {"objective": "xe", "batch": 16, "preset": "released", "patience": 1},
     "shown plain": {"objective": "xe", "batch": 16, "engine": "plain"},
 }
+# few steps: threads that share tiny sums mostly wait for one another
+THREADED = {"model": with_batchnorm, "epochs": 3, "sparsity": 0, "rounds": 0, "batch": 200}
 
 
 def settings_of(name):
@@ -105,6 +107,53 @@ def test_a_run_stopped_after_every_epoch_ends_with_the_same_bytes(
     assert stops >= 2
     assert file_bytes(tmp_path / "parts") == file_bytes(tmp_path / "whole")
     assert len(whole) == 4
+
+
+def test_a_run_taken_up_with_other_threads_says_so(small_data, tmp_path, stop_after):
+    """Sums of the engine `single` are shared by threads, and rounded by how many there are."""
+    settings, out = {**SETTINGS, **THREADED}, tmp_path / "out"
+    stop_after(1)
+    with pytest.raises(KeyboardInterrupt):
+        ia.train(small_data, out=out, **settings)
+    stop_after(1)
+    torch.set_num_threads(2)
+    words = r"begun with torch.set_num_threads\(1\) and taken up with 2"
+    with pytest.warns(UserWarning, match=words), pytest.raises(KeyboardInterrupt):
+        ia.train(small_data, out=out, **settings)
+    stop_after(None)
+    with pytest.warns(UserWarning, match=words):
+        bank = ia.train(small_data, out=out, **settings)
+    assert bank.report["threads"] == [1, 2]
+    assert [note for note in bank.report["notes"] if "taken up with 2" in note]
+    assert ia.Bank.report_of(out) == bank.report
+    torch.set_num_threads(1)  # what is finished stays as it is, and is no news
+    assert ia.train(small_data, out=out, **settings).report == bank.report
+
+
+def test_a_run_that_was_stopped_before_its_first_checkpoint_begins_anew(
+    small_data, tmp_path, stop_after
+):
+    settings = {**SETTINGS, **THREADED, "checkpoint_every": 600}
+    stop_after(1)
+    with pytest.raises(KeyboardInterrupt):
+        ia.train(small_data, out=tmp_path / "out", **settings)
+    stop_after(None)
+    torch.set_num_threads(2)
+    assert ia.train(small_data, out=tmp_path / "out", **settings).report["threads"] == [2]
+
+
+def test_the_mlp_engine_may_be_taken_up_with_any_number_of_threads(
+    small_data, tmp_path, stop_after
+):
+    settings = settings_of("paper")
+    ia.train(small_data, out=tmp_path / "whole", **settings)
+    stop_after(2)
+    with pytest.raises(KeyboardInterrupt):
+        ia.train(small_data, out=tmp_path / "parts", **settings)
+    stop_after(None)
+    torch.set_num_threads(2)
+    assert ia.train(small_data, out=tmp_path / "parts", **settings).report["threads"] == [1]
+    assert file_bytes(tmp_path / "parts") == file_bytes(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("epochs", [2, 3, 5])

@@ -12,6 +12,7 @@ import torch
 
 import intarsia as ia
 from intarsia.errors import TrainingError
+from intarsia.training.hand import HandMlp
 from intarsia.training.workers import Arena, Workers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
@@ -81,6 +82,7 @@ def test_workers_do_not_outlive_a_killed_parent_nor_hold_its_lock(tmp_path):
     lock = tmp_path / "lock"
     script = f"""
 import fcntl, os, time
+from intarsia.training.hand import HandMlp
 from intarsia.training.workers import Workers
 held = open({str(lock)!r}, "w")
 fcntl.flock(held, fcntl.LOCK_EX)
@@ -111,3 +113,18 @@ def test_modules_are_the_same_with_and_without_workers(small_data, preset):
     assert torch.get_num_threads() == 2
     for a, b in zip(alone, shared, strict=True):
         assert a.digest == b.digest
+
+
+def test_a_module_alone_trains_on_one_thread_too(small_data, monkeypatch):
+    """So it has the same bits as in a bank, however many threads there are."""
+    seen, epoch = set(), HandMlp.epoch
+
+    def counted(self, *arguments):
+        seen.add(torch.get_num_threads())
+        return epoch(self, *arguments)
+
+    monkeypatch.setattr(HandMlp, "epoch", counted)
+    torch.set_num_threads(3)
+    ia.train(small_data, model="mlp([8])", epochs=1, rounds=0, partition=[["a"]])
+    assert seen == {1}
+    assert torch.get_num_threads() == 3

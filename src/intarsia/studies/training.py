@@ -107,7 +107,8 @@ def _own(plan: Plan, whole: Bank, number: int, of: int) -> Bank:
             if module.name.startswith(prefix)
         ]
         diverged = [n.removeprefix(prefix) for n in bank.diverged if n.startswith(prefix)]
-        kept = {k: v for k, v in whole.report.items() if k in ("engine", "device", "versions")}
+        known = ("engine", "device", "versions", "threads")
+        kept = {k: v for k, v in whole.report.items() if k in known}
         return Bank(modules, diverged, {**kept, "plan": plan.key})
 
     bank = own(whole)

@@ -11,7 +11,7 @@ from intarsia.errors import RecipeError, nearest
 from intarsia.models import Lenet, Mlp
 from intarsia.training.engine import Engine
 from intarsia.training.job import Job
-from intarsia.training.mlp import MlpEngine
+from intarsia.training.mlp import MlpEngine, threads_each
 from intarsia.training.plain import PlainEngine
 from intarsia.training.stack import StackEngine
 from intarsia.training.tasks import Task
@@ -95,6 +95,13 @@ def make_engine(choice: Choice, job: Job) -> Engine:
 
         return CudaMlpEngine(job)
     return MlpEngine(job)
+
+
+def threads_of(choice: Choice, job: Job) -> int:
+    """How many CPU threads share the sums of a module: with another number they round otherwise."""
+    if job.device.type == "cuda":
+        return 1
+    return threads_each() if choice.engine == "mlp" else torch.get_num_threads()
 
 
 def chunks(tasks: Sequence[Task], job: Job, choice: Choice, whole_seeds: bool) -> list[list[Task]]:

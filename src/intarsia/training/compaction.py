@@ -11,6 +11,7 @@ from torch import Tensor
 
 from intarsia.models.wiring import Wiring, live_units, put_units, take_units
 from intarsia.training.engine import Start
+from intarsia.training.job import Job
 
 Values = dict[str, Tensor]
 
@@ -29,17 +30,28 @@ class Compaction:
         return put_units(small, base, self.wiring, self.keep)
 
 
-def compaction_of(wiring: Wiring, start: Start, used_inputs: Tensor) -> Compaction:
+def compaction_of(wiring: Wiring, start: Start, in_use: Tensor) -> Compaction:
     """What a module keeps; all of it where its moments live on, since those move every weight."""
     live = live_units(wiring, start.state, start.mask)
     if start.first is not None:
         live = {axis: torch.ones_like(units) for axis, units in live.items()}
     else:
-        live["input"] = live["input"] & used_inputs
+        live["input"] = live["input"] & in_use
     for units in live.values():
         if not bool(units.any()):  # a network needs a unit on every axis
             units[0] = True
     return Compaction(wiring, {axis: units.nonzero().flatten() for axis, units in live.items()})
+
+
+def inputs_in_use(job: Job) -> list[Tensor]:
+    """Which inputs each module trains with, on the CPU: those that not every sample has at 0.
+
+    A module from which labels are hidden keeps them all. Products of other shapes round
+    otherwise, so its inputs may not be chosen by samples that it is not shown, and those of
+    hidden labels, whose entropy validation tells, may use inputs that no shown sample does.
+    """
+    used = used_inputs(job.x.flatten(1), job.x_validation.flatten(1)).cpu()
+    return [torch.ones_like(used) if task.hidden else used for task in job.tasks]
 
 
 def used_inputs(*samples: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Folder: where a run leaves its modules, piece by piece, and how it knows what is done."""
 
+import json
 import shutil
 import time
 from collections.abc import Sequence
@@ -91,6 +92,20 @@ class Folder:
             bank.rounds = tuple(Bank.load(folder, factory, quiet=True) for folder in earlier)
         return bank
 
+    def threads(self, now: int) -> list[int]:
+        """With how many threads the run went on after each stop, which is written down."""
+        if self.path is None:
+            return [now]
+        progress = self.path / PROGRESS
+        note, history = progress / "threads", []
+        # What was stopped before it had anything to go on from has no history.
+        if note.exists() and (any(progress.glob("*.safetensors")) or any(progress.glob("*/"))):
+            history = list(json.loads(note.read_text()))
+        if history[-1:] != [now]:
+            history.append(now)
+            write_whole(note, json.dumps(history).encode())
+        return history
+
     def checkpoint_file(self, chunk: str) -> Path | None:
         """Where the state of a chunk in training goes."""
         return None if self.path is None else self.path / PROGRESS / f"{chunk}.safetensors"
@@ -117,12 +132,15 @@ class Folder:
         order: Sequence[str],
         report: dict[str, Any],
         factory: Model | None,
+        notes: Sequence[str] = (),
     ) -> Bank:
         """All modules as one bank in this order, written out whole where there is a path."""
         report = {**report, "key": self.key}
         wanted = range(self.last + 1) if self.keep_rounds else [self.last]
         banks = [self._join(chunks, order, round_, report, factory) for round_ in wanted]
         bank = banks[-1]
+        if notes:
+            bank.report["notes"] = list(notes)
         bank.rounds = tuple(banks[:-1])
         if not bank:
             self._forget()
@@ -186,6 +204,18 @@ class Folder:
                 f"{self.path} holds modules of another recipe, data set or keep_rounds: "
                 "train into a new folder, or delete this one first"
             )
+
+
+def other_threads(history: Sequence[int]) -> list[str]:
+    """What to tell of a run that was taken up with another number of threads."""
+    if len(history) < 2:
+        return []
+    return [
+        f"the run was begun with torch.set_num_threads({history[0]}) and taken up with "
+        f"{', then '.join(map(str, history[1:]))}: sums are rounded otherwise, so the modules may "
+        "differ from those of a run that was left alone; for the same bytes, train into a new "
+        "folder with one number of threads"
+    ]
 
 
 def _locked(file: IO[str]) -> bool:

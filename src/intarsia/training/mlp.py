@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from intarsia.models import Mlp, Wiring
-from intarsia.training.compaction import Compaction, compaction_of, used_inputs
+from intarsia.training.compaction import Compaction, compaction_of, inputs_in_use
 from intarsia.training.engine import Engine, Scores, Slot, Start
 from intarsia.training.hand import HandMlp
 from intarsia.training.job import Job
@@ -29,7 +29,8 @@ class MlpEngine(Engine):
         assert isinstance(job.network, Mlp)
         self.dropout = job.network.dropout
         self.x, self.x_validation = job.x.flatten(1), job.x_validation.flatten(1)
-        self.used = used_inputs(self.x, self.x_validation)
+        self.in_use = inputs_in_use(job)
+        self.threads = threads_each()
         self.workers: Workers | None = None
 
     def begin(self, starts: Sequence[Start]) -> None:
@@ -47,7 +48,10 @@ class MlpEngine(Engine):
     def _slots(self, starts: list[Start]) -> list[Slot]:
         assert self.job.wiring is not None
         wiring = self.job.wiring
-        self.compactions = [self._compaction(wiring, start) for start in starts]
+        self.compactions = [
+            _compaction(wiring, start, in_use)
+            for start, in_use in zip(starts, self.in_use, strict=True)
+        ]
         small = [_take(c, start) for c, start in zip(self.compactions, starts, strict=True)]
         step = torch.zeros(1)
         arena = Arena(sum(Arena.room([*s.state.values()] * 3 + [step]) for s in small))
@@ -58,13 +62,6 @@ class MlpEngine(Engine):
         ]
         self.inputs = self._inputs()
         return slots
-
-    def _compaction(self, wiring: Wiring, start: Start) -> Compaction:
-        """Units always go; inputs only in numbers that pay for a copy of the samples."""
-        compaction = compaction_of(wiring, start, self.used)
-        if start.first is None and len(compaction.keep["input"]) > FEWER * int(self.used.sum()):
-            compaction.keep["input"] = self.used.nonzero().flatten()
-        return compaction
 
     def _inputs(self) -> list[tuple[Tensor, Tensor]]:
         """Samples with the columns that each module reads; shared where these are the same."""
@@ -96,11 +93,14 @@ class MlpEngine(Engine):
     def _call(self, calls: list[tuple[Any, ...]]) -> list[Any]:
         if self.workers is not None:
             return self.workers.map(calls)
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
         torch.set_flush_denormal(True)  # as the workers do
         try:
             return [self._serve(*call) for call in calls]
         finally:
             torch.set_flush_denormal(False)
+            torch.set_num_threads(before)
 
     def _serve(self, what: str, k: int, *arguments: Any) -> Any:
         """What a worker does for one module."""
@@ -119,6 +119,23 @@ class MlpEngine(Engine):
         samples = (self.inputs[k][1], self.job.y_validation)
         rows = slice(k, k + 1)
         return self.objectives.scores(self.networks[k].logits, samples, self.job.temperature, rows)
+
+
+def threads_each() -> int:
+    """How many threads share the work on one module.
+
+    One wherever modules can be spread over cores by processes, also for a module alone, so that it
+    has the same bits in every bank and with any number of threads.
+    """
+    return 1 if Workers.possible() else torch.get_num_threads()
+
+
+def _compaction(wiring: Wiring, start: Start, in_use: Tensor) -> Compaction:
+    """Units always go; inputs only in numbers that pay for a copy of the samples."""
+    compaction = compaction_of(wiring, start, in_use)
+    if start.first is None and len(compaction.keep["input"]) > FEWER * int(in_use.sum()):
+        compaction.keep["input"] = in_use.nonzero().flatten()
+    return compaction
 
 
 def _take(compaction: Compaction, start: Start) -> Start:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from intarsia.models import Mlp
-from intarsia.training.compaction import Compaction, compaction_of, used_inputs
+from intarsia.training.compaction import Compaction, compaction_of, inputs_in_use
 from intarsia.training.cuda import CudaEngine, Values, twice
 from intarsia.training.engine import Scores, Start
 from intarsia.training.job import Job
@@ -25,7 +25,7 @@ class CudaMlpEngine(CudaEngine):
         weights = [job.network.layers[i].weight for i in range(self.layers - 1)]
         self.widths = [_lane(len(w)) for w in weights]  # type: ignore[arg-type]
         self.x, self.x_validation = job.x.flatten(1), job.x_validation.flatten(1)
-        self.used = used_inputs(self.x, self.x_validation).cpu()
+        self.in_use = inputs_in_use(job)
         shape = (self.layers - 1, len(job.tasks))
         self.draws = torch.zeros(shape, dtype=torch.int64, device=job.device)
 
@@ -33,7 +33,10 @@ class CudaMlpEngine(CudaEngine):
 
     def _prepare(self, starts: list[Start]) -> None:
         assert self.job.wiring is not None
-        self.compactions = [compaction_of(self.job.wiring, s, self.used) for s in starts]
+        self.compactions = [
+            compaction_of(self.job.wiring, start, in_use)
+            for start, in_use in zip(starts, self.in_use, strict=True)
+        ]
         small = [c.take(s.state) for c, s in zip(self.compactions, starts, strict=True)]
         self.forms = [{n: tuple(t.shape) for n, t in state.items()} for state in small]
         names = [f"layers.{i}.weight" for i in range(self.layers)]

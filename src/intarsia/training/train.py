@@ -2,6 +2,7 @@
 
 import dataclasses
 import platform
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ from intarsia.modules import Architecture, Bank, Finding, Module
 from intarsia.modules.health import warn, with_findings
 from intarsia.pruning import PRUNINGS, acts_before_training, needs_whole_group
 from intarsia.training.chance import learning_findings
-from intarsia.training.choose import choose, chunks, make_engine
-from intarsia.training.folder import Folder
+from intarsia.training.choose import choose, chunks, make_engine, threads_of
+from intarsia.training.folder import Folder, other_threads
 from intarsia.training.job import Job
 from intarsia.training.progress import Progress
 from intarsia.training.recipe import Recipe
@@ -54,10 +55,11 @@ def train(
     factory f(shape, outputs) of a network of your own.
 
     With `out` the modules are written to a folder, and the same call takes up a run that was
-    stopped, to the same bytes. `keep_rounds` also returns the modules of the pruning
-    rounds (`bank.rounds`; those of the first are unpruned). `tasks` replaces the recipe's
-    partition by tasks of your own, each with its classes, seed, step size and objective.
-    `sample_weight` has one number for each training sample, which its loss is multiplied by.
+    stopped: with the same number of threads, to the same bytes; with another, it warns.
+    `keep_rounds` also returns the modules of the pruning rounds (`bank.rounds`; those of the first
+    are unpruned). `tasks` replaces the recipe's partition by tasks of your own, each with its
+    classes, seed, step size and objective. `sample_weight` has one number for each training
+    sample, which its loss is multiplied by.
 
     What neither recipe nor settings give is chosen for the data, by the preset `auto`.
 
@@ -98,6 +100,10 @@ class _Run:
         pieces = chunks(self.tasks, self.job, self.choice, whole)
         # By their modules: where a bank is cut depends on the device and on its free memory.
         labelled = {digest_of([t.name for t in piece])[:16]: piece for piece in pieces}
+        threads = folder.threads(threads_of(self.choice, self.job))
+        notes = other_threads(threads)
+        for note in notes:
+            warnings.warn(note, stacklevel=3)
         with self.progress, torch.random.fork_rng(), same_bytes():
             for line in self.settled.said:
                 self.progress.say(line)
@@ -110,7 +116,8 @@ class _Run:
                 place = folder.checkpoint_file(label)
                 self._train_chunk(piece, label, folder, Checkpoint(place, checkpoint_every, key))
         order = [task.name for task in self.tasks]
-        return folder.finish(list(labelled), order, self._report(), self.factory)
+        report = {**self._report(), "threads": threads}
+        return folder.finish(list(labelled), order, report, self.factory, notes)
 
     def _train_chunk(
         self, tasks: list[Task], label: str, folder: Folder, checkpoint: Checkpoint
