@@ -1,7 +1,10 @@
-"""From the words of a command to values: recipes, data, and whatever a path holds."""
+"""From the words of a command to values: recipes, data, networks, and whatever a path holds."""
 
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,11 +16,22 @@ from intarsia.composition import Composition
 from intarsia.composition.align import How, align
 from intarsia.composition.opening import open_path, parts_at
 from intarsia.composition.recipe import MergeRecipe
-from intarsia.data import DATASETS, Data, Split, check_options, load_data, locate, partition
-from intarsia.errors import DataError, FileError, RecipeError, nearest
+from intarsia.data import (
+    DATASETS,
+    Data,
+    Split,
+    check_options,
+    is_path,
+    load_data,
+    locate,
+    options_for,
+    partition,
+)
+from intarsia.data.partitions import read_sets
+from intarsia.errors import DataError, FileError, ModelError, RecipeError, nearest
 from intarsia.measure.abstention import Abstention, abstention
 from intarsia.measure.evaluation import Evaluation
-from intarsia.models import MODELS
+from intarsia.models import MODELS, Model
 from intarsia.modules import Bank, Module
 from intarsia.modules.compact import compact
 from intarsia.objectives import OBJECTIVES
@@ -26,6 +40,8 @@ from intarsia.training import Recipe
 
 Thing = Module | Composition | Bank
 SPLITS = ("train", "validation", "test", "all")
+CUSTOM = "custom"  # what a recipe calls a network of the user's own
+_FACTORY = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 
 
 def assignments(words: Sequence[str] | None) -> dict[str, Any]:
@@ -39,6 +55,74 @@ def assignments(words: Sequence[str] | None) -> dict[str, Any]:
             found[key.strip().replace("-", "_")] = yaml.safe_load(value)
         except yaml.YAMLError:
             raise RecipeError(f"--set {word!r}: its value is not valid YAML") from None
+    return found
+
+
+def target_of(word: str | None) -> str | int | None:
+    """A column by its name, or by its number: a name that is a number stands in quotes."""
+    if word is None:
+        return None
+    if re.fullmatch(r"-?\d+", word):
+        return int(word)
+    quoted = re.fullmatch(r"""(["'])(.*)\1""", word)
+    return quoted[2] if quoted else word
+
+
+def data_options(words: Sequence[str] | None, target: str | None) -> dict[str, Any]:
+    """What --set and --target say of the data."""
+    options = assignments(words)
+    return options if target is None else {**options, "target": target_of(target)}
+
+
+def samples_of(source: str | None, target: str | None) -> dict[str, Any] | None:
+    """What --samples and --target name."""
+    if target is None:
+        return None if source is None else {"data": source}
+    if source is None:
+        raise typer.BadParameter("--target is a column of the samples: name them with --samples")
+    return {"data": source, "options": {"target": target_of(target)}}
+
+
+def is_factory(word: str | None) -> bool:
+    """Whether --model means a function of the user's, and not a network that has a name."""
+    return word is not None and ":" in word and "(" not in word
+
+
+def factory_of(word: str | None) -> Model | None:
+    """The function that `package.module:factory` means, imported from here or the current folder.
+
+    Only what a person typed gets here: no file can have code imported.
+    """
+    if word is None:
+        return None
+    match = _FACTORY.fullmatch(word)
+    if not match:
+        raise ModelError(
+            f"--model {word}: expected package.module:factory, a function f(shape, outputs) that "
+            "makes your network; networks that have a name need no --model here"
+        )
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        found: Any = import_module(match[1])
+    except ModuleNotFoundError as error:
+        here = f"there is no module {error.name!r} in {folder} or among the installed packages"
+        raise ModelError(f"--model {word}: {here}") from error
+    except Exception as error:  # it is the user's code that fails
+        raise ModelError(
+            f"--model {word}: importing {match[1]} fails: {type(error).__name__}: {error}"
+        ) from error
+    for name in match[2].split("."):
+        if not hasattr(found, name):
+            known = [key for key, value in vars(found).items() if callable(value)]
+            raise ModelError(f"--model {word}: it has no {name!r}: {nearest(name, known)}")
+        found = getattr(found, name)
+    if not callable(found) or isinstance(found, torch.nn.Module):
+        raise ModelError(
+            f"--model {word}: {match[2]} is a {type(found).__name__}: expected a function "
+            "f(shape, outputs) that makes a new network"
+        )
     return found
 
 
@@ -65,19 +149,26 @@ def read_recipe(path: Path | None, flags: Mapping[str, Any], settings: Mapping[s
         given["seeds"] = _list(given["seeds"], "--seeds")
     if "partition" in given:
         given["partition"] = _sets(given["partition"])
+    target = target_of(given.pop("target", None))
+    if own := is_factory(given.get("model")):
+        given["model"] = CUSTOM
     base = Recipe.load(path) if path else Recipe()
-    recipe = Recipe.read({**base.as_dict(), **given, **settings}).resolve()
+    recipe = Recipe.read({**base.as_dict(), **given, **settings})
+    if target is not None:
+        recipe = replace(recipe, data_options={**recipe.data_options, "target": target})
+    recipe = recipe.resolve()
     check_options(recipe.data_options)
+    _check_model(recipe, own)
     of_the_file = "data" not in given and "data" not in settings
-    is_path = str(recipe.data).endswith((".npz", ".csv"))
-    if of_the_file and is_path and not Path(recipe.data).is_file():
+    if of_the_file and is_path(recipe.data) and not Path(recipe.data).exists():
         raise DataError(f"{path}: there is no file {recipe.data}: give it with --data")
     return recipe
 
 
 def count_modules(recipe: Recipe) -> int | None:
     """How many modules a recipe makes; None while its data set is not on this machine."""
-    MODELS.spec(recipe.model)
+    if recipe.model != CUSTOM:
+        MODELS.spec(recipe.model)
     OBJECTIVES.spec(recipe.objective)
     PRUNINGS.spec(recipe.pruning or "magnitude")
     if recipe.data in DATASETS and recipe.data != "digits" and not locate(recipe.data):
@@ -110,29 +201,29 @@ def merge_recipe(paths: Sequence[Path], flags: Mapping[str, Any]) -> MergeRecipe
     return replace(recipe, **given)
 
 
-def modules_of(paths: Sequence[Path], seed: int | None) -> list[Module]:
+def modules_of(paths: Sequence[Path], seed: int | None, model: Model | None = None) -> list[Module]:
     """All modules that the paths hold, of one seed where a folder has several."""
-    return [module for path in paths for module in parts_at(path, seed, one_seed=True)]
+    return [module for path in paths for module in parts_at(path, seed, one_seed=True, model=model)]
 
 
-def one_module(path: Path) -> Module:
-    thing = open_path(path)
+def one_module(path: Path, model: Model | None = None) -> Module:
+    thing = open_path(path, model)
     if not isinstance(thing, Module):
         raise FileError(f"{path} holds a {type(thing).__name__.lower()}: give the file of a module")
     return thing
 
 
-def one_thing(path: Path) -> Module | Composition:
+def one_thing(path: Path, model: Model | None = None) -> Module | Composition:
     """A module or a composition; a folder has too many networks."""
-    thing = open_path(path)
+    thing = open_path(path, model)
     if isinstance(thing, Bank):
         raise FileError(f"{path} holds a bank: give one of its files, or compose it first")
     return thing
 
 
-def compacted(path: Path) -> tuple[Module, Module]:
+def compacted(path: Path, model: Model | None = None) -> tuple[Module, Module]:
     """What a file holds as one network, and the same without dead units."""
-    thing = one_thing(path)
+    thing = one_thing(path, model)
     if isinstance(thing, Module):
         return thing, compact(thing)
     after = thing.compact()
@@ -153,8 +244,8 @@ def models_of(thing: Thing) -> dict[str, Module | Composition]:
 def data_for(thing: Thing, source: str | None, options: Mapping[str, Any]) -> tuple[Data, bool]:
     """The data to measure on, and whether it is what the modules were trained on.
 
-    Where it is the set that they were trained on, its options then are the defaults now: another
-    split would put samples they have seen into the test part.
+    Options that it was loaded with for training, or that another file is to be read with, hold
+    where they are not given.
     """
     learned = _first(thing).provenance
     recipe = learned.get("recipe") or {}
@@ -162,13 +253,12 @@ def data_for(thing: Thing, source: str | None, options: Mapping[str, Any]) -> tu
         raise DataError("the file does not say what it was trained on: name the data with --data")
     if source is None:
         source = str(recipe["data"])
-        if source not in DATASETS and not Path(source).is_file():
+        if source not in DATASETS and not Path(source).exists():
             raise DataError(
                 f"module {_first(thing).name!r} was trained on {source!r}, which is not here: "
-                "give it with --data, as a file .npz or .csv"
+                "give it with --data, as a file .npz, .csv or .parquet, or a folder of images"
             )
-    before = recipe.get("data_options") or {} if source == recipe.get("data") else {}
-    data = load(source, {**before, **options})
+    data = load(source, {**options_for(source, learned), **options})
     return data, data.digest == (learned.get("data") or {}).get("digest")
 
 
@@ -202,6 +292,8 @@ def aligned_pair(a: Module, b: Module, how: str, data: Data) -> tuple[Module, Mo
     if how not in get_args(How):
         raise RecipeError(f"unknown alignment {how!r}: {nearest(how, get_args(How))}")
     inputs = a.scaling(data.validation.x[:1000]) if how == "activations" else None
+    if inputs is not None and a.architecture.model is not None:
+        inputs = inputs.to(torch.float32)  # networks that have a name read no others
     one, other = align([a, b], how, inputs)  # type: ignore[arg-type]
     return one, other
 
@@ -241,6 +333,16 @@ def _list(words: str, flag: str) -> list[Any]:
 
 def _sets(words: str) -> str | list[list[str]]:
     """`each` and `blocks(n)` as they are; `0+1,2+3` as two sets of classes."""
-    if words == "each" or "(" in words:
+    if words.strip() == "each" or re.match(r"\s*\w+\(", words):
         return words
-    return [group.split("+") for group in words.split(",")]
+    return read_sets(words, "--partition")
+
+
+def _check_model(recipe: Recipe, given: bool) -> None:
+    """A network of the user's own is typed, so that no recipe can have code imported."""
+    name = recipe.model if isinstance(recipe.model, str) else ""
+    if not given and (name == CUSTOM or is_factory(name)):
+        raise ModelError(
+            f"the recipe's model is {name!r}, a network of your own, and code is never imported "
+            "because a file says so: give it with --model package.module:factory"
+        )

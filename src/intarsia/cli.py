@@ -21,7 +21,6 @@ from intarsia.console import Verbs
 app = typer.Typer(
     cls=Verbs,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -30,11 +29,13 @@ app = typer.Typer(
 
 VERBS: dict[Callable[..., Any], tuple[str, ...]] = {
     training.demo: ("demo", "demo --out digits-demo"),
-    training.data: ("data", "data mnist", "data flowers.csv --set target=species"),
+    training.data: ("data", "data mnist", "data flowers.csv --target species"),
     training.train: (
         "train recipes/digits.yaml modules/",
         "train modules/ --data mnist --sparsity 0.95 --seeds 0,1,2",
         "train pairs/ --partition 0+1,2+3 --set patience=3",
+        "train flowers/ --data flowers.csv --target species",
+        "train mine/ --data digits --model package.module:factory",
         "train recipes/mnist_deep.yaml --dry-run",
     ),
     composing.compose: (

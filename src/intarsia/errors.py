@@ -51,6 +51,10 @@ class HealthWarning(UserWarning):
     """Something that was trained, joined or loaded is dead, undertrained or inconsistent."""
 
 
+class DataWarning(UserWarning):
+    """The data were read by a guess that should be looked at."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A closing phrase for messages: the nearest known word, or all of them."""
     known = sorted(known)

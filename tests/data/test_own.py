@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import intarsia as ia
 from intarsia.data import Data, load_data
 from intarsia.errors import DataError
 
@@ -245,7 +246,7 @@ def test_csv_with_header_and_named_target(tmp_path: Path) -> None:
         (CSV.replace("5;b;", ";b;"), "name", r"line 7, column 'width': '' is not a number"),
         (CSV.replace("5;b;", "5;;"), "name", r"line 7: the label \(column 'name'\) is empty"),
         (CSV.replace("5;b;", "5;b;1;"), "name", "line 7: 4 columns where the first line has 3"),
-        (CSV.replace("5;b;", "nan;b;"), "name", "1 values of x are NaN"),
+        (CSV.replace("5;b;", "nan;b;"), "name", r"line 7, column 'width': 'nan' is not a num"),
         (INDEXED, None, r"column 0 .* has no name; .* index=False"),
         (INDEXED.replace("a,b", "0,1"), None, r"column 0 .* has no name; .* index=False"),
         (NUMBERED, None, r"line 1 looks like a header .* target='label'"),
@@ -285,3 +286,95 @@ def test_damaged_npz(tmp_path: Path) -> None:
         path.write_bytes(data)
         with pytest.raises(DataError, match=r"cannot be read as \.npz"):
             load_data(path)
+
+
+def test_whole_numbers_stay_whole_unless_a_scale_is_given(tmp_path: Path) -> None:
+    """They may be tokens, which an embedding looks up: a mean of them means nothing."""
+    tokens = np.random.default_rng(0).integers(0, 50_000, (60, 7))
+    y = np.arange(60) % 3
+    np.savez(tmp_path / "own.npz", x=tokens.astype(np.uint16), y=y)
+    forms = [
+        load_data(tokens, y),
+        load_data(tokens.astype(np.int32), y),
+        load_data(torch.tensor(tokens), y),
+        load_data(tokens.tolist(), y),
+        load_data(tmp_path / "own.npz"),
+        load_data({"x": tokens, "y": y}),
+    ]
+    assert len({data.digest for data in forms}) == 1
+    data = forms[0]
+    assert (data.train.x.dtype, data.scaling.kind) == (torch.int64, "none")
+    assert data.options == {}
+    rows = {tuple(row) for row in tokens.tolist()}
+    scaled = data.scaling(data.train.x)
+    assert scaled.dtype == torch.int64
+    assert all(tuple(row) in rows for row in scaled.tolist())
+    measured = load_data(tokens, y, scale="standard")
+    assert measured.train.x.dtype == torch.float32
+    assert measured.digest == load_data(tokens.astype(float), y).digest
+
+
+def test_pixels_truths_and_images_of_whole_numbers_are_measured() -> None:
+    y = np.arange(20) % 2
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 6), np.uint8)
+    assert load_data(pixels, y).scaling.kind == "standard"
+    assert load_data(pixels > 99, y).train.x.dtype == torch.float32
+    images = load_data(pixels.reshape(20, 2, 3).astype(int), y)
+    assert (images.scaling.kind, images.train.x.dtype) == ("unit", torch.float32)
+
+
+def test_a_network_without_embedding_gets_floats_of_whole_numbers() -> None:
+    x, y = np.arange(60)[:, None] % 3, np.arange(60) % 3
+    data = load_data(x, y)
+    bank = ia.train(data, model="mlp(8)", epochs=1, rounds=0, sparsity=0.0, progress=False)
+    answers = bank["1"].to_module().predict(x)
+    assert torch.equal(answers, bank["1"].to_module().predict(x.astype(np.float32)))
+
+
+def test_a_network_that_looks_tokens_up_learns_from_them() -> None:
+    """The class is the token at the first place; mixed up by a scaling it cannot be learned."""
+
+    class Lookup(torch.nn.Module):
+        def __init__(self, outputs: int) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(1000, 8)
+            self.out = torch.nn.Linear(8, outputs)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.out(self.table(x[:, 0].long()))
+
+    rng = np.random.default_rng(0)
+    x = np.stack([rng.choice([7, 8, 900], 90), rng.integers(0, 1000, 90)], axis=1)
+    data = load_data(x, x[:, 0])
+    bank = ia.train(
+        data, model=lambda shape, outputs: Lookup(outputs), objective="xe", epochs=30, batch=8,
+        learning_rate=0.05, rounds=0, sparsity=0.0, partition=[["7", "8", "900"]], progress=False,
+    )  # fmt: skip
+    assert ia.evaluate(bank[0].to_module(), data.test).accuracy == 1.0
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        ["a", None] * 30,
+        [1, None] * 30,
+        ("a", float("nan")) * 30,
+        np.array(["a", None] * 30, object),
+        np.array([["a"], [None]] * 30, object),
+    ],
+    ids=["text", "numbers", "nan", "array", "column"],
+)
+def test_a_missing_label_is_told_by_its_row(y: object) -> None:
+    with pytest.raises(DataError, match=r"the label of row 1 \(counted from 0\) is missing"):
+        load_data(X, y)
+    with pytest.raises(ValueError, match="the label of row 1") as told:
+        ia.ModularClassifier().fit(X, y)
+    assert isinstance(told.value, ia.IntarsiaError)
+
+
+def test_a_missing_label_of_pandas_is_told_by_its_row() -> None:
+    pandas = pytest.importorskip("pandas")
+    for kind in ("object", "string", "Int64"):
+        label = 1 if kind == "Int64" else "a"
+        with pytest.raises(DataError, match=r"the label of row 2|first nan in row 2"):
+            load_data(X, pandas.Series([label, label, None] * 20, dtype=kind))

@@ -1,11 +1,12 @@
-from itertools import chain
+from itertools import chain, permutations
 from math import comb
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intarsia.data import disjoint_pairs, partition
+from intarsia.data import disjoint_pairs, named_set, partition, set_name
+from intarsia.data.partitions import read_sets
 from intarsia.errors import DataError, RecipeError
 
 TEN = tuple("abcdefghij")
@@ -93,3 +94,38 @@ def test_pairs_follow_the_seed() -> None:
 def test_bad_pairs(size: int, count: int) -> None:
     with pytest.raises(DataError, match=r"disjoint sets|number of pairs"):
         disjoint_pairs(TEN, size, count)
+
+
+ODD = ["a", "b", "a+b", "C++", "Java", '"C++"+Java', '"a"', "x,y", "x", "y", "back\\slash", " a"]
+
+
+def test_names_of_sets_are_told_apart_and_read_back() -> None:
+    names: dict[str, tuple[str, ...]] = {}
+    for size in (1, 2, 3):
+        for classes in permutations(ODD, size):
+            name = set_name(classes, ODD)
+            assert names.setdefault(name, classes) == classes
+            assert tuple(named_set(name, ODD)) == classes
+    assert set_name(["C++"], ODD) == "C++"
+    assert set_name(["a+b"], ODD) == '"a+b"'
+    assert set_name(["a+b"], ["a+b", "c"]) == "a+b"
+    assert set_name(["0", "1"], ["0", "1"]) == "0+1"
+    assert named_set("d", ODD) == []
+
+
+@given(st.lists(st.lists(st.text(min_size=1), min_size=1, max_size=3), min_size=1, max_size=3))
+def test_every_name_can_be_typed(sets: list[list[str]]) -> None:
+    def quoted(name: str) -> str:
+        return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+    words = ",".join("+".join(map(quoted, names)) for names in sets)
+    assert read_sets(words, "--partition") == sets
+    for names in sets:
+        if len(names) > 1:
+            assert read_sets(set_name(names, ()), "--partition") == [names]
+
+
+@pytest.mark.parametrize("words", ["C++", "a,,b", "'a", '"a"b', "", "+a"])
+def test_words_without_a_name_say_how_to_quote(words: str) -> None:
+    with pytest.raises(RecipeError, match=r"stand in quotes"):
+        read_sets(words, "--partition")

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from intarsia.commands.options import Json, Samples, Seed, Strict, tell_health
+from intarsia.commands import completion
+from intarsia.commands.options import Factory, Json, Samples, Seed, Strict, Target, tell_health
 from intarsia.console import show_json
 from intarsia.showing import show_calibration, show_facts, show_operators
 
@@ -22,12 +23,21 @@ def compose(
     ],
     out: Out,
     operator: Annotated[
-        str | None, typer.Option(help="Such as sum, inlay or 'ties(density=0.2)'; see operators.")
+        str | None,
+        typer.Option(
+            help="Such as sum, inlay or 'ties(density=0.2)'; see operators.",
+            autocompletion=completion.one_of(completion.OPERATORS),
+        ),
     ] = None,
     align: Annotated[
-        str | None, typer.Option(help="Match hidden units first: weights or activations.")
+        str | None,
+        typer.Option(
+            help="Match hidden units first: weights or activations.",
+            autocompletion=completion.one_of(completion.ALIGNMENTS),
+        ),
     ] = None,
     samples: Samples = None,
+    target: Target = None,
     recalibrate: Annotated[
         bool | None,
         typer.Option(
@@ -43,6 +53,7 @@ def compose(
     without: Annotated[
         list[str] | None, typer.Option(help="A module to leave out, by name or class.")
     ] = None,
+    model: Factory = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
@@ -50,14 +61,14 @@ def compose(
 
     Flags override the recipe.
     """
-    given = {
-        "operator": operator, "align": align, "samples": samples, "recalibrate": recalibrate,
-        "calibrate": calibrate, "seed": seed, "without": without,
-    }  # fmt: skip
-    from intarsia.arguments import merge_recipe
+    from intarsia.arguments import factory_of, merge_recipe, samples_of
     from intarsia.describe import describe
 
-    whole = merge_recipe(paths, given).compose()
+    given = {
+        "operator": operator, "align": align, "samples": samples_of(samples, target),
+        "recalibrate": recalibrate, "calibrate": calibrate, "seed": seed, "without": without,
+    }  # fmt: skip
+    whole = merge_recipe(paths, given).compose(factory_of(model))
     whole.save(out)
     found = describe(whole, out)
     if json:
@@ -81,13 +92,14 @@ def operators(json: Json = False) -> None:
 def compact(
     path: Annotated[Path, typer.Argument(help="A module, or a composition of one network.")],
     out: Out,
+    model: Factory = None,
     json: Json = False,
 ) -> None:
     """Drop the hidden units that nothing depends on: a smaller network with the same answers."""
-    from intarsia.arguments import compacted
+    from intarsia.arguments import compacted, factory_of
     from intarsia.describe import describe
 
-    before, after = compacted(path)
+    before, after = compacted(path, factory_of(model))
     after.save(out)
     found = describe(after, out)
     found["before"] = {
@@ -113,14 +125,15 @@ def export(
     inputs: Annotated[
         str, typer.Option(help="The type of an ONNX network's raw inputs: float32 or uint8.")
     ] = "float32",
+    model: Factory = None,
     json: Json = False,
 ) -> None:
     """Write a network for those who have no intarsia: ONNX, or its tensors alone."""
-    from intarsia.arguments import one_thing
+    from intarsia.arguments import factory_of, one_thing
     from intarsia.describe import describe_export
     from intarsia.exports import export as write
 
-    thing = one_thing(path)
+    thing = one_thing(path, factory_of(model))
     kind = write(thing, out, format_, inputs)
     found = describe_export(thing, out, kind, inputs)
     if json:

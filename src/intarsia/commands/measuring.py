@@ -5,13 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
+from intarsia.commands import completion
 from intarsia.commands.options import (
+    DATA,
+    Factory,
     Figure,
     Json,
     Samples,
     Seed,
     SetData,
     Strict,
+    Target,
     check_figure,
     tell_health,
 )
@@ -22,11 +26,24 @@ from intarsia.showing import show_abstention, show_bank, show_calibration, show_
 def evaluate(
     path: Annotated[Path, typer.Argument(help="A module, a composition, or a bank folder.")],
     data: Annotated[
-        str | None, typer.Option(help="A named set, .npz or .csv; by default what it learned from.")
+        str | None,
+        typer.Option(
+            help=f"{DATA}; by default what it learned from.", autocompletion=completion.data
+        ),
     ] = None,
-    split: Annotated[str, typer.Option(help="train, validation, test or all.")] = "test",
+    target: Target = None,
+    split: Annotated[
+        str,
+        typer.Option(
+            help="train, validation, test or all.",
+            autocompletion=completion.one_of(completion.SPLITS),
+        ),
+    ] = "test",
     rewarded: Annotated[
-        str | None, typer.Option(help="Classes to count as rewarded, such as 0,1.")
+        str | None,
+        typer.Option(
+            help="Classes to count as rewarded, such as 0,1; names with a comma or + in quotes."
+        ),
     ] = None,
     confusion: Annotated[bool, typer.Option("--confusion", help="Show the matrix.")] = False,
     abstain: Annotated[
@@ -36,13 +53,22 @@ def evaluate(
     figure_: Annotated[
         Path | None, typer.Option("--figure", help="Draw the confusion matrix as .svg.")
     ] = None,
+    model: Factory = None,
     set_: SetData = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Measure rewarded accuracy, non-rewarded entropy and confusion."""
-    from intarsia.arguments import abstentions, assignments, data_for, models_of, split_for
+    from intarsia.arguments import (
+        abstentions,
+        data_for,
+        data_options,
+        factory_of,
+        models_of,
+        split_for,
+    )
     from intarsia.composition.opening import open_path
+    from intarsia.data.partitions import read_names
     from intarsia.figures import confusion_figure
     from intarsia.files import write_whole
     from intarsia.measure import evaluate as measure
@@ -50,11 +76,11 @@ def evaluate(
     from intarsia.modules import Health
 
     check_figure(figure_)
-    thing = open_path(path)
+    wanted = read_names(rewarded, "--rewarded") if rewarded else None
+    thing = open_path(path, factory_of(model))
     models = models_of(thing)
-    found, same = data_for(thing, data, assignments(set_))
+    found, same = data_for(thing, data, data_options(set_, target))
     samples = split_for(thing, found, split)
-    wanted = rewarded.split(",") if rewarded else None
     scores = {name: measure(model, samples, wanted) for name, model in models.items()}
     withheld = {} if abstain is None else abstentions(models, scores, samples, abstain)
     health = Health.of([thing.health], *one_answer(scores))
@@ -91,20 +117,23 @@ def evaluate(
 def compatibility(
     paths: Annotated[list[Path], typer.Argument(help="Module files, bank folders, compositions.")],
     samples: Samples = None,
+    target: Target = None,
     seed: Seed = None,
     figure_: Figure = None,
+    model: Factory = None,
     json: Json = False,
 ) -> None:
     """Tell before a merge what will fit: what modules share, and what adding them will cost."""
-    from intarsia.arguments import modules_of
+    from intarsia.arguments import factory_of, modules_of, samples_of
     from intarsia.composition.held_out import load_samples, read_samples
     from intarsia.files import write_whole
     from intarsia.measure import compatibility as between
     from intarsia.measure import compatibility_matrix
 
     check_figure(figure_)
-    modules = modules_of(paths, seed)
-    inputs = load_samples(read_samples(samples), modules)
+    named = read_samples(samples_of(samples, target))
+    modules = modules_of(paths, seed, factory_of(model))
+    inputs = load_samples(named, modules)
     if figure_ is not None:
         write_whole(figure_, compatibility_matrix(modules, inputs).figure().encode())
     if len(modules) == 2:
@@ -122,28 +151,44 @@ def path(
     a: Annotated[Path, typer.Argument(help="The module to start from.")],
     b: Annotated[Path, typer.Argument(help="The module to reach.")],
     data: Annotated[
-        str | None, typer.Option(help="A named set, .npz or .csv; by default what A learned from.")
+        str | None,
+        typer.Option(
+            help=f"{DATA}; by default what A learned from.", autocompletion=completion.data
+        ),
     ] = None,
+    target: Target = None,
     points: Annotated[int, typer.Option(help="Places to measure at, an odd number.")] = 21,
     rows: Annotated[
         int | None, typer.Option(help="Training samples to measure on; by default all.")
     ] = None,
     align: Annotated[
         str | None,
-        typer.Option(help="Match B's hidden units to A's first: weights or activations."),
+        typer.Option(
+            help="Match B's hidden units to A's first: weights or activations.",
+            autocompletion=completion.one_of(completion.ALIGNMENTS),
+        ),
     ] = None,
     figure_: Figure = None,
+    model: Factory = None,
     set_: SetData = None,
     json: Json = False,
 ) -> None:
     """Walk from one module to another through the sum of their weights: is there a barrier?"""
-    from intarsia.arguments import aligned_pair, assignments, data_for, labelled, one_module
+    from intarsia.arguments import (
+        aligned_pair,
+        data_for,
+        data_options,
+        factory_of,
+        labelled,
+        one_module,
+    )
     from intarsia.files import write_whole
     from intarsia.measure import path as walk
 
     check_figure(figure_)
-    one, other = one_module(a), one_module(b)
-    found, same = data_for(one, data, assignments(set_))
+    own = factory_of(model)
+    one, other = one_module(a, own), one_module(b, own)
+    found, same = data_for(one, data, data_options(set_, target))
     if align is not None:
         one, other = aligned_pair(one, other, align, found)
     way = walk(one, other, labelled(one, found), points, samples=rows, aligned=align is not None)
@@ -158,14 +203,16 @@ def path(
 
 def inspect(
     path: Annotated[Path, typer.Argument(help="A module, a composition, or a bank folder.")],
+    model: Factory = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Show what a file or folder holds: classes, architecture, density, origin, provenance."""
+    from intarsia.arguments import factory_of
     from intarsia.composition.opening import open_path
     from intarsia.describe import describe
 
-    thing = open_path(path)
+    thing = open_path(path, factory_of(model))
     found = describe(thing, path)
     if json:
         show_json(found)

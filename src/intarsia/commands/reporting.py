@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from intarsia.commands.options import Json
+from intarsia.commands import completion
+from intarsia.commands.options import DATA, Factory, Json, SetData, Target
 from intarsia.console import busy, note, show, show_json
 
 
@@ -20,13 +21,21 @@ def report(
     out: Annotated[Path, typer.Option("-o", "--out", help="The page.")] = Path("report.html"),
     data: Annotated[
         str | None,
-        typer.Option(help="A named set, .npz or .csv; by default what the modules learned from."),
+        typer.Option(
+            help=f"{DATA}; by default what the modules learned from.",
+            autocompletion=completion.data,
+        ),
     ] = None,
+    target: Target = None,
     rows: Annotated[
         int | None, typer.Option(min=1, help="Test samples to measure on at most.")
     ] = None,
     study: Annotated[
-        str | None, typer.Option(help="The study to show of a store; by default all.")
+        str | None,
+        typer.Option(
+            help="The study to show of a store; by default all.",
+            autocompletion=completion.one_of(completion.STUDIES),
+        ),
     ] = None,
     figures: Annotated[
         Path | None, typer.Option(help="A folder for the figures, each as a file of its own.")
@@ -34,9 +43,12 @@ def report(
     formats: Annotated[
         str, typer.Option(help="Of these files: svg, pdf, png; the last two need an extra.")
     ] = "svg",
+    model: Factory = None,
+    set_: SetData = None,
     json: Json = False,
 ) -> None:
     """Make one page that shows what was trained, what it knows and how it fits."""
+    from intarsia.arguments import data_options, factory_of
     from intarsia.errors import FileError
     from intarsia.figures.convert import figure_format
     from intarsia.reports import report as make
@@ -47,7 +59,14 @@ def report(
     if out.is_dir():
         raise FileError(f"{out} is a folder: name the page, such as -o {out / 'report.html'}")
     with busy("measuring what the page shows"):
-        made = make(paths, data, rows=rows, study=study)
+        made = make(
+            paths,
+            data,
+            rows=rows,
+            study=study,
+            data_options=data_options(set_, target),
+            model=factory_of(model),
+        )
     written = made.save(out, figures, kinds)
     if json:
         return show_json(

@@ -5,11 +5,29 @@ from typing import Annotated
 
 import typer
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A study, as `study list` has it.")]
-Data = Annotated[str | None, typer.Option(help="Data sets, such as mnist,har.")]
+from intarsia.commands import completion
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="A study, as `study list` has it.",
+        autocompletion=completion.one_of(completion.STUDIES),
+    ),
+]
+Data = Annotated[
+    str | None,
+    typer.Option(
+        help="Data sets, such as mnist,har.",
+        autocompletion=completion.some_of(completion.DATASETS),
+    ),
+]
 Models = Annotated[str | None, typer.Option(help="shallow, deep, cnn, or models such as mlp(32).")]
 Seeds = Annotated[str | None, typer.Option(help="How many, or which: 5, or 0,1,2.")]
-Preset = Annotated[str | None, typer.Option(help="paper or released.")]
+Preset = Annotated[
+    str | None,
+    typer.Option(help="paper or released.", autocompletion=completion.one_of(completion.PRESETS)),
+]
 Form = Annotated[
     str | None, typer.Option(help="Where options that are not given come from: paper or small.")
 ]

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from intarsia.commands.options import Json
 from intarsia.commands.study_options import (
     STDOUT,
     STORE,
@@ -19,7 +20,7 @@ from intarsia.commands.study_options import (
     Set,
     StoreFolder,
 )
-from intarsia.console import note, show
+from intarsia.console import note, show, show_content, show_json
 
 
 def pack(
@@ -35,6 +36,7 @@ def pack(
     set_: Set = None,
     module: Module = None,
     store: StoreFolder = STORE,
+    json: Json = False,
 ) -> None:
     """Write the finished cells of a study into one file, to send or to keep with a paper."""
     from intarsia.commands.study_arguments import check_folder, study_and_options
@@ -53,16 +55,19 @@ def pack(
         note(line)
     if out != STDOUT:
         save_pack(out, packed)
+        if json:
+            return show_json({"study": name, "path": str(out), "cells": len(packed.measured)})
         return show(f"{len(packed.measured)} cells, in {out}")
     with tempfile.TemporaryDirectory() as place:
         save_pack(Path(place) / "pack.json", packed)
-        print((Path(place) / "pack.json").read_text(), end="")
+        show_content((Path(place) / "pack.json").read_text(encoding="utf-8"))
 
 
 def unpack(
     files: Annotated[list[Path], typer.Argument(help="Packs, as study pack wrote them.")],
     module: Module = None,
     store: StoreFolder = STORE,
+    json: Json = False,
 ) -> None:
     """Put the cells of packs into a store; a run then measures only what they leave out."""
     from intarsia.commands.study_arguments import load_module
@@ -75,8 +80,13 @@ def unpack(
     packs = [load_pack(file) for file in files]
     into = Store(store)
     bench = Bench(into, "cpu")
+    counts = []
     for file, what in zip(files, packs, strict=True):
         taken, strange = take(what, into, bench)
         if strange:
             note(f"note: {strange} cells of {file} are none of {what.study}'s today: left out")
-        show(f"{taken} cells of {file}, in {store}")
+        counts.append({"path": str(file), "cells": taken, "left_out": strange})
+    if json:
+        return show_json({"store": str(store), "packs": counts})
+    for pack in counts:
+        show(f"{pack['cells']} cells of {pack['path']}, in {store}")

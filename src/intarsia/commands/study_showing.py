@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from intarsia.commands.options import Json
 from intarsia.commands.study_options import (
     STDOUT,
     STORE,
@@ -20,7 +21,7 @@ from intarsia.commands.study_options import (
     Set,
     StoreFolder,
 )
-from intarsia.console import note, show, show_whole
+from intarsia.console import note, show, show_content, show_json, show_whole
 from intarsia.errors import StudyError, nearest
 
 if TYPE_CHECKING:
@@ -48,13 +49,14 @@ def table(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write; - is stdout.")
     ] = None,
+    json: Json = False,
 ) -> None:
     """Show the tables of what is finished, of a store or a pack; what is missing is said."""
     from intarsia.commands.study_arguments import check_folder
     from intarsia.files import write_whole
 
     out = None if out == STDOUT else out
-    kind = _table_format(format_, out)
+    kind = _table_format("json" if json and out is None else format_, out)
     if out is not None:
         check_folder(out)
     flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
@@ -64,12 +66,14 @@ def table(
         return show_whole(tables)
     texts = _texts(kind, tables, found)
     if out is None:
-        return print("\n".join(texts), end="")
+        return show_content("\n".join(texts))
+    written = {out: "\n".join(texts)}
     if kind == "csv" and len(texts) > 1:  # a reader of CSV wants one table a file
-        for number, text in enumerate(texts, 1):
-            write_whole(out.with_stem(f"{out.stem}-{number}"), text.encode())
-    else:
-        write_whole(out, "\n".join(texts).encode())
+        written = {out.with_stem(f"{out.stem}-{n}"): text for n, text in enumerate(texts, 1)}
+    for path, text in written.items():
+        write_whole(path, text.encode())
+    if json:
+        show_json({"study": name, "files": [str(path) for path in written]})
 
 
 def figure(
@@ -92,6 +96,7 @@ def figure(
     format_: Annotated[
         str, typer.Option("--format", help="Of the files in a folder: svg, pdf or png.")
     ] = "svg",
+    json: Json = False,
 ) -> None:
     """Draw the figures of what is finished, of a store or a pack; what is missing is said."""
     from intarsia.commands.study_arguments import check_folder
@@ -106,12 +111,16 @@ def figure(
     if not figures:
         raise StudyError(f"study {name!r} has no figure: its answer is in `study table {name}`")
     if out == STDOUT:
-        return print(_only(figures, format_), end="")
+        return show_content(_only(figures, format_))
+    written = []
     for title, svg in figures.items():
         path = out.with_stem(f"{out.stem}-{title}") if len(figures) > 1 else out
         path = out / f"{title}.{format_}" if in_folder else path
         save_figure(path, svg)
-        show(str(path))
+        written.append(str(path))
+    if json:
+        return show_json({"study": name, "files": written})
+    show(*written)
 
 
 def _found(

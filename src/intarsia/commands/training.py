@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from intarsia.commands.options import Json, SetData, Strict, tell_health
+from intarsia.commands import completion
+from intarsia.commands.options import DATA, Json, SetData, Strict, Target, tell_health
 from intarsia.console import facts, note, show, show_json, table
 from intarsia.showing import show_bank, show_demo, show_plan
 
@@ -42,14 +43,16 @@ def demo(
 
 def data(
     source: Annotated[
-        str | None, typer.Argument(metavar="[NAME|PATH]", help="A named set, .npz or .csv.")
+        str | None,
+        typer.Argument(metavar="[NAME|PATH]", help=f"{DATA}.", autocompletion=completion.data),
     ] = None,
+    target: Target = None,
     set_: SetData = None,
     download: Annotated[bool, typer.Option(help="Fetch what is not on this machine.")] = True,
     json: Json = False,
 ) -> None:
     """List the known data sets and where they come from, or show what one holds."""
-    from intarsia.arguments import assignments, load
+    from intarsia.arguments import data_options, load
     from intarsia.describe import describe_data, known_sets
 
     if source is None:
@@ -58,7 +61,7 @@ def data(
             return show_json({"sets": sets})
         columns = ("name", "title", "inputs", "classes", "rows", "where")
         return show(table(columns, [[entry[c] for c in columns] for entry in sets]))
-    found = describe_data(load(source, {**assignments(set_), "download": download}))
+    found = describe_data(load(source, {**data_options(set_, target), "download": download}))
     if json:
         return show_json(found)
     counts = found["counts"]
@@ -79,14 +82,38 @@ def train(
             metavar="[RECIPE.yaml] OUT", help="A recipe, if there is one, and the modules' folder."
         ),
     ] = None,
-    data: Annotated[str | None, typer.Option(help="A named set, .npz or .csv.")] = None,
-    model: Annotated[str | None, typer.Option(help="Such as mlp(512, 256) or lenet.")] = None,
-    objective: Annotated[str | None, typer.Option(help="me, qme, xe, smoothing(0.1), ...")] = None,
+    data: Annotated[
+        str | None, typer.Option(help=f"{DATA}.", autocompletion=completion.data)
+    ] = None,
+    target: Target = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Such as mlp(512, 256) or lenet; or package.module:factory, your own.",
+            autocompletion=completion.one_of(completion.MODELS),
+        ),
+    ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="me, qme, xe, smoothing(0.1), ...",
+            autocompletion=completion.one_of(completion.OBJECTIVES),
+        ),
+    ] = None,
     partition: Annotated[
-        str | None, typer.Option(help="each, blocks(5), or sets of classes: 0+1,2+3.")
+        str | None,
+        typer.Option(
+            help="each, blocks(5), or sets of classes: 0+1,2+3; names with a comma or + in quotes."
+        ),
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="Such as 0,1,2: all modules for each.")] = None,
-    pruning: Annotated[str | None, typer.Option(help="magnitude, random or territory.")] = None,
+    pruning: Annotated[
+        str | None,
+        typer.Option(
+            help="magnitude, random or territory.",
+            autocompletion=completion.one_of(completion.PRUNINGS),
+        ),
+    ] = None,
     sparsity: Annotated[float | None, typer.Option(help="Share of weights to prune.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Pruning rounds.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of a round.")] = None,
@@ -97,10 +124,21 @@ def train(
     select: Annotated[
         str | None, typer.Option(help="Checkpoint of a round: accuracy, loss or last.")
     ] = None,
-    preset: Annotated[str | None, typer.Option(help="paper or released.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="paper or released.", autocompletion=completion.one_of(completion.PRESETS)
+        ),
+    ] = None,
     set_: Set = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
-    engine: Annotated[str, typer.Option(help="auto, plain, single, stack or mlp.")] = "auto",
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="auto, plain, single, stack or mlp.",
+            autocompletion=completion.one_of(completion.ENGINES),
+        ),
+    ] = "auto",
     keep_rounds: Annotated[
         bool, typer.Option("--keep-rounds", help="Also keep the modules of the pruning rounds.")
     ] = False,
@@ -115,24 +153,34 @@ def train(
     Flags override the recipe; what neither gives comes from the preset.
     """
     given = {
-        "data": data, "model": model, "objective": objective, "partition": partition,
-        "seeds": seeds, "pruning": pruning, "sparsity": sparsity, "rounds": rounds,
-        "epochs": epochs, "batch": batch, "learning_rate": learning_rate, "schedule": schedule,
-        "temperature": temperature, "select": select, "preset": preset,
+        "data": data, "target": target, "model": model, "objective": objective,
+        "partition": partition, "seeds": seeds, "pruning": pruning, "sparsity": sparsity,
+        "rounds": rounds, "epochs": epochs, "batch": batch, "learning_rate": learning_rate,
+        "schedule": schedule, "temperature": temperature, "select": select, "preset": preset,
     }  # fmt: skip
-    from intarsia.arguments import assignments, count_modules, read_recipe, recipe_and_out
+    from intarsia.arguments import (
+        assignments,
+        count_modules,
+        factory_of,
+        is_factory,
+        read_recipe,
+        recipe_and_out,
+    )
     from intarsia.describe import describe_bank
     from intarsia.training import train as run
 
     file, out = recipe_and_out(paths or [], dry_run)
     recipe = read_recipe(file, given, assignments(set_))
+    own = factory_of(model) if is_factory(model) else None
     if dry_run:
         modules = count_modules(recipe)
         if json:
             return show_json({"recipe": recipe.as_dict(), "modules": modules})
         return show_plan(recipe, modules)
     began = time.perf_counter()
-    bank = run(None, recipe, out=out, device=device, engine=engine, keep_rounds=keep_rounds)
+    bank = run(
+        None, recipe, model=own, out=out, device=device, engine=engine, keep_rounds=keep_rounds
+    )
     found = describe_bank(bank, out) | {"seconds": round(time.perf_counter() - began, 3)}
     if json:
         show_json(found)

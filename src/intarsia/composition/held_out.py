@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from intarsia.data import Split, check_options, load_data, spaced
+from intarsia.data import Split, check_options, load_data, options_for, spaced
 from intarsia.errors import DataError, RecipeError, nearest
 from intarsia.modules import Module
 
@@ -39,9 +39,7 @@ def load_samples(samples: Mapping[str, Any] | None, parts: Sequence[Module]) -> 
     """The samples with labels by name, -1 for a class that the modules do not know."""
     if samples is None:
         return None
-    learned = (parts[0].provenance.get("recipe") or {}) if parts else {}
-    # Where it is what the modules learned from, it is split as it was then.
-    before = learned.get("data_options") or {} if learned.get("data") == samples["data"] else {}
+    before = options_for(samples["data"], parts[0].provenance if parts else {})
     data = load_data(samples["data"], **{**before, **samples["options"]})
     split = getattr(data, samples["split"])
     if not len(split):

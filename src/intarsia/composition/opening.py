@@ -9,19 +9,20 @@ from safetensors import SafetensorError, safe_open
 
 from intarsia.composition.composition import Composition
 from intarsia.errors import RecipeError
+from intarsia.models import Model
 from intarsia.modules import Bank, Module
 
 
-def open_path(path: Path) -> Module | Composition | Bank:
+def open_path(path: Path, model: Model | None = None) -> Module | Composition | Bank:
     """A bank from a folder; from a file a module or a composition, whichever it is.
 
-    Their health is for the caller to tell.
+    `model` as in Module.load. Their health is for the caller to tell.
     """
     if path.is_dir():
-        return Bank.load(path, quiet=True)
+        return Bank.load(path, model, quiet=True)
     if header_of(path).get("format") == "intarsia-composition":
-        return Composition.load(path, quiet=True)
-    return Module.load(path, quiet=True)
+        return Composition.load(path, model, quiet=True)
+    return Module.load(path, model, quiet=True)
 
 
 def header_of(path: Path) -> dict[str, Any]:
@@ -34,9 +35,11 @@ def header_of(path: Path) -> dict[str, Any]:
     return header if isinstance(header, dict) else {}
 
 
-def parts_at(path: Path, seed: int | None, *, one_seed: bool) -> Sequence[Module]:
+def parts_at(
+    path: Path, seed: int | None, *, one_seed: bool, model: Model | None = None
+) -> Sequence[Module]:
     """All modules that a path holds, of one seed where a folder has several and one is needed."""
-    thing = open_path(path)
+    thing = open_path(path, model)
     if isinstance(thing, Composition):
         return thing.parts
     if isinstance(thing, Module):

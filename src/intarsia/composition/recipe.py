@@ -13,8 +13,10 @@ from intarsia.composition.held_out import load_samples, read_samples
 from intarsia.composition.joining import Options
 from intarsia.composition.opening import parts_at
 from intarsia.composition.operators import OPERATORS
+from intarsia.data import DATASETS, is_path
 from intarsia.errors import RecipeError, nearest
 from intarsia.files import read_settings
+from intarsia.models import Model
 from intarsia.modules import Module
 
 # mergekit's methods that an operator equals with these settings.
@@ -54,8 +56,10 @@ class MergeRecipe:
         _check_models(recipe)
         models = [{**m, "model": str(Path(path).parent / m["model"])} for m in _entries(recipe)]
         samples = read_samples(recipe.samples)
-        if samples and str(samples["data"]).endswith((".npz", ".csv")):
-            samples["data"] = str(Path(path).parent / samples["data"])
+        if samples and samples["data"] not in DATASETS:
+            beside = Path(path).parent / samples["data"]
+            if is_path(samples["data"]) or beside.is_dir():
+                samples["data"] = str(beside)
         return dataclasses.replace(recipe, models=models, samples=samples)
 
     @classmethod
@@ -88,8 +92,8 @@ class MergeRecipe:
         """Plain values, as they are written to YAML."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
-    def compose(self) -> Composition:
-        """Read the modules and join them."""
+    def compose(self, model: Model | None = None) -> Composition:
+        """Read the modules and join them; `model` as in Module.load."""
         recipe = self.resolve()
         assert isinstance(recipe.merge_method, Mapping)
         settings = dict(recipe.merge_method)
@@ -98,7 +102,7 @@ class MergeRecipe:
         parts: list[Module] = []
         own: dict[str, float] = {}
         for entry in _entries(recipe):
-            found = parts_at(Path(entry["model"]), recipe.seed, one_seed=one_seed)
+            found = parts_at(Path(entry["model"]), recipe.seed, one_seed=one_seed, model=model)
             for weight in entry["parameters"].values():  # all else is the operator's by now
                 own |= {part.name: weight for part in found}
             parts += found

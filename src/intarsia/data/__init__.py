@@ -2,10 +2,10 @@
 
 from intarsia.data.dataset import Data, Split, few, spaced
 from intarsia.data.layout import lay_out
-from intarsia.data.load import check_options, load_data
+from intarsia.data.load import check_options, is_path, load_data, options_for
 from intarsia.data.lookup import locate
 from intarsia.data.negatives import NEGATIVES
-from intarsia.data.partitions import disjoint_pairs, partition
+from intarsia.data.partitions import disjoint_pairs, named_set, partition, set_name
 from intarsia.data.scaling import Scaling
 from intarsia.data.sources import DATASETS
 
@@ -18,9 +18,13 @@ __all__ = [
     "check_options",
     "disjoint_pairs",
     "few",
+    "is_path",
     "lay_out",
     "load_data",
     "locate",
+    "named_set",
+    "options_for",
     "partition",
+    "set_name",
     "spaced",
 ]

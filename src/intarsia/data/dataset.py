@@ -15,7 +15,7 @@ from intarsia.data.scaling import Scaling
 class Split:
     """Raw inputs and labels.
 
-    x: N x *shape; images channel-first, tables float32 (N, D).
+    x: N x *shape; images channel-first, tables float32 (N, D), or int64 if their scaling is none.
     y: int64 (N), indices into the catalogue.
     """
 
@@ -38,7 +38,8 @@ class Split:
 class Data:
     """A data set ready for use; `digest` tells two of them apart on any machine.
 
-    `options` are those of load_data that were not the defaults, as plain JSON values.
+    `options` are those of load_data that were not the defaults, as plain JSON values. `fill` has
+    the value that stands for a missing one, feature by feature, where load_data was told `missing`.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Data:
     scaling: Scaling
     digest: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    fill: tuple[float, ...] | None = None
 
     @classmethod
     def build(

@@ -11,14 +11,21 @@ import numpy as np
 import torch
 
 from intarsia.data.dataset import Data, Split
+from intarsia.data.image_folders import from_folder
 from intarsia.data.lookup import read_named
-from intarsia.data.own import from_csv, from_mapping, read_npz
+from intarsia.data.missing import fill, fill_values
+from intarsia.data.own import from_mapping, read_npz
 from intarsia.data.raw import Raw, as_raw, check_sizes
 from intarsia.data.scaling import check_kind
 from intarsia.data.sources import DATASETS
 from intarsia.data.splits import check_seed, check_share, stratified
+from intarsia.data.tabular import from_csv, from_parquet
 from intarsia.errors import DataError, RecipeError, nearest
 from intarsia.files import plain
+
+TABLES = (".csv", ".parquet")
+ENDINGS = (".npz", *TABLES)
+READING = ("target", "encoding", "missing", "size")  # options that say how a path is read
 
 
 def load_data(
@@ -32,23 +39,39 @@ def load_data(
     classes: Sequence[Any] | Literal["all"] | None = None,
     labels: str = "fine",
     target: str | int | None = None,
+    encoding: str | None = None,
+    missing: str | float | Sequence[float] | None = None,
+    size: int | Sequence[int] | None = None,
     download: bool = True,
     progress: bool | None = None,
 ) -> Data:
-    """Load `source`: a name (see DATASETS), a path (.npz, .csv), x with y, (x, y), or a mapping.
+    """Load `source`: a name (see DATASETS), a path, x with y, (x, y), or a mapping.
+
+    A path is a file that ends in .csv, .parquet or .npz, or a folder of images with a folder for
+    each class, or with train and test and these in both.
 
     `validation` is the share of the training part (0.2; yeast 0.1875, which makes 65/15/20), `test`
     the share of all rows, used only where the source has no test part. `classes` keeps the named
-    classes in that order; yeast keeps its four largest unless told "all". `scale` is unit, signed,
-    standard or none; by default unit for images, standard for tables, none for har.
-    `labels="coarse"` gives cifar100's 20 groups. `target` is the label column of a .csv.
+    classes in that order; yeast keeps its four largest unless told "all". `labels="coarse"` gives
+    cifar100's 20 groups.
+
+    `scale` is unit, signed, standard or none; by default unit for images, standard for tables,
+    none for har and for an array or .npz of whole numbers with one row per sample: they may be
+    tokens, and stay whole numbers. 8 bits are pixels.
+
+    `target` is the label column of a table, by name or position; of an .npz or a mapping the name
+    of the array of labels, or a column of x. `encoding` is that of a .csv; by default UTF-8 or
+    UTF-16 by its mark, else latin-1 with a warning. `missing` fills in values that a table lacks:
+    mean, median or most_frequent of the training part, or the values themselves, one per feature;
+    without it they are refused. `size` is what images of a folder are brought to, pixels as one
+    number or as (height, width).
     """
     if isinstance(source, Data):
         return source
     classes = _names(classes)
     options = _changed(
         validation=validation, test=test, seed=seed, scale=scale, classes=classes, labels=labels,
-        target=target,
+        target=target, encoding=encoding, missing=missing, size=size,
     )  # fmt: skip
     test = check_share("test", test)
     seed = check_seed(seed)
@@ -56,20 +79,24 @@ def load_data(
     if labels not in ("fine", "coarse") or (labels == "coarse" and named != "cifar100"):
         raise DataError(f"labels={labels!r}: only cifar100 has coarse labels; all have 'fine'")
     if named:
-        _refuse(source, y=y, target=target)
+        _refuse(source, y=y, target=target, encoding=encoding, missing=missing, size=size)
         known = DATASETS[named]
         name, raw = named, read_named(named, labels, download, progress)
         default_scale, default_share, default_classes = known.scale, known.validation, known.keep
     else:
-        name, raw = _own(source, y, target)
+        reading = {"target": target, "encoding": encoding, "size": size}
+        name, raw = _own(source, y, reading, missing is not None)
         default_scale = "unit" if raw.x.ndim > 2 else "standard"
+        default_scale = "none" if raw.x.dtype == np.int64 else default_scale
         default_share, default_classes = 0.2, None
     share = check_share("validation", default_share if validation is None else validation)
     kind = check_kind(default_scale if scale is None else scale)
     wanted = default_classes if classes is None else classes
     if wanted is not None and not isinstance(wanted, str):
         raw = raw.keep(wanted, name)
-    return replace(_cut(name, raw, share, test, seed, kind), options=options)
+    if raw.x.dtype == np.int64 and kind != "none":
+        raw = raw.as_floats()
+    return replace(_cut(name, raw, share, test, seed, kind, missing), options=options)
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -94,7 +121,9 @@ def _changed(**options: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value != known[key].default}
 
 
-def _cut(name: str, raw: Raw, validation: float, test: float, seed: int, scale: str) -> Data:
+def _cut(
+    name: str, raw: Raw, validation: float, test: float, seed: int, scale: str, missing: Any
+) -> Data:
     own_test = raw.x_test is not None and raw.y_test is not None
     check_sizes(raw, 1 + (validation > 0) + (not own_test and test > 0), name)
     if own_test:
@@ -104,7 +133,14 @@ def _cut(name: str, raw: Raw, validation: float, test: float, seed: int, scale: 
         tested = _split(raw.x[cut], raw.y[cut])
     kept, held = stratified(raw.y[rest], validation, seed, stream=1)
     train, validated = (_split(raw.x[rest[rows]], raw.y[rest[rows]]) for rows in (kept, held))
-    return Data.build(name, raw.catalogue, train, validated, tested, scale)
+    if missing is None:
+        return Data.build(name, raw.catalogue, train, validated, tested, scale)
+    values = fill_values(missing, train.x.numpy(), name)
+    train, validated, tested = (
+        _split(fill(part.x.numpy(), values), part.y.numpy()) for part in (train, validated, tested)
+    )
+    data = Data.build(name, raw.catalogue, train, validated, tested, scale)
+    return replace(data, fill=tuple(values.tolist()))
 
 
 def _split(x: np.ndarray | None, y: np.ndarray | None) -> Split:
@@ -112,39 +148,88 @@ def _split(x: np.ndarray | None, y: np.ndarray | None) -> Split:
     return Split(torch.tensor(x), torch.tensor(y, dtype=torch.int64))
 
 
+def is_path(source: str) -> bool:
+    """Whether a word means a file or a folder, and not a data set that has a name."""
+    ends = source.lower().endswith(ENDINGS)
+    return ends or os.sep in source or (source not in DATASETS and Path(source).is_dir())
+
+
+def options_for(source: str, learned: Mapping[str, Any]) -> dict[str, Any]:
+    """What `source` is to be loaded with, for modules with this provenance.
+
+    The data they learned from: all options it had then, since another split would put samples that
+    they have seen into the test part. Another path of the same kind: how it is read, and the
+    values that stand for missing ones.
+    """
+    recipe = learned.get("recipe") or {}
+    before, options = str(recipe.get("data") or ""), dict(recipe.get("data_options") or {})
+    if source == before:
+        return options
+    if not (before and is_path(before) and is_path(source) and _kind(before) == _kind(source)):
+        return {}
+    found = {key: options[key] for key in READING if key in options}
+    if not source.lower().endswith(".csv"):
+        found.pop("encoding", None)
+    fill = (learned.get("data") or {}).get("fill")
+    return {**found, "missing": fill} if fill else found
+
+
+def _kind(path: str) -> str:
+    """The kind of a path that is told by its ending: a table, arrays, or a folder."""
+    ending = Path(path).suffix.lower()
+    return "table" if ending in TABLES else ending if ending in ENDINGS else "folder"
+
+
 def _named(source: Any) -> str | None:
     """The name of a known data set; None for everything that is not a name."""
-    if not isinstance(source, str) or source.endswith((".npz", ".csv")) or os.sep in source:
+    if not isinstance(source, str) or is_path(source):
         return None
     if source not in DATASETS:
         raise DataError(
             f"unknown data set {source!r}: {nearest(source, DATASETS)} "
-            "(a file of your own must end in .npz or .csv)"
+            f"(a file of your own must end in {', '.join(ENDINGS)}; there is no such folder)"
         )
     return source
 
 
-def _own(source: Any, y: Any, target: str | int | None) -> tuple[str, Raw]:
+def _own(source: Any, y: Any, reading: dict[str, Any], missing: bool) -> tuple[str, Raw]:
     if isinstance(source, str | os.PathLike):
         path = Path(source)
-        if path.suffix == ".csv":
-            _refuse(path, y=y)
-            return path.stem, from_csv(path, target)
-        _refuse(path, y=y, target=target)
-        if path.suffix != ".npz":
-            raise DataError(f"{path}: expected a file that ends in .npz or .csv")
-        return path.stem, from_mapping(read_npz(path), str(path))
-    _refuse("arrays", target=target)
+        _refuse(path, y=y)
+        name = path.resolve().name if path.is_dir() else path.stem
+        return name, _from_path(path, reading, missing)
+    _refuse("arrays", encoding=reading["encoding"], size=reading["size"])
     if isinstance(source, Mapping):
         _refuse("a mapping", y=y)
-        return "arrays", from_mapping(source, "the mapping")
+        return "arrays", from_mapping(source, "the mapping", reading["target"], missing=missing)
+    _refuse("arrays", target=reading["target"])
     if isinstance(source, tuple) and y is None:
         if len(source) != 2:
             raise DataError(f"a tuple of arrays must be (x, y), got {len(source)} items")
         source, y = source
     if y is None:
         raise DataError("labels are missing: give load_data(x, y), (x, y), a mapping or a path")
-    return "arrays", as_raw("arrays", source, y)
+    return "arrays", as_raw("arrays", source, y, missing=missing)
+
+
+def _from_path(path: Path, reading: dict[str, Any], missing: bool) -> Raw:
+    target, encoding, size = (reading[key] for key in ("target", "encoding", "size"))
+    ending = path.suffix.lower()
+    if ending == ".csv":
+        _refuse(path, size=size)
+        return from_csv(path, target, encoding, missing=missing)
+    _refuse(path, encoding=encoding)
+    if path.is_dir():
+        _refuse(path, target=target)
+        return from_folder(path, size)
+    _refuse(path, size=size)
+    if ending == ".parquet":
+        return from_parquet(path, target, missing=missing)
+    if ending != ".npz":
+        raise DataError(
+            f"{path}: expected a file that ends in .npz or .csv or .parquet, or a folder of images"
+        )
+    return from_mapping(read_npz(path), str(path), target, missing=missing)
 
 
 def _refuse(source: Any, **given: Any) -> None:

@@ -11,6 +11,8 @@ from intarsia.data.splits import random_keys
 from intarsia.errors import DataError, RecipeError, nearest
 
 Classes = tuple[str, ...]
+_IN_QUOTES = re.compile(r"""(["'])((?:\\.|(?!\1)[^\\])+)\1\s*(?=[+,]|$)""", re.S)
+_BARE = re.compile(r"""[^+,"'][^+,]*""", re.S)
 
 
 def partition(
@@ -69,6 +71,79 @@ def disjoint_pairs(
         found[first, second] = None
         stream += 1
     return list(found)
+
+
+def read_names(text: str, flag: str) -> list[str]:
+    """Class names as a command has them: parted by commas, in quotes if they have one or a +."""
+    return [name for group in read_sets(text, flag) for name in group]
+
+
+def read_sets(text: str, flag: str) -> list[list[str]]:
+    """Sets of classes as a command has them: `0+1,2+3` are two sets of two.
+
+    A name that has a comma or a + stands in quotes, single or double: `"C++"+Java,'a, b'`. In
+    quotes a backslash goes before a quote or a backslash that is part of the name.
+    """
+    sets = _parse(text)
+    if sets is None:
+        raise RecipeError(
+            f"{flag} {text!r}: a class has no name, or a quote no end; parted by commas and +, "
+            """names that have one of these stand in quotes, as in '"C++",Java'"""
+        )
+    return sets
+
+
+def set_name(classes: Sequence[str], catalogue: Sequence[str]) -> str:
+    """What a module for these classes is called, and no other: `3`, `0+1`, `"C++"+Java`.
+
+    One class is called by its name, unless that reads like a set of other classes: beside the
+    classes a and b, the class a+b is called "a+b" with its quotes.
+    """
+    if len(classes) > 1:
+        return "+".join(map(_quoted, classes))
+    (name,) = classes
+    sets = _parse(name)
+    if sets is None or sets == [[name]]:
+        return name
+    return _quote(name) if all(c in catalogue for own in sets for c in own) else name
+
+
+def named_set(name: str, catalogue: Sequence[str]) -> list[str]:
+    """The classes of a set by its name; one that is in the catalogue as it stands is that class."""
+    sets = _parse(name)
+    if sets is not None and len(sets) == 1 and all(c in catalogue for c in sets[0]):
+        return sets[0]
+    return [name] if name in catalogue else []
+
+
+def _quoted(name: str) -> str:
+    return name if _parse(name) == [[name]] else _quote(name)
+
+
+def _quote(name: str) -> str:
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _parse(text: str) -> list[list[str]] | None:
+    """Lists of names, or None where a name is empty or a quote is left open."""
+    sets: list[list[str]] = [[]]
+    rest = text.strip()
+    while True:
+        if match := _IN_QUOTES.match(rest):
+            sets[-1].append(re.sub(r"\\([\\\"'])", r"\1", match[2]))
+        elif match := _BARE.match(rest):
+            sets[-1].append(match[0].strip())
+        else:
+            return None
+        rest = rest[match.end() :].lstrip()
+        if not rest:
+            return sets
+        if rest[0] not in "+,":
+            return None
+        if rest[0] == ",":
+            sets.append([])
+        rest = rest[1:].lstrip()
 
 
 def _blocks(names: Classes, size: int, seed: int) -> list[Classes]:

@@ -38,6 +38,11 @@ class Raw:
         rows = position[self.y_test] >= 0
         return replace(kept, x_test=self.x_test[rows], y_test=position[self.y_test[rows]])
 
+    def as_floats(self) -> "Raw":
+        """Whole numbers as the measurements that a scaling takes them for."""
+        test = None if self.x_test is None else self.x_test.astype(np.float32)
+        return replace(self, x=self.x.astype(np.float32), x_test=test)
+
 
 def as_raw(
     where: str,
@@ -46,15 +51,22 @@ def as_raw(
     x_test: Any = None,
     y_test: Any = None,
     catalogue: Sequence[Any] | None = None,
+    *,
+    missing: bool = False,
 ) -> Raw:
-    """Check and convert; `where` opens every message."""
+    """Check and convert; `where` opens every message. NaN stays in x where `missing` is allowed."""
     if x_test is None:
-        inputs = as_inputs(x, where)
+        inputs = as_inputs(x, where, missing)
         names, (labels,) = as_labels({where: y}, catalogue)
         _same_length(inputs, labels, where)
         return Raw(inputs, labels, names)
     train, test = f"{where}, train part", f"{where}, test part"
-    inputs, inputs_test = as_inputs(x, train), as_inputs(x_test, test)
+    inputs, inputs_test = as_inputs(x, train, missing), as_inputs(x_test, test, missing)
+    if inputs.dtype != inputs_test.dtype:
+        raise DataError(
+            f"{where}: x is of type {inputs.dtype} in the train part and of type "
+            f"{inputs_test.dtype} in the test part; both must have the same type"
+        )
     names, (labels, labels_test) = as_labels({train: y, test: y_test}, catalogue)
     _same_length(inputs, labels, train)
     _same_length(inputs_test, labels_test, test)
@@ -66,8 +78,12 @@ def as_raw(
     return Raw(inputs, labels, names, inputs_test, labels_test)
 
 
-def as_inputs(x: Any, where: str) -> np.ndarray:
-    """Images to channel-first (uint8 as they are, else float32), tables to float32 (N, D)."""
+def as_inputs(x: Any, where: str, missing: bool = False) -> np.ndarray:
+    """Images to channel-first (uint8 as they are, else float32), tables to float32 (N, D).
+
+    A table of whole numbers stays one, as int64: they may be the numbers of tokens. Those of 8 bits
+    are pixels, which are measured.
+    """
     array = _array(x, where)
     if array.dtype.kind not in "biuf":
         raise DataError(f"{where}: x must hold numbers, got type {array.dtype}")
@@ -79,9 +95,13 @@ def as_inputs(x: Any, where: str) -> np.ndarray:
     array = lay_out(array, shape_of(array.shape[1:]), f"{where}: inputs")
     if array.dtype == np.uint8 and array.ndim == 4:
         return np.ascontiguousarray(array)
+    if array.dtype.kind in "iu" and array.dtype != np.uint8 and array.ndim == 2:
+        if array.max() > np.iinfo(np.int64).max:
+            raise DataError(f"{where}: x holds {array.max()}, which is too large for int64")
+        return np.ascontiguousarray(array, dtype=np.int64)
     with np.errstate(over="ignore"):
         converted = np.ascontiguousarray(array, dtype=np.float32)
-    _check_finite(array, converted, where)
+    _check_finite(array, converted, where, missing)
     return converted
 
 
@@ -110,6 +130,22 @@ def as_labels(
     return names, [_index(a, names, where) for where, a in zip(parts, arrays, strict=True)]
 
 
+def check_there(y: Any, where: str) -> None:
+    """Every row has a label: neither None, nor NaN, nor pandas' NA."""
+    # A list is looked at as it is: to numpy ["a", nan] is text.
+    values = y if isinstance(y, list | tuple) else _array(y, where)
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind != "O":
+            return  # of numbers, NaN is told beside what else is no label
+        values = values.ravel().tolist()
+    odd = (row for row, value in enumerate(values) if _is_missing(value))
+    if (first := next(odd, None)) is not None:
+        raise DataError(
+            f"{where}: the label of row {first} (counted from 0) is missing ({values[first]!r}); "
+            "labels must be text or whole numbers: give it one, or leave the row out"
+        )
+
+
 def check_sizes(raw: Raw, needed: int, where: str) -> None:
     """Every class must have `needed` rows in the part that splits are cut from."""
     if len(raw.catalogue) < 2:
@@ -135,15 +171,19 @@ def _array(value: Any, where: str) -> np.ndarray:
         raise DataError(f"{where}: rows of different lengths cannot be an array") from error
 
 
-def _check_finite(given: np.ndarray, converted: np.ndarray, where: str) -> None:
-    if np.isfinite(converted).all():
+def _check_finite(given: np.ndarray, converted: np.ndarray, where: str, missing: bool) -> None:
+    bad = np.isinf(converted) if missing else ~np.isfinite(converted)
+    if not bad.any():
         return
-    bad = ~np.isfinite(converted)
     rows = np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))
     large = "" if not np.isfinite(given[bad]).all() else " (too large for float32)"
+    column = f", column {int(np.flatnonzero(bad[rows[0]])[0])}" if bad.ndim == 2 else ""
+    fillable = bad.ndim == 2 and np.isnan(converted[bad]).all()
+    advice = ", or have them filled in with missing='mean'" if fillable else ""
+    what = "infinite" if missing else "NaN or infinite"
     raise DataError(
-        f"{where}: {int(bad.sum())} values of x are NaN or infinite{large}, in {len(rows)} rows, "
-        f"first in row {rows[0]} (counted from 0); remove or fill them"
+        f"{where}: {int(bad.sum())} values of x are {what}{large}, in {len(rows)} rows, "
+        f"first in row {rows[0]}{column} (counted from 0); remove or fill them{advice}"
     )
 
 
@@ -154,6 +194,7 @@ def _same_length(x: np.ndarray, y: np.ndarray, where: str) -> None:
 
 def _plain_labels(y: Any, where: str) -> np.ndarray:
     """Labels as int64 or text."""
+    check_there(y, where)
     array = _array(y, where)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -174,8 +215,18 @@ def _plain_labels(y: Any, where: str) -> np.ndarray:
     if array.dtype.kind in "biuf":
         return array.astype(np.int64)
     if array.dtype.kind != "U":
-        raise DataError(f"{where}: labels must be text or whole numbers, got type {array.dtype}")
+        kinds = sorted({type(v).__name__ for v in array.tolist()})
+        raise DataError(
+            f"{where}: labels must be text or whole numbers, all of one kind; got "
+            f"{' and '.join(kinds)}"
+        )
     return array
+
+
+def _is_missing(label: Any) -> bool:
+    if label is None or type(label).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(label, float | np.floating) and bool(np.isnan(label))
 
 
 def _alike(array: np.ndarray) -> bool:

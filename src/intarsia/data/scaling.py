@@ -16,7 +16,7 @@ _CHUNK = 4096  # rows converted to float64 at a time, so that large image sets f
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """The map (x - shift) * scale, in float32.
+    """The map (x - shift) * scale, in float32; whole numbers (int64) that it leaves alone stay so.
 
     `shift` and `scale` are 0-d for images (one number for all pixels) and of shape (D,) for tables.
     """
@@ -26,6 +26,8 @@ class Scaling:
     scale: torch.Tensor
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        if self.kind == "none" and x.dtype == torch.int64:
+            return x  # an embedding looks them up
         x = x.to(torch.float32)
         if self.kind == "none":
             return x

@@ -11,6 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from intarsia.composition import Composition
 from intarsia.data import Split
+from intarsia.data.raw import check_there
 from intarsia.estimator.kept import Kept
 from intarsia.estimator.labels import (
     EstimatorError,
@@ -153,6 +154,8 @@ class Changing:
         return self._settle(more, self._labels, self.background_)
 
     def _checked(self, x: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        if y is not None:  # which scikit-learn tells
+            check_there(y, "y")
         rows, labels = validate_data(self, x, y, reset=reset, dtype=np.float32)
         check_classification_targets(labels)
         return rows, labels

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, overload
 
+from intarsia.data import named_set, set_name
 from intarsia.errors import FileError, RecipeError, VersionError, nearest
 from intarsia.files import canonical, plain, write_whole
 from intarsia.models import Model
@@ -136,17 +137,17 @@ class Bank:
 
 
 def find(modules: Iterable[Module], key: str) -> Module:
-    """The module of this name, or the only one with these rewarded classes (`3`, `0+1`)."""
+    """The module of this name, or the only one with these classes: `3`, `0+1`, `"C++"+Java`."""
     modules = tuple(modules)
     named = [m for m in modules if m.name == key]
-    found = named or [m for m in modules if "+".join(m.rewarded) == key]
+    found = named or [m for m in modules if list(m.rewarded) == named_set(key, m.catalogue)]
     if len(found) > 1:
         raise RecipeError(
             f"{len(found)} modules recognise {key!r}: {', '.join(m.name for m in found)}; "
             "use one of these names, or bank.seed(...) first"
         )
     if not found:
-        known = {m.name for m in modules} | {"+".join(m.rewarded) for m in modules}
+        known = {m.name for m in modules} | {set_name(m.rewarded, m.catalogue) for m in modules}
         raise RecipeError(f"there is no module {key!r}: {nearest(key, known)}")
     return found[0]
 

@@ -48,7 +48,8 @@ def unpack(
     if architecture.model is None and model is None:
         raise FileError(
             "its network comes from a factory that files do not hold: "
-            "give it, as in Module.load(path, model=factory)"
+            "give it, as in Module.load(path, model=factory), in a shell with "
+            "--model package.module:factory"
         )
     factory = model if architecture.model is None else None
     state, mask = _state(fields["tensors"], stored, _plan(architecture, factory), share)

@@ -1,11 +1,12 @@
 """The commands that make a report again, from training to the page."""
 
+import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from intarsia.composition import Composition
-from intarsia.data import DATASETS
+from intarsia.data import DATASETS, is_path
 from intarsia.modules import file_name
 from intarsia.reports.elements import commands, paragraph
 from intarsia.reports.measured import Measured
@@ -25,7 +26,8 @@ def again(subject: Subject, measured: Measured | None) -> Section:
         *_comparing(subject, measured),
         _reporting(subject),
     ]
-    text = commands(shlex.join(["intarsia", *line]) for line in lines)
+    own = _model(subject)
+    text = commands(shlex.join(["intarsia", *line, *own]) for line in lines)
     return Section("again", "Make it again", f"{paragraph(_opening(subject, measured))}\n{text}")
 
 
@@ -52,7 +54,7 @@ def _training(subject: Subject) -> list[Line]:
         return []
     recipe = str((subject.folder or Path()) / RECIPE) if _has_recipe(subject) else RECIPE
     source = str(subject.recipe.get("data"))
-    named = source in DATASETS or source.endswith((".npz", ".csv"))
+    named = source in DATASETS or is_path(source)
     out = "again/" if subject.paths else "modules/"
     return [["train", recipe, out, *([] if named else ["--data", UNNAMED])]]
 
@@ -81,10 +83,10 @@ def _comparing(subject: Subject, measured: Measured | None) -> list[Line]:
     if measured is None or subject.data is None:
         return lines
     if measured.matrix is not None and len(subject.data.validation):
-        lines.append(["compatibility", *_modules(subject), "--samples", _source(subject)])
+        lines.append(["compatibility", *_modules(subject), *_samples(subject)])
     if measured.path is not None and (ends := _ends(measured)):
         rows = str(measured.path.curves["train"].n)
-        lines.append(["path", *ends, "--data", _source(subject), "--rows", rows])
+        lines.append(["path", *ends, *_data(subject), "--rows", rows])
     return lines
 
 
@@ -92,8 +94,8 @@ def _reporting(subject: Subject) -> Line:
     made = "modules/" if subject.whole is None else "whole.safetensors"
     line = ["report", *(map(str, subject.paths) if subject.paths else [made])]
     line += ["-o", "report.html", "--figures", "figures/"]
-    if subject.named is not None or not subject.known:
-        line += ["--data", _source(subject)]
+    if subject.named is not None or not subject.known or subject.options:
+        line += _data(subject)
     return [*line, "--rows", str(subject.rows)] if subject.rows else line
 
 
@@ -108,7 +110,7 @@ def _modules(subject: Subject) -> Line:
 
 
 def _evaluating(path: str, subject: Subject) -> Line:
-    return ["evaluate", path, "--data", _source(subject)]
+    return ["evaluate", path, *_data(subject)]
 
 
 def _options(whole: Composition, subject: Subject) -> Line:
@@ -118,7 +120,7 @@ def _options(whole: Composition, subject: Subject) -> Line:
     line += ["--align", options.align] if options.align else []
     line += [] if options.recalibrate else ["--no-recalibrate"]
     line += ["--calibrate"] if options.calibrate else []
-    return line + (["--samples", _source(subject)] if whole.samples is not None else [])
+    return line + (_samples(subject) if whole.samples is not None else [])
 
 
 def _ends(measured: Measured) -> Sequence[str]:
@@ -134,6 +136,41 @@ def _ends(measured: Measured) -> Sequence[str]:
 
 def _has_recipe(subject: Subject) -> bool:
     return subject.folder is not None and (subject.folder / RECIPE).is_file()
+
+
+def _data(subject: Subject) -> Line:
+    """What names the data that is measured on, and how it is loaded."""
+    others = {key: value for key, value in subject.options.items() if key != "target"}
+    words = [f"{key}={json.dumps(value)}" for key, value in others.items()]
+    return [
+        "--data",
+        _source(subject),
+        *_target(subject),
+        *(w for o in words for w in ("--set", o)),
+    ]
+
+
+def _samples(subject: Subject) -> Line:
+    return ["--samples", _source(subject), *_target(subject)]
+
+
+def _target(subject: Subject) -> Line:
+    """A column by its number, or by its name, in quotes if that is a number."""
+    target = subject.options.get("target")
+    if target is None:
+        return []
+    quoted = isinstance(target, str) and target.lstrip("-").isdigit()
+    return ["--target", f"'{target}'" if quoted else str(target)]
+
+
+def _model(subject: Subject) -> Line:
+    """The factory of modules that have one, if a command can import it."""
+    factory = subject.modules[0].factory
+    name = getattr(factory, "__qualname__", "<locals>")
+    module = getattr(factory, "__module__", "__main__")
+    if factory is None or "<" in name or module == "__main__":
+        return []
+    return ["--model", f"{module}:{name}"]
 
 
 def _source(subject: Subject) -> str:

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from intarsia import __version__
 from intarsia.composition import Composition
 from intarsia.data import Data
 from intarsia.measure import Evaluation
+from intarsia.models import Model
 from intarsia.modules import Module
 from intarsia.reports.adding import one_by_one, taken_out
 from intarsia.reports.again import again
@@ -43,9 +45,11 @@ def modules_report(
     compare: Mapping[str, Module | Composition] | None = None,
     sections: Sequence[Section] = (),
     rows: int | None = None,
+    data_options: Mapping[str, Any] | None = None,
+    model: Model | None = None,
 ) -> Report:
     """The report of modules; arguments are those of `intarsia.report`."""
-    subject = subject_of(thing, data, compare, rows)
+    subject = subject_of(thing, data, compare, rows, data_options, model)
     measured = Measured(subject) if subject.data is not None else None
     drawn = Drawn()
     scores = {} if measured is None else measured.single

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from intarsia.composition import Composition
 from intarsia.data import Data
 from intarsia.errors import StudyError
+from intarsia.models import Model
 from intarsia.modules import Module
 from intarsia.reports.making import modules_report
 from intarsia.reports.page import Report, Section
@@ -22,6 +24,8 @@ def report(
     sections: Sequence[Section] = (),
     rows: int | None = None,
     study: str | None = None,
+    data_options: Mapping[str, Any] | None = None,
+    model: Model | None = None,
 ) -> Report:
     """What was trained or measured, on one page that needs nothing else; `.save(path)` writes it.
 
@@ -31,19 +35,30 @@ def report(
     `data` is by default what the modules were trained on; where it is not to be had the page says
     so and leaves out what would be measured on it. `compare` holds other classifiers of the same
     classes by name, for the table of ways to join. `sections` come before the commands at the end:
-    that is where probes go. At most `rows` test samples are measured on. A study takes none of
-    these, nor a title.
+    that is where probes go. At most `rows` test samples are measured on. `data_options` are those
+    of `load_data`, and `model` is the factory of modules that are read, as in Module.load. A study
+    takes none of these, nor a title.
     """
     path = _study_path(thing)
     if path is not None:
         _refuse({"data": data, "title": title, "rows": rows})
         _refuse({"compare": compare or None, "sections": sections or None})
+        _refuse({"data_options": data_options or None, "model": model})
         return study_report(path, study)
     if study is not None:
         raise StudyError(
             f"there is no study {study!r} to show: give the folder of a store or the file of a pack"
         )
-    return modules_report(thing, data, title=title, compare=compare, sections=sections, rows=rows)
+    return modules_report(
+        thing,
+        data,
+        title=title,
+        compare=compare,
+        sections=sections,
+        rows=rows,
+        data_options=data_options,
+        model=model,
+    )
 
 
 def _refuse(given: Mapping[str, object]) -> None:

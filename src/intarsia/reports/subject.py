@@ -9,8 +9,9 @@ from typing import Any
 from intarsia.arguments import data_for, labelled
 from intarsia.composition import Composition
 from intarsia.composition.opening import open_path
-from intarsia.data import DATASETS, Data, Split, few
+from intarsia.data import DATASETS, Data, Split, few, is_path
 from intarsia.errors import DataError, FileError, IntarsiaError, RecipeError
+from intarsia.models import Model
 from intarsia.modules import LISTING, Bank, Health, Module, file_name
 from intarsia.modules.traits import CATALOGUE, SHAPE, check_traits
 
@@ -35,6 +36,7 @@ class Subject:
     missing: str = ""  # why there is no data
     known: bool = True  # whether the modules were trained on this data, split as it is
     named: str | None = None  # the data, where it was asked for by name or path
+    options: Mapping[str, Any] = field(default_factory=dict)  # of load_data, where given
     rows: int | None = None  # test samples at most
 
     @property
@@ -108,7 +110,7 @@ class Subject:
         found = self.named or str(self.recipe.get("data") or "")
         if self.data is not None and not self.known and self.named is None:
             found = self.data.name
-        return found if found in DATASETS or found.endswith((".npz", ".csv")) else None
+        return found if found in DATASETS or is_path(found) else None
 
 
 def subject_of(
@@ -116,33 +118,36 @@ def subject_of(
     data: str | Data | None = None,
     compared: Mapping[str, Module | Composition] | None = None,
     rows: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    model: Model | None = None,
 ) -> Subject:
     """Read what the paths hold, or take the objects as they are, and find the data.
 
     Where no data is named it is what the modules were trained on; where that is not to be had the
     subject says why, and has none.
     """
-    found = _of(thing)
+    found = _of(thing, model)
     if rows is not None and rows < 1:
         raise RecipeError(f"rows is {rows}: expected a number of test samples, at least 1")
     found = replace(found, rows=rows, compared={**found.compared, **(compared or {})})
+    found = replace(found, options=dict(options or {}))
     first = found.modules[0]
     try:
         named = None if isinstance(data, Data) else data
         if isinstance(data, Data):
             known = data.digest == (first.provenance.get("data") or {}).get("digest")
         else:
-            data, known = data_for(first, data, {})
+            data, known = data_for(first, data, found.options)
     except IntarsiaError as error:
-        if data is not None:
+        if data is not None or found.options:
             raise
         return replace(found, missing=str(error))
     return replace(found, data=labelled(first, data), known=known, named=named)
 
 
-def _of(thing: Source) -> Subject:
+def _of(thing: Source, model: Model | None = None) -> Subject:
     if isinstance(thing, str | Path):
-        return _at((Path(thing),))
+        return _at((Path(thing),), model)
     if isinstance(thing, Bank):
         if not len(thing):
             raise FileError("the bank has no modules, all of them diverged: there is no report")
@@ -153,7 +158,7 @@ def _of(thing: Source) -> Subject:
         return Subject((thing,))
     things = list(thing)
     if things and all(isinstance(one, str | Path) for one in things):
-        return _at(tuple(map(Path, things)))  # type: ignore[arg-type]
+        return _at(tuple(map(Path, things)), model)  # type: ignore[arg-type]
     if not things or not all(isinstance(one, Module) for one in things):
         raise DataError(
             "a report is made of a path, a bank, a composition, or modules: "
@@ -162,9 +167,9 @@ def _of(thing: Source) -> Subject:
     return _listed(tuple(things))  # type: ignore[arg-type]
 
 
-def _at(paths: tuple[Path, ...]) -> Subject:
+def _at(paths: tuple[Path, ...], model: Model | None) -> Subject:
     if len(paths) > 1:
-        things = [(path, open_path(path)) for path in paths]
+        things = [(path, open_path(path, model)) for path in paths]
         parts = [module for _, thing in things for module in _of(thing).modules]
         files = {thing.name: path for path, thing in things if isinstance(thing, Module)}
         return replace(_listed(tuple(parts)), paths=paths, files=files)
@@ -173,7 +178,7 @@ def _at(paths: tuple[Path, ...]) -> Subject:
         raise FileError(f"{path}: there is no such file or folder")
     if path.is_dir() and not (path / LISTING).exists() and (path / "modules" / LISTING).exists():
         return _demo(path)
-    thing = open_path(path)
+    thing = open_path(path, model)
     if isinstance(thing, Bank):
         return _in_folder(thing, path)
     files = {thing.name: path} if isinstance(thing, Module) else {}

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from intarsia.data import set_name
 from intarsia.objectives import OBJECTIVES
 from intarsia.pruning import PRUNINGS
 from intarsia.reports.elements import (
@@ -108,7 +109,7 @@ def _course(recipe: Mapping[str, Any]) -> str:
 def _classes(subject: Subject) -> str:
     """Which classes the modules are for."""
     sets = {module.rewarded for module in subject.modules}
-    names = listed(sorted("+".join(classes) for classes in sets))
+    names = listed(sorted(set_name(classes, subject.catalogue) for classes in sets))
     if len(subject.modules) == 1:
         every = len(subject.modules[0].rewarded) == len(subject.catalogue)
         all_ = f"all {counted(len(subject.catalogue), 'class', 'classes')}"

@@ -52,4 +52,4 @@ def _rows(module: Module, split: Split | None, places: list[int]) -> Tensor:
         draw = torch.Generator().manual_seed(0)
         return torch.randn(SAMPLES, *module.architecture.shape, generator=draw)
     x = few(own, SAMPLES).x
-    return module.scaling(x.reshape(len(x), *module.architecture.shape))
+    return module.scaling(x.reshape(len(x), *module.architecture.shape)).to(torch.float32)

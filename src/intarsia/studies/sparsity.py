@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from intarsia.data import set_name
 from intarsia.figures import line_figure
 from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
@@ -137,11 +138,14 @@ def _pair_cell(
     bench: Bench,
 ) -> Cell:
     preset, recipe = options["preset"], {**options["recipe"], "sparsity": sparsity}
-    pairs = pairs_of(bench.data(data, preset).catalogue, size, check_count(options, "pairs"))
+    catalogue = bench.data(data, preset).catalogue
+    pairs = pairs_of(catalogue, size, check_count(options, "pairs"))
     plan = bench.plan(data, model, sets_of(pairs), seed, preset=preset, **recipe)
     settings = {"data": data, "model": model, "preset": preset, "seed": seed}
     settings |= {"sparsity": sparsity, "size": size, "operators": options["operators"]}
-    settings["pairs"] = [["+".join(one), "+".join(other)] for one, other in pairs]
+    settings["pairs"] = [
+        [set_name(one, catalogue), set_name(other, catalogue)] for one, other in pairs
+    ]
     return Cell("sparsity", settings, {"modules": plan})
 
 

@@ -87,4 +87,4 @@ def heading(session: Session, title: str) -> str:
 
 def script(name: str) -> str:
     """What an element does in the browser."""
-    return (HERE / f"{name}.js").read_text()
+    return (HERE / f"{name}.js").read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ from typing import Any
 from intarsia.composition import Composition
 from intarsia.composition.opening import header_of, open_path
 from intarsia.errors import FileError, IntarsiaError
+from intarsia.models import Model
 from intarsia.modules import Bank, Module
 from intarsia.studio.session import Session
 
@@ -43,7 +44,7 @@ def load(session: Session, path: Path, called: str | None = None) -> Loaded:
     Errors name the file as it was `called`, not where a browser's upload happens to lie.
     """
     try:
-        parts = _parts(path)
+        parts = _parts(path, session.read[0].factory if session.read else None)
     except IntarsiaError as error:
         raise FileError(str(error).replace(str(path), called or str(path))) from error
     here = {module.digest for module in session.read if module.name in {p.name for p in parts}}
@@ -97,8 +98,8 @@ def _headers(path: Path, changed: int) -> tuple[dict[str, Any], ...]:
     )
 
 
-def _parts(path: Path) -> tuple[Module, ...]:
-    thing = open_path(path)
+def _parts(path: Path, model: Model | None) -> tuple[Module, ...]:
+    thing = open_path(path, model)
     if isinstance(thing, Bank):
         raise FileError(f"{path}: is a folder, give the file of a module")
     return thing.parts if isinstance(thing, Composition) else (thing,)

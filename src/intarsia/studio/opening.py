@@ -10,6 +10,7 @@ from intarsia.composition import Composition
 from intarsia.composition.opening import open_path
 from intarsia.data import Data
 from intarsia.errors import FileError
+from intarsia.models import Model
 from intarsia.modules import Bank, Module
 from intarsia.modules.bank import LISTING
 from intarsia.studio.session import Session
@@ -40,11 +41,12 @@ def open_paths(
     source: str | None = None,
     options: Mapping[str, Any] | None = None,
     seed: int | None = None,
+    model: Model | None = None,
 ) -> Opened:
     """Read bank folders, module files, compositions, or what a demo left.
 
     The data are by default those that the modules learned from, split as they were then. Of a bank
-    with several seeds the first is taken.
+    with several seeds the first is taken. `model` as in Module.load.
     """
     if not paths:
         raise FileError("there is nothing to open: give a bank folder, a demo or module files")
@@ -52,7 +54,7 @@ def open_paths(
     notes = []
     like = None
     for path in paths:
-        thing = open_path(_bank_of(path))
+        thing = open_path(_bank_of(path), model)
         if isinstance(thing, Composition):
             like = thing
         if isinstance(thing, Bank) and seed is None and len(thing.seeds) > 1:

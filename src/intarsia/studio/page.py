@@ -50,7 +50,7 @@ def mount(blocks: gr.Blocks) -> FastAPI:
         show_error=False,
         max_file_size=LARGEST_FILE,
         theme=theme,
-        css=(HERE / "page.css").read_text(),
+        css=(HERE / "page.css").read_text(encoding="utf-8"),
     )
 
 

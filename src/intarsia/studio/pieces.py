@@ -8,6 +8,7 @@ from html import escape
 import numpy as np
 from torch import Tensor
 
+from intarsia.data import set_name
 from intarsia.figures import confusion_figure
 from intarsia.figures.png import png
 from intarsia.measure import Evaluation, Matrix
@@ -27,7 +28,7 @@ PERCENT = ("interference",)  # measures that are small shares of accuracy
 
 def tile(card: Card) -> str:
     """The lines of a tile: its name, and below it how good it is and how much of it is left."""
-    classes = "+".join(card.rewarded)
+    classes = set_name(card.rewarded, ())
     told = card.name == classes or card.name.startswith(f"{classes} (")  # a second one of its name
     title = card.name if told else f"{card.name} ({classes})"
     decimals = 0 if card.density >= 0.1 else 1

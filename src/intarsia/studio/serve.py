@@ -40,8 +40,12 @@ def serve(
     *,
     open_browser: bool = True,
     say: Callable[[str], None] = print,
+    ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve until stopped. Without a port it is PORT, or a free one where that is taken."""
+    """Serve until stopped. Without a port it is PORT, or a free one where that is taken.
+
+    `ready` is told the address once somebody listens there.
+    """
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -58,6 +62,7 @@ def serve(
         )
         server = Server(settings)
         say(f"the studio is at {address} (Ctrl-C stops it)")
+        ready(address)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         if open_browser:  # which waits for the server's first answer
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

@@ -196,7 +196,7 @@ class Folder:
         if listing.exists():
             found = Bank.report_of(self.path).get("key")
         elif note.exists():
-            found = note.read_text()
+            found = note.read_text(encoding="utf-8")
         else:
             write_whole(note, self.key.encode())
         if found not in (None, self.key) or (listing.exists() and found is None):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from intarsia.data import Data, partition
+from intarsia.data import Data, partition, set_name
 from intarsia.errors import RecipeError
 from intarsia.files import stream
 from intarsia.objectives import Objective, objective
@@ -40,7 +40,7 @@ def tasks_of(recipe: Recipe, data: Data) -> list[Task]:
     tasks = []
     for seed in recipe.seeds:
         for classes in sets:
-            name = "+".join(classes) + (f"-s{seed}" if several else "")
+            name = set_name(classes, data.catalogue) + (f"-s{seed}" if several else "")
             indices = tuple(data.catalogue.index(c) for c in classes)
             goal = objective(recipe.objective, data.classes, indices)
             if recipe.balance:

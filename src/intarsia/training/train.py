@@ -157,7 +157,7 @@ class _Run:
                 "seed": task.seed,
                 "learning_rate": task.learning_rate,
                 "objective": digest_of("objective", _tables(task)),
-                "data": {"name": self.data.name, "digest": self.data.digest},
+                "data": self._data(),
                 "scores": {"validation": outcome.scores},
                 **self._report(),
             },
@@ -190,6 +190,11 @@ class _Run:
             tables["sample_weight"] = self.settled.sample_weight
         return digest_of([self.recipe.identity(), self.data.digest, tasks, origins], tables)
 
+    def _data(self) -> dict[str, Any]:
+        """What tells the data apart, and what they had in place of missing values."""
+        about = {"name": self.data.name, "digest": self.data.digest}
+        return about if self.data.fill is None else {**about, "fill": list(self.data.fill)}
+
     def _report(self) -> dict[str, Any]:
         return {
             "engine": self.choice.engine,
@@ -212,7 +217,8 @@ class _Run:
         network = initialise(self.model, self.data.shape, self.outputs, 0).to(device)
         train, validation = self.data.train, self.data.validation
         assert self.recipe.temperature is not None and self.recipe.batch is not None
-        x, y = self.data.scaling(train.x).to(device), train.y.to(device)
+        x = self.data.scaling(train.x).to(device, torch.float32)
+        y = train.y.to(device)
         weight = None
         if self.settled.sample_weight is not None:
             weight = self.settled.sample_weight.to(device)
@@ -229,7 +235,7 @@ class _Run:
             tasks=self.tasks,
             x=x,
             y=y,
-            x_validation=self.data.scaling(validation.x).to(device),
+            x_validation=self.data.scaling(validation.x).to(device, torch.float32),
             y_validation=validation.y.to(device),
             batch=min(self.recipe.batch, len(train)),
             temperature=self.recipe.temperature,

@@ -1,0 +1,52 @@
+"""What a shell offers to complete: names, without torch, which the registries would import.
+
+A test compares each list with its registry. Where nothing fits, shells offer files and folders.
+"""
+
+from collections.abc import Callable, Sequence
+
+ALIGNMENTS = ("activations", "weights")
+DATA_OPTIONS = (
+    "classes", "download", "encoding", "labels", "missing", "progress", "scale", "seed", "size",
+    "target", "test", "validation",
+)  # fmt: skip
+DATASETS = ("cifar10", "cifar100", "digits", "fashion_mnist", "har", "mnist", "yeast")
+ENGINES = ("auto", "plain", "single", "stack", "mlp", "lenet")
+MODELS = ("lenet", "mlp", "resnet18", "vgg11")
+OBJECTIVES = ("confidence_penalty", "me", "other", "qme", "smoothing", "xe")
+OPERATORS = (
+    "dare", "fisher", "inlay", "logit_mean", "logit_weighted", "logits", "mean", "own",
+    "probabilities", "regmean", "sum", "task_arithmetic", "ties", "weighted",
+)  # fmt: skip
+PRESETS = ("paper", "released")
+PRUNINGS = ("magnitude", "random", "territory")
+SPLITS = ("train", "validation", "test", "all")
+STUDIES = (
+    "complete", "confusion", "continual", "controls", "impact", "pairs", "path", "single",
+    "sparsity", "temperature", "unlearning", "width",
+)  # fmt: skip
+
+Complete = Callable[[str], list[str]]
+
+
+def one_of(names: Sequence[str]) -> Complete:
+    """Completes one name."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    return complete
+
+
+def some_of(names: Sequence[str]) -> Complete:
+    """Completes the last name of a list that is parted by commas."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+
+    return complete
+
+
+data = one_of(DATASETS)
+data_options = one_of([f"{name}=" for name in DATA_OPTIONS])
