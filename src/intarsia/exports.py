@@ -52,7 +52,7 @@ def export_program(thing: Thing, inputs: str = "float32") -> torch.export.Export
     reader would have to trust.
     """
     model = _model(thing)
-    with _tracing("export_program"):
+    with _tracing("export_program"), _quiet():
         return torch.export.export(model, (_example(model, inputs),), dynamic_shapes=_any_rows())
 
 
@@ -79,12 +79,14 @@ class _Reading(nn.Module):
         if self.scaled:
             self.register_buffer("shift", model.shift)
             self.register_buffer("scale", model.scale)
+        self.dtype = torch.int64 if model.whole else torch.float32
         self.classes, self.temperature = len(model.catalogue), model.temperature
         with torch.no_grad():
-            self.other = model.network(_example(model, "float32")).shape[1] > self.classes
+            example = _example(model, "float32").to(self.dtype)
+            self.other = model.network(example).shape[1] > self.classes
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.to(torch.float32)
+        x = x.to(self.dtype)
         logits = self.network((x - self.shift) * self.scale if self.scaled else x)
         return share_other(logits, self.classes, self.temperature) if self.other else logits
 
@@ -142,13 +144,18 @@ def _tracing(what: str) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch tells itself: a deprecation inside it, and that torchvision is missing."""
+    """Without what torch tells itself: a deprecation inside it, that torchvision is missing, and
+    how its own recurrent layers keep their weights.
+    """
     registration = logging.getLogger("torch.onnx._internal.exporter._registration")
     before = registration.level
     registration.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
+            warnings.filterwarnings(
+                "ignore", r"The tensor attributes? .*_flat_weights", UserWarning
+            )
             yield
     finally:
         registration.setLevel(before)

@@ -138,22 +138,23 @@ def test_it_says_what_it_cannot_read_and_what_to_do(name: str) -> None:
 
 
 def test_a_wiring_given_by_hand_is_taken() -> None:
-    network = nn.Sequential(linear(6, 4), Dense(), linear(8, 3))
+    """A product by @ is not traced, so this one needs it."""
+    network = Net(lambda n, x: n.b(x @ n.a.weight.T + n.a.bias), a=linear(6, 4), b=linear(4, 3))
     by_hand = {
-        "0.weight": ("a", "input"),
-        "0.bias": ("a",),
-        "1.inner.weight": [Axis("b"), "a"],
-        "1.inner.bias": ("b",),
-        "2.weight": ("output", None),
-        "2.bias": ("output",),
+        "a.weight": [Axis("a"), "input"],
+        "a.bias": ("a",),
+        "b.weight": ("output", "a"),
+        "b.bias": ("output",),
     }
+    with pytest.raises(WiringError, match="cannot"):
+        infer_wiring(network, (6,))
     network.wiring = by_hand
-    assert wiring_of(network, (6,))["1.inner.weight"] == (Axis("b"), Axis("a"))
-    network.wiring = lambda shape: by_hand | {"0.bias": ("b", None)}
-    with pytest.raises(WiringError, match=r"'0.bias' names 2 dimensions, the tensor has 1"):
+    assert wiring_of(network, (6,))["a.weight"] == (Axis("a"), Axis("input"))
+    network.wiring = lambda shape: by_hand | {"a.bias": ("b", None)}
+    with pytest.raises(WiringError, match=r"'a.bias' names 2 dimensions, the tensor has 1"):
         wiring_of(network, (6,))
-    network.wiring = by_hand | {"0.bias": (3,)}
-    with pytest.raises(WiringError, match=r"'0.bias' is \(3,\)"):
+    network.wiring = by_hand | {"a.bias": (3,)}
+    with pytest.raises(WiringError, match=r"'a.bias' is \(3,\)"):
         wiring_of(network, (6,))
     network.wiring = "a, b"
     with pytest.raises(WiringError, match="expected a mapping"):

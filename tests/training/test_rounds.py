@@ -260,15 +260,28 @@ class Unreadable(nn.Module):
         return self.last(torch.fft.fft(self.first(x.flatten(1))).real)
 
 
-def test_a_network_that_cannot_be_read_trains_unless_pruning_is_asked(small_data):
+@pytest.mark.parametrize("engine", ["single", "stack", "plain"])
+def test_a_network_that_cannot_be_read_is_pruned_weight_by_weight(small_data, engine):
     def factory(shape, outputs):
         return Unreadable(outputs)
 
-    bank = ia.train(small_data, model=factory, sparsity=0, epochs=1)
-    assert len(bank) == 4
-    for settings in ({"sparsity": 0.5}, {"pruning": "territory"}):
-        with pytest.raises(WiringError, match="pruning needs the network's wiring"):
-            ia.train(small_data, model=factory, epochs=1, **settings)
+    for pruning in ("magnitude", "magnitude(scope='layer')", "random"):
+        settings = {"sparsity": 0.5, "pruning": pruning, "engine": engine, "epochs": 1}
+        bank = ia.train(small_data, model=factory, **settings)
+        kept = [int(mask.sum()) for mask in bank[0].mask.values()]
+        assert bank[0].mask.keys() == {"first.weight", "last.weight"}
+        assert sum(kept) == pytest.approx((64 * 8 + 8 * 4) / 2, abs=1)
+
+
+def test_what_gives_out_units_needs_them(small_data):
+    def factory(shape, outputs):
+        return Unreadable(outputs)
+
+    with pytest.raises(WiringError, match=r"territory gives out units.*wiring.*'fft_fft'"):
+        ia.train(small_data, model=factory, epochs=1, pruning="territory")
+    layers = "magnitude(scope='layer', ratios={'output': 0.5})"
+    with pytest.raises(RecipeError, match="'output' layer, which is known by the wiring"):
+        ia.train(small_data, model=factory, epochs=1, pruning=layers)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from intarsia.composition.activations import match_activations
 from intarsia.composition.matching import Orders, match_weights
-from intarsia.errors import CompositionError, nearest
+from intarsia.errors import CompositionError, WiringError, nearest
 from intarsia.models.wiring import (
     Wiring,
     axis_sizes,
@@ -35,7 +35,7 @@ def align(
     orders = unit_orders(modules, how, samples, seed)
     if len(modules) < 2:
         return list(modules)
-    wiring = modules[0].architecture.wiring(modules[0].factory)
+    wiring = _wiring(modules[0])
     others = zip(modules[1:], orders[1:], strict=True)
     return [modules[0], *(_relabelled(module, order, wiring) for module, order in others)]
 
@@ -53,7 +53,7 @@ def unit_orders(
     first = modules[0]
     for module in modules[1:]:
         _check_shapes(first, module)
-    wiring = first.architecture.wiring(first.factory)
+    wiring = _wiring(first)
     sizes = axis_sizes(wiring, first.state)
     stay = {axis: torch.arange(sizes[axis]) for axis in hidden_axes(wiring)}
     if how == "weights":
@@ -98,6 +98,15 @@ def _held(module: Module, wiring: Wiring) -> dict[str, Tensor]:
 def _relabelled(module: Module, orders: Orders, wiring: Wiring) -> Module:
     state, mask = (take_units(tensors, wiring, orders) for tensors in (module.state, module.mask))
     return replace(module, state=state, mask=mask)
+
+
+def _wiring(module: Module) -> Wiring:
+    try:
+        return module.architecture.wiring(module.factory)
+    except WiringError as error:
+        raise WiringError(
+            f"aligning moves units and needs the network's wiring: {error}"
+        ) from error
 
 
 def _check_shapes(first: Module, module: Module) -> None:

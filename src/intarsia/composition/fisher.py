@@ -1,6 +1,7 @@
 """Weights averaged by how much each module's answers depend on them."""
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -84,8 +85,11 @@ def _add_layers(
     x is the same for every class: one product of matrices for all of them.
     """
     with torch.enable_grad():
-        logits, met = run(network, inputs.detach().clone().requires_grad_())
+        inputs = inputs.detach().clone()
+        logits, met = run(network, inputs.requires_grad_(inputs.is_floating_point()))
         roots = _roots(logits, temperature)
+    if not met:
+        return set()
     uses: dict[str, list[int]] = {}
     for place, meeting in enumerate(met):
         uses.setdefault(meeting.name, []).append(place)
@@ -136,9 +140,59 @@ def _add_others(
     def roots(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
         return _roots(functional_call(network, parameters, (x[None],)), temperature)[0]
 
-    each = vmap(jacrev(roots), in_dims=(None, 0))(others, inputs)  # N, C, *shape
+    each = _mapped(roots, others, inputs)
+    # torch's map is wrong for some layers (PReLU), so it is trusted where it agrees with a sample.
+    if each is None or not _agrees(each, _one_by_one(network, others, inputs[:1], temperature)):
+        each = _one_by_one(network, others, inputs, temperature)
     for name, gradients in each.items():
         sums[name] += gradients.square().sum(dim=(0, 1))
+
+
+def _mapped(
+    roots: Callable[[dict[str, Tensor], Tensor], Tensor], others: dict[str, Tensor], inputs: Tensor
+) -> dict[str, Tensor] | None:
+    """The gradients of all samples at once, N x C x *shape; None where torch cannot map a layer."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "There is a performance drop", UserWarning)
+        try:
+            found: dict[str, Tensor] = vmap(jacrev(roots), in_dims=(None, 0))(others, inputs)
+        except (RuntimeError, UserWarning):
+            return None
+    return found
+
+
+def _agrees(each: dict[str, Tensor], first: dict[str, Tensor]) -> bool:
+    return all(
+        torch.allclose(
+            each[name][:1], found, rtol=1e-3, atol=1e-5 + 1e-3 * float(found.abs().max())
+        )
+        for name, found in first.items()
+    )
+
+
+def _one_by_one(
+    network: nn.Module, names: Iterable[str], inputs: Tensor, temperature: float
+) -> dict[str, Tensor]:
+    """The gradients of each sample's roots, N x C x *shape, by the usual backward passes."""
+    own, names = dict(network.named_parameters()), list(names)
+    rows = []
+    for x in inputs:
+        with torch.enable_grad():
+            roots = _roots(network(x[None]), temperature)[0]
+        for root in roots:
+            rows.append(
+                torch.autograd.grad(
+                    root,
+                    [own[name] for name in names],
+                    retain_graph=True,
+                    allow_unused=True,
+                    materialize_grads=True,
+                )
+            )
+    return {
+        name: torch.stack(found).unflatten(0, (len(inputs), -1))
+        for name, found in zip(names, zip(*rows, strict=True), strict=True)
+    }
 
 
 def _roots(logits: Tensor, temperature: float) -> Tensor:

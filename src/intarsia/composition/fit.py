@@ -6,7 +6,8 @@ from itertools import pairwise
 import torch
 
 from intarsia.composition.operators import On
-from intarsia.errors import CompositionError, RecipeError
+from intarsia.errors import CompositionError, ModelError, RecipeError
+from intarsia.models.trial import trial_inputs
 from intarsia.modules import Module, find
 from intarsia.modules.traits import (
     CATALOGUE,
@@ -42,6 +43,7 @@ def check_fit(modules: Iterable[Module], on: On, aligned: bool = False) -> tuple
             )
     if not modules:
         raise CompositionError("a composition needs at least one module, this would leave none")
+    _check_probes(modules)
     needed = tuple(trait for trait in NEEDED[on] if not (aligned and trait is ORIGIN))
     for module in modules[1:]:
         check_traits(modules[0], module, needed)
@@ -88,19 +90,29 @@ def _same(parts: Sequence[Module], module: Module) -> Module:
     )
 
 
+def _check_probes(modules: Sequence[Module]) -> None:
+    """A factory may make another network today than when a module was trained with it."""
+    distinct = {(id(m.factory), m.architecture.probe): m for m in reversed(modules)}
+    for module in distinct.values():
+        try:
+            module.architecture.check_probe(module.factory)
+        except ModelError as error:
+            raise CompositionError(f"module {module.name!r} cannot be joined: {error}") from error
+
+
 def _check_factory(first: Module, module: Module) -> None:
     """Two factories may give one list of tensors, and yet not one function of them."""
     if module.factory is first.factory:
         return
-    x = torch.randn(8, *first.architecture.shape, generator=torch.Generator().manual_seed(0))
     same = first.architecture.plan(module.factory) == first.plan
     if same:
+        mine, other = (
+            first.architecture.network(first.state, factory)
+            for factory in (first.factory, module.factory)
+        )
+        x = trial_inputs(mine, first.architecture.shape)
         with torch.no_grad():
-            mine, other = (
-                first.architecture.network(first.state, factory)(x)
-                for factory in (first.factory, module.factory)
-            )
-        same = torch.allclose(mine, other, rtol=1e-3, atol=1e-4)
+            same = torch.allclose(mine(x), other(x), rtol=1e-3, atol=1e-4)
     if not same:
         raise CompositionError(
             f"module {module.name!r} does not fit module {first.name!r}: with the same weights its "

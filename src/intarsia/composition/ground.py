@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from intarsia.composition.operators import State
 from intarsia.data import Split
-from intarsia.errors import CompositionError
+from intarsia.errors import CompositionError, WiringError
 from intarsia.files import digest_of
 from intarsia.models import initialise, silence
+from intarsia.models.trial import input_dtype
 from intarsia.models.wiring import Wiring
 from intarsia.modules import Module
 from intarsia.modules.architecture import Plan
@@ -39,6 +40,23 @@ class Ground:
         """The axes of every tensor; their sizes may differ from part to part."""
         first = self.parts[0]
         return first.architecture.wiring(first.factory)
+
+    @cached_property
+    def has_wiring(self) -> bool:
+        """Whether the axes are known; joining weights entry by entry does without them."""
+        try:
+            return bool(self.wiring)
+        except WiringError:
+            return False
+
+    def wiring_for(self, what: str) -> Wiring:
+        """The wiring, or a WiringError that names what cannot be done without it."""
+        try:
+            return self.wiring
+        except WiringError as error:
+            raise WiringError(
+                f"{what} works on units and needs the network's wiring: {error}"
+            ) from error
 
     @property
     def masks(self) -> list[Mapping[str, Tensor]]:
@@ -103,7 +121,9 @@ class Ground:
             raise CompositionError(
                 f"{operator} needs samples: compose(..., samples=data), or --samples in a shell"
             )
-        return self.parts[0].scaling(self.samples.x)
+        first = self.parts[0]
+        network = first.architecture.network(first.state, first.factory)
+        return first.scaling(self.samples.x).to(input_dtype(network, first.architecture.shape))
 
     def networks(self) -> list[nn.Module]:
         """The bare networks of the parts, in evaluation mode."""

@@ -16,6 +16,7 @@ from intarsia.composition.ground import Ground
 from intarsia.composition.operators import State, operator, total
 from intarsia.errors import CompositionError
 from intarsia.models.axes import INPUT, OUTPUT, Entry, hidden_axes
+from intarsia.models.trial import trial_inputs
 from intarsia.models.units import live_units, take_units
 
 REMEDY = 'join them by "logits", which gives the same sum from networks that stay apart'
@@ -26,10 +27,11 @@ TOLERANCE = 1e-3  # of the logits' size: far above rounding, far below another f
 @operator("inlay", on="units", paper="https://doi.org/10.1162/089976602760128018")
 def inlay(states: Sequence[State], ground: Ground) -> dict[str, Tensor]:
     """z = sum of z_i as one network: the live units of all parts side by side."""
+    ground.wiring_for("inlay")
     _check_parts(ground)
     taken = _taken(states, states, ground)
     laid = {name: _join(name, [state[name] for state in taken], ground) for name in ground.plan}
-    if ground.parts[0].architecture.model is None:
+    if ground.parts[0].architecture.is_foreign:
         _check_sum(laid, states, ground)
     return laid
 
@@ -148,14 +150,15 @@ def _check_parts(ground: Ground) -> None:
 def _check_sum(laid: State, states: Sequence[State], ground: Ground) -> None:
     """A stranger's forward may do to the output what is not additive, such as a sigmoid."""
     first = ground.parts[0]
-    x = torch.randn(8, *first.architecture.shape, generator=torch.Generator().manual_seed(0))
     architectures = [part.architecture for part in ground.parts]
     architectures.append(first.architecture.fitted(laid, first.factory))
+    networks = [
+        architecture.network(state, first.factory)
+        for architecture, state in zip(architectures, (*states, laid), strict=True)
+    ]
+    x = trial_inputs(networks[0], first.architecture.shape)
     with torch.no_grad():
-        *logits, whole = (
-            architecture.network(state, first.factory)(x)
-            for architecture, state in zip(architectures, (*states, laid), strict=True)
-        )
+        *logits, whole = (network(x) for network in networks)
     size = float(total([z.abs() for z in logits]).max())
     off = float((whole - total(logits)).abs().max())
     if not off <= TOLERANCE * max(size, TOLERANCE):

@@ -1,5 +1,6 @@
 """From parts to one network: align, join, recalibrate, calibrate; the same bits each time."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -18,13 +19,15 @@ from intarsia.composition.calibration import (
     scales_of,
 )
 from intarsia.composition.ground import Ground
-from intarsia.composition.inlay import laid_mask
+from intarsia.composition.inlay import TOLERANCE, laid_mask
 from intarsia.composition.operators import OPERATORS, Operator, total
 from intarsia.data import Split
 from intarsia.errors import CompositionError, RecipeError, nearest
 from intarsia.files import digest_of
+from intarsia.models.trial import trial_inputs
 from intarsia.models.wiring import hidden_axes
 from intarsia.modules import Module, logits_of
+from intarsia.modules.statistics import beside
 from intarsia.specs import Spec
 
 Parts = tuple[Module, ...]
@@ -84,6 +87,10 @@ def lay(parts: Parts, operator: Spec, options: Options, samples: Split | None) -
         ground = replace(ground, parts=louder)
     joined = _joined(ground, how, operator, rewarded)
     joined, notes = _settled(joined, ground, how, options)
+    if how.on == "weights":
+        notes += _foreign_buffers(ground)
+    if operator.name == "sum":
+        notes += _apart(joined, ground)
     if calibration is not None and samples is not None:
         check_scaled(joined, parts, calibration, samples.x)
     return Laid((joined,), ground, rewarded, notes, None, offset, calibration)
@@ -144,7 +151,7 @@ def _settled(
     network = joined.architecture.network(joined.state, joined.factory)
     if not has_batchnorm(network):
         return joined, ()
-    if _keeps_units(joined, ground) and disjoint_units(ground.parts, ground.wiring):
+    if ground.has_wiring and _keeps_units(joined, ground) and _is_disjoint(ground):
         return joined, (
             "no two parts share a unit, so their BatchNorm statistics hold as they are",
         )
@@ -161,6 +168,54 @@ def _settled(
     return replace(joined, state=state), (note,)
 
 
+def _is_disjoint(ground: Ground) -> bool:
+    return ground.has_wiring and disjoint_units(ground.parts, ground.wiring)
+
+
+def _apart(joined: Module, ground: Ground) -> tuple[str, ...]:
+    """What is to be said where territories do not give what they are for, the sum of logits.
+
+    A stranger's forward may do to the outputs what is not additive, such as log_softmax, and an
+    explicit other is shared out after the network.
+    """
+    first = ground.parts[0]
+    adds = not first.architecture.is_foreign and first.architecture.outputs == ground.classes
+    if adds or len(ground.parts) == 1 or not _is_disjoint(ground):
+        return ()
+    whole, *each = (module.to_module() for module in (joined, *ground.parts))
+    x = trial_inputs(each[0], first.architecture.shape)
+    with torch.no_grad():
+        logits = [part(x) for part in each]
+        off = float((whole(x) - total(logits)).abs().max())
+    if off <= TOLERANCE * max(float(total([z.abs() for z in logits]).max()), TOLERANCE):
+        return ()
+    note = (
+        f"no two parts share a unit, and yet the sum of their weights is {off:.3g} off the sum of "
+        "their logits, because the network does more to its outputs than adding up weighted units: "
+        'for the sum of logits join them by "logits"'
+    )
+    warnings.warn(note, stacklevel=2)
+    return (note,)
+
+
+def _foreign_buffers(ground: Ground) -> tuple[str, ...]:
+    """What is to be said of buffers, other than BatchNorm's, that training has changed."""
+    states, plan = [part.state for part in ground.parts], ground.plan
+    for name, entry in plan.items():
+        if entry.learned or not entry.dtype.is_floating_point:
+            continue
+        known = beside(name, "running_mean") in plan and beside(name, "running_var") in plan
+        if known or all(torch.equal(state[name], states[0][name]) for state in states):
+            continue
+        note = (
+            f"the buffer {name!r}, which no operator knows, differs from part to part and is "
+            "averaged: that may not fit the joined weights, as the vectors of spectral norm do not"
+        )
+        warnings.warn(note, stacklevel=2)
+        return (note,)
+    return ()
+
+
 def _keeps_units(joined: Module, ground: Ground) -> bool:
     """Whether hidden units have the sum of the parts' weights: a mean, say, makes them smaller."""
     hidden = set(hidden_axes(ground.wiring))
@@ -174,9 +229,7 @@ def _keeps_units(joined: Module, ground: Ground) -> bool:
 def _calibration(ground: Ground, how: Operator, operator: Spec) -> Calibration:
     """Fitted through the operator where it joins logits; else logits must add up by themselves."""
     one = ground.parts[0].architecture.outputs == ground.classes  # else other is shared out after
-    adds_up = how.on == "units" or (
-        operator.name == "sum" and one and disjoint_units(ground.parts, ground.wiring)
-    )
+    adds_up = how.on == "units" or (operator.name == "sum" and one and _is_disjoint(ground))
     if how.on != "logits" and not adds_up:
         raise CompositionError(
             f"{operator} mixes the units of its parts, so that they have no scales of their own "

@@ -1,6 +1,7 @@
 """What the layers of a network read and give while it runs."""
 
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +56,9 @@ class Meeting:
         return tensor.reshape(len(tensor), -1, groups, tensor.shape[-1] // groups)
 
 
+_FORWARDS = {kind.forward for kind in get_args(Layer)}
+
+
 def run(network: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Meeting]]:
     """The network's logits, and every use of a layer on the way; a layer may be used again."""
     met: list[Meeting] = []
@@ -69,13 +73,22 @@ def run(network: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Meeting]]:
             lambda layer, args, gave, name=name: note(name, layer, args, gave)
         )
         for name, layer in network.named_modules()
-        if isinstance(layer, Layer) and layer.weight is not None
+        if isinstance(layer, Layer) and is_plain(layer)
     ]
     try:
         return network(inputs), met
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def is_plain(layer: nn.Module) -> bool:
+    """Whether a layer does to its own weight what torch's does, so that the sums here hold.
+
+    A weight that is computed from others (weight norm), or a forward of one's own, is another.
+    """
+    own = isinstance(layer._parameters.get("weight"), nn.Parameter)
+    return own and type(layer).forward in _FORWARDS
 
 
 def _groups(layer: Layer) -> int:

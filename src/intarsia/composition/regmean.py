@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from intarsia.composition.arithmetic import check_share, mean
 from intarsia.composition.ground import Ground
 from intarsia.composition.kept import Kept
-from intarsia.composition.layers import Mixing, run
+from intarsia.composition.layers import Mixing, is_plain, run
 from intarsia.composition.operators import State, operator
 from intarsia.composition.weights import join_states
+from intarsia.errors import CompositionError
 
 CHUNK = 64  # samples whose patches are held at once
 STEPS, TOLERANCE = 500, 1e-7  # most steps of a solution, and its residual beside the right side
@@ -27,6 +28,7 @@ def regmean(states: Sequence[State], ground: Ground, alpha: float = 0.9) -> dict
     G_i = X_i^T X_i / N; all other parameters are averaged.
     """
     check_share("regmean", "alpha", alpha, zero=True)
+    _check_layers(ground.networks()[0])
     inputs = ground.scaled("regmean")
     left: dict[str, Tensor] = {}  # sum of G_i, groups x columns x columns
     right: dict[str, Tensor] = {}  # sum of W_i G_i, groups x units x columns
@@ -67,6 +69,16 @@ def gram_matrices(network: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
                 sums[meeting.weight].baddbmm_(rows.mT, rows)
                 counts[meeting.weight] += places
     return {name: value.div_(counts[name]) for name, value in sums.items()}
+
+
+def _check_layers(network: nn.Module) -> None:
+    for name, layer in network.named_modules():
+        if isinstance(layer, Mixing) and not is_plain(layer):
+            raise CompositionError(
+                f"regmean solves for the weight of layer {name!r} ({type(layer).__name__}), which "
+                "is computed from other parameters, as in weight norm, or used in a forward of its "
+                "own: remove the parametrisation before training, or join by another operator"
+            )
 
 
 def _solve(left: Tensor, right: Tensor, start: Tensor, kept: Tensor) -> Tensor:

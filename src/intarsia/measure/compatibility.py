@@ -18,7 +18,7 @@ from intarsia.measure.evaluation import figure, printed
 from intarsia.measure.interference import interference, joined_logits, posterior
 from intarsia.measure.matrix import Matrix
 from intarsia.measure.pair import blend, check_pair, inputs_of
-from intarsia.models.wiring import hidden_axes, live_units, wiring_of
+from intarsia.models.wiring import hidden_axes, live_units
 from intarsia.modules import Bank, Module, logits_of
 
 if TYPE_CHECKING:
@@ -127,9 +127,8 @@ class _Seen:
     def live(self) -> dict[str, Tensor]:
         """The hidden units that are used, by axis; none where the network cannot be wired."""
         module = self.module
-        network = module.architecture.network(module.state, module.factory)
         try:
-            wiring = wiring_of(network, module.architecture.shape)
+            wiring = module.architecture.wiring(module.factory)
         except WiringError:
             return {}
         live = live_units(wiring, module.state, module.mask)

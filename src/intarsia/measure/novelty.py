@@ -23,7 +23,8 @@ from intarsia.modules.classifier import Inputs, raw_inputs, uncertainty
 
 SCORES = ("entropy", "energy", "distance", "entropy+distance", "energy+distance")
 OUTLIERS = ("noise(1.0)", "mixed(1.0)", "scaled(1.0)")  # what a score is chosen against
-EDGE = 0.975  # of the validation samples lie within the limit of one part of a joint score
+EDGES = {"entropy": 0.95, "energy": 0.95, "distance": 0.995}  # samples within a part's limit
+SHARP = 4  # power of a distance over its limit: nothing to say inside, all there is outside
 LEAST = 1e-3  # limit of an entropy, as a fraction of log C
 
 
@@ -34,7 +35,8 @@ class Novelty:
     The parts of a score: `entropy` of softmax(z / temperature) as a fraction of log C; `energy`,
     minus the logarithm of sum(exp(z / temperature)) of centred logits; `distance`, how many
     standard deviations the logarithm of the scaled input's norm lies from the mean. Joint scores
-    take the larger of their parts, each divided by its limit.
+    take the larger of their parts over their limits; a distance enters by its fourth power, so
+    that among inputs as large as samples are the other part decides.
     """
 
     score: str
@@ -154,7 +156,8 @@ def _joint(score: str, parts: Mapping[str, Tensor], limits: Mapping[str, float])
     names = score.split("+")
     if len(names) == 1:
         return parts[names[0]]
-    return torch.stack([parts[name] / limits[name] for name in names]).amax(0)
+    ratios = [(parts[n] / limits[n]) ** (SHARP if n == "distance" else 1) for n in names]
+    return torch.stack(ratios).amax(0)
 
 
 def _parts(logits: Tensor, distances: Tensor, temperature: float) -> dict[str, Tensor]:
@@ -171,7 +174,7 @@ def _parts(logits: Tensor, distances: Tensor, temperature: float) -> dict[str, T
 
 def _limit(name: str, values: Tensor) -> float:
     least = LEAST if name == "entropy" else 1e-12
-    return max(float(values.quantile(EDGE)), least)
+    return max(float(values.quantile(EDGES[name])), least)
 
 
 def _threshold(scores: Tensor, answered: float) -> float:

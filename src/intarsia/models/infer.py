@@ -10,6 +10,7 @@ from intarsia.errors import WiringError
 from intarsia.models.axes import INPUT, OUTPUT, Entry, Wiring, check_wiring
 from intarsia.models.labels import Label, Labels, UnreadableError, Variables
 from intarsia.models.rules import FUNCTIONS, LAYERS, Step
+from intarsia.models.trial import input_dtype
 
 BATCH = 3
 REMEDY = (
@@ -50,7 +51,9 @@ def _read(network: nn.Module, shape: tuple[int, ...]) -> dict[int, Entry]:
         root = nn.Sequential(network) if type(network) in LAYERS else network
         graph = fx.GraphModule(root, fx.Tracer().trace(root))
         example = next((p for p in network.parameters()), torch.zeros(()))
-        inputs = torch.zeros(BATCH, *shape, dtype=example.dtype, device=example.device)
+        whole = input_dtype(network, shape) == torch.int64
+        dtype = torch.int64 if whole else example.dtype
+        inputs = torch.zeros(BATCH, *shape, dtype=dtype, device=example.device)
         reader = _Reader(graph, network)
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             reader.run(inputs)

@@ -8,6 +8,7 @@ from torch import nn
 
 from intarsia.errors import ModelError
 from intarsia.models.axes import OUTPUT, Wiring
+from intarsia.models.trial import answer
 from intarsia.specs import Registry, Spec
 
 MODELS = Registry("model", given=("shape", "outputs"))
@@ -18,6 +19,12 @@ Factory: TypeAlias = Callable[[tuple[int, ...], int], nn.Module]
 
 Model: TypeAlias = str | Mapping[str, Any] | Spec | Factory
 """A name with its settings, `mlp(512, 256)`, as text or as a mapping; or a factory."""
+
+
+_WRAP = (
+    "what gives more, or in another form, is held by a module whose forward returns the logits, as "
+    "in `return self.inner(x)['logits']`"
+)
 
 
 def build(model: Model, shape: tuple[int, ...], outputs: int) -> nn.Module:
@@ -103,6 +110,16 @@ def _refuse_ties(network: nn.Module) -> None:
         names[parameter] = name
 
 
+def _refuse_complex(network: nn.Module) -> None:
+    tensors = {**dict(network.named_parameters()), **dict(network.named_buffers())}
+    for name, tensor in tensors.items():
+        if tensor.is_complex():
+            raise ModelError(
+                f"the factory's {type(network).__name__} has {name!r} of complex numbers: expected "
+                "real ones; keep the two parts in two tensors, and join them in the forward"
+            )
+
+
 def _shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     shape = tuple(shape)
     if not shape or not all(isinstance(size, int) and size > 0 for size in shape):
@@ -119,22 +136,17 @@ def _try_out(network: nn.Module, shape: tuple[int, ...], outputs: int) -> None:
             f"the factory returned {type(network).__name__}: expected a torch.nn.Module"
         )
     _refuse_ties(network)
-    modes = {module: module.training for module in network.modules()}
-    example = next((p for p in network.parameters() if p.is_floating_point()), torch.zeros(()))
+    _refuse_complex(network)
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            logits = network.eval()(torch.zeros(2, *shape, device=example.device))
+        logits = answer(network, shape)
     except Exception as cause:
         raise ModelError(
             f"the factory's {type(network).__name__} fails on two inputs of shape {shape}: "
             f"{type(cause).__name__}: {cause}"
         ) from cause
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
     seen = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
     if seen != (2, outputs):
         raise ModelError(
             f"the factory's {type(network).__name__} gives {seen} for two inputs of shape {shape}: "
-            f"expected logits of shape {(2, outputs)}"
+            f"expected logits of shape {(2, outputs)}; {_WRAP}"
         )

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from intarsia.errors import ModelError, WiringError, nearest
 from intarsia.models.axes import Entry, Wiring, hidden_axes
+from intarsia.models.trial import answer
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NORMS = (
@@ -34,18 +35,6 @@ def resize(network: nn.Module, wiring: Wiring, widths: Mapping[str, int]) -> nn.
     for layer, path in changed.items():
         _remember(layer, path or type(network).__name__)
     return network
-
-
-def answer(network: nn.Module, shape: tuple[int, ...]) -> Tensor:
-    """What the network says to two zero inputs, on its device and in evaluation mode."""
-    modes = {module: module.training for module in network.modules()}
-    example = next((p for p in network.parameters() if p.is_floating_point()), torch.zeros(()))
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            return network.eval()(torch.zeros(2, *shape, device=example.device))
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 def try_resized(network: nn.Module, shape: tuple[int, ...], outputs: int) -> None:

@@ -224,6 +224,7 @@ LAYERS: dict[type, Rule] = {
         "PReLU": prelu,
         **_each(convolution, "Conv1d Conv2d Conv3d"),
         **_each(per_channel_norm, "BatchNorm1d BatchNorm2d BatchNorm3d"),
+        **_each(per_channel_norm, "InstanceNorm1d InstanceNorm2d InstanceNorm3d"),
         **_each(layer_norm, "LayerNorm RMSNorm"),
         **_each(reshape, "Flatten Unflatten"),
         **_each(softmax, "Softmax LogSoftmax"),

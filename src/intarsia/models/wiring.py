@@ -16,7 +16,9 @@ from intarsia.models.axes import (
     check_wiring,
     hidden_axes,
 )
-from intarsia.models.infer import infer_wiring
+from intarsia.models.infer import REMEDY, infer_wiring
+from intarsia.models.symmetry import check_units
+from intarsia.models.trial import is_foreign
 from intarsia.models.units import live_units, put_units, take_units, unit_mask
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "Entry",
     "Wiring",
     "axis_sizes",
+    "carries_wiring",
     "check_wiring",
     "hidden_axes",
     "infer_wiring",
@@ -41,11 +44,33 @@ def wiring_of(network: nn.Module, shape: tuple[int, ...]) -> Wiring:
     """The checked wiring of a network for inputs of a shape.
 
     A network carries its own as `wiring`, a mapping or a method of the shape, whose entries may
-    name an axis by a plain string; any other network is traced.
+    name an axis by a plain string; any other network is traced. Either is tried out: units that
+    change places must leave the answers as they were (see symmetry.py). A network on the meta
+    device has no answers, so that its wiring is taken as it is.
     """
-    carried = getattr(network, "wiring", None)
-    if carried is None:
-        return infer_wiring(network, shape)
+    if carries_wiring(network):
+        wiring = _carried(network, shape)
+        if is_foreign(network):
+            check_units(network, wiring, shape)
+        return wiring
+    wiring = infer_wiring(network, shape)
+    try:
+        check_units(network, wiring, shape)
+    except WiringError as error:
+        raise WiringError(
+            f"cannot read the axes of {type(network).__name__}: its forward does more than its "
+            f"trace shows ({error}); {REMEDY}"
+        ) from error
+    return wiring
+
+
+def carries_wiring(network: nn.Module) -> bool:
+    """Whether a network brings a wiring of its own."""
+    return getattr(network, "wiring", None) is not None
+
+
+def _carried(network: nn.Module, shape: tuple[int, ...]) -> Wiring:
+    carried: Any = network.wiring
     given = carried(shape) if callable(carried) else carried
     if not isinstance(given, Mapping):
         raise WiringError(

@@ -2,19 +2,22 @@
 
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from intarsia.errors import ModelError, WiringError
+from intarsia.errors import ModelError
 from intarsia.files import canonical, plain
 from intarsia.models import MODELS, Model, Wiring, build, wiring_of
 from intarsia.models.axes import axis_sizes, hidden_axes
-from intarsia.models.resize import answer, resize, try_resized
+from intarsia.models.probe import TOLERANCE, Probe, probe_difference, probe_of
+from intarsia.models.resize import resize, try_resized
+from intarsia.models.trial import answer, is_foreign
 from intarsia.specs import Spec
 
 
@@ -37,12 +40,14 @@ class Architecture:
     `model` is None for a stranger's factory, which must then be given wherever a network is made.
     Settings left out are filled in, so a later change of a default leaves old modules as they are.
     `widths` has the units of the hidden axes that have more or fewer of them than the model's own.
+    `probe` tells what a factory's network computes, where that is known (see `probe_of`).
     """
 
     model: Spec | None
     shape: tuple[int, ...]
     outputs: int
     widths: Mapping[str, int] = field(default_factory=dict)
+    probe: Probe | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(self.shape))
@@ -53,8 +58,9 @@ class Architecture:
     @classmethod
     def of(cls, model: Model, shape: tuple[int, ...], outputs: int) -> "Architecture":
         """The architecture of anything `build` takes."""
-        named = isinstance(model, str | Mapping | Spec)
-        return cls(MODELS.spec(model) if named else None, shape, outputs)  # type: ignore[arg-type]
+        if isinstance(model, str | Mapping | Spec):
+            return cls(MODELS.spec(model), shape, outputs)
+        return cls(None, shape, outputs, probe=probe_of(model, tuple(shape), outputs))
 
     def __str__(self) -> str:
         inputs = "x".join(map(str, self.shape))
@@ -66,8 +72,14 @@ class Architecture:
 
     def to_json(self) -> dict[str, Any]:
         model = self.model and {"name": self.model.name, "arguments": dict(self.model.arguments)}
-        value = {"model": model, "shape": list(self.shape), "outputs": self.outputs}
-        return value | ({"widths": dict(self.widths)} if self.widths else {})
+        value: dict[str, Any] = {"model": model, "shape": list(self.shape), "outputs": self.outputs}
+        value |= {"widths": dict(self.widths)} if self.widths else {}
+        return value | ({"probe": list(self.probe)} if self.probe else {})
+
+    def with_outputs(self, outputs: int, factory: Model | None = None) -> "Architecture":
+        """The same model with another number of outputs."""
+        probe = self.probe and probe_of(self._model(factory), self.shape, outputs)
+        return replace(self, outputs=outputs, probe=probe)
 
     def fitted(self, state: Mapping[str, Tensor], factory: Model | None = None) -> "Architecture":
         """The same model with the widths that the tensors of `state` have."""
@@ -80,11 +92,31 @@ class Architecture:
         """The axes of every tensor, which are the same for all widths."""
         if self.model is not None:
             return _wiring_of_named(canonical(self.to_json() | {"widths": {}}))
-        try:
-            return wiring_of(self._own(factory), self.shape)
-        except WiringError:
-            # A stranger's code may need values while it is traced.
-            return wiring_of(self._real(factory), self.shape)
+        found: Wiring = self._known(
+            "wiring", factory, lambda: wiring_of(self._real(factory), self.shape)
+        )
+        return found
+
+    def check_probe(self, factory: Model | None) -> None:
+        """Raise ModelError unless a factory makes the network that the probe was taken of."""
+        if self.model is not None or self.probe is None:
+            return
+        model = self._model(factory)
+        found = self._known("probe", factory, lambda: probe_of(model, self.shape, self.outputs))
+        off = float("inf") if found is None else probe_difference(self.probe, found)
+        if not off <= TOLERANCE:
+            said = "cannot be compared" if found is None else f"answers {off:.2g} of its size off"
+            raise ModelError(
+                "the factory given makes another network than the one that was trained: with the "
+                f"same fixed weights it {said}; give the factory of the training, unchanged"
+            )
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the network's code is not intarsia's own: a factory, or registered by others."""
+        if self.model is None:
+            return True
+        return is_foreign(_skeleton_of_named(canonical(self.to_json() | {"widths": {}})))
 
     def plan(self, factory: Model | None = None) -> Plan:
         """Name, shape and dtype of every tensor, found without giving any of them memory."""
@@ -110,6 +142,19 @@ class Architecture:
         if self.widths and self.model is None:  # its skeleton may have been unable to run
             try_resized(network, self.shape, self.outputs)
         return network.eval()
+
+    def _known(self, what: str, factory: Model | None, find: Callable[[], Any]) -> Any:
+        """What was found of a factory's network before, or is found now."""
+        skeleton = self._own(factory)
+        # By what the factory makes today: it may be the same object and its class another.
+        key = (what, type(skeleton), repr(skeleton), self.shape, self.outputs)
+        try:
+            known = _KNOWN.setdefault(factory, {})
+        except TypeError:  # a factory that cannot be hashed or referred to weakly
+            known = {}
+        if key not in known:
+            known[key] = find()
+        return known[key]
 
     def _own(self, factory: Model | None) -> nn.Module:
         """The skeleton in the model's own widths."""
@@ -147,6 +192,14 @@ class Architecture:
         return model
 
 
+_KNOWN: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()  # for as long as they live
+
+
+@lru_cache(maxsize=64)
+def _skeleton_of_named(text: str) -> nn.Module:
+    return _named(text).skeleton()
+
+
 @lru_cache(maxsize=64)
 def _plan_of_named(text: str) -> Plan:
     return _plan(_named(text).skeleton())
@@ -155,7 +208,8 @@ def _plan_of_named(text: str) -> Plan:
 @lru_cache(maxsize=64)
 def _wiring_of_named(text: str) -> Wiring:
     architecture = _named(text)
-    return wiring_of(architecture.skeleton(), architecture.shape)
+    network = architecture._real(None) if architecture.is_foreign else architecture.skeleton()
+    return wiring_of(network, architecture.shape)
 
 
 def _named(text: str) -> Architecture:

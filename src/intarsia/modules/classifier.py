@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from intarsia.data import Scaling, lay_out
 from intarsia.errors import DataError, ModelError
+from intarsia.models.trial import input_dtype
 
 Inputs = np.ndarray | Tensor | Sequence[Any]
 
@@ -71,10 +72,12 @@ class Classifier(Predicting):
         # Buffers, so that they move with the network; not in the state, which stays the network's.
         self.register_buffer("shift", scaling.shift.clone(), persistent=False)
         self.register_buffer("scale", scaling.scale.clone(), persistent=False)
+        self.whole = scaling.kind == "none" and input_dtype(network, self.shape) == torch.int64
 
     def forward(self, x: Inputs) -> Tensor:
         # The buffers lie where the network does, and are as wide: float32, or what .double() makes.
-        rows = raw_inputs(x, self.shape).to(self.scale.device, self.scale.dtype)
+        dtype = torch.int64 if self.whole else self.scale.dtype  # token ids stay whole numbers
+        rows = raw_inputs(x, self.shape).to(self.scale.device, dtype)
         if self.scaling.kind != "none":
             rows = (rows - self.shift) * self.scale
         logits = self.network(rows)
@@ -95,21 +98,21 @@ class Classifier(Predicting):
 def logits_of(model: nn.Module, x: Inputs, batch: int = 4096) -> Tensor:
     """The model's logits on the CPU, batch by batch, in evaluation mode and without gradients.
 
-    A Classifier or Composition takes raw inputs; any other network is given them as float32.
+    A Classifier or Composition takes raw inputs; any other network is given them as float32, or as
+    whole numbers where it reads no others.
     """
     if batch < 1:
         raise DataError(f"batch is {batch}: expected at least 1")
     rows = raw_inputs(x)
     tensor = next(iter([*model.parameters(), *model.buffers()]), torch.zeros(()))
+    reads = None if isinstance(model, Predicting) else input_dtype(model, tuple(rows.shape[1:]))
     pieces = []
     with _evaluating(model), torch.no_grad():
         # An empty input still goes through once, for the number of classes.
         for start in range(0, max(len(rows), 1), batch):
             piece = rows[start : start + batch]
             _check_finite(piece, start)
-            piece = piece.to(tensor.device)
-            if not isinstance(model, Predicting):
-                piece = piece.to(torch.float32)
+            piece = piece.to(tensor.device, reads)
             pieces.append(model(piece).cpu())
     return torch.cat(pieces)
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from intarsia.errors import WiringError
 from intarsia.files import digest_of
 from intarsia.models.axes import hidden_axes
 from intarsia.models.units import live_units, take_units
@@ -17,7 +18,12 @@ def compact(module: Module) -> Module:
     network reads what it always did, and so do units that meet outside the weights (LayerNorm's).
     The origin is another, too: weights can only be added to those of a module with the same units.
     """
-    wiring = module.architecture.wiring(module.factory)
+    try:
+        wiring = module.architecture.wiring(module.factory)
+    except WiringError as error:
+        raise WiringError(
+            f"compacting takes units out and needs the network's wiring: {error}"
+        ) from error
     live = live_units(wiring, module.state, module.mask)
     keep = {axis: _at_least_one(live[axis]) for axis in hidden_axes(wiring)}
     if all(bool(units.all()) for units in keep.values()):

@@ -41,7 +41,7 @@ def grown(module: Module, catalogue: Sequence[str]) -> Module:
         state={k: _extended(t, k, wiring, places, trained) for k, t in module.state.items()},
         mask={k: _extended(t, k, wiring, places, trained) for k, t in module.mask.items()},
         catalogue=catalogue,
-        architecture=replace(module.architecture, outputs=len(places)),
+        architecture=module.architecture.with_outputs(len(places), module.factory),
         origin=digest_of(["grown", RULE, base, list(catalogue)]),
         provenance={**module.provenance, "grown": {**base, "rule": RULE}},
     )

@@ -9,6 +9,7 @@ from torch import Tensor
 from intarsia.data import Scaling
 from intarsia.errors import FileError
 from intarsia.models import Model
+from intarsia.models.probe import Probe
 from intarsia.modules.architecture import Architecture, Plan
 from intarsia.modules.encoding import decode, encode, stored_names
 from intarsia.specs import Spec
@@ -53,6 +54,7 @@ def unpack(
         )
     factory = model if architecture.model is None else None
     state, mask = _state(fields["tensors"], stored, _plan(architecture, factory), share)
+    architecture.check_probe(factory)
     return {
         "name": text(fields["name"], "name"),
         "state": state,
@@ -146,8 +148,8 @@ def _encodings(table: Any, plan: Plan) -> dict[str, str]:
 
 
 def _architecture(value: Any) -> Architecture:
-    widths = {"widths"} & _mapping(value, "architecture").keys()
-    check_keys(value, ("model", "shape", "outputs", *widths))
+    extra = {"widths", "probe"} & _mapping(value, "architecture").keys()
+    check_keys(value, ("model", "shape", "outputs", *extra))
     shape = value["shape"]
     if not isinstance(shape, list) or not 1 <= len(shape) <= 8:
         raise _wrong("architecture.shape", shape, "a list of one to eight sizes")
@@ -158,7 +160,8 @@ def _architecture(value: Any) -> Architecture:
         spec(value["model"], "architecture.model"),
         sizes,
         _size(value["outputs"], "architecture.outputs"),
-        _widths(value["widths"]) if widths else {},
+        _widths(value["widths"]) if "widths" in extra else {},
+        _probe(value["probe"]) if "probe" in extra else None,
     )
 
 
@@ -167,6 +170,12 @@ def _widths(value: Any) -> dict[str, int]:
     if not 1 <= len(_mapping(value, "architecture.widths")) <= 4096:
         raise _wrong("architecture.widths", value, "one to 4096 axes, or no such key")
     return {axis: _size(units, "architecture.widths") for axis, units in value.items()}
+
+
+def _probe(value: Any) -> Probe:
+    if not isinstance(value, list) or not 1 <= len(value) <= 256:
+        raise _wrong("architecture.probe", value, "a list of at most 256 numbers, or no such key")
+    return tuple(_number(item, "architecture.probe") for item in value)
 
 
 def _setting(value: Any, name: str) -> None:

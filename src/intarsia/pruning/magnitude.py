@@ -27,7 +27,7 @@ def magnitude(
     ratios = _checked(ratios or {})
     return [
         _prune(
-            {name: state[name].abs() for name in prunable(state, group.wiring, biases)},
+            {name: state[name].abs() for name in _names(state, group, biases)},
             mask,
             _shares(state, group, scope, biases, ratios),
         )
@@ -43,10 +43,14 @@ def random(group: Group, scope: str = "global", biases: bool = False) -> list[Ma
         generator = torch.Generator().manual_seed(stream)
         scores = {
             name: torch.rand(state[name].shape, generator=generator).to(state[name].device)
-            for name in prunable(state, group.wiring, biases)
+            for name in _names(state, group, biases)
         }
         masks.append(_prune(scores, mask, _shares(state, group, scope, biases, {})))
     return masks
+
+
+def _names(state: Mapping[str, Tensor], group: Group, biases: bool) -> list[str]:
+    return prunable(state, group.wiring, biases, group.spared)
 
 
 def _shares(
@@ -57,7 +61,7 @@ def _shares(
     ratios: Mapping[str, float],
 ) -> list[tuple[list[str], float]]:
     """Parameter names that are ranked together, with the share of them that goes."""
-    names = prunable(state, group.wiring, biases)
+    names = _names(state, group, biases)
     if scope == "global":
         if ratios:
             raise RecipeError("ratios per layer need scope='layer', got scope='global'")
@@ -86,14 +90,19 @@ def _checked(ratios: Any) -> Mapping[str, float]:
     return ratios
 
 
-def _factor(name: str, wiring: Wiring, ratios: Mapping[str, float]) -> float:
+def _factor(name: str, wiring: Wiring | None, ratios: Mapping[str, float]) -> float:
     fits = [float(f) for pattern, f in ratios.items() if _matches(name, wiring, pattern)]
     return fits[-1] if fits else 1.0
 
 
-def _matches(name: str, wiring: Wiring, pattern: str) -> bool:
-    first: Any = wiring[name][0]
+def _matches(name: str, wiring: Wiring | None, pattern: str) -> bool:
     if pattern == "output":
+        if wiring is None:
+            raise RecipeError(
+                "ratios name the 'output' layer, which is known by the wiring that this network "
+                "has not: give the name of its weight instead"
+            )
+        first: Any = wiring[name][0]
         return first is not None and first.name == "output"
     return fnmatchcase(name, pattern)
 

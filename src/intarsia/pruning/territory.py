@@ -5,7 +5,7 @@ from collections import defaultdict
 import torch
 from torch import Tensor
 
-from intarsia.errors import RecipeError
+from intarsia.errors import RecipeError, WiringError
 from intarsia.models.wiring import INPUT, Wiring, axis_sizes, hidden_axes, unit_mask
 from intarsia.pruning.rules import PRUNINGS, Group, Mask, State
 
@@ -19,9 +19,15 @@ def territory(group: Group, by: str = "share") -> list[Mask]:
     """
     if by not in ("share", "magnitude"):
         raise RecipeError(f"unknown territory rule {by!r}: use 'share' or 'magnitude'")
+    wiring = group.wiring
+    if wiring is None:
+        raise WiringError(
+            "territories are made of units, and this network's have no names: give it a `wiring`, "
+            "or use another pruning"
+        )
     joint = [
         axis.name
-        for entry in group.wiring.values()
+        for entry in wiring.values()
         for axis in entry
         if axis is not None and axis.joint and axis.name != INPUT
     ]
@@ -36,10 +42,10 @@ def territory(group: Group, by: str = "share") -> list[Mask]:
         together[seed].append(position)
     for members in together.values():
         states = [group.states[m] for m in members]
-        owners = _share(states, group.wiring) if by == "share" else _won(states, group.wiring)
+        owners = _share(states, wiring) if by == "share" else _won(states, wiring)
         for rank, member in enumerate(members):
             owned = {axis: owner == rank for axis, owner in owners.items()}
-            masks[member] = _mask(states[rank], group.wiring, owned, masks[member])
+            masks[member] = _mask(states[rank], wiring, owned, masks[member])
     return masks
 
 

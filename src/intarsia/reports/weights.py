@@ -8,6 +8,7 @@ from torch import Tensor
 
 from intarsia.data import Split, few
 from intarsia.errors import WiringError
+from intarsia.models.trial import input_dtype
 from intarsia.models.wiring import hidden_axes, live_units
 from intarsia.modules import Module
 
@@ -21,14 +22,17 @@ def effective_weights(module: Module, split: Split | None) -> np.ndarray | None:
     classes, `others` that of the rest, and x the scaled input. Of an MLP that is the product of its
     weights along every way from an input to the logits, each hidden unit counted as often as these
     samples switch it on. They are the module's own where a split is given, else standard normal
-    noise. None for a module that rewards everything: it has no others.
+    noise. None for a module that rewards everything: it has no others; and for one that reads whole
+    numbers, such as token ids, which have no slope.
     """
     places = [module.catalogue.index(name) for name in module.rewarded]
     rest = [c for c in range(module.architecture.outputs) if c not in places]
     if not rest:
         return None
-    rows = _rows(module, split, places).requires_grad_()
     network = module.architecture.network(module.state, module.factory)
+    if not input_dtype(network, module.architecture.shape).is_floating_point:
+        return None
+    rows = _rows(module, split, places).requires_grad_()
     with torch.enable_grad():
         logits = network(rows)
         gap = (logits[:, places].mean(dim=1) - logits[:, rest].mean(dim=1)).sum()

@@ -6,9 +6,11 @@ from importlib.util import find_spec
 from math import prod
 
 import torch
+from torch.func import functional_call
 
 from intarsia.errors import RecipeError, nearest
 from intarsia.models import Lenet, Mlp
+from intarsia.models.trial import evaluating, is_foreign
 from intarsia.training.engine import Engine
 from intarsia.training.job import Job
 from intarsia.training.mlp import MlpEngine, threads_each
@@ -47,7 +49,8 @@ def choose(job: Job, wanted: str, patience: bool) -> Choice:
     if isinstance(job.network, Lenet) and cuda and _lenet_fits(job):
         return Choice("lenet", fused)
     size = sum(p.numel() for p in job.network.parameters())
-    if cuda and size < STACK_BELOW and not patience and len(job.tasks) > 1:
+    several = len(job.tasks) > 1 and not patience
+    if cuda and size < STACK_BELOW and several and unstackable(job) is None:
         return Choice("stack", f"{size:,} parameters a module leave a GPU idle alone")
     why = "a module's state stays in the cache" if not cuda else "one module fills the GPU"
     return Choice("single", why)
@@ -77,6 +80,31 @@ def _check(job: Job, wanted: str, patience: bool) -> None:
             "engine 'stack' trains its modules in step, so patience cannot stop one of them: "
             "use 'auto' or 'single'"
         )
+    reason = unstackable(job) if wanted == "stack" else None
+    if reason is not None:
+        raise RecipeError(
+            f"engine 'stack' runs modules side by side by torch.vmap, which cannot run this "
+            f"network ({reason}): use 'auto' or 'single'"
+        )
+
+
+def unstackable(job: Job) -> str | None:
+    """Why torch.vmap cannot run the network, tried out where the network is a stranger's."""
+    if not is_foreign(job.network):
+        return None
+    network = job.network
+    tensors = {**dict(network.named_parameters()), **dict(network.named_buffers())}
+    stacked = {name: torch.stack([t.detach().clone()] * 2) for name, t in tensors.items()}
+    x = job.x[:2]
+    try:
+        with evaluating(network):
+            network.train()
+            torch.vmap(lambda one: functional_call(network, one, (x,)), randomness="different")(
+                stacked
+            )
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+    return None
 
 
 def make_engine(choice: Choice, job: Job) -> Engine:

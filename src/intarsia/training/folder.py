@@ -201,7 +201,7 @@ class Folder:
             write_whole(note, self.key.encode())
         if found not in (None, self.key) or (listing.exists() and found is None):
             raise TrainingError(
-                f"{self.path} holds modules of another recipe, data set or keep_rounds: "
+                f"{self.path} holds modules of another recipe, data set, network or keep_rounds: "
                 "train into a new folder, or delete this one first"
             )
 

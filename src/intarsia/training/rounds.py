@@ -8,7 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from intarsia.pruning import PRUNINGS, Group, Mask, acts_before_training, round_share
+from intarsia.pruning import (
+    PRUNINGS,
+    Group,
+    Mask,
+    acts_before_training,
+    normalisations,
+    round_share,
+)
 from intarsia.training.engine import Engine, Start
 from intarsia.training.loop import Standing, Watch, run_round
 from intarsia.training.recipe import Recipe
@@ -103,24 +110,28 @@ def _prune(
     standing: Standing,
 ) -> list[Mask]:
     """New masks of the modules that have not diverged; the others keep theirs."""
-    assert engine.job.wiring is not None
     assert recipe.pruning is not None and recipe.sparsity is not None and recipe.rounds is not None
     alive = [k for k in range(len(masks)) if not standing.diverged[k]]
     tasks = [engine.job.tasks[k] for k in alive]
-    device = engine.job.device
+    device, wiring = engine.job.device, engine.job.wiring
     group = Group(
-        states=[_moved(states[k], device) for k in alive],
+        states=[_moved(_parameters(engine, states[k]), device) for k in alive],
         masks=[_moved(masks[k], device) for k in alive],
-        wiring={n: engine.job.wiring[n] for n in engine.parameter_names},
+        wiring=wiring and {n: wiring[n] for n in engine.parameter_names},
         share=round_share(recipe.sparsity, recipe.rounds),
         seeds=[t.seed for t in tasks],
         streams=[stream("prune", t.seed, *t.rewarded, standing.round) for t in tasks],
+        spared=normalisations(engine.job.network),
     )
     pruned = PRUNINGS.call(PRUNINGS.spec(recipe.pruning), group=group) if alive else []
     after = list(masks)
     for k, mask in zip(alive, pruned, strict=True):
         after[k] = _moved(mask, torch.device("cpu"))
     return after
+
+
+def _parameters(engine: Engine, state: Values) -> Values:
+    return {name: state[name] for name in engine.parameter_names}
 
 
 def _moved(values: Values, device: torch.device) -> Values:

@@ -14,6 +14,7 @@ from torch import Tensor
 from intarsia.data import Data, check_options, load_data
 from intarsia.errors import DataError, RecipeError, TrainingError
 from intarsia.models import MODELS, Model
+from intarsia.models.trial import input_dtype
 from intarsia.specs import Spec
 from intarsia.training.auto import AUTO, DataSize
 from intarsia.training.job import Job
@@ -115,6 +116,17 @@ def device_of(name: str) -> torch.device:
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
     return device
+
+
+def read_as(network: torch.nn.Module, data: Data) -> torch.dtype:
+    """What the network reads: float32, or whole numbers, which no scaling may have touched."""
+    dtype = input_dtype(network, data.shape)
+    if dtype == torch.int64 and data.scaling.kind != "none":
+        raise DataError(
+            f"{type(network).__name__} reads whole numbers, such as token ids, but {data.name!r} "
+            f"is scaled ({data.scaling.kind!r}): load it with scale='none'"
+        )
+    return dtype
 
 
 def check_samples(data: Data, job: Job) -> None:

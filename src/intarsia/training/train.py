@@ -15,10 +15,11 @@ from intarsia.data import Data, few
 from intarsia.data.negatives import make_pools, pools_of, read_negatives
 from intarsia.errors import WiringError
 from intarsia.files import digest_of
-from intarsia.models import Model, initialise, silence, wiring_of
+from intarsia.models import Model, Wiring, initialise, silence, wiring_of
+from intarsia.models.wiring import carries_wiring
 from intarsia.modules import Architecture, Bank, Finding, Module
 from intarsia.modules.health import warn, with_findings
-from intarsia.pruning import PRUNINGS, acts_before_training, needs_whole_group
+from intarsia.pruning import PRUNINGS, needs_units, needs_whole_group
 from intarsia.training.chance import learning_findings
 from intarsia.training.choose import choose, chunks, make_engine, threads_of
 from intarsia.training.folder import Folder, other_threads
@@ -27,7 +28,7 @@ from intarsia.training.progress import Progress
 from intarsia.training.recipe import Recipe
 from intarsia.training.resume import Checkpoint
 from intarsia.training.rounds import Outcome, train_rounds
-from intarsia.training.settle import Settled, check_samples, device_of, settle
+from intarsia.training.settle import Settled, check_samples, device_of, read_as, settle
 from intarsia.training.tasks import Task
 
 ASKED = 1024  # validation samples that a module which seems to have learned nothing is asked about
@@ -176,7 +177,7 @@ class _Run:
             some = few(self.data.validation, ASKED)
             network = module.architecture.network(module.state, module.factory)
             with torch.no_grad():
-                return network(self.data.scaling(some.x)), some.y
+                return network(self.data.scaling(some.x).to(self.job.x.dtype)), some.y
 
         labels, temperature = self.data.validation.y, float(self.job.temperature)
         return learning_findings(task, outcome.scores, labels, answers, temperature)
@@ -188,7 +189,11 @@ class _Run:
         origins = [digest for digest, _ in self.origins.values()]
         if self.settled.sample_weight is not None:
             tables["sample_weight"] = self.settled.sample_weight
-        return digest_of([self.recipe.identity(), self.data.digest, tasks, origins], tables)
+        parts = [self.recipe.identity(), self.data.digest, tasks, origins]
+        probe = self.architecture.probe
+        if probe is not None:  # three digits, that no machine rounds otherwise
+            parts.append([f"{value:.3g}" for value in probe])
+        return digest_of(parts, tables)
 
     def _data(self) -> dict[str, Any]:
         """What tells the data apart, and what they had in place of missing values."""
@@ -217,7 +222,8 @@ class _Run:
         network = initialise(self.model, self.data.shape, self.outputs, 0).to(device)
         train, validation = self.data.train, self.data.validation
         assert self.recipe.temperature is not None and self.recipe.batch is not None
-        x = self.data.scaling(train.x).to(device, torch.float32)
+        reads = read_as(network, self.data)
+        x = self.data.scaling(train.x).to(device, reads)
         y = train.y.to(device)
         weight = None
         if self.settled.sample_weight is not None:
@@ -235,7 +241,7 @@ class _Run:
             tasks=self.tasks,
             x=x,
             y=y,
-            x_validation=self.data.scaling(validation.x).to(device, torch.float32),
+            x_validation=self.data.scaling(validation.x).to(device, reads),
             y_validation=validation.y.to(device),
             batch=min(self.recipe.batch, len(train)),
             temperature=self.recipe.temperature,
@@ -246,13 +252,19 @@ class _Run:
         check_samples(self.data, job)
         return job
 
-    def _wiring(self, network: torch.nn.Module) -> Any:
+    def _wiring(self, network: torch.nn.Module) -> Wiring | None:
+        """The network's wiring; None where it has none, which only pruning by units minds."""
         try:
             return wiring_of(network, self.data.shape)
         except WiringError as error:
+            if carries_wiring(network):
+                raise
             pruning = PRUNINGS.spec(self.recipe.pruning or "magnitude")
-            if self.recipe.sparsity or self.recipe.rounds or acts_before_training(pruning):
-                raise WiringError(f"pruning needs the network's wiring: {error}") from error
+            if needs_units(pruning):
+                raise WiringError(
+                    f"pruning by {pruning.name} gives out units and needs the network's wiring: "
+                    f"{error}"
+                ) from error
             return None
 
 

@@ -1,0 +1,168 @@
+"""Trying a network out: fixed weights and inputs, whatever it is and whatever it reads."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+MASK = 2**32 - 1
+AMPLITUDES = (0.3, 1.0, 3.0, 30.0)  # of the inputs, row by row: functions part near 0 or far off
+
+
+def is_foreign(network: nn.Module) -> bool:
+    """Whether a network is not one of intarsia's own, whose wiring and outputs tests vouch for."""
+    return not type(network).__module__.startswith("intarsia.")
+
+
+def answer(network: nn.Module, shape: tuple[int, ...]) -> Any:
+    """What the network says to two zero inputs, on its device and in evaluation mode.
+
+    They are whole numbers where it cannot read floats.
+    """
+    zeros = torch.zeros(2, *shape, device=_device(network))
+    with evaluating(network):
+        try:
+            return network(zeros)
+        except Exception as cause:
+            try:
+                return network(zeros.long())
+            except Exception:
+                raise cause from None
+
+
+def input_dtype(network: nn.Module, shape: tuple[int, ...]) -> torch.dtype:
+    """float32, or int64 for a network that reads only whole numbers, as an Embedding does."""
+    if not is_foreign(network):
+        return torch.float32
+    zeros = torch.zeros(2, *shape, device=_device(network))
+    with evaluating(network):
+        try:
+            network(zeros)
+        except Exception:
+            try:
+                network(zeros.long())
+            except Exception:
+                return torch.float32  # it will say itself what is wrong
+            return torch.int64
+    return torch.float32
+
+
+def trial_inputs(network: nn.Module, shape: tuple[int, ...], rows: int = 8) -> Tensor:
+    """Random inputs that the network can read, the same ones each time, on its device."""
+    normal = torch.randn(rows, *shape, generator=torch.Generator().manual_seed(0))
+    whole = (normal > 0).float()
+    with evaluating(network):
+        for inputs in (normal, whole, whole.long()):
+            moved = inputs.to(_device(network))
+            try:
+                network(moved)
+            except Exception:
+                continue
+            return moved
+    return normal.to(_device(network))  # it will say itself what is wrong
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; modes and torch's generator are put back afterwards."""
+    modes = {module: module.training for module in network.modules()}
+    network.eval()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+class Trial:
+    """A network's answers to fixed inputs, in float64, for any values of its tensors.
+
+    Raises whatever the network raises if it can read none of the inputs.
+    """
+
+    def __init__(self, network: nn.Module, shape: tuple[int, ...], rows: int = 4) -> None:
+        self.network = network
+        self.own = {name: _wide(t) for name, t in _tensors(network).items()}
+        self.fixed = filled(self.own)
+        first: Exception | None = None
+        for inputs in _inputs(shape, rows):
+            self.inputs = inputs.to(_device(network))
+            try:
+                self.answers(self.fixed)
+                return
+            except Exception as cause:
+                first = first or cause
+        assert first is not None
+        raise first
+
+    def answers(self, tensors: dict[str, Tensor], seed: int = 0) -> Tensor:
+        """Rows x outputs, with these tensors in place of the network's own."""
+        with evaluating(self.network):
+            torch.default_generator.manual_seed(seed)
+            found = functional_call(self.network, tensors, (self.inputs,))
+        if not isinstance(found, Tensor):
+            raise TypeError(f"the network gives a {type(found).__name__}")
+        return found.detach().to("cpu", torch.float64)
+
+    def repeats(self) -> bool:
+        """Whether the network answers finite numbers, and the same ones each time."""
+        one, other = self.answers(self.fixed, seed=0), self.answers(self.fixed, seed=1)
+        return bool(torch.isfinite(one).all()) and torch.equal(one, other)
+
+
+def filled(tensors: dict[str, Tensor], seed: int = 0) -> dict[str, Tensor]:
+    """The tensors with all floats replaced by numbers that follow from their place alone.
+
+    Matrices and kernels keep the size of what they read; vectors, which may be variances, lie
+    between 0.25 and 1.25.
+    """
+    made = {}
+    for place, (name, tensor) in enumerate(tensors.items()):
+        if not tensor.is_floating_point():
+            made[name] = tensor
+            continue
+        values = noise(tensor.numel(), seed * 1009 + place).reshape(tensor.shape)
+        if tensor.ndim > 1:
+            values = values * (3 / max(1, tensor[0].numel())) ** 0.5
+        else:
+            values = 0.75 + 0.5 * values
+        made[name] = values.to(tensor)
+    return made
+
+
+def noise(count: int, seed: int) -> Tensor:
+    """Numbers in [-1, 1) from whole-number arithmetic, the same bits on every machine."""
+    mixed = (torch.arange(count) + 1) * 0x9E3779B1 + (seed + 1) * 0x85EBCA77
+    for factor, shift in ((0x85EBCA77, 15), (0xC2B2AE3D, 13), (0x27D4EB2F, 16)):
+        mixed = mixed & MASK
+        mixed = (mixed ^ (mixed >> shift)) * factor
+    return (mixed & MASK).double() / 2**31 - 1
+
+
+def _inputs(shape: tuple[int, ...], rows: int) -> Iterator[Tensor]:
+    """Any floats, floats that are whole numbers, whole numbers."""
+    values = noise(rows * torch.Size(shape).numel(), 7).reshape(rows, *shape)
+    sizes = torch.tensor([AMPLITUDES[row % len(AMPLITUDES)] for row in range(rows)])
+    yield values * sizes.reshape(-1, *[1] * len(shape))
+    yield (values > 0).double()
+    yield (values > 0).long()
+
+
+def _tensors(network: nn.Module) -> dict[str, Tensor]:
+    """Parameters and all buffers, also those that are not in the state."""
+    parameters = dict(network.named_parameters(remove_duplicate=False))
+    return parameters | dict(network.named_buffers(remove_duplicate=False))
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    tensor = tensor.detach()
+    return tensor.double() if tensor.is_floating_point() else tensor.clone()
+
+
+def _device(network: nn.Module) -> torch.device:
+    floats = (t for t in _tensors(network).values() if t.is_floating_point())
+    return next(floats, torch.zeros(())).device

@@ -1,0 +1,455 @@
+"""Networks as people really have them, tiny, each a factory f(shape, outputs)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations
+
+from intarsia.data import Data
+from intarsia.data.dataset import Split
+
+VOCABULARY = 11
+SHAPES = {"rows": (10,), "image": (2, 6, 6), "sequence": (6, 4), "tokens": (6,)}
+CATALOGUE = ("a", "b", "c")
+
+Factory = Callable[[tuple[int, ...], int], nn.Module]
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A network by name, what it reads, and how it is made."""
+
+    name: str
+    reads: str
+    factory: Factory
+
+
+NETWORKS: dict[str, Foreign] = {}
+
+
+def foreign(name: str, reads: str) -> Callable[[type], type]:
+    """Register a class whose constructor takes the shape and the number of outputs."""
+
+    def add(kind: type) -> type:
+        NETWORKS[name] = Foreign(name, reads, lambda shape, outputs: kind(shape, outputs))
+        return kind
+
+    return add
+
+
+def data_for(reads: str) -> Data:
+    """Three classes that differ in their mean, or in their commonest token."""
+    generator = torch.Generator().manual_seed(0)
+    shape = SHAPES[reads]
+
+    def split(rows: int) -> Split:
+        y = torch.arange(rows) % len(CATALOGUE)
+        if reads == "tokens":
+            x = torch.randint(0, VOCABULARY, (rows, *shape), generator=generator)
+            return Split(torch.where(x % 2 == 0, y[:, None], x), y)
+        x = torch.randn(rows, *shape, generator=generator)
+        return Split(x + y.reshape(-1, *[1] * len(shape)), y)
+
+    parts = split(72), split(24), split(24)
+    return Data.build(reads, CATALOGUE, *parts, "none" if reads == "tokens" else "standard")
+
+
+@foreign("attention", "sequence")
+class Attention(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.attend = nn.MultiheadAttention(shape[1], 2, batch_first=True)
+        self.head = nn.Linear(shape[1], outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.attend(x, x, x, need_weights=False)[0].mean(1))
+
+
+@foreign("attention by hand", "sequence")
+class AttentionByHand(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(shape[1], 8) for _ in range(3))
+        self.head = nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = self.query(x) @ self.key(x).transpose(1, 2) / 8**0.5
+        return self.head((scores.softmax(-1) @ self.value(x)).mean(1))
+
+
+@foreign("transformer block", "sequence")
+class Block(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.block = nn.TransformerEncoderLayer(shape[1], 2, 8, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(shape[1], outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.block(x).mean(1))
+
+
+@foreign("positions as a parameter", "sequence")
+class Positions(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.embed = nn.Linear(shape[1], 8)
+        self.position = nn.Parameter(torch.randn(1, shape[0], 8))
+        self.head = nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.embed(x) + self.position).mean(1))
+
+
+@foreign("LSTM", "sequence")
+class Lstm(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.cells = nn.LSTM(shape[1], 8, batch_first=True)
+        self.head = nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.cells(x)[0][:, -1])
+
+
+@foreign("GRU", "sequence")
+class Gru(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.cells = nn.GRU(shape[1], 8, batch_first=True)
+        self.head = nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.cells(x)[1][0])
+
+
+@foreign("convolution over time", "sequence")
+class Conv1d(nn.Sequential):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        layers = nn.Conv1d(shape[0], 8, 3), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten()
+        super().__init__(*layers, nn.Linear(8, outputs))
+
+
+@foreign("token embedding", "tokens")
+class Tokens(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, 8)
+        self.head = nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.embed(x)).mean(1))
+
+
+@foreign("tokens through an LSTM", "tokens")
+class TokenLstm(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, 4)
+        self.cells = nn.LSTM(4, 8, batch_first=True)
+        self.head = nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.cells(self.embed(x))[0][:, -1])
+
+
+@foreign("GroupNorm", "image")
+class Grouped(nn.Sequential):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        layers = nn.Conv2d(shape[0], 8, 3), nn.GroupNorm(2, 8), nn.ReLU()
+        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, outputs))
+
+
+@foreign("InstanceNorm", "image")
+class Instance(nn.Sequential):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        layers = nn.Conv2d(shape[0], 8, 3), nn.InstanceNorm2d(8, affine=True), nn.ReLU()
+        super().__init__(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, outputs))
+
+
+@foreign("LayerNorm of images", "image")
+class ImageNorm(nn.Sequential):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        layers = nn.Conv2d(shape[0], 8, 3), nn.LayerNorm((8, 4, 4)), nn.ReLU()
+        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, outputs))
+
+
+@foreign("BatchNorm, convolution", "image")
+class BatchNormConv(nn.Sequential):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        layers = nn.Conv2d(shape[0], 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU()
+        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, outputs))
+
+
+@foreign("grouped convolution", "image")
+class GroupedConv(nn.Sequential):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        layers = nn.Conv2d(shape[0], 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=2), nn.ReLU()
+        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, outputs))
+
+
+@foreign("depthwise-separable convolution", "image")
+class Separable(nn.Sequential):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        layers = nn.Conv2d(shape[0], 6, 3), nn.Conv2d(6, 6, 3, groups=6), nn.Conv2d(6, 8, 1)
+        super().__init__(
+            *layers, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, outputs)
+        )
+
+
+@foreign("DenseNet, by concatenation", "image")
+class Dense(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.one = nn.Conv2d(shape[0], 4, 3, padding=1)
+        self.two = nn.Conv2d(shape[0] + 4, 4, 3, padding=1)
+        self.head = nn.Linear(shape[0] + 8, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.cat([x, torch.relu(self.one(x))], dim=1)
+        x = torch.cat([x, torch.relu(self.two(x))], dim=1)
+        return self.head(x.mean((2, 3)))
+
+
+@foreign("squeeze and excite", "image")
+class Excite(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(shape[0], 8, 3)
+        self.squeeze, self.excite = nn.Linear(8, 3), nn.Linear(3, 8)
+        self.head = nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.conv(x))
+        scale = torch.sigmoid(self.excite(torch.relu(self.squeeze(x.mean((2, 3))))))
+        return self.head((x * scale[:, :, None, None]).mean((2, 3)))
+
+
+@foreign("residual, BatchNorm", "image")
+class Residual(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(shape[0], 6, 3, padding=1), nn.BatchNorm2d(6)
+        self.inner, self.head = nn.Conv2d(6, 6, 3, padding=1), nn.Linear(6, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.stem(x))
+        return self.head((x + self.inner(torch.relu(self.norm(x)))).mean((2, 3)))
+
+
+@foreign("LayerNorm", "rows")
+class LayerNormed(nn.Sequential):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__(nn.Linear(*shape, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, outputs))
+
+
+@foreign("RMSNorm of one's own", "rows")
+class Rms(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.first, self.gain = nn.Linear(*shape, 8), nn.Parameter(torch.ones(8))
+        self.head = nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        size = (x * x).mean(-1, keepdim=True) + 1e-6
+        return self.head(torch.relu(x / size.sqrt() * self.gain))
+
+
+@foreign("BatchNorm", "rows")
+class BatchNormed(nn.Sequential):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__(nn.Linear(*shape, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, outputs))
+
+
+@foreign("BatchNorm behind a slice", "rows")
+class BatchNormSlice(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Linear(*shape, 12), nn.BatchNorm1d(6)
+        self.head = nn.Linear(6, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        return self.head(torch.relu(self.norm(x[:, :6] - x[:, 6:])))
+
+
+@foreign("gated linear unit", "rows")
+class Glu(nn.Sequential):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__(nn.Linear(*shape, 16), nn.GLU(), nn.Linear(8, outputs))
+
+
+@foreign("maxout", "rows")
+class Maxout(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(*shape, 16), nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        return self.head(torch.maximum(x[:, ::2], x[:, 1::2]))
+
+
+@foreign("mixture of experts", "rows")
+class Mixture(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(*shape, 2)
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(*shape, 6), nn.ReLU(), nn.Linear(6, outputs)) for _ in range(2)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        each = torch.stack([expert(x) for expert in self.experts], dim=1)
+        return (self.gate(x).softmax(-1)[..., None] * each).sum(1)
+
+
+@foreign("bilinear", "rows")
+class Bilinear(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(*shape, 6), nn.Linear(*shape, 5)
+        self.meet, self.head = nn.Bilinear(6, 5, 8), nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.meet(torch.tanh(self.one(x)), torch.tanh(self.two(x)))))
+
+
+@foreign("einsum", "rows")
+class Einsum(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(*shape, 8) / 3)
+        self.head = nn.Parameter(torch.randn(8, outputs) / 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.einsum(
+            "nh,ho->no", torch.relu(torch.einsum("ni,ih->nh", x, self.weight)), self.head
+        )
+
+
+@foreign("einsum, wired by hand", "rows")
+class Wired(nn.Module):
+    wiring = {"weight": ("hidden", "input"), "head": ("output", "hidden")}  # noqa: RUF012
+
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, *shape) / 3)
+        self.head = nn.Parameter(torch.randn(outputs, 8) / 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.einsum(
+            "nh,oh->no", torch.relu(torch.einsum("ni,hi->nh", x, self.weight)), self.head
+        )
+
+
+@foreign("weight norm", "rows")
+class WeightNorm(nn.Sequential):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        first = parametrizations.weight_norm(nn.Linear(*shape, 8))
+        super().__init__(first, nn.ReLU(), nn.Linear(8, outputs))
+
+
+@foreign("spectral norm", "rows")
+class SpectralNorm(nn.Sequential):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        first = parametrizations.spectral_norm(nn.Linear(*shape, 8))
+        super().__init__(first, nn.ReLU(), nn.Linear(8, outputs))
+
+
+@foreign("PReLU, one slope a unit", "rows")
+class Slopes(nn.Sequential):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__(nn.Linear(*shape, 8), nn.PReLU(8), nn.Linear(8, outputs))
+
+
+@foreign("log_softmax at the end", "rows")
+class LogSoftmax(nn.Sequential):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        last = nn.Linear(8, outputs), nn.LogSoftmax(dim=1)
+        super().__init__(nn.Linear(*shape, 8), nn.ReLU(), *last)
+
+
+@foreign("learned scale of the logits", "rows")
+class Scaled(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(*shape, 8), nn.Linear(8, outputs)
+        self.scale = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * self.head(torch.relu(self.first(x)))
+
+
+@foreign("a layer used twice", "rows")
+class Twice(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.first, self.again = nn.Linear(*shape, 8), nn.Linear(8, 8)
+        self.head = nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.first(x))
+        return self.head(torch.relu(self.again(torch.relu(self.again(x)))))
+
+
+@foreign("a Linear with a forward of its own", "rows")
+class Centred(nn.Module):
+    class Layer(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.linear(x, self.weight - self.weight.mean(1, keepdim=True), self.bias)
+
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.first, self.head = self.Layer(*shape, 8), nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.first(x)))
+
+
+@foreign("a mask as a bool buffer", "rows")
+class Masked(nn.Module):
+    seen: Tensor
+
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.arange(shape[0]) % 3 > 0)
+        self.first, self.head = nn.Linear(*shape, 8), nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.first(torch.where(self.seen, x, 0.0))))
+
+
+@foreign("tied weights", "rows")
+class Tied(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(*shape, *shape), nn.Linear(*shape, *shape)
+        self.two.weight = self.one.weight
+        self.head = nn.Linear(*shape, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.two(torch.relu(self.one(x)))))
+
+
+@foreign("a dict of outputs", "rows")
+class Dict(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(*shape, outputs)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"logits": self.head(x)}
+
+
+@foreign("complex weights", "rows")
+class Complex(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(outputs, *shape, dtype=torch.complex64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x.to(self.weight.dtype), self.weight).abs()

@@ -1,0 +1,187 @@
+"""What intarsia does with each foreign network, checked against numbers made by hand."""
+
+import tempfile
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from foreign_networks import NETWORKS, Foreign, data_for
+from torch import Tensor
+
+import intarsia as ia
+from intarsia.composition import align
+from intarsia.data import Data
+from intarsia.errors import IntarsiaError
+from intarsia.exports import export_program
+from intarsia.models import initialise
+from intarsia.modules import Bank, Module, logits_of
+from intarsia.pruning import normalisations
+
+SETTINGS: dict[str, Any] = {
+    "partition": [["a"], ["b"]],
+    "epochs": 1,
+    "batch": 12,
+    "learning_rate": 0.02,
+    "rounds": 1,
+    "progress": False,
+    "device": "cpu",
+}
+CLOSE = 1e-4  # of the logits' size, in float32
+COLUMNS = ("trains", "prunes", "sums", "aligns", "lies inlaid", "exports", "file")
+
+
+class WrongError(AssertionError):
+    """A number that is not what it should be."""
+
+
+class Suite:
+    """One network's cells; every method returns if its cell is right, or raises."""
+
+    def __init__(self, network: Foreign, folder: Path) -> None:
+        self.network, self.folder = network, folder
+        self.factory = network.factory
+
+    @cached_property
+    def data(self) -> Data:
+        return data_for(self.network.reads)
+
+    @cached_property
+    def dense(self) -> Bank:
+        return ia.train(self.data, model=self.factory, sparsity=0, **SETTINGS | {"rounds": 0})
+
+    @cached_property
+    def bank(self) -> Bank:
+        return ia.train(self.data, model=self.factory, sparsity=0.5, **SETTINGS)
+
+    def cells(self) -> dict[str, str]:
+        """yes, or the reason of a refusal, by column; a wrong number raises."""
+        checks = (
+            self.trains, self.prunes, self.sums, self.aligns, self.inlays, self.exports, self.files,
+        )  # fmt: skip
+        found = {}
+        for column, check in zip(COLUMNS, checks, strict=True):
+            try:
+                check()
+                found[column] = "yes"
+            except IntarsiaError as refusal:
+                found[column] = str(refusal)
+        return found
+
+    def trains(self) -> None:
+        """The engine's modules answer like those of the plain loop."""
+        settings = SETTINGS | {"rounds": 0, "engine": "plain"}
+        plain = ia.train(self.data, model=self.factory, sparsity=0, **settings)
+        for mine, other in zip(self.dense, plain, strict=True):
+            self.check_close(self.logits(mine), self.logits(other), 0.05)
+            origin = initialise(self.factory, self.data.shape, len(self.data.catalogue), 0)
+            if all(torch.equal(mine.state[n], p) for n, p in origin.named_parameters()):
+                raise WrongError("training has moved nothing")
+
+    def prunes(self) -> None:
+        """Half of the matrices and kernels are exact zeros, and nothing else is touched."""
+        skeleton = self.bank[0].architecture.skeleton(self.factory)
+        norms = normalisations(skeleton)
+        sizes = {n: p.numel() for n, p in skeleton.named_parameters() if p.ndim > 1}
+        whole = sum(size for name, size in sizes.items() if name not in norms)
+        for module in self.bank:
+            gone = sum(int((~mask).sum()) for mask in module.mask.values())
+            if gone != round(whole / 2):
+                raise WrongError(f"{gone} of {whole} weights are pruned")
+            if not module.mask.keys() <= sizes.keys() - norms:
+                raise WrongError(f"{set(module.mask)} were pruned")
+            if any(bool((module.state[n][~mask] != 0).any()) for n, mask in module.mask.items()):
+                raise WrongError("a pruned weight is not 0")
+
+    def sums(self) -> None:
+        """The sum's tensors are those added by hand, and so are its answers."""
+        joined = ia.compose(self.bank, "sum").joined
+        assert joined is not None
+        one, other = (part.state for part in self.bank)
+        state = {
+            name: one[name] + other[name] if entry.learned else _buffer(one[name], other[name])
+            for name, entry in joined.plan.items()
+        }
+        for name, tensor in state.items():
+            if not torch.allclose(joined.state[name].double(), tensor.double()):
+                raise WrongError(f"the sum's {name} is not the sum")
+        network = self.factory(self.data.shape, len(self.data.catalogue))
+        network.load_state_dict(state)
+        x = self.data.scaling(self.data.test.x)
+        x = self.data.test.x if self.network.reads == "tokens" else x
+        self.check_close(self.logits(joined), network.eval()(x).detach(), CLOSE)
+
+    def aligns(self) -> None:
+        """Units that changed places leave every part's answers as they were."""
+        first = self.dense[0]
+        generator = torch.Generator().manual_seed(1)
+        state = {
+            name: tensor[torch.randperm(len(tensor), generator=generator)]
+            if tensor.ndim > 1 and tensor.is_floating_point()
+            else tensor
+            for name, tensor in first.state.items()
+        }
+        other = replace(first, name="other", state=state)
+        aligned = align([first, other])
+        self.check_close(self.logits(aligned[1]), self.logits(other), CLOSE)
+        if all(torch.equal(aligned[1].state[name], t) for name, t in state.items()):
+            raise WrongError("aligning has moved nothing")
+
+    def inlays(self) -> None:
+        """The one network says the sum of what the parts say."""
+        joined = ia.compose(self.bank, "inlay").joined
+        assert joined is not None
+        total = self.logits(self.bank[0]) + self.logits(self.bank[1])
+        self.check_close(self.logits(joined), total, CLOSE)
+
+    def exports(self) -> None:
+        """torch.export's program answers like the composition, to any number of rows."""
+        whole = ia.compose(self.bank, "sum")
+        program = export_program(whole).module()
+        rows = self.data.test.x[:5].float()
+        self.check_close(program(rows).detach(), logits_of(whole, rows), CLOSE)
+
+    def files(self) -> None:
+        """Read again, a module says the same; another function is not taken for its network."""
+        path = self.folder / "module.safetensors"
+        module = self.bank[0]
+        module.save(path)
+        loaded = Module.load(path, self.factory)
+        if loaded.digest != module.digest or not torch.equal(
+            self.logits(loaded), self.logits(module)
+        ):
+            raise WrongError("the file holds another module")
+        whole = ia.compose(self.bank, "logits")
+        whole.save(path)
+        again = ia.Composition.load(path, self.factory)
+        self.check_close(logits_of(again, self.data.test.x), logits_of(whole, self.data.test.x), 0)
+        try:
+            ia.Composition.load(path, self._bent)
+        except IntarsiaError:
+            return
+        raise WrongError("another network was taken for this one")
+
+    def _bent(self, shape: tuple[int, ...], outputs: int) -> torch.nn.Module:
+        network = self.factory(shape, outputs)
+        network.register_forward_hook(lambda module, args, logits: logits + 0.1 * logits.tanh())
+        return network
+
+    def logits(self, module: Module) -> Tensor:
+        return logits_of(module.to_module(), self.data.test.x)
+
+    @staticmethod
+    def check_close(one: Tensor, other: Tensor, tolerance: float) -> None:
+        off = float((one - other).abs().max() / other.abs().max())
+        if not off <= tolerance:
+            raise WrongError(f"the answers are {off:.3g} of their size off")
+
+
+def _buffer(one: Tensor, other: Tensor) -> Tensor:
+    return (one + other) / 2 if one.is_floating_point() else torch.maximum(one, other)
+
+
+def all_cells() -> dict[str, dict[str, str]]:
+    """Every network's cells."""
+    with tempfile.TemporaryDirectory() as folder:
+        return {name: Suite(network, Path(folder)).cells() for name, network in NETWORKS.items()}
