@@ -100,7 +100,7 @@ def test_a_run_stopped_after_every_epoch_ends_with_the_same_bytes(
     small_data, tmp_path, stop_after, monkeypatch, name
 ):
     if name not in ("won", "territory"):
-        monkeypatch.setattr(choose, "CPU_CHUNK", 3)
+        monkeypatch.setattr(choose, "CPU_CHUNK", (3, 3))
     settings = settings_of(name)
     whole = ia.train(small_data, out=tmp_path / "whole", **settings)
     stops = train_in_pieces(small_data, tmp_path / "parts", settings, stop_after)
@@ -304,12 +304,12 @@ def test_chunks_cut_elsewhere_lose_no_module(small_data, tmp_path, stop_after, m
     """As when a run goes on with less memory: what was done in other pieces is done again."""
     settings, out = settings_of("paper"), tmp_path / "out"
     whole = ia.train(small_data, out=tmp_path / "whole", **settings)
-    monkeypatch.setattr(choose, "CPU_CHUNK", 2)
+    monkeypatch.setattr(choose, "CPU_CHUNK", (2, 2))
     stop_after(11)  # one piece of two modules is done, nine epochs each
     with pytest.raises(KeyboardInterrupt):
         ia.train(small_data, out=out, **settings)
     stop_after(None)
-    monkeypatch.setattr(choose, "CPU_CHUNK", 3)
+    monkeypatch.setattr(choose, "CPU_CHUNK", (3, 3))
     bank = ia.train(small_data, out=out, **settings)
     assert bank.names == whole.names
     assert file_bytes(out) == file_bytes(tmp_path / "whole")

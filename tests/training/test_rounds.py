@@ -205,7 +205,7 @@ def test_the_global_generator_is_left_alone(small_data):
 def test_chunks_give_the_same_modules(small_data, monkeypatch, settings):
     settings = {**SETTINGS, **settings, "seeds": [0, 1]}
     whole = ia.train(small_data, **settings)
-    monkeypatch.setattr("intarsia.training.choose.CPU_CHUNK", 3)
+    monkeypatch.setattr("intarsia.training.choose.CPU_CHUNK", (3, 3))
     parts = ia.train(small_data, **settings)
     assert whole.names == parts.names
     assert whole.names[:2] == ("a-s0", "b-s0")

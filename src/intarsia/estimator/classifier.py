@@ -69,7 +69,7 @@ class ModularClassifier(Changing, ClassifierMixin, BaseEstimator):
         balance: float | None = None,
         negatives: Any = None,
         class_weight: Any = None,
-        validation: float = 0.2,
+        validation: float = 0.1,
         background: int = 2000,
         scale: str | None = None,
         shape: tuple[int, ...] | None = None,

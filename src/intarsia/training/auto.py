@@ -25,21 +25,21 @@ class DataSize:
 # What does not depend on the data.
 AUTO: dict[str, Any] = {
     "pruning": "magnitude(scope='layer')",  # no layer is cut through by another's large weights
-    "rounds": 1,
     "schedule": "cosine",
     "balance": 0.5,
     "silent": True,
     "temperature": 1.0,
     "keep_moments": False,
     "select": "loss",
-    "learning_rate": 3e-3,
+    "learning_rate": 6e-3,
 }
-STEPS = 60.0  # steps of the last round: this times the square root of the rows
+STEPS = 30.0  # steps of the last round: this times the square root of the rows
 FEWEST, MOST = 200, 15_000
-MANY = 20  # classes beyond which each module takes fewer steps, so that their sum stays the same
-BATCHES = (16, 64)
+MANY = 30  # classes beyond which each module takes fewer steps, so that their sum stays the same
+BATCHES = (8, 64)
 # By rows: hidden units, dropout, sparsity. Small networks have little to give up.
-NETWORKS = ((500, 64, 0.0, 0.5), (20_000, 128, 0.0, 0.5), (math.inf, 256, 0.1, 0.8))
+NETWORKS = ((500, 64, 0.0, 0.0), (20_000, 128, 0.0, 0.5), (math.inf, 256, 0.1, 0.8))
+FEW_ROWS = 50  # of a class, on average: below, the smallest network
 NEGATIVES = "noise(0.25) + mixed(0.25)"
 FEW_FEATURES = 10  # of so few, made-up rows are too often like real ones
 
@@ -49,8 +49,9 @@ def by_size(size: DataSize, given: Mapping[str, Any], bare: bool) -> dict[str, A
 
     `bare` is whether the model is named without settings, so that its width is free.
     """
-    _, hidden, dropout, sparsity = next(row for row in NETWORKS if size.rows < row[0])
-    batch = min(BATCHES[1], max(BATCHES[0], 2 ** round(math.log2(max(1.0, size.rows / 20)))))
+    rows = 0 if size.rows < FEW_ROWS * size.classes else size.rows
+    _, hidden, dropout, sparsity = next(row for row in NETWORKS if rows < row[0])
+    batch = min(BATCHES[1], max(BATCHES[0], 2 ** round(math.log2(max(1.0, size.rows / 10)))))
     steps = STEPS * math.sqrt(size.rows)
     steps = min(MOST, max(FEWEST, steps)) * min(1.0, MANY / size.classes)
     made = size.features > FEW_FEATURES
@@ -60,8 +61,11 @@ def by_size(size: DataSize, given: Mapping[str, Any], bare: bool) -> dict[str, A
         "batch": batch,
         "epochs": epochs,
         "sparsity": sparsity,
+        "rounds": 1 if given.get("sparsity") or sparsity else 0,
         "negatives": NEGATIVES if made else "none",
     }
+    if given.get("rounds") and not sparsity:  # asked for
+        chosen["sparsity"] = 0.5
     chosen["pruning_epochs"] = max(1, round((given.get("epochs") or epochs) / 2))
     if bare:
         chosen["model"] = {"name": "mlp", "hidden": [hidden], "dropout": dropout}

@@ -21,7 +21,8 @@ from intarsia.training.tasks import Task
 ENGINES = ("auto", "plain", "single", "stack", "mlp", "lenet")
 STACK_BELOW = 3_000_000  # parameters; larger networks fill a GPU alone
 LARGEST = 128  # batch, outputs and taps that the fused kernels hold in registers
-CPU_CHUNK = 10  # modules at a time on a CPU: small enough to finish some early
+CPU_CHUNK = (10, 256)  # modules at a time on a CPU: few enough to finish some early,
+CPU_SIZE = 4_000_000  # and many of them if they are small: so many parameters together
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,10 @@ def chunks(tasks: Sequence[Task], job: Job, choice: Choice, whole_seeds: bool) -
 
 
 def _limit(job: Job, choice: Choice) -> int:
-    if job.device.type != "cuda":
-        return max(CPU_CHUNK, torch.get_num_threads())
     size = sum(p.numel() for p in job.network.parameters())
+    if job.device.type != "cuda":
+        least, most = CPU_CHUNK
+        return max(least, torch.get_num_threads(), min(most, CPU_SIZE // max(1, size)))
     # weights, gradients, two moments, checkpoint, mask; and what a batch leaves behind
     state = 4 * size * 6
     free, _ = torch.cuda.mem_get_info(job.device)

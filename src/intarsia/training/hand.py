@@ -69,7 +69,7 @@ class HandMlp:
                     p, weight = log_p[i].exp(), (bonus[i] * share[i])[:, None]
                     pull[i] += weight * p * (1 + log_p[i])
                 d = torch.ops.aten._log_softmax_backward_data(pull[i], log_p[i], 1, pull.dtype)
-                self._backward(d.div_(self.temperature), hidden)
+                self._backward(d if self.temperature == 1 else d.div_(self.temperature), hidden)
                 self._adam(rate)
             loss = -(target * log_p).sum(-1)
             if bonus is not None:
@@ -83,8 +83,8 @@ class HandMlp:
         for weight, bias, keep in zip(self.weights, self.biases, keeps, strict=False):
             h = torch.addmm(bias, hidden[-1], weight.t()).relu_()
             hidden.append(h.mul_(next(keep)) if self.dropout else h)
-        z = torch.mm(hidden[-1], self.weights[-1].t()).div_(self.temperature)
-        torch.log_softmax(z, 1, out=log_p)
+        z = torch.mm(hidden[-1], self.weights[-1].t())
+        torch.log_softmax(z if self.temperature == 1 else z.div_(self.temperature), 1, out=log_p)
         return hidden
 
     def _backward(self, d: Tensor, hidden: list[Tensor]) -> None:
