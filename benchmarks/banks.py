@@ -68,12 +68,12 @@ def bank_of(
 def settings_of(data: str, model: str, kind: str, dropout: float | None = None) -> dict[str, Any]:
     """What `ia.train` is called with; a dropout given here goes before the chosen one."""
     if model == "lenet":
-        chosen = {"model": "lenet", **LENET[kind]}
+        chosen = {"preset": "paper", "model": "lenet", **LENET[kind]}
     else:
         if dropout is None:
             dropout = 0.5 if kind in PRESET else best_dropout(data, model, kind)
         network = f"mlp(hidden=({HIDDEN[model]}), dropout={dropout})"
-        chosen = {"model": network, **KINDS[kind]}
+        chosen = {"preset": "paper", "model": network, **KINDS[kind]}
     if kind == "joint":
         chosen["partition"] = [list(ia.load_data(data).catalogue)]
     return chosen

@@ -31,6 +31,7 @@ def main() -> None:
     data = ia.load_data(wanted.data)
     bank = ia.train(
         data,
+        preset="paper",
         model=wanted.model,
         sparsity=wanted.sparsity,
         epochs=1,

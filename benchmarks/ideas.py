@@ -16,7 +16,10 @@ from intarsia.figures import bar_figure, line_figure, matrix_figure
 from intarsia.modules import Bank, Module, logits_of
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "assets" / "ideas"
-SETTINGS = {"model": "mlp(512)", "epochs": 10, "learning_rate": 0.01, "schedule": "cosine"}
+SETTINGS = {
+    "preset": "paper", "model": "mlp(512)", "epochs": 10, "learning_rate": 0.01,
+    "schedule": "cosine",
+}  # fmt: skip
 MINE, THEIRS = "3", "8"  # the module that is looked at, and one more
 
 

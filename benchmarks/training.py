@@ -186,7 +186,7 @@ def whole_run(
     partition = [[c] for c in classes or data.catalogue]
     started = time.perf_counter()
     settings = {"epochs": epochs, "engine": engine, "partition": partition}
-    bank = ia.train(data, model=model, device=device, **settings)
+    bank = ia.train(data, preset="paper", model=model, device=device, **settings)
     seconds = time.perf_counter() - started
     return {
         "seconds_per_module_epoch": round(seconds / (3 * epochs * len(bank)), 3),

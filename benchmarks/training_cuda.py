@@ -45,6 +45,7 @@ def run(
     with watched:
         bank = ia.train(
             data,
+            preset="paper",
             model=model,
             epochs=epochs,
             engine=engine,

@@ -23,6 +23,7 @@ from intarsia.data import Split
 from intarsia.demo import SETTINGS
 from intarsia.measure import compatibility, compatibility_matrix
 from intarsia.measure import path as walk
+from intarsia.training.settle import fitted
 
 ROOT = Path(__file__).resolve().parents[1]
 MERGES = sorted((ROOT / "recipes").glob("merge_*.yaml"))
@@ -101,14 +102,15 @@ def test_compose_writes_what_the_library_composes(
         assert torch.equal(ia.Composition.load(whole)(x), ia.compose(bank, "logits")(x))
         out = tmp_path / "nine.safetensors"
         found = answer("compose", trained[0], "--seed", 1, "--without", 3, "-o", out)
-        expected = ia.compose([m for m in bank if m.rewarded != ("3",)], "sum")
+        expected = ia.compose([m for m in bank if m.rewarded != ("3",)])
         assert torch.equal(ia.Composition.load(out)(x), expected(x))
-    assert found["operator"] == "sum"
+    assert found["operator"] == "inlay"  # a small bank; the library's tests have the others
     assert found["rewarded"] == [c for c in "012456789" if c != "3"]
     assert found["bytes"] == out.stat().st_size
     # A composition and a module file together: three is back.
     ten = tmp_path / "ten.safetensors"
-    call("compose", out, trained[0] / "3-s1.safetensors", "-o", ten)
+    both = [out, trained[0] / "3-s1.safetensors", "-o", ten]
+    call("compose", *both, "--operator", "sum")
     with torch.no_grad():
         assert torch.equal(ia.Composition.load(ten)(x), ia.compose(bank, "sum")(x))
 
@@ -141,11 +143,12 @@ def test_compose_takes_settings_of_the_operator_and_samples(
 def test_compose_aligns_modules_of_two_origins(trained: tuple[Path, Any], tmp_path: Path) -> None:
     pair = [trained[0] / "3-s0.safetensors", trained[0] / "8-s1.safetensors"]
     out = tmp_path / "out.safetensors"
-    assert "its origin is" in refusal("compose", *pair, "-o", out)
+    assert "its origin is" in refusal("compose", *pair, "-o", out, "--operator", "sum")
     found = answer("compose", *pair, "-o", out, "--align", "weights", "--no-recalibrate")
-    assert found["align"] == "weights"
+    assert (found["operator"], found["align"]) == ("sum", "weights")
     bank = ia.Bank.load(trained[0])
-    expected = ia.compose([bank["3-s0"], bank["8-s1"]], align="weights", recalibrate=False)
+    pair = [bank["3-s0"], bank["8-s1"]]
+    expected = ia.compose(pair, "sum", align="weights", recalibrate=False)
     x = ia.load_data("digits").test.x
     with torch.no_grad():
         assert torch.equal(ia.Composition.load(out)(x), expected(x))
@@ -399,11 +402,71 @@ def test_flags_override_the_recipe(tmp_path: Path) -> None:
         epochs=9, sparsity=0.8, batch=32, partition=[["0", "1"], ["2", "3"]], seeds=[4, 5],
         patience=3, learning_rate=0.01,
     )  # fmt: skip
-    assert found == {"recipe": expected.resolve().as_dict(), "modules": 4}
+    assert found["recipe"] == fitted(expected, ia.load_data("digits")).as_dict()
+    assert found["modules"] == 4
     assert answer("train", "--dry-run", "--partition", "blocks(4)")["modules"] == 3
     shown = call("train", recipe, "--dry-run").stdout
     assert yaml.safe_load(shown)["modules"] == 10
     assert list(tmp_path.iterdir()) == [recipe]
+
+
+def test_a_dry_run_prints_the_settings_that_training_takes(
+    trained: tuple[Path, Any], tmp_path: Path
+) -> None:
+    flags = [*TINY, "--seeds", "0,1", "--learning-rate", 0.01]
+    taken = yaml.safe_load((trained[0] / "recipe.yaml").read_text())
+    found = answer("train", "--dry-run", *flags)
+    data = ia.load_data("digits")
+    size = {"rows": len(data.train), "features": 64, "classes": 10}
+    assert found == {"recipe": taken, "size": size, "modules": 20, "open": []}
+    shown = yaml.safe_load(call("train", "--dry-run", *flags).stdout)
+    told = f"{len(data.train):,} rows, 64 features, 10 classes"
+    assert shown == {**taken, "chosen for": told, "modules": 20}
+    # A table of one's own: fewer rows, fewer features, other settings.
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "own.npz", x=rng.random((90, 4)), y=[0, 1, 2] * 30)
+    own = answer("train", "--dry-run", "--data", tmp_path / "own.npz")
+    assert (
+        own["recipe"]
+        == fitted(
+            ia.Recipe(data=str(tmp_path / "own.npz")), ia.load_data(tmp_path / "own.npz")
+        ).as_dict()
+    )
+    assert own["recipe"]["negatives"] == "none"
+    assert taken["negatives"] != "none"
+
+
+def test_a_dry_run_says_what_data_that_are_not_here_leave_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("INTARSIA_DATA", raising=False)
+    words = ["train", "--dry-run", "--data", "mnist", "--epochs", 3]
+    found = answer(*words)
+    assert (found["size"], found["modules"]) == (None, None)
+    assert {"model", "sparsity", "rounds", "batch", "negatives"} == set(found["open"])
+    shown = yaml.safe_load(call(*words).stdout)
+    for key in ("modules", *found["open"]):
+        assert shown[key] == "unknown until mnist is here"
+    assert shown["chosen for"] == "mnist, which is not on this machine"
+    assert (shown["epochs"], shown["learning_rate"]) == (3, 0.006)
+    # The paper's settings do not wait for the data.
+    assert answer(*words, "--preset", "paper")["open"] == []
+    assert "chosen for" not in call(*words, "--preset", "paper").stdout
+
+
+def test_negatives_and_balance_have_flags() -> None:
+    flags = ["--negatives", "noise(0.1)+scaled", "--balance", 0.3]
+    found = answer("train", "--dry-run", *flags)["recipe"]
+    assert (found["negatives"], found["balance"]) == ("noise(amount=0.1) + scaled", 0.3)
+    assert answer("train", "--dry-run", "--negatives", "none")["recipe"]["negatives"] == "none"
+    assert "did you mean 'noise'" in refusal("train", "out", "--negatives", "nois")
+    assert "balance is 2.0" in refusal("train", "out", "--balance", 2)
+
+
+def test_help_says_what_holds_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    assert "By default auto, by the size of the data" in call("train", "--help").stdout
+    assert "By default inlay where that is small, else logits" in call("compose", "-h").stdout
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
@@ -473,7 +536,8 @@ def test_errors_are_one_clear_line(
 
 def test_errors_about_files(trained: tuple[Path, Any], whole: Path, tmp_path: Path) -> None:
     folder = trained[0]
-    assert "choose with --seed" in refusal("compose", folder, "-o", tmp_path / "x")
+    some = ["compose", folder, "-o", tmp_path / "x", "--operator", "sum"]
+    assert "choose with --seed" in refusal(*some)
     assert "its seeds: (0, 1)" in refusal("compose", folder, "-o", tmp_path / "x", "--seed", 7)
     assert "did you mean 'test'" in refusal("evaluate", whole, "--split", "tset")
     assert "there is no class" in refusal("evaluate", whole, "--rewarded", "ten")

@@ -88,7 +88,9 @@ def trained_once(banks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def registries() -> Iterator[None]:
     """What a page registers goes with it; our own studies may have come meanwhile."""
-    known: tuple[dict[str, Any], ...] = (ia.OPERATORS, OBJECTIVES, PRUNINGS, STUDIES)
+    known: tuple[dict[str, Any], ...] = (
+        ia.OPERATORS, ia.NEGATIVES, OBJECTIVES, PRUNINGS, STUDIES,
+    )  # fmt: skip
     before = [{*registry, *NAMES} for registry in known]
     yield
     for registry, names in zip(known, before, strict=True):

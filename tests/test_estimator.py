@@ -7,23 +7,31 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_classification
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics import log_loss
+from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from intarsia.errors import IntarsiaError
 from intarsia.estimator import EstimatorError, ModularClassifier
+from intarsia.measure.novelty import SCORES
 from intarsia.modules import logits_of
 from intarsia.modules.grow import grown
 
-QUICK = {"model": "mlp(32, dropout=0.0)", "epochs": 8, "random_state": 0}
+QUICK = {"model": "mlp(64, dropout=0.0)", "epochs": 8, "batch": 16, "random_state": 0}
+# As for scikit-learn's own estimators that train on shuffled batches: a row of weight 2 is not in
+# the batches that two such rows would be in.
+STOCHASTIC = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "rows come in shuffled batches"
+    for kind in ("dense", "sparse")
+}
 
 
-@parametrize_with_checks([ModularClassifier()])
+@parametrize_with_checks([ModularClassifier()], expected_failed_checks=lambda _: STOCHASTIC)
 def test_scikit_learn_rules(estimator: ModularClassifier, check: Any) -> None:
     check(estimator)
 
@@ -70,7 +78,8 @@ def test_learns_digits(four: ModularClassifier, digits: Any) -> None:
 def test_answers_are_the_sum_of_the_modules_logits(five: ModularClassifier, digits: Any) -> None:
     x = digits[2].astype(np.float32)
     total = sum(logits_of(m.to_module(), x).double() for m in five.modules_)
-    assert five.decision_function(x) == pytest.approx(total.numpy(), abs=1e-4)
+    scores = five.decision_function(x) * five.temperature_
+    assert scores == pytest.approx(total.numpy(), abs=1e-4)
 
 
 def test_a_random_state_repeats_a_fit(four: ModularClassifier, digits: Any) -> None:
@@ -145,14 +154,14 @@ def test_removing_and_putting_back_gives_the_same_bits(
     five: ModularClassifier, digits: Any
 ) -> None:
     x = digits[2]
-    before = five.predict_proba(x), five.predict(x, abstain=True), five.threshold_
+    before = five.predict_proba(x), five.predict(x, abstain=True), five.novelty_
     out = [five.remove_class(1), five.remove_class(3)]
     assert not np.array_equal(before[0][:, 0], five.predict_proba(x)[:, 0])
     for module in out:
         five.add_module(module)
     assert np.array_equal(before[0], five.predict_proba(x))
     assert np.array_equal(before[1], five.predict(x, abstain=True))
-    assert five.threshold_ == before[2]
+    assert five.novelty_ == before[2]
 
 
 def test_a_module_taken_out_grows_when_it_comes_back(four: ModularClassifier, digits: Any) -> None:
@@ -231,7 +240,7 @@ def test_the_background_is_bounded_and_has_every_class(digits: Any) -> None:
     model.add_class(x[y == 4], 4)
     assert len(model.background_) <= 50
     counts = torch.bincount(model.background_.train.y)
-    assert counts.tolist() == [8] * 5
+    assert counts.tolist() == [9] * 5
     held = {tuple(row) for row in model.background_.validation.x.tolist()}
     assert not held & {tuple(row) for row in model.background_.train.x.tolist()}
 
@@ -379,3 +388,83 @@ def _small_convolution(shape: tuple[int, ...], outputs: int) -> torch.nn.Module:
         torch.nn.Flatten(),
         torch.nn.Linear(54, outputs),
     )
+
+
+def test_a_row_of_weight_nothing_is_as_if_it_were_not_there(digits: Any) -> None:
+    x, y, test, _ = digits
+    weight = np.where(np.arange(len(y)) % 5 == 0, 0.0, 1.0)
+    weighted = ModularClassifier(**QUICK).fit(x, y, sample_weight=weight)
+    without = ModularClassifier(**QUICK).fit(x[weight > 0], y[weight > 0])
+    assert np.allclose(weighted.predict_proba(test), without.predict_proba(test), atol=1e-5)
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        ModularClassifier(**QUICK).fit(x, y, sample_weight=np.zeros(len(y)))
+
+
+def test_weights_of_classes_move_the_border() -> None:
+    """Two classes that overlap: the heavier one takes more of the middle."""
+    generator = np.random.default_rng(0)
+    x = np.concatenate([generator.normal(-0.5, 1, (300, 12)), generator.normal(0.0, 1, (300, 12))])
+    y = np.repeat([0, 1], 300)
+    shares = [
+        (ModularClassifier(**QUICK, class_weight=weight).fit(x, y).predict(x) == 1).mean()
+        for weight in ({0: 8.0, 1: 1.0}, None, "balanced", {0: 1.0, 1: 8.0})
+    ]
+    assert shares[0] + 0.1 < shares[1] < shares[3] - 0.1
+    assert shares[2] == pytest.approx(shares[1], abs=0.02)  # the classes are equally large
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_rare_classes_are_found_as_well_as_by_an_mlp() -> None:
+    ours, theirs = [], []
+    for seed in range(3):
+        x, y = make_classification(
+            3000, 12, n_informative=6, weights=[0.99], flip_y=0, class_sep=1.5, random_state=seed
+        )
+        usual = make_pipeline(StandardScaler(), MLPClassifier(random_state=0))
+        for scores, model in ((ours, ModularClassifier(random_state=0)), (theirs, usual)):
+            answers = model.fit(x[::2], y[::2]).predict(x[1::2])
+            scores.append(balanced_accuracy_score(y[1::2], answers))
+    assert np.mean(ours) >= np.mean(theirs)
+
+
+def test_probabilities_are_calibrated_on_held_out_rows(five: ModularClassifier) -> None:
+    """No factor of the temperature makes the held-out rows much more probable."""
+    held = five.background_.validation
+    z = five.decision_function(held.x.numpy()) * five.temperature_
+
+    def cost(factor: float) -> float:
+        scaled = torch.tensor(z / (five.temperature_ * factor))
+        return float(torch.nn.functional.cross_entropy(scaled, held.y, reduction="sum"))
+
+    assert five.temperature_ > 0
+    assert cost(1.0) <= min(cost(f) for f in (0.25, 0.5, 2.0, 4.0)) + 2.0  # nats, for the pull
+
+
+def test_nonsense_is_refused(digits: Any) -> None:
+    x, y, test, _ = digits
+    model = ModularClassifier(random_state=0).fit(x, y)
+    generator = np.random.default_rng(0)
+    noise = generator.uniform(0, 16, test.shape)
+    shuffled = np.stack([generator.permutation(row) for row in test])
+    for rows in (noise, shuffled, 16 - test, 10 * test):
+        assert (model.predict(rows, abstain=True) == -1).mean() > 0.9
+    assert (model.predict(test, abstain=True) == -1).mean() < 0.2
+    assert set(model.novelty_.auroc) == set(SCORES)
+
+
+def test_verbose_says_what_was_chosen(digits: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    x, y, _, _ = digits
+    ModularClassifier(**QUICK, verbose=True).fit(x[:100], y[:100])
+    assert "settings for" in capsys.readouterr().err.replace("\n", " ")
+    ModularClassifier(**QUICK).fit(x[:100], y[:100])
+    assert capsys.readouterr().err == ""
+
+
+def test_a_class_that_comes_later_has_the_network_of_the_others(digits: Any) -> None:
+    """The rule would choose another width for so many rows."""
+    x, y, _, _ = digits
+    model = ModularClassifier(epochs=2, random_state=0, background=5000)
+    model.fit(x[y < 2][:100], y[y < 2][:100])
+    more = np.concatenate([x[y == 3]] * 12)
+    model.add_class(more, 3)
+    assert len({str(module.architecture.model) for module in model.modules_}) == 1

@@ -138,8 +138,8 @@ def test_the_card_tells_what_is_known(classifier: ModularClassifier, tmp_path: P
     for piece in (
         "`zero`",
         "No module speaks for `one`",
-        "Joined by `logits`",
-        f"{classifier.threshold_:.4f}",
+        "Joined by `inlay`",
+        f"{classifier.novelty_.threshold:.4g}",
         f"{classifier.modules_[0].nonzero} of {classifier.modules_[0].parameters}",
         "- epochs: `3`",
         classifier.modules_[0].provenance["data"]["digest"],

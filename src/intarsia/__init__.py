@@ -39,6 +39,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 # In full, since type checkers read it without running it.
 __all__ = [
     "MODELS",
+    "NEGATIVES",
     "OBJECTIVES",
     "OPERATORS",
     "PRUNINGS",
@@ -75,6 +76,7 @@ __all__ = [
     "initialise",
     "load_data",
     "nonrewarded_entropy",
+    "novelty",
     "objective",
     "operator",
     "partition",

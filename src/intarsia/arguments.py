@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
@@ -37,6 +37,8 @@ from intarsia.modules.compact import compact
 from intarsia.objectives import OBJECTIVES
 from intarsia.pruning import PRUNINGS
 from intarsia.training import Recipe
+from intarsia.training.auto import DataSize
+from intarsia.training.settle import fitted, size_of
 
 Thing = Module | Composition | Bank
 SPLITS = ("train", "validation", "test", "all")
@@ -165,17 +167,37 @@ def read_recipe(path: Path | None, flags: Mapping[str, Any], settings: Mapping[s
     return recipe
 
 
-def count_modules(recipe: Recipe) -> int | None:
-    """How many modules a recipe makes; None while its data set is not on this machine."""
+@dataclass(frozen=True)
+class Plan:
+    """What training would do.
+
+    While the data set is not on this machine, nothing is known of its size, and the settings that
+    follow from it are open.
+    """
+
+    recipe: Recipe
+    size: DataSize | None = None
+    modules: int | None = None
+    open: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        size = None if self.size is None else asdict(self.size)
+        about = {"size": size, "modules": self.modules, "open": list(self.open)}
+        return {"recipe": self.recipe.as_dict(), **about}
+
+
+def plan(recipe: Recipe) -> Plan:
+    """The settings that a recipe trains its data with, and how many modules it makes."""
     if recipe.model != CUSTOM:
         MODELS.spec(recipe.model)
     OBJECTIVES.spec(recipe.objective)
     PRUNINGS.spec(recipe.pruning or "magnitude")
     if recipe.data in DATASETS and recipe.data != "digits" and not locate(recipe.data):
-        return None
+        now, some = recipe.as_dict(), recipe.resolve(DataSize(1000, 100, 10)).as_dict()
+        return Plan(recipe, open=tuple(key for key in some if some[key] != now.get(key)))
     data = load(recipe.data, {**recipe.data_options, "download": False})
     sets = partition(data.catalogue, recipe.partition, recipe.partition_seed)
-    return len(sets) * len(recipe.seeds)
+    return Plan(fitted(recipe, data), size_of(data), len(sets) * len(recipe.seeds))
 
 
 def load(source: str, options: Mapping[str, Any]) -> Data:

@@ -59,8 +59,8 @@ def _summary(thing: Module | Composition | ModularClassifier, parts: Sequence[Mo
         lines.append(f"Joined by `{whole.operator}`, without training.")
     if isinstance(thing, ModularClassifier):
         lines.append(
-            f"`predict(X, abstain=True)` withholds answers whose entropy is above "
-            f"{thing.threshold_:.4f} of the largest there is."
+            f"`predict(X, abstain=True)` withholds answers whose {thing.novelty_.score} is above "
+            f"{thing.novelty_.threshold:.4g}."
         )
     return " ".join(lines)
 

@@ -8,12 +8,18 @@ from typing import Any
 from intarsia.console import facts, note, plain_text, show, table
 
 
-def show_plan(recipe: Any, modules: int | None) -> None:
-    """A resolved recipe, as YAML, and how many modules it makes."""
+def show_plan(plan: Any) -> None:
+    """A resolved recipe, as YAML, what it was chosen for, and how many modules it makes."""
     import yaml
 
-    show(yaml.safe_dump(recipe.as_dict(), sort_keys=False).rstrip())
-    show(f"modules: {modules if modules is not None else f'unknown until {recipe.data} is here'}")
+    recipe, missing = plan.recipe, f"unknown until {plan.recipe.data} is here"
+    settings = {k: v for k, v in recipe.as_dict().items() if k not in plan.open}
+    show(yaml.safe_dump(settings, sort_keys=False).rstrip())
+    for key in plan.open:
+        show(f"{key}: {missing}")
+    if recipe.preset == "auto":
+        show(f"chosen for: {plan.size or f'{recipe.data}, which is not on this machine'}")
+    show(f"modules: {missing if plan.modules is None else plan.modules}")
 
 
 def show_facts(found: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ EXPECTED = {
     "intarsia compose m -o x --operator lo": {"logits", "logit_mean", "logit_weighted"},
     "intarsia train --data mn": {"mnist"},
     "intarsia train --preset ": set(completion.PRESETS),
+    "intarsia train --negatives n": {"noise", "none"},
     "intarsia train --model re": {"resnet18"},
     "intarsia evaluate x --split t": {"train", "test"},
     "intarsia evaluate x --set mis": {"missing="},
@@ -60,7 +61,7 @@ def test_names_are_those_of_the_registries() -> None:
     from intarsia.arguments import SPLITS
     from intarsia.composition import OPERATORS
     from intarsia.composition.align import How
-    from intarsia.data import DATASETS, load_data
+    from intarsia.data import DATASETS, NEGATIVES, load_data
     from intarsia.models import MODELS
     from intarsia.objectives import OBJECTIVES
     from intarsia.pruning import PRUNINGS
@@ -71,11 +72,12 @@ def test_names_are_those_of_the_registries() -> None:
     options = [key for key in inspect.signature(load_data).parameters if key not in ("source", "y")]
     for known, names in (
         (SPLITS, completion.SPLITS),
-        (OPERATORS, completion.OPERATORS),
+        (["auto", *OPERATORS], completion.OPERATORS),
         (get_args(How), completion.ALIGNMENTS),
         (DATASETS, completion.DATASETS),
         (options, completion.DATA_OPTIONS),
         (MODELS, completion.MODELS),
+        (["none", *NEGATIVES], completion.NEGATIVES),
         (OBJECTIVES, completion.OBJECTIVES),
         (PRUNINGS, completion.PRUNINGS),
         (NAMES, completion.STUDIES),

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import intarsia as ia
 
 SETTINGS = {
+    "preset": "paper",
     "partition": [["0", "1"], ["2", "3"]],
     "epochs": 1,
     "pruning": "territory",

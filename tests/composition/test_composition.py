@@ -91,7 +91,7 @@ def test_one_module_is_itself(how: str, name: str) -> None:
 
 def test_sum_is_the_sum_of_states() -> None:
     modules = [part(n) for n in "302"]
-    joined = compose(modules)
+    joined = compose(modules, "sum")
     for name, tensor in joined.laid[0].network.state_dict().items():
         expected = torch.stack([m.state[name].double() for m in modules]).sum(0)
         assert torch.allclose(tensor.double(), expected, atol=1e-6)
@@ -102,7 +102,7 @@ def test_sum_is_the_sum_of_states() -> None:
 
 def test_dense_part_makes_the_sum_dense() -> None:
     dense = replace(part("1"), mask={})
-    assert compose([part("0"), dense]).density == 1.0
+    assert compose([part("0"), dense], "sum").density == 1.0
 
 
 def test_logits_are_the_sum_of_logits() -> None:
@@ -117,6 +117,77 @@ def test_logits_are_the_sum_of_logits() -> None:
     assert joined.density == pytest.approx(sum(m.density for m in modules) / 3)
 
 
+def _norm(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(*shape, 7), nn.LayerNorm(7), nn.Linear(7, outputs))
+
+
+def _dense(name: str, model: Any, outputs: int = 5) -> Module:
+    state = initialise(model, (6,), outputs, int(name)).state_dict()
+    factory = None if isinstance(model, str) else model
+    architecture = Architecture.of(model, (6,), outputs)
+    return replace(part(name), state=state, mask={}, architecture=architecture, factory=factory)
+
+
+def _pruned(module: Module, share: float) -> Module:
+    """Of the units of the first layer only so many reach the second."""
+    weight = module.state["layers.1.weight"]
+    mask = torch.ones_like(weight, dtype=torch.bool)
+    mask[:, round(share * weight.shape[1]) :] = False
+    state = module.state | {"layers.1.weight": weight * mask}
+    return replace(module, state=state, mask={"layers.1.weight": mask})
+
+
+def _unscaled(module: Module) -> Module:
+    return replace(module, scaling=Scaling("none", torch.tensor(0.0), torch.tensor(1.0)))
+
+
+DEEP = "mlp(450, 450)"  # five side by side: 5 * 5 * 450 * 450 numbers, 5 times those of the parts
+
+
+@pytest.mark.parametrize(
+    ("modules", "expected"),
+    [
+        ([part(n) for n in CATALOGUE], "inlay"),
+        ([part("0")], "inlay"),
+        ([part("0"), replace(part("1"), origin="f" * 64)], "inlay"),
+        ([_dense(n, DEEP) for n in "0123"], "inlay"),
+        ([_dense(n, DEEP) for n in CATALOGUE], "logits"),
+        ([_pruned(_dense(n, DEEP), 0.5) for n in CATALOGUE], "inlay"),
+        ([_dense(n, _norm) for n in "01"], "logits"),
+        ([_dense(n, "mlp(10)", 6) for n in "01"], "logits"),  # an explicit other
+        ([part("0"), part("1", "mlp(9)")], "logits"),
+        ([part("0"), _unscaled(part("1"))], "logits"),
+    ],
+    ids=["small", "one", "origins", "room", "large", "pruned", "norm", "other", "width", "scaling"],
+)
+def test_logits_are_added_by_default(modules: list[Module], expected: str, tmp_path: Path) -> None:
+    """In one network where the parts can lie side by side in a small one, else apart."""
+    joined = compose(modules)
+    assert joined.operator.name == expected
+    with torch.no_grad():
+        torch.testing.assert_close(joined(X), compose(modules, "logits")(X))
+    for how in ("auto", {"name": "auto"}):
+        assert same(compose(Bank(modules), how), joined)
+    joined.save(tmp_path / "whole")
+    loaded = Composition.load(tmp_path / "whole", modules[0].factory)
+    assert loaded.operator.name == expected
+    assert same(loaded, joined)
+
+
+def test_weights_are_added_by_default_where_they_are_aligned() -> None:
+    modules = [part("0"), replace(part("1"), origin="f" * 64)]
+    assert same(compose(modules, align="weights"), compose(modules, "sum", align="weights"))
+
+
+def test_what_no_operator_joins_is_refused_by_default() -> None:
+    with pytest.raises(CompositionError, match=r"its temperature is 1\.0, not 5\.0"):
+        compose([part("0"), replace(part("1"), temperature=1.0)])
+    with pytest.raises(CompositionError, match="needs labelled samples"):
+        compose([part("0"), part("1")], samples=X, calibrate=True)
+    with pytest.raises(RecipeError, match="unknown operator 'auto'"):
+        compose([part("0")], "auto(density=0.2)")
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     owner=st.lists(st.integers(0, 2), min_size=10, max_size=10),
@@ -126,7 +197,7 @@ def test_disjoint_territories_sum_to_the_logits(owner: list[int], weights: list[
     """Whole numbers make every sum exact, so that equality is equality."""
     modules = [_territory(i, torch.tensor(owner) == i, weights) for i in range(3)]
     with torch.no_grad():
-        assert torch.equal(compose(modules)(X), compose(modules, "logits")(X))
+        assert torch.equal(compose(modules, "sum")(X), compose(modules, "logits")(X))
 
 
 def _territory(number: int, owned: Tensor, weights: list[int]) -> Module:
@@ -245,7 +316,7 @@ def test_another_factory() -> None:
             )
         )
     with pytest.raises(CompositionError, match=r"list of tensors is .*\[8, 6\]"):
-        compose(modules)
+        compose(modules, "sum")
 
 
 def _act(curve: nn.Module) -> Callable[..., nn.Module]:
@@ -312,7 +383,7 @@ def test_settings_that_cannot_be_used_are_refused_when_joining(how: str, message
 def test_another_origin_only_matters_for_weights() -> None:
     stranger = replace(part("1"), origin="f" * 64)
     with pytest.raises(CompositionError, match=r"origin is ffff.*align.*inlay.*logits"):
-        compose([part("0"), stranger])
+        compose([part("0"), stranger], "sum")
     assert compose([part("0"), stranger], "logits").rewarded == ("0", "1")
 
 
@@ -355,12 +426,12 @@ def test_running_statistics_are_averaged_and_noted() -> None:
             for k, v in module.state.items()
         }  # fmt: skip
         modules.append(replace(module, state=state, mask={}))
-    joined = compose(modules)
+    joined = compose(modules, "sum")
     for name, buffer in joined.laid[0].network.named_buffers():
         assert (buffer == (4 if "num_batches" in name else 2.5)).all(), name
     assert "give samples to recompute them" in joined.report["notes"][0]
     assert compose(modules, "logits").report["notes"] == []
-    assert compose([part("0"), part("1")]).report["notes"] == []
+    assert compose([part("0"), part("1")], "sum").report["notes"] == []
 
 
 @pytest.mark.parametrize("how", ["sum", "logits"])
@@ -452,7 +523,7 @@ def test_sum_that_overflows_is_refused() -> None:
     huge = {k: torch.full_like(v, 3e38) for k, v in part("0").state.items()}
     modules = [replace(part(n), state=huge, mask={}) for n in "01"]
     with pytest.raises(CompositionError, match=r"sum makes values of .* not finite"):
-        compose(modules)
+        compose(modules, "sum")
 
 
 def test_statistics_of_a_unit_come_from_the_modules_that_keep_it() -> None:
@@ -465,5 +536,5 @@ def test_statistics_of_a_unit_come_from_the_modules_that_keep_it() -> None:
         state["norm.running_mean"] = torch.full((2,), mean)
         state["norm.weight"] = torch.tensor(kept)
         modules.append(replace(module, state=state, mask={}))
-    joined = compose(modules).laid[0].network.state_dict()
+    joined = compose(modules, "sum").laid[0].network.state_dict()
     assert joined["norm.running_mean"].tolist() == [1.0, 2.5]

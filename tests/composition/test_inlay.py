@@ -289,7 +289,7 @@ def test_an_inlay_is_of_an_origin_of_its_own() -> None:
     assert other is not None
     assert one.architecture == other.architecture
     with pytest.raises(CompositionError, match="its origin is"):
-        compose([one, other])
+        compose([one, other], "sum")
     both = tuple(parts)
     torch.testing.assert_close(logits(compose([one, other], "inlay")), sum_of_logits(both))
 

@@ -128,7 +128,7 @@ def test_one_part_alone_is_itself(how: str) -> None:
 def test_alignment_joins_what_comes_from_two_origins() -> None:
     parts = [part("0"), part("1", seed=1)]
     with pytest.raises(CompositionError, match="align"):
-        compose(parts)
+        compose(parts, "sum")
     aligned = compose(parts, align="weights")
     with pytest.raises(CompositionError, match="base='zero'"):
         compose(parts, "task_arithmetic", align="weights")
@@ -162,10 +162,10 @@ def test_statistics_are_recomputed_from_samples() -> None:
     shape, model = (3, 8, 8), "resnet18(width=2)"
     parts = [part(n, model, shape) for n in "01"]
     inputs = torch.randint(0, 256, (64, *shape), dtype=torch.uint8, generator=GENERATOR)
-    whole = compose(parts, samples=inputs)
+    whole = compose(parts, "sum", samples=inputs)
     assert "recomputed from 64 samples" in whole.report["notes"][0]
     assert not any(layer.training for layer in whole.modules())
-    plain = compose(parts, samples=inputs, recalibrate=False)
+    plain = compose(parts, "sum", samples=inputs, recalibrate=False)
     assert "as was asked for" in plain.report["notes"][0]
     network = whole.laid[0].network
     first = next(layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d))
@@ -292,14 +292,14 @@ def test_statistics_of_units_that_an_operator_changes_are_recomputed(how: str) -
         }
         kept = {k: v * mask[k] if k in mask else v for k, v in module.state.items()}
         parts.append(replace(module, state=kept, mask=mask))
-    assert "hold as they are" in compose(parts, samples=images).report["notes"][0]
+    assert "hold as they are" in compose(parts, "sum", samples=images).report["notes"][0]
     assert "recomputed from 40" in compose(parts, how, samples=images).report["notes"][0]
 
 
 def test_calibration_is_refused_where_parts_have_no_logits_of_their_own() -> None:
     parts = [part("0"), part("1")]
     with pytest.raises(CompositionError, match="mixes the units of its parts"):
-        compose(parts, samples=SAMPLES, calibrate=True)
+        compose(parts, "sum", samples=SAMPLES, calibrate=True)
     with pytest.raises(CompositionError, match="needs labelled samples"):
         compose(parts, "logits", samples=X, calibrate=True)
     with pytest.raises(CompositionError, match="4 labelled samples are too few"):

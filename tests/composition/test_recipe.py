@@ -76,7 +76,8 @@ MODELS = "models: [a.safetensors, pair, nested/three.safetensors]\n"
 @pytest.mark.parametrize(
     ("text", "operator"),
     [
-        ("", "sum"),
+        ("", "auto"),
+        ("merge_method: sum\n", "sum"),
         ("merge_method: logits\n", "logits"),
         ("merge_method: inlay\n", "inlay"),
         ("merge_method: ties(density=0.3)\n", "ties(density=0.3)"),
@@ -107,6 +108,7 @@ def test_a_recipe_makes_what_python_makes(folder: Path, text: str, operator: str
     whole = written(folder, text + MODELS).compose()
     assert [module.name for module in whole.parts] == list("0123")
     expected = compose(PARTS, operator)
+    assert operator != "auto" or whole.operator.name == "inlay"
     if operator == "mean":  # four equal weights, normalised: 1/4 each is exact
         torch.testing.assert_close(answers(whole), answers(expected))
     else:
@@ -171,13 +173,15 @@ def test_a_folder_of_several_seeds_needs_one(tmp_path: Path) -> None:
     bank = Bank([part("0-s0"), part("1-s0"), part("0-s1", 1), part("1-s1", 1)])
     bank.save(tmp_path / "bank")
     with pytest.raises(RecipeError, match="choose with --seed, or seed in a recipe"):
-        written(tmp_path, "models: [bank]").compose()
-    whole = written(tmp_path, "models: [bank]\nseed: 1").compose()
-    assert torch.equal(answers(whole), answers(compose(bank.seed(1))))
-    both = written(tmp_path, "models: [bank]\nmerge_method: logits").compose()
-    assert len(both.parts) == 4
+        written(tmp_path, "models: [bank]\nmerge_method: sum").compose()
+    whole = written(tmp_path, "models: [bank]\nmerge_method: sum\nseed: 1").compose()
+    assert torch.equal(answers(whole), answers(compose(bank.seed(1), "sum")))
+    for method in ("auto", "logits"):  # those of several origins add up all the same
+        both = written(tmp_path, f"models: [bank]\nmerge_method: {method}").compose()
+        assert len(both.parts) == 4
     aligned = written(tmp_path, "models: [bank]\nalign: weights").compose()
-    assert torch.equal(answers(aligned), answers(compose(bank, align="weights")))
+    assert aligned.operator.name == "sum"
+    assert torch.equal(answers(aligned), answers(compose(bank, "sum", align="weights")))
 
 
 def test_samples_are_those_that_training_held_out(folder: Path) -> None:
@@ -277,7 +281,18 @@ def test_mergekits_names_are_known_operators(method: str) -> None:
             "operator 'mean' has no setting 'weight'",
         ),
         ("models: [a]\nparameters: 3", RecipeError, "parameters is 3"),
-        ("models: [a]\nbase_model: origin", RecipeError, "sum measures from no base"),
+        (
+            "merge_method: sum\nmodels: [a]\nbase_model: origin",
+            RecipeError,
+            "sum measures from no base",
+        ),
+        ("models: [a]\nbase_model: origin", RecipeError, "merge_method is not given"),
+        ("models: [a]\nparameters: {density: 1}", RecipeError, "merge_method is not given"),
+        (
+            "models: [{model: a, parameters: {weight: 2}}]",
+            RecipeError,
+            "merge_method is not given",
+        ),
         (
             "merge_method: ties\nmodels: [a]\nbase_model: llama",
             RecipeError,

@@ -41,7 +41,7 @@ def test_arrays_in_every_form_give_the_same_data(tmp_path: Path) -> None:
     assert [data.name for data in forms[-3:]] == ["arrays", "mine", "mine"]
     first = forms[0]
     assert load_data(first) is first
-    assert first.scaling.kind == "standard"
+    assert first.scaling.kind == "capped"
     assert (len(first.train), len(first.validation), len(first.test)) == (38, 10, 12)
 
 
@@ -309,7 +309,7 @@ def test_whole_numbers_stay_whole_unless_a_scale_is_given(tmp_path: Path) -> Non
     scaled = data.scaling(data.train.x)
     assert scaled.dtype == torch.int64
     assert all(tuple(row) in rows for row in scaled.tolist())
-    measured = load_data(tokens, y, scale="standard")
+    measured = load_data(tokens, y, scale="capped")
     assert measured.train.x.dtype == torch.float32
     assert measured.digest == load_data(tokens.astype(float), y).digest
 
@@ -317,7 +317,7 @@ def test_whole_numbers_stay_whole_unless_a_scale_is_given(tmp_path: Path) -> Non
 def test_pixels_truths_and_images_of_whole_numbers_are_measured() -> None:
     y = np.arange(20) % 2
     pixels = np.random.default_rng(0).integers(0, 256, (20, 6), np.uint8)
-    assert load_data(pixels, y).scaling.kind == "standard"
+    assert load_data(pixels, y).scaling.kind == "capped"
     assert load_data(pixels > 99, y).train.x.dtype == torch.float32
     images = load_data(pixels.reshape(20, 2, 3).astype(int), y)
     assert (images.scaling.kind, images.train.x.dtype) == ("unit", torch.float32)

@@ -113,3 +113,18 @@ def test_unknown_kind_and_empty_split_are_refused() -> None:
         Scaling.fit("standart", torch.zeros(2, 2))
     with pytest.raises(DataError, match="empty"):
         Scaling.fit("unit", torch.zeros(0, 2))
+
+
+def test_capped_is_standard_but_for_features_with_values_far_out() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(400, 3, generator=generator)
+    x[:, 1] = 0.0
+    x[7, 1] = 5.0  # almost always 0: twenty standard deviations
+    x[:, 2] = 3.0  # never changes
+    standard, capped = (Scaling.fit(kind, x) for kind in ("standard", "capped"))
+    np.testing.assert_array_equal(capped.shift, standard.shift)
+    assert float(capped.scale[0]) == float(standard.scale[0])
+    assert float(standard(x)[7, 1]) > 19
+    assert float(capped(x)[7, 1]) == pytest.approx(10, rel=1e-5)
+    assert float(capped.scale[2]) == 1.0
+    assert Scaling.from_json(capped.to_json()).kind == "capped"

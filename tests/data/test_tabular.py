@@ -55,7 +55,7 @@ def test_the_label_column_is_found_by_name_and_position_in_every_format(
     assert found[0].catalogue == ("blau", "green", "red")
     assert found[0].options == {"target": "kind"}
     assert found[1].options == {"target": 0}
-    assert found[3].scaling.kind == "standard"
+    assert found[3].scaling.kind == "capped"
     assert found[3].train.x.dtype == torch.float32  # whole numbers of a table are measurements
 
 

@@ -16,6 +16,7 @@ from intarsia.data import Data
 from intarsia.errors import IntarsiaError
 from intarsia.exports import export_program
 from intarsia.models import initialise
+from intarsia.models.wiring import axis_sizes, hidden_axes, take_units
 from intarsia.modules import Bank, Module, logits_of
 from intarsia.pruning import normalisations
 
@@ -113,15 +114,12 @@ class Suite:
         self.check_close(self.logits(joined), network.eval()(x).detach(), CLOSE)
 
     def aligns(self) -> None:
-        """Units that changed places leave every part's answers as they were."""
+        """Units that changed places are moved again, and the part answers as before."""
         first = self.dense[0]
-        generator = torch.Generator().manual_seed(1)
-        state = {
-            name: tensor[torch.randperm(len(tensor), generator=generator)]
-            if tensor.ndim > 1 and tensor.is_floating_point()
-            else tensor
-            for name, tensor in first.state.items()
-        }
+        wiring = first.architecture.wiring(self.factory)
+        sizes = axis_sizes(wiring, first.state)
+        orders = {axis: torch.arange(sizes[axis]).roll(1) for axis in hidden_axes(wiring)}
+        state = take_units(first.state, wiring, orders)
         other = replace(first, name="other", state=state)
         aligned = align([first, other])
         self.check_close(self.logits(aligned[1]), self.logits(other), CLOSE)

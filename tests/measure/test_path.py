@@ -56,7 +56,7 @@ def test_ends_are_the_modules_and_the_middle_is_their_sum(split: Split) -> None:
     curve = found.curves["split"]
     assert found.rewarded == ("a", "[red]")
     assert found.t.tolist() == [0, 0.25, 0.5, 0.75, 1]
-    for place, model in ((0, a), (2, compose([a, b])), (4, b)):
+    for place, model in ((0, a), (2, compose([a, b], "sum")), (4, b)):
         seen = evaluate(model, split, ["a", "[red]"])
         assert curve.accuracy[place] == seen.accuracy
         assert curve.entropy[place] == pytest.approx(seen.entropy, rel=1e-6)

@@ -153,12 +153,13 @@ def test_when_it_acts_and_on_whom():
 @pytest.mark.parametrize("model", ["mlp(40, dropout=0.2)", "mlp(40, 20)", "lenet"])
 def test_the_sum_of_weights_is_the_sum_of_logits(rule, model):
     data = ia.load_data("digits", classes=["0", "1", "2", "3"])
-    bank = ia.train(data, model=model, pruning=rule, epochs=2, learning_rate=3e-3)
+    settings = {"preset": "paper", "model": model, "epochs": 2, "learning_rate": 3e-3}
+    bank = ia.train(data, pruning=rule, **settings)
     by_weights = ia.compose(bank, "sum")(data.test.x)
     by_logits = ia.compose(bank, "logits")(data.test.x)
     torch.testing.assert_close(by_weights, by_logits, rtol=1e-4, atol=1e-4)
     assert float(by_logits.detach().std()) > 0.1
-    unowned = ia.train(data, model=model, sparsity=0, epochs=2, learning_rate=3e-3)
+    unowned = ia.train(data, sparsity=0, **settings)
     apart = ia.compose(unowned, "sum")(data.test.x) - ia.compose(unowned, "logits")(data.test.x)
     assert float(apart.detach().abs().max()) > 0.1
 

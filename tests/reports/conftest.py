@@ -85,7 +85,8 @@ def two_seeds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("banks") / "two seeds"
     settings = {"model": "mlp(16)", "epochs": 1, "rounds": 1, "sparsity": 0.5, "seeds": [0, 1]}
-    ia.train("digits", out=folder, partition=[["0"], ["1"], ["2"]], progress=False, **settings)
+    classes, preset = [["0"], ["1"], ["2"]], "paper"
+    ia.train("digits", out=folder, partition=classes, preset=preset, progress=False, **settings)
     return folder
 
 

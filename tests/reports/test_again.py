@@ -55,6 +55,17 @@ def test_those_of_a_bank_run(
     assert Path("sum.safetensors").read_bytes() == Path("expected.safetensors").read_bytes()
 
 
+def test_settings_that_were_chosen_for_the_data_are_those_of_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bank = ia.train("digits", out="bank", epochs=1, partition=[["0"], ["1"]], progress=False)
+    (line,) = by_verb(ia.report("bank", rows=50).html)["train"]
+    run = CliRunner().invoke(app, ["train", *line])
+    assert run.exit_code == 0, run.stderr
+    assert [m.digest for m in ia.Bank.load("again")] == [m.digest for m in bank]
+
+
 def test_those_of_one_module_join_nothing(two_seeds: Path, tmp_path: Path) -> None:
     bank = ia.Bank.load(two_seeds)
     ia.Bank(list(bank)[:1]).save(tmp_path / "one")

@@ -131,6 +131,7 @@ def test_many_seeds_have_cards_of_the_first_and_a_table(demo_folder: Path, read_
     data = ia.load_data("digits")
     more = ia.train(
         data,
+        preset="paper",
         model="mlp(512)",
         epochs=1,
         rounds=0,

@@ -145,6 +145,7 @@ def test_fewer_test_samples_on_request(subject: Subject) -> None:
 def test_modules_of_two_origins_are_not_added(subject: Subject) -> None:
     other = ia.train(
         ia.load_data("digits"),
+        preset="paper",
         model="mlp(512)",
         epochs=1,
         rounds=0,

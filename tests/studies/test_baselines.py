@@ -34,6 +34,7 @@ def data() -> ia.Data:
 @pytest.fixture(scope="module")
 def joint(data: ia.Data) -> ia.Module:
     settings = {"model": "mlp(16, dropout=0.2)", "epochs": 3, "learning_rate": 0.01, **UNPRUNED}
+    settings["preset"] = "paper"  # as those of the studies
     sets = [list(data.catalogue)]
     return ia.train(data, partition=sets, device="cpu", progress=False, **settings)[0]
 
@@ -138,7 +139,7 @@ def test_fine_tuning_draws_from_its_seed_alone(data: ia.Data) -> None:
 
 
 def test_untrained_is_the_origin_of_the_modules(joint: ia.Module, data: ia.Data) -> None:
-    recipe = ia.Recipe(model="mlp(16, dropout=0.2)", seeds=[0]).resolve()
+    recipe = ia.Recipe(preset="paper", model="mlp(16, dropout=0.2)", seeds=[0]).resolve()
     network = untrained(recipe, data)
     assert digest_of("origin", network.network.state_dict()) == joint.origin
     assert (network.temperature, network.catalogue) == (joint.temperature, joint.catalogue)

@@ -83,7 +83,7 @@ def test_a_file_is_taken_in_with_the_loaders_checks(
     path.write_bytes(b"not a module")
     with pytest.raises(FileError, match=r"^my file: is not a safetensors file"):
         load(session, path, "my file")
-    replace(bank["3"], name="hot", temperature=1.0).save(path)
+    replace(bank["3"], name="hot", temperature=2.0).save(path)
     with pytest.raises(FileError, match=r"^hot.st: module 'hot' does not fit .* temperature"):
         load(session, path, "hot.st")
     assert "hot" not in session.names

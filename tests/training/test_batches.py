@@ -229,7 +229,9 @@ def own_tasks(data):
 @pytest.mark.parametrize("resolved", [False, True])
 def test_tasks_of_ones_own_are_shown_their_samples_and_say_so(small_data, resolved):
     """The recipe's objective, which they replace, has no say; what is given for `batches` has."""
-    recipe = Recipe(model="mlp([16])", epochs=2, batch=16, sparsity=0.5)
+    recipe = Recipe(
+        model="mlp([16])", epochs=2, batch=16, sparsity=0.5, learning_rate=1e-3, balance=0.0
+    )  # as those of the tasks
     recipe = recipe.resolve() if resolved else recipe
     bank = ia.train(small_data, recipe, tasks=own_tasks)
     assert [m.provenance["recipe"].get("batches") for m in bank] == [None, "shown", "shown"]
@@ -310,6 +312,9 @@ def test_a_batch_of_one_sample_is_too_small_for_batchnorm(small_data):
         "few", small_data.catalogue, train, small_data.validation, small_data.test, "none"
     )
     settings = {"model": "resnet18(width=4)", "epochs": 1, "sparsity": 0.0, "objective": "xe"}
+    alone = {**settings, "negatives": "none"}
     with pytest.raises(RecipeError, match="at least 2 samples, got 1 for module 'd'"):
-        ia.train(data, **settings)
-    assert len(ia.train(data, partition=[["a", "d"]], **settings)) == 1
+        ia.train(data, **alone)
+    assert len(ia.train(data, partition=[["a", "d"]], **alone)) == 1
+    made = ia.train(data, partition=[["d"]], negatives="noise(0.25)", **settings)
+    assert len(made) == 1  # its batches have made-up samples too

@@ -110,7 +110,7 @@ def test_step_sizes():
     expected = [0.1, 0.05 * (1 + half), 0.05, 0.05 * (1 - half)]
     assert engine.rates == pytest.approx(expected)
     engine = Playback([[0.5]] * 4, [[1.0]] * 4)
-    play(engine, 4)
+    play(engine, 4, schedule="constant")
     assert engine.rates == [0.1] * 4
 
 

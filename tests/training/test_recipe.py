@@ -29,7 +29,7 @@ def values(recipe, *names):
     ],
 )
 def test_paper(data, model, epochs, rate, sparsity, temperature):
-    recipe = resolved(data=data, model=model)
+    recipe = resolved(preset="paper", data=data, model=model)
     found = values(recipe, "epochs", "learning_rate", "sparsity", "temperature")
     assert found == (epochs, rate, sparsity, temperature)
     assert values(recipe, "pruning", "rounds", "pruning_epochs") == ("magnitude", 2, epochs)
@@ -149,8 +149,9 @@ def test_what_a_file_says_of_batches_holds_for_an_objective_given_later(tmp_path
 
 @pytest.mark.parametrize("goal", list(DIGESTS))
 def test_older_digests_stay(goal):
-    assert resolved(objective=goal, batches="all").digest() == DIGESTS[goal]
-    assert (resolved(objective=goal).digest() == DIGESTS[goal]) == (goal != "xe")
+    paper = {"preset": "paper", "objective": goal}
+    assert resolved(**paper, batches="all").digest() == DIGESTS[goal]
+    assert (resolved(**paper).digest() == DIGESTS[goal]) == (goal != "xe")
 
 
 def test_yaml_as_people_write_it(tmp_path):

@@ -23,6 +23,7 @@ def with_batchnorm(shape, outputs):
 
 
 SETTINGS = {
+    "preset": "paper",
     "model": "mlp(12)",
     "epochs": 3,
     "learning_rate": 1e-2,
@@ -212,7 +213,7 @@ def test_a_folder_belongs_to_one_recipe(small_data, tmp_path, stop_after, finish
             ia.train(small_data, out=out, **settings)
         stop_after(None)
     before = file_bytes(out)
-    with pytest.raises(TrainingError, match="another recipe, data set or keep_rounds"):
+    with pytest.raises(TrainingError, match="another recipe, data set, network or keep_rounds"):
         ia.train(small_data, out=out, **{**settings, **change})
     after = file_bytes(out)
     assert {n: b for n, b in after.items() if "lock" not in n} == {

@@ -50,7 +50,8 @@ def file_bytes(folder):
 
 
 def test_rounds_prune_to_the_sparsity(small_data):
-    bank = ia.train(small_data, sparsity=0.96, keep_rounds=True, **SETTINGS)
+    settings = {**SETTINGS, "rounds": 2, "pruning": "magnitude"}
+    bank = ia.train(small_data, sparsity=0.96, keep_rounds=True, **settings)
     banks = [*bank.rounds, bank]
     assert len(banks) == 3
     assert all(b.names == ("a", "b", "c", "d") for b in banks)
@@ -64,14 +65,15 @@ def test_rounds_prune_to_the_sparsity(small_data):
 
 
 def test_survivors_are_reset_to_the_origin_and_are_the_largest_of_the_round_before(small_data):
-    settings = {**SETTINGS, "learning_rate": 0.0}
+    all_layers = {**SETTINGS, "pruning": "magnitude"}
+    settings = {**all_layers, "rounds": 2, "silent": False, "learning_rate": 0.0}
     bank = ia.train(small_data, sparsity=0.9, keep_rounds=True, **settings)
     origin = ia.initialise("mlp(16)", (1, 8, 8), 4, 0).state_dict()
     for module in bank:
         for name, value in module.state.items():
             expected = origin[name] * module.mask.get(name, torch.ones(()))
             assert torch.equal(value, expected)
-    trained = ia.train(small_data, sparsity=0.9, rounds=1, keep_rounds=True, **SETTINGS)
+    trained = ia.train(small_data, sparsity=0.9, rounds=1, keep_rounds=True, **all_layers)
     for before, after in zip(trained.rounds[0], trained, strict=True):
         names = ["layers.0.weight", "layers.1.weight"]
         size = torch.cat([before.state[n].abs().flatten() for n in names])
@@ -90,7 +92,8 @@ def test_round_one_is_the_unpruned_run(small_data, model):
 
 
 def test_saved_density_is_reported_density(small_data, tmp_path):
-    bank = ia.train(small_data, sparsity=0.9, keep_rounds=True, out=tmp_path / "out", **SETTINGS)
+    settings = {**SETTINGS, "sparsity": 0.9, "rounds": 2, "keep_rounds": True}
+    bank = ia.train(small_data, out=tmp_path / "out", **settings)
     loaded = ia.Bank.load(tmp_path / "out")
     for module, saved in zip(bank, loaded, strict=True):
         assert saved.density == module.density
@@ -105,6 +108,7 @@ def test_saved_density_is_reported_density(small_data, tmp_path):
 @pytest.mark.parametrize("select", ["accuracy", "loss", "last"])
 def test_the_module_is_the_checkpoint_that_was_selected(small_data, watched, select):
     settings = {**SETTINGS, "epochs": 6, "learning_rate": 0.1, "sparsity": 0}
+    settings["preset"] = "paper"  # with steps of one size, a shorter run is the same so far
     bank = ia.train(small_data, select=select, **settings)
     told = [scores for _, _, _, scores in watched]
     for k, module in enumerate(bank):
@@ -138,7 +142,7 @@ def test_patience_stops_a_module_and_leaves_the_others(small_data, watched):
 
 
 def test_a_cosine_schedule_trains_differently(small_data):
-    constant = ia.train(small_data, sparsity=0, **SETTINGS)
+    constant = ia.train(small_data, sparsity=0, schedule="constant", **SETTINGS)
     cosine = ia.train(small_data, sparsity=0, schedule="cosine", **SETTINGS)
     assert not torch.equal(constant[0].state["layers.0.weight"], cosine[0].state["layers.0.weight"])
 
@@ -281,7 +285,7 @@ def test_what_gives_out_units_needs_them(small_data):
         ia.train(small_data, model=factory, epochs=1, pruning="territory")
     layers = "magnitude(scope='layer', ratios={'output': 0.5})"
     with pytest.raises(RecipeError, match="'output' layer, which is known by the wiring"):
-        ia.train(small_data, model=factory, epochs=1, pruning=layers)
+        ia.train(small_data, model=factory, epochs=1, sparsity=0.5, pruning=layers)
 
 
 @pytest.mark.parametrize(

@@ -69,10 +69,11 @@ def test_tasks_of_ones_own_leave_nothing_untrue_in_the_provenance(small_data):
 
 
 def test_a_layer_pruned_to_nothing_is_noted(small_data):
-    masks = "magnitude(scope='layer')"
-    bank = ia.train(small_data, model="mlp([4])", epochs=1, sparsity=0.99, pruning=masks)
+    settings = {"preset": "paper", "model": "mlp([4])", "epochs": 1}
+    settings["pruning"] = "magnitude(scope='layer')"
+    bank = ia.train(small_data, sparsity=0.99, **settings)
     assert "no weight of layers.1.weight survives" in str(bank.health)
-    fine = ia.train(small_data, model="mlp([4])", epochs=1, sparsity=0.5, pruning=masks)
+    fine = ia.train(small_data, sparsity=0.5, **settings)
     assert "survives" not in str(fine.health)
 
 

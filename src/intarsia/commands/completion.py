@@ -13,12 +13,13 @@ DATA_OPTIONS = (
 DATASETS = ("cifar10", "cifar100", "digits", "fashion_mnist", "har", "mnist", "yeast")
 ENGINES = ("auto", "plain", "single", "stack", "mlp", "lenet")
 MODELS = ("lenet", "mlp", "resnet18", "vgg11")
+NEGATIVES = ("mixed", "noise", "none", "scaled")
 OBJECTIVES = ("confidence_penalty", "me", "other", "qme", "smoothing", "xe")
 OPERATORS = (
-    "dare", "fisher", "inlay", "logit_mean", "logit_weighted", "logits", "mean", "own",
+    "auto", "dare", "fisher", "inlay", "logit_mean", "logit_weighted", "logits", "mean", "own",
     "probabilities", "regmean", "sum", "task_arithmetic", "ties", "weighted",
 )  # fmt: skip
-PRESETS = ("paper", "released")
+PRESETS = ("auto", "paper", "released")
 PRUNINGS = ("magnitude", "random", "territory")
 SPLITS = ("train", "validation", "test", "all")
 STUDIES = (

@@ -25,7 +25,8 @@ def compose(
     operator: Annotated[
         str | None,
         typer.Option(
-            help="Such as sum, inlay or 'ties(density=0.2)'; see operators.",
+            help="Such as sum or 'ties(density=0.2)'; see operators. By default inlay where that "
+            "is small, else logits; with --align sum.",
             autocompletion=completion.one_of(completion.OPERATORS),
         ),
     ] = None,

@@ -121,13 +121,25 @@ def train(
     learning_rate: Annotated[float | None, typer.Option(help="Adam's step size.")] = None,
     schedule: Annotated[str | None, typer.Option(help="constant or cosine.")] = None,
     temperature: Annotated[float | None, typer.Option(help="Divides the logits.")] = None,
+    negatives: Annotated[
+        str | None,
+        typer.Option(
+            help="Made-up samples of no class: none, or such as 'noise(0.25) + mixed(0.25)'.",
+            autocompletion=completion.one_of(completion.NEGATIVES),
+        ),
+    ] = None,
+    balance: Annotated[
+        float | None,
+        typer.Option(help="0: every sample counts alike, to 1: rewarded ones as all others."),
+    ] = None,
     select: Annotated[
         str | None, typer.Option(help="Checkpoint of a round: accuracy, loss or last.")
     ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
-            help="paper or released.", autocompletion=completion.one_of(completion.PRESETS)
+            help="By default auto, by the size of the data; else paper or released.",
+            autocompletion=completion.one_of(completion.PRESETS),
         ),
     ] = None,
     set_: Set = None,
@@ -143,7 +155,8 @@ def train(
         bool, typer.Option("--keep-rounds", help="Also keep the modules of the pruning rounds.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the resolved recipe and train nothing.")
+        bool,
+        typer.Option("--dry-run", help="Print the settings chosen for the data and train nothing."),
     ] = False,
     strict: Strict = False,
     json: Json = False,
@@ -156,13 +169,14 @@ def train(
         "data": data, "target": target, "model": model, "objective": objective,
         "partition": partition, "seeds": seeds, "pruning": pruning, "sparsity": sparsity,
         "rounds": rounds, "epochs": epochs, "batch": batch, "learning_rate": learning_rate,
-        "schedule": schedule, "temperature": temperature, "select": select, "preset": preset,
+        "schedule": schedule, "temperature": temperature, "negatives": negatives,
+        "balance": balance, "select": select, "preset": preset,
     }  # fmt: skip
     from intarsia.arguments import (
         assignments,
-        count_modules,
         factory_of,
         is_factory,
+        plan,
         read_recipe,
         recipe_and_out,
     )
@@ -173,10 +187,8 @@ def train(
     recipe = read_recipe(file, given, assignments(set_))
     own = factory_of(model) if is_factory(model) else None
     if dry_run:
-        modules = count_modules(recipe)
-        if json:
-            return show_json({"recipe": recipe.as_dict(), "modules": modules})
-        return show_plan(recipe, modules)
+        planned = plan(recipe)
+        return show_json(planned.to_json()) if json else show_plan(planned)
     began = time.perf_counter()
     bank = run(
         None, recipe, model=own, out=out, device=device, engine=engine, keep_rounds=keep_rounds

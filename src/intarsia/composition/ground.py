@@ -104,7 +104,7 @@ class Ground:
         if own and model is not None and type(seed) is int and 0 <= seed < 2**63:  # torch's range
             shape, outputs = first.architecture.shape, first.architecture.outputs
             network = initialise(model, shape, outputs, seed)
-            for silent in (False, True):
+            for silent in (False, True) if self.has_wiring else (False,):
                 if silent:
                     silence(network, self.wiring)
                 state = {name: tensor.detach() for name, tensor in network.state_dict().items()}

@@ -55,9 +55,9 @@ def load_data(
     classes in that order; yeast keeps its four largest unless told "all". `labels="coarse"` gives
     cifar100's 20 groups.
 
-    `scale` is unit, signed, standard or none; by default unit for images, standard for tables,
-    none for har and for an array or .npz of whole numbers with one row per sample: they may be
-    tokens, and stay whole numbers. 8 bits are pixels.
+    `scale` is unit, signed, standard, capped or none; by default unit for images, capped for
+    tables, none for har and for an array or .npz of whole numbers with one row per sample: they
+    may be tokens, and stay whole numbers. 8 bits are pixels.
 
     `target` is the label column of a table, by name or position; of an .npz or a mapping the name
     of the array of labels, or a column of x. `encoding` is that of a .csv; by default UTF-8 or
@@ -86,7 +86,7 @@ def load_data(
     else:
         reading = {"target": target, "encoding": encoding, "size": size}
         name, raw = _own(source, y, reading, missing is not None)
-        default_scale = "unit" if raw.x.ndim > 2 else "standard"
+        default_scale = "unit" if raw.x.ndim > 2 else "capped"
         default_scale = "none" if raw.x.dtype == np.int64 else default_scale
         default_share, default_classes = 0.2, None
     share = check_share("validation", default_share if validation is None else validation)

@@ -52,12 +52,11 @@ def make_pools(
     """
     made: list[Tensor] = []
     for hidden in pools:
-        shown = ~torch.isin(y, torch.tensor(hidden, dtype=y.dtype, device=y.device))
-        places = shown.nonzero().flatten()
-        if not len(places):
-            raise RecipeError("negatives are made from samples, and every label is hidden")
-        # as many as there are in all, so that every pool comes out equally large
-        samples = x[places[torch.arange(len(x), device=x.device) % len(places)]] if hidden else x
+        places = _shown(y, hidden).nonzero().flatten()
+        samples = x
+        if hidden:  # as many as there are in all, so that every pool comes out equally large
+            every = torch.arange(len(x), device=x.device)
+            samples = x[places[every % len(places)]] if len(places) else torch.zeros_like(x)
         for number, source in enumerate(sources):
             generator = torch.Generator(x.device)
             generator.manual_seed(stream("negatives", number, source, *hidden))
@@ -65,6 +64,19 @@ def make_pools(
     size = sum(map(len, made)) // max(1, len(pools))
     labels = torch.arange(len(pools), device=y.device).repeat_interleave(size) + classes
     return torch.cat([x[:0], *made]), labels.to(y.dtype)
+
+
+def weigh_pools(weight: Tensor, y: Tensor, pools: Sequence[tuple[int, ...]], rows: int) -> Tensor:
+    """Weights of `rows` made-up rows: each weighs what the samples it was made from do on average.
+
+    So that, as without negatives, weights that are all doubled change nothing.
+    """
+    means = [weight[_shown(y, hidden)].mean().nan_to_num() for hidden in pools]
+    return torch.stack(means).repeat_interleave(rows // len(pools))
+
+
+def _shown(y: Tensor, hidden: tuple[int, ...]) -> Tensor:
+    return ~torch.isin(y, torch.tensor(hidden, dtype=y.dtype, device=y.device))
 
 
 @NEGATIVES.register("noise")

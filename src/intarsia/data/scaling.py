@@ -9,7 +9,8 @@ import torch
 
 from intarsia.errors import DataError, nearest
 
-Kind = Literal["unit", "signed", "standard", "none"]
+Kind = Literal["unit", "signed", "standard", "capped", "none"]
+FURTHEST = 10.0  # standard deviations at which `capped` puts the training value that lies furthest
 
 _CHUNK = 4096  # rows converted to float64 at a time, so that large image sets fit in memory
 
@@ -37,6 +38,8 @@ class Scaling:
     def fit(cls, kind: str, x: torch.Tensor) -> "Scaling":
         """Fit on raw inputs: `unit` to [0, 1], `signed` to [-1, 1], `standard` to z-scores.
 
+        `capped` is `standard`, but a feature with training values beyond 10 standard deviations,
+        such as one that is almost always 0, is divided by more, so that the furthest lies at 10.
         uint8 inputs have a known range, so `unit` and `signed` use 0 to 255 whatever `x` holds.
         A feature that never changes gets scale 1.
         """
@@ -47,8 +50,12 @@ class Scaling:
         axis = None if array.ndim > 2 else 0
         if known == "none":
             shift, spread = np.zeros(()), np.ones(())
-        elif known == "standard":
+        elif known in ("standard", "capped"):
             shift, spread = _mean_and_deviation(array, axis)
+            if known == "capped":
+                low, high = array.min(axis=axis), array.max(axis=axis)
+                furthest = np.maximum(high - shift, shift - low) / FURTHEST
+                spread = np.where(spread > 0, np.maximum(spread, furthest), spread)
         else:
             low, high = _range(array, axis)
             half = known == "signed"

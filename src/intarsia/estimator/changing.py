@@ -190,8 +190,6 @@ class Changing:
             sample_weight, rows, dtype=np.float64, ensure_non_negative=True
         )
         counts = weight > 0
-        if not counts.any():
-            raise EstimatorError("every sample_weight is 0: give some rows a weight above 0")
         rows, labels, weight = rows[counts], labels[counts], weight[counts]
         if self.class_weight is not None:
             names = np.unique(labels)

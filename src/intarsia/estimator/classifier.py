@@ -33,7 +33,8 @@ class ModularClassifier(Changing, ClassifierMixin, BaseEstimator):
       probabilities and what counts as unknown; 0 uses the training rows themselves.
     - `background`: how many rows are kept for modules to come, equally many of each class and the
       fraction `validation` of them held out. 0 keeps none.
-    - `scale`: unit, signed, standard or none; by default unit for images, standard for tables.
+    - `scale`: unit, signed, standard, capped or none; by default unit for images, capped for
+      tables: z-scores of which none lies beyond 10.
     - `shape`: of one input where the rows are flat images, as (1, 28, 28) for `model="lenet"`.
     - `unknown`: the label that `predict` gives where it abstains; by default -1 for numbers and
       "unknown" for text.

@@ -66,7 +66,7 @@ class Settings:
         return cls(
             recipe=recipe.resolve(),
             factory=None if named else model,
-            scale=given["scale"] or ("standard" if shape is None else "unit"),
+            scale=given["scale"] or ("capped" if shape is None else "unit"),
             shape=None if shape is None else _shape(shape),
             validation=check_share("validation", given["validation"]),
             background=background,

@@ -23,8 +23,9 @@ from intarsia.modules.classifier import Inputs, raw_inputs, uncertainty
 
 SCORES = ("entropy", "energy", "distance", "entropy+distance", "energy+distance")
 OUTLIERS = ("noise(1.0)", "mixed(1.0)", "scaled(1.0)")  # what a score is chosen against
-EDGES = {"entropy": 0.95, "energy": 0.95, "distance": 0.995}  # samples within a part's limit
-SHARP = 4  # power of a distance over its limit: nothing to say inside, all there is outside
+EDGE = 0.95  # of the samples lie within the limit of an entropy or an energy
+BEYOND = 1.25  # times the largest distance of a sample is the limit of a distance
+SHARP = 8  # power of a distance over its limit: nothing to say inside, all there is outside
 LEAST = 1e-3  # limit of an entropy, as a fraction of log C
 
 
@@ -35,8 +36,8 @@ class Novelty:
     The parts of a score: `entropy` of softmax(z / temperature) as a fraction of log C; `energy`,
     minus the logarithm of sum(exp(z / temperature)) of centred logits; `distance`, how many
     standard deviations the logarithm of the scaled input's norm lies from the mean. Joint scores
-    take the larger of their parts over their limits; a distance enters by its fourth power, so
-    that among inputs as large as samples are the other part decides.
+    take the larger of their parts over their limits; a distance enters by a high power, so that
+    among inputs as large as samples are the other part decides.
     """
 
     score: str
@@ -173,8 +174,9 @@ def _parts(logits: Tensor, distances: Tensor, temperature: float) -> dict[str, T
 
 
 def _limit(name: str, values: Tensor) -> float:
-    least = LEAST if name == "entropy" else 1e-12
-    return max(float(values.quantile(EDGES[name])), least)
+    if name == "distance":
+        return BEYOND * max(float(values.max()), 1e-12)
+    return max(float(values.quantile(EDGE)), LEAST if name == "entropy" else 1e-12)
 
 
 def _threshold(scores: Tensor, answered: float) -> float:

@@ -153,7 +153,8 @@ def dead_weights(module: "Module") -> tuple[Finding, ...]:
     if not zero and (not module.mask or _reaches(module)):
         return ()
     constant = _same_to_all(module)
-    if pruned := [name for name in zero if name in module.mask]:
+    pruned = [name for name in zero if name in module.mask and not bool(module.mask[name].any())]
+    if pruned:
         message = f"no weight of {some_of(pruned, quoted=False)} survives"
         message += ", so it answers the same to every input" if constant else ""
     elif constant:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from intarsia.data.negatives import read_negatives
+
 
 @dataclass(frozen=True)
 class DataSize:
@@ -54,15 +56,16 @@ def by_size(size: DataSize, given: Mapping[str, Any], bare: bool) -> dict[str, A
     batch = min(BATCHES[1], max(BATCHES[0], 2 ** round(math.log2(max(1.0, size.rows / 10)))))
     steps = STEPS * math.sqrt(size.rows)
     steps = min(MOST, max(FEWEST, steps)) * min(1.0, MANY / size.classes)
-    made = size.features > FEW_FEATURES
-    rows = size.rows * (1.5 if made else 1.0)  # of an epoch, with those made up
-    epochs = max(2, round(steps * (given.get("batch") or batch) / rows))
+    negatives = NEGATIVES if size.features > FEW_FEATURES else "none"
+    made = read_negatives(given.get("negatives") or negatives)
+    per_epoch = size.rows * (1.5 if made else 1.0)  # with those made up
+    epochs = max(2, round(steps * (given.get("batch") or batch) / per_epoch))
     chosen: dict[str, Any] = {
         "batch": batch,
         "epochs": epochs,
         "sparsity": sparsity,
         "rounds": 1 if given.get("sparsity") or sparsity else 0,
-        "negatives": NEGATIVES if made else "none",
+        "negatives": negatives,
     }
     if given.get("rounds") and not sparsity:  # asked for
         chosen["sparsity"] = 0.5

@@ -67,14 +67,15 @@ def _check(job: Job, wanted: str, patience: bool) -> None:
     if wanted == "mlp" and cuda and not _mlp_fits(job):
         raise RecipeError(
             "engine 'mlp' needs Triton on CUDA, a hidden layer, a batch of at most "
-            f"{LARGEST} and at most {LARGEST} outputs: use 'auto' or 'stack'"
+            f"{LARGEST}, at most {LARGEST} outputs and no sample_weight: use 'auto' or 'stack'"
         )
     if wanted == "lenet" and not isinstance(job.network, Lenet):
         raise RecipeError("engine 'lenet' trains lenet networks only: use 'auto' or 'stack'")
     if wanted == "lenet" and not (cuda and _lenet_fits(job)):
         raise RecipeError(
             f"engine 'lenet' needs CUDA with Triton, a batch of at most {LARGEST}, at most "
-            f"{LARGEST} outputs and at most 5 colours: use 'auto', 'single' or 'stack'"
+            f"{LARGEST} outputs, at most 5 colours and no sample_weight: use 'auto', 'single' or "
+            "'stack'"
         )
     if wanted == "stack" and patience:
         raise RecipeError(
@@ -184,6 +185,8 @@ def _lenet_fits(job: Job) -> bool:
 
 
 def _kernels_fit(job: Job) -> bool:
-    """Whether the fused kernels can hold a batch and its logits in registers."""
+    """Whether the fused kernels, which weigh by label only, hold a batch and its logits."""
+    if job.sample_weight is not None:
+        return False
     outputs = job.tasks[0].objective.outputs
     return max(job.batch, outputs) <= LARGEST and find_spec("triton") is not None

@@ -85,10 +85,11 @@ class Recipe:
         given = {k: v for k, v in self.as_dict().items() if v is not None}
         if "model" in chosen:  # a preset names one only where the recipe gives no settings
             given.pop("model")
-        if "negatives" in given:
-            given["negatives"] = " + ".join(map(str, read_negatives(given["negatives"]))) or "none"
         options = {**chosen.pop("data_options", {}), **given.pop("data_options", {})}
         full = Recipe(**{**chosen, **given, "data_options": options})
+        if full.negatives is not None:  # one way to write them, whoever chose them
+            written = " + ".join(map(str, read_negatives(full.negatives))) or "none"
+            full = dataclasses.replace(full, negatives=written)
         full = full.for_objectives(hidden=_hides(full.objective))
         _check(full)
         PRUNINGS.spec(full.pruning or "magnitude")  # a bad one fails here, not after a round

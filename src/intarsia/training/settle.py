@@ -21,7 +21,8 @@ from intarsia.training.job import Job
 from intarsia.training.recipe import Recipe
 from intarsia.training.tasks import Task, check_tasks, tasks_of
 
-REPLACED = ("objective", "partition", "partition_seed", "seeds", "learning_rate")  # by own tasks
+# What tasks of one's own bring along.
+REPLACED = ("objective", "balance", "partition", "partition_seed", "seeds", "learning_rate")
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,16 @@ def settle(
 
 def fitted(recipe: Recipe, data: Data) -> Recipe:
     """The recipe with the settings that follow from the size of the data."""
-    return recipe.resolve(DataSize(len(data.train), math.prod(data.shape), data.classes))
+    return recipe.resolve(size_of(data))
+
+
+def size_of(data: Data) -> DataSize:
+    """What the settings of the preset `auto` follow from."""
+    return DataSize(len(data.train), math.prod(data.shape), data.classes)
 
 
 def chosen_for(recipe: Recipe, data: Data) -> tuple[str, ...]:
     """The settings of a recipe of the preset `auto`, to be printed."""
-    size = DataSize(len(data.train), math.prod(data.shape), data.classes)
     pruning = f"{recipe.pruning} to {recipe.sparsity:.0%}" if recipe.sparsity else "no pruning"
     if recipe.pruning and not recipe.sparsity and recipe.pruning != AUTO["pruning"]:
         pruning = str(recipe.pruning)
@@ -80,7 +85,7 @@ def chosen_for(recipe: Recipe, data: Data) -> tuple[str, ...]:
     model = values["model"]
     named = MODELS.spec(model) if isinstance(model, dict) else model
     return (
-        f"settings for {size}: model {named}, {pruning}, {recipe.epochs} epochs "
+        f"settings for {size_of(data)}: model {named}, {pruning}, {recipe.epochs} epochs "
         f"(pruning round {recipe.pruning_epochs}) in batches of {recipe.batch}, learning rate "
         f"{recipe.learning_rate:g} {recipe.schedule}, negatives {recipe.negatives}, "
         f"balance {recipe.balance:g}",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from intarsia.data import Data, few
-from intarsia.data.negatives import make_pools, pools_of, read_negatives
+from intarsia.data.negatives import make_pools, pools_of, read_negatives, weigh_pools
 from intarsia.errors import WiringError
 from intarsia.files import digest_of
 from intarsia.models import Model, Wiring, initialise, silence, wiring_of
@@ -232,9 +232,9 @@ class _Run:
         pools = pools_of(t.hidden for t in self.tasks) if sources else ()
         if sources:
             made, labels = make_pools(sources, x, y, pools, self.data.classes)
-            x, y = torch.cat([x, made]), torch.cat([y, labels])
             if weight is not None:
-                weight = torch.cat([weight, weight.new_ones(len(made))])
+                weight = torch.cat([weight, weigh_pools(weight, y, pools, len(made))])
+            x, y = torch.cat([x, made]), torch.cat([y, labels])
         job = Job(
             network=network,
             wiring=self.wiring,
