@@ -14,6 +14,7 @@ from pathlib import Path
 from alignment_page import alignment
 from compatibility_page import compatibility
 from curve_page import abstention, curve, curve_figure
+from defaults_page import defaults, nonsense
 from filesize_page import filesize
 from growth_page import growth
 from inlay_page import inlay
@@ -46,6 +47,8 @@ PAGES: dict[str, Write] = {
     "compatibility": compatibility,
     "alignment": alignment,
     "abstention": abstention,
+    "nonsense": nonsense,
+    "defaults": defaults,
     "growth": growth,
     "studio": studio,
 }

@@ -114,6 +114,61 @@ def test_weights_average_the_samples(batch):
     torch.testing.assert_close(found, (each * weight).sum() / weight.sum())
 
 
+@pytest.mark.parametrize("what", ["me", "me(reward=3)", "qme", "xe", "confidence_penalty(0.5)"])
+def test_whole_weights_of_samples_are_rows_repeated(batch, what):
+    logits, labels = batch
+    times = torch.tensor([0, 1, 2, 3] * 3)
+    goal = objective(what, 4, [1, 2])
+    repeated = loss(logits.repeat_interleave(times, 0), labels.repeat_interleave(times), goal, 2.0)
+    torch.testing.assert_close(loss(logits, labels, goal, 2.0, times.float()), repeated)
+    ones = loss(logits, labels, goal, 2.0, torch.ones(12))
+    torch.testing.assert_close(ones, loss(logits, labels, goal, 2.0), rtol=0, atol=0)
+    doubled = loss(logits, labels, goal, 2.0, 2 * times.float())
+    torch.testing.assert_close(doubled, repeated)
+    assert float(loss(logits, labels, goal, 2.0, torch.zeros(12))) == 0
+
+
+@pytest.mark.parametrize("what", ["me(reward=3)", "qme", "xe", "confidence_penalty(0.5)"])
+def test_a_sample_of_no_class_should_be_answered_by_all_classes_alike(batch, what):
+    logits, labels = batch
+    plain = objective(what, 4, [1])
+    goal = plain.with_classless(2)
+    assert (goal.classes, goal.outputs, goal.classless) == (4, 4, 2)
+    assert goal.table[4:].tolist() == [[U] * 4] * 2
+    assert goal.weight.tolist() == [*plain.weight.tolist(), 1.0, 1.0]
+    assert goal.bonus.tolist() == [*plain.bonus.tolist(), 0.0, 0.0]
+    same = loss(logits, labels, goal)  # what has a class costs what it did
+    torch.testing.assert_close(same, loss(logits, labels, plain), rtol=0, atol=0)
+    found = sample_losses(logits, torch.full((12,), 5), goal, 3.0)
+    torch.testing.assert_close(found, -F.log_softmax(logits / 3, 1).mean(1))
+    again = plain.with_classless().with_classless()
+    assert torch.equal(again.table, goal.table)
+    assert (again.classes, again.classless) == (4, 2)
+    assert plain.with_classless(0).table.shape == (4, 4)
+    assert goal.to(torch.device("cpu")).classless == 2
+
+
+def test_a_sample_of_no_class_is_other_where_there_is_such_an_output():
+    goal = objective("other", 4, [1]).with_classless()
+    assert (goal.classes, goal.outputs, goal.classless) == (4, 5, 1)
+    assert goal.table[4].tolist() == [0, 0, 0, 0, 1]
+
+
+def test_factors_multiply_the_weights_of_labels(batch):
+    logits, labels = batch
+    factors = torch.tensor([1.0, 4.0, 1.0, 0.5])
+    goal = objective("me(reward=2)", 4, [1]).weighted(factors)
+    assert goal.weight.tolist() == [1.0, 8.0, 1.0, 0.5]
+    by_sample = loss(logits, labels, objective("me", 4, [1]), 1.0, goal.weight[labels])
+    torch.testing.assert_close(loss(logits, labels, goal), by_sample)
+    both = objective("xe", 4, [1]).with_classless().weighted(torch.tensor([1.0, 2, 1, 1, 3]))
+    assert (both.weight.tolist(), both.classless) == ([0, 2, 0, 0, 3], 1)
+    with pytest.raises(RecipeError, match="at least 0"):
+        goal.weighted(-factors)
+    with pytest.raises(RecipeError, match="finite"):
+        goal.weighted(factors * math.nan)
+
+
 @pytest.mark.parametrize("what", ["xe", "smoothing", "confidence_penalty"])
 def test_a_batch_whose_labels_are_all_hidden_costs_nothing_and_moves_nothing(what):
     logits = torch.randn(5, 4, generator=torch.Generator().manual_seed(0)).mul_(20)

@@ -82,6 +82,17 @@ def test_weights_that_are_all_zero_are_dead_without_a_mask(make_module: Make) ->
     assert [f.kind for f in nothing.health.findings] == ["dead"]
 
 
+def test_survivors_that_never_left_0_are_not_called_pruned(make_module: Make) -> None:
+    """As after a silent start, where no sample of its class reaches a unit."""
+    module = make_module(density=0.5)
+    state = {**module.state, "layers.1.weight": torch.zeros_like(module.state["layers.1.weight"])}
+    assert bool(module.mask["layers.1.weight"].any())
+    (finding,) = replace(module, state=state).health.findings
+    assert finding.kind == "dead"
+    assert "survives" not in finding.message
+    assert "answers the same to every input" in finding.message
+
+
 def test_a_network_that_reads_no_made_up_inputs_is_given_the_benefit(make_module: Make) -> None:
     class Words(nn.Module):
         """Embeds token numbers, which made-up inputs are not."""

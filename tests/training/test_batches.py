@@ -254,10 +254,12 @@ def test_modules_are_the_same_with_and_without_workers(small_data):
     assert [m.digest for m in alone] == [m.digest for m in shared]
 
 
+@pytest.mark.parametrize("negatives", ["none", "noise(0.25) + mixed(0.25)"])
 @pytest.mark.parametrize("batches", ["shown", "all"])
-def test_what_hidden_samples_hold_reaches_no_bit(small_data, batches):
+def test_what_hidden_samples_hold_reaches_no_bit(small_data, batches, negatives):
     """Some pixels are 0 but in samples of label 3, which the module xeb is not shown."""
     settings = {"model": "mlp([8])", "epochs": 3, "batch": 16, "sparsity": 0.5, "batches": batches}
+    settings["negatives"] = negatives
 
     def filled(split, values):
         x = split.x.clone()

@@ -42,6 +42,14 @@ RUNS = {
     "batchnorm": {"model": with_batchnorm},
     "shown": {"objective": "xe", "batch": 16, "preset": "released", "patience": 1},
     "shown plain": {"objective": "xe", "batch": 16, "engine": "plain"},
+    "negatives": {"preset": "auto", "negatives": "noise(0.25) + mixed(0.25)"},
+    "negatives weighted": {
+        "preset": "auto",
+        "negatives": "noise(0.25) + mixed(0.25)",
+        "objective": "xe",
+        "sample_weight": [0.0, 1.0, 2.0, 3.0, 4.0] * 40,
+    },
+    "negatives stack": {"preset": "auto", "negatives": "mixed", "engine": "stack"},
 }
 # few steps: threads that share tiny sums mostly wait for one another
 THREADED = {"model": with_batchnorm, "epochs": 3, "sparsity": 0, "rounds": 0, "batch": 200}
@@ -201,6 +209,10 @@ def test_a_finished_folder_returns_at_once(small_data, tmp_path, monkeypatch):
         {"seeds": [1]},
         {"keep_rounds": False},
         {"objective": "xe"},
+        {"negatives": "noise"},
+        {"silent": True},
+        {"balance": 0.5},
+        {"sample_weight": [1.0] * 199 + [2.0]},
     ],
 )
 def test_a_folder_belongs_to_one_recipe(small_data, tmp_path, stop_after, finished, change):

@@ -1,10 +1,13 @@
 """What train refuses, notes and writes down."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 import intarsia as ia
+from intarsia.data.dataset import Split
 from intarsia.errors import DataError, RecipeError, TrainingError
 from intarsia.objectives import objective
 from intarsia.training import Task
@@ -104,3 +107,48 @@ def test_a_bank_keeps_the_order_of_its_tasks(small_data):
 
     bank = ia.train(small_data, model="mlp([8])", epochs=1, sparsity=0.5, tasks=tasks)
     assert bank.names == ("a-s0", "a-s1", "b-s0", "b-s1")
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0] * 199, r"shape \(199,\): expected one number for each of the 200"),
+        (torch.ones(200, 1), r"shape \(200, 1\)"),
+        (1.0, r"shape \(\)"),
+        ([-1.0] + [1.0] * 199, "at least 0"),
+        ([float("nan")] + [1.0] * 199, "finite"),
+        ([float("inf")] + [1.0] * 199, "finite"),
+        ([0.0] * 200, "above 0 for some sample"),
+        (["heavy"] * 200, "not a list of numbers"),
+    ],
+)
+def test_sample_weights_that_cannot_be_used_are_refused(small_data, weights, message):
+    with pytest.raises(DataError, match=f"sample_weight .*{message}"):
+        ia.train(small_data, epochs=1, sample_weight=weights)
+
+
+@pytest.mark.parametrize("engine", ["plain", "single", "stack", "mlp"])
+def test_samples_that_weigh_nothing_are_not_learned(small_data, engine):
+    """What they hold reaches no bit; every third weighs nothing."""
+    settings = {"model": "mlp(16)", "epochs": 2, "sparsity": 0}
+    settings |= {"negatives": "none", "balance": 0.0}  # which look at samples whatever they weigh
+    weight = (torch.arange(200) % 3 > 0).float()
+    noise = torch.rand(200, 1, 8, 8, generator=torch.Generator().manual_seed(4))
+    x = torch.where(weight.bool()[:, None, None, None], small_data.train.x, noise)
+    y = torch.where(weight.bool(), small_data.train.y, 2)
+    other = replace(small_data, train=Split(x, y))
+    one, two, whole = (
+        ia.train(data, engine=engine, sample_weight=given, **settings)[0].state
+        for data, given in ((small_data, weight), (other, weight), (small_data, None))
+    )
+    assert all(torch.equal(one[n], t) for n, t in two.items())
+    assert not all(torch.equal(one[n], t) for n, t in whole.items())
+
+
+def test_sample_weights_are_part_of_what_tells_runs_apart(small_data, tmp_path):
+    settings = {"model": "mlp([8])", "epochs": 1, "sparsity": 0, "out": tmp_path / "run"}
+    bank = ia.train(small_data, sample_weight=[2.0] * 200, **settings)
+    again = ia.train(small_data, sample_weight=torch.full((200,), 2.0), **settings)
+    assert [m.digest for m in again] == [m.digest for m in bank]
+    with pytest.raises(TrainingError, match="another recipe, data set"):
+        ia.train(small_data, **settings)

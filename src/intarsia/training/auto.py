@@ -57,7 +57,8 @@ def by_size(size: DataSize, given: Mapping[str, Any], bare: bool) -> dict[str, A
     steps = STEPS * math.sqrt(size.rows)
     steps = min(MOST, max(FEWEST, steps)) * min(1.0, MANY / size.classes)
     negatives = NEGATIVES if size.features > FEW_FEATURES else "none"
-    made = read_negatives(given.get("negatives") or negatives)
+    asked = given.get("negatives")
+    made = read_negatives(negatives if asked is None else asked)
     per_epoch = size.rows * (1.5 if made else 1.0)  # with those made up
     epochs = max(2, round(steps * (given.get("batch") or batch) / per_epoch))
     chosen: dict[str, Any] = {

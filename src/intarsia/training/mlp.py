@@ -16,6 +16,7 @@ from intarsia.training.workers import Arena, Workers
 
 Values = dict[str, Tensor]
 
+WORTH = 2e7  # products of weights and samples in an epoch below which no process is forked
 FEWER = 0.75  # share of the inputs in use below which a module gets samples of its own
 
 
@@ -37,7 +38,8 @@ class MlpEngine(Engine):
         self.close()
         super().begin(starts)
         count = min(torch.get_num_threads(), len(starts))
-        if count > 1 and Workers.possible():
+        size = sum(t.numel() for slot in self.slots for t in slot.parameters.values())
+        if count > 1 and size * len(self.job.y) > WORTH and Workers.possible():
             self.workers = Workers(count, self._serve)
 
     def close(self) -> None:
