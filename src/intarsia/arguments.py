@@ -168,7 +168,7 @@ def read_recipe(path: Path | None, flags: Mapping[str, Any], settings: Mapping[s
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """What training would do.
 
     While the data set is not on this machine, nothing is known of its size, and the settings that
@@ -186,7 +186,7 @@ class Plan:
         return {"recipe": self.recipe.as_dict(), **about}
 
 
-def plan(recipe: Recipe) -> Plan:
+def plan(recipe: Recipe) -> TrainingPlan:
     """The settings that a recipe trains its data with, and how many modules it makes."""
     if recipe.model != CUSTOM:
         MODELS.spec(recipe.model)
@@ -194,10 +194,10 @@ def plan(recipe: Recipe) -> Plan:
     PRUNINGS.spec(recipe.pruning or "magnitude")
     if recipe.data in DATASETS and recipe.data != "digits" and not locate(recipe.data):
         now, some = recipe.as_dict(), recipe.resolve(DataSize(1000, 100, 10)).as_dict()
-        return Plan(recipe, open=tuple(key for key in some if some[key] != now.get(key)))
+        return TrainingPlan(recipe, open=tuple(key for key in some if some[key] != now.get(key)))
     data = load(recipe.data, {**recipe.data_options, "download": False})
     sets = partition(data.catalogue, recipe.partition, recipe.partition_seed)
-    return Plan(fitted(recipe, data), size_of(data), len(sets) * len(recipe.seeds))
+    return TrainingPlan(fitted(recipe, data), size_of(data), len(sets) * len(recipe.seeds))
 
 
 def load(source: str, options: Mapping[str, Any]) -> Data:

@@ -44,7 +44,8 @@ def compose(
 
     `operator` is one of OPERATORS, such as "sum", "inlay", "logits" or "ties(density=0.2)". "auto"
     is the best one that the parts allow without a look at samples: their logits added, in one
-    network (inlay) where they can be laid side by side in a small one, else apart (logits).
+    network (inlay) where they can be laid side by side in a small one, else apart (logits); the
+    modules of several seeds are then an ensemble.
 
     `samples` are a few raw inputs that some ways of joining look at: Data (its validation part), a
     Split, or an array. At most 1000 are kept, and saved with the composition.

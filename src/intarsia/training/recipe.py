@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import hashlib
+import inspect
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -130,10 +131,18 @@ def _auto(recipe: Recipe, size: DataSize | None) -> dict[str, Any]:
     if size is not None:
         bare = recipe.model == "mlp"
         chosen |= by_size(size, recipe.as_dict(), bare)
+    if recipe.pruning is not None and _ranks_layers_together(PRUNINGS.spec(recipe.pruning)):
+        chosen["silent"] = False  # a layer that begins at 0 would be the first to go
     _without_rounds(chosen, recipe)
     if recipe.epochs and recipe.pruning_epochs is None:
         chosen["pruning_epochs"] = recipe.epochs
     return chosen
+
+
+def _ranks_layers_together(pruning: Spec) -> bool:
+    """Whether weights of several layers are compared by their size."""
+    scope = inspect.signature(PRUNINGS[pruning.name]).parameters.get("scope")
+    return scope is not None and pruning.arguments.get("scope", scope.default) == "global"
 
 
 def _paper(recipe: Recipe, size: DataSize | None = None) -> dict[str, Any]:
