@@ -100,3 +100,16 @@ def test_a_pool_is_made_without_the_samples_it_is_to_hide() -> None:
     assert not torch.equal(again[:90], made[:90])
     alone, _ = make_pools(sources, x, y, ((2,),), classes=3)
     np.testing.assert_array_equal(alone, made[90:])
+
+
+def test_a_source_that_makes_other_rows_than_asked_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, y = table(30), torch.arange(30) % 3
+    makes = iter([x[:5], x[:4]])
+    monkeypatch.setitem(NEGATIVES, "uneven", lambda samples, generator: next(makes))
+    with pytest.raises(RecipeError, match="equally many"):
+        make_pools(read_negatives("uneven"), x, y, ((), (2,)), classes=3)
+    monkeypatch.setitem(NEGATIVES, "narrow", lambda samples, generator: samples[:, :2])
+    with pytest.raises(RecipeError, match="of their shape"):
+        make_pools(read_negatives("narrow"), x, y, ((),), classes=3)

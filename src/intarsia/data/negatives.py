@@ -60,7 +60,14 @@ def make_pools(
         for number, source in enumerate(sources):
             generator = torch.Generator(x.device)
             generator.manual_seed(stream("negatives", number, source, *hidden))
-            made.append(NEGATIVES.call(source, samples=samples, generator=generator))
+            rows = NEGATIVES.call(source, samples=samples, generator=generator)
+            first = made[number] if len(made) > number else rows  # of the same source
+            if rows.shape[1:] != x.shape[1:] or len(rows) != len(first):
+                raise RecipeError(
+                    f"negatives: {source} makes {tuple(rows.shape)} of samples {tuple(x.shape)}: "
+                    "expected rows of their shape, equally many for equally many samples"
+                )
+            made.append(rows)
     size = sum(map(len, made)) // max(1, len(pools))
     labels = torch.arange(len(pools), device=y.device).repeat_interleave(size) + classes
     return torch.cat([x[:0], *made]), labels.to(y.dtype)
