@@ -10,7 +10,7 @@ from intarsia.training import Recipe
 from intarsia.training.auto import BATCHES, FEWEST, MANY, MOST, STEPS, DataSize, by_size
 
 ROWS = (3, 20, 150, 1_000, 1_437, 9_000, 60_000, 1_000_000)
-FEATURES = (1, 4, 10, 11, 64, 784, 20_000)
+FEATURES = (1, 4, 20, 21, 64, 784, 20_000)
 CLASSES = (2, 3, 10, 100, 1_000)
 SIZES = [DataSize(*size) for size in itertools.product(ROWS, FEATURES, CLASSES)]
 
@@ -30,7 +30,7 @@ def test_every_size_gives_a_recipe_that_can_be_trained(rows: int) -> None:
         assert BATCHES[0] <= chosen["batch"] <= BATCHES[1]
         assert 0 <= chosen["sparsity"] < 1
         assert chosen["rounds"] == (1 if chosen["sparsity"] else 0)
-        assert (chosen["negatives"] == "none") == (size.features <= 10)
+        assert (chosen["negatives"] == "none") == (size.features <= 20)
         full = Recipe().resolve(size)
         open_still = [k for k, v in full.as_dict().items() if v is None and k != "patience"]
         assert open_still == []

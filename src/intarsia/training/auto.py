@@ -43,7 +43,7 @@ BATCHES = (8, 64)
 NETWORKS = ((500, 64, 0.0, 0.0), (20_000, 128, 0.0, 0.5), (math.inf, 256, 0.1, 0.8))
 FEW_ROWS = 50  # of a class, on average: below, the smallest network
 NEGATIVES = "noise(0.25) + mixed(0.25)"
-FEW_FEATURES = 10  # of so few, made-up rows are too often like real ones
+FEW_FEATURES = 20  # up to so many, made-up rows are too often like real ones
 
 
 def by_size(size: DataSize, given: Mapping[str, Any], bare: bool) -> dict[str, Any]:
