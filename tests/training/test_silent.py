@@ -80,7 +80,12 @@ def drawn(model: str | Factory, seed: int = 0) -> dict[str, Tensor]:
     return dict(initialise(model, (1, 8, 8), 4, seed).state_dict())
 
 
-@pytest.mark.parametrize("model", list(PLAIN), ids=str)
+def named(model: object) -> str:
+    """The same in every process, as the address of a function is not."""
+    return getattr(model, "__name__", str(model))
+
+
+@pytest.mark.parametrize("model", list(PLAIN), ids=named)
 def test_the_output_layer_of_an_origin_is_0_and_the_rest_as_drawn(
     small_data: Data, model: str | Factory
 ) -> None:
@@ -113,7 +118,7 @@ def test_it_can_be_left_out(small_data: Data, settings: dict) -> None:
 
 
 @pytest.mark.parametrize("silent", [True, False])
-@pytest.mark.parametrize("model", ["mlp(8)", with_bias, as_convolution, without_wiring], ids=str)
+@pytest.mark.parametrize("model", ["mlp(8)", with_bias, as_convolution, without_wiring], ids=named)
 def test_the_origin_can_be_made_again_from_the_seed(
     small_data: Data, model: str | Factory, silent: bool
 ) -> None:
