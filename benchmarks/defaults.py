@@ -46,6 +46,7 @@ BUNDLED = ("wine", "breast_cancer", "digits", "iris")
 LARGE = ("mnist", "fashion_mnist", "har")  # they have a cut of their own
 IMAGES = {"mnist": 255.0, "fashion_mnist": 255.0, "digits": 16.0}  # largest value
 SETS = (*BUNDLED, "covtype_like", *LARGE, "yeast", "hundred_classes", "imbalanced", "fifty_rows")
+EXTRA = ("tiny_classes",)  # 200 classes of 5 rows: printed, on no page
 MEASURE = {"imbalanced": "balanced accuracy"}  # of all others the accuracy
 THREADS = 2
 SUBSAMPLE = {"HistGradientBoosting": 5000}  # rows of image sets it is fitted on, for want of time
@@ -84,6 +85,10 @@ def made(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
         "hundred_classes": {
             "n_samples": 10000, "n_features": 40, "n_informative": 30, "n_redundant": 5,
             "n_classes": 100, "n_clusters_per_class": 1, "class_sep": 2.0, "flip_y": 0.01,
+        },
+        "tiny_classes": {
+            "n_samples": 1250, "n_features": 40, "n_informative": 30, "n_redundant": 5,
+            "n_classes": 200, "n_clusters_per_class": 1, "class_sep": 3.0, "flip_y": 0.0,
         },
         "imbalanced": {
             "n_samples": 10000, "n_features": 20, "n_informative": 8, "n_classes": 2,
@@ -159,7 +164,7 @@ def run(verb: str, *words: Any) -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--sets", nargs="+", choices=(*SETS, *EXTRA), default=list(SETS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
