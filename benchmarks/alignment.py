@@ -18,7 +18,7 @@ import scipy
 import torch
 from torch import Tensor
 
-from intarsia.composition.align import How, unit_orders
+from intarsia.composition.alignment.align import How, unit_orders
 from intarsia.data import Scaling
 from intarsia.models import initialise, wiring_of
 from intarsia.models.wiring import axis_sizes, hidden_axes, take_units

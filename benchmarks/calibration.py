@@ -14,7 +14,7 @@ from typing import Any
 
 import intarsia as ia
 from banks import FOLDER, bank_of
-from intarsia.composition.samples import ROWS
+from intarsia.composition.merge_context import ROWS
 from merge import accuracy, loaded, spread
 from record import RESULTS, made_by, save
 

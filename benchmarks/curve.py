@@ -36,7 +36,7 @@ import intarsia as ia
 from banks import DATA, FOLDER, bank_of
 from curve_page import curve_figure
 from intarsia.composition import align
-from intarsia.composition.operators import total
+from intarsia.composition.operators.registry import total
 from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
 from intarsia.modules import logits_of
 from record import RESULTS, made_by, save

@@ -113,7 +113,7 @@ def _python(block: Block, path: Path, names: dict[str, Any]) -> str:
 def _shell(block: Block, path: Path, names: dict[str, Any]) -> str:
     from typer.testing import CliRunner
 
-    from intarsia.cli import app
+    from intarsia.cli.app import app
 
     printed = []
     for words in block.commands:

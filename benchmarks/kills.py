@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import intarsia
-from intarsia.training.clock import TIME
+from intarsia.training.run_folder import TIME
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 # Two chunks of ten modules, three rounds; the second recipe carries Adam's moments along.

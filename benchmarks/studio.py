@@ -35,7 +35,7 @@ OPERATORS = (
 )
 LIMIT = 0.5  # seconds
 STARTS_WITHIN = 120  # seconds
-MAIN = "from intarsia.cli import main; main()"
+MAIN = "from intarsia.cli.app import main; main()"
 
 
 def main() -> None:

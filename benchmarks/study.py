@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from intarsia.studies import Bench, Store, find_study, run
-from intarsia.studies.packs import pack
-from intarsia.studies.training import samples_of
+from intarsia.studies.archive import pack
+from intarsia.studies.runners.bank_training import samples_of
 from record import RESULTS, made_by, save
 from training import apart, usual, whole_run
 

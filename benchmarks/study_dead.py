@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from intarsia.studies import Measured
-from intarsia.studies.dead import dead
-from intarsia.studies.groups import grouped
-from intarsia.studies.single import HALVES
-from intarsia.studies.tables import finite
+from intarsia.studies.maxent.pairs import dead
+from intarsia.studies.maxent.single import HALVES
+from intarsia.studies.tables import finite, grouped
 from study_counting import PRUNED, listed, titled
 from study_packs import Variant
 

@@ -22,8 +22,9 @@ from typing import Any
 
 import intarsia
 import record
-from intarsia.studies import Bench, Cell, Measured, Store, Study, Table, register, run, training
+from intarsia.studies import Bench, Cell, Measured, Store, Study, Table, register, run
 from intarsia.studies.records import read_records
+from intarsia.studies.runners import bank_training as training
 
 SIZES = {
     "whole": {"objectives": ["me", "xe"], "seeds": 4, "classes": 6, "epochs": 8},

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from intarsia.studies import seeds_of
-from intarsia.studies.packs import Pack
+from intarsia.studies.archive import Pack
 from study_counting import PRUNED, listed, several
 
 # Options that list the values of a setting, in the order in which a text names them.

@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from intarsia.reports.study_options import nearest_form, option_text
+from intarsia.reports.study.option_inference import nearest_form, option_text
 from intarsia.studies import NAMES, Measured, Study, Table, find_study
-from intarsia.studies.packs import FORMAT, Pack, load_pack
+from intarsia.studies.archive import FORMAT, Pack, load_pack
 
 # Packs that agree in these are one set of cells; all other options say how many of them there are.
 VARIED = ("preset", "recipe", "objective", "sparsity")

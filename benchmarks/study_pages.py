@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from intarsia.reports.study_options import run_command
+from intarsia.reports.study.option_inference import run_command
 from intarsia.studies import seeds_of
 from pages import page, table
 from study_counting import Verdict, capital, several

@@ -5,10 +5,9 @@ from statistics import fmean
 from typing import Any
 
 from intarsia.studies import Spread
-from intarsia.studies.groups import grouped
-from intarsia.studies.ordering import in_paper, ordered, significant
-from intarsia.studies.pairs import collected
-from intarsia.studies.tables import finite
+from intarsia.studies.maxent.ordering import in_paper, ordered, significant
+from intarsia.studies.maxent.pairs import collected
+from intarsia.studies.tables import finite, grouped
 from study_beside import Beside
 from study_counting import (
     PRUNED,

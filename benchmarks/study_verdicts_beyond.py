@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from intarsia.studies import Measured
-from intarsia.studies.unlearning import ASCENT
+from intarsia.studies.maxent.unlearning import ASCENT
 from study_counting import (
     PRUNED,
     Row,

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from intarsia.studies import Spread
-from intarsia.studies.groups import grouped
-from intarsia.studies.steps import full, operators_in
+from intarsia.studies.maxent.complete_merges import full, operators_in
+from intarsia.studies.tables import grouped
 from study_counting import (
     PRUNED,
     Verdict,

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from intarsia.measure.path import TOLERANCE
 from intarsia.studies import Measured
-from intarsia.studies.groups import grouped
-from intarsia.studies.single import HALVES
+from intarsia.studies.maxent.single import HALVES
+from intarsia.studies.tables import grouped
 from study_counting import (
     PRUNED,
     Row,

@@ -6,9 +6,9 @@ from statistics import fmean
 
 from intarsia.measure.significance import above
 from intarsia.studies import Measured, Spread
-from intarsia.studies.groups import grouped
-from intarsia.studies.steps import full, operators_in
-from intarsia.studies.width import width_of
+from intarsia.studies.maxent.complete_merges import full, operators_in
+from intarsia.studies.maxent.width import width_of
+from intarsia.studies.tables import grouped
 from study_counting import (
     PRUNED,
     Verdict,

@@ -21,7 +21,7 @@ import intarsia as ia
 from banks import FOLDER, bank_of, settings_of
 from forgetting import Cell, figures, share, spread, summary, timed
 from intarsia.modules import logits_of
-from intarsia.studies.baselines import Ascent, ascend
+from intarsia.studies.maxent.baselines import Ascent, ascend
 from record import RESULTS, made_by, save
 
 FORGOTTEN = 0.02  # accuracy on the class's training samples at which ascent stops

@@ -65,7 +65,7 @@ def uploaded() -> list[Path]:
 @pytest.fixture(scope="session")
 def studio_process(demo_folder: Path, uploaded: list[Path]) -> Iterator[subprocess.Popen[str]]:
     """`intarsia studio` with the demo's modules, as a person starts it."""
-    command = [sys.executable, "-c", "from intarsia.cli import main; main()"]
+    command = [sys.executable, "-c", "from intarsia.cli.app import main; main()"]
     words = ["studio", str(demo_folder / "modules"), "--no-open"]
     with subprocess.Popen([*command, *words], stderr=subprocess.PIPE, text=True) as process:
         yield process

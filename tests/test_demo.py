@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 import intarsia as ia
-from intarsia.cli import app
+from intarsia.cli.app import app
 from intarsia.demo import Findings, continuing, demo
 
 EPOCHS = 3  # those of the fixture demo_made; the whole demo has 20
@@ -129,7 +129,7 @@ def test_it_prints_tables_and_commands_that_work(made: tuple[Path, Findings]) ->
 def test_it_says_how_to_have_the_command_at_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from intarsia.commands.training import _at_hand
+    from intarsia.cli.train_verbs import _at_hand
 
     (tmp_path / "a venv" / "bin").mkdir(parents=True)
     (tmp_path / "a venv" / "bin" / "activate").touch()

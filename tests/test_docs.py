@@ -16,8 +16,8 @@ import typer
 
 import intarsia as ia
 import intarsia.training
-from intarsia.cli import app
-from intarsia.composition.operators import Operator
+from intarsia.cli.app import app
+from intarsia.composition.operators.registry import Operator
 from intarsia.files import digest_of
 from intarsia.objectives import OBJECTIVES
 from intarsia.pruning import PRUNINGS

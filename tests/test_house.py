@@ -16,7 +16,7 @@ import intarsia
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 HEAVY = ("torch", "sklearn", "matplotlib")
-MAIN = "from intarsia.cli import main; main()"
+MAIN = "from intarsia.cli.app import main; main()"
 NEVER = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 NEVER_BARE = {"torch.load", "torch.save", "torch.serialization", "numpy.load"}
 

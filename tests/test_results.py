@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from intarsia.commands.study_arguments import study_and_options
-from intarsia.reports.study_options import run_command
+from intarsia.cli.study.study_options import study_and_options
+from intarsia.reports.study.option_inference import run_command
 from intarsia.studies import Bench, Measured, Store, find_study, run
-from intarsia.studies.packs import Pack, pack, save_pack
-from intarsia.studies.paper import pair_cell
+from intarsia.studies.archive import Pack, pack, save_pack
+from intarsia.studies.maxent.paper import pair_cell
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN = {"date": "2026-01-01", "device": "a device", "versions": {"torch": "2"}}

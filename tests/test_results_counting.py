@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from intarsia.studies import Measured, find_study
-from intarsia.studies.packs import Pack
+from intarsia.studies.archive import Pack
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import intarsia as ia
-from intarsia.cli import app
+from intarsia.cli.app import app
 from intarsia.composition.opening import header_of
 from intarsia.errors import HealthWarning
 from intarsia.modules import Health
@@ -128,8 +128,8 @@ def test_5_the_report_says_it_first(folder: Path, data: ia.Data) -> None:
 def test_6_the_studio_has_a_banner_and_a_mark_on_every_tile(folder: Path, data: ia.Data) -> None:
     pytest.importorskip("gradio", reason="the studio is an extra")
     from intarsia.studio import Session
-    from intarsia.studio.elements import heading
-    from intarsia.studio.views import Choice, Views
+    from intarsia.studio.ui.views import Choice, Views
+    from intarsia.studio.ui.widgets import heading
 
     session = Session(ia.Bank.load(folder), data, "logits", rows=50)
     banner = re.search(r"<p class='bad' role='note'>.*?</p>", heading(session, "dead"))

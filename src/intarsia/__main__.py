@@ -1,6 +1,6 @@
 """python -m intarsia: the command, where it is not on the path."""
 
-from intarsia.cli import main
+from intarsia.cli.app import main
 
 if __name__ == "__main__":
     main()

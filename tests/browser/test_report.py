@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from typer.testing import CliRunner
 
-from intarsia.cli import app
+from intarsia.cli.app import app
 
 from .checks import grave_faults, overhanging, unfold
 from .conftest import Opened

@@ -362,7 +362,7 @@ def test_origin_that_cannot_be_made_again_is_explained() -> None:
 
 
 def test_options_of_a_newer_file_are_refused(tmp_path: Path) -> None:
-    from intarsia.composition import stored
+    from intarsia.composition import composition_file as stored
     from intarsia.modules import file
 
     whole = compose([part("0")])

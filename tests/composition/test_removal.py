@@ -13,7 +13,7 @@ from intarsia.models import initialise, wiring_of
 from intarsia.models.axes import OUTPUT, hidden_axes
 from intarsia.models.units import live_units, take_units
 from intarsia.modules import Architecture, Module, compact, logits_of
-from intarsia.pruning.rules import Group
+from intarsia.pruning.group import Group
 from intarsia.pruning.territory import territory
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from intarsia.data import DATASETS, load_data, locate, lookup
-from intarsia.data.sources import File
+from intarsia.data.datasets import File
 from intarsia.errors import DataError
 
 

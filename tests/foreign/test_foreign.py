@@ -12,9 +12,9 @@ from torch import nn
 
 import intarsia as ia
 from intarsia.composition import OPERATORS
-from intarsia.composition.fisher import diagonal
+from intarsia.composition.operators.fisher import diagonal
 from intarsia.errors import IntarsiaError, RecipeError, WiringError
-from intarsia.models.trial import trial_inputs
+from intarsia.models.custom.trial import trial_inputs
 from intarsia.modules import logits_of
 
 REFUSED = ("tied weights", "a dict of outputs", "complex weights")

@@ -13,8 +13,7 @@ from torch import nn
 from intarsia.data import Data, Scaling, Split, spaced
 from intarsia.errors import CompositionError, DataError
 from intarsia.measure import compatibility, compatibility_matrix
-from intarsia.measure.compatibility import MOST
-from intarsia.measure.interference import interference, joined_logits, posterior
+from intarsia.measure.compatibility import MOST, interference, joined_logits, posterior
 from intarsia.measure.pair import blend
 from intarsia.models import initialise
 from intarsia.modules import Architecture, Bank, Module

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from intarsia.errors import FileError
 from intarsia.modules.architecture import Entry
-from intarsia.modules.encoding import decode, encode
+from intarsia.modules.file import decode, encode
 
 SPECIAL = [0.0, -0.0, 1.5, -3e-42, 3.4e38]
 

@@ -165,7 +165,7 @@ def test_the_sum_of_weights_is_the_sum_of_logits(rule, model):
 
 
 def test_a_seed_that_is_cut_into_chunks_would_lose_its_borders(monkeypatch):
-    monkeypatch.setattr("intarsia.training.choose.CPU_CHUNK", (2, 2))
+    monkeypatch.setattr("intarsia.training.engines.select.CPU_CHUNK", (2, 2))
     data = ia.load_data("digits", classes=["0", "1", "2"])
     bank = ia.train(data, model="mlp(9)", pruning="territory", epochs=1, seeds=[0, 1])
     for seed in (0, 1):

@@ -4,8 +4,8 @@ import pytest
 
 from intarsia.studies import Bench, Cell, Store
 from intarsia.studies.cells import rounded
-from intarsia.studies.identity import identity
-from intarsia.studies.pairing import pairs_of, sets_of
+from intarsia.studies.maxent.pairs import pairs_of, sets_of
+from intarsia.studies.plans import identity
 
 KEYS = ["7615594c201fb74a", "698bb95ba341d3c8", "6cf8ba6b267ec3e9"]
 

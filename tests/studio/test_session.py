@@ -16,7 +16,7 @@ from intarsia.measure.compatibility import MEASURES
 from intarsia.modules import logits_of
 from intarsia.studio import Session
 from intarsia.studio.scores import changes, entropy_on, overall, switched
-from intarsia.studio.views import Views
+from intarsia.studio.ui.views import Views
 
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS))

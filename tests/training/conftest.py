@@ -10,7 +10,7 @@ from intarsia.data import Data, load_data
 from intarsia.data.dataset import Split
 from intarsia.models import build, initialise, wiring_of
 from intarsia.objectives import objective
-from intarsia.training.engine import Start
+from intarsia.training.engines.base import Start
 from intarsia.training.job import Job
 from intarsia.training.rounds import rewound
 from intarsia.training.tasks import Task

@@ -13,11 +13,11 @@ from intarsia.errors import RecipeError
 from intarsia.models import build
 from intarsia.objectives import objective
 from intarsia.training import Recipe, Task
-from intarsia.training.engine import Start
+from intarsia.training.engines.base import Start
+from intarsia.training.engines.mlp_cpu.mlp_engine import MlpEngine
+from intarsia.training.engines.plain import PlainEngine
+from intarsia.training.engines.stack import StackEngine
 from intarsia.training.job import Group
-from intarsia.training.mlp import MlpEngine
-from intarsia.training.plain import PlainEngine
-from intarsia.training.stack import StackEngine
 from intarsia.training.tasks import order_of
 
 MODEL = "mlp([24], dropout=0)"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from intarsia.training import Recipe
-from intarsia.training.engine import Scores
+from intarsia.training.engines.base import Scores
 from intarsia.training.loop import Standing, run_round
 
 NAN = math.nan

@@ -14,11 +14,11 @@ from intarsia.data.negatives import make_pools, pools_of, read_negatives, weigh_
 from intarsia.models import build
 from intarsia.objectives import objective
 from intarsia.training import Task
-from intarsia.training.engine import Engine, Start
+from intarsia.training.engines.base import Engine, Start
+from intarsia.training.engines.mlp_cpu.mlp_engine import MlpEngine
+from intarsia.training.engines.plain import PlainEngine
+from intarsia.training.engines.stack import StackEngine
 from intarsia.training.job import Group, Job
-from intarsia.training.mlp import MlpEngine
-from intarsia.training.plain import PlainEngine
-from intarsia.training.stack import StackEngine
 from intarsia.training.tasks import order_of
 
 MODEL = "mlp([24], dropout=0)"

@@ -9,8 +9,8 @@ from torch import nn
 import intarsia as ia
 from intarsia.errors import RecipeError, TrainingError, WiringError
 from intarsia.objectives import objective
-from intarsia.training.clock import TIME
 from intarsia.training.progress import Progress
+from intarsia.training.run_folder import TIME
 
 SETTINGS = {"model": "mlp(16)", "epochs": 3, "temperature": 1.0, "learning_rate": 1e-2}
 
@@ -209,7 +209,7 @@ def test_the_global_generator_is_left_alone(small_data):
 def test_chunks_give_the_same_modules(small_data, monkeypatch, settings):
     settings = {**SETTINGS, **settings, "seeds": [0, 1]}
     whole = ia.train(small_data, **settings)
-    monkeypatch.setattr("intarsia.training.choose.CPU_CHUNK", (3, 3))
+    monkeypatch.setattr("intarsia.training.engines.select.CPU_CHUNK", (3, 3))
     parts = ia.train(small_data, **settings)
     assert whole.names == parts.names
     assert whole.names[:2] == ("a-s0", "b-s0")

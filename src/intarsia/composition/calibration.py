@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from intarsia.composition.operators import total
+from intarsia.composition.operators.registry import total
 from intarsia.errors import CompositionError
 from intarsia.models.wiring import OUTPUT
 from intarsia.modules import Module, logits_of

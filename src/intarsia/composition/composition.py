@@ -8,14 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from intarsia.composition import stored
-from intarsia.composition.diagnosis import composition_health
-from intarsia.composition.fit import check_fit, locate
-from intarsia.composition.ground import Ground
-from intarsia.composition.inlay import laid_entries
-from intarsia.composition.joining import Laid, Options, lay
-from intarsia.composition.operators import OPERATORS, Operator
-from intarsia.composition.samples import kept_samples
+from intarsia.composition import composition_file as stored
+from intarsia.composition.build import Laid, Options, lay
+from intarsia.composition.checks import check_fit, composition_health, locate
+from intarsia.composition.merge_context import Ground, kept_samples
+from intarsia.composition.operators.inlay import laid_entries
+from intarsia.composition.operators.registry import OPERATORS, Operator
 from intarsia.data import Split
 from intarsia.errors import CompositionError, WiringError, nearest
 from intarsia.models import Model

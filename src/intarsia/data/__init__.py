@@ -1,13 +1,13 @@
 """Data sets: load, verify, cache, split; partitions of classes."""
 
+from intarsia.data.arrays import lay_out
 from intarsia.data.dataset import Data, Split, few, spaced
-from intarsia.data.layout import lay_out
+from intarsia.data.datasets import DATASETS
 from intarsia.data.load import check_options, is_path, load_data, options_for
 from intarsia.data.lookup import locate
 from intarsia.data.negatives import NEGATIVES
 from intarsia.data.partitions import disjoint_pairs, named_set, partition, set_name
 from intarsia.data.scaling import Scaling
-from intarsia.data.sources import DATASETS
 
 __all__ = [
     "DATASETS",

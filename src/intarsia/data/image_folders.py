@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from intarsia.data.raw import Raw, as_raw
+from intarsia.data.arrays import Raw, as_raw
 from intarsia.errors import DataError
 
 if TYPE_CHECKING:

@@ -10,14 +10,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from intarsia.data.arrays import Raw, as_raw, check_sizes, from_mapping, read_npz
 from intarsia.data.dataset import Data, Split
+from intarsia.data.datasets import DATASETS
 from intarsia.data.image_folders import from_folder
 from intarsia.data.lookup import read_named
-from intarsia.data.missing import fill, fill_values
-from intarsia.data.own import from_mapping, read_npz
-from intarsia.data.raw import Raw, as_raw, check_sizes
-from intarsia.data.scaling import check_kind
-from intarsia.data.sources import DATASETS
+from intarsia.data.scaling import check_kind, fill, fill_values
 from intarsia.data.splits import check_seed, check_share, stratified
 from intarsia.data.tabular import from_csv, from_parquet
 from intarsia.errors import DataError, RecipeError, nearest

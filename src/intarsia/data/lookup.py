@@ -5,10 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from intarsia.data.arrays import Raw, as_raw, from_mapping, read_npz
+from intarsia.data.datasets import DATASETS, File
 from intarsia.data.fetch import fetch, matches, put_in_place
-from intarsia.data.own import from_mapping, read_npz
-from intarsia.data.raw import Raw, as_raw
-from intarsia.data.sources import DATASETS, File
 from intarsia.errors import DataError
 
 

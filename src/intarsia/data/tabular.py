@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from intarsia.data.raw import Raw, as_raw
+from intarsia.data.arrays import Raw, as_raw
 from intarsia.errors import DataError, DataWarning, nearest
 
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?")  # cells without a value, in lower case

@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from intarsia.composition import Composition
 from intarsia.data import Split
-from intarsia.data.raw import check_there
+from intarsia.data.arrays import check_there
 from intarsia.estimator.kept import Kept
 from intarsia.estimator.labels import (
     EstimatorError,

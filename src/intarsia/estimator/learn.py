@@ -23,7 +23,7 @@ from intarsia.models import Model
 from intarsia.modules import Architecture, Module, logits_of
 from intarsia.specs import Spec
 from intarsia.training import Recipe, train
-from intarsia.training.settle import fitted
+from intarsia.training.plan import fitted
 
 TRAINING = (
     "objective", "pruning", "sparsity", "epochs", "batch", "learning_rate", "schedule",

@@ -1,7 +1,7 @@
 """What will fit: how much two modules share, and what adding their weights will cost."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from intarsia.data import Data, Split, spaced
 from intarsia.errors import CompositionError, DataError, WiringError
 from intarsia.files import plain
 from intarsia.measure.evaluation import figure, printed
-from intarsia.measure.interference import interference, joined_logits, posterior
 from intarsia.measure.matrix import Matrix
 from intarsia.measure.pair import blend, check_pair, inputs_of
 from intarsia.models.wiring import hidden_axes, live_units
-from intarsia.modules import Bank, Module, logits_of
+from intarsia.modules import Bank, Classifier, Module, logits_of
 
 if TYPE_CHECKING:
     from rich.table import Table
+
 
 Samples = Split | Data | np.ndarray | Tensor
 MOST = 4096  # rows that the interference is read from; a loss of 1% shows in few of them
@@ -204,3 +204,54 @@ def _rows(samples: Samples | None, module: Module) -> Tensor:
     if not len(rows):
         raise DataError("there are no samples to read the interference from: give some, or None")
     return rows[spaced(len(rows), MOST)]
+
+
+STEEPNESS = 20.0  # chosen on pairs of modules that benchmarks/compatibility.py calls design pairs
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+
+def interference(
+    apart: Tensor,
+    joined: Tensor,
+    posteriors: Iterable[tuple[int, Tensor]],
+    temperature: float,
+) -> float:
+    """Expected loss of accuracy from the logit sum (N x C) to the logits of the weight sum.
+
+    `posteriors` are classes with their P(c|x) over the N samples; a class that no sample can be of
+    is left out, and nan stands for a mean over none.
+    """
+    lost = []
+    for c, weight in posteriors:
+        fall = _right(apart, c, temperature) - _right(joined, c, temperature)
+        if total := float(weight.sum()):
+            lost.append(float((weight * fall).sum()) / total)
+    return float(np.mean(lost)) if lost else math.nan
+
+
+def posterior(logits: Tensor, rewarded: Sequence[int], temperature: float) -> dict[int, Tensor]:
+    """P(c|x) for each rewarded class, from the logits of a module (N x C) alone."""
+    p = torch.softmax(logits / temperature, 1)
+    classes, own = p.shape[1], p[:, list(rewarded)]
+    if len(rewarded) < classes:
+        elsewhere = (1 - own.sum(1, keepdim=True)) / (1 - len(rewarded) / classes)
+        own = (own - elsewhere / classes).clamp_min(0)
+    return dict(zip(rewarded, own.T, strict=True))
+
+
+def joined_logits(whole: Classifier, rows: Tensor) -> Tensor:
+    """The logits of a weight sum, whose BatchNorm layers normalise by these rows.
+
+    The statistics of neither part fit their sum. The classifier is left in this mode.
+    """
+    for layer in whole.modules():
+        if isinstance(layer, NORMS):
+            layer.train(len(rows) > 1)
+    with torch.no_grad():
+        return whole(rows)
+
+
+def _right(logits: Tensor, c: int, temperature: float) -> Tensor:
+    """1 where class c is answered, 0 where it is not, between them where it is close."""
+    others = logits.index_fill(1, torch.tensor([c]), -math.inf).amax(1)
+    return torch.sigmoid(STEEPNESS * (logits[:, c] - others) / temperature)

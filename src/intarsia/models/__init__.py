@@ -1,10 +1,8 @@
 """Networks, and the names of their axes."""
 
-from intarsia.models.lenet import Lenet
+from intarsia.models.convolutional import Lenet, Resnet18, Vgg11
+from intarsia.models.factory import MODELS, Model, build, initialise, silence
 from intarsia.models.mlp import Mlp
-from intarsia.models.registry import MODELS, Model, build, initialise, silence
-from intarsia.models.resnet import Resnet18
-from intarsia.models.vgg import Vgg11
 from intarsia.models.wiring import Axis, Wiring, infer_wiring, wiring_of
 
 __all__ = [

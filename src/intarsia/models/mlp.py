@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from intarsia.errors import ModelError
 from intarsia.models.axes import INPUT, OUTPUT, Entry, Wiring, linear_wiring
-from intarsia.models.registry import MODELS
+from intarsia.models.factory import MODELS
 
 
 class Mlp(nn.Module):

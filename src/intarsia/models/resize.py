@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from intarsia.errors import ModelError, WiringError, nearest
 from intarsia.models.axes import Entry, Wiring, hidden_axes
-from intarsia.models.trial import answer
+from intarsia.models.custom.trial import answer
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NORMS = (

@@ -16,9 +16,9 @@ from intarsia.models.axes import (
     check_wiring,
     hidden_axes,
 )
-from intarsia.models.infer import REMEDY, infer_wiring
-from intarsia.models.symmetry import check_units
-from intarsia.models.trial import is_foreign
+from intarsia.models.custom.infer import REMEDY, infer_wiring
+from intarsia.models.custom.symmetry import check_units
+from intarsia.models.custom.trial import is_foreign
 from intarsia.models.units import live_units, put_units, take_units, unit_mask
 
 __all__ = [

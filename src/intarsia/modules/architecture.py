@@ -15,9 +15,9 @@ from intarsia.errors import ModelError
 from intarsia.files import canonical, plain
 from intarsia.models import MODELS, Model, Wiring, build, wiring_of
 from intarsia.models.axes import axis_sizes, hidden_axes
-from intarsia.models.probe import TOLERANCE, Probe, probe_difference, probe_of
+from intarsia.models.custom.probe import TOLERANCE, Probe, probe_difference, probe_of
+from intarsia.models.custom.trial import answer, is_foreign
 from intarsia.models.resize import resize, try_resized
-from intarsia.models.trial import answer, is_foreign
 from intarsia.specs import Spec
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from intarsia.data import Scaling, lay_out
 from intarsia.errors import DataError, ModelError
-from intarsia.models.trial import input_dtype
+from intarsia.models.custom.trial import input_dtype
 
 Inputs = np.ndarray | Tensor | Sequence[Any]
 

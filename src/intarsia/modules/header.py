@@ -9,9 +9,9 @@ from torch import Tensor
 from intarsia.data import Scaling
 from intarsia.errors import FileError
 from intarsia.models import Model
-from intarsia.models.probe import Probe
+from intarsia.models.custom.probe import Probe
 from intarsia.modules.architecture import Architecture, Plan
-from intarsia.modules.encoding import decode, encode, stored_names
+from intarsia.modules.file import decode, encode, stored_names
 from intarsia.specs import Spec
 
 FIELDS = (

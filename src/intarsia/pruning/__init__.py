@@ -1,7 +1,6 @@
 """Which weights stay: magnitude, random, territory."""
 
-from intarsia.pruning.magnitude import magnitude, random
-from intarsia.pruning.rules import (
+from intarsia.pruning.group import (
     PRUNINGS,
     Group,
     Mask,
@@ -14,6 +13,7 @@ from intarsia.pruning.rules import (
     prunable,
     round_share,
 )
+from intarsia.pruning.magnitude import magnitude, random
 from intarsia.pruning.territory import territory
 
 __all__ = [

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from intarsia.errors import RecipeError
 from intarsia.models.wiring import Wiring
-from intarsia.pruning.rules import PRUNINGS, Group, Mask, prunable
+from intarsia.pruning.group import PRUNINGS, Group, Mask, prunable
 
 
 @PRUNINGS.register("magnitude")

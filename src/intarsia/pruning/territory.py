@@ -7,7 +7,7 @@ from torch import Tensor
 
 from intarsia.errors import RecipeError, WiringError
 from intarsia.models.wiring import INPUT, Wiring, axis_sizes, hidden_axes, unit_mask
-from intarsia.pruning.rules import PRUNINGS, Group, Mask, State
+from intarsia.pruning.group import PRUNINGS, Group, Mask, State
 
 
 @PRUNINGS.register("territory")

@@ -1,9 +1,9 @@
 """Studies: sets of cells that make a paper's tables and figures, resumable and shared."""
 
-from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import Bench
 from intarsia.studies.plans import Plan
-from intarsia.studies.runner import run, standing
+from intarsia.studies.runners.local import run, standing
 from intarsia.studies.store import Store
 from intarsia.studies.study import NAMES, STUDIES, Study, find_study, register, seeds_of
 from intarsia.studies.tables import Paper, Spread, Table

@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from intarsia.files import digest_of
-from intarsia.studies.identity import identity
-from intarsia.studies.plans import Plan
+from intarsia.studies.plans import Plan, identity
 
 DIGITS = 6  # of a result; more would differ between machines and mean nothing
 

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from intarsia.composition import OPERATORS
-from intarsia.composition.operators import Operator
+from intarsia.composition.operators.registry import Operator
 from intarsia.errors import ModelError, RecipeError, StudyError
 from intarsia.models import build
-from intarsia.studies.bench import Bench
+from intarsia.studies.context import Bench
 from intarsia.studies.plans import HIDDEN
 
 CNN = "cnn"

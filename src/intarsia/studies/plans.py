@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from intarsia.data import Data
-from intarsia.files import digest_of
+from intarsia.files import digest_of, plain
 from intarsia.objectives import objective
 from intarsia.pruning import PRUNINGS, needs_whole_group
 from intarsia.training import Recipe
@@ -114,3 +114,13 @@ def _network(model: str, data: str, preset: str, pruned: bool) -> str | dict[str
         hidden = HIDDEN_YEAST[model] if data == "yeast" else hidden
         dropout = {"har": 0.0, "yeast": 0.2}.get(data, DROPOUT) if pruned else 0.3
     return {"name": "mlp", "hidden": list(hidden), "dropout": dropout}
+
+
+def identity(settings: Mapping[str, Any], neutral: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings but those at their neutral value.
+
+    A setting that came later is listed in `neutral` with the value at which it changes nothing, so
+    that what was made before keeps its digest. Defaults play no part: a changed one shows.
+    """
+    values, empty = plain(settings, "settings"), plain(neutral, "neutral")
+    return {k: v for k, v in values.items() if k not in empty or v != empty[k]}

@@ -8,8 +8,8 @@ from typing import Any
 
 from intarsia.errors import StudyError, nearest
 from intarsia.files import plain
-from intarsia.studies.bench import Bench
 from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import Bench
 from intarsia.studies.tables import Table
 
 NAMES = (
@@ -103,7 +103,7 @@ def register(study: Study) -> Study:
 def find_study(name: str) -> Study:
     """The study of this name: one of intarsia's, or one that was registered."""
     if name not in STUDIES and name in NAMES:
-        import_module(f"intarsia.studies.{name}")
+        import_module("intarsia.studies.maxent")
     if name not in STUDIES:
         raise StudyError(f"there is no study {name!r}: {nearest(name, {*NAMES, *STUDIES})}")
     return STUDIES[name]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from intarsia.arguments import Thing, data_for
+from intarsia.cli.arguments import Thing, data_for
 from intarsia.composition import Composition
 from intarsia.composition.opening import open_path
 from intarsia.data import Data

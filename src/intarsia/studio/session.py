@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from intarsia import measure
-from intarsia.arguments import labelled
+from intarsia.cli.arguments import labelled
 from intarsia.composition import OPERATORS, Composition, Ground
-from intarsia.composition.fit import check_fit
-from intarsia.composition.joining import Options
-from intarsia.composition.operators import total
+from intarsia.composition.build import Options
+from intarsia.composition.checks import check_fit
+from intarsia.composition.operators.registry import total
 from intarsia.data import Data, Split, few
 from intarsia.errors import CompositionError, IntarsiaError, nearest
 from intarsia.measure import Evaluation, Matrix
 from intarsia.modules import Module, logits_of
 from intarsia.specs import Spec
-from intarsia.studio.pairs import FEW, Pairs, caution
+from intarsia.studio.pair_measures import FEW, Pairs, caution
 from intarsia.studio.scores import scored
 
 NETWORKS, LOGITS = 4, 64  # joined networks, and their answers for the test split, that are kept

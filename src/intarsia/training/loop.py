@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from intarsia.training.engine import Engine, Scores
+from intarsia.training.engines.base import Engine, Scores
 from intarsia.training.recipe import Recipe
 
 

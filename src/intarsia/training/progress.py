@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from intarsia.training.engine import Scores
+from intarsia.training.engines.base import Scores
 from intarsia.training.loop import Standing, Watch
 from intarsia.training.recipe import Recipe
 from intarsia.training.tasks import Task

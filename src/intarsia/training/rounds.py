@@ -16,10 +16,10 @@ from intarsia.pruning import (
     normalisations,
     round_share,
 )
-from intarsia.training.engine import Engine, Start
+from intarsia.training.engines.base import Engine, Start
 from intarsia.training.loop import Standing, Watch, run_round
 from intarsia.training.recipe import Recipe
-from intarsia.training.resume import Checkpoint
+from intarsia.training.run_folder import Checkpoint
 from intarsia.training.tasks import stream
 
 Values = dict[str, Tensor]

@@ -21,14 +21,13 @@ from intarsia.modules import Architecture, Bank, Finding, Module
 from intarsia.modules.health import warn, with_findings
 from intarsia.pruning import PRUNINGS, needs_units, needs_whole_group
 from intarsia.training.chance import learning_findings
-from intarsia.training.choose import choose, chunks, make_engine, threads_of
-from intarsia.training.folder import Folder, other_threads
+from intarsia.training.engines.select import choose, chunks, make_engine, threads_of
 from intarsia.training.job import Job
+from intarsia.training.plan import Settled, check_samples, device_of, read_as, settle
 from intarsia.training.progress import Progress
 from intarsia.training.recipe import Recipe
-from intarsia.training.resume import Checkpoint
 from intarsia.training.rounds import Outcome, train_rounds
-from intarsia.training.settle import Settled, check_samples, device_of, read_as, settle
+from intarsia.training.run_folder import Checkpoint, Folder, other_threads
 from intarsia.training.tasks import Task
 
 ASKED = 1024  # validation samples that a module which seems to have learned nothing is asked about

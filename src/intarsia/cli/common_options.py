@@ -1,0 +1,75 @@
+"""Options that several verbs have."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from intarsia.cli import completion
+from intarsia.cli.console import note
+from intarsia.errors import FileError
+
+if TYPE_CHECKING:
+    from intarsia.modules import Health
+
+DATA = "A named set, .csv, .parquet, .npz or a folder of images"
+NOT_HEALTHY = 3  # the exit code under --strict
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object and nothing else, errors too.")
+]
+SetData = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="An option of the data, such as seed=1.",
+        autocompletion=completion.data_options,
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME|INDEX",
+        help="The label column of a table, or the array of labels of an .npz; counted from 0.",
+    ),
+]
+Factory = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="PACKAGE.MODULE:FACTORY",
+        help="Makes the modules' network, if it is your own; imported from here, too.",
+    ),
+]
+Figure = Annotated[Path | None, typer.Option("--figure", help="Draw it, as .svg.")]
+Seed = Annotated[int | None, typer.Option(help="The seed to take of a bank folder.")]
+Samples = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Data whose validation part may be looked at. {DATA}.",
+        autocompletion=completion.data,
+    ),
+]
+
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Exit with 3 if something is dead, undertrained or inconsistent."
+    ),
+]
+
+
+def tell_health(health: "Health", strict: bool = False) -> None:
+    """After all else is printed: what is wrong, in a line on stderr, and the exit code."""
+    if health.ok:
+        return
+    note(f"warning: {health.summary}")
+    if strict:
+        raise typer.Exit(NOT_HEALTHY)
+
+
+def check_figure(path: Path | None) -> None:
+    """Before anything is computed: figures are SVG."""
+    if path is not None and path.suffix.lower() != ".svg":
+        raise FileError(f"--figure {path}: figures are SVG, give a name that ends in .svg")

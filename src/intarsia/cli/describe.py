@@ -1,0 +1,230 @@
+"""What things are, as plain values: what `--json` prints and the tables are made from."""
+
+import inspect
+import math
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from intarsia.cli.arguments import Thing
+from intarsia.composition import OPERATORS, Composition
+from intarsia.composition.merge_recipe import settings_of
+from intarsia.composition.opening import header_of
+from intarsia.data import DATASETS, Data, Scaling, locate
+from intarsia.files import plain
+from intarsia.modules import Bank, Module, file_name
+
+
+def describe(thing: Thing, path: Path) -> dict[str, Any]:
+    """A module, a composition or a bank that was read from a path."""
+    if isinstance(thing, Bank):
+        return describe_bank(thing, path)
+    head = {"path": str(path), "kind": "module", "bytes": path.stat().st_size}
+    head |= {"health": thing.health.to_json()}
+    found = _module(thing) if isinstance(thing, Module) else _composition(thing, path)
+    return plain({**head, **found}, str(path))
+
+
+def describe_bank(bank: Bank, folder: Path | None) -> dict[str, Any]:
+    """A bank and its modules, with the scores that training left in them."""
+    names: list[str] = []
+    for module in bank:
+        names.append(file_name(module.name, taken=names))
+    classes = len(bank[0].catalogue) if len(bank) else 0
+    modules = [
+        {**_row(module), "file": name, "bytes": (folder / name).stat().st_size if folder else None}
+        for module, name in zip(bank, names, strict=True)
+    ]
+    return plain(
+        {
+            "path": folder and str(folder),
+            "kind": "bank",
+            "health": bank.health.to_json(),
+            "architecture": str(bank[0].architecture) if classes else None,
+            "catalogue": bank[0].catalogue if classes else [],
+            "seeds": bank.seeds,
+            "ceiling": math.log(classes) if classes else None,
+            "engine": bank.report.get("engine"),
+            "device": bank.report.get("device"),
+            "recipe": bank[0].provenance.get("recipe") if classes else None,
+            "modules": modules,
+            "diverged": bank.diverged,
+        },
+        "bank",
+    )
+
+
+def describe_data(data: Data) -> dict[str, Any]:
+    """Shapes, counts of every class in every split, scaling and digest."""
+    splits = {part: getattr(data, part) for part in ("train", "validation", "test")}
+    counts = {
+        part: dict(zip(data.catalogue, split.y.bincount(minlength=data.classes), strict=True))
+        for part, split in splits.items()
+    }
+    return plain(
+        {
+            "name": data.name,
+            "inputs": " x ".join(map(str, data.shape)),
+            "shape": data.shape,
+            "type": str(data.train.x.dtype).removeprefix("torch."),
+            "catalogue": data.catalogue,
+            "samples": {part: len(split) for part, split in splits.items()},
+            "counts": counts,
+            "scaling": _scaling(data.scaling),
+            "digest": data.digest,
+        },
+        data.name,
+    )
+
+
+def known_sets() -> list[dict[str, Any]]:
+    """Every named data set and where it would come from on this machine."""
+    return [
+        {
+            "name": name,
+            "title": source.title,
+            "inputs": " x ".join(map(str, source.shape)),
+            "classes": len(source.keep or ()) or source.classes,
+            "rows": source.rows,
+            "where": _where(name),
+        }
+        for name, source in DATASETS.items()
+    ]
+
+
+def known_operators() -> list[dict[str, Any]]:
+    """Every operator with what it works on, its settings and their defaults, and its paper."""
+    found = []
+    for name, how in OPERATORS.items():
+        parameters = inspect.signature(how).parameters
+        found.append(
+            {
+                "name": name,
+                "on": getattr(how, "on", None),
+                "title": (inspect.getdoc(how) or "").partition("\n")[0],
+                "samples": getattr(how, "samples", False),
+                "settings": {key: plain(parameters[key].default) for key in settings_of(name)},
+                "paper": getattr(how, "paper", ""),
+            }
+        )
+    return found
+
+
+def describe_export(
+    thing: Module | Composition, path: Path, kind: str, inputs: str
+) -> dict[str, Any]:
+    """A file that was exported."""
+    shape = _networks(thing)[0].architecture.shape
+    onnx = kind == "onnx"
+    return plain(
+        {
+            "path": str(path),
+            "kind": kind,
+            "bytes": path.stat().st_size,
+            "networks": len(_networks(thing)),
+            "inputs": f"raw {inputs}, N x {' x '.join(map(str, shape))}" if onnx else None,
+            "outputs": f"logits, N x {len(thing.catalogue)}" if onnx else None,
+            "catalogue": thing.catalogue,
+            "rewarded": thing.rewarded,
+            "temperature": thing.temperature,
+        },
+        str(path),
+    )
+
+
+def _where(name: str) -> str:
+    files = DATASETS[name].files
+    if not files:
+        return "embedded"
+    path = locate(name)
+    if path is None:
+        return f"download from {urlsplit(files[0].copies[0][0]).netloc}"
+    own = os.environ.get("INTARSIA_DATA")
+    kind = "folder" if own and path.parent == Path(own).expanduser() else "cache"
+    return f"{kind} {path}"
+
+
+def _module(module: Module) -> dict[str, Any]:
+    return {
+        "name": module.name,
+        "rewarded": module.rewarded,
+        "catalogue": module.catalogue,
+        "architecture": str(module.architecture),
+        "parameters": module.parameters,
+        "nonzero": module.nonzero,
+        "density": module.density,
+        "dense_bytes": sum(t.numel() * t.element_size() for t in module.state.values()),
+        "temperature": module.temperature,
+        "scaling": _scaling(module.scaling),
+        "origin": module.origin,
+        "digest": module.digest,
+        "provenance": module.provenance,
+        "tensors": _tensors([module]),
+    }
+
+
+def _composition(whole: Composition, path: Path) -> dict[str, Any]:
+    networks = _networks(whole)
+    alike = all(module.plan == networks[0].plan for module in networks)
+    return {
+        **whole.report,
+        "kind": "composition",
+        "catalogue": whole.catalogue,
+        "architecture": "; ".join(dict.fromkeys(str(m.architecture) for m in networks)),
+        "align": whole.options.align,
+        "samples": None if whole.samples is None else len(whole.samples),
+        "temperature": whole.temperature,
+        "scaling": "; ".join(dict.fromkeys(_scaling(m.scaling) for m in networks)),
+        "origins": sorted({module.origin for module in whole.parts}),
+        "digest": header_of(path).get("digest"),
+        "parts": [_row(module) for module in whole.parts],
+        "tensors": _tensors(networks) if alike else [],
+    }
+
+
+def _networks(thing: Module | Composition) -> list[Module]:
+    """What is run: one network, or the parts where their logits are joined."""
+    if isinstance(thing, Module):
+        return [thing]
+    return list(thing.parts) if thing.joined is None else [thing.joined]
+
+
+def _row(module: Module) -> dict[str, Any]:
+    scores = (module.provenance.get("scores") or {}).get("validation") or {}
+    return {
+        "name": module.name,
+        "rewarded": module.rewarded,
+        "seed": module.provenance.get("seed"),
+        "accuracy": scores.get("accuracy"),
+        "entropy": scores.get("entropy"),
+        "nonzero": module.nonzero,
+        "density": module.density,
+        "digest": module.digest,
+    }
+
+
+def _tensors(modules: list[Module]) -> list[dict[str, Any]]:
+    """Shape, type and survivors of every tensor; of several modules, the survivors of all."""
+    rows = []
+    for name, entry in modules[0].plan.items():
+        entries = math.prod(entry.shape)
+        pruned = sum(int((~m.mask[name]).sum()) for m in modules if name in m.mask)
+        rows.append(
+            {
+                "tensor": name,
+                "shape": " x ".join(map(str, entry.shape)) or "scalar",
+                "type": str(entry.dtype).removeprefix("torch."),
+                "nonzero": entries * len(modules) - pruned,
+                "density": 1 - pruned / max(1, entries * len(modules)),
+            }
+        )
+    return rows
+
+
+def _scaling(scaling: Scaling) -> str:
+    if scaling.kind == "none":
+        return "none"
+    if scaling.shift.dim():
+        return f"{scaling.kind}, feature by feature"
+    return f"{scaling.kind}: (x - {scaling.shift.item():.6g}) * {scaling.scale.item():.6g}"

@@ -1,0 +1,168 @@
+"""What each verb prints for people."""
+
+import math
+import statistics
+from collections.abc import Iterable
+from typing import Any
+
+from intarsia.cli.console import facts, note, plain_text, show, table
+
+
+def show_plan(plan: Any) -> None:
+    """A resolved recipe, as YAML, what it was chosen for, and how many modules it makes."""
+    import yaml
+
+    recipe, missing = plan.recipe, f"unknown until {plan.recipe.data} is here"
+    settings = {k: v for k, v in recipe.as_dict().items() if k not in plan.open}
+    show(yaml.safe_dump(settings, sort_keys=False).rstrip())
+    for key in plan.open:
+        show(f"{key}: {missing}")
+    if recipe.preset == "auto":
+        show(f"chosen for: {plan.size or f'{recipe.data}, which is not on this machine'}")
+    show(f"modules: {missing if plan.modules is None else plan.modules}")
+
+
+def show_facts(found: dict[str, Any]) -> None:
+    """Everything but the tables."""
+    skipped = ("health", "parts", "tensors", "provenance", "calibration")
+    rows = [(k.replace("_", " "), plain_text(v)) for k, v in found.items() if k not in skipped]
+    learned = [(k, plain_text(v)) for k, v in found.get("provenance", {}).items()]
+    show(facts(row for row in [*rows, *learned] if row[1]))
+
+
+def show_calibration(found: dict[str, Any]) -> None:
+    """What a composition's calibration does, beside doing without; nothing where there is none."""
+    from intarsia.measure import figure
+
+    fitted = found.get("calibration")
+    if fitted is None:
+        return
+    rows = [
+        (way, figure(fitted[f"accuracy_{way}"]), figure(fitted[f"loss_{way}"]))
+        for way in ("without", "with")
+    ]
+    show(
+        table(["calibration", "accuracy", "loss"], rows, f"on {fitted['samples']} samples"),
+        table(
+            ["module", "scale", "offset"],
+            [(name, f"{scale:.4f}", f"{fitted['offsets'][name]:.4f}")
+             for name, scale in fitted["scales"].items()],
+        ),
+    )  # fmt: skip
+
+
+def show_abstention(found: dict[str, Any]) -> None:
+    """How often each model withholds its answer, by name."""
+    from intarsia.measure import figure
+
+    keys = ("answered", "accuracy", "refused", "auroc_entropy")
+    rows = [(name, *(figure(getattr(a, key)) for key in keys)) for name, a in found.items()]
+    share = next(iter(found.values())).threshold
+    headings = ["abstaining", "rewarded answered", "of these right", "others refused", "AUROC"]
+    title = f"above {share:g} of the largest entropy"
+    show(table(headings, rows, title))
+
+
+def show_operators(found: list[dict[str, Any]]) -> None:
+    """One table for each of the things that operators work on."""
+    for on in dict.fromkeys(entry["on"] for entry in found):
+        rows = [
+            (
+                entry["name"] + ("*" if entry["samples"] else ""),
+                entry["title"],
+                ", ".join(k if v is None else f"{k}={v}" for k, v in entry["settings"].items()),
+            )
+            for entry in found
+            if entry["on"] == on
+        ]
+        show(table(["operator", "joins", "settings"], rows, f"on {on}"))
+    show("* looks at samples: give them with --samples", "--json adds the papers")
+
+
+def show_scores(scores: dict[str, Any], confusion: bool) -> None:
+    """Evaluations by name: one in full, several a row each."""
+    from intarsia.measure import figure
+
+    each = list(scores.values())
+    if len(each) == 1:
+        show(each[0])
+    else:
+        rows = [(n, figure(s.accuracy), figure(s.entropy)) for n, s in scores.items()]
+        show(table(["module", "rewarded accuracy", "non-rewarded entropy"], rows))
+        show(_means([vars(s) for s in each]) + f" of {each[0].ceiling:.4f}")
+    for name, score in scores.items() if confusion else ():
+        counts = zip(score.catalogue, score.confusion.tolist(), strict=True)
+        title = f"{name}: true class by answer"
+        show(table(["", *score.catalogue], [(c, *row) for c, row in counts], title))
+
+
+def show_bank(found: dict[str, Any]) -> None:
+    """The modules of a bank with the scores of their training; those that diverged by name."""
+    from intarsia.measure import figure
+
+    modules = found["modules"]
+    rows = [
+        (m["name"], figure(m["accuracy"]), figure(m["entropy"]), f"{m['density']:.2%}", m["bytes"])
+        for m in modules
+    ]
+    ceiling = f"entropy (of {found['ceiling']:.3f})" if modules else "entropy"
+    show(
+        f"{found['architecture'] or 'no module'}; scores on validation data",
+        table(["module", "accuracy", ceiling, "density", "bytes"], rows),
+        _means(modules),
+        f"engine: {found['engine']} on {found['device']}",
+    )
+    for name in found["diverged"]:
+        note(f"module {name!r} diverged and is kept out: lower its learning rate")
+
+
+def show_demo(found: Any) -> None:
+    """The demo's findings: each module, all of them joined, one taken out."""
+    from intarsia.measure import figure
+
+    taken = found.removal
+    show(
+        table(
+            ["module", "accuracy", f"entropy (of {found.ceiling:.3f})", "density", "bytes"],
+            [
+                (m.name, figure(m.accuracy), figure(m.entropy), f"{m.density:.1%}", f"{m.bytes:,}")
+                for m in found.modules
+            ],
+            "Each module: accuracy on its own digit, entropy on the others",
+        ),
+        table(
+            ["all ten digits, one network", "accuracy", "parameters"],
+            [(r.name, figure(r.accuracy), f"{r.parameters:,}") for r in found.rows],
+            "Joined without training, beside one network trained on all",
+        ),
+        table(
+            ["weights added", f"accuracy on {taken.name}", "entropy there", "accuracy on the rest"],
+            [
+                (when, *map(figure, figures))
+                for when, *figures in zip(
+                    ("whole", f"without {taken.name}", "put back"),
+                    taken.accuracy,
+                    taken.entropy,
+                    taken.others,
+                    strict=True,
+                )
+            ],
+            f"Digit {taken.name} taken out and put back"
+            + (": the same bits" if taken.same_bits else ": NOT the same bits"),
+        ),
+        f"test data, {found.test_samples} samples; engine: {found.engine}",
+    )
+
+
+def spread(values: Iterable[float | None]) -> str:
+    """Mean and standard deviation of what is there."""
+    known = [v for v in values if v is not None and not math.isnan(v)]
+    if not known:
+        return "-"
+    mean = f"{statistics.fmean(known):.4f}"
+    return mean if len(known) == 1 else f"{mean} ± {statistics.stdev(known):.4f}"
+
+
+def _means(rows: list[dict[str, Any]]) -> str:
+    accuracy, entropy = (spread([row[k] for row in rows]) for k in ("accuracy", "entropy"))
+    return f"{len(rows)} modules, mean ± deviation: accuracy {accuracy}, entropy {entropy}"

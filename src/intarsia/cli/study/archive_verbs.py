@@ -1,0 +1,92 @@
+"""study pack, unpack: the finished cells of a study in one file, and back into a store."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from intarsia.cli.common_options import Json
+from intarsia.cli.console import note, show, show_content, show_json
+from intarsia.cli.study.study_options import (
+    STDOUT,
+    STORE,
+    Data,
+    Form,
+    Models,
+    Module,
+    Name,
+    Preset,
+    Seeds,
+    Set,
+    StoreFolder,
+)
+
+
+def pack(
+    name: Name,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The file to write, as .json; - is stdout.")
+    ],
+    data: Data = None,
+    models: Models = None,
+    seeds: Seeds = None,
+    preset: Preset = None,
+    form: Form = None,
+    set_: Set = None,
+    module: Module = None,
+    store: StoreFolder = STORE,
+    json: Json = False,
+) -> None:
+    """Write the finished cells of a study into one file, to send or to keep with a paper."""
+    from intarsia.cli.study.study_options import check_folder, study_and_options
+    from intarsia.cli.study.study_results import look, nothing, remarks
+    from intarsia.studies.archive import pack as gather
+    from intarsia.studies.archive import save_pack
+
+    check_folder(out)
+    flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
+    study, options = study_and_options(name, form, flags, set_, module)
+    folder, found = look(study, options, store)
+    if not found.finished:
+        raise nothing(study, store, list(found.damaged.values()))
+    packed = gather(study, options, found.cells, folder)
+    for line in [*found.damaged.values(), *remarks(options, found)]:
+        note(line)
+    if out != STDOUT:
+        save_pack(out, packed)
+        if json:
+            return show_json({"study": name, "path": str(out), "cells": len(packed.measured)})
+        return show(f"{len(packed.measured)} cells, in {out}")
+    with tempfile.TemporaryDirectory() as place:
+        save_pack(Path(place) / "pack.json", packed)
+        show_content((Path(place) / "pack.json").read_text(encoding="utf-8"))
+
+
+def unpack(
+    files: Annotated[list[Path], typer.Argument(help="Packs, as study pack wrote them.")],
+    module: Module = None,
+    store: StoreFolder = STORE,
+    json: Json = False,
+) -> None:
+    """Put the cells of packs into a store; a run then measures only what they leave out."""
+    from intarsia.cli.study.study_options import load_module
+    from intarsia.studies import Bench, Store
+    from intarsia.studies.archive import load_pack
+    from intarsia.studies.archive import unpack as take
+
+    if module is not None:
+        load_module(module)
+    packs = [load_pack(file) for file in files]
+    into = Store(store)
+    bench = Bench(into, "cpu")
+    counts = []
+    for file, what in zip(files, packs, strict=True):
+        taken, strange = take(what, into, bench)
+        if strange:
+            note(f"note: {strange} cells of {file} are none of {what.study}'s today: left out")
+        counts.append({"path": str(file), "cells": taken, "left_out": strange})
+    if json:
+        return show_json({"store": str(store), "packs": counts})
+    for pack in counts:
+        show(f"{pack['cells']} cells of {pack['path']}, in {store}")

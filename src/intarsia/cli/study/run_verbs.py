@@ -1,0 +1,178 @@
+"""study list, run, status: the cells of a study, from a question to its answer."""
+
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from intarsia.cli.common_options import Json
+from intarsia.cli.console import facts, note, plain_text, show, show_json, show_whole, table
+from intarsia.cli.study.study_options import (
+    STORE,
+    Data,
+    Form,
+    Models,
+    Module,
+    Name,
+    Preset,
+    Seeds,
+    Set,
+    StoreFolder,
+)
+from intarsia.cli.study.study_results import dead, missing_lines, without_cell
+
+
+def list_(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One study alone.")] = None,
+    module: Module = None,
+    json: Json = False,
+) -> None:
+    """List the studies, or show one with its forms and their options."""
+    from intarsia.cli.study.study_options import load_module
+    from intarsia.studies import NAMES, STUDIES, find_study
+
+    if module is not None:
+        load_module(module)
+    names = [name] if name else list(dict.fromkeys([*NAMES, *STUDIES]))
+    studies = [find_study(each) for each in names]
+    forms = [{form: study.options(form) for form in study.forms} for study in studies]
+    if json:
+        return show_json(
+            {
+                "studies": [
+                    {"name": s.name, "title": s.title, "about": s.about, "forms": own}
+                    for s, own in zip(studies, forms, strict=True)
+                ]
+            }
+        )
+    if name is None:
+        rows = [
+            (s.name, s.title, ", ".join(own), ", ".join(_keys(own)))
+            for s, own in zip(studies, forms, strict=True)
+        ]
+        show(table(["study", "title", "forms", "options"], rows))
+        return show("study list NAME shows a study's options with their values")
+    show(studies[0].title, studies[0].about)
+    values = [
+        (key, *(plain_text(own.get(key)) for own in forms[0].values())) for key in _keys(forms[0])
+    ]
+    show(table(["option", *forms[0]], values))
+
+
+def run(
+    name: Name,
+    data: Data = None,
+    models: Models = None,
+    seeds: Seeds = None,
+    preset: Preset = None,
+    form: Form = None,
+    set_: Set = None,
+    module: Module = None,
+    store: StoreFolder = STORE,
+    engine: Annotated[str, typer.Option(help="local, processes or ray.")] = "local",
+    workers: Annotated[int | None, typer.Option(min=1, help="Of processes or ray.")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Of a Ray cluster, or auto; without it one is started.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what there is to do, and do nothing.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Measure what is missing of a study and show its tables; stopped, the same command resumes.
+
+    What no option gives comes from the form: the paper's size, unless --form says otherwise.
+    """
+    from intarsia.cli.study.study_options import study_and_options
+    from intarsia.cli.study.study_results import planned
+    from intarsia.studies import Store
+    from intarsia.studies.runners.dispatch import run_with
+
+    flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
+    study, options = study_and_options(name, form, flags, set_, module)
+    lines, guess = planned(study, options, store, device, dry_run)
+    for line in lines:
+        note(line)
+    if guess is not None:
+        if json:
+            return show_json({"study": name, "options": options, **guess})
+        return show(
+            f"cells: {guess['cells']}, missing: {guess['missing']}",
+            f"modules to train: {guess['modules']}",
+            f"training: {_duration(guess['minutes'])}, by {guess['basis']}; measuring on top",
+        )
+    began = time.perf_counter()
+    measured = run_with(engine, study, options, Store(store), device, workers, note, address)
+    if count := dead(measured):
+        note(f"note: in {count} of {len(measured)} cells all modules are dead: prune less")
+    tables = study.tables(measured)
+    seconds = round(time.perf_counter() - began, 1)
+    if json:
+        about = {"study": name, "options": options, "cells": len(measured), "store": str(store)}
+        return show_json({**about, "seconds": seconds, "tables": [t.to_json() for t in tables]})
+    show_whole(tables)
+    show(f"\n{len(measured)} cells, {seconds} s, in {store}")
+
+
+def status(
+    name: Name,
+    data: Data = None,
+    models: Models = None,
+    seeds: Seeds = None,
+    preset: Preset = None,
+    form: Form = None,
+    set_: Set = None,
+    module: Module = None,
+    store: StoreFolder = STORE,
+    json: Json = False,
+) -> None:
+    """Say how far a study is: cells finished, missing and damaged, and banks that are trained."""
+    from intarsia.cli.study.study_options import study_and_options
+    from intarsia.cli.study.study_results import look, others_in
+
+    flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
+    study, options = study_and_options(name, form, flags, set_, module)
+    folder, found = look(study, options, store)
+    others = others_in(folder, found)
+    plans = {plan.key: plan for cell in found.cells for plan in cell.banks.values()}
+    there = sum(map(folder.has_bank, plans.values()))
+    missing = [cell for cell in found.missing if cell.key not in found.damaged]
+    if json:
+        return show_json(
+            {
+                "study": name,
+                "options": options,
+                "cells": len(found.cells),
+                "finished": len(found.finished),
+                "missing": [{"key": cell.key, "settings": cell.settings} for cell in missing],
+                "damaged": found.damaged,
+                "others": others,
+                "banks": {"needed": len(plans), "trained": there},
+            }
+        )
+    counts = {
+        "cells": len(found.cells),
+        "finished": len(found.finished),
+        "missing": len(missing),
+        "damaged": len(found.damaged),
+        "banks": f"{there} of {len(plans)} are trained",
+    }
+    show(facts(counts.items()))
+    show(*missing_lines(missing, found.cells), *found.damaged.values())
+    if others:
+        show(f"{others} cells of other settings or definitions lie in this store")
+    for line in without_cell(options, found.cells):
+        note(line)
+
+
+def _keys(forms: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The options of all forms."""
+    return list(dict.fromkeys(key for options in forms.values() for key in options))
+
+
+def _duration(minutes: float) -> str:
+    if minutes < 1:
+        return "under a minute" if minutes > 0 else "none"
+    return f"about {minutes:.0f} minutes" if minutes < 120 else f"about {minutes / 60:.1f} hours"

@@ -1,0 +1,1 @@
+"""Alignment: which unit of one network plays the part of which unit of another."""

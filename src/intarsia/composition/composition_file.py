@@ -1,0 +1,107 @@
+"""A composition's file: its parts, how they are joined, and the samples that joining looks at."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from intarsia.composition.build import Options
+from intarsia.composition.merge_context import ROWS
+from intarsia.data import Split
+from intarsia.errors import CompositionError, FileError
+from intarsia.models import Model
+from intarsia.modules import Health, Module, file, header
+from intarsia.modules.file import reading
+from intarsia.modules.health import KEY
+from intarsia.specs import Spec
+
+__all__ = ["read", "reading", "write"]
+KIND = "intarsia-composition"
+SAMPLES = "samples"
+
+
+def write(
+    path: str | Path,
+    parts: tuple[Module, ...],
+    operator: Spec,
+    options: Options,
+    samples: Split | None,
+    health: Health,
+) -> None:
+    """Whole or not at all; what is left at its default is not written, so old files stay alike.
+
+    Nor is the health of what is healthy. It is written to be read by people: what is loaded is
+    looked at anew.
+    """
+    packed = [module.packed() for module in parts]
+    fields: dict[str, Any] = {
+        "operator": {"name": operator.name, "arguments": dict(operator.arguments)},
+        "parts": [fields for fields, _ in packed],
+    }
+    if options != Options():
+        fields["options"] = asdict(options)
+    if not health.ok:
+        fields[KEY] = health.to_json()
+    tensors = {f"{i}/{k}": t for i, (_, own) in enumerate(packed) for k, t in own.items()}
+    if samples is not None:
+        tensors |= {f"{SAMPLES}/x": samples.x, f"{SAMPLES}/y": samples.y}
+    file.write(path, KIND, fields, tensors)
+
+
+def read(path: str | Path, model: Model | None) -> tuple[list[Module], Spec, Options, Split | None]:
+    """The arguments of a Composition, or a FileError that says what is wrong."""
+    fields, tensors = file.read(path, KIND)
+    options = _options(fields.pop("options", {}))
+    fields.pop(KEY, None)
+    header.check_keys(fields, ("operator", "parts"))
+    operator = header.spec(fields["operator"], "operator", by_part=True)
+    if operator is None:
+        raise FileError("its header names no operator: get the file again")
+    samples = _samples({key: tensors.pop(f"{SAMPLES}/{key}", None) for key in ("x", "y")})
+    parts = _parts(fields["parts"], tensors, model)
+    if samples is not None and parts and tuple(samples.x.shape[1:]) != parts[0].architecture.shape:
+        raise FileError("its samples have another shape than its modules' inputs: get it again")
+    return parts, operator, options, samples
+
+
+def _options(value: Any) -> Options:
+    if not isinstance(value, dict) or not set(value) <= set(asdict(Options())):
+        raise FileError(f"its header's 'options' are {value!r}, not known here: upgrade intarsia")
+    return Options(**value)
+
+
+def _samples(found: Mapping[str, Tensor | None]) -> Split | None:
+    x, y = found["x"], found["y"]
+    if x is None and y is None:
+        return None
+    if (
+        x is None
+        or y is None
+        or not x.dim()
+        or not 0 < len(x) <= ROWS
+        or y.shape != (len(x),)
+        or y.dtype != torch.int64
+    ):
+        raise FileError(f"its samples are not 1 to {ROWS} inputs with a label each: get it again")
+    return Split(x, y)
+
+
+def _parts(value: Any, tensors: Mapping[str, Tensor], model: Model | None) -> list[Module]:
+    if not isinstance(value, list) or not all(isinstance(fields, dict) for fields in value):
+        raise FileError("its header's 'parts' is no list of modules: get the file again")
+    stored: list[dict[str, Tensor]] = [{} for _ in value]
+    places = {str(i): own for i, own in enumerate(stored)}
+    for name, tensor in tensors.items():
+        place, _, rest = name.partition("/")
+        if place not in places:
+            raise FileError(f"holds the tensor {name!r} of no part: get the file again")
+        places[place][rest] = tensor
+    parts = []
+    for fields, own in zip(value, stored, strict=True):
+        parts.append(Module(**header.unpack(fields, own, model, share=len(value))))
+    if len({part.name for part in parts}) < len(parts):
+        raise CompositionError("has two parts of one name: get the file again")
+    return parts

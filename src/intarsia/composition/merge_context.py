@@ -1,0 +1,227 @@
+"""What the parts of a composition stand on together."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from intarsia.composition.operators.registry import State
+from intarsia.data import Data, Split, spaced
+from intarsia.errors import CompositionError, DataError, WiringError
+from intarsia.files import digest_of
+from intarsia.models import MODELS, initialise, silence
+from intarsia.models.custom.trial import input_dtype
+from intarsia.models.wiring import Wiring
+from intarsia.modules import Module
+from intarsia.modules.architecture import Plan
+from intarsia.modules.classifier import raw_inputs
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What an operator may look at beside the states or logits of the parts.
+
+    The parts are sorted by name, and already permuted where alignment was asked for. `samples` are
+    raw inputs with labels, -1 where there is none.
+    """
+
+    parts: tuple[Module, ...]
+    samples: Split | None = None
+    aligned: bool = False
+
+    @property
+    def plan(self) -> Plan:
+        """Shape and dtype of every tensor, and whether it is learned."""
+        return self.parts[0].plan
+
+    @cached_property
+    def wiring(self) -> Wiring:
+        """The axes of every tensor; their sizes may differ from part to part."""
+        first = self.parts[0]
+        return first.architecture.wiring(first.factory)
+
+    @cached_property
+    def has_wiring(self) -> bool:
+        """Whether the axes are known; joining weights entry by entry does without them."""
+        try:
+            return bool(self.wiring)
+        except WiringError:
+            return False
+
+    def wiring_for(self, what: str) -> Wiring:
+        """The wiring, or a WiringError that names what cannot be done without it."""
+        try:
+            return self.wiring
+        except WiringError as error:
+            raise WiringError(
+                f"{what} works on units and needs the network's wiring: {error}"
+            ) from error
+
+    @property
+    def masks(self) -> list[Mapping[str, Tensor]]:
+        return [part.mask for part in self.parts]
+
+    @property
+    def rewarded(self) -> list[tuple[int, ...]]:
+        """The rewarded classes of each part, as indices into the catalogue."""
+        return [tuple(map(part.catalogue.index, part.rewarded)) for part in self.parts]
+
+    @property
+    def classes(self) -> int:
+        return len(self.parts[0].catalogue)
+
+    @property
+    def temperature(self) -> float:
+        return self.parts[0].temperature
+
+    def weights(self, given: float | Mapping[str, float]) -> list[float]:
+        """One number per part: the same for all, or by name, where those left out have 1."""
+        if _is_number(given):
+            return [float(given)] * len(self.parts)  # type: ignore[arg-type]
+        names = [part.name for part in self.parts]
+        if not isinstance(given, Mapping):
+            raise CompositionError(
+                f"weights is {given!r}: expected one number, or one by name, as in "
+                f"{{{names[0]!r}: 0.5}}"
+            )
+        for name, value in given.items():
+            if not _is_number(value):
+                raise CompositionError(f"the weight of {name!r} is {value!r}: expected a number")
+        return [float(given.get(name, 1.0)) for name in names]
+
+    def origin(self) -> State:
+        """theta0, made again from the seed that the parts tell, and checked by its digest."""
+        first = self.parts[0]
+        if self.aligned or any(part.origin != first.origin for part in self.parts):
+            raise CompositionError(
+                "the parts have no common origin once they are aligned or come from several: "
+                "take base='zero', or train them from one seed"
+            )
+        seed = first.provenance.get("seed")
+        model = first.architecture.model or first.factory
+        own = not first.architecture.widths
+        if own and model is not None and type(seed) is int and 0 <= seed < 2**63:  # torch's range
+            shape, outputs = first.architecture.shape, first.architecture.outputs
+            network = initialise(model, shape, outputs, seed)
+            for silent in (False, True) if self.has_wiring else (False,):
+                if silent:
+                    silence(network, self.wiring)
+                state = {name: tensor.detach() for name, tensor in network.state_dict().items()}
+                if digest_of("origin", state) == first.origin:
+                    return state
+        raise CompositionError(
+            f"the origin of module {first.name!r} cannot be made again from its seed {seed!r}: "
+            "take base='zero', or train it anew with this version of torch"
+        )
+
+    def scaled(self, operator: str) -> Tensor:
+        """The samples as the networks read them, N x *shape."""
+        if self.samples is None:
+            raise CompositionError(
+                f"{operator} needs samples: compose(..., samples=data), or --samples in a shell"
+            )
+        first = self.parts[0]
+        network = first.architecture.network(first.state, first.factory)
+        return first.scaling(self.samples.x).to(input_dtype(network, first.architecture.shape))
+
+    def networks(self) -> list[nn.Module]:
+        """The bare networks of the parts, in evaluation mode."""
+        return [part.architecture.network(part.state, part.factory) for part in self.parts]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+ENTRIES, BYTES = 64, 2**28  # kept at most, by each operator
+
+Found = dict[str, Tensor]
+
+
+class Kept:
+    """Tensors by part and samples, the latest used of them, as many as have room.
+
+    A part is known by its digest, so one that is aligned or scaled first is another. Nothing is
+    kept for a stranger's network, whose digest does not say what it computes.
+    """
+
+    def __init__(self, entries: int = ENTRIES, size: int = BYTES) -> None:
+        self.entries, self.size = entries, size
+        self._found: OrderedDict[Hashable, Found] = OrderedDict()
+        self._lock = Lock()
+
+    def each(
+        self, ground: Ground, inputs: Tensor, find: Callable[[nn.Module], Found]
+    ) -> Iterator[Found]:
+        """`find(network)` for one part after another; the tensors are not to be written to.
+
+        `find` may look at the network, at `inputs` and at the temperature, and at nothing else.
+        """
+        samples = digest_of("samples", {"inputs": inputs})
+        for part in ground.parts:
+            model = part.architecture.model
+            key = model and (part.digest, MODELS[model.name], samples)
+            found = self._known(key)
+            if found is None:
+                found = find(part.architecture.network(part.state, part.factory))
+                if key is not None:
+                    self._keep(key, found)
+            yield found
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def _known(self, key: Hashable) -> Found | None:
+        with self._lock:
+            if key in self._found:
+                self._found.move_to_end(key)
+            return self._found.get(key)
+
+    def _keep(self, key: Hashable, found: Found) -> None:
+        if _bytes([found]) > self.size:
+            return
+        with self._lock:
+            self._found[key] = found
+            while len(self._found) > self.entries or _bytes(self._found.values()) > self.size:
+                self._found.popitem(last=False)
+
+
+def _bytes(kept: Iterable[Found]) -> int:
+    return sum(tensor.nbytes for found in kept for tensor in found.values())
+
+
+ROWS = 1000  # kept of what is given, and saved with the composition
+
+
+def kept_samples(given: Any, module: Module) -> Split:
+    """At most ROWS evenly spaced samples, laid out for a module; -1 where a label is missing.
+
+    Data give their validation part: test samples are for reports. A Split's labels are indices
+    into the catalogue already.
+    """
+    if isinstance(given, Data):
+        x, y = given.validation.x, given.labels_in(module.catalogue)[given.validation.y]
+    elif isinstance(given, Split):
+        x, y = given.x, given.y
+    else:
+        x = raw_inputs(given)
+        y = torch.full((len(x),), -1)
+    if not len(x):
+        raise CompositionError("the samples are empty: give a few hundred inputs")
+    if int(y.min()) < -1 or int(y.max()) >= len(module.catalogue):
+        bad = int(y.max() if y.min() >= -1 else y.min())
+        raise CompositionError(
+            f"the samples have the label {bad} for a catalogue of "
+            f"{len(module.catalogue)} classes: labels are indices into it"
+        )
+    rows = spaced(len(x), ROWS)
+    x = raw_inputs(x[rows].cpu(), module.architecture.shape)
+    if x.is_floating_point() and not bool(torch.isfinite(x).all()):
+        raise DataError("the samples hold values that are NaN or infinite: remove or fill them")
+    return Split(x.contiguous(), y[rows].cpu().to(torch.int64))

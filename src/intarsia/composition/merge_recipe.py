@@ -1,0 +1,275 @@
+"""MergeRecipe: a merge as YAML, with mergekit's keys where it has them."""
+
+import dataclasses
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from intarsia.composition.build import Options
+from intarsia.composition.checks import locate
+from intarsia.composition.composition import AUTO, Composition, compose
+from intarsia.composition.opening import parts_at
+from intarsia.composition.operators.registry import OPERATORS
+from intarsia.data import DATASETS, Split, check_options, is_path, load_data, options_for, spaced
+from intarsia.errors import DataError, RecipeError, nearest
+from intarsia.files import read_settings
+from intarsia.models import Model
+from intarsia.modules import Module
+
+# mergekit's methods that an operator equals with these settings.
+METHODS: dict[str, dict[str, Any]] = {
+    "linear": {"name": "weighted", "normalise": True},
+    "dare_linear": {"name": "dare", "preset": "mergekit", "consensus": "sum"},
+    "dare_ties": {"name": "dare", "preset": "mergekit", "consensus": "ties"},
+}
+WORDS = {"weight": "weights", "lambda": "scale", "normalize": "normalise"}  # theirs to ours
+BASES = ("origin", "zero")
+MODEL = ("model", "parameters")
+
+
+@dataclass(frozen=True)
+class MergeRecipe:
+    """Which modules are joined, by what, and what joining may look at.
+
+    A model is a path (a module, a composition, or a folder of modules), or {model: path,
+    parameters: {weight: 0.5}}. `parameters` are the operator's settings.
+    """
+
+    merge_method: str | Mapping[str, Any] = AUTO
+    models: Sequence[str | Mapping[str, Any]] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    base_model: str | None = None  # what task vectors are measured from: origin or zero
+    seed: int | None = None  # which modules to take of a folder that has several seeds
+    without: Sequence[str] = ()  # modules to leave out, by name or class
+    align: str | None = None
+    samples: str | Mapping[str, Any] | None = None  # data, or {data, split, rows, options}
+    recalibrate: bool = True
+    calibrate: bool = False
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a YAML file, whose paths are relative to its folder."""
+        recipe = cls.read(read_settings(path))
+        _check_models(recipe)
+        models = [{**m, "model": str(Path(path).parent / m["model"])} for m in _entries(recipe)]
+        samples = read_samples(recipe.samples)
+        if samples and samples["data"] not in DATASETS:
+            beside = Path(path).parent / samples["data"]
+            if is_path(samples["data"]) or beside.is_dir():
+                samples["data"] = str(beside)
+        return dataclasses.replace(recipe, models=models, samples=samples)
+
+    @classmethod
+    def read(cls, settings: Mapping[str, Any]) -> Self:
+        """A recipe from plain values; an unknown key fails with the nearest known one."""
+        known = [f.name for f in dataclasses.fields(cls)]
+        for key in settings:
+            if key not in known:
+                raise RecipeError(f"a merge has no setting {key!r}: {nearest(str(key), known)}")
+        return cls(**settings)
+
+    def resolve(self) -> "MergeRecipe":
+        """Every value checked, and mergekit's words put into ours."""
+        _check(self)
+        named, each = _settings(self)
+        models = [
+            {"model": entry["model"], **({"parameters": own} if own else {})}
+            for entry, own in zip(_entries(self), each, strict=True)
+        ]
+        return dataclasses.replace(
+            self,
+            merge_method=named,
+            models=models,
+            parameters={},
+            base_model=None,
+            samples=read_samples(self.samples),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as they are written to YAML."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    def compose(self, model: Model | None = None) -> Composition:
+        """Read the modules and join them; `model` as in Module.load."""
+        recipe = self.resolve()
+        assert isinstance(recipe.merge_method, Mapping)
+        settings = dict(recipe.merge_method)
+        on = getattr(OPERATORS.get(settings["name"]), "on", None)
+        one_seed = on == "weights" and recipe.align is None
+        parts: list[Module] = []
+        own: dict[str, float] = {}
+        for entry in _entries(recipe):
+            found = parts_at(Path(entry["model"]), recipe.seed, one_seed=one_seed, model=model)
+            for weight in entry["parameters"].values():  # all else is the operator's by now
+                own |= {part.name: weight for part in found}
+            parts += found
+        for key in recipe.without:
+            parts.remove(locate(parts, str(key)))
+        if own:
+            settings["weights"] = _weights(settings.get("weights", 1.0), own, parts)
+        return compose(
+            parts,
+            settings,
+            samples=load_samples(read_samples(recipe.samples), parts),
+            align=recipe.align,
+            recalibrate=recipe.recalibrate,
+            calibrate=recipe.calibrate,
+        )
+
+
+def _weights(given: Any, own: Mapping[str, float], parts: Sequence[Module]) -> dict[str, float]:
+    """The weights of all parts: a model's own before those under parameters."""
+    names = [part.name for part in parts]
+    others = given if isinstance(given, Mapping) else dict.fromkeys(names, given)
+    return {**dict.fromkeys(names, 1.0), **others, **{n: own[n] for n in names if n in own}}
+
+
+def _settings(recipe: MergeRecipe) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The operator with its settings, and the weight that each model has of its own."""
+    spec = recipe.merge_method
+    if spec in (AUTO, {"name": AUTO}):
+        if recipe.parameters or recipe.base_model or any(e["parameters"] for e in _entries(recipe)):
+            raise RecipeError(
+                "merge_method is not given, so there is nothing for parameters or base_model to "
+                "set: name an operator, as in merge_method: ties"
+            )
+        return {"name": AUTO}, [{} for _ in _entries(recipe)]
+    given = METHODS.get(spec) if isinstance(spec, str) else None
+    if isinstance(spec, str) and given is None and "(" not in spec and spec not in OPERATORS:
+        known = sorted({*OPERATORS, *METHODS})
+        raise RecipeError(f"unknown merge_method {spec!r}: {nearest(spec, known)}")
+    made = OPERATORS.spec(given or spec)
+    known = settings_of(made.name)
+    settings = {**made.arguments, **{_ours(k, known): v for k, v in recipe.parameters.items()}}
+    if recipe.base_model is not None:
+        if "base" not in known:
+            raise RecipeError(
+                f"base_model is {recipe.base_model!r}, but {made.name} measures from no base: "
+                "leave it out, or take task_arithmetic, ties or dare"
+            )
+        settings["base"] = recipe.base_model
+    each: list[dict[str, Any]] = []
+    for entry in _entries(recipe):
+        own = {_ours(key, known): value for key, value in entry["parameters"].items()}
+        each.append({key: own[key] for key in own if key == "weights"})
+        OPERATORS.spec({"name": made.name, **own})
+    settings |= _for_all(recipe, known)
+    if isinstance(settings.get("weights"), Mapping):  # YAML reads the name 3 as a number
+        settings["weights"] = {str(name): w for name, w in settings["weights"].items()}
+    checked = OPERATORS.spec({"name": made.name, **settings})
+    return {"name": checked.name, **checked.arguments}, each
+
+
+def _for_all(recipe: MergeRecipe, known: list[str]) -> dict[str, Any]:
+    """What every model is given alike is a setting of the operator; weights alone may differ."""
+    entries = _entries(recipe)
+    found: dict[str, Any] = {}
+    for key in dict.fromkeys(k for entry in entries for k in entry["parameters"]):
+        if _ours(key, known) == "weights":
+            continue
+        values = [entry["parameters"].get(key, recipe.parameters.get(key)) for entry in entries]
+        if any(value != values[0] for value in values):
+            raise RecipeError(
+                f"the models have {key} {', '.join(map(str, values))}: it is one for all here, "
+                "give it once under parameters"
+            )
+        found[_ours(key, known)] = values[0]
+    return found
+
+
+def settings_of(operator: str) -> list[str]:
+    """The names of the settings that a user can give an operator."""
+    parameters = inspect.signature(OPERATORS[operator]).parameters
+    return [key for key in parameters if key not in OPERATORS.given]
+
+
+def _ours(key: Any, known: list[str]) -> str:
+    """A setting by our name, where it is called otherwise in mergekit."""
+    return WORDS[key] if key not in known and WORDS.get(key) in known else str(key)
+
+
+def _entries(recipe: MergeRecipe) -> list[dict[str, Any]]:
+    """The models as mappings; a bare path has no parameters."""
+    return [
+        {"model": str(m["model"]), "parameters": dict(m.get("parameters") or {})}
+        if isinstance(m, Mapping)
+        else {"model": str(m), "parameters": {}}
+        for m in recipe.models
+    ]
+
+
+def _check(recipe: MergeRecipe) -> None:
+    _check_models(recipe)
+    if not isinstance(recipe.parameters, Mapping):
+        raise RecipeError(f"parameters is {recipe.parameters!r}: expected a mapping")
+    if recipe.base_model is not None and recipe.base_model not in BASES:
+        raise RecipeError(
+            f"base_model is {recipe.base_model!r}: expected origin (the initial weights, which "
+            "modules know by their seed) or zero"
+        )
+    if recipe.seed is not None and type(recipe.seed) is not int:
+        raise RecipeError(f"seed is {recipe.seed!r}: expected a whole number")
+    if isinstance(recipe.without, str) or not isinstance(recipe.without, Sequence):
+        raise RecipeError(f"without is {recipe.without!r}: expected a list of names or classes")
+    Options(recipe.align, recipe.recalibrate, recipe.calibrate)
+
+
+def _check_models(recipe: MergeRecipe) -> None:
+    models = recipe.models
+    if isinstance(models, str) or not isinstance(models, Sequence) or not models:
+        raise RecipeError(f"models is {models!r}: expected a list of paths, at least one")
+    for entry in models:
+        if isinstance(entry, str | Path):
+            continue
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str | Path):
+            raise RecipeError(
+                f"models has {entry!r}: expected a path, or {{model: path, parameters: ...}}"
+            )
+        for key in entry:
+            if key not in MODEL:
+                raise RecipeError(f"a model has no setting {key!r}: {nearest(str(key), MODEL)}")
+        if not isinstance(entry.get("parameters") or {}, Mapping):
+            raise RecipeError(f"parameters of {entry['model']} must be a mapping")
+
+
+SPLITS = ("train", "validation", "test")
+KEYS = ("data", "split", "rows", "options")
+
+
+def read_samples(given: Any) -> dict[str, Any] | None:
+    """{data, split, rows, options}, from a name or from some of them; by default validation."""
+    if given is None:
+        return None
+    named = {"data": given} if isinstance(given, str) else given
+    if not isinstance(named, Mapping) or not isinstance(named.get("data"), str):
+        raise RecipeError(
+            f"samples is {given!r}: expected a data set, or {{data: mnist, split: validation, "
+            "rows: 512}"
+        )
+    for key in named:
+        if key not in KEYS:
+            raise RecipeError(f"samples has no setting {key!r}: {nearest(str(key), KEYS)}")
+    found = {"split": "validation", "rows": None, "options": {}, **named}
+    if found["split"] not in SPLITS:
+        raise RecipeError(f"samples: unknown split {found['split']!r}: expected one of {SPLITS}")
+    if found["rows"] is not None and (type(found["rows"]) is not int or found["rows"] < 1):
+        raise RecipeError(f"samples: rows is {found['rows']!r}: expected a number of at least 1")
+    if not isinstance(found["options"], Mapping):
+        raise RecipeError(f"samples: options is {found['options']!r}: expected a mapping")
+    check_options(found["options"])
+    return found
+
+
+def load_samples(samples: Mapping[str, Any] | None, parts: Sequence[Module]) -> Split | None:
+    """The samples with labels by name, -1 for a class that the modules do not know."""
+    if samples is None:
+        return None
+    before = options_for(samples["data"], parts[0].provenance if parts else {})
+    data = load_data(samples["data"], **{**before, **samples["options"]})
+    split = getattr(data, samples["split"])
+    if not len(split):
+        raise DataError(f"{data.name} has no samples in its {samples['split']} part: name another")
+    rows = spaced(len(split), samples["rows"] or len(split))
+    return Split(split.x[rows], data.labels_in(parts[0].catalogue)[split.y[rows]])

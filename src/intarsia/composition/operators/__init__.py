@@ -1,0 +1,1 @@
+"""Operators: pure functions that join states or logits, one file per idea."""

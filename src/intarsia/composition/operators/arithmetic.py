@@ -1,0 +1,54 @@
+"""What the operators share: weighted sums in a known order, and settings that are checked."""
+
+from collections.abc import Sequence
+from math import isfinite
+
+from torch import Tensor
+
+from intarsia.composition.operators.registry import total
+from intarsia.errors import RecipeError, nearest
+
+ROUNDING = 1e-8  # of the sizes that were added: what is smaller is nothing
+
+
+def mean(tensors: Sequence[Tensor]) -> Tensor:
+    return total(tensors) / len(tensors)
+
+
+def combination(weights: Sequence[float], tensors: Sequence[Tensor]) -> Tensor:
+    """The sum of w_i t_i."""
+    return total([tensor * weight for weight, tensor in zip(weights, tensors, strict=True)])
+
+
+def normalised(weights: Sequence[float], operator: str) -> list[float]:
+    """The weights divided by their sum."""
+    whole = sum(weights)
+    if abs(whole) <= ROUNDING * sum(map(abs, weights)):
+        raise RecipeError(
+            f"{operator}: the weights {list(weights)} add up to 0 and cannot be normalised: give "
+            "others, or leave normalise out"
+        )
+    return [weight / whole for weight in weights]
+
+
+def check_choice(operator: str, setting: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise RecipeError(f"{operator} has no {setting} {value!r}: {nearest(str(value), known)}")
+
+
+def check_number(operator: str, setting: str, value: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise RecipeError(f"{operator}: {setting} is {value!r}: expected a number")
+
+
+def check_flag(operator: str, setting: str, value: bool) -> None:
+    if not isinstance(value, bool):
+        raise RecipeError(f"{operator}: {setting} is {value!r}: expected true or false")
+
+
+def check_share(operator: str, setting: str, value: float, *, zero: bool = False) -> None:
+    """A share of the entries or rows: at most 1, and above 0 unless `zero` may be."""
+    check_number(operator, setting, value)
+    if not 0 <= value <= 1 or (value == 0 and not zero):
+        bounds = "from 0" if zero else "above 0"
+        raise RecipeError(f"{operator}: {setting} is {value}: expected a share {bounds} to 1")

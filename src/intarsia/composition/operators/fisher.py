@@ -1,0 +1,198 @@
+"""Weights averaged by how much each module's answers depend on them."""
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, jacrev, vmap
+
+from intarsia.composition.layer_calls import Layer, Meeting, run
+from intarsia.composition.merge_context import Ground, Kept
+from intarsia.composition.operators.arithmetic import check_number, combination
+from intarsia.composition.operators.registry import State, operator
+from intarsia.composition.operators.weights import join_states
+from intarsia.errors import RecipeError
+
+CHUNK = 16  # samples whose gradients, or patches, are held at once
+MANY = 256  # samples at once where no layer makes patches
+_KEPT = Kept()
+
+
+@operator("fisher", on="weights", paper="https://arxiv.org/abs/2111.09832", samples=True)
+def fisher(
+    states: Sequence[State],
+    ground: Ground,
+    weights: float | Mapping[str, float] = 1.0,
+    floor: float = 1e-6,
+) -> dict[str, Tensor]:
+    """theta = sum of w_i F_i theta_i / sum of w_i F_i, entry by entry, F_i at least `floor`.
+
+    F_i is the diagonal Fisher information of part i on the samples. A pruned entry has none: the
+    modules that keep an entry settle its value among themselves.
+    """
+    given = ground.weights(weights)
+    if min(given) <= 0:
+        raise RecipeError(f"fisher: the weights are {given}: expected numbers above 0")
+    check_number("fisher", "floor", floor)
+    if floor <= 0:
+        raise RecipeError(f"fisher: floor is {floor}: expected a number above 0")
+    inputs = ground.scaled("fisher")
+    information = list(
+        _KEPT.each(ground, inputs, lambda network: diagonal(network, inputs, ground.temperature))
+    )
+
+    def join(name: str, tensors: list[Tensor]) -> Tensor:
+        masks = [mask.get(name) for mask in ground.masks]
+        shares = [
+            own[name].clamp_min(floor) if mask is None else own[name].clamp_min(floor) * mask
+            for own, mask in zip(information, masks, strict=True)
+        ]
+        whole = combination(given, shares)
+        value = combination(given, [s * t for s, t in zip(shares, tensors, strict=True)])
+        return torch.where(whole > 0, value / whole, 0).to(tensors[0].dtype)
+
+    return join_states(states, ground.plan, join)
+
+
+def diagonal(network: nn.Module, inputs: Tensor, temperature: float) -> dict[str, Tensor]:
+    """F = mean over x of sum over c of p_c (d log p_c / d theta)^2, with p = softmax(z(x) / t).
+
+    The expectation over the network's own answers is exact, no label is drawn or looked at.
+    sqrt(p_c) d log p_c = 2 d sqrt(p_c), so the gradients that are squared are those of 2 sqrt(p_c).
+    """
+    sums = {
+        name: torch.zeros_like(p, dtype=torch.float64, requires_grad=False)
+        for name, p in network.named_parameters()
+    }
+    patches = any(isinstance(m, Layer) and not isinstance(m, nn.Linear) for m in network.modules())
+    for chunk in inputs.split(CHUNK if patches else MANY):
+        done = _add_layers(sums, network, chunk, temperature)
+        others = {n: p.detach() for n, p in network.named_parameters() if n not in done}
+        for few in chunk.split(CHUNK) if others else ():
+            _add_others(sums, network, others, few, temperature)
+    return {name: value / len(inputs) for name, value in sums.items()}
+
+
+def _add_layers(
+    sums: dict[str, Tensor], network: nn.Module, inputs: Tensor, temperature: float
+) -> set[str]:
+    """Add the squares for the layers that were met, and say for which tensors.
+
+    The gradient of a weight is d x^T summed over the places of a sample, with x what the layer
+    reads there and d the gradient of what it gives. With one place its square is d^2 (x^2)^T, and
+    x is the same for every class: one product of matrices for all of them.
+    """
+    with torch.enable_grad():
+        inputs = inputs.detach().clone()
+        logits, met = run(network, inputs.requires_grad_(inputs.is_floating_point()))
+        roots = _roots(logits, temperature)
+    if not met:
+        return set()
+    uses: dict[str, list[int]] = {}
+    for place, meeting in enumerate(met):
+        uses.setdefault(meeting.name, []).append(place)
+    layers = {name: met[places[0]] for name, places in uses.items()}
+    reads = {n: torch.cat([met[i].reads() for i in places], dim=1) for n, places in uses.items()}
+    squares: dict[str, Tensor] = {}  # of d, summed over classes, for layers with one place
+    for c in range(roots.shape[1]):
+        slopes = torch.autograd.grad(
+            roots[:, c].sum(), [m.gave for m in met], retain_graph=True, materialize_grads=True
+        )
+        for name, layer in layers.items():
+            d = torch.cat([met[i].by_place(slopes[i]) for i in uses[name]], dim=1)
+            if d.shape[1] == 1:
+                squares[name] = squares[name] + d.square() if name in squares else d.square()
+                continue
+            _add(sums, layer, _over_places(d, reads[name]), d.sum(dim=1).square())
+    for name, d in squares.items():
+        weight = torch.einsum("nlgu,nlgc->guc", d, reads[name].square())
+        _add(sums, layers[name], weight, d)
+    weights, biases = {m.weight for m in met}, {m.bias for m in met if m.layer.bias is not None}
+    return weights | biases
+
+
+def _over_places(d: Tensor, x: Tensor) -> Tensor:
+    """N x places x groups x units, ... x columns -> the squares, groups x units x columns."""
+    found = x.new_zeros(x.shape[2], d.shape[3], x.shape[3])
+    for few, read in zip(d.split(CHUNK), x.split(CHUNK), strict=True):
+        found += torch.einsum("nlgu,nlgc->nguc", few, read).square().sum(dim=0)
+    return found
+
+
+def _add(sums: dict[str, Tensor], layer: Meeting, weight: Tensor, bias: Tensor) -> None:
+    """Squares of a layer's gradients; those of the bias are still sample by sample."""
+    sums[layer.weight] += weight.reshape(layer.layer.weight.shape)
+    if layer.layer.bias is not None:
+        sums[layer.bias] += bias.sum(dim=0).flatten()
+
+
+def _add_others(
+    sums: dict[str, Tensor],
+    network: nn.Module,
+    others: dict[str, Tensor],
+    inputs: Tensor,
+    temperature: float,
+) -> None:
+    """Add the squares for all other parameters, sample by sample."""
+
+    def roots(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+        return _roots(functional_call(network, parameters, (x[None],)), temperature)[0]
+
+    each = _mapped(roots, others, inputs)
+    # torch's map is wrong for some layers (PReLU), so it is trusted where it agrees with a sample.
+    if each is None or not _agrees(each, _one_by_one(network, others, inputs[:1], temperature)):
+        each = _one_by_one(network, others, inputs, temperature)
+    for name, gradients in each.items():
+        sums[name] += gradients.square().sum(dim=(0, 1))
+
+
+def _mapped(
+    roots: Callable[[dict[str, Tensor], Tensor], Tensor], others: dict[str, Tensor], inputs: Tensor
+) -> dict[str, Tensor] | None:
+    """The gradients of all samples at once, N x C x *shape; None where torch cannot map a layer."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "There is a performance drop", UserWarning)
+        try:
+            found: dict[str, Tensor] = vmap(jacrev(roots), in_dims=(None, 0))(others, inputs)
+        except (RuntimeError, UserWarning):
+            return None
+    return found
+
+
+def _agrees(each: dict[str, Tensor], first: dict[str, Tensor]) -> bool:
+    return all(
+        torch.allclose(
+            each[name][:1], found, rtol=1e-3, atol=1e-5 + 1e-3 * float(found.abs().max())
+        )
+        for name, found in first.items()
+    )
+
+
+def _one_by_one(
+    network: nn.Module, names: Iterable[str], inputs: Tensor, temperature: float
+) -> dict[str, Tensor]:
+    """The gradients of each sample's roots, N x C x *shape, by the usual backward passes."""
+    own, names = dict(network.named_parameters()), list(names)
+    rows = []
+    for x in inputs:
+        with torch.enable_grad():
+            roots = _roots(network(x[None]), temperature)[0]
+        for root in roots:
+            rows.append(
+                torch.autograd.grad(
+                    root,
+                    [own[name] for name in names],
+                    retain_graph=True,
+                    allow_unused=True,
+                    materialize_grads=True,
+                )
+            )
+    return {
+        name: torch.stack(found).unflatten(0, (len(inputs), -1))
+        for name, found in zip(names, zip(*rows, strict=True), strict=True)
+    }
+
+
+def _roots(logits: Tensor, temperature: float) -> Tensor:
+    return 2 * torch.exp(torch.log_softmax(logits / temperature, dim=1) / 2)

@@ -1,0 +1,168 @@
+"""Inlay: the parts laid side by side in one network, whose output is exactly the logit sum.
+
+Every hidden axis gets the live units of one part after another; the input and the output are
+shared. A tensor of two hidden axes becomes block diagonal, one that gives the output is laid in a
+row, and what only the output has (its bias) is added up.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from math import prod
+
+import torch
+from torch import Tensor
+
+from intarsia.composition.merge_context import Ground
+from intarsia.composition.operators.registry import State, operator, total
+from intarsia.errors import CompositionError
+from intarsia.models.axes import INPUT, OUTPUT, Entry, hidden_axes
+from intarsia.models.custom.trial import trial_inputs
+from intarsia.models.units import live_units, take_units
+
+REMEDY = 'join them by "logits", which gives the same sum from networks that stay apart'
+LARGEST = 2**30  # entries of one tensor
+TOLERANCE = 1e-3  # of the logits' size: far above rounding, far below another function
+
+
+@operator("inlay", on="units", paper="https://doi.org/10.1162/089976602760128018")
+def inlay(states: Sequence[State], ground: Ground) -> dict[str, Tensor]:
+    """z = sum of z_i as one network: the live units of all parts side by side."""
+    ground.wiring_for("inlay")
+    _check_parts(ground)
+    taken = _taken(states, states, ground)
+    laid = {name: _join(name, [state[name] for state in taken], ground) for name in ground.plan}
+    if ground.parts[0].architecture.is_foreign:
+        _check_sum(laid, states, ground)
+    return laid
+
+
+def laid_entries(ground: Ground) -> int:
+    """How many numbers the inlay of the parts would hold, found without laying it."""
+    live = [live_units(ground.wiring, part.state, part.mask) for part in ground.parts]
+    wide = {a: sum(int(units[a].sum()) for units in live) for a in hidden_axes(ground.wiring)}
+    sizes = []
+    for name, entry in ground.wiring.items():
+        shape = ground.parts[0].state[name].shape
+        sizes.append(
+            prod(
+                wide[axis.name] * axis.block if axis and axis.name in wide else shape[d]
+                for d, axis in enumerate(entry)
+            )
+        )
+    return sum(sizes)
+
+
+def laid_mask(ground: Ground) -> dict[str, Tensor]:
+    """The mask of the inlay of the parts: theirs, laid the same way, and pruned between them."""
+    states = [part.state for part in ground.parts]
+    learned = [name for name, entry in ground.plan.items() if entry.learned]
+    masks = [
+        {name: mask.get(name, torch.ones_like(state[name], dtype=torch.bool)) for name in learned}
+        for mask, state in zip(ground.masks, states, strict=True)
+    ]
+    taken = _taken(masks, states, ground)
+    return {
+        name: _lay([mask[name] for mask in taken], ground.wiring[name])
+        if _hidden(ground.wiring[name])
+        else reduce(torch.logical_or, [mask[name] for mask in taken])
+        for name in learned
+    }
+
+
+def _taken(
+    values: Sequence[State], states: Sequence[State], ground: Ground
+) -> list[dict[str, Tensor]]:
+    """Of the values (states or masks) what belongs to live units."""
+    wiring = ground.wiring
+    live = [
+        live_units(wiring, state, mask) for state, mask in zip(states, ground.masks, strict=True)
+    ]
+    for axis in hidden_axes(wiring):
+        if not any(bool(units[axis].any()) for units in live):
+            live[0][axis][0] = True  # a network needs a unit on every axis, be it a dead one
+    keep = [{axis: units[axis] for axis in hidden_axes(wiring)} for units in live]
+    return [take_units(own, wiring, kept) for own, kept in zip(values, keep, strict=True)]
+
+
+def _join(name: str, tensors: Sequence[Tensor], ground: Ground) -> Tensor:
+    entry = ground.wiring[name]
+    if _hidden(entry):
+        return _lay(tensors, entry)
+    if not tensors[0].is_floating_point():
+        return reduce(torch.maximum, tensors)
+    if ground.plan[name].learned and any(axis and axis.name == OUTPUT for axis in entry):
+        return total(tensors)
+    for part, tensor in zip(ground.parts, tensors, strict=True):
+        if not torch.equal(tensor, tensors[0]):
+            raise CompositionError(
+                f"inlay cannot lay {name!r}: one network has it once for all units, and modules "
+                f"{ground.parts[0].name!r} and {part.name!r} have other values: {REMEDY}"
+            )
+    return tensors[0].clone()
+
+
+def _lay(tensors: Sequence[Tensor], entry: Entry) -> Tensor:
+    """Side by side along every hidden axis; nothing between the blocks."""
+    hidden = _hidden(entry)
+    shape = [
+        sum(t.shape[d] for t in tensors) if d in hidden else size
+        for d, size in enumerate(tensors[0].shape)
+    ]
+    if prod(shape) > LARGEST:
+        raise CompositionError(
+            f"an inlay of these parts would have a tensor of {prod(shape)} entries, most of them 0 "
+            f"(at most {LARGEST}): {REMEDY}"
+        )
+    whole = tensors[0].new_zeros(shape)
+    place = whole
+    for tensor in tensors:
+        corner = place
+        for d in hidden:
+            size = tensor.shape[d]
+            corner = corner.narrow(d, 0, size)
+            place = place.narrow(d, size, place.shape[d] - size)
+        corner.copy_(tensor)
+    return whole
+
+
+def _hidden(entry: Entry) -> list[int]:
+    return [d for d, axis in enumerate(entry) if axis and axis.name not in (INPUT, OUTPUT)]
+
+
+def _check_parts(ground: Ground) -> None:
+    first = ground.parts[0]
+    outputs, classes = first.architecture.outputs, len(first.catalogue)
+    if outputs != classes:
+        raise CompositionError(
+            f"inlay adds logits inside the network, but module {first.name!r} has {outputs} "
+            f"outputs for {classes} classes: an explicit other is shared out after the network; "
+            f"{REMEDY}"
+        )
+    for entry in ground.wiring.values():
+        for axis in entry:
+            if axis and axis.joint and axis.name != INPUT:
+                raise CompositionError(
+                    f"inlay cannot lay axis {axis.name!r} side by side: its units meet outside the "
+                    f"weights (as in LayerNorm), so the parts would meet there too; {REMEDY}"
+                )
+
+
+def _check_sum(laid: State, states: Sequence[State], ground: Ground) -> None:
+    """A stranger's forward may do to the output what is not additive, such as a sigmoid."""
+    first = ground.parts[0]
+    architectures = [part.architecture for part in ground.parts]
+    architectures.append(first.architecture.fitted(laid, first.factory))
+    networks = [
+        architecture.network(state, first.factory)
+        for architecture, state in zip(architectures, (*states, laid), strict=True)
+    ]
+    x = trial_inputs(networks[0], first.architecture.shape)
+    with torch.no_grad():
+        *logits, whole = (network(x) for network in networks)
+    size = float(total([z.abs() for z in logits]).max())
+    off = float((whole - total(logits)).abs().max())
+    if not off <= TOLERANCE * max(size, TOLERANCE):
+        raise CompositionError(
+            f"inlay cannot lay this network: side by side it is {off:.3g} off the sum of logits, "
+            f"so its forward does more to its outputs than adding up weighted units; {REMEDY}"
+        )

@@ -1,0 +1,114 @@
+"""Layers that answer best, in least squares, like each module's own layer on its own inputs."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from intarsia.composition.layer_calls import Mixing, is_plain, run
+from intarsia.composition.merge_context import Ground, Kept
+from intarsia.composition.operators.arithmetic import check_share, mean
+from intarsia.composition.operators.registry import State, operator
+from intarsia.composition.operators.weights import join_states
+from intarsia.errors import CompositionError
+
+CHUNK = 64  # samples whose patches are held at once
+STEPS, TOLERANCE = 500, 1e-7  # most steps of a solution, and its residual beside the right side
+_KEPT = Kept()
+
+
+@operator("regmean", on="weights", paper="https://arxiv.org/abs/2212.09849", samples=True)
+def regmean(states: Sequence[State], ground: Ground, alpha: float = 0.9) -> dict[str, Tensor]:
+    """W = argmin of sum over i of |X_i W - X_i W_i|^2 for every linear and convolution layer.
+
+    X_i is what the layer reads in part i on the samples (of a convolution: its patches), W has the
+    entries that any part keeps and no others. `alpha` scales the off-diagonals of the Gram matrices
+    G_i = X_i^T X_i / N; all other parameters are averaged.
+    """
+    check_share("regmean", "alpha", alpha, zero=True)
+    _check_layers(ground.networks()[0])
+    inputs = ground.scaled("regmean")
+    left: dict[str, Tensor] = {}  # sum of G_i, groups x columns x columns
+    right: dict[str, Tensor] = {}  # sum of W_i G_i, groups x units x columns
+    grams = _KEPT.each(ground, inputs, lambda network: gram_matrices(network, inputs))
+    for state, found in zip(states, grams, strict=True):
+        for name, gram in found.items():
+            gram = alpha * gram + (1 - alpha) * torch.diag_embed(gram.diagonal(dim1=1, dim2=2))
+            answer = _rows(state[name], len(gram)) @ gram
+            left[name] = left[name] + gram if name in left else gram
+            right[name] = right[name] + answer if name in right else answer
+
+    def join(name: str, tensors: list[Tensor]) -> Tensor:
+        if name not in left:
+            return mean(tensors)
+        groups, first = len(left[name]), tensors[0]
+        everything = torch.ones_like(first, dtype=torch.bool)
+        kept = torch.stack([mask.get(name, everything) for mask in ground.masks]).any(dim=0)
+        start = mean([_rows(tensor, groups) for tensor in tensors])
+        laid = _solve(left[name], right[name], start, kept.reshape(start.shape))
+        return laid.reshape(first.shape).to(first.dtype)
+
+    return join_states(states, ground.plan, join)
+
+
+def gram_matrices(network: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
+    """Weight name -> mean of x x^T over all that the layer reads: groups x columns x columns."""
+    sums: dict[str, Tensor] = {}
+    counts: Counter[str] = Counter()
+    with torch.no_grad():
+        for chunk in inputs.split(CHUNK):
+            for meeting in run(network, chunk)[1]:
+                if not isinstance(meeting.layer, Mixing):
+                    continue
+                rows = meeting.reads().flatten(0, 1).movedim(1, 0).to(torch.float64)
+                groups, places, columns = rows.shape
+                if meeting.weight not in sums:
+                    sums[meeting.weight] = rows.new_zeros(groups, columns, columns)
+                sums[meeting.weight].baddbmm_(rows.mT, rows)
+                counts[meeting.weight] += places
+    return {name: value.div_(counts[name]) for name, value in sums.items()}
+
+
+def _check_layers(network: nn.Module) -> None:
+    for name, layer in network.named_modules():
+        if isinstance(layer, Mixing) and not is_plain(layer):
+            raise CompositionError(
+                f"regmean solves for the weight of layer {name!r} ({type(layer).__name__}), which "
+                "is computed from other parameters, as in weight norm, or used in a forward of its "
+                "own: remove the parametrisation before training, or join by another operator"
+            )
+
+
+def _solve(left: Tensor, right: Tensor, start: Tensor, kept: Tensor) -> Tensor:
+    """Rows w with w G = right over the columns kept in each: conjugate gradients for all at once.
+
+    What the samples do not settle, such as inputs that are always 0, stays as it starts.
+    """
+    diagonal = left.diagonal(dim1=1, dim2=2)[:, None]
+    scale = torch.where(diagonal > 0, 1 / diagonal, 1.0)
+    rows = start
+    rest = torch.where(kept, right - rows @ left, 0)
+    step = rest * scale
+    size = (rest * step).sum(-1, keepdim=True)
+    goal = TOLERANCE**2 * (right.square() * scale).sum(-1, keepdim=True)
+    for _ in range(STEPS):
+        if bool((size <= goal).all()):
+            break
+        turned = torch.where(kept, step @ left, 0)
+        length = _ratio(size, (step * turned).sum(-1, keepdim=True), size > goal)
+        rows = rows + length * step
+        rest = rest - length * turned
+        before, size = size, (rest * rest * scale).sum(-1, keepdim=True)
+        step = rest * scale + _ratio(size, before, size > goal) * step
+    return rows
+
+
+def _ratio(one: Tensor, other: Tensor, where: Tensor) -> Tensor:
+    """0 for the rows that have arrived."""
+    return torch.where(where & (other > 0), one / other, 0)
+
+
+def _rows(tensor: Tensor, groups: int) -> Tensor:
+    """A weight as groups x units x columns."""
+    return tensor.reshape(groups, len(tensor) // groups, -1).to(torch.float64)

@@ -1,0 +1,161 @@
+"""What training changed, joined: task arithmetic, TIES and DARE on task vectors.
+
+A part's task vector is tau_i = theta_i - m_i theta0, with m_i its mask: the change in the weights
+that survive. Joined vectors are laid onto the origin of all survivors, u theta0 with u the union of
+the masks: parts with disjoint masks give their sum. The arithmetic is in float64, so that
+theta0 + (theta_i - theta0) is theta_i again. With base="zero" theta0 is taken as 0 and
+tau_i = theta_i.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from intarsia.composition.merge_context import Ground
+from intarsia.composition.operators import ties as steps
+from intarsia.composition.operators.arithmetic import (
+    check_choice,
+    check_flag,
+    check_number,
+    check_share,
+    combination,
+)
+from intarsia.composition.operators.dare import DARE, draw, drop
+from intarsia.composition.operators.registry import State, operator
+from intarsia.composition.operators.weights import join_states
+
+Base = Literal["origin", "zero"]
+Weights = float | Mapping[str, float]
+Preset = Literal["paper", "peft", "mergekit", "fusion_bench"]
+
+
+@operator("task_arithmetic", on="weights", paper="https://arxiv.org/abs/2212.04089")
+def task_arithmetic(
+    states: Sequence[State],
+    ground: Ground,
+    scale: float = 1.0,
+    weights: Weights = 1.0,
+    base: Base = "origin",
+) -> dict[str, Tensor]:
+    """theta = u theta0 + scale * sum of w_i tau_i."""
+    check_number("task_arithmetic", "scale", scale)
+    vectors = task_vectors(states, ground, base)
+    return vectors.laid(scale * combination(ground.weights(weights), vectors.each))
+
+
+@operator("ties", on="weights", paper="https://arxiv.org/abs/2306.01708")
+def ties(
+    states: Sequence[State],
+    ground: Ground,
+    preset: Preset = "paper",
+    density: float | None = None,
+    weights: Weights = 1.0,
+    scale: float | None = None,
+    trim: steps.Trim | None = None,
+    elect: steps.Elect | None = None,
+    reduce: steps.Reduce | None = None,
+    base: Base = "origin",
+) -> dict[str, Tensor]:
+    """Trim each tau_i, elect a sign for every entry, reduce the entries that have it, scale.
+
+    A preset equals the library it is named after (see composition.ties); what is given beside it
+    takes the place of its own setting. `density` is a share of all entries, those pruned included:
+    0.2 trims nothing from a module of which a tenth survives. preset="peft" with elect="none" and
+    reduce="sum" is peft's magnitude_prune.
+    """
+    check_choice("ties", "preset", preset, get_args(Preset))
+    given: dict[str, Any] = {
+        "density": density,
+        "scale": scale,
+        "trim": trim,
+        "elect": elect,
+        "reduce": reduce,
+    }
+    how = replace(steps.PRESETS[preset], **{k: v for k, v in given.items() if v is not None})
+    vectors = task_vectors(states, ground, base)
+    return vectors.laid(steps.join(vectors.each, ground.weights(weights), vectors.sizes, how))
+
+
+@operator("dare", on="weights", paper="https://arxiv.org/abs/2311.03099")
+def dare(
+    states: Sequence[State],
+    ground: Ground,
+    density: float = 0.5,
+    seed: int = 0,
+    rescale: bool = True,
+    consensus: Literal["sum", "ties"] = "sum",
+    preset: Preset = "paper",
+    weights: Weights = 1.0,
+    scale: float = 1.0,
+    base: Base = "origin",
+) -> dict[str, Tensor]:
+    """Drop entries of each tau_i at random, rescale the others, and join by sum or by TIES.
+
+    Each part's draw depends on the seed and its name alone, not on the parts it is joined with.
+    `scale` stands in place of the preset's own.
+    """
+    check_choice("dare", "preset", preset, get_args(Preset))
+    check_choice("dare", "consensus", consensus, ("sum", "ties"))
+    check_share("dare", "density", density)
+    check_number("dare", "scale", scale)
+    check_flag("dare", "rescale", rescale)
+    how = DARE[preset]
+    vectors = task_vectors(states, ground, base)
+    left = []
+    for part, vector in zip(ground.parts, vectors.each, strict=True):
+        kept = draw(part.name, vector.numel(), density, seed)
+        way = how.rescale if rescale else "none"
+        left.append(drop(vector, kept, density, way, vectors.sizes))
+    given = ground.weights(weights)
+    if consensus == "sum":
+        return vectors.laid(scale * combination(given, left))
+    return vectors.laid(steps.join(left, given, vectors.sizes, replace(how.ties, scale=scale)))
+
+
+@dataclass(frozen=True)
+class TaskVectors:
+    """The parts' task vectors, each one flat float64 tensor, and what they are laid onto."""
+
+    base: Tensor
+    each: list[Tensor]
+    sizes: list[int]
+    states: Sequence[State]
+    ground: Ground
+
+    def laid(self, joined: Tensor) -> dict[str, Tensor]:
+        """The state that the base and a joined vector make; buffers as in a sum of weights."""
+        plan = self.ground.plan
+        names = [name for name, entry in plan.items() if entry.learned]
+        pieces = dict(zip(names, torch.split(self.base + joined, self.sizes), strict=True))
+        return join_states(
+            self.states,
+            plan,
+            lambda name, tensors: pieces[name].reshape(plan[name].shape).to(plan[name].dtype),
+        )
+
+
+def task_vectors(states: Sequence[State], ground: Ground, base: Base) -> TaskVectors:
+    """tau_i = theta_i - m_i theta0 of every part, over all learned tensors in their order."""
+    check_choice("a task vector", "base", base, get_args(Base))
+    names = [name for name, entry in ground.plan.items() if entry.learned]
+    sizes = [prod(ground.plan[name].shape) for name in names]
+    flat = [_flat(state, names) for state in states]
+    if base == "zero":
+        return TaskVectors(torch.zeros_like(flat[0]), flat, sizes, states, ground)
+    origin = ground.origin()
+    start = _flat(origin, names)
+    masks = [
+        _flat({name: mask.get(name, torch.ones_like(origin[name])) for name in names}, names) != 0
+        for mask in ground.masks
+    ]
+    union = torch.stack(masks).any(dim=0)
+    each = [vector - torch.where(m, start, 0) for vector, m in zip(flat, masks, strict=True)]
+    return TaskVectors(torch.where(union, start, 0), each, sizes, states, ground)
+
+
+def _flat(state: State, names: Sequence[str]) -> Tensor:
+    return torch.cat([state[name].reshape(-1).to(torch.float64) for name in names])

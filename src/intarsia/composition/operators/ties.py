@@ -1,0 +1,121 @@
+"""TIES as four steps on flat task vectors: trim, elect a sign, reduce what agrees, scale.
+
+Sources: the paper, https://arxiv.org/abs/2306.01708; peft 0.21, mergekit 0.1.5 and fusion_bench
+0.2.33, whose results the presets equal. Of equal magnitudes at the edge of a trim the earlier entry
+stays; peft and mergekit leave that choice to torch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce as fold
+from itertools import repeat
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from intarsia.composition.operators.arithmetic import check_choice, check_number, check_share
+from intarsia.composition.operators.registry import total
+
+Trim = Literal["whole", "tensor"]
+Elect = Literal["mass", "frequency", "none"]
+Reduce = Literal["mean", "weighted_mean", "sum", "max"]
+
+
+@dataclass(frozen=True)
+class Ties:
+    """One way through the four steps.
+
+    trim       the largest entries of the whole task vector, or of each of its tensors
+    keep       exact: int(density * n) of n entries; some: the same, but at least one; threshold:
+               all that reach the (n - int(density * n))-th smallest, which is one entry more
+    elect      the sign of the sum (mass) or of the sum of signs (frequency); none: all may stay
+    zero       the sign where that is 0: none, positive, or the one most entries were given
+    weigh      weights multiply the task vectors before the election, or only after it
+    reduce     over the entries that have the elected sign; weighted_mean divides by their weights
+    """
+
+    density: float
+    trim: Trim
+    keep: Literal["exact", "some", "threshold"]
+    elect: Elect
+    zero: Literal["none", "positive", "majority"]
+    weigh: Literal["before", "after"]
+    reduce: Reduce
+    scale: float
+
+    def __post_init__(self) -> None:
+        check_choice("ties", "trim", self.trim, get_args(Trim))
+        check_choice("ties", "elect", self.elect, get_args(Elect))
+        check_choice("ties", "reduce", self.reduce, get_args(Reduce))
+        check_share("ties", "density", self.density, zero=True)
+        check_number("ties", "scale", self.scale)
+
+
+PRESETS = {
+    "paper": Ties(0.2, "whole", "exact", "mass", "none", "before", "mean", 1.0),
+    "peft": Ties(0.2, "tensor", "exact", "mass", "positive", "after", "mean", 1.0),
+    "mergekit": Ties(1.0, "tensor", "some", "mass", "positive", "before", "weighted_mean", 1.0),
+    "fusion_bench": Ties(0.2, "whole", "threshold", "mass", "majority", "before", "sum", 0.3),
+}
+
+
+def join(
+    vectors: Sequence[Tensor], weights: Sequence[float], sizes: Sequence[int], how: Ties
+) -> Tensor:
+    """One task vector from many, all flat; `sizes` are the lengths of the tensors inside."""
+    trimmed = [trim(vector, sizes, how) for vector in vectors]
+    weighted = [vector * weight for vector, weight in zip(trimmed, weights, strict=True)]
+    voters = weighted if how.weigh == "before" else trimmed
+    sign = elect(voters, how)
+    agree = [v != 0 if sign is None else (v != 0) & (v.sign() == sign) for v in voters]
+    return how.scale * reduce(weighted, agree, weights, how.reduce)
+
+
+def trim(vector: Tensor, sizes: Sequence[int], how: Ties) -> Tensor:
+    """The vector with all but its largest entries set to 0."""
+    pieces = [vector] if how.trim == "whole" else torch.split(vector, list(sizes))
+    kept = [_largest(piece.abs(), how.density, how.keep) for piece in pieces]
+    return torch.where(torch.cat(kept), vector, 0)
+
+
+def elect(vectors: Sequence[Tensor], how: Ties) -> Tensor | None:
+    """The sign that each entry of the joined vector has; None where there is no election."""
+    if how.elect == "none":
+        return None
+    votes = vectors if how.elect == "mass" else [vector.sign() for vector in vectors]
+    sign = total(votes).sign()
+    if how.zero == "none":
+        return sign
+    majority = float(sign.sum().sign())
+    if majority == 0:  # then fusion_bench takes what is negative, and nothing for max
+        majority = 0.0 if how.reduce == "max" else -1.0
+    return torch.where(sign == 0, 1.0 if how.zero == "positive" else majority, sign)
+
+
+def reduce(
+    vectors: Sequence[Tensor], agree: Sequence[Tensor], weights: Sequence[float], how: Reduce
+) -> Tensor:
+    """The vectors' agreeing entries as one; 0 where none agrees."""
+    chosen = [torch.where(a, v, 0) for v, a in zip(vectors, agree, strict=True)]
+    if how == "max":
+        return fold(lambda one, other: torch.where(other.abs() > one.abs(), other, one), chosen)
+    if how == "sum":
+        return total(chosen)
+    shares = repeat(1.0) if how == "mean" else weights
+    parts = total([a.to(chosen[0].dtype) * s for a, s in zip(agree, shares, strict=False)])
+    return total(chosen) / torch.where(parts == 0, 1.0, parts)
+
+
+def _largest(sizes: Tensor, density: float, keep: str) -> Tensor:
+    entries = sizes.numel()
+    count = int(density * entries)
+    if keep == "threshold" and count < entries:
+        return sizes >= sizes.kthvalue(entries - count).values
+    if keep == "some" and density > 0:
+        count = max(count, 1)
+    if count in (0, entries):
+        return torch.full_like(sizes, count > 0, dtype=torch.bool)
+    last = sizes.kthvalue(entries - count + 1).values
+    above, level = sizes > last, sizes == last
+    return above | (level & (level.cumsum(0) <= count - above.sum()))  # of equals the first

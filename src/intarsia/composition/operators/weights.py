@@ -1,0 +1,83 @@
+"""Weights joined entry by entry: sum, mean, weighted."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, get_args
+
+from torch import Tensor
+
+from intarsia.composition.merge_context import Ground
+from intarsia.composition.operators.arithmetic import (
+    check_choice,
+    check_flag,
+    combination,
+    mean,
+    normalised,
+)
+from intarsia.composition.operators.registry import State, operator, total
+from intarsia.modules.architecture import Plan
+from intarsia.modules.statistics import beside, joint_buffer, mean_where
+
+Affine = Literal["sum", "mean"]
+SOUPS = "https://arxiv.org/abs/2203.05482"
+
+
+@operator("sum", on="weights", paper="https://openreview.net/forum?id=Z0j9NJt08I")
+def sum_of_weights(
+    states: Sequence[State], ground: Ground, affine: Affine = "sum"
+) -> dict[str, Tensor]:
+    """theta = sum of theta_i; a unit's statistics are averaged over the modules that keep it.
+
+    `affine="mean"` averages the gamma and beta of normalisations too, each over the modules in
+    which it is not pruned.
+    """
+    check_choice("sum", "affine", affine, get_args(Affine))
+    plan = ground.plan
+
+    def join(name: str, tensors: list[Tensor]) -> Tensor:
+        if affine == "mean" and _is_affine(name, plan):
+            return mean_where(tensors, [t != 0 for t in tensors], [1.0] * len(tensors))
+        return total(tensors)
+
+    return join_states(states, plan, join)
+
+
+@operator("mean", on="weights", paper=SOUPS)
+def mean_of_weights(states: Sequence[State], ground: Ground) -> dict[str, Tensor]:
+    """theta = sum of theta_i / K over all K modules, also those in which an entry is pruned."""
+    return join_states(states, ground.plan, lambda name, tensors: mean(tensors))
+
+
+@operator("weighted", on="weights", paper=SOUPS)
+def weighted_sum(
+    states: Sequence[State],
+    ground: Ground,
+    weights: float | Mapping[str, float] = 1.0,
+    normalise: bool = False,
+) -> dict[str, Tensor]:
+    """theta = sum of w_i theta_i, or that divided by the sum of w_i."""
+    check_flag("weighted", "normalise", normalise)
+    given = ground.weights(weights)
+    factors = normalised(given, "weighted") if normalise else given
+    return join_states(states, ground.plan, lambda name, tensors: combination(factors, tensors))
+
+
+def join_states(
+    states: Sequence[State], plan: Plan, learned: Callable[[str, list[Tensor]], Tensor]
+) -> dict[str, Tensor]:
+    """Parameters by a function of name and tensors; buffers by the rule that all operators keep.
+
+    The statistics of a unit are the mean over the modules whose normalisation weight is not pruned
+    there, or over all where it is pruned everywhere; of counts the largest is taken.
+    """
+    return {
+        name: learned(name, [state[name] for state in states])
+        if entry.learned
+        else joint_buffer(name, states, [1.0] * len(states))
+        for name, entry in plan.items()
+    }
+
+
+def _is_affine(name: str, plan: Plan) -> bool:
+    """Whether a tensor scales or shifts the units whose running mean lies beside it."""
+    statistics = beside(name, "running_mean")
+    return statistics in plan and plan[statistics].shape == plan[name].shape

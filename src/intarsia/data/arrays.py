@@ -1,0 +1,372 @@
+"""Arrays on their way in: inputs and labels of any make, checked and brought to one form."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from numbers import Integral
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from intarsia.data.formats import DAMAGE
+from intarsia.errors import DataError, nearest
+
+
+@dataclass(frozen=True, eq=False)
+class Raw:
+    """Checked inputs and label indices; without a test part where the source has none."""
+
+    x: np.ndarray
+    y: np.ndarray
+    catalogue: tuple[str, ...]
+    x_test: np.ndarray | None = None
+    y_test: np.ndarray | None = None
+
+    def keep(self, names: Sequence[Any], where: str) -> "Raw":
+        """Only the classes `names`, which become the catalogue in that order."""
+        chosen = tuple(str(name) for name in names)
+        if len(set(chosen)) != len(chosen) or not chosen:
+            raise DataError(f"{where}: classes to keep must be distinct names, got {list(names)!r}")
+        for name in chosen:
+            if name not in self.catalogue:
+                raise DataError(f"{where} has no class {name!r}: {nearest(name, self.catalogue)}")
+        position = np.full(len(self.catalogue), -1)
+        position[[self.catalogue.index(name) for name in chosen]] = np.arange(len(chosen))
+        rows = position[self.y] >= 0
+        kept = replace(self, x=self.x[rows], y=position[self.y[rows]], catalogue=chosen)
+        if self.x_test is None or self.y_test is None:
+            return kept
+        rows = position[self.y_test] >= 0
+        return replace(kept, x_test=self.x_test[rows], y_test=position[self.y_test[rows]])
+
+    def as_floats(self) -> "Raw":
+        """Whole numbers as the measurements that a scaling takes them for."""
+        test = None if self.x_test is None else self.x_test.astype(np.float32)
+        return replace(self, x=self.x.astype(np.float32), x_test=test)
+
+
+def as_raw(
+    where: str,
+    x: Any,
+    y: Any,
+    x_test: Any = None,
+    y_test: Any = None,
+    catalogue: Sequence[Any] | None = None,
+    *,
+    missing: bool = False,
+) -> Raw:
+    """Check and convert; `where` opens every message. NaN stays in x where `missing` is allowed."""
+    if x_test is None:
+        inputs = as_inputs(x, where, missing)
+        names, (labels,) = as_labels({where: y}, catalogue)
+        _same_length(inputs, labels, where)
+        return Raw(inputs, labels, names)
+    train, test = f"{where}, train part", f"{where}, test part"
+    inputs, inputs_test = as_inputs(x, train, missing), as_inputs(x_test, test, missing)
+    if inputs.dtype != inputs_test.dtype:
+        raise DataError(
+            f"{where}: x is of type {inputs.dtype} in the train part and of type "
+            f"{inputs_test.dtype} in the test part; both must have the same type"
+        )
+    names, (labels, labels_test) = as_labels({train: y, test: y_test}, catalogue)
+    _same_length(inputs, labels, train)
+    _same_length(inputs_test, labels_test, test)
+    if inputs_test.shape[1:] != inputs.shape[1:]:
+        raise DataError(
+            f"{where}: the train part has inputs of shape {inputs.shape[1:]}, the test part of "
+            f"shape {inputs_test.shape[1:]}; both must have the same features"
+        )
+    return Raw(inputs, labels, names, inputs_test, labels_test)
+
+
+def as_inputs(x: Any, where: str, missing: bool = False) -> np.ndarray:
+    """Images to channel-first (uint8 as they are, else float32), tables to float32 (N, D).
+
+    A table of whole numbers stays one, as int64: they may be the numbers of tokens. Those of 8 bits
+    are pixels, which are measured.
+    """
+    array = _array(x, where)
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{where}: x must hold numbers, got type {array.dtype}")
+    if array.ndim not in (2, 3, 4) or 0 in array.shape:
+        raise DataError(
+            f"{where}: x must be rows x features, or images as N x H x W or N x C x H x W, "
+            f"with at least one row; got shape {array.shape}"
+        )
+    array = lay_out(array, shape_of(array.shape[1:]), f"{where}: inputs")
+    if array.dtype == np.uint8 and array.ndim == 4:
+        return np.ascontiguousarray(array)
+    if array.dtype.kind in "iu" and array.dtype != np.uint8 and array.ndim == 2:
+        if array.max() > np.iinfo(np.int64).max:
+            raise DataError(f"{where}: x holds {array.max()}, which is too large for int64")
+        return np.ascontiguousarray(array, dtype=np.int64)
+    with np.errstate(over="ignore"):
+        converted = np.ascontiguousarray(array, dtype=np.float32)
+    _check_finite(array, converted, where, missing)
+    return converted
+
+
+def as_labels(
+    parts: Mapping[str, Any], catalogue: Sequence[Any] | None = None
+) -> tuple[tuple[str, ...], list[np.ndarray]]:
+    """The catalogue and, for each part (named for messages), int64 indices into it.
+
+    Without a catalogue the first part's distinct labels are it, numbers in numerical order. With
+    one, whole numbers that all lie within it are indices, everything else is names.
+    """
+    arrays = [_plain_labels(part, where) for where, part in parts.items()]
+    if catalogue is None:
+        names = tuple(_sorted_names({str(v) for v in arrays[0].tolist()}))
+    else:
+        names = tuple(str(v) for v in np.asarray(catalogue).ravel().tolist())
+        if len(set(names)) != len(names):
+            raise DataError(f"{next(iter(parts))}: a class stands twice in {list(names)}")
+        if all(a.dtype.kind == "i" for a in arrays):
+            inside = all(a.min() >= 0 and a.max() < len(names) for a in arrays)
+            named = all({str(v) for v in np.unique(a).tolist()} <= set(names) for a in arrays)
+            if inside or not named:
+                for where, array in zip(parts, arrays, strict=True):
+                    _check_indices(array, names, where)
+                return names, arrays
+    return names, [_index(a, names, where) for where, a in zip(parts, arrays, strict=True)]
+
+
+def check_there(y: Any, where: str) -> None:
+    """Every row has a label: neither None, nor NaN, nor pandas' NA."""
+    # A list is looked at as it is: to numpy ["a", nan] is text.
+    values = y if isinstance(y, list | tuple) else _array(y, where)
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind != "O":
+            return  # of numbers, NaN is told beside what else is no label
+        values = values.ravel().tolist()
+    odd = (row for row, value in enumerate(values) if _is_missing(value))
+    if (first := next(odd, None)) is not None:
+        raise DataError(
+            f"{where}: the label of row {first} (counted from 0) is missing ({values[first]!r}); "
+            "labels must be text or whole numbers: give it one, or leave the row out"
+        )
+
+
+def check_sizes(raw: Raw, needed: int, where: str) -> None:
+    """Every class must have `needed` rows in the part that splits are cut from."""
+    if len(raw.catalogue) < 2:
+        raise DataError(
+            f"{where} has one class only ({', '.join(raw.catalogue)}); at least 2 are needed"
+        )
+    counts = np.bincount(raw.y, minlength=len(raw.catalogue))
+    small = [f"{n!r} has {c}" for n, c in zip(raw.catalogue, counts, strict=True) if c < needed]
+    if small:
+        raise DataError(
+            f"{where}: every class needs at least {needed} rows, one for each split cut from "
+            f"them, but {', '.join(small[:5])}{' and others' if small[5:] else ''}; "
+            "add rows, or leave the class out with classes=[...]"
+        )
+
+
+def _array(value: Any, where: str) -> np.ndarray:
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise DataError(f"{where}: rows of different lengths cannot be an array") from error
+
+
+def _check_finite(given: np.ndarray, converted: np.ndarray, where: str, missing: bool) -> None:
+    bad = np.isinf(converted) if missing else ~np.isfinite(converted)
+    if not bad.any():
+        return
+    rows = np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))
+    large = "" if not np.isfinite(given[bad]).all() else " (too large for float32)"
+    column = f", column {int(np.flatnonzero(bad[rows[0]])[0])}" if bad.ndim == 2 else ""
+    fillable = bad.ndim == 2 and np.isnan(converted[bad]).all()
+    advice = ", or have them filled in with missing='mean'" if fillable else ""
+    what = "infinite" if missing else "NaN or infinite"
+    raise DataError(
+        f"{where}: {int(bad.sum())} values of x are {what}{large}, in {len(rows)} rows, "
+        f"first in row {rows[0]}{column} (counted from 0); remove or fill them{advice}"
+    )
+
+
+def _same_length(x: np.ndarray, y: np.ndarray, where: str) -> None:
+    if len(x) != len(y):
+        raise DataError(f"{where}: x has {len(x)} rows but y has {len(y)} labels")
+
+
+def _plain_labels(y: Any, where: str) -> np.ndarray:
+    """Labels as int64 or text."""
+    check_there(y, where)
+    array = _array(y, where)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or len(array) == 0:
+        raise DataError(f"{where}: y must be one label per row, got shape {array.shape}")
+    if array.dtype.kind in "OT" and _alike(array):  # objects, variable-width text
+        array = np.array(array.tolist())
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8", "replace")
+    if array.dtype.kind == "f":
+        odd = ~np.isfinite(array) | (array != np.round(array))
+        if odd.any():
+            row = int(np.flatnonzero(odd)[0])
+            raise DataError(
+                f"{where}: {int(odd.sum())} labels are not whole numbers, first {array[row]} in "
+                f"row {row}; labels are class names or whole numbers"
+            )
+    if array.dtype.kind in "biuf":
+        return array.astype(np.int64)
+    if array.dtype.kind != "U":
+        kinds = sorted({type(v).__name__ for v in array.tolist()})
+        raise DataError(
+            f"{where}: labels must be text or whole numbers, all of one kind; got "
+            f"{' and '.join(kinds)}"
+        )
+    return array
+
+
+def _is_missing(label: Any) -> bool:
+    if label is None or type(label).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(label, float | np.floating) and bool(np.isnan(label))
+
+
+def _alike(array: np.ndarray) -> bool:
+    values = array.tolist()
+    return all(isinstance(v, str) for v in values) or all(isinstance(v, Integral) for v in values)
+
+
+def _sorted_names(names: set[str]) -> list[str]:
+    try:
+        numbers = {name: float(name) for name in names}
+    except ValueError:
+        return sorted(names)
+    if not np.isfinite(list(numbers.values())).all():
+        return sorted(names)  # "nan" is a name like any other
+    return sorted(names, key=lambda name: (numbers[name], name))
+
+
+def _check_indices(y: np.ndarray, names: tuple[str, ...], where: str) -> None:
+    wrong = np.flatnonzero((y < 0) | (y >= len(names)))
+    if len(wrong):
+        raise DataError(
+            f"{where}: {len(wrong)} labels are outside the catalogue of {len(names)} classes, "
+            f"first {y[wrong[0]]} in row {wrong[0]}; expected 0 to {len(names) - 1}"
+        )
+
+
+def _index(y: np.ndarray, names: tuple[str, ...], where: str) -> np.ndarray:
+    values, inverse = np.unique(y, return_inverse=True)
+    place = {name: index for index, name in enumerate(names)}
+    for code, value in enumerate(values.tolist()):
+        if str(value) not in place:
+            row = int(np.flatnonzero(inverse == code)[0])
+            raise DataError(
+                f"{where}: label {str(value)!r} (row {row}) is outside the catalogue: "
+                f"{nearest(str(value), names)}"
+            )
+    return np.array([place[str(v)] for v in values.tolist()], dtype=np.int64)[inverse]
+
+
+Array = TypeVar("Array", np.ndarray, torch.Tensor)
+CHANNELS = (1, 3)  # grey and colour: what tells images with channels last apart
+
+
+def shape_of(given: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that inputs given as `given` (one of them, without N) have once laid out."""
+    if len(given) == 2:
+        return (1, *given)
+    if len(given) == 3 and given[2] in CHANNELS and given[0] not in CHANNELS:
+        return (given[2], *given[:2])
+    return given
+
+
+def lay_out(x: Array, shape: tuple[int, ...], where: str) -> Array:
+    """`x` as N x *shape, from that, N x H x W x C, N x H x W for one channel, or flat N x D."""
+    given = tuple(x.shape[1:])
+    if given == shape:
+        return x
+    image = len(shape) == 3
+    if image and given == (*shape[1:], shape[0]):
+        return x.swapaxes(1, 3).swapaxes(2, 3)
+    if given == (prod(shape),) or (image and shape[0] == 1 and given == shape[1:]):
+        return x.reshape(x.shape[0], *shape)
+    raise DataError(f"{where} have shape {tuple(x.shape)}: expected {_forms(shape)}")
+
+
+def _forms(shape: tuple[int, ...]) -> str:
+    forms = [shape, (prod(shape),)] if len(shape) > 1 else [shape]
+    if len(shape) == 3:
+        forms.append((*shape[1:], shape[0]))
+        if shape[0] == 1:
+            forms.append(shape[1:])
+    return " or ".join(" x ".join(map(str, ("N", *form))) for form in forms)
+
+
+def from_mapping(
+    arrays: Mapping[str, Any], where: str, target: str | int | None = None, *, missing: bool = False
+) -> Raw:
+    """Keys x_train, y_train[, x_test, y_test], or x and y; classes, if there, is the catalogue.
+
+    `target` is the name of the labels where it is not y: the inputs are then x, or the one other
+    array. As a number it is the column of x, or of the only array, that holds the labels.
+    """
+    if target is not None:
+        arrays = _parted(arrays, where, target)
+    x, y = ("x", "y") if "x" in arrays and "x_train" not in arrays else ("x_train", "y_train")
+    wanted = [x, y]
+    if "x_test" in arrays or "y_test" in arrays:
+        wanted += ["x_test", "y_test"]
+    for key in wanted:
+        if key not in arrays:
+            raise DataError(
+                f"{where} has no array {key!r} (it has {', '.join(map(str, arrays)) or 'none'}); "
+                "expected x_train, y_train and, if there is a test part, x_test, y_test; or x, y"
+            )
+    test = (arrays.get("x_test"), arrays.get("y_test"))
+    return as_raw(where, arrays[x], arrays[y], *test, arrays.get("classes"), missing=missing)
+
+
+def _parted(arrays: Mapping[str, Any], where: str, target: str | int) -> dict[str, Any]:
+    """The arrays as x, y and, if there, classes."""
+    others = [key for key in arrays if key not in ("classes", target)]
+    if isinstance(target, str) and target not in arrays:
+        raise DataError(f"{where} has no array {target!r}: {nearest(target, map(str, arrays))}")
+    if "x" not in others and len(others) != 1:
+        raise DataError(
+            f"{where}: with target={target!r} the inputs are x, or the only other array; it has "
+            f"{', '.join(others) or 'none'}"
+        )
+    x = arrays["x" if "x" in others else others[0]]
+    classes = {"classes": arrays["classes"]} if "classes" in arrays else {}
+    if isinstance(target, str):
+        return {"x": x, "y": arrays[target], **classes}
+    table = np.asarray(x)
+    if isinstance(target, bool) or not isinstance(target, int):
+        raise DataError(f"target is {target!r}: expected the name of an array, or a column")
+    if table.ndim != 2 or not -table.shape[1] <= target < table.shape[1]:
+        raise DataError(
+            f"{where}: there is no column {target} in inputs of shape {table.shape}; expected "
+            "rows x columns"
+        )
+    rest = np.delete(table, target % table.shape[1], axis=1)
+    # A column of a table is a measurement, not a token: whole numbers are no exception.
+    numbers = rest.astype(np.float64) if rest.dtype.kind in "iu" else rest
+    return {"x": numbers, "y": table[:, target], **classes}
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an .npz file; objects (pickles) are refused."""
+    if not path.is_file():
+        raise DataError(f"there is no file {path}")
+    try:
+        # Opened here, since numpy leaves the file open where it fails.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    # A plain .npy file gives an array, which is no context manager (TypeError, AttributeError).
+    except (*DAMAGE, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{path} cannot be read as .npz: it is damaged, or holds objects instead of plain "
+            f"arrays ({error}); write it again with numpy.savez"
+        ) from error

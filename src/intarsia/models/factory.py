@@ -1,0 +1,152 @@
+"""Networks by name or by a stranger's factory, and the origin that a seed gives."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+
+from intarsia.errors import ModelError
+from intarsia.models.axes import OUTPUT, Wiring
+from intarsia.models.custom.trial import answer
+from intarsia.specs import Registry, Spec
+
+MODELS = Registry("model", given=("shape", "outputs"))
+"""Networks by name; `@MODELS.register("mine")` adds a function of shape, outputs and settings."""
+
+Factory: TypeAlias = Callable[[tuple[int, ...], int], nn.Module]
+"""A stranger's network: a function of the input shape and the number of outputs."""
+
+Model: TypeAlias = str | Mapping[str, Any] | Spec | Factory
+"""A name with its settings, `mlp(512, 256)`, as text or as a mapping; or a factory."""
+
+
+_WRAP = (
+    "what gives more, or in another form, is held by a module whose forward returns the logits, as "
+    "in `return self.inner(x)['logits']`"
+)
+
+
+def build(model: Model, shape: tuple[int, ...], outputs: int) -> nn.Module:
+    """A network of N x *shape scaled float32 inputs and N x outputs logits, with fresh weights.
+
+    A factory's network is tried on two zero inputs: a misfit shows here and not in training.
+    """
+    shape = _shape(shape)
+    if not isinstance(outputs, int) or outputs < 1:
+        raise ModelError(f"outputs is {outputs!r}: expected a whole number of at least 1")
+    if isinstance(model, nn.Module):
+        raise ModelError(
+            f"the model is a ready {type(model).__name__}: give a factory f(shape, outputs) that "
+            "makes a new one, because every seed needs its own initial weights"
+        )
+    if isinstance(model, str | Mapping | Spec):
+        return MODELS.call(MODELS.spec(model), shape=shape, outputs=outputs)
+    if not callable(model):
+        raise ModelError(
+            f"the model is {model!r}: expected a name, a mapping or a factory f(shape, outputs)"
+        )
+    network = model(shape, outputs)
+    _try_out(network, shape, outputs)
+    return network
+
+
+def initialise(model: Model, shape: tuple[int, ...], outputs: int, seed: int) -> nn.Module:
+    """The origin theta0 of a seed, on the CPU: same bytes each time, global generator untouched."""
+    network = _seeded(model, shape, outputs, seed)
+    if not isinstance(model, str | Mapping | Spec):
+        _check_repeats(network, _seeded(model, shape, outputs, seed))
+    return network
+
+
+def silence(network: nn.Module, wiring: Wiring) -> bool:
+    """Set the layer that makes the logits to 0, so that the network begins by saying nothing.
+
+    Modules of one seed share their initial weights, and with them whatever these happen to answer;
+    in a sum of K modules that chance answer counts K times until each has unlearned it. Only a
+    plain linear layer can be set to 0 and still learn; returns whether there is one.
+    """
+    gives = [n for n, axes in wiring.items() if axes and axes[0] and axes[0].name == OUTPUT]
+    layers = {network.get_submodule(name.rpartition(".")[0]) for name in gives}
+    if len(layers) != 1 or not all(type(layer) is nn.Linear for layer in layers):
+        return False
+    (layer,) = layers
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.zero_()
+    return True
+
+
+def _seeded(model: Model, shape: tuple[int, ...], outputs: int, seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        # torch.manual_seed would also reseed the accelerators
+        torch.default_generator.manual_seed(seed)
+        return build(model, shape, outputs).cpu()
+
+
+def _check_repeats(first: nn.Module, second: nn.Module) -> None:
+    if first is second:
+        raise ModelError(
+            "the factory returns the same network on every call: make a new one inside it, "
+            "because every seed needs its own initial weights"
+        )
+    state, again = first.state_dict(), second.state_dict()
+    for name, tensor in state.items():
+        if name not in again or not torch.equal(tensor, again[name]):
+            raise ModelError(
+                f"the factory gives {name!r} other values for the same seed: draw initial weights "
+                "with torch's global generator (as torch.nn does), not with another source"
+            )
+
+
+def _refuse_ties(network: nn.Module) -> None:
+    names: dict[nn.Parameter, str] = {}
+    for name, parameter in network.named_parameters(remove_duplicate=False):
+        if parameter in names:
+            raise ModelError(
+                f"the factory's {type(network).__name__} ties {name!r} to {names[parameter]!r}: "
+                "tied weights are not supported, give each layer its own"
+            )
+        names[parameter] = name
+
+
+def _refuse_complex(network: nn.Module) -> None:
+    tensors = {**dict(network.named_parameters()), **dict(network.named_buffers())}
+    for name, tensor in tensors.items():
+        if tensor.is_complex():
+            raise ModelError(
+                f"the factory's {type(network).__name__} has {name!r} of complex numbers: expected "
+                "real ones; keep the two parts in two tensors, and join them in the forward"
+            )
+
+
+def _shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    shape = tuple(shape)
+    if not shape or not all(isinstance(size, int) and size > 0 for size in shape):
+        raise ModelError(
+            f"the input shape is {shape}: expected positive whole numbers, without the batch, "
+            "such as (784,) or (1, 28, 28)"
+        )
+    return shape
+
+
+def _try_out(network: nn.Module, shape: tuple[int, ...], outputs: int) -> None:
+    if not isinstance(network, nn.Module):
+        raise ModelError(
+            f"the factory returned {type(network).__name__}: expected a torch.nn.Module"
+        )
+    _refuse_ties(network)
+    _refuse_complex(network)
+    try:
+        logits = answer(network, shape)
+    except Exception as cause:
+        raise ModelError(
+            f"the factory's {type(network).__name__} fails on two inputs of shape {shape}: "
+            f"{type(cause).__name__}: {cause}"
+        ) from cause
+    seen = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+    if seen != (2, outputs):
+        raise ModelError(
+            f"the factory's {type(network).__name__} gives {seen} for two inputs of shape {shape}: "
+            f"expected logits of shape {(2, outputs)}; {_WRAP}"
+        )

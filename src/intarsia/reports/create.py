@@ -1,0 +1,80 @@
+"""The report of whatever there is: modules, or a study."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from intarsia.composition import Composition
+from intarsia.data import Data
+from intarsia.errors import StudyError
+from intarsia.models import Model
+from intarsia.modules import Module
+from intarsia.reports.html.page import Report, Section
+from intarsia.reports.modules.modules_report import modules_report
+from intarsia.reports.modules.report_input import Source
+from intarsia.reports.study.study_report import study_report
+
+
+def report(
+    thing: Source,
+    data: str | Data | None = None,
+    *,
+    title: str | None = None,
+    compare: Mapping[str, Module | Composition] | None = None,
+    sections: Sequence[Section] = (),
+    rows: int | None = None,
+    study: str | None = None,
+    data_options: Mapping[str, Any] | None = None,
+    model: Model | None = None,
+) -> Report:
+    """What was trained or measured, on one page that needs nothing else; `.save(path)` writes it.
+
+    `thing` is a bank, a composition, a module or several, or paths of them; also the folder that
+    `intarsia demo` writes, or the store or pack of a study, of which `study` names one.
+
+    `data` is by default what the modules were trained on; where it is not to be had the page says
+    so and leaves out what would be measured on it. `compare` holds other classifiers of the same
+    classes by name, for the table of ways to join. `sections` come before the commands at the end:
+    that is where probes go. At most `rows` test samples are measured on. `data_options` are those
+    of `load_data`, and `model` is the factory of modules that are read, as in Module.load. A study
+    takes none of these, nor a title.
+    """
+    path = _study_path(thing)
+    if path is not None:
+        _refuse({"data": data, "title": title, "rows": rows})
+        _refuse({"compare": compare or None, "sections": sections or None})
+        _refuse({"data_options": data_options or None, "model": model})
+        return study_report(path, study)
+    if study is not None:
+        raise StudyError(
+            f"there is no study {study!r} to show: give the folder of a store or the file of a pack"
+        )
+    return modules_report(
+        thing,
+        data,
+        title=title,
+        compare=compare,
+        sections=sections,
+        rows=rows,
+        data_options=data_options,
+        model=model,
+    )
+
+
+def _refuse(given: Mapping[str, object]) -> None:
+    """A study is shown as it was measured: nothing of it is measured anew."""
+    for name, value in given.items():
+        if value is not None:
+            raise StudyError(
+                f"a study is shown as it was measured and takes no {name}: leave {name} out"
+            )
+
+
+def _study_path(thing: Source) -> Path | None:
+    """The path, if it is the one of a study's store or pack."""
+    if isinstance(thing, list | tuple) and len(thing) == 1:
+        thing = thing[0]
+    if not isinstance(thing, str | Path):
+        return None
+    path = Path(thing)
+    return path if path.suffix == ".json" or (path / "store.json").exists() else None

@@ -1,0 +1,1 @@
+"""Pages as HTML text: the page, its elements, and numbers as a sentence has them."""

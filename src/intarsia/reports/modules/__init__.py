@@ -1,0 +1,1 @@
+"""The report of modules: a bank, a composition, or single ones."""

@@ -1,0 +1,165 @@
+"""Tables of a study as HTML: marks that are text, groups of rows apart, the best in bold."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+from intarsia.reports.html.elements import folded
+from intarsia.studies.tables import (
+    BEYOND,
+    NOTHING,
+    SUSPECT,
+    Difference,
+    Entry,
+    Paper,
+    Spread,
+    Table,
+    str_of,
+)
+
+Row = Mapping[str, Entry]
+HALVES = {"yes": "with IMP", "no": "without IMP"}
+PLAIN = ("data", "model", "objective", "operator", "way", "matrix")  # values that name themselves
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Sentences, a list for details, and large numbers with a few words each."""
+
+    sentences: list[str] = field(default_factory=list)
+    points: list[str] = field(default_factory=list)
+    numbers: list[tuple[str, str]] = field(default_factory=list)
+
+
+def rows_of(table: Table) -> list[dict[str, Entry]]:
+    """Rows as mappings from column to entry."""
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def labels_of(rows: Sequence[Sequence[Entry]]) -> int:
+    """How many columns come before the first that holds a measured number; at least one."""
+    measured = (Spread, Paper, Difference)
+    firsts = [
+        next((i for i, entry in enumerate(row) if isinstance(entry, measured)), len(row))
+        for row in rows
+    ]
+    return max(1, min(firsts, default=1))
+
+
+def label(row: Row, names: Sequence[str]) -> str:
+    """`mnist, shallow, with IMP`: what a row is of."""
+    parts = []
+    for name in names:
+        text = str_of(row[name])
+        if name == "IMP":
+            parts.append(HALVES.get(text, text))
+        elif name.startswith("|"):
+            parts.append(f"{name} = {text}")
+        else:
+            parts.append(text if name in PLAIN else f"{name} {text}")
+    return ", ".join(parts)
+
+
+def grouped_rows(rows: Sequence[Row], names: Sequence[str]) -> dict[tuple[Entry, ...], list[Row]]:
+    """Rows by their entries under these columns, in the order in which they come."""
+    groups: dict[tuple[Entry, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return groups
+
+
+def known(entry: Entry) -> bool:
+    """Whether there is a mean."""
+    return isinstance(entry, Spread) and entry.n > 0
+
+
+MINUS = "\N{MINUS SIGN}"  # as wide as a plus
+LONG = 24  # rows: a longer table is folded
+MANY = 4  # tables, above which notes that all of them have stand once, before them
+SAID = {BEYOND: "beyond two deviations", SUSPECT: "suspect"}  # by screen readers, for a mark
+
+
+def tables_html(tables: Sequence[Table], take: Callable[[str], str] = str) -> str:
+    """Each under its title, long ones folded; of many, notes that all of them have stand once.
+
+    What `take` gives nothing for is left out.
+    """
+    shared = _shared(tables)
+    parts = [f"<p>Of all tables here:</p>\n{_notes(shared)}"] if shared else []
+    for table in tables:
+        notes = [note for note in table.all_notes() if note not in shared]
+        body, rows = table_html(table) + _notes(notes), len(table.rows)
+        if rows > LONG:
+            parts.append(take(folded(f"{table.title} ({rows} rows)", body)))
+        else:
+            parts.append(take(f"<h3>{escape(table.title)}</h3>\n{body}"))
+    return "\n".join(parts)
+
+
+def table_html(table: Table) -> str:
+    """The table alone, in a box that scrolls by itself where it is too wide."""
+    columns, rows = table.with_n()
+    labels = labels_of(rows)
+    right = [
+        bool(rows) and not any(isinstance(row[i], str) for row in rows) for i in range(len(columns))
+    ]
+    places = ['class="number"' if number else "" for number in right]
+    head = "".join(
+        f'<th scope="col" {place}>{escape(name)}</th>'
+        for name, place in zip(columns, places, strict=True)
+    )
+    bodies = "\n".join(
+        "<tbody>\n" + "\n".join(_row(row, places) for row in group) + "\n</tbody>"
+        for group in row_groups(rows, labels)
+    )
+    title = escape(table.title)
+    return (
+        f'<div class="scroll dense" role="group" aria-label="{title}" tabindex="0">\n'
+        f'<table>\n<caption class="unseen">{title}</caption>\n'
+        f"<thead><tr>{head}</tr></thead>\n{bodies}\n</table>\n</div>\n"
+    )
+
+
+def row_groups(rows: Sequence[Sequence[Entry]], labels: int) -> list[list[Sequence[Entry]]]:
+    """Rows that follow one another and differ in their last label alone; all, where none do."""
+    groups: list[list[Sequence[Entry]]] = []
+    for row in rows:
+        if groups and list(groups[-1][0][: labels - 1]) == list(row[: labels - 1]):
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return groups if len(groups) < len(rows) else [list(rows)]
+
+
+def _row(row: Sequence[Entry], places: Sequence[str]) -> str:
+    rest = zip(row[1:], places[1:], strict=True)
+    cells = "".join(f"<td {place}>{_entry(entry)}</td>" for entry, place in rest)
+    return f'<tr><th scope="row">{_entry(row[0])}</th>{cells}</tr>'
+
+
+def _entry(entry: Entry) -> str:
+    text = escape(str_of(entry))
+    if isinstance(entry, float | Spread | Paper | Difference) and text != NOTHING:
+        text = text.replace("-", MINUS)
+        text = re.sub(r" (\(.*?\))", r" <small>\1</small>", text)
+    for mark, words in SAID.items():
+        if text.endswith(mark):
+            text = f'{text.removesuffix(mark)}<span aria-hidden="true">{mark}</span>'
+            text += f'<span class="unseen"> {words}</span>'
+            return f"<mark>{text}</mark>" if mark == BEYOND else text
+    return f"<strong>{text}</strong>" if isinstance(entry, Spread) and entry.best else text
+
+
+def _shared(tables: Sequence[Table]) -> list[str]:
+    """Notes that every one of many tables has."""
+    if len(tables) <= MANY:
+        return []
+    return [n for n in tables[0].all_notes() if all(n in t.all_notes() for t in tables[1:])]
+
+
+def _notes(notes: Sequence[str]) -> str:
+    if not notes:
+        return ""
+    lines = "\n".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f'<ul class="notes">\n{lines}\n</ul>'

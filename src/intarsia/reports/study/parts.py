@@ -1,0 +1,225 @@
+"""Parts of a study's report: the finished cells of one set of options, out of a pack or a store.
+
+A store does not say which options its cells were asked with. They are worked out: of every form,
+options take the values that cells have, and the form that plans most of the cells is the one.
+"""
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from intarsia.data import Data, load_data
+from intarsia.errors import FileError, IntarsiaError, StudyError
+from intarsia.files import canonical, digest_of
+from intarsia.reports.study.option_inference import inferred, signature
+from intarsia.studies import (
+    NAMES,
+    STUDIES,
+    Bench,
+    Cell,
+    Measured,
+    Store,
+    Study,
+    find_study,
+    standing,
+)
+from intarsia.studies.archive import Pack, load_pack, pack
+from intarsia.studies.records import read_records
+from intarsia.studies.store import CELL
+from intarsia.training import Recipe
+
+
+def cells_in(store: Store, folders: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The cells of some folders as their files have them, and what is wrong with the others."""
+    found, damaged = [], []
+    paths = [p for name in folders for p in (store.path / "cells" / name).glob("*.json")]
+    for path in sorted(paths):
+        try:
+            cell = json.loads(path.read_bytes())
+            digest = cell.pop("digest")
+            if digest != digest_of(cell) or {key: cell[key] for key in CELL} != CELL:
+                raise ValueError
+            found.append(cell)
+        except OSError as error:
+            raise FileError(f"{path}: cannot be read: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError, AttributeError):
+            damaged.append(f"{path.name} is damaged, its digest does not fit its content.")
+    return found, damaged
+
+
+def known_in(store: Store) -> list[str]:
+    """The studies that have a cell in the store, ours first; a user's own where it is known."""
+    there = sorted({path.parent.name for path in store.path.glob("cells/*/*.json")})
+    order = [*NAMES, *STUDIES, *there]
+    return [name for name in sorted(there, key=order.index) if _is_known(name)]
+
+
+def _is_known(name: str) -> bool:
+    try:
+        find_study(name)
+    except StudyError:
+        return False
+    return True
+
+
+def nothing_in(store: Store, study: str | None) -> StudyError:
+    if study is None:
+        strange = sorted({path.parent.name for path in store.path.glob("cells/*/*.json")})
+        own = f" ({', '.join(strange)}: import the module of your own study)" if strange else ""
+        return StudyError(f"no cell of a known study is finished in {store.path}{own}: run one")
+    known = known_in(store)
+    told = f"it has {', '.join(known)}" if known else "run it first"
+    return StudyError(f"no cell of the study {study!r} is finished in {store.path}: {told}")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What there is of a study, and what is known of it besides."""
+
+    study: Study
+    pack: Pack
+    source: str  # the file or folder, as commands name it
+    packed: bool  # out of a pack, not a store
+    planned: Sequence[Cell] = ()  # all cells of these options; none where the data are not here
+    notes: Sequence[str] = ()
+
+    @property
+    def lacking(self) -> list[Cell]:
+        """The missing cells, by their settings: keys change with every default."""
+        there = {canonical(m.settings) for m in self.pack.measured}
+        return [cell for cell in self.planned if canonical(cell.settings) not in there]
+
+
+def parts_of(
+    source: str | Path | Pack | Store, study: str | None, options: Mapping[str, Any] | None
+) -> list[Part]:
+    """The parts of a pack (one), of a study in a store, or of every study in it."""
+    where = "PACK.json"
+    if isinstance(source, str | Path):
+        where, path = str(source), Path(source)
+        source = Store(path, make=False) if path.is_dir() else load_pack(path)
+    if options is not None and (study is None or isinstance(source, Pack)):
+        raise StudyError("options are for one study of a store: name it; a pack has its own")
+    if isinstance(source, Pack):
+        return [_of_pack(source, where, study)]
+    names = [study] if study else known_in(source)
+    parts = [part for name in names for part in _of_store(source, name, options)]
+    if not parts:
+        raise nothing_in(source, study)
+    return parts
+
+
+def _of_pack(what: Pack, source: str, study: str | None) -> Part:
+    if study is not None and study != what.study:
+        raise StudyError(f"{source} is of the study {what.study!r}, not of {study!r}")
+    if not what.measured:
+        raise StudyError(f"{source} has no finished cell: run the study {what.study!r} first")
+    found = find_study(what.study)
+    with tempfile.TemporaryDirectory() as folder:
+        planned = _plan(found, what.options, Store(folder))
+    part = Part(found, what, source, True, planned)
+    others = len(what.measured) - (len(planned) - len(part.lacking))
+    if planned and others > 0:
+        note = f"{others} of the cells are none of this study's today: its options have changed."
+        return replace(part, planned=(), notes=[note])
+    if what.missing and not planned:
+        note = "Which cells are missing cannot be told here: the data are not on this machine."
+        return replace(part, notes=[note])
+    return part
+
+
+def _of_store(store: Store, name: str, options: Mapping[str, Any] | None) -> list[Part]:
+    """One part for the options given, else one for each kind of cells that there are."""
+    study = find_study(name)
+    if options is not None:
+        cells = study.plan(options, Bench(store, "cpu"))
+        return [_exact(study, options, cells, store)] if standing(cells, store).finished else []
+    found, damaged = cells_in(store, _folders(study, store))
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for cell in found:
+        kinds.setdefault(canonical(signature(study, cell["settings"])), []).append(cell)
+    parts = [_kind(study, own, store) for own in kinds.values()]
+    parts.sort(key=lambda part: -len(part.pack.measured))
+    if parts and damaged:
+        parts[0] = replace(parts[0], notes=[*parts[0].notes, *damaged])
+    return parts
+
+
+def _kind(study: Study, found: Sequence[Mapping[str, Any]], store: Store) -> Part:
+    """Cells of one kind under the options that plan most of them."""
+    settings = [cell["settings"] for cell in found]
+    keys = {cell["key"] for cell in found}
+    tried = [(options, _plan(study, options, store)) for options in inferred(study, settings)]
+    options, cells = max(tried, key=lambda one: sum(cell.key in keys for cell in one[1]))
+    known = sum(cell.key in keys for cell in cells)
+    if not known:
+        return _as_they_are(study, options, found, store, bool(cells))
+    part = _exact(study, options, cells, store)
+    if known == len(keys):
+        return part
+    others = (
+        f"{len(keys) - known} more cells in this store have other options, or were made before a "
+        f"default, the data or the way of measuring changed: `intarsia study pack {study.name}` "
+        "with their options puts them into a file of their own, for a report of their own."
+    )
+    return replace(part, notes=[*part.notes, others])
+
+
+def _exact(study: Study, options: Mapping[str, Any], cells: Sequence[Cell], store: Store) -> Part:
+    return Part(study, pack(study, options, cells, store), str(store.path), False, cells)
+
+
+def _as_they_are(
+    study: Study,
+    options: Mapping[str, Any],
+    found: Sequence[Mapping[str, Any]],
+    store: Store,
+    planned: bool,
+) -> Part:
+    """Cells that cannot be compared with a plan."""
+    keys = {cell["key"] for cell in found}
+    banks = {key for cell in found for key in cell.get("banks", {}).values()}
+    events = []
+    for event in read_records(store.path / "runs"):
+        if event["event"] == "cell" and event["key"] in keys:
+            events.append(event)
+        elif event["event"] == "banks" and (mine := [k for k in event["keys"] if k in banks]):
+            share = len(mine) / len(event["keys"])
+            own = {"modules": share * event["modules"], "seconds": share * event["seconds"]}
+            events.append({**event, "keys": mine, **own})
+    measured = [Measured(cell["settings"], cell["result"], cell["key"]) for cell in found]
+    why = (
+        "their options are not known, or a default, the data or the way of measuring has changed"
+        if planned
+        else "the data are not on this machine"
+    )
+    note = f"How many cells are missing cannot be told: {why}."
+    found_pack = Pack(study.name, options, measured, 0, events)
+    return Part(study, found_pack, str(store.path), False, notes=[note])
+
+
+def _plan(study: Study, options: Mapping[str, Any], store: Store) -> list[Cell]:
+    """All cells of the options; none where the data are not here, or an option is no more."""
+    try:
+        known = study.options(next(iter(study.forms)), **options)
+        return study.plan(known, Bench(store, "cpu", _load_here))
+    except IntarsiaError:
+        return []
+
+
+def _load_here(name: str, preset: str) -> Data:
+    """Data of this machine: for a report nothing is fetched."""
+    options = Recipe(preset=preset, data=name).resolve().data_options
+    return load_data(name, **options, download=False)
+
+
+def _folders(study: Study, store: Store) -> list[str]:
+    """Where cells of a study lie: some studies show another one's."""
+    if store.keys([study.name]):
+        return [study.name]
+    # The smallest form comes last, and is planned fastest.
+    plans = (_plan(study, study.options(form), store) for form in reversed(list(study.forms)))
+    return sorted({cell.study for cell in next(filter(None, plans), [])})

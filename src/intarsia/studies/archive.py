@@ -1,0 +1,146 @@
+"""Packs: the finished cells of a study in one file, to send and to keep beside a paper."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from intarsia.errors import FileError
+from intarsia.files import digest_of, plain, write_whole
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import Bench
+from intarsia.studies.records import keep_events, read_records
+from intarsia.studies.runners.local import standing
+from intarsia.studies.store import Store
+from intarsia.studies.study import Study, find_study
+
+FORMAT = {"format": "intarsia-study", "version": 1}
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A study as it was measured: its options, its cells, and what was done for them when."""
+
+    study: str
+    options: Mapping[str, Any]
+    measured: Sequence[Measured]
+    missing: int  # cells that were not finished when it was packed
+    events: Sequence[Mapping[str, Any]]  # banks trained and cells measured, as runs noted them
+
+    @cached_property
+    def runs(self) -> dict[str, Any]:
+        """Dates, devices, versions, modules trained and seconds; what was done twice counts once.
+
+        Banks that were trained as one share their seconds and modules evenly.
+        """
+        done: set[str] = set()
+        seconds = {"banks": 0.0, "cell": 0.0}
+        modules = 0.0
+        for event in self.events:
+            keys = event.get("keys") or [event["key"]]
+            share = sum(key not in done for key in keys) / len(keys)
+            done.update(keys)
+            seconds[event["event"]] += share * event["seconds"]
+            modules += share * event.get("modules", 0)
+        versions = {json.dumps(e["versions"], sort_keys=True) for e in self.events}
+        return {
+            "dates": sorted({e["date"] for e in self.events}),
+            "devices": sorted({e["device"] for e in self.events}),
+            "versions": [json.loads(v) for v in sorted(versions)],
+            "modules": round(modules),
+            "training_seconds": round(seconds["banks"], 1),
+            "measuring_seconds": round(seconds["cell"], 1),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = plain(
+            {
+                **FORMAT,
+                "study": self.study,
+                "options": self.options,
+                "missing": self.missing,
+                "events": self.events,
+                "measured": [
+                    {"key": m.key, "settings": m.settings, "result": m.result}
+                    for m in self.measured
+                ],
+            },
+            "pack",
+        )
+        return found
+
+
+def pack(study: Study, options: Mapping[str, Any], cells: Sequence[Cell], store: Store) -> Pack:
+    """What the store has of a study, and its own part of what the runs noted."""
+    found = standing(cells, store)
+    plans = {plan.key: plan for cell in cells for plan in cell.banks.values()}
+    keys = {cell.key for cell in cells}
+    events = []
+    for event in read_records(store.path / "runs"):
+        if event["event"] == "cell" and event["key"] in keys:
+            events.append(event)
+        elif event["event"] == "banks" and (mine := [k for k in event["keys"] if k in plans]):
+            events.append(_part(event, mine, sum(plans[key].modules for key in mine)))
+    return Pack(study.name, options, found.measured, len(found.missing), events)
+
+
+def _part(event: Mapping[str, Any], keys: list[str], modules: int) -> dict[str, Any]:
+    """What of a training call belongs to these banks: its seconds go by modules."""
+    share = modules / event["modules"]
+    numbers = {"seconds": round(share * event["seconds"], 3), "work": share * event["work"]}
+    return {**event, "keys": keys, "modules": modules, **numbers}
+
+
+def unpack(what: Pack, store: Store, bench: Bench) -> tuple[int, int]:
+    """Put a pack's cells into a store, so that a run measures only what they leave out.
+
+    Returns how many were taken, and how many were not, since today the study defines no cell with
+    their key: a default has changed, or the data are others.
+    """
+    study = find_study(what.study)
+    options = study.options(next(iter(study.forms)), **what.options)
+    cells = {cell.key: cell for cell in study.plan(options, bench)}
+    known = [m for m in what.measured if m.key in cells]
+    with store.in_use():
+        for measured in known:
+            if standing([cells[measured.key]], store).missing:
+                store.write(cells[measured.key], dict(measured.result))
+        keep_events(store.path / "runs", what.events)
+    return len(known), len(what.measured) - len(known)
+
+
+def save_pack(path: str | Path, what: Pack) -> None:
+    """Write a pack: one cell and one event a line, so that changes show line by line."""
+    found = what.to_json()
+    digest = digest_of(found)
+    parts = [f'"{key}": [\n{_lines(found.pop(key))}\n]' for key in ("events", "measured")]
+    head = json.dumps({**found, "digest": digest}, sort_keys=True, indent=1)
+    write_whole(path, (",\n ".join([head[:-2], *parts]) + "\n}\n").encode())
+
+
+def load_pack(path: str | Path) -> Pack:
+    """Read a pack and check its digest."""
+    try:
+        found = json.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise FileError(f"{path}: is no pack of a study: {error}") from None
+    try:
+        digest = found.pop("digest")
+        if {k: found[k] for k in FORMAT} != FORMAT:
+            raise FileError(f"{path}: is no pack that this version reads, expected {FORMAT}")
+        if digest != digest_of(found):
+            raise FileError(f"{path}: was altered or damaged, its digest does not fit it")
+        cells = [Measured(m["settings"], m["result"], m["key"]) for m in found["measured"]]
+        return Pack(found["study"], found["options"], cells, found["missing"], found["events"])
+    except KeyError as error:
+        raise FileError(f"{path}: is no pack of a study: it has no {error}") from None
+    except (TypeError, AttributeError):
+        raise FileError(f"{path}: is no pack of a study: expected what study pack writes") from None
+
+
+def _lines(values: Sequence[Any]) -> str:
+    return ",\n".join(json.dumps(value, separators=(",", ":")) for value in values)

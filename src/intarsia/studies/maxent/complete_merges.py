@@ -1,0 +1,270 @@
+"""Steps: complete merges as cells, rows and curves, for the studies that make them."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from intarsia.composition import OPERATORS, Ground, compose
+from intarsia.composition.checks import check_fit
+from intarsia.composition.merge_context import kept_samples
+from intarsia.composition.operators.registry import Operator
+from intarsia.data import Data
+from intarsia.data.splits import random_keys
+from intarsia.errors import CompositionError, ModelError, StudyError
+from intarsia.figures import line_figure
+from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
+from intarsia.modules import Bank, Module, logits_of
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import Bench
+from intarsia.studies.options import check_count, check_operators
+from intarsia.studies.tables import Entry, Spread, Table, grouped, known, point
+
+WAY = ["accuracy of 2", "accuracy of 5", "entropy before the last"]
+ONCE = "n counts seeds: the order of the modules does not matter once all are joined"
+NAMES = {"logits": "logits = inlay"}  # the same sum, as tests of the inlay show
+
+
+def step_cell(
+    study: str,
+    data: str,
+    model: str,
+    seed: int,
+    orders: Mapping[str, int],
+    options: Mapping[str, Any],
+    bench: Bench,
+    *,
+    imp: bool = True,
+    **varied: Any,
+) -> Cell:
+    """The merges of one bank, a module a class: for each operator so many class orders.
+
+    `varied` are settings of the recipe that make the study.
+    """
+    preset, recipe = options["preset"], {**options["recipe"], **varied}
+    sets = [(name,) for name in bench.data(data, preset).catalogue]
+    plan = bench.plan(data, model, sets, seed, preset=preset, pruned=imp, **recipe)
+    settings = {"data": data, "model": model, "preset": preset, "imp": imp, "seed": seed}
+    return Cell(study, {**settings, **varied, "orders": dict(orders)}, {"modules": plan})
+
+
+def orders_by_operator(options: Mapping[str, Any]) -> dict[str, int]:
+    """The same number of class orders for every operator."""
+    return dict.fromkeys(check_operators(options), check_count(options, "orders"))
+
+
+def measure_steps(cell: Cell, bench: Bench) -> dict[str, Any]:
+    """By operator one curve for each order; what refused, and modules that training gave up."""
+    settings = cell.settings
+    data = bench.data(settings["data"], settings["preset"])
+    bank = bench.bank(cell.banks["modules"], settings["imp"])
+    diverged = [name for name in data.catalogue if name not in bank.names]
+    if diverged:
+        return {"curves": {}, "refused": {}, "diverged": diverged}
+    merges = Merges(bank, data, bench.device)
+    curves: dict[str, list[Any]] = {}
+    for operator, count in settings["orders"].items():
+        found = [merges.curve(operator, order) for order in orders_of(data.catalogue, count)]
+        if operator not in merges.refused:
+            curves[operator] = found
+    return {"curves": curves, "refused": merges.refused, "diverged": []}
+
+
+def operators_in(group: Sequence[Measured]) -> list[str]:
+    """Every operator that any of the cells has a curve of, in the order of the registry."""
+    known = list(OPERATORS)
+    names = {name for cell in group for name in cell.result["curves"]}
+    return sorted(names, key=lambda name: (known.index(OPERATORS.spec(name).name), name))
+
+
+def step_tables(
+    title: str,
+    columns: Sequence[str],
+    groups: Iterable[tuple[Sequence[Entry], Sequence[Measured]]],
+    notes: Sequence[str],
+    way_notes: Sequence[str] = (),
+) -> list[Table]:
+    """What comes out in the end, and what lies on the way; `columns` name the labels."""
+    last, way = [], []
+    for labels, group in groups:
+        for operator in operators_in(group):
+            last.append([*labels, operator, Spread.of(full(group, operator))])
+            numbers = [
+                at(group, operator, "accuracy", 2),
+                at(group, operator, "accuracy", 5),
+                at(group, operator, "entropy", -1),
+            ]
+            way.append([*labels, operator, *(Spread.of(n) if n else None for n in numbers)])
+    left = [*columns, "operator"]
+    own = [
+        "accuracy over the test samples of the classes joined so far, entropy (nats) before the "
+        "last addition, over those of the class still missing; n counts class orders and seeds"
+    ]
+    return [
+        Table(f"{title}: all modules", [*left, "accuracy"], last, [ONCE, *notes]),
+        Table(f"{title}: on the way", [*left, *WAY], way, [*own, *way_notes, *notes]),
+    ]
+
+
+def full(group: Sequence[Measured], operator: str) -> list[float]:
+    """The accuracy of all modules, one number for each cell."""
+    curves = [cell.result["curves"].get(operator) for cell in group]
+    return [found[0]["accuracy"][-1] for found in curves if found]
+
+
+def at(group: Sequence[Measured], operator: str, what: str, modules: int) -> list[float]:
+    """A number for each cell and order after so many additions; -1 is the last but one."""
+    found: list[float | None] = []
+    for cell in group:
+        for curve in cell.result["curves"].get(operator, ()):
+            place = modules - 1 if modules > 0 else len(curve[what]) - 1 + modules
+            found += curve[what][place : place + 1] if place >= 0 else []
+    return [value for value in found if value is not None]
+
+
+def mean_curve(group: Sequence[Measured], operator: str, what: str) -> dict[float, Any]:
+    """Mean and standard deviation over cells and orders, by the number of modules."""
+    longest = max(
+        (len(curve[what]) for cell in group for curve in cell.result["curves"].get(operator, ())),
+        default=0,
+    )
+    values = {n: at(group, operator, what, n) for n in range(1, longest + 1)}
+    return {n: point(some) for n, some in values.items() if some}
+
+
+def step_notes(done: Sequence[Measured]) -> list[str]:
+    """What the cells say of operators that refused and of modules that were given up."""
+    notes: dict[str, None] = {}
+    for cell in done:
+        where = f"{cell.settings['data']}, {cell.settings['model']}"
+        for operator, why in cell.result["refused"].items():
+            notes[f"{operator} refuses {where}: {why}"] = None
+        if cell.result["diverged"]:
+            lost = ", ".join(cell.result["diverged"])
+            seed = cell.settings["seed"]
+            notes[f"{where}, seed {seed}: left out, training gave up module {lost}"] = None
+    return list(notes)
+
+
+def varied_figures(done: Sequence[Measured], key: str, name: str, word: str) -> dict[str, str]:
+    """One figure a data set and model: a curve for each value of a setting, by operator."""
+    figures = {}
+    for (data, model), group in grouped(done, "data", "model").items():
+        panels: dict[str, dict[str, Any]] = {}
+        for operator in operators_in(group):
+            for what in ("accuracy", "entropy"):
+                curves = {
+                    f"{word} {value:g}": curve
+                    for (value,), some in grouped(group, key).items()
+                    if (curve := mean_curve(some, operator, what))
+                }
+                if curves:
+                    panels[f"{what}, {NAMES.get(operator, operator)}"] = curves
+        if panels:
+            title = f"modules added one by one, {data}, {model}"
+            figures[figure_name(name, data, model)] = line_figure(
+                panels, title=title, x="modules", **axes_of(panels)
+            )
+    return figures
+
+
+def axes_of(panels: Iterable[str]) -> dict[str, Any]:
+    """What line_figure is told of panels named "accuracy, ..." and "entropy, ..."."""
+    measures = {panel: panel.partition(",")[0] for panel in panels}
+    bounds = {"accuracy": (0.0, 1.0), "entropy": (0.0, inf)}
+    return {
+        "share_y": measures.get,
+        "y": measures,
+        "bounds": {panel: bounds[measure] for panel, measure in measures.items()},
+    }
+
+
+def figure_name(*parts: str) -> str:
+    """A name that is a file's on any system: a model is `mlp-32`, not `mlp(32)`."""
+    return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "-", part).strip("-") for part in parts)
+
+
+Point = tuple[float, float | None]  # accuracy, entropy; no entropy where every class is rewarded
+Curve = dict[str, list[Any]]  # "accuracy" and "entropy", one number for each addition
+
+
+class Merges:
+    """The merges of one bank's modules, each measured once however many orders come by it.
+
+    A composition does not depend on the order of its parts, so orders share their full merge and
+    many of the others. Operators on logits need each module's test logits once. Accuracy is over
+    the test samples of the classes that are rewarded so far, entropy (nats) over all others.
+    """
+
+    def __init__(self, bank: Bank, data: Data, device: torch.device | str = "cpu") -> None:
+        self.refused: dict[str, str] = {}  # operator -> why it does not take these modules
+        self._bank, self._device = bank, torch.device(device)
+        self._x, self._labels = data.test.x.to(self._device), data.test.y
+        # Of a bank whose modules all diverged nothing can be asked.
+        self._samples = kept_samples(data, bank[0]) if len(bank) else None
+        self._logits: dict[str, Tensor] = {}
+        self._known: dict[tuple[str, frozenset[str]], Point] = {}
+
+    def curve(self, operator: str, order: Sequence[str]) -> Curve | None:
+        """One point after each addition of a named module; None where the operator refuses."""
+        try:
+            points = [self.point(operator, order[: n + 1]) for n in range(len(order))]
+        except (CompositionError, ModelError) as error:
+            self.refused[operator] = str(error)
+            return None
+        return {
+            "accuracy": [accuracy for accuracy, _ in points],
+            "entropy": [entropy for _, entropy in points],
+        }
+
+    def point(self, operator: str, keys: Sequence[str]) -> Point:
+        """Accuracy and entropy of the modules that are named, joined."""
+        modules = [self._bank[key] for key in keys]
+        merge = operator, frozenset(module.name for module in modules)
+        if merge not in self._known:
+            self._known[merge] = self._measure(operator, modules)
+        return self._known[merge]
+
+    def _measure(self, operator: str, modules: Sequence[Module]) -> Point:
+        spec = OPERATORS.spec(operator)
+        how: Operator = OPERATORS[spec.name]  # type: ignore[assignment]
+        first = modules[0]
+        if how.on == "logits":
+            parts = check_fit(modules, how.on, False)
+            ground = Ground(parts, self._samples)
+            logits = how(list(map(self._own, parts)), ground, **spec.arguments).cpu()
+        else:
+            whole = compose(modules, spec, samples=self._samples).to(self._device)
+            logits = logits_of(whole, self._x)
+        classes = sorted({first.catalogue.index(c) for m in modules for c in m.rewarded})
+        accuracy = rewarded_accuracy(logits, self._labels, classes)
+        entropy = nonrewarded_entropy(logits, self._labels, classes, first.temperature)
+        return accuracy, known(entropy)
+
+    def _own(self, module: Module) -> Tensor:
+        """A module's test logits, N x C, on the device where they are joined."""
+        if module.name not in self._logits:
+            logits = logits_of(module.to_module().to(self._device), self._x)
+            self._logits[module.name] = logits.to(self._device)
+        return self._logits[module.name]
+
+
+def orders_of(catalogue: Sequence[str], count: int = 10, seed: int = 0) -> list[tuple[str, ...]]:
+    """`count` distinct shuffles of the classes, or all where there are fewer.
+
+    The first of many are those of a smaller count.
+    """
+    if count < 1:
+        raise StudyError(f"the number of class orders is {count}: expected at least 1")
+    found: dict[tuple[str, ...], None] = {}
+    stream, wanted = 0, min(count, math.factorial(len(catalogue)))
+    while len(found) < wanted:
+        order = np.argsort(random_keys(len(catalogue), seed, stream), kind="stable")
+        found[tuple(catalogue[i] for i in order)] = None
+        stream += 1
+    return list(found)

@@ -1,0 +1,195 @@
+"""Study `confusion`: what modules and their merges answer for every true class."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from intarsia.composition import compose
+from intarsia.data import Split
+from intarsia.figures import confusion_figure
+from intarsia.measure import evaluate
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import Bench
+from intarsia.studies.maxent.complete_merges import figure_name
+from intarsia.studies.maxent.merging import JOINED
+from intarsia.studies.maxent.pairs import pairs_of
+from intarsia.studies.options import check_count, check_flags, readable
+from intarsia.studies.study import Study, register, seeds_of
+from intarsia.studies.tables import Spread, Table, grouped
+
+GROUP = ("data", "model", "imp", "objective")
+COLUMNS = ["rewarded accuracy", "others on rewarded", "answers' entropy", "most frequent answer"]
+
+PAPER: dict[str, Any] = {
+    "data": ["mnist"],
+    "models": ["shallow", "deep", "cnn"],
+    "preset": "paper",
+    "seeds": 1,
+    "recipe": {},
+    "objectives": ["xe", "qme", "me"],
+    "imp": [False, True],
+    "pairs": 2,
+}
+SMALL = PAPER | {
+    "data": ["digits"],
+    "models": ["mlp(32)"],
+    "recipe": {"epochs": 2, "batch": 128, "learning_rate": 0.02, "sparsity": 0.8},
+}
+
+
+def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+    """One a data set, model, objective and seed, with pruning and without."""
+    return [
+        _cell(data, model, imp, objective, seed, options, bench)
+        for data, model in readable(options, bench)
+        for imp in check_flags(options, "imp")
+        for objective in options["objectives"]
+        for seed in seeds_of(options["seeds"])
+    ]
+
+
+def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
+    """Confusion matrices on the test samples: every module, some pairs, and all modules."""
+    settings = cell.settings
+    data = bench.data(settings["data"], settings["preset"])
+    bank = bench.bank(cell.banks["bank"], pruned=settings["imp"])
+    test = Split(data.test.x.to(bench.device), data.test.y)
+
+    def counts(model: nn.Module) -> list[list[int]]:
+        found: list[list[int]] = evaluate(model.to(bench.device), test).confusion.tolist()
+        return found
+
+    pairs = [(one, other) for (one,), (other,) in pairs_of(data.catalogue, 1, settings["pairs"])]
+    # What lacks a module that diverged is left out.
+    merges = [names for names in (*pairs, data.catalogue) if {*names} <= {*bank.names}]
+    return {
+        "catalogue": list(data.catalogue),
+        "modules": [{"parts": [m.name], "counts": counts(m.to_module())} for m in bank],
+        "merges": [
+            {
+                "parts": list(names),
+                "operator": operator,
+                "counts": counts(compose([bank[name] for name in names], operator)),
+            }
+            for names in merges
+            for operator in JOINED
+        ],
+    }
+
+
+def tables(done: Sequence[Measured]) -> list[Table]:
+    """What the matrices show, in numbers."""
+    rows = []
+    for (data, model, imp, objective), group in grouped(done, *GROUP).items():
+        catalogue = group[0].result["catalogue"]
+        for what, matrices in _kinds(group).items():
+            numbers = [_read(matrix, catalogue) for matrix in matrices]
+            spreads = [Spread.of(row[place] for row in numbers) for place in range(len(COLUMNS))]
+            shown = [spread if spread.n else None for spread in spreads]
+            rows.append([data, model, "yes" if imp else "no", objective, what, *shown])
+    columns = ["data", "model", "IMP", "objective", "matrix", *COLUMNS]
+    notes = [
+        "rewarded accuracy: the diagonal's share of the rows of rewarded classes",
+        "others on rewarded: share of the samples of other classes that are answered with a "
+        "rewarded one; a merge of all modules has no other classes",
+        "answers' entropy (nats) and most frequent answer (share): of the columns that the samples "
+        "of other classes fall on, taken together",
+        "n: modules, or pairs, of all seeds",
+    ]
+    return [Table("Confusion of modules and of their merges", columns, rows, notes)]
+
+
+def figures(done: Sequence[Measured]) -> dict[str, str]:
+    """A pair of modules, their merge, and the merge of all, of the first seed there is."""
+    found = {}
+    for (data, model, imp, objective), group in grouped(done, *GROUP).items():
+        result = group[0].result
+        catalogue = result["catalogue"]
+        pair = next((m["parts"] for m in result["merges"]), catalogue[:2])
+        shown = [m for m in result["modules"] if m["parts"][0] in pair]
+        shown += [m for m in result["merges"] if m["parts"] in (pair, catalogue)]
+        panels = {_title(m, catalogue): np.array(m["counts"]) for m in shown}
+        name = figure_name("confusion", data, model, objective, "imp" if imp else "unpruned")
+        if panels:  # not where all modules diverged
+            found[name] = confusion_figure(panels, catalogue)
+    return found
+
+
+def _cell(
+    data: str,
+    model: str,
+    imp: bool,
+    objective: str,
+    seed: int,
+    options: Mapping[str, Any],
+    bench: Bench,
+) -> Cell:
+    preset, recipe = options["preset"], options["recipe"]
+    sets = [(name,) for name in bench.data(data, preset).catalogue]
+    bank = bench.plan(
+        data, model, sets, seed, preset=preset, objective=objective, pruned=imp, **recipe
+    )
+    settings = {
+        "data": data,
+        "model": model,
+        "preset": preset,
+        "objective": objective,
+        "imp": imp,
+        "seed": seed,
+        "recipe": recipe,
+        "pairs": check_count(options, "pairs"),
+    }
+    return Cell("confusion", settings, {"bank": bank})
+
+
+def _read(matrix: Mapping[str, Any], catalogue: Sequence[str]) -> list[float]:
+    """The four numbers of COLUMNS; nan for a share of nothing."""
+    counts = np.array(matrix["counts"])
+    rewarded = np.isin(catalogue, matrix["parts"])
+    own, others = counts[rewarded], counts[~rewarded].sum(axis=0)
+    answers = others / others.sum() if others.sum() else np.full(len(others), math.nan)
+    known = answers[answers > 0]
+    return [
+        float(own[:, rewarded].diagonal().sum() / own.sum()) if own.sum() else math.nan,
+        float(answers[rewarded].sum()),
+        float(-(known * np.log(known)).sum()) if len(known) else math.nan,
+        float(answers.max()),
+    ]
+
+
+def _kinds(group: Sequence[Measured]) -> dict[str, list[Mapping[str, Any]]]:
+    """The matrices of all seeds by what they are of: single modules, pairs, the whole."""
+    kinds: dict[str, list[Mapping[str, Any]]] = {"single modules": []}
+    for cell in group:
+        kinds["single modules"] += cell.result["modules"]
+        for matrix in cell.result["merges"]:
+            whole = matrix["parts"] == cell.result["catalogue"]
+            kind = f"{'complete' if whole else 'pairs'}, {matrix['operator']}"
+            kinds.setdefault(kind, []).append(matrix)
+    return kinds
+
+
+def _title(matrix: Mapping[str, Any], catalogue: Sequence[str]) -> str:
+    parts = matrix["parts"]
+    names = "+".join(parts) if len(parts) < len(catalogue) else "all"
+    return f"{names} by {matrix['operator']}" if "operator" in matrix else f"module {names}"
+
+
+register(
+    Study(
+        name="confusion",
+        title="Figures 2 and 9 to 21: confusion matrices",
+        about=(
+            "Which class is answered for which, by modules that know one class, by two of them "
+            "joined, and by all? A cell counts the test samples of one bank, true by answered."
+        ),
+        forms={"paper": PAPER, "small": SMALL},
+        cells=cells,
+        measure=measure,
+        tables=tables,
+        figures=figures,
+    )
+)

@@ -1,0 +1,203 @@
+"""Study `path`: is the sum of two modules reached without a barrier?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+
+from intarsia.data import Data, Split
+from intarsia.figures import line_figure
+from intarsia.measure import path
+from intarsia.measure.path import TOLERANCE, Curve
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import Bench
+from intarsia.studies.maxent.complete_merges import figure_name
+from intarsia.studies.maxent.pairs import pairs_of
+from intarsia.studies.maxent.single import HALVES, halves
+from intarsia.studies.options import check_count, readable
+from intarsia.studies.study import Study, register, seeds_of
+from intarsia.studies.tables import Spread, Table, grouped, point
+
+SPLITS = ("train", "test")
+
+PAPER: dict[str, Any] = {
+    "data": ["mnist"],
+    "models": ["shallow", "deep", "cnn"],
+    "preset": "paper",
+    "seeds": 5,
+    "recipe": {},
+    "pairs": 10,
+    "points": 21,
+    "rows": 10000,
+}
+SMALL = PAPER | {
+    "data": ["digits"],
+    "models": ["mlp(32)"],
+    "seeds": 2,
+    "recipe": {"epochs": 2, "batch": 128, "learning_rate": 0.02, "sparsity": 0.8},
+    "pairs": 3,
+    "points": 9,
+    "rows": 300,
+}
+
+
+def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+    """One a data set, model and seed: all pairs, with and without pruning."""
+    return [
+        _cell(data, model, seed, options, bench)
+        for data, model in readable(options, bench)
+        for seed in seeds_of(options["seeds"])
+    ]
+
+
+def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
+    """Loss and excess along every path, on training and test samples.
+
+    `largest` is the largest excess between the ends, in percent, and may be below 0.
+    """
+    settings = cell.settings
+    data = _moved(bench.data(settings["data"], settings["preset"]), bench.device)
+    pairs = pairs_of(data.catalogue, 1, settings["pairs"])
+    found: dict[str, Any] = {"t": np.linspace(0, 1, settings["points"]).tolist()}
+    for half, pruned in HALVES.items():
+        bank = bench.bank(cell.banks[half], pruned=pruned)
+        found[half] = []
+        for (one,), (other,) in pairs:
+            if not {one, other} <= set(bank.names):
+                continue  # a module that diverged has no path
+            walked = path(
+                bank[one],
+                bank[other],
+                data,
+                settings["points"],
+                samples=settings["rows"],
+                device=bench.device,
+            )
+            curves = {name: _kept(walked.curves[name]) for name in SPLITS}
+            found[half].append({"pair": [one, other], **curves})
+    return found
+
+
+def tables(done: Sequence[Measured]) -> list[Table]:
+    """How many paths stay below the straight line and 2% of it, and how far they rise above it."""
+    rows = []
+    for (data, model), group in grouped(done, "data", "model").items():
+        for half, imp in HALVES.items():
+            walks = [walk for cell in group for walk in cell.result[half]]
+            for split in SPLITS:
+                curves = [walk[split] for walk in walks]
+                rows.append([data, model, "yes" if imp else "no", split, *_summary(curves)])
+    columns = ["data", "model", "IMP", "samples", "connected"]
+    columns += ["largest excess %", "excess at the sum %", "loss at the ends", "loss at the sum"]
+    notes = [
+        "connected: share of the pairs whose loss is nowhere more than "
+        f"{TOLERANCE:g}% above the straight line between its ends",
+        "largest excess: over the points between the ends; below 0 where all lie under the line",
+        *_samples(done),
+    ]
+    return [Table("Mode connectivity through the sum of two modules", columns, rows, notes)]
+
+
+def figures(done: Sequence[Measured]) -> dict[str, str]:
+    """Mean excess along the path with its standard deviation, and the band that it may rise to."""
+    found: dict[str, dict[str, Any]] = {}
+    for (data, model), group in grouped(done, "data", "model").items():
+        for split in SPLITS:
+            curves: dict[str, Any] = {}
+            for half, imp in HALVES.items():
+                walks = [walk[split] for cell in group for walk in cell.result[half]]
+                if not walks:  # all of its modules diverged
+                    continue
+                curves["with IMP" if imp else "without IMP"] = {
+                    t: point(walk["excess"][place] for walk in walks)
+                    for place, t in enumerate(group[0].result["t"])
+                }
+            if curves:
+                found.setdefault(figure_name("path", data), {})[f"{model}, {split}"] = curves
+    return {
+        name: line_figure(
+            panels,
+            title="excess of the loss along the path through the sum",
+            x="t",
+            y="excess %",
+            share_y=True,
+            bands={f"up to {TOLERANCE:g}%": (0.0, TOLERANCE)},
+        )
+        for name, panels in found.items()
+    }
+
+
+def _cell(data: str, model: str, seed: int, options: Mapping[str, Any], bench: Bench) -> Cell:
+    settings = {"data": data, "model": model, "preset": options["preset"], "seed": seed}
+    settings |= {"recipe": options["recipe"], "pairs": check_count(options, "pairs")}
+    settings["points"] = check_count(options, "points", 3, odd=True)
+    # None are all rows.
+    settings["rows"] = None if options["rows"] is None else check_count(options, "rows")
+    return Cell("path", settings, halves(bench, options, data, model, seed, objective="me"))
+
+
+def _moved(data: Data, device: torch.device) -> Data:
+    """Inputs on the device, for all paths at once; labels stay, since measures are taken here."""
+    train, test = (Split(split.x.to(device), split.y) for split in (data.train, data.test))
+    return replace(data, train=train, test=test)
+
+
+def _kept(curve: Curve) -> dict[str, Any]:
+    return {
+        "loss": curve.loss.tolist(),
+        "ends": [float(curve.loss[0]), float(curve.loss[-1])],
+        "excess": curve.excess.tolist(),
+        "largest": float(curve.excess[1:-1].max()),
+        "barrier": curve.barrier,
+        "connected": curve.barrier <= TOLERANCE,
+        "samples": [curve.n, curve.of],
+    }
+
+
+def _summary(curves: Sequence[Mapping[str, Any]]) -> list[Any]:
+    if not curves:
+        return [None] * 5
+    middle = len(curves[0]["loss"]) // 2
+    return [
+        sum(curve["connected"] for curve in curves) / len(curves),
+        Spread.of([curve["largest"] for curve in curves]),
+        Spread.of([curve["excess"][middle] for curve in curves]),
+        Spread.of([fmean(curve["ends"]) for curve in curves]),
+        Spread.of([curve["loss"][middle] for curve in curves]),
+    ]
+
+
+def _samples(done: Sequence[Measured]) -> list[str]:
+    """A note where a path was measured on some of the training samples only."""
+    seen = {
+        (cell.settings["data"], *walk["train"]["samples"])
+        for cell in done
+        for half in HALVES
+        for walk in cell.result[half]
+    }
+    return [
+        f"{data}: {n} of {of} training samples, evenly spaced; all test samples"
+        for data, n, of in sorted(seen)
+        if n < of
+    ]
+
+
+register(
+    Study(
+        name="path",
+        title="Figures 5 and 22 to 24: mode connectivity",
+        about=(
+            "Does the loss rise on the way from one module to another through their sum? A cell "
+            "walks ten paths between modules of one seed, with and without pruning, and measures "
+            "the MaxEnt loss with both classes rewarded at 21 points."
+        ),
+        forms={"paper": PAPER, "small": SMALL},
+        cells=cells,
+        measure=measure,
+        tables=tables,
+        figures=figures,
+    )
+)

@@ -1,0 +1,321 @@
+"""Study `continual`: classes arrive one by one, as modules or as samples for one network."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from intarsia.composition import compose
+from intarsia.data import Data, Split
+from intarsia.figures import line_figure
+from intarsia.measure import accuracy_per_class, rewarded_accuracy
+from intarsia.modules import Bank, logits_of
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import Bench
+from intarsia.studies.maxent.baselines import UNPRUNED, check_rates, fine_tune, on, untrained
+from intarsia.studies.maxent.complete_merges import NAMES, figure_name, orders_of
+from intarsia.studies.options import check_count, check_operators, readable
+from intarsia.studies.study import Study, register, seeds_of
+from intarsia.studies.tables import Entry, Spread, Table, grouped, known, point
+from intarsia.training import Recipe
+from intarsia.training.tasks import stream
+
+PAPER: dict[str, Any] = {
+    "data": ["mnist"],
+    "models": ["shallow"],
+    "preset": "paper",
+    "seeds": 5,
+    "recipe": {},
+    "operators": ["logits", "sum"],
+    "orders": 3,
+    "joint_orders": 1,  # orders in which a network is also trained on all classes so far
+    "rates": [1e-3, 1e-4],  # of fine-tuning, by Adam
+    "passes": 1,  # over the samples of each new class
+    "batch": 64,
+}
+SMALL = PAPER | {
+    "data": ["digits"],
+    "models": ["mlp(32)"],
+    "seeds": 2,
+    "recipe": {"epochs": 3, "learning_rate": 0.01, "sparsity": 0.8},
+    "orders": 2,
+    "rates": [1e-2, 1e-3],
+}
+TUNING, JOINT = "fine-tuning", "joint training"
+COLUMNS = {
+    "seen": "seen so far",
+    "among": "among seen",
+    "earlier": "earlier",
+    "new": "new",
+    "forgetting": "forgetting",
+}
+PANELS = {
+    "seen": "classes seen so far",
+    "earlier": "classes that came earlier",
+    "new": "the new class",
+}
+
+
+def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+    """One a data set, model, seed and order of the classes."""
+    joint = check_count(options, "joint_orders", least=0)
+    return [
+        _cell(data, model, seed, list(order), place < joint, options, bench)
+        for data, model in readable(options, bench)
+        for place, order in enumerate(_orders(data, options, bench))
+        for seed in seeds_of(options["seeds"])
+    ]
+
+
+def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
+    """Accuracies on test samples after each arrival, by every way to take a class in."""
+    settings, device = cell.settings, bench.device
+    data = bench.data(settings["data"], settings["preset"])
+    test, order = Split(data.test.x.to(device), data.test.y), settings["order"]
+    bank = bench.bank(cell.banks["modules"])
+    ways: dict[str, Way | None] = {
+        how: added(bank, how, order, test, device) for how in settings["operators"]
+    }
+    chosen = {key: settings[key] for key in ("rates", "passes", "batch")}
+    recipe = cell.banks["modules"].recipe  # the same network, from the same origin on
+    ways[TUNING] = fine_tuned(recipe, data, order, test, device, **chosen)
+    if "joint" in cell.banks:
+        joint = bench.bank(cell.banks["joint"], pruned=False)
+        ways[JOINT] = trained_jointly(joint, order, test, device)
+    return {"ways": {name: way for name, way in ways.items() if way is not None}}
+
+
+def tables(done: Sequence[Measured]) -> list[Table]:
+    """All arrivals in one row each, and accuracy over the classes so far after each of them."""
+    return [
+        table
+        for (data, model), group in grouped(done, "data", "model").items()
+        for table in (_summary(f"{data}, {model}", group), _by_arrival(f"{data}, {model}", group))
+    ]
+
+
+def figures(done: Sequence[Measured]) -> dict[str, str]:
+    """Accuracy after each arrival: over all classes so far, those before, and the new one."""
+    found = {}
+    for (data, model), group in grouped(done, "data", "model").items():
+        panels = {
+            panel: {
+                NAMES.get(way, way): {
+                    float(n): point(_at(group, way, key, n)) for n in _steps(group)
+                }
+                for way in _ways(group)
+            }
+            for key, panel in PANELS.items()
+        }
+        title = f"{data}, {model}: classes arrive one by one"
+        name = figure_name("continual", data, model)
+        found[name] = line_figure(
+            panels, title=title, x="classes", y="accuracy", share_y=True, bounds=(0.0, 1.0)
+        )
+    return found
+
+
+def _cell(
+    data: str,
+    model: str,
+    seed: int,
+    order: list[str],
+    joint: bool,
+    options: Mapping[str, Any],
+    bench: Bench,
+) -> Cell:
+    preset, recipe = options["preset"], options["recipe"]
+    names = bench.data(data, preset).catalogue
+    sets = [(name,) for name in names]
+    banks = {"modules": bench.plan(data, model, sets, seed, preset=preset, **recipe)}
+    if joint:
+        # Cross-entropy hides what is not rewarded, here the classes that are still to come.
+        how = {"preset": preset, "objective": "xe", "pruned": False, **recipe, **UNPRUNED}
+        banks["joint"] = bench.plan(data, model, list(prefixes(order, names)), seed, **how)
+    settings = {"data": data, "model": model, "preset": preset, "seed": seed, "order": order}
+    settings["operators"] = check_operators(options, samples=False)
+    settings |= {key: check_count(options, key) for key in ("passes", "batch")}
+    settings["rates"] = check_rates(options["rates"])
+    return Cell("continual", settings, banks)
+
+
+def _orders(data: str, options: Mapping[str, Any], bench: Bench) -> list[tuple[str, ...]]:
+    return orders_of(bench.data(data, options["preset"]).catalogue, check_count(options, "orders"))
+
+
+def _summary(name: str, group: Sequence[Measured]) -> Table:
+    rows: list[list[Entry]] = []
+    for way in _ways(group):
+        own = [cell.result["ways"][way] for cell in group if way in cell.result["ways"]]
+        last = Spread.of([figures["seen"][-1] for figures in own])
+        means = [Spread.of([_mean(figures[key]) for figures in own]) for key in COLUMNS]
+        exact = [figures["exact"] for figures in own if "exact" in figures]
+        checked = f"{sum(exact)} of {len(exact)}" if exact else None
+        rows.append([NAMES.get(way, way), last, *means, checked])
+    notes = [
+        "accuracy at the end, then means over the arrivals: on classes seen so far with answers "
+        "among the whole catalogue and among those classes, on those that came earlier, on the new "
+        "one; n counts orders and seeds",
+        "forgetting: by how much a class is recognised less often at the end than when it arrived, "
+        "in the mean over all but the last",
+        "a module is never changed by another, so what it knows stays; a sum of many can still "
+        "answer otherwise. Exact: runs at whose end the whole answers, bit for bit, as one that "
+        "was composed at once",
+        "fine-tuning sees samples of the new class alone, with the step size that is best on "
+        "validation samples; joint training starts again at every arrival with all samples so far",
+    ]
+    columns = ["way", "at the end", *COLUMNS.values(), "exact"]
+    return Table(f"{name}: classes arrive one by one", columns, rows, notes)
+
+
+def _by_arrival(name: str, group: Sequence[Measured]) -> Table:
+    rows: list[list[Entry]] = [
+        [n, *(Spread.of(_at(group, way, "seen", n)) for way in _ways(group))] for n in _steps(group)
+    ]
+    columns = ["classes", *(NAMES.get(way, way) for way in _ways(group))]
+    return Table(f"{name}: accuracy over the classes seen so far", columns, rows)
+
+
+def _at(group: Sequence[Measured], way: str, key: str, classes: int) -> list[float | None]:
+    """A figure after so many arrivals, of every cell that has it."""
+    own = [cell.result["ways"][way] for cell in group if way in cell.result["ways"]]
+    return [figures[key][classes - 1] for figures in own]
+
+
+def _steps(group: Sequence[Measured]) -> range:
+    return range(1, len(group[0].settings["order"]) + 1)
+
+
+def _ways(group: Sequence[Measured]) -> list[str]:
+    return list(dict.fromkeys(way for cell in group for way in cell.result["ways"]))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return fmean(found) if found else None
+
+
+register(
+    Study(
+        name="continual",
+        title="Beyond the paper: classes one by one",
+        about=(
+            "What is known of old and new classes as they arrive one by one? A cell is one order "
+            "of the classes and one seed: modules are added, one network is trained on each new "
+            "class alone, and for some orders one is trained on all classes so far."
+        ),
+        forms={"paper": PAPER, "small": SMALL},
+        cells=cells,
+        measure=measure,
+        tables=tables,
+        figures=figures,
+    )
+)
+
+
+Way = dict[str, Any]  # figures by name, one number for each arrival
+
+
+def added(
+    bank: Bank, how: str, order: Sequence[str], test: Split, device: torch.device
+) -> Way | None:
+    """One module after another joins; None where one of them diverged in training.
+
+    `exact`: the last whole answers, bit for bit, as one that was composed at once.
+    """
+    if not set(order) <= set(bank.names):
+        return None
+    whole = compose([bank[order[0]]], how).to(device)
+    found = [logits_of(whole, test.x)]
+    for name in order[1:]:
+        found.append(logits_of(whole.add(bank[name]), test.x))
+    at_once = logits_of(compose([bank[name] for name in order], how).to(device), test.x)
+    exact = torch.equal(found[-1], at_once)
+    return {**arrivals(found, test.y, _places(whole.catalogue, order)), "exact": exact}
+
+
+def fine_tuned(
+    recipe: Recipe,
+    data: Data,
+    order: Sequence[str],
+    test: Split,
+    device: torch.device,
+    *,
+    rates: Sequence[float],
+    passes: int,
+    batch: int,
+) -> Way:
+    """One network, from the origin on, trained on the samples of each new class alone.
+
+    Of the step sizes the one is taken that gives the best accuracy over the classes seen so far on
+    validation samples, in the mean over the arrivals; `rate` is this one.
+    """
+    places = _places(data.catalogue, order)
+    validation = on(data.validation, device)
+    tried = []
+    for rate in rates:
+        found, scores = [], []
+        network = untrained(recipe, data).to(device)
+        for n, place in enumerate(places, start=1):
+            fresh = on(data.train.select([place]), device)
+            seed = stream("fine-tuning", *recipe.seeds, *order[:n])
+            fine_tune(network, fresh, passes=passes, rate=rate, batch=batch, seed=seed)
+            logits = logits_of(network, validation.x)
+            scores.append(rewarded_accuracy(logits, validation.y, places[:n]))
+            found.append(logits_of(network, test.x))
+        tried.append((sum(scores) / len(scores), rate, found))
+    _, rate, found = max(tried, key=lambda one: one[0])
+    return {**arrivals(found, test.y, places), "rate": rate}
+
+
+def trained_jointly(
+    bank: Bank, order: Sequence[str], test: Split, device: torch.device
+) -> Way | None:
+    """A network for every arrival, trained on all that came so far; None where one diverged."""
+    modules = {frozenset(module.rewarded): module for module in bank}
+    wanted = [frozenset(order[:n]) for n in range(1, len(order) + 1)]
+    if not set(wanted) <= set(modules):
+        return None
+    networks = (modules[seen].to_module().to(device) for seen in wanted)
+    found = [logits_of(network, test.x) for network in networks]
+    return arrivals(found, test.y, _places(bank[0].catalogue, order))
+
+
+def arrivals(logits: Sequence[Tensor], labels: Tensor, places: Sequence[int]) -> Way:
+    """Accuracies after each arrival, from the logits then; `places` are classes as they arrive.
+
+    `seen`: over the classes so far, answers among the whole catalogue; `among` them: answers among
+    the classes so far; `earlier` and `new`: over all but the last of them, over the last alone.
+    `forgetting`: by how much each class but the last is recognised less often at the end than when
+    it arrived.
+    """
+    steps = [(z, list(places[:n])) for n, z in enumerate(logits, start=1)]
+    new = [rewarded_accuracy(z, labels, seen[-1:]) for z, seen in steps]
+    end = accuracy_per_class(logits[-1], labels)[list(places)]
+    return {
+        "seen": [rewarded_accuracy(z, labels, seen) for z, seen in steps],
+        "among": [_among(z, labels, seen) for z, seen in steps],
+        "earlier": [known(rewarded_accuracy(z, labels, seen[:-1])) for z, seen in steps],
+        "new": new,
+        "forgetting": [then - float(now) for then, now in zip(new, end, strict=True)][:-1],
+    }
+
+
+def prefixes(order: Sequence[str], catalogue: Sequence[str]) -> Iterator[list[str]]:
+    """The classes so far at each arrival, in the catalogue's order."""
+    for n in range(1, len(order) + 1):
+        yield [name for name in catalogue if name in order[:n]]
+
+
+def _among(logits: Tensor, labels: Tensor, seen: Sequence[int]) -> float:
+    """Accuracy where only the classes seen so far can be answered."""
+    kept = sorted(seen)
+    rows = torch.isin(labels, torch.tensor(kept))
+    renumbered = torch.searchsorted(torch.tensor(kept), labels[rows])
+    return rewarded_accuracy(logits[rows][:, kept], renumbered, range(len(kept)))
+
+
+def _places(catalogue: Sequence[str], order: Sequence[str]) -> list[int]:
+    return [list(catalogue).index(name) for name in order]

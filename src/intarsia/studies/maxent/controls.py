@@ -1,0 +1,222 @@
+"""Study `controls`: is it maximum entropy, is it pruning, or would any mild objective do?"""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from intarsia.data import Split
+from intarsia.figures import bar_figure, line_figure
+from intarsia.measure import evaluate
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import Bench
+from intarsia.studies.maxent.complete_merges import figure_name
+from intarsia.studies.maxent.merging import live_count, overlaps, whole_of
+from intarsia.studies.options import check_flags, check_operators, readable
+from intarsia.studies.study import Study, register, seeds_of
+from intarsia.studies.tables import Spread, Table, grouped
+
+WITH_AMOUNT = ("smoothing", "confidence_penalty")
+CHOOSER = "logits"  # the complete merge whose validation accuracy chooses an amount
+GROUP = ("data", "model", "imp", "objective")
+
+PAPER: dict[str, Any] = {
+    "data": ["mnist"],
+    "models": ["shallow", "deep"],
+    "preset": "paper",
+    "seeds": 5,
+    "recipe": {},
+    "objectives": ["me", "xe", "smoothing", "confidence_penalty", "other"],
+    "amounts": [0.1, 0.5],
+    "imp": [False, True],
+    "sparsity": 0.99,
+    "operators": ["sum", "logits", "inlay"],
+}
+SMALL = PAPER | {
+    "data": ["digits"],
+    "models": ["mlp(32)"],
+    "seeds": 2,
+    "recipe": {"epochs": 2, "batch": 128, "learning_rate": 0.02},
+    "objectives": ["me", "smoothing", "other"],
+    "sparsity": 0.8,
+}
+
+
+def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+    """One a data set, model, objective, amount and seed, with pruning and without."""
+    return [
+        _cell(data, model, objective, amount, imp, seed, options, bench)
+        for data, model in readable(options, bench)
+        for imp in check_flags(options, "imp")
+        for objective in options["objectives"]
+        for amount in (options["amounts"] if objective in WITH_AMOUNT else [None])
+        for seed in seeds_of(options["seeds"])
+    ]
+
+
+def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
+    """Modules by themselves, what they share, and all of them joined."""
+    settings = cell.settings
+    data = bench.data(settings["data"], settings["preset"])
+    bank = bench.bank(cell.banks["bank"], pruned=settings["imp"])
+    test, validation = (
+        Split(split.x.to(bench.device), split.y) for split in (data.test, data.validation)
+    )
+    alone = [evaluate(module.to_module().to(bench.device), test) for module in bank]
+
+    def complete(how: str, split: Split) -> float | None:
+        whole = whole_of(bank, how, data)
+        return None if whole is None else evaluate(whole.to(bench.device), split).accuracy
+
+    return {
+        "accuracy": [one.accuracy for one in alone],
+        "entropy": [one.entropy for one in alone],
+        "live_units": [live_count(module)[0] for module in bank],
+        "mask_jaccard": overlaps(bank),
+        "validation": complete(CHOOSER, validation),
+        "complete": {how: complete(how, test) for how in settings["operators"]},
+    }
+
+
+def tables(done: Sequence[Measured]) -> list[Table]:
+    """Every objective with its best amount on validation samples, then all amounts."""
+    operators = list(dict.fromkeys(how for cell in done for how in cell.result["complete"]))
+    first, second = [], []
+    for (data, model, imp, objective), amounts in _by_amount(done).items():
+        best = _best(amounts)
+        head = [data, model, "yes" if imp else "no", objective]
+        first.append([*head, _amount(best), *_figures(amounts[best], operators)])
+        for amount, group in amounts.items():
+            chosen = ["yes" if amount == best else "no", _validation(group)]
+            if amount is not None:
+                second.append([*head, _amount(amount), *chosen, *_figures(group, operators)])
+    head = ["data", "model", "IMP", "objective", "amount"]
+    columns = ["rewarded accuracy", "non-rewarded entropy"]
+    columns += [f"all by {how}" for how in operators] + ["mask Jaccard", "live units"]
+    found = [Table("Controls at one sparsity", [*head, *columns], first, _notes(done))]
+    if second:
+        more = [*head, "chosen", "all by logits, validation", *columns]
+        notes = ["chosen: by the validation accuracy of all modules joined by logits"]
+        found.append(Table("Controls: every amount", more, second, notes))
+    return found
+
+
+def figures(done: Sequence[Measured]) -> dict[str, str]:
+    """Accuracy of all modules joined: as bars, and against the entropy of each module alone."""
+    bars: dict[str, dict[str, dict[str, Any]]] = {}
+    points: dict[str, dict[str, dict[str, Any]]] = {}
+    for (data, model, imp, objective), amounts in _by_amount(done).items():
+        group = amounts[_best(amounts)]
+        entropy = _spread(group, "entropy").mean
+        panel = f"{model}, {'with' if imp else 'without'} IMP"
+        for how in group[0].result["complete"]:
+            spread = _complete(group, how)
+            if spread.n:
+                found = (spread.mean, spread.sd)
+                groups = bars.setdefault(figure_name("controls", data), {}).setdefault(panel, {})
+                groups.setdefault(how, {})[objective] = found
+                panels = points.setdefault(figure_name("controls", data, how, "entropy"), {})
+                panels.setdefault(panel, {})[objective] = {entropy: found}
+    title, across = "accuracy of all modules joined", "non-rewarded entropy of single modules"
+    shared: dict[str, Any] = {"y": "accuracy", "share_y": True, "bounds": (0.0, 1.0)}
+    drawn = {name: bar_figure(some, title=title, **shared) for name, some in bars.items()}
+    for name, some in points.items():
+        drawn[name] = line_figure(some, title=f"{title}, by {across}", x=across, **shared)
+    return drawn
+
+
+def _cell(
+    data: str,
+    model: str,
+    objective: str,
+    amount: float | None,
+    imp: bool,
+    seed: int,
+    options: Mapping[str, Any],
+    bench: Bench,
+) -> Cell:
+    preset = options["preset"]
+    settings = {"data": data, "model": model, "objective": objective, "amount": amount}
+    settings |= {"imp": imp, "seed": seed}
+    check_operators(options)
+    settings |= {key: options[key] for key in ("preset", "recipe", "sparsity", "operators")}
+    plan = bench.plan(
+        data,
+        model,
+        [(name,) for name in bench.data(data, preset).catalogue],
+        seed,
+        preset=preset,
+        objective=objective if amount is None else f"{objective}(amount={amount})",
+        pruned=imp,
+        **{**options["recipe"], "sparsity": options["sparsity"]},
+    )
+    return Cell("controls", settings, {"bank": plan})
+
+
+def _by_amount(done: Sequence[Measured]) -> dict[tuple[Any, ...], dict[Any, list[Measured]]]:
+    return {
+        key: {amount: some for (amount,), some in grouped(group, "amount").items()}
+        for key, group in grouped(done, *GROUP).items()
+    }
+
+
+def _best(amounts: Mapping[Any, Sequence[Measured]]) -> Any:
+    """The amount with the highest validation accuracy; of equal ones the first."""
+    means = {amount: _validation(group) for amount, group in amounts.items()}
+    return max(means, key=lambda amount: means[amount].mean if means[amount].n else -1.0)
+
+
+def _validation(group: Sequence[Measured]) -> Spread:
+    return Spread.of(cell.result["validation"] for cell in group)
+
+
+def _complete(group: Sequence[Measured], how: str) -> Spread:
+    return Spread.of(cell.result["complete"].get(how) for cell in group)
+
+
+def _spread(group: Sequence[Measured], key: str) -> Spread:
+    """Over seeds, of the mean over the modules or pairs of a seed."""
+    return Spread.of(fmean(cell.result[key]) for cell in group if cell.result[key])
+
+
+def _figures(group: Sequence[Measured], operators: Sequence[str]) -> list[Spread | None]:
+    found = [_spread(group, "accuracy"), _spread(group, "entropy")]
+    found += [_complete(group, how) for how in operators]
+    found += [_spread(group, "mask_jaccard"), _spread(group, "live_units")]
+    return [spread if spread.n else None for spread in found]
+
+
+def _amount(value: float | None) -> str | None:
+    return None if value is None else f"{value:g}"
+
+
+def _notes(done: Sequence[Measured]) -> list[str]:
+    sparsities = sorted({cell.settings["sparsity"] for cell in done})
+    return [
+        f"sparsity with IMP: {', '.join(f'{s:g}' for s in sparsities)}",
+        "amount: chosen by the validation accuracy of all modules joined by logits, mean over "
+        "seeds; all other figures are on test samples",
+        "n: seeds; rewarded accuracy, entropy and live units are averaged over the modules of a "
+        "seed first, mask Jaccard over its pairs of modules",
+        "xe, smoothing and confidence_penalty hide the samples of other classes, also from the "
+        "choice of what is pruned",
+        "other: single modules and logits share its probability out evenly; added weights are read "
+        "over the classes alone",
+    ]
+
+
+register(
+    Study(
+        name="controls",
+        title="Controls: objective and pruning apart",
+        about=(
+            "Is it maximum entropy that lets modules be joined, or pruning, or would label "
+            "smoothing, a confidence penalty or an output for others do? A cell joins all modules "
+            "of one seed, objective and amount, pruned to one sparsity or not at all."
+        ),
+        forms={"paper": PAPER, "small": SMALL},
+        cells=cells,
+        measure=measure,
+        tables=tables,
+        figures=figures,
+    )
+)

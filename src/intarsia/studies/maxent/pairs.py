@@ -1,0 +1,290 @@
+"""Tables 2 and 4: two modules joined, by weights and by logits."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from math import comb
+from typing import Any
+
+from intarsia.data import disjoint_pairs, partition
+from intarsia.figures import bar_figure
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import Bench
+from intarsia.studies.maxent.merging import merge_pairs
+from intarsia.studies.maxent.ordering import (
+    HEAD,
+    INDEPENDENT,
+    Group,
+    best_spreads,
+    ordering_table,
+)
+from intarsia.studies.maxent.paper import pair_cell
+from intarsia.studies.maxent.single import BESIDE, HALVES, MEANING, beside, halves, presets
+from intarsia.studies.options import check_count, fitting, readable
+from intarsia.studies.study import Study, register, seeds_of
+from intarsia.studies.tables import Spread, Table, finite, grouped, point
+
+Values = dict[str, list[float | None]]  # by objective: one number for each pair and seed
+
+PAPER = {
+    "data": ["mnist", "fashion_mnist", "har", "yeast"],
+    "models": ["shallow", "deep", "cnn"],
+    "preset": "paper",
+    "sizes": [1, 2, 5],
+    "objectives": ["xe", "qme", "me"],
+    "pairs": 10,
+    "seeds": 5,
+    "recipe": {},
+}
+SMALL = {
+    **PAPER,
+    "data": ["digits"],
+    "models": ["mlp(32)"],
+    "sizes": [2, 5],
+    "pairs": 2,
+    "seeds": 2,
+    "recipe": {"epochs": 2, "sparsity": 0.8, "batch": 128, "learning_rate": 0.01},
+}
+
+
+def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+    """One cell a data set, model, size, objective and seed; sizes that leave no pair fall out."""
+    count, preset = check_count(options, "pairs"), options["preset"]
+    return [
+        Cell(
+            "pairs",
+            {
+                "data": data,
+                "model": model,
+                "preset": preset,
+                "size": size,
+                "objective": objective,
+                "pairs": count,
+                "seed": seed,
+                "recipe": options["recipe"],
+            },
+            halves(
+                bench,
+                options,
+                data,
+                model,
+                seed,
+                _sets(bench.data(data, preset).catalogue, size, count),
+                objective,
+            ),
+        )
+        for data, model in readable(options, bench)
+        for size in fitting(options, "sizes", bench.data(data, preset).classes)
+        for objective in options["objectives"]
+        for seed in seeds_of(options["seeds"])
+    ]
+
+
+def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
+    """All pairs, with IMP and without, by weights and by logits."""
+    settings = cell.settings
+    data = bench.data(settings["data"], settings["preset"])
+    pairs = pairs_of(data.catalogue, settings["size"], settings["pairs"])
+    result: dict[str, Any] = {"pairs": [[list(classes) for classes in pair] for pair in pairs]}
+    for half, pruned in HALVES.items():
+        bank = bench.bank(cell.banks[half], pruned=pruned)
+        result[half] = merge_pairs(bank, pairs, data, bench.device)
+    return result
+
+
+def tables(measured: Sequence[Measured]) -> list[Table]:
+    """Tables 2 and 4, the same by logits, and how often ME > QME > XE."""
+    about = f"n: pairs x seeds; {presets(measured)}"
+    return [
+        _against_paper(measured, "Table 2: two pruned modules, weights added", [True], about),
+        _against_paper(measured, "Table 4: two modules, weights added", [False, True], about),
+        _by_logits(measured, about),
+        ordering_table(
+            {
+                group: {objective: finite(values) for objective, values in own.items()}
+                for group, own in collected(measured, "sum", "accuracy").items()
+            },
+            about,
+            dead(measured),
+        ),
+    ]
+
+
+def figures(measured: Sequence[Measured]) -> dict[str, str]:
+    """Accuracy of weight sums: a figure a data set and half, a panel a model."""
+    panels: dict[str, Any] = {}
+    for (model, size, imp, data), own in collected(measured, "sum", "accuracy").items():
+        bars = {objective: point(values) for objective, values in own.items() if finite(values)}
+        if not bars:  # all of its modules diverged
+            continue
+        name = f"pairs-{data}-{'imp' if imp else 'unpruned'}"
+        panels.setdefault(name, {}).setdefault(model, {})[str(size)] = bars
+    return {
+        name: bar_figure(
+            own,
+            title=f"Two modules, weights added: {name}",
+            x="|R|",
+            y="accuracy",
+            share_y=True,
+            bounds=(0.0, 1.0),
+        )
+        for name, own in panels.items()
+    }
+
+
+def collected(
+    measured: Sequence[Measured], operator: str, what: str, imps: Sequence[bool] = (False, True)
+) -> dict[Group, Values]:
+    """A measure of all pairs and seeds by group and objective, in the order of the tables."""
+    found: dict[Group, Values] = {}
+    for (model, size, data), cells_of in grouped(measured, "model", "size", "data").items():
+        for half, imp in HALVES.items():
+            if imp in imps:
+                found[model, size, imp, data] = {
+                    objective: [v for m in own for v in m.result[half][operator][what]]
+                    for (objective,), own in grouped(cells_of, "objective").items()
+                }
+    models = list(dict.fromkeys(model for model, *_ in found))
+    # Stable, so that data sets stay as they came.
+    order = sorted(found, key=lambda group: (models.index(group[0]), group[1], group[2]))
+    return {group: found[group] for group in order}
+
+
+def _against_paper(
+    measured: Sequence[Measured], title: str, imps: Sequence[bool], about: str
+) -> Table:
+    accuracies = collected(measured, "sum", "accuracy", imps)
+    entropies = collected(measured, "sum", "entropy", imps)
+    every, rows = objectives_of(measured), []
+    for group in accuracies:
+        model, size, imp, data = group
+        own = accuracies[group], entropies[group]
+        accuracy, entropy = (best_spreads(values, every) for values in own)
+        for objective in accuracy:
+            paper = pair_cell(model, data, size, objective, imp)
+            numbers = beside(accuracy[objective], entropy[objective], paper)
+            rows.append([model, size, "yes" if imp else "no", data, objective, *numbers])
+    notes = [MEANING, "no entropy where every class is rewarded", *_bold(every), about]
+    return Table(title, [*HEAD, "objective", *BESIDE], rows, notes)
+
+
+def _by_logits(measured: Sequence[Measured], about: str) -> Table:
+    sums = collected(measured, "sum", "accuracy")
+    logits = collected(measured, "logits", "accuracy")
+    entropies = collected(measured, "logits", "entropy")
+    every, rows = objectives_of(measured), []
+    for group, own in logits.items():
+        model, size, imp, data = group
+        accuracy, entropy = (best_spreads(values, every) for values in (own, entropies[group]))
+        for objective, values in own.items():
+            paper = pair_cell(model, data, size, objective, imp, "logits")
+            gain = Spread.of(differences(values, sums[group][objective]))
+            printed = paper.accuracy if paper else None
+            numbers = [accuracy[objective], printed, gain, entropy[objective]]
+            rows.append([model, size, "yes" if imp else "no", data, objective, *numbers])
+    numbers_of = ("accuracy", "paper's accuracy", "minus weights", "entropy")
+    less = "minus weights: accuracy by logits less that by weights, pair by pair"
+    notes = [MEANING, less, *_bold(every), about]
+    title = "Two modules, logits added"
+    return Table(title, [*HEAD, "objective", *numbers_of], rows, notes)
+
+
+def objectives_of(measured: Sequence[Measured]) -> list[str]:
+    """The objectives that any of the cells has."""
+    return list(dict.fromkeys(m.settings["objective"] for m in measured))
+
+
+def differences(
+    first: Sequence[float | None], second: Sequence[float | None]
+) -> list[float | None]:
+    """First minus second, pair by pair; None where one of them is missing."""
+    both = zip(first, second, strict=True)
+    return [None if a is None or b is None else a - b for a, b in both]
+
+
+def _bold(objectives: Sequence[str]) -> list[str]:
+    """What bold takes for granted, where there is something to compare."""
+    if len(objectives) < 2:
+        return []
+    return [f"bold only where {', '.join(objectives)} are all measured; {INDEPENDENT}"]
+
+
+def _sets(catalogue: Sequence[str], size: int, pairs: int) -> list[tuple[str, ...]]:
+    """The modules to train; of single classes all, which every study shares."""
+    if size == 1:
+        return [(name,) for name in catalogue]
+    return sets_of(pairs_of(catalogue, size, pairs))
+
+
+register(
+    Study(
+        name="pairs",
+        title="Tables 2 and 4: two modules joined",
+        about=(
+            "Does the sum of two modules know the classes of both, and is it unsure of the rest? A "
+            "cell holds all pairs of one data set, model, size |R|, objective and seed, with and "
+            "without IMP, joined by weights and by logits."
+        ),
+        forms={"paper": PAPER, "small": SMALL},
+        cells=cells,
+        measure=measure,
+        tables=tables,
+        figures=figures,
+    )
+)
+
+
+Classes = tuple[str, ...]
+MOST_SHUFFLES = 1000  # small catalogues run out of pairs long before
+
+
+def pairs_of(
+    catalogue: Sequence[str], size: int, count: int = 10, seed: int = 0
+) -> list[tuple[Classes, Classes]]:
+    """`count` distinct pairs of disjoint sets of `size` classes, or all where there are fewer.
+
+    The catalogue is shuffled and cut into blocks, and all pairs of blocks are taken, shuffle after
+    shuffle: ten pairs of two classes out of ten need five modules, not twenty. Where one shuffle
+    has more pairs than are wanted, as with single classes, they are drawn from all pairs.
+    """
+    blocks = len(catalogue) // size
+    if comb(blocks, 2) > count or blocks < 2:
+        return disjoint_pairs(catalogue, size, count, seed)
+    possible = comb(len(catalogue), 2 * size) * comb(2 * size, size) // 2
+    found: dict[frozenset[Classes], tuple[Classes, Classes]] = {}
+    for shuffle in range(MOST_SHUFFLES):
+        cut = partition(catalogue, f"blocks({size})", seed=seed * MOST_SHUFFLES + shuffle)
+        for pair in combinations([block for block in cut if len(block) == size], 2):
+            found.setdefault(frozenset(pair), pair)
+            if len(found) == min(count, possible):
+                return list(found.values())
+    return list(found.values())
+
+
+def sets_of(pairs: Sequence[tuple[Classes, Classes]]) -> list[Classes]:
+    """Every set of the pairs, once, in order."""
+    return list(dict.fromkeys(classes for pair in pairs for classes in pair))
+
+
+def dead(cells: Sequence[Measured]) -> list[Group]:
+    """Groups of pairs whose objectives answer the same to the digit, seed by seed.
+
+    Cells of pairs do not say how many units are live; modules with live units would differ. What
+    dead modules answer is no finding: no objective can be better than another.
+    """
+    found: list[Group] = []
+    for (model, size, data), own in grouped(cells, "model", "size", "data").items():
+        by = grouped(own, "objective")
+        for half, imp in HALVES.items():
+            answers = [
+                {c.settings["seed"]: c.result[half]["sum"] for c in some} for some in by.values()
+            ]
+            if len(answers) > 1 and all(_same(answers[0], other) for other in answers[1:]):
+                found.append((model, size, imp, data))
+    return found
+
+
+def _same(one: dict[int, Any], other: dict[int, Any]) -> bool:
+    """Whether they agree in the seeds that both have, and have some number there."""
+    shared = [seed for seed in one if seed in other]
+    known = any(finite(one[seed]["accuracy"]) for seed in shared)
+    return known and all(one[seed] == other[seed] for seed in shared)

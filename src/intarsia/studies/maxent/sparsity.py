@@ -1,0 +1,199 @@
+"""Study `sparsity`: complete merges and pairs of modules that keep many or few weights."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from intarsia.data import set_name
+from intarsia.figures import line_figure
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import Bench
+from intarsia.studies.maxent.complete_merges import (
+    NAMES,
+    Merges,
+    axes_of,
+    figure_name,
+    measure_steps,
+    orders_by_operator,
+    step_cell,
+    step_notes,
+    step_tables,
+    varied_figures,
+)
+from intarsia.studies.maxent.pairs import pairs_of, sets_of
+from intarsia.studies.options import check_count, fitting, readable
+from intarsia.studies.study import Study, register, seeds_of
+from intarsia.studies.tables import Spread, Table, grouped, point
+
+PAPER: dict[str, Any] = {
+    "data": ["mnist"],
+    "models": ["shallow"],
+    "preset": "paper",
+    "seeds": 5,
+    "recipe": {},
+    "sparsities": [0.9, 0.99, 0.999],
+    "orders": 10,
+    "operators": ["sum", "logits"],
+    "pair_models": ["cnn"],
+    "pair_sizes": [2, 5],
+    "pair_sparsities": [0.3, 0.6, 0.9],
+    "pair_seeds": 1,
+    "pairs": 10,
+}
+SMALL = PAPER | {
+    "data": ["digits"],
+    "models": ["mlp(32)"],
+    "seeds": 2,
+    "recipe": {"epochs": 2},
+    "sparsities": [0.5, 0.9],
+    "orders": 2,
+    "pair_models": ["mlp(16)"],
+    "pair_sizes": [2],
+    "pair_sparsities": [0.3, 0.6],
+    "pairs": 3,
+}
+
+
+def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+    """Complete merges, one a data set, model, sparsity and seed; then pairs, by size too.
+
+    Sizes that leave no pair fall out.
+    """
+    orders = orders_by_operator(options)
+    preset = options["preset"]
+    steps = [
+        step_cell("sparsity", data, model, seed, orders, options, bench, sparsity=sparsity)
+        for data, model in readable(options, bench)
+        for sparsity in options["sparsities"]
+        for seed in seeds_of(options["seeds"])
+    ]
+    pairs = [
+        _pair_cell(data, model, size, sparsity, seed, options, bench)
+        for data, model in readable(options, bench, "pair_models")
+        for size in fitting(options, "pair_sizes", bench.data(data, preset).classes)
+        for sparsity in options["pair_sparsities"]
+        for seed in seeds_of(options["pair_seeds"])
+    ]
+    return steps + pairs
+
+
+def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
+    """The curves of a complete merge, or accuracy and entropy of every pair, by operator."""
+    settings = cell.settings
+    if "size" not in settings:
+        return measure_steps(cell, bench)
+    bank = bench.bank(cell.banks["modules"])
+    merges = Merges(bank, bench.data(settings["data"], settings["preset"]), bench.device)
+    found: dict[str, Any] = {"accuracy": {}, "entropy": {}}
+    pairs = [pair for pair in settings["pairs"] if {*pair} <= {*bank.names}]
+    for operator in settings["operators"]:
+        points = [merges.point(operator, pair) for pair in pairs]
+        found["accuracy"][operator] = [accuracy for accuracy, _ in points]
+        found["entropy"][operator] = [entropy for _, entropy in points]
+    return found
+
+
+def tables(done: Sequence[Measured]) -> list[Table]:
+    steps, pairs = _kinds(done)
+    groups = [
+        ((data, model, f"{sparsity:g}"), group)
+        for (data, model, sparsity), group in grouped(steps, "data", "model", "sparsity").items()
+    ]
+    notes = ["the paper prints a figure without numbers", *step_notes(steps)]
+    columns = ["data", "model", "sparsity"]
+    found = step_tables("Complete merge by sparsity", columns, groups, notes) if steps else []
+    return [*found, _pair_table(pairs)] if pairs else found
+
+
+def figures(done: Sequence[Measured]) -> dict[str, str]:
+    steps, pairs = _kinds(done)
+    found = varied_figures(steps, "sparsity", "sparsity", "sparsity")
+    for (data, model), cells in grouped(pairs, "data", "model").items():
+        panels: dict[str, dict[str, Any]] = {}
+        for (size,), group in grouped(cells, "size").items():
+            for what in ("accuracy", "entropy"):
+                curves = {
+                    NAMES.get(operator, operator): {
+                        sparsity: point(_values(some, what, operator))
+                        for (sparsity,), some in grouped(group, "sparsity").items()
+                        if _values(some, what, operator)
+                    }
+                    for operator in group[0].settings["operators"]
+                }
+                if any(curves.values()):
+                    panels[f"{what}, |R| = {size}"] = curves
+        if panels:
+            name, title = figure_name("sparsity", "pairs", data, model), f"pairs, {data}, {model}"
+            found[name] = line_figure(panels, title=title, x="sparsity", **axes_of(panels))
+    return found
+
+
+def _pair_cell(
+    data: str,
+    model: str,
+    size: int,
+    sparsity: float,
+    seed: int,
+    options: Mapping[str, Any],
+    bench: Bench,
+) -> Cell:
+    preset, recipe = options["preset"], {**options["recipe"], "sparsity": sparsity}
+    catalogue = bench.data(data, preset).catalogue
+    pairs = pairs_of(catalogue, size, check_count(options, "pairs"))
+    plan = bench.plan(data, model, sets_of(pairs), seed, preset=preset, **recipe)
+    settings = {"data": data, "model": model, "preset": preset, "seed": seed}
+    settings |= {"sparsity": sparsity, "size": size, "operators": options["operators"]}
+    settings["pairs"] = [
+        [set_name(one, catalogue), set_name(other, catalogue)] for one, other in pairs
+    ]
+    return Cell("sparsity", settings, {"modules": plan})
+
+
+def _pair_table(done: Sequence[Measured]) -> Table:
+    rows = [
+        [
+            *[data, model, size, f"{sparsity:g}", operator],
+            *[_spread(_values(group, what, operator)) for what in ("accuracy", "entropy")],
+        ]
+        for (data, model, size, sparsity), group in grouped(
+            done, "data", "model", "size", "sparsity"
+        ).items()
+        for operator in group[0].settings["operators"]
+    ]
+    columns = ["data", "model", "|R|", "sparsity", "operator", "accuracy", "entropy"]
+    notes = [
+        "n counts pairs and seeds; no entropy where the two modules reward all classes",
+        "the paper prints a figure without numbers; its optimum for the CNN is 0.6",
+    ]
+    return Table("Two modules joined, by sparsity", columns, rows, notes)
+
+
+def _kinds(done: Sequence[Measured]) -> tuple[list[Measured], list[Measured]]:
+    """Complete merges, and pairs."""
+    pairs = [cell for cell in done if "size" in cell.settings]
+    return [cell for cell in done if "size" not in cell.settings], pairs
+
+
+def _values(group: Sequence[Measured], what: str, operator: str) -> list[float]:
+    values = [value for cell in group for value in cell.result[what].get(operator, ())]
+    return [value for value in values if value is not None]
+
+
+def _spread(values: Sequence[float]) -> Spread | None:
+    return Spread.of(values) if values else None
+
+
+register(
+    Study(
+        name="sparsity",
+        title="Figures 7 and 8: how many weights a module keeps",
+        about=(
+            "Whether sparser modules join better. A cell is a data set, model, sparsity and seed: "
+            "the modules of all classes joined one by one, or pairs of class sets of one size."
+        ),
+        forms={"paper": PAPER, "small": SMALL},
+        cells=cells,
+        measure=measure,
+        tables=tables,
+        figures=figures,
+    )
+)

@@ -1,0 +1,83 @@
+"""Study `temperature`: complete merges of modules trained and read at several temperatures."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import Bench
+from intarsia.studies.maxent.complete_merges import (
+    measure_steps,
+    orders_by_operator,
+    step_cell,
+    step_notes,
+    step_tables,
+    varied_figures,
+)
+from intarsia.studies.options import check_numbers, readable
+from intarsia.studies.study import Study, register, seeds_of
+from intarsia.studies.tables import Table, grouped
+
+PAPER: dict[str, Any] = {
+    "data": ["mnist"],
+    "models": ["shallow"],
+    "preset": "paper",
+    "seeds": 5,
+    "recipe": {},
+    "temperatures": [1, 3, 5, 7],
+    "orders": 10,
+    "operators": ["sum", "logits"],
+}
+SMALL = PAPER | {
+    "data": ["digits"],
+    "models": ["mlp(32)"],
+    "seeds": 2,
+    "recipe": {"epochs": 2, "sparsity": 0.8},
+    "temperatures": [1, 5],
+    "orders": 2,
+}
+
+
+def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+    """One a data set, model, temperature and seed."""
+    orders = orders_by_operator(options)
+    return [
+        step_cell("temperature", data, model, seed, orders, options, bench, temperature=t)
+        for data, model in readable(options, bench)
+        for t in check_numbers(options, "temperatures")
+        for seed in seeds_of(options["seeds"])
+    ]
+
+
+def tables(done: Sequence[Measured]) -> list[Table]:
+    groups = [
+        ((data, model, f"{t:g}"), group)
+        for (data, model, t), group in grouped(done, "data", "model", "temperature").items()
+    ]
+    notes = [
+        "the temperature divides the logits in training and in the entropy alike",
+        "the paper prints a figure without numbers",
+        *step_notes(done),
+    ]
+    columns = ["data", "model", "temperature"]
+    return step_tables("Complete merge by temperature", columns, groups, notes)
+
+
+def figures(done: Sequence[Measured]) -> dict[str, str]:
+    return varied_figures(done, "temperature", "temperature", "t =")
+
+
+register(
+    Study(
+        name="temperature",
+        title="Figure 6: the temperature of training",
+        about=(
+            "Whether modules trained at another temperature join better. A cell is a data set, "
+            "model, temperature and seed: the modules of all classes joined one by one."
+        ),
+        forms={"paper": PAPER, "small": SMALL},
+        cells=cells,
+        measure=measure_steps,
+        tables=tables,
+        figures=figures,
+    )
+)

@@ -1,0 +1,355 @@
+"""Study `unlearning`: each class in turn taken out of a whole, against other ways to forget it."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from intarsia.composition import Composition, compose
+from intarsia.data import Data, Split
+from intarsia.data.dataset import spaced
+from intarsia.figures import line_figure
+from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
+from intarsia.modules import Bank, Module, logits_of
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import Bench
+from intarsia.studies.maxent.baselines import UNPRUNED, Ascent, best_ascent, check_rates
+from intarsia.studies.maxent.complete_merges import NAMES, figure_name
+from intarsia.studies.options import check_count, check_operators, readable
+from intarsia.studies.study import Study, register, seeds_of
+from intarsia.studies.tables import Entry, Spread, Table, finite, grouped, point
+
+PAPER: dict[str, Any] = {
+    "data": ["mnist"],
+    "models": ["shallow"],
+    "preset": "paper",
+    "seeds": 5,
+    "recipe": {},
+    "operators": ["logits", "sum"],
+    "rates": [1e-4, 3e-4, 1e-3],  # of the ascent, by Adam
+    "limit": 400,  # steps of the ascent
+}
+SMALL = PAPER | {
+    "data": ["digits"],
+    "models": ["mlp(32)"],
+    "seeds": 2,
+    "recipe": {"epochs": 3, "learning_rate": 0.01, "sparsity": 0.8},
+    "rates": [1e-3, 1e-2],
+    "limit": 60,
+}
+RETRAINING, ASCENT = "retraining", "gradient ascent"
+COLUMNS = {
+    "remaining_before": "remaining before",
+    "remaining": "remaining after",
+    "change": "change",
+    "kept": "answers kept",
+    "removed_before": "removed before",
+    "removed": "removed after",
+    "entropy": "entropy",
+}
+PANELS = {
+    "removed": "removed class: accuracy",
+    "entropy": "removed class: entropy",
+    "change": "remaining classes: change of accuracy",
+}
+UNITS = {"removed": "accuracy", "entropy": "nats", "change": "change"}
+BOUNDS = {"removed": (0.0, 1.0), "entropy": (0.0, math.inf), "change": (-1.0, 1.0)}
+
+
+def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+    """One a data set, model and seed, with all classes."""
+    return [
+        _cell(data, model, seed, options, bench)
+        for data, model in readable(options, bench)
+        for seed in seeds_of(options["seeds"])
+    ]
+
+
+def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
+    """What every way leaves of a class and of the others, on test samples, class by class.
+
+    A way is left out where training gave up what it needs.
+    """
+    settings, device = cell.settings, bench.device
+    data = bench.data(settings["data"], settings["preset"])
+    test = Split(data.test.x.to(device), data.test.y)
+    parts = bench.bank(cell.banks["modules"])
+    joint = next(iter(bench.bank(cell.banks["joint"], pruned=False)), None)
+    again = bench.bank(cell.banks["retrained"], pruned=False)
+    ways = {}
+    if len(parts) > 1:
+        ways = {how: removal(parts, how, test, device) for how in settings["operators"]}
+    if joint is not None and len(again):
+        ways[RETRAINING] = retraining(joint, again, test, device)
+    if joint is not None:
+        chosen = {key: settings[key] for key in ("rates", "limit", "seed")}
+        ways[ASCENT] = ascent(joint, data, test, device, **chosen)
+    return {"classes": list(data.catalogue), "ways": ways}
+
+
+def tables(done: Sequence[Measured]) -> list[Table]:
+    """What is left of the removed class and of the others, over all classes and by class."""
+    return [
+        table
+        for (data, model), group in grouped(done, "data", "model").items()
+        for table in (_summary(f"{data}, {model}", group), _by_class(f"{data}, {model}", group))
+    ]
+
+
+def figures(done: Sequence[Measured]) -> dict[str, str]:
+    """The removed class and the others after each removal, by the class's place."""
+    found = {}
+    for (data, model), group in grouped(done, "data", "model").items():
+        panels = {
+            panel: {
+                NAMES.get(way, way): {
+                    float(i): point(_values(group, way, key, i)) for i in _places(group)
+                }
+                for way in _ways(group)
+            }
+            for key, panel in PANELS.items()
+            if any(finite(_values(group, way, key)) for way in _ways(group))
+        }
+        if not panels:  # training gave up all that the ways need
+            continue
+        title = f"{data}, {model}: each class removed in turn"
+        name = figure_name("unlearning", data, model)
+        classes = group[0].result["classes"]
+        found[name] = line_figure(
+            panels,
+            title=title,
+            x="class removed",
+            x_names={float(place): str(name) for place, name in enumerate(classes)},
+            y={PANELS[key]: unit for key, unit in UNITS.items()},
+            bounds={PANELS[key]: bounds for key, bounds in BOUNDS.items()},
+        )
+    return found
+
+
+def _cell(data: str, model: str, seed: int, options: Mapping[str, Any], bench: Bench) -> Cell:
+    preset, recipe = options["preset"], options["recipe"]
+    names = bench.data(data, preset).catalogue
+    without = [[c for c in names if c != gone] for gone in names]
+    joint = {"preset": preset, "objective": "xe", "pruned": False, **recipe, **UNPRUNED}
+    banks = {
+        "modules": bench.plan(data, model, [(c,) for c in names], seed, preset=preset, **recipe),
+        "joint": bench.plan(data, model, [names], seed, **joint),
+        # Cross-entropy hides what is not rewarded: a network never meets the class it lacks.
+        "retrained": bench.plan(data, model, without, seed, **joint),
+    }
+    settings = {"data": data, "model": model, "preset": preset, "seed": seed}
+    settings["operators"] = check_operators(options, samples=False)
+    settings["limit"] = check_count(options, "limit")
+    settings["rates"] = check_rates(options["rates"])
+    return Cell("unlearning", settings, banks)
+
+
+def _summary(name: str, group: Sequence[Measured]) -> Table:
+    rows: list[list[Entry]] = []
+    for way in _ways(group):
+        figures = [Spread.of(_values(group, way, key)) for key in COLUMNS]
+        checks = [_all(group, way, key) for key in ("exact", "untouched")]
+        rows.append([NAMES.get(way, way), *figures, *checks])
+    classes = len(_places(group))
+    notes = [
+        f"spread over {len(group)} seeds and {classes} removed classes; answers are among all "
+        f"{classes}, and an entropy can reach {math.log(classes):.4f}",
+        "answers kept: samples of the remaining classes that are answered as before, right or not",
+        "exact: removals after which the whole answers, bit for bit, as one composed without the "
+        "module, and as before once it is added again; untouched: removals that leave the logits "
+        "of every other module the same bits",
+        *_ascents(group),
+        "the other modules were trained on samples of the removed class, to be uncertain of them; "
+        "only retraining gives a network that has never met them",
+        *_lacking(group),
+    ]
+    columns = ["way", *COLUMNS.values(), "exact", "untouched"]
+    return Table(f"{name}: each class removed in turn", columns, rows, notes)
+
+
+def _ascents(group: Sequence[Measured]) -> list[str]:
+    """A note on what gradient ascent took, where there was a network to take it."""
+    steps = Spread.of(_values(group, ASCENT, "steps"))
+    if not steps.n:
+        return []
+    return [
+        f"gradient ascent: step size chosen on validation samples for each network and class; "
+        f"{steps.mean:.0f} steps in the mean, and {_all(group, ASCENT, 'reached')} come down to "
+        f"chance there within their limit of steps"
+    ]
+
+
+def _lacking(group: Sequence[Measured]) -> list[str]:
+    """A note for each seed and way whose networks training gave up."""
+    notes = []
+    for cell in group:
+        ways = [*cell.settings["operators"], RETRAINING, ASCENT]
+        lost = [NAMES.get(way, way) for way in ways if way not in cell.result["ways"]]
+        if lost:
+            seed = cell.settings["seed"]
+            notes.append(f"seed {seed}: no {', '.join(lost)}, training gave up what they need")
+    return notes
+
+
+def _by_class(name: str, group: Sequence[Measured]) -> Table:
+    keys = {"removed": "accuracy", "entropy": "entropy"}
+    asked = [(way, key) for way in _ways(group) for key in keys]
+    rows: list[list[Entry]] = [
+        [group[0].result["classes"][i], *(Spread.of(_values(group, *what, i)) for what in asked)]
+        for i in _places(group)
+    ]
+    columns = ["removed", *(f"{NAMES.get(way, way)}: {keys[key]}" for way, key in asked)]
+    return Table(f"{name}: the removed class, by class", columns, rows)
+
+
+def _values(
+    group: Sequence[Measured], way: str, key: str, place: int | None = None
+) -> list[float | None]:
+    """A figure over all seeds and classes, or over the seeds of one class."""
+    lists = [cell.result["ways"].get(way, {}).get(key, []) for cell in group]
+    return [v for values in lists for i, v in enumerate(values) if place in (None, i)]
+
+
+def _all(group: Sequence[Measured], way: str, key: str) -> str | None:
+    """In how many removals something holds; None where it is not asked."""
+    found = [value for value in _values(group, way, key) if value is not None]
+    return f"{sum(map(bool, found))} of {len(found)}" if found else None
+
+
+def _ways(group: Sequence[Measured]) -> list[str]:
+    return list(dict.fromkeys(way for cell in group for way in cell.result["ways"]))
+
+
+def _places(group: Sequence[Measured]) -> range:
+    return range(len(group[0].result["classes"]))
+
+
+register(
+    Study(
+        name="unlearning",
+        title="Beyond the paper: a class removed",
+        about=(
+            "What is left of a class that is to be forgotten, and what becomes of the others? A "
+            "cell takes each class of one seed in turn out of a composition, trains a joint "
+            "network again without it, and drives it out of that network by gradient ascent."
+        ),
+        forms={"paper": PAPER, "small": SMALL},
+        cells=cells,
+        measure=measure,
+        tables=tables,
+        figures=figures,
+    )
+)
+
+
+Way = dict[str, list[Any]]  # figures by name, one a class; None where its module diverged
+
+FEW = 1000  # test samples on which networks of equal weights are asked
+
+
+def removal(parts: Bank, how: str, test: Split, device: torch.device) -> Way:
+    """Each module in turn taken out of the whole.
+
+    `exact`: the whole without it answers, bit for bit, as one that was composed without it, and as
+    before when it is added again. `untouched`: the logits of every other module are the same bits
+    as before; None where the operator leaves no modules to ask.
+    """
+    whole = compose(parts, how).to(device)
+    before = logits_of(whole, test.x)
+    few = test.x[spaced(len(test), FEW).to(test.x.device)]
+    own = _own_logits(whole, few)
+    rows: list[Mapping[str, Any] | None] = []
+    for index, name in enumerate(whole.catalogue):
+        if name not in parts.names:
+            rows.append(None)
+            continue
+        less = whole - name
+        anew = compose([part for part in parts if part.name != name], how).to(device)
+        exact = _same(less, anew, few) and _same(less + parts[name], whole, few)
+        left = _own_logits(less, few)
+        untouched = all(torch.equal(own[n], z) for n, z in left.items()) if left else None
+        found = compare(before, logits_of(less, test.x), test.y, index, whole.temperature)
+        rows.append({**found, "exact": exact, "untouched": untouched})
+    return _listed(rows)
+
+
+def retraining(joint: Module, again: Iterable[Module], test: Split, device: torch.device) -> Way:
+    """The joint network against those that were trained without one class each."""
+    before = logits_of(joint.to_module().to(device), test.x)
+    rows: list[Mapping[str, Any] | None] = [None] * len(joint.catalogue)
+    for module in again:
+        (gone,) = set(joint.catalogue) - set(module.rewarded)
+        index = joint.catalogue.index(gone)
+        after = logits_of(module.to_module().to(device), test.x)
+        rows[index] = compare(before, after, test.y, index, joint.temperature)
+    return _listed(rows)
+
+
+def ascent(
+    joint: Module,
+    data: Data,
+    test: Split,
+    device: torch.device,
+    *,
+    rates: Sequence[float],
+    limit: int,
+    seed: int,
+) -> Way:
+    """The joint network against itself after gradient ascent on one class each, see `best_ascent`.
+
+    `reached` tells whether validation samples of the class are answered with it by chance at most.
+    """
+    before = logits_of(joint.to_module().to(device), test.x)
+    ascents = [Ascent("Adam", rate) for rate in rates]
+    rows = []
+    for index in range(data.classes):
+        forgot = best_ascent(joint, data, index, ascents, seed, device, limit)
+        after = logits_of(forgot.network, test.x)
+        found = compare(before, after, test.y, index, joint.temperature)
+        chosen = {"rate": forgot.ascent.rate, "steps": forgot.steps}
+        rows.append({**found, **chosen, "reached": forgot.removed <= 1 / data.classes})
+    return _listed(rows)
+
+
+def compare(
+    before: Tensor, after: Tensor, labels: Tensor, index: int, temperature: float
+) -> dict[str, float]:
+    """One removal by the logits before and after it; answers are among the whole catalogue.
+
+    `kept` is the share of the remaining classes' samples that are answered as before, right or not.
+    """
+    rest = [i for i in range(after.shape[1]) if i != index]
+    removed, remaining = (
+        [rewarded_accuracy(logits, labels, classes) for logits in (before, after)]
+        for classes in ([index], rest)
+    )
+    unchanged = (before.argmax(1) == after.argmax(1))[labels != index]
+    return {
+        "removed_before": removed[0],
+        "removed": removed[1],
+        "entropy": nonrewarded_entropy(after, labels, rest, temperature),
+        "remaining_before": remaining[0],
+        "remaining": remaining[1],
+        "change": remaining[1] - remaining[0],
+        "kept": float(unchanged.double().mean()),
+    }
+
+
+def _own_logits(whole: Composition, x: Tensor) -> dict[str, Tensor]:
+    """Logits of each part by itself, as it lies in the whole; none where weights are joined."""
+    if whole.joined is not None:
+        return {}
+    laid = zip(whole.parts, whole.laid, strict=True)
+    return {part.name: logits_of(network, x) for part, network in laid}
+
+
+def _same(one: Composition, other: Composition, x: Tensor) -> bool:
+    return torch.equal(logits_of(one, x), logits_of(other, x))
+
+
+def _listed(rows: Sequence[Mapping[str, Any] | None]) -> Way:
+    """One list a figure instead of one mapping a class."""
+    keys = next((list(row) for row in rows if row is not None), [])
+    return {key: [None if row is None else row[key] for row in rows] for key in keys}

@@ -1,0 +1,1 @@
+"""Runners: who does the work of a study, in one process, several, or on a cluster."""

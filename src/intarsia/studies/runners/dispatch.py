@@ -1,0 +1,62 @@
+"""Engines: who does the work of a study. The results are the same bytes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from intarsia.errors import StudyError, nearest
+from intarsia.studies.cells import Measured
+from intarsia.studies.runners.local import Say, run
+from intarsia.studies.store import Store
+from intarsia.studies.study import Study, find_study
+
+ENGINES = {
+    "local": "this process",
+    "processes": "several processes of this machine",
+    "ray": "the machines of a Ray cluster, which need no folder in common",
+}
+
+
+def run_with(
+    engine: str,
+    study: Study | str,
+    options: Mapping[str, Any],
+    store: Store,
+    device: str = "auto",
+    workers: int | None = None,
+    say: Say = lambda line: None,
+    address: str | None = None,
+) -> list[Measured]:
+    """Measure what is missing of a study, with `workers` at once (by default one per core).
+
+    `address` is that of a Ray cluster, or "auto" for the one that this machine belongs to; without
+    it Ray is started here. Runs with different engines may share a store at the same time.
+    """
+    study = find_study(study) if isinstance(study, str) else study
+    _check(engine, workers, address)
+    if engine == "processes":
+        from intarsia.studies.runners.processes import run_processes
+
+        return run_processes(study, options, store, device=device, workers=workers, say=say)
+    if engine == "ray":
+        try:
+            from intarsia.studies.runners.ray import run_cluster
+        except ImportError as error:
+            raise StudyError(
+                f"engine 'ray' needs ray, which is not here ({error}): "
+                "pip install 'intarsia[cluster]'"
+            ) from error
+        return run_cluster(
+            study, options, store, device=device, workers=workers, say=say, address=address
+        )
+    return run(study, options, store, device=device, say=say)
+
+
+def _check(engine: str, workers: int | None, address: str | None) -> None:
+    if engine not in ENGINES:
+        raise StudyError(f"there is no engine {engine!r}: {nearest(engine, ENGINES)}")
+    if workers is not None and workers < 1:
+        raise StudyError(f"{workers} workers cannot work: give 1 or more")
+    if workers is not None and engine == "local":
+        raise StudyError("engine 'local' is one process: for workers choose 'processes' or 'ray'")
+    if address is not None and engine != "ray":
+        raise StudyError(f"an address is for engine 'ray', not for {engine!r}")

@@ -1,0 +1,181 @@
+"""Runner: do what is missing of a study, bank by bank and cell by cell, in this process."""
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from intarsia.data import Data
+from intarsia.errors import HealthWarning, IntarsiaError, StudyError
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import Bench
+from intarsia.studies.plans import Plan
+from intarsia.studies.records import Record
+from intarsia.studies.runners.bank_training import clear, companies, train_plans, work_of
+from intarsia.studies.store import DamagedError, Store
+from intarsia.studies.study import Study, find_study
+
+WAIT = 0.1  # seconds between looks at what other processes have finished
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Standing:
+    """What a store has of a study."""
+
+    cells: list[Cell]
+    finished: dict[str, Measured] = field(default_factory=dict)  # by key
+    damaged: dict[str, str] = field(default_factory=dict)  # by key, what is wrong
+
+    @property
+    def missing(self) -> list[Cell]:
+        return [cell for cell in self.cells if cell.key not in self.finished]
+
+    @property
+    def measured(self) -> list[Measured]:
+        return [self.finished[c.key] for c in self.cells if c.key in self.finished]
+
+
+def standing(cells: Sequence[Cell], store: Store) -> Standing:
+    """Which cells are finished, missing or damaged."""
+    found = Standing(list(cells))
+    for cell in found.cells:
+        try:
+            measured = store.read(cell)
+        except DamagedError as error:
+            found.damaged[cell.key] = str(error)
+        else:
+            if measured is not None:
+                found.finished[cell.key] = measured
+    return found
+
+
+def missing_plans(cells: Sequence[Cell], store: Store) -> list[Plan]:
+    """The banks that these cells need and the store has not, each once, in order."""
+    plans = {plan.key: plan for cell in cells for plan in cell.banks.values()}
+    return [plan for plan in plans.values() if not store.has_bank(plan)]
+
+
+def run(
+    study: Study | str,
+    options: Mapping[str, Any],
+    store: Store,
+    *,
+    device: str = "auto",
+    bench: Bench | None = None,
+    say: Say = lambda line: None,
+) -> list[Measured]:
+    """Measure what is missing of a study; several processes may do so on one store at once."""
+    study = find_study(study) if isinstance(study, str) else study
+    bench = bench or Bench(store, device)
+    found = standing(study.plan(options, bench), store)
+    if not found.missing:
+        return found.measured  # nothing is written, so a store may be read-only
+    with store.in_use():
+        return _Here(study, options, store, bench, say).work()
+
+
+class Run:
+    """What is missing of a study and what becomes of it; engines differ in who does the work."""
+
+    def __init__(
+        self, study: Study, options: Mapping[str, Any], store: Store, bench: Bench, say: Say
+    ) -> None:
+        self.store, self.bench, self.say = store, bench, say
+        self.record = Record(store.path / "runs", study.name, bench.device)
+        self.standing = standing(study.plan(options, bench), store)
+        for line in self.standing.damaged.values():
+            say(f"{line}: it is measured again")
+
+    def look(self, cells: Sequence[Cell]) -> None:
+        """Take over what other processes have finished."""
+        self.standing.finished.update(standing(cells, self.store).finished)
+
+    def ready(self, cell: Cell) -> bool:
+        """Whether the banks that the cell needs are there."""
+        return all(map(self.store.has_bank, cell.banks.values()))
+
+    def keep(self, cell: Cell, result: dict[str, Any]) -> None:
+        """A cell is measured: write it down."""
+        self.standing.finished[cell.key] = self.store.write(cell, result)
+        self.say(f"cell {self._count()} of {len(self.standing.cells)}: {cell}")
+
+    def drop(self, cell: Cell) -> None:
+        """A bank of this cell cannot be read: train it again."""
+        self.bench.forget()
+        for plan in cell.banks.values():
+            try:
+                self.store.bank(plan)
+            except DamagedError as error:
+                self.say(f"{error}: it is trained again")
+                self.store.drop_bank(plan)
+
+    def about(self, plans: Sequence[Plan]) -> dict[str, Any]:
+        """Banks that are to be trained together, for the record."""
+        recipe, count = plans[0].recipe, sum(plan.modules for plan in plans)
+        self.say(f"training {count} modules of {recipe.data}, {recipe.model}")
+        work = sum(work_of(plan, self.data(plan)) for plan in plans)
+        keys = [plan.key for plan in plans]
+        return {"event": "banks", "keys": keys, "modules": count, "work": work}
+
+    def data(self, plan: Plan) -> Data:
+        return self.bench.data(plan.recipe.data, plan.recipe.preset)
+
+    def _count(self) -> int:
+        """Cells that are finished, whoever finished them."""
+        there = self.store.keys({cell.study for cell in self.standing.cells})
+        return sum(cell.key in there for cell in self.standing.cells)
+
+
+class _Here(Run):
+    """The work is done in this process."""
+
+    def work(self) -> list[Measured]:
+        """First what can be measured now, then the next banks; wait only for other processes."""
+        while missing := self.standing.missing:
+            done = [self._measure(cell) for cell in missing if self.ready(cell)]
+            if any(done) or self._train(missing):
+                continue
+            time.sleep(WAIT)
+            self.look(missing)
+        return self.standing.measured
+
+    def _measure(self, cell: Cell) -> bool:
+        with self.store.claim([cell.key]) as held:
+            if not held:
+                return False
+            self.look([cell])
+            if cell.key in self.standing.finished:
+                return True
+            try:
+                timed = self.record.timed(event="cell", study=cell.study, key=cell.key)
+                # Some groups are dead, and the study says so: studies/dead.py.
+                quiet = warnings.catch_warnings(action="ignore", category=HealthWarning)
+                with timed, quiet:
+                    self.keep(cell, find_study(cell.study).measure(cell, self.bench))
+            except DamagedError:
+                self.drop(cell)
+                return True
+            except IntarsiaError as error:
+                raise StudyError(f"cell {cell}: {error}") from error
+            return True
+
+    def _train(self, missing: Sequence[Cell]) -> bool:
+        """Train the next banks that no other process trains; False if there are none."""
+        for plans in companies(missing_plans(missing, self.store), self.bench.device):
+            with self.store.claim([plan.key for plan in plans]) as held:
+                mine = [p for p in plans if p.key in held and not self.store.has_bank(p)]
+                if mine:
+                    self._train_together(mine)
+                    return True
+        return False
+
+    def _train_together(self, plans: list[Plan]) -> None:
+        work = self.store.work_folder(plans)
+        with self.record.timed(**self.about(plans)):
+            banks = train_plans(plans, self.data(plans[0]), self.bench.device, work)
+            for plan, bank in zip(plans, banks, strict=True):
+                self.store.add_bank(plan, bank)
+        clear(work)

@@ -1,0 +1,182 @@
+"""Processes: several of them on this machine run a study on one store; claims share the work."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+import torch
+
+from intarsia.errors import IntarsiaError, StudyError
+from intarsia.studies.cells import Measured
+from intarsia.studies.context import Bench
+from intarsia.studies.runners.local import Say, run, standing
+from intarsia.studies.store import Store
+from intarsia.studies.study import Study, find_study
+
+PATIENCE = 5.0  # seconds for a worker to let go of its claims
+
+
+@dataclass(frozen=True)
+class _Worker:
+    number: int
+    process: SpawnProcess
+    pipe: Connection
+
+
+def run_processes(
+    study: Study,
+    options: Mapping[str, Any],
+    store: Store,
+    *,
+    device: str = "auto",
+    workers: int | None = None,
+    say: Say = lambda line: None,
+) -> list[Measured]:
+    """Measure what is missing of a study in `workers` processes, by default one per core.
+
+    They find the study by its name, after importing the module (or script) that defines its cells.
+    A worker that is lost leaves its work to the others; one that fails ends the run.
+    """
+    cells = study.plan(options, Bench(store, "cpu"))
+    missing = standing(cells, store).missing
+    count = min(workers or _cores(), len(missing))
+    with _crew(study, options, store, device, count) as crew:
+        _listen(crew, say)
+    return standing(cells, store).measured
+
+
+@contextmanager
+def _crew(
+    study: Study, options: Mapping[str, Any], store: Store, device: str, count: int
+) -> Iterator[list[_Worker]]:
+    """So many processes at work, which end with the block, however it ends."""
+    crew: list[_Worker] = []
+    try:
+        for number in range(count):
+            what = (study.cells.__module__, study.name, dict(options), str(store.path.resolve()))
+            how = (_device(device, number), max(1, _cores() // count))
+            crew.append(_start(number + 1, (*what, *how)))
+        yield crew
+    finally:
+        for worker in crew:
+            worker.process.terminate()
+        for worker in crew:
+            worker.process.join(PATIENCE)
+            worker.process.kill()
+            worker.process.join()
+            worker.process.close()
+            worker.pipe.close()
+
+
+def _start(number: int, what: tuple[Any, ...]) -> _Worker:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    # Not daemons, which could not train modules in processes of their own.
+    process = context.Process(target=_work, args=(*what, theirs), daemon=False)
+    with _deaf():
+        process.start()
+    theirs.close()
+    return _Worker(number, process, ours)
+
+
+def _listen(crew: Sequence[_Worker], say: Say) -> None:
+    """Pass on what the workers say until all have ended."""
+    speaking = {worker.pipe: worker for worker in crew}
+    finished = not crew
+    while speaking:
+        for pipe in wait(list(speaking)):
+            worker = speaking[pipe]  # type: ignore[index]
+            try:
+                kind, text = worker.pipe.recv()
+            except (EOFError, OSError):
+                del speaking[worker.pipe]
+                worker.process.join()
+                if worker.process.exitcode != 0:
+                    say(f"worker {worker.number} was lost{_how(worker)}: others do its work")
+                continue
+            if kind == "failed":
+                raise StudyError(text)
+            if kind == "done":
+                finished = True
+            else:
+                say(text)
+    if not finished:
+        raise StudyError(
+            f"all {len(crew)} workers were lost, the last{_how(crew[-1])}, perhaps for want of "
+            "memory: run the study again with fewer, it goes on where it was"
+        )
+
+
+def _work(
+    home: str,
+    name: str,
+    options: dict[str, Any],
+    path: str,
+    device: str,
+    threads: int,
+    pipe: Connection,
+) -> None:
+    """A worker's life: run the study, tell what happens, end with the parent."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # by way of every `finally`
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(threads)
+    try:
+        import_module(home)
+        run(
+            find_study(name),
+            options,
+            Store(path),
+            device=device,
+            say=lambda line: pipe.send(("says", line)),
+        )
+    except IntarsiaError as error:
+        pipe.send(("failed", str(error)))
+    except Exception:
+        pipe.send(("failed", f"a worker failed:\n{traceback.format_exc()}"))
+    else:
+        pipe.send(("done", ""))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that start now do not hear Ctrl-C, which is the parent's to handle."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _device(device: str, number: int) -> str:
+    """One GPU after the other, where there are several and none is named."""
+    there = torch.cuda.device_count()
+    return f"cuda:{number % there}" if device in ("auto", "cuda") and there > 1 else device
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _how(worker: _Worker) -> str:
+    code = worker.process.exitcode or 0
+    return f" by signal {-code}" if code < 0 else ""

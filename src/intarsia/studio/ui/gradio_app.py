@@ -1,0 +1,61 @@
+"""The page, laid out in Gradio: what it shows is made by Views, what it knows is the Session's."""
+
+from pathlib import Path
+
+import gradio as gr
+from fastapi import FastAPI
+
+from intarsia.studio.guard import LARGEST_FILE
+from intarsia.studio.session import Session
+from intarsia.studio.ui.events import Acting
+from intarsia.studio.ui.layout import Layout
+from intarsia.studio.ui.views import Views
+
+HERE = Path(__file__).parent
+FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
+MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
+AMBER = gr.themes.Color(
+    "#fdf6ea", "#faead0", "#f3d3a1", "#e9b870", "#dd9c45",
+    "#c87f24", "#a8651a", "#854e15", "#633a12", "#452a10", "#2b1a0a", name="amber",
+)  # fmt: skip
+
+
+def mount(blocks: gr.Blocks) -> FastAPI:
+    """The page as an application, without links to elsewhere, recording, sharing or an API page."""
+    theme = gr.themes.Base(
+        primary_hue=AMBER,
+        secondary_hue=AMBER,
+        neutral_hue="stone",
+        radius_size="lg",
+        font=FONTS,
+        font_mono=MONO,
+    ).set(
+        body_text_color_subdued="*neutral_600",
+        body_text_color_subdued_dark="*neutral_300",
+        block_info_text_color="*neutral_600",
+        block_info_text_color_dark="*neutral_300",
+        block_title_text_weight="600",
+        block_border_width="1px",
+    )
+    return gr.mount_gradio_app(
+        FastAPI(openapi_url=None),
+        blocks,
+        path="/",
+        footer_links=[],
+        run_history=False,
+        ssr_mode=False,
+        pwa=False,
+        mcp_server=False,
+        enable_monitoring=False,
+        show_error=False,
+        max_file_size=LARGEST_FILE,
+        theme=theme,
+        css=(HERE / "studio.css").read_text(encoding="utf-8"),
+    )
+
+
+def build(session: Session, title: str, uploads: Path) -> gr.Blocks:
+    """All controls, and what happens when they are used; `uploads` is where files arrive."""
+    with gr.Blocks(title="intarsia studio", analytics_enabled=False, fill_width=True) as blocks:
+        Acting(Layout(Views(session), title), uploads).connect(blocks)
+    return blocks

@@ -1,0 +1,163 @@
+"""Where everything on the page stands; what happens when it is used is in acting.py."""
+
+from typing import Any
+
+import gradio as gr
+
+from intarsia.measure.compatibility import MEASURES
+from intarsia.studio.guard import LARGEST_FILE
+from intarsia.studio.ui.operator_controls import controls_of
+from intarsia.studio.ui.views import Seen, Views
+from intarsia.studio.ui.widgets import heading, made, notice, pad, place, script
+from intarsia.studio.uploads import others
+
+RADIO_UP_TO = 16  # classes to choose by one click; more go into a list
+WORKING = "<p role='status'>Computing ...</p>"  # seen after half a second of waiting, by studio.css
+MATRIX = (
+    "Interference foretells best what adding two modules' weights will cost; the others say how "
+    "much the two share. A cell chooses its pair for the path, and joins the two."
+)
+
+
+class Layout:
+    """The controls of one page, in the order they stand."""
+
+    def __init__(self, views: Views, title: str) -> None:
+        self.views, self.session = views, views.session
+        self.shown, self.seen = gr.State(None), gr.State(Seen())
+        gr.HTML(heading(views.session, title), elem_id="heading", apply_default_css=False)
+        self.message = notice()
+        gr.HTML(WORKING, elem_id="working", apply_default_css=False)
+        with gr.Row():
+            with gr.Column(scale=2, min_width=300):
+                self._choosing()
+                self._loading()
+            with gr.Column(scale=5, min_width=320):
+                with gr.Row(equal_height=True, elem_id="figures"):
+                    self.accuracy, self.entropy, self.change = map(
+                        place, ("accuracy", "entropy", "change")
+                    )
+                with gr.Tabs(elem_id="tabs", overflow_behavior="wrap"):
+                    with gr.Tab("Whole", id="whole"):
+                        self.confusion = place("confusion")
+                    with gr.Tab("One sample", id="sample"):
+                        self._sample()
+                    with gr.Tab("Path", id="path") as self.path_tab:
+                        self._path()
+                    with gr.Tab("Compatibility", id="compatibility-tab") as self.matrix_tab:
+                        self._matrix()
+
+    def _choosing(self) -> None:
+        names = list(self.session.names)
+        self.tiles = gr.CheckboxGroup(
+            self.views.tiles(), value=names, label="Modules", elem_id="module-tiles",
+            info="Accuracy on its own classes, and the share of weights kept",
+        )  # fmt: skip
+        with gr.Row():
+            self.all_on, self.all_off = (
+                gr.Button(word, size="sm", elem_id=word.lower().replace(" ", "-"), min_width=90)
+                for word in ("All on", "All off")
+            )
+        first = self.session.operator
+        self.operator = gr.Dropdown(
+            self.views.operators(), value=first.name, label="Operator", elem_id="operator",
+            info=self.views.about(first.name), filterable=False,
+        )  # fmt: skip
+        self.groups: dict[str, gr.Column] = {}
+        self.controls: list[tuple[str, str, Any]] = []  # operator, setting, control
+        for name in self.views.operators():
+            given = first.arguments if name == first.name else {}
+            with gr.Column(visible=name == first.name, elem_id=f"settings-{name}") as group:
+                for control in controls_of(name):
+                    one = made(name, control, given.get(control.name, control.default))
+                    self.controls.append((name, control.name, one))
+            self.groups[name] = group
+
+    def _loading(self) -> None:
+        with gr.Accordion("Load a module file", open=False, elem_id="load"):
+            self.file = gr.File(
+                label=f"A .safetensors file of yours, up to {LARGEST_FILE // 2**20} MB",
+                file_types=[".safetensors"],
+                elem_id="load-file", height=150,
+            )  # fmt: skip
+            # Gradio's own example, which would stand in the page, names a file elsewhere.
+            self.file.example_payload = lambda: None  # type: ignore[method-assign]
+            files = others(self.session)
+            self.other = gr.Dropdown(
+                files, value=None, label="Or another file of the folder", elem_id="load-other",
+                visible=bool(files),
+            )  # fmt: skip
+            self.take = gr.Button(
+                "Load this file", size="sm", elem_id="load-this", visible=bool(files)
+            )
+            with gr.Column(visible=False, elem_id="loaded") as self.loaded:
+                self.guest = gr.Dropdown([], label="Modules loaded so far", elem_id="loaded-module")
+                self.remove = gr.Button("Remove this module", size="sm", elem_id="loaded-remove")
+
+    def _sample(self) -> None:
+        with gr.Row():
+            with gr.Column(scale=2, min_width=300, elem_id="sample"):
+                with gr.Row():
+                    self.kind = gr.Dropdown(
+                        [("any", ""), *((c, c) for c in self.session.catalogue)], value="",
+                        label="Sample of class", elem_id="sample-class", min_width=100,
+                    )  # fmt: skip
+                    last = len(self.session.test) - 1
+                    self.number = gr.Number(
+                        0, label=f"Number, 0-{last}", elem_id="sample-number",
+                        min_width=100,
+                    )  # fmt: skip
+                self.next = gr.Button("Next sample", size="sm", elem_id="sample-next")
+                with gr.Row(elem_id="pictures"):
+                    self.picture = place("sample-seen")
+                    self.pad = pad(self.views)
+            with gr.Column(scale=3, min_width=300):
+                choices = self.views.classes()
+                control = gr.Radio if len(choices) <= RADIO_UP_TO else gr.Dropdown
+                self.without = control(
+                    choices, value="", label="Take a class out", elem_id="take-out",
+                    info="The same modules without the one for it; choose nothing to put it back",
+                )  # fmt: skip
+                self.whole = place("whole-answer")
+                gr.HTML("<h2>Each module alone</h2>", elem_id="alone", apply_default_css=False)
+                self.each = place("module-answers")
+
+    def _path(self) -> None:
+        names = list(self.session.names)
+        with gr.Row():
+            self.start = gr.Dropdown(
+                names, value=names[0], label="From module", elem_id="path-from"
+            )
+            self.end = gr.Dropdown(names, value=names[-1], label="To module", elem_id="path-to")
+        self.way = place("path-figure")
+
+    def _matrix(self) -> None:
+        kinds = [(name.replace("_", " "), name) for name in MEASURES]
+        self.measure = gr.Radio(
+            kinds, value=next(iter(MEASURES)), label="Measure", elem_id="measure",
+            info=MATRIX,
+        )  # fmt: skip
+        self.matrix = gr.HTML(
+            "",
+            elem_id="compatibility",
+            js_on_load=script("matrix"),
+            apply_default_css=False,
+        )
+
+    def what(self) -> list[Any]:
+        """The controls that say what is joined, and how."""
+        return [self.tiles, self.operator, *(control for _, _, control in self.controls)]
+
+    def known(self) -> list[Any]:
+        """The lists that follow a module that comes or goes."""
+        return [
+            self.tiles, self.start, self.end, self.without, self.other, self.take, self.guest,
+            self.loaded,
+        ]  # fmt: skip
+
+    def everything(self) -> list[Any]:
+        """The places that follow a switch."""
+        return [
+            self.confusion, self.accuracy, self.entropy, self.change, self.message, self.shown,
+            self.picture, self.whole, self.each,
+        ]  # fmt: skip

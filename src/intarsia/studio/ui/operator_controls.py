@@ -1,0 +1,116 @@
+"""The settings of operators as controls: read off their signatures, which are their schema."""
+
+import inspect
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import yaml
+
+from intarsia.composition import OPERATORS
+from intarsia.composition.merge_recipe import settings_of
+from intarsia.errors import RecipeError
+from intarsia.specs import Spec
+
+Kind = Literal["number", "whole", "flag", "choice", "text"]
+
+
+@dataclass(frozen=True)
+class Control:
+    """One setting: how it is asked for, and what it is where nothing is said."""
+
+    name: str
+    kind: Kind
+    default: Any
+    choices: tuple[str, ...] = ()
+    optional: bool = False  # None, where something else decides, such as a preset
+
+
+def controls_of(operator: str) -> list[Control]:
+    """The settings that a user can give an operator, in their order."""
+    how = OPERATORS[operator]
+    parameters = inspect.signature(how).parameters
+    types_of = typing.get_type_hints(getattr(how, "function", how))
+    return [
+        _control(name, types_of.get(name, Any), parameters[name].default)
+        for name in settings_of(operator)
+    ]
+
+
+def spec_of(operator: str, values: Mapping[str, Any]) -> Spec:
+    """The operator with what the controls hold; what is as it would be anyway is left out."""
+    given = {}
+    for control in controls_of(operator):
+        value = read(operator, control, values.get(control.name, control.default))
+        if value != control.default:
+            given[control.name] = value
+    return OPERATORS.spec({"name": operator, **given})
+
+
+def read(operator: str, control: Control, value: Any) -> Any:
+    """A control's value as the operator takes it; an empty one is the default."""
+    if value is None or value == "":
+        return None if control.optional else control.default
+    if control.kind in ("number", "whole"):
+        return _number(operator, control, value)
+    if control.kind == "text" and isinstance(value, str):
+        return _literal(operator, control.name, value)
+    return value
+
+
+def about(operator: str) -> str:
+    """The first sentence of an operator's own words."""
+    words = inspect.getdoc(OPERATORS[operator]) or ""
+    return " ".join(words.partition("\n\n")[0].split())
+
+
+def _control(name: str, annotation: Any, default: Any) -> Control:
+    default = None if default is inspect.Parameter.empty else default
+    kinds = _members(annotation)
+    optional = type(None) in kinds
+    rest = [kind for kind in kinds if kind is not type(None)]
+    if len(rest) == 1:
+        kind = rest[0]
+        if typing.get_origin(kind) is Literal:
+            return Control(name, "choice", default, tuple(typing.get_args(kind)), optional)
+        known: dict[Any, Kind] = {bool: "flag", int: "whole", float: "number"}
+        if kind in known:
+            return Control(name, known[kind], default, (), optional)
+    return Control(name, "text", default, (), optional)
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    """The types of a union, or the one type there is."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return typing.get_args(annotation)
+    return (annotation,)
+
+
+def _number(operator: str, control: Control, value: Any) -> float:
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        raise RecipeError(f"{operator}: {control.name} is {value!r}: expected a number") from None
+    if control.kind == "number":
+        return found
+    if not found.is_integer():
+        raise RecipeError(f"{operator}: {control.name} is {value}: expected a whole number")
+    return int(found)
+
+
+def _literal(operator: str, name: str, text: str) -> Any:
+    """A number, or `3: 0.5, 8: 2` by names."""
+    words = text.strip()
+    bare = ":" in words and not words.startswith("{")
+    try:
+        found = yaml.safe_load(f"{{{words}}}" if bare else words)
+    except yaml.YAMLError:
+        raise RecipeError(
+            f"{operator}: {name} is {text!r}: expected one number, or some by name, "
+            "such as 3: 0.5, 8: 2"
+        ) from None
+    if isinstance(found, Mapping):
+        return {str(key): value for key, value in found.items()}
+    return found

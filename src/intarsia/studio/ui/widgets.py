@@ -1,0 +1,90 @@
+"""The elements that the page is laid out from."""
+
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from intarsia.modules import Health
+from intarsia.studio.guard import LARGEST_FILE
+from intarsia.studio.session import Session
+from intarsia.studio.ui.operator_controls import Control
+from intarsia.studio.ui.pieces import health_banner
+from intarsia.studio.ui.views import Views
+
+HERE = Path(__file__).parent
+
+
+def place(name: str) -> gr.HTML:
+    """A place that pieces are put into."""
+    return gr.HTML(
+        "", html_template="${value}", elem_id=name, js_on_load=None, apply_default_css=False
+    )
+
+
+def notice() -> gr.HTML:
+    """Where the page says what went well or wrong; it answers at once to files it will not send."""
+    return gr.HTML(
+        "",
+        html_template="<div role='status' aria-live='polite'>${value}</div>",
+        elem_id="message",
+        js_on_load=script("message").replace("LARGEST", str(LARGEST_FILE)),
+        apply_default_css=False,
+    )
+
+
+def pad(views: Views) -> gr.HTML | None:
+    """A pad to draw on, for pictures that can be drawn."""
+    if views.paper is None:
+        return None
+    paper = views.paper
+    width = round(280 * paper.pen / paper.width)
+    return gr.HTML(
+        "",
+        elem_id="sample-draw",
+        html_template=(
+            "<div class='pad'><h2>Or draw one</h2><canvas width='280' height='280' tabindex='0' "
+            f"role='img' data-pen='{width}' data-share='{paper.pen / paper.side:.3f}' "
+            "aria-label='A pad to draw on'></canvas><button type='button'>Clear</button>"
+            "<p class='small'>By keyboard: Shift and arrow keys</p></div>"
+        ),
+        js_on_load=script("draw"),
+        apply_default_css=False,
+    )
+
+
+def made(operator: str, control: Control, value: Any) -> Any:
+    """A control of the kind that its setting asks for."""
+    about: dict[str, Any] = {
+        "label": control.name.replace("_", " "),
+        "elem_id": f"setting-{operator}-{control.name}",
+        "info": "empty: as the preset has it" if control.optional else None,
+    }
+    if control.kind == "flag":
+        return gr.Checkbox(bool(value), **about)
+    if control.kind == "choice":
+        none = [("(the preset's)", "")] if control.optional else []
+        choices = [*none, *((c, c) for c in control.choices)]
+        return gr.Dropdown(choices, value=value or "", **about)
+    if control.kind == "text":
+        about["info"] = "one number, or some by name: 3: 0.5, 8: 2"
+        return gr.Textbox("" if value is None else str(value), max_lines=1, **about)
+    if control.optional:  # a field for numbers makes 0 of nothing
+        return gr.Textbox("" if value is None else str(value), max_lines=1, **about)
+    return gr.Number(value, precision=0 if control.kind == "whole" else None, step=0.05, **about)
+
+
+def heading(session: Session, title: str) -> str:
+    first = session.modules[0]
+    words = (
+        f"{escape(title)}: {len(session.modules)} modules of {escape(str(first.architecture))}, "
+        f"measured on {len(session.test):,} test samples of {escape(session.data.name)}"
+    )
+    health = Health.of(module.health for module in session.modules)
+    return f"<h1>intarsia studio</h1><p class='small'>{words}</p>{health_banner(health)}"
+
+
+def script(name: str) -> str:
+    """What an element does in the browser."""
+    return (HERE / f"{name}.js").read_text(encoding="utf-8")

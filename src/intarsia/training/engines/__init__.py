@@ -1,0 +1,1 @@
+"""Engines: who trains the modules of a bank for an epoch."""

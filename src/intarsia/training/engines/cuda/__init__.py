@@ -1,0 +1,1 @@
+"""Banks on CUDA: stacked modules, Triton kernels, graphs of steps."""

@@ -1,0 +1,219 @@
+"""Stack engine: any nn.Module, in stacks of modules that share their batches and a step size.
+
+torch.vmap runs the forward of a whole stack at once; a stack of one is the network itself.
+On CUDA a step is captured once as a graph and replayed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from intarsia.training.engines.base import Engine, Scores, Slot, Start
+from intarsia.training.engines.plain import adam, adam_state, join_scores
+from intarsia.training.job import Job
+
+Values = dict[str, Tensor]
+
+
+@dataclass
+class Stack:
+    """Modules `rows` of the bank on a leading axis."""
+
+    rows: slice
+    parameters: Values  # G, ...
+    buffers: Values
+    masks: Values  # of the parameters that have one
+    grads: Values
+    optimiser: torch.optim.Adam
+    rate: Tensor
+    total: Tensor  # G, sum of the losses of an epoch
+    indices: Tensor  # batch in hand
+    graph: "torch.cuda.CUDAGraph | None" = None
+
+
+class StackEngine(Engine):
+    """Stacked forward, one backward, fused Adam on masked gradients."""
+
+    name = "stack"
+
+    def __init__(self, job: Job, width: int) -> None:
+        """`width` is the largest stack; 1 trains one module at a time."""
+        super().__init__(job)
+        self.width = width
+        self.stacks: list[Stack] = []
+
+    def _slots(self, starts: list[Start]) -> list[Slot]:
+        self.stacks = []
+        slots: list[Slot] = []
+        for rows in _runs(self.job, self.width):
+            slots += self._lay(starts[rows], rows)
+        return slots
+
+    def _lay(self, starts: list[Start], rows: slice) -> list[Slot]:
+        device = self.job.device
+        joined = Start(
+            {n: torch.stack([s.state[n] for s in starts]).to(device) for n in starts[0].state},
+            _stacked_masks(starts, device),
+            _stacked([s.first for s in starts], device),
+            _stacked([s.second for s in starts], device),
+            starts[0].step,
+        )
+        buffers = dict(joined.state)
+        parameters = {n: buffers.pop(n).requires_grad_() for n in self.parameter_names}
+        first, second, steps = adam_state(joined, parameters, device)
+        task = self.job.tasks[rows.start]
+        rate = torch.tensor(task.learning_rate, device=device)
+        optimiser = adam(parameters, first, second, steps, fused=True, rate=rate)
+        grads = {n: torch.zeros_like(p) for n, p in parameters.items()}
+        for name, parameter in parameters.items():
+            parameter.grad = grads[name]
+        total = torch.zeros(len(starts), device=device)
+        indices = torch.zeros(self.job.size(task), dtype=torch.long, device=device)
+        masks = {n: m.to(torch.float32) for n, m in joined.mask.items()}
+        self.stacks.append(
+            Stack(rows, parameters, buffers, masks, grads, optimiser, rate, total, indices)
+        )
+        row = [{n: v.detach()[g] for n, v in parameters.items()} for g in range(len(starts))]
+        return [
+            Slot(
+                row[g],
+                {n: v[g] for n, v in buffers.items()},
+                {n: v[g] for n, v in first.items()},
+                {n: v[g] for n, v in second.items()},
+                steps,
+            )
+            for g in range(len(starts))
+        ]
+
+    def epoch(
+        self, round_: int, epoch: int, rates: Sequence[float], active: Sequence[bool]
+    ) -> Tensor:
+        orders = self.orders(round_, epoch)
+        self.job.network.train()
+        totals = torch.zeros(len(self.slots))
+        for stack in self.stacks:
+            if not any(active[stack.rows]):
+                continue
+            torch.manual_seed(self.dropout_stream(stack.rows.start, round_, epoch))
+            still = [k for k in range(len(active))[stack.rows] if not active[k]]
+            frozen = {k: _copy(self.slots[k], but="step") for k in still}
+            stack.rate.fill_(rates[stack.rows.start])
+            stack.total.zero_()
+            task = self.job.tasks[stack.rows.start]
+            steps = self.job.steps(task)
+            for indices in orders[self.job.group(task)].split(self.job.batch)[:steps]:
+                self._advance(stack, indices)
+            totals[stack.rows] = stack.total.cpu() / steps
+            for k, tensors in frozen.items():
+                self.slots[k].load(tensors)
+        return totals
+
+    def _advance(self, stack: Stack, indices: Tensor) -> None:
+        if not indices.is_cuda:
+            stack.indices = indices
+            self._step(stack)
+            return
+        stack.indices.copy_(indices)
+        if stack.graph is None:
+            stack.graph = self._capture(stack)
+        stack.graph.replay()
+
+    def _step(self, stack: Stack) -> None:
+        x, y = self.job.x[stack.indices], self.job.y[stack.indices]
+        logits = self._forward(stack, x)
+        losses = self.objectives.losses(logits, y, self.job.temperature, stack.rows, stack.indices)
+        grads = torch.autograd.grad(losses.sum(), list(stack.parameters.values()))
+        with torch.no_grad():
+            for (name, kept), grad in zip(stack.grads.items(), grads, strict=True):
+                if name in stack.masks:
+                    torch.mul(grad, stack.masks[name], out=kept)
+                else:
+                    kept.copy_(grad)
+            stack.optimiser.step()
+            stack.total += losses
+
+    def _forward(self, stack: Stack, x: Tensor) -> Tensor:
+        values = {**stack.parameters, **stack.buffers}
+        if len(stack.total) == 1:
+            # views, so that BatchNorm's running statistics are updated in place
+            return functional_call(self.job.network, {n: v[0] for n, v in values.items()}, (x,))[
+                None
+            ]
+
+        def one(module: Values) -> Tensor:
+            return functional_call(self.job.network, module, (x,))
+
+        return torch.vmap(one, randomness="different")(values)
+
+    def _capture(self, stack: Stack) -> torch.cuda.CUDAGraph:
+        """Warm up on a side stream, put the state back as it was, then record one step."""
+        slots = self.slots[stack.rows]
+        before = [_copy(slot) for slot in slots]
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        generator = torch.cuda.default_generators[self.job.device.index or 0]
+        random_state = generator.get_state()
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._step(stack)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._step(stack)
+        generator.set_state(random_state)
+        for slot, tensors in zip(slots, before, strict=True):
+            slot.load(tensors)
+        stack.total.zero_()
+        return graph
+
+    def validate(self) -> Scores:
+        job = self.job
+        job.network.eval()
+        samples = (job.x_validation, job.y_validation)
+        with torch.no_grad():
+            rows = [
+                self.objectives.scores(
+                    partial(self._forward, stack), samples, job.temperature, stack.rows
+                )
+                for stack in self.stacks
+            ]
+        return join_scores(rows)
+
+
+def _runs(job: Job, width: int) -> list[slice]:
+    """Neighbouring tasks with one order of samples and one step size, cut to the width."""
+    runs: list[slice] = []
+    before = None
+    for k, task in enumerate(job.tasks):
+        key = (job.group(task), task.learning_rate)
+        if key == before and k - runs[-1].start < width:
+            runs[-1] = slice(runs[-1].start, k + 1)
+        else:
+            runs.append(slice(k, k + 1))
+        before = key
+    return runs
+
+
+def _copy(slot: Slot, but: str = "") -> Values:
+    return {n: t.detach().clone() for n, t in slot.tensors().items() if n != but}
+
+
+def _stacked(values: list[Values | None], device: torch.device) -> Values | None:
+    given = [v for v in values if v is not None]
+    if len(given) < len(values):
+        return None
+    return {n: torch.stack([v[n] for v in given]).to(device) for n in given[0]}
+
+
+def _stacked_masks(starts: list[Start], device: torch.device) -> Values:
+    names = {n for s in starts for n in s.mask}
+    return {
+        n: torch.stack(
+            [s.mask.get(n, torch.ones_like(s.state[n], dtype=torch.bool)) for s in starts]
+        ).to(device)
+        for n in sorted(names)
+    }

@@ -1,0 +1,563 @@
+"""`intarsia study`: run, stop, go on, look, show and pack a study of the user's own."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from intarsia.cli.app import app
+from intarsia.cli.study.study_options import load_module
+from intarsia.cli.study.study_results import dead, missing_lines
+from intarsia.studies import NAMES, STUDIES, Cell, Measured
+from intarsia.studies.archive import Pack, load_pack, save_pack
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+MODULE = "own_study_of_the_tests"
+SOURCE = '''
+"""Two modules of the digits a seed, and cells that need no module."""
+import time
+import intarsia as ia
+from intarsia.figures import line_figure
+from intarsia.studies import Cell, Spread, Study, Table, register, seeds_of
+
+FORM = {"data": ["digits"], "models": ["mlp(8)"], "seeds": 2, "powers": [1, 2], "rate": 0.5,
+        "slow": 0, "recipe": {"epochs": 1, "sparsity": 0.5, "rounds": 1}}
+
+
+def cells(options, bench):
+    found = []
+    for seed in seeds_of(options["seeds"]):
+        plan = bench.plan(options["data"][0], options["models"][0], [("0",), ("1",)], seed,
+                          **options["recipe"])
+        for power in options["powers"]:
+            settings = {"power": power, "seed": seed, "rate": options["rate"]}
+            found.append(Cell("own", settings | {"slow": options["slow"]}, {"modules": plan}))
+    return found
+
+
+def measure(cell, bench):
+    time.sleep(cell.settings["slow"])
+    entropies = [ia.evaluate(m, bench.data("digits").test).entropy
+                 for m in bench.bank(cell.banks["modules"])]
+    return {"value": [e ** cell.settings["power"] for e in entropies]}
+
+
+def tables(done):
+    rows = [[m.settings["power"], m.settings["seed"], Spread.of(m.result["value"])] for m in done]
+    return [Table("entropies", ["power", "seed", "entropy"], rows),
+            Table("count", ["cells " * 30], [[len(done)]])]
+
+
+def figures(done):
+    curves = {str(m.settings["seed"]): {1: 1.0, 2: m.result["value"][0]} for m in done}
+    svg = line_figure({"all": curves}, title="curves")
+    return {"curves": svg, "again": svg} if len(done) > 2 else {"curves": svg}
+
+
+register(Study("own", "A study of the tests", "Is it run?", {"small": FORM},
+               cells, measure, tables, figures))
+'''
+
+
+@pytest.fixture(scope="module", autouse=True)
+def module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The file of the study, known while these tests run."""
+    path = tmp_path_factory.mktemp("own") / f"{MODULE}.py"
+    path.write_text(SOURCE)
+    load_module(str(path))
+    yield path
+    STUDIES.pop("own", None)
+    sys.modules.pop(MODULE, None)
+    sys.path.remove(str(path.parent))
+
+
+@pytest.fixture(scope="module")
+def finished(module: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("store") / "finished"
+    run = call("run", "own", "--module", module, "--store", store, "--device", "cpu")
+    assert "cell 4 of 4: own power=2, seed=1" in run.stderr
+    assert "entropies" in run.stdout
+    assert "4 cells, " in run.stdout
+    return store
+
+
+@pytest.fixture
+def store(finished: Path, tmp_path: Path) -> Path:
+    """A copy, to be harmed."""
+    return Path(shutil.copytree(finished, tmp_path / "store"))
+
+
+def call(*words: object, code: int = 0) -> Any:
+    run = CliRunner().invoke(app, ["study", *map(str, words)])
+    assert run.exit_code == code, (run.stdout, run.stderr, run.exception)
+    return run
+
+
+def answer(*words: object) -> dict[str, Any]:
+    return json.loads(call(*words, "--json").stdout)
+
+
+def refusal(*words: object) -> str:
+    run = call(*words, code=1)
+    assert run.stdout == ""
+    assert run.stderr.startswith("error: ")
+    assert run.stderr.count("\n") == 1
+    return run.stderr
+
+
+def cell_files(store: Path) -> list[Path]:
+    return sorted((store / "cells" / "own").glob("*.json"))
+
+
+def test_list_names_the_studies_with_forms_and_options() -> None:
+    found = {study["name"]: study for study in answer("list")["studies"]}
+    assert set(NAMES) <= set(found)
+    assert all({"paper", "small"} <= set(found[name]["forms"]) for name in NAMES)
+    assert all(found[name]["title"] and found[name]["about"] for name in NAMES)
+    shown = call("list").stdout
+    assert all(name in shown for name in NAMES)
+
+
+def test_list_of_one_shows_its_options(module: Path) -> None:
+    shown = call("list", "own", "--module", module).stdout
+    assert "A study of the tests" in shown
+    for words in ("option", "small", "powers", "1, 2", "epochs 1, sparsity 0.5, rounds 1"):
+        assert words in shown
+
+
+def test_dry_run_counts_and_writes_nothing(finished: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "none"
+    found = answer("run", "own", "--store", empty, "--dry-run", "--device", "cpu")
+    assert [found[k] for k in ("cells", "missing", "modules")] == [4, 4, 4]
+    assert found["minutes"] > 0
+    assert not empty.exists()
+    more = call("run", "own", "--store", finished, "--seeds", "0,1,7", "--dry-run").stdout
+    assert more.startswith("cells: 6, missing: 2\nmodules to train: 2\ntraining: under a minute")
+    done = call("run", "own", "--store", finished, "--dry-run").stdout
+    assert "training: none" in done
+
+
+def test_a_finished_study_is_shown_at_once(finished: Path) -> None:
+    before = {path: path.read_bytes() for path in cell_files(finished)}
+    run = answer("run", "own", "--store", finished, "--device", "cpu")
+    assert run["cells"] == 4
+    assert run["options"]["powers"] == [1, 2]
+    assert [table["title"] for table in run["tables"]] == ["entropies", "count"]
+    assert {path: path.read_bytes() for path in cell_files(finished)} == before
+
+
+def test_status_tells_finished_missing_and_damaged(store: Path) -> None:
+    gone, harmed, *_ = cell_files(store)
+    gone.unlink()
+    harmed.write_text(harmed.read_text().replace("value", "valve"))
+    found = answer("status", "own", "--store", store, "--seeds", 3)
+    assert (found["cells"], found["finished"]) == (6, 2)
+    assert list(found["damaged"]) == [harmed.stem]
+    assert {cell["key"] for cell in found["missing"]} >= {gone.stem}
+    assert len(found["missing"]) == 3
+    assert found["banks"] == {"needed": 3, "trained": 2}
+    shown = call("status", "own", "--store", store, "--seeds", 3).stdout
+    assert "missing: own power=1, seed=2" in shown
+    assert harmed.name in shown
+    assert "2 of 3 are trained" in shown
+    assert "other settings" not in shown
+
+
+def test_status_groups_many_missing_cells(finished: Path) -> None:
+    many = call("status", "own", "--store", finished, "--seeds", 20).stdout
+    assert many.splitlines()[-2:] == ["missing: power=1: 18", "missing: power=2: 18"]
+    powers = ",".join(map(str, range(1, 16)))
+    more = call("status", "own", "--store", finished, "--seeds", 3, "--set", f"powers={powers}")
+    lines = more.stdout.splitlines()
+    assert lines[-13:-11] == ["missing: power=3: 3", "missing: power=4: 3"]
+    assert lines[-1] == "and 5 more; --json names them all"  # powers 15, 1 and 2
+
+
+def test_status_counts_what_else_lies_in_the_store(finished: Path) -> None:
+    words = ["status", "own", "--store", finished, "--set", "rate=0.1"]
+    assert answer(*words)["others"] == 4
+    shown = call(*words).stdout
+    assert "4 cells of other settings or definitions lie in this store" in shown
+    assert answer("status", "own", "--store", finished)["others"] == 0
+
+
+def test_groups_of_missing_cells_leave_out_what_is_last() -> None:
+    """Three data sets, three models, sizes and seeds: too many groups with the sizes."""
+    cells = [
+        Cell("any", {"data": d, "model": m, "size": z, "preset": "paper", "seed": s, "x": [1]}, {})
+        for d in ("har", "mnist", "yeast")
+        for m in ("deep", "shallow", "cnn")
+        for z in (1, 2)
+        for s in range(5)
+    ]
+    assert missing_lines(cells[3:], cells)[:2] == [
+        "missing: har deep: 7",
+        "missing: har shallow: 10",
+    ]
+    few = [cell for cell in cells if cell.settings["data"] == "har"]
+    assert missing_lines(few[1:], cells)[:2] == [
+        "missing: har deep size=1: 4", "missing: har deep size=2: 5",
+    ]  # fmt: skip
+    assert missing_lines(cells[:1], cells) == [f"missing: {cells[0]}"]
+
+
+def test_values_that_give_no_cell_are_named(tmp_path: Path) -> None:
+    words = ["pairs", "--form", "small", "--store", tmp_path / "s", "--set", "sizes=1,20,30"]
+    run = call("run", *words, "--dry-run", "--device", "cpu")
+    assert run.stderr.splitlines() == ["note: no cell has sizes=20,30"]
+    for name in NAMES:
+        run = call("run", name, "--form", "small", "--store", tmp_path / "s", "--dry-run")
+        assert run.stderr == ""
+
+
+def test_dead_modules_are_told(tmp_path: Path) -> None:
+    words = ["run", "single", "--form", "small", "--seeds", 1, "--device", "cpu"]
+    recipe = "recipe={epochs: 1, rounds: 1, sparsity: %s}"
+    run = call(*words, "--models", "mlp(2)", "--set", recipe % 0.999, "--store", tmp_path / "s")
+    assert "note: in 1 of 1 cells all modules are dead: prune less" in run.stderr
+
+
+def test_dead_needs_a_group_without_a_live_unit() -> None:
+    def cell(*lives: list[Any]) -> Measured:
+        return Measured(
+            {}, {"classes": ["0"], **{str(i): {"live": v} for i, v in enumerate(lives)}}
+        )
+
+    told = [cell([3, 2], [0, 0]), cell([0, None])]
+    assert dead(told) == 2
+    assert dead([cell([3, 0]), cell([None, None]), cell([])]) == 0
+
+
+def test_what_is_missing_or_damaged_is_done_again(finished: Path, store: Path) -> None:
+    gone, harmed, *_ = cell_files(store)
+    gone.unlink()
+    harmed.write_bytes(harmed.read_bytes()[:-20])
+    run = call("run", "own", "--store", store, "--device", "cpu")
+    assert f"{harmed.name}: is damaged" in run.stderr
+    assert "training" not in run.stderr
+    for path in cell_files(finished):
+        assert (store / path.relative_to(finished)).read_bytes() == path.read_bytes()
+
+
+def test_table_in_every_format(finished: Path, tmp_path: Path) -> None:
+    words = ["table", "own", "--store", finished]
+    shown = [line.rstrip() for line in call(*words).stdout.rstrip().splitlines()]
+    call(*words, "-o", tmp_path / "t.txt")
+    assert shown == [line.rstrip() for line in (tmp_path / "t.txt").read_text().splitlines()]
+    assert shown[0] == "entropies"
+    assert any("cells " * 29 in line for line in shown)  # wider than the window, and all there
+    assert "| power | seed |" in call(*words, "--format", "markdown").stdout
+    assert call(*words, "--format", "latex").stdout.count(r"\toprule") == 2
+    found = json.loads(call(*words, "--format", "json").stdout)
+    assert (found["study"], found["missing"]) == ("own", 0)
+    cells = [json.loads(path.read_text()) for path in cell_files(finished)]
+    first = next(c for c in cells if (c["settings"]["power"], c["settings"]["seed"]) == (1, 0))
+    mean = sum(first["result"]["value"]) / 2
+    assert found["tables"][0]["rows"][0][2]["mean"] == pytest.approx(mean)
+    for ending, mark in {
+        "md": "| power",
+        "tex": r"\toprule",
+        "json": '"study"',
+        "txt": "power",
+    }.items():
+        call(*words, "-o", tmp_path / f"t.{ending}")
+        assert mark in (tmp_path / f"t.{ending}").read_text()
+    call(*words, "-o", tmp_path / "t.csv")
+    with (tmp_path / "t-1.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["power"], row["seed"]) for row in rows] == [
+        ("1", "0"), ("2", "0"), ("1", "1"), ("2", "1"),
+    ]  # fmt: skip
+    assert float(rows[0]["entropy"]) == pytest.approx(mean, rel=1e-5)
+    assert (tmp_path / "t-2.csv").read_text().split()[-2:] == ["cells", "4"]
+
+
+def test_a_partial_store_is_shown_and_what_is_missing_said(store: Path, tmp_path: Path) -> None:
+    gone, harmed, *_ = cell_files(store)
+    gone.unlink()
+    harmed.write_text("{")
+    run = call("table", "own", "--store", store, "--format", "json")
+    found = json.loads(run.stdout)
+    assert (found["missing"], found["damaged"]) == (1, 1)
+    assert "note: 1 of 4 cells are missing, 1 damaged" in run.stderr
+    assert f"{harmed.name}: is damaged" in run.stderr
+    run = call("figure", "own", "--store", store, "-o", tmp_path / "f.svg")
+    assert run.stdout.strip() == str(tmp_path / "f.svg")
+    assert "1 of 4 cells are missing, 1 damaged" in run.stderr
+    run = call("pack", "own", "--store", store, "-o", tmp_path / "p.json")
+    assert "1 of 4 cells are missing, 1 damaged" in run.stderr
+    assert f"{harmed.name}: is damaged" in run.stderr
+    assert load_pack(tmp_path / "p.json").missing == 2
+
+
+def test_several_figures_get_a_suffix_or_a_folder(finished: Path, tmp_path: Path) -> None:
+    call("figure", "own", "--store", finished, "-o", tmp_path / "f.svg")
+    assert {p.name for p in tmp_path.iterdir()} == {"f-curves.svg", "f-again.svg"}
+    ElementTree.parse(tmp_path / "f-curves.svg")
+    call("figure", "own", "--store", finished, "-o", tmp_path / "new")
+    assert {p.name for p in (tmp_path / "new").iterdir()} == {"curves.svg", "again.svg"}
+
+
+def test_figures_as_pdf_and_png(finished: Path, tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert")
+    call("figure", "own", "--store", finished, "-o", tmp_path, "--format", "pdf")
+    assert (tmp_path / "curves.pdf").read_bytes().startswith(b"%PDF-")
+    call("figure", "own", "--store", finished, "--seeds", 1, "-o", tmp_path / "one.png")
+    assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_pack_shows_what_the_store_did(finished: Path, tmp_path: Path) -> None:
+    pack = tmp_path / "own.json"
+    assert "4 cells" in call("pack", "own", "--store", finished, "-o", pack).stdout
+    for words in (["table", "own"], ["table", "own", "--format", "markdown"]):
+        assert call(*words, "--from", pack).stdout == call(*words, "--store", finished).stdout
+    call("figure", "own", "--from", pack, "-o", tmp_path / "f.svg")
+    call("figure", "own", "--store", finished, "-o", tmp_path / "g.svg")
+    assert (tmp_path / "f-curves.svg").read_bytes() == (tmp_path / "g-curves.svg").read_bytes()
+    said = refusal("table", "path", "--from", pack)
+    assert "is of the study 'own', not of 'path'" in said
+    wrong = call("table", "own", "--from", pack, "--form", "small", code=2)
+    assert "leave out --form" in wrong.stderr
+
+
+def test_options_pick_cells_of_a_pack(finished: Path, tmp_path: Path) -> None:
+    pack = tmp_path / "own.json"
+    call("pack", "own", "--store", finished, "-o", pack)
+    for words in (["--seeds", 1], ["--seeds", "0,1"], ["--set", "powers=2"], ["--set", "rate=0.5"]):
+        picked, whole = (
+            call("table", "own", *words, *place, "--format", "csv").stdout
+            for place in (["--from", pack], ["--store", finished])
+        )
+        assert picked == whole
+    run = call("table", "own", "--from", pack, "--set", "powers=2,9", "--format", "json")
+    assert run.stderr == "note: no cell has powers=9\n"
+    assert json.loads(run.stdout)["options"]["powers"] == [2, 9]
+    assert [row[0] for row in json.loads(run.stdout)["tables"][0]["rows"]] == [2, 2]
+    said = refusal("table", "own", "--from", pack, "--seeds", "7,8")
+    assert "no cell of the study 'own' with these options is finished in" in said
+    said = refusal("table", "own", "--from", pack, "--set", "recipe={epochs: 2}")
+    assert "option 'recipe' cannot pick cells of a pack" in said
+    assert said.strip().endswith("these can: powers, rate, seeds, slow")
+
+
+def test_a_pack_of_other_definitions_is_told(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack = tmp_path / "own.json"
+    cell_files(store)[0].unlink()
+    call("pack", "own", "--store", store, "-o", pack)
+    said = call("table", "own", "--from", pack, "--seeds", 2).stderr.splitlines()
+    assert said == ["note: 1 of 4 cells of the whole pack are missing"]
+    now = STUDIES["own"]
+    monkeypatch.setitem(STUDIES, "own", replace(now, version=2))
+    said = call("table", "own", "--from", pack).stderr
+    assert "note: 1 of 4 cells are missing" in said
+    assert f"note: 3 of 3 cells of {pack} are none of own's today" in said
+    said = call("figure", "own", "--from", pack, "-o", tmp_path).stderr
+    assert "3 of 3 cells" in said
+    fewer = {k: v for k, v in now.forms["small"].items() if k != "rate"}
+    monkeypatch.setitem(STUDIES, "own", replace(now, forms={"small": fewer}))
+    assert "3 of 3 cells" in call("table", "own", "--from", pack).stderr
+
+
+def test_a_pack_is_shown_where_its_data_are_not(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is fetched to look whether the cells are of today."""
+    whole = load_packed(finished, tmp_path / "own.json")
+    save_pack(tmp_path / "own.json", replace(whole, options={**whole.options, "data": ["mnist"]}))
+    monkeypatch.setenv("INTARSIA_DATA", str(tmp_path))
+    monkeypatch.setenv("INTARSIA_CACHE", str(tmp_path))
+    run = call("table", "own", "--from", tmp_path / "own.json")
+    assert "entropies" in run.stdout
+    assert run.stderr == ""
+
+
+def test_unpack_leaves_a_run_what_the_pack_leaves_out(finished: Path, tmp_path: Path) -> None:
+    whole = load_packed(finished, tmp_path / "own.json")
+    half = replace(whole, measured=whole.measured[:3], missing=1)
+    save_pack(tmp_path / "half.json", half)
+    run = call("unpack", tmp_path / "half.json", "--store", tmp_path / "s")
+    assert run.stdout.strip() == f"3 cells of {tmp_path / 'half.json'}, in {tmp_path / 's'}"
+    run = call("run", "own", "--store", tmp_path / "s", "--device", "cpu")
+    assert run.stderr.count("cell ") == 1
+    for path in cell_files(finished):
+        assert (tmp_path / "s" / path.relative_to(finished)).read_bytes() == path.read_bytes()
+
+
+def test_nothing_is_not_packed(finished: Path, tmp_path: Path) -> None:
+    out = tmp_path / "none.json"
+    said = refusal("pack", "own", "--store", finished, "--seeds", "8,9", "-o", out)
+    assert "no cell of the study 'own' with these options is finished" in said
+    assert not out.exists()
+
+
+def test_only_damaged_cells_are_named(store: Path, tmp_path: Path) -> None:
+    for path in cell_files(store):
+        path.write_text("{")
+    for words in (["table", "own"], ["pack", "own", "-o", tmp_path / "p.json"]):
+        said = refusal(*words, "--store", store)
+        assert "(4 are damaged: " in said
+        assert ".json: is damaged" in said
+
+
+@pytest.mark.parametrize(
+    "words", [["pack", "own", "-o"], ["table", "own", "-o"], ["figure", "own", "-o"]]
+)
+def test_no_folder_is_made_by_the_way(words: list[str], finished: Path, tmp_path: Path) -> None:
+    name = "f.svg" if words[0] == "figure" else "p.json"
+    out = tmp_path / "slip" / name
+    assert f"there is no folder {out.parent}" in refusal(*words, out, "--store", finished)
+    assert not out.parent.exists()
+
+
+def test_a_dash_is_stdout(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["table", "own", "--store", finished, "--format", "csv"]
+    assert call(*words, "-o", "-").stdout == call(*words).stdout
+    words = ["figure", "own", "--store", finished]
+    svg = call(*words, "--seeds", 1, "-o", "-").stdout
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    assert "not for 2 as svg (curves, again)" in refusal(*words, "-o", "-")
+    packed = call("pack", "own", "--store", finished, "-o", "-").stdout
+    assert list(tmp_path.iterdir()) == []
+    call("pack", "own", "--store", finished, "-o", "p.json")
+    assert (tmp_path / "p.json").read_text() == packed
+
+
+def load_packed(store: Path, path: Path) -> Pack:
+    call("pack", "own", "--store", store, "-o", path)
+    return load_pack(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "value"),
+    [
+        (["--seeds", "3"], "seeds", 3),
+        (["--seeds", "3,4"], "seeds", [3, 4]),
+        (["--set", "powers=2"], "powers", [2]),
+        (["--set", "powers=1,3"], "powers", [1, 3]),
+        (["--set", "powers=[1, 3]"], "powers", [1, 3]),
+        (["--set", "powers=1e-1,3"], "powers", [0.1, 3]),
+        (["--set", "rate=1"], "rate", 1),
+        (["--models", "mlp(8, 4),mlp(3)"], "models", ["mlp(8, 4)", "mlp(3)"]),
+        (["--set", "recipe={epochs: 2}"], "recipe", {"epochs": 2}),
+    ],
+)
+def test_options_are_read_as_the_form_has_them(
+    words: list[str], key: str, value: object, tmp_path: Path
+) -> None:
+    found = answer("run", "own", *words, "--store", tmp_path / "s", "--dry-run", "--device", "cpu")
+    assert found["options"][key] == value
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "pears"], "did you mean 'pairs'"),
+        (["run", "own", "--set", "power=1"], "did you mean 'powers'? known: data, models, powers,"),
+        (["run", "own", "--set", "colour=1"], "no option 'colour': known: data, models, powers,"),
+        (["run", "own", "--set", "epochs=1"], "as in --set 'recipe={epochs: ...}'"),
+        (["run", "own", "--form", "smal"], "did you mean 'small'"),
+        (["run", "own", "--seeds", "many"], "option 'seeds' is 'many': expected a count such as 5"),
+        (["run", "own", "--seeds", "0"], "option 'seeds' is 0"),
+        (["run", "own", "--set", "rate=high"], "option 'rate' is 'high': expected something like"),
+        (["run", "own", "--set", "powers=1,x"], "option 'powers' is 'x'"),
+        (["run", "own", "--set", "recipe=2"], "option 'recipe' is 2"),
+        (["run", "own", "--set", "powers"], "expected KEY=VALUE"),
+        (["run", "own", "--preset", "paper"], "has no option 'preset'"),
+        (["run", "own", "--data", "digit"], "did you mean 'digits'"),
+        (["run", "own", "--engine", "proceses"], "did you mean 'processes'"),
+        (["run", "own", "--module", "no_such.py"], "there is no such file"),
+        (["run", "own", "--module", "no.such.package"], "cannot be imported"),
+        (["status", "own"], "there is no store at studies"),
+        (["table", "own"], "there is no store at studies"),
+        (["table", "own", "--format", "latec"], "did you mean 'latex'"),
+        (["table", "own", "-o", "t.html"], "say it with --format"),
+        (["figure", "own", "-o", "f.jpg"], "one of .svg, .pdf, .png"),
+        (["table", "own", "--from", "no.json"], "no.json: cannot be read"),
+    ],
+)
+def test_errors_are_one_clear_line(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert said in refusal(*words)
+
+
+def test_errors_about_stores_and_modules(finished: Path, tmp_path: Path) -> None:
+    said = refusal("table", "own", "--store", finished, "--seeds", "8,9")
+    assert "no cell of the study 'own' with these options is finished" in said
+    (tmp_path / "letter.txt").write_text("not a store")
+    (tmp_path / "other.json").write_text("{}")
+    said = refusal("table", "own", "--from", tmp_path / "other.json")
+    assert "is no pack of a study: it has no 'digest'" in said
+    (tmp_path / "other.json").write_text("[]")
+    assert "is no pack of a study: expected" in refusal("unpack", tmp_path / "other.json")
+    assert "is not a store" in refusal("status", "own", "--store", tmp_path)
+    (tmp_path / "json.py").write_text("")
+    assert "rename the file" in refusal("list", "--module", tmp_path / "json.py")
+    sys.path.remove(str(tmp_path))
+
+
+def test_ctrl_c_ends_cleanly_and_the_same_command_goes_on(module: Path, tmp_path: Path) -> None:
+    """A process of its own, stopped after its first cell; the second run does the rest."""
+    words = ["run", "own", "--module", str(module), "--store", str(tmp_path / "s")]
+    words += ["--set", "slow=0.3", "--device", "cpu"]
+    code = (  # the handler is set, since a shell that runs us behind has SIGINT ignored
+        "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from intarsia.cli.app import main; main()"
+    )
+    command = [sys.executable, "-c", code, "study", *words]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment()
+    ) as process:
+        assert process.stderr
+        seen = ""
+        while "cell 1 of 4" not in seen:
+            line = process.stderr.readline()
+            assert line, seen
+            seen += line
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, rest = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert "stopped; the same command resumes" in rest
+    assert "Traceback" not in rest
+    before = {path: path.read_bytes() for path in cell_files(tmp_path / "s")}
+    assert 0 < len(before) < 4
+    again = call(*words)
+    assert again.stderr.count("cell ") == 4 - len(before)
+    assert len(cell_files(tmp_path / "s")) == 4
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "-h"]])
+def test_help_is_light_and_has_examples(words: list[str]) -> None:
+    code = (
+        "import sys\nfrom intarsia.cli.app import main\n"
+        f"sys.argv = ['intarsia', 'study', *{words!r}]\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
+        "assert 'torch' not in sys.modules and 'sklearn' not in sys.modules\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "intarsia study" in run.stdout
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}

@@ -1,0 +1,652 @@
+"""The command line: the whole way from data to answer, overrides, and how it fails."""
+
+import json
+import math
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+import yaml
+from sklearn.datasets import load_digits
+from typer.testing import CliRunner
+
+import intarsia as ia
+from intarsia.cli.app import app
+from intarsia.data import Split
+from intarsia.demo import SETTINGS
+from intarsia.measure import compatibility, compatibility_matrix
+from intarsia.measure import path as walk
+from intarsia.training.plan import fitted
+
+ROOT = Path(__file__).resolve().parents[2]
+MERGES = sorted((ROOT / "recipes").glob("merge_*.yaml"))
+RECIPES = sorted(set((ROOT / "recipes").glob("*.yaml")) - set(MERGES))
+TINY = ["--data", "digits", "--model", "mlp(32)", "--sparsity", "0.5", "--epochs", "2"]
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def call(*words: object, code: int = 0) -> Any:
+    run = CliRunner().invoke(app, [str(word) for word in words])
+    assert run.exit_code == code, (run.stdout, run.stderr, run.exception)
+    return run
+
+
+def answer(*words: object) -> dict[str, Any]:
+    """The one JSON object that a command prints."""
+    return json.loads(call(*words, "--json").stdout)
+
+
+def refusal(*words: object) -> str:
+    """The one line that a command prints on stderr where it fails."""
+    run = call(*words, code=1)
+    assert run.stdout == ""
+    assert run.stderr.startswith("error: ")
+    assert run.stderr.count("\n") == 1
+    assert "Traceback" not in run.stderr
+    return run.stderr
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("trained") / "bank"
+    return folder, answer("train", folder, *TINY, "--seeds", "0,1", "--learning-rate", 0.01)
+
+
+@pytest.fixture(scope="module")
+def whole(trained: tuple[Path, Any]) -> Path:
+    path = trained[0].parent / "whole.safetensors"
+    call("compose", trained[0], "--seed", 1, "-o", path, "--operator", "logits")
+    return path
+
+
+def test_train_reports_what_its_folder_holds(trained: tuple[Path, dict[str, Any]]) -> None:
+    folder, found = trained
+    bank = ia.Bank.load(folder)
+    assert [m["name"] for m in found["modules"]] == list(bank.names)
+    assert len(bank) == 20
+    for row, module in zip(found["modules"], bank, strict=True):
+        assert row["digest"] == module.digest
+        assert row["density"] == module.density
+        assert row["bytes"] == (folder / row["file"]).stat().st_size
+        assert row["accuracy"] == module.provenance["scores"]["validation"]["accuracy"]
+    assert found["ceiling"] == math.log(10)
+    assert found["engine"] == bank.report["engine"]
+    assert found["diverged"] == []
+
+
+def test_train_again_reads_the_finished_folder(trained: tuple[Path, dict[str, Any]]) -> None:
+    folder, found = trained
+    before = {p.name: p.stat().st_mtime_ns for p in folder.glob("*.*")}
+    again = call("train", folder / "recipe.yaml", folder)
+    assert {p.name: p.stat().st_mtime_ns for p in folder.glob("*.*")} == before
+    assert "3-s1" in again.stdout
+    assert f"engine: {found['engine']} on cpu" in again.stdout
+    assert "20 modules" in again.stdout
+
+
+def test_compose_writes_what_the_library_composes(
+    trained: tuple[Path, Any], whole: Path, tmp_path: Path
+) -> None:
+    bank = ia.Bank.load(trained[0]).seed(1)
+    x = ia.load_data("digits").test.x
+    with torch.no_grad():
+        assert torch.equal(ia.Composition.load(whole)(x), ia.compose(bank, "logits")(x))
+        out = tmp_path / "nine.safetensors"
+        found = answer("compose", trained[0], "--seed", 1, "--without", 3, "-o", out)
+        expected = ia.compose([m for m in bank if m.rewarded != ("3",)])
+        assert torch.equal(ia.Composition.load(out)(x), expected(x))
+    assert found["operator"] == "inlay"  # a small bank; the library's tests have the others
+    assert found["rewarded"] == [c for c in "012456789" if c != "3"]
+    assert found["bytes"] == out.stat().st_size
+    # A composition and a module file together: three is back.
+    ten = tmp_path / "ten.safetensors"
+    both = [out, trained[0] / "3-s1.safetensors", "-o", ten]
+    call("compose", *both, "--operator", "sum")
+    with torch.no_grad():
+        assert torch.equal(ia.Composition.load(ten)(x), ia.compose(bank, "sum")(x))
+
+
+def test_compose_takes_settings_of_the_operator_and_samples(
+    trained: tuple[Path, Any], tmp_path: Path
+) -> None:
+    data, bank = ia.load_data("digits"), ia.Bank.load(trained[0])
+    bank = [bank[name] for name in ("3-s0", "8-s0")]
+    x, out = data.test.x, tmp_path / "out.safetensors"
+    paths = [trained[0] / f"{module.name}.safetensors" for module in bank]
+    words = ["compose", *paths, "-o", out, "--operator"]
+    found = answer(*words, "ties(density=0.3)")
+    assert found["operator"] == "ties(density=0.3)"
+    whole = ia.Composition.load(out)
+    with torch.no_grad():
+        assert torch.equal(whole(x), ia.compose(bank, "ties(density=0.3)")(x))
+    found = answer(*words, "inlay", "--samples", "digits", "--calibrate")
+    expected = ia.compose(bank, "inlay", samples=data, calibrate=True)
+    assert found["calibration"] == expected.report["calibration"]
+    assert found["samples"] == len(data.validation)
+    with torch.no_grad():
+        assert torch.equal(ia.Composition.load(out)(x), expected(x))
+    shown = call(*words, "inlay", "--samples", "digits", "--calibrate").stdout
+    for way in ("without", "with"):
+        assert f"{found['calibration'][f'accuracy_{way}']:.4f}" in shown
+    assert "offset" in call("inspect", out).stdout
+
+
+def test_compose_aligns_modules_of_two_origins(trained: tuple[Path, Any], tmp_path: Path) -> None:
+    pair = [trained[0] / "3-s0.safetensors", trained[0] / "8-s1.safetensors"]
+    out = tmp_path / "out.safetensors"
+    assert "its origin is" in refusal("compose", *pair, "-o", out, "--operator", "sum")
+    found = answer("compose", *pair, "-o", out, "--align", "weights", "--no-recalibrate")
+    assert (found["operator"], found["align"]) == ("sum", "weights")
+    bank = ia.Bank.load(trained[0])
+    pair = [bank["3-s0"], bank["8-s1"]]
+    expected = ia.compose(pair, "sum", align="weights", recalibrate=False)
+    x = ia.load_data("digits").test.x
+    with torch.no_grad():
+        assert torch.equal(ia.Composition.load(out)(x), expected(x))
+
+
+def test_compose_flags_override_the_recipe(trained: tuple[Path, Any], tmp_path: Path) -> None:
+    recipe, out = tmp_path / "merge.yaml", tmp_path / "out.safetensors"
+    settings = {
+        "merge_method": "ties", "models": [str(trained[0])], "parameters": {"density": 0.4},
+        "base_model": "zero", "seed": 1, "without": ["3"],
+    }  # fmt: skip
+    recipe.write_text(yaml.safe_dump(settings))
+    found = answer("compose", recipe, "-o", out)
+    assert found["operator"] == "ties(density=0.4, base='zero')"
+    assert len(found["parts"]) == 9
+    found = answer("compose", recipe, "-o", out, "--operator", "mean", "--seed", 0, "--without", 5)
+    assert (found["operator"], found["rewarded"]) == ("mean", list("012346789"))
+    assert {part["name"][-2:] for part in found["parts"]} == {"s0"}
+
+
+def test_operators_lists_the_registry() -> None:
+    from intarsia.composition import OPERATORS
+
+    found = {entry["name"]: entry for entry in answer("operators")["operators"]}
+    assert set(found) == set(OPERATORS)
+    assert found["weighted"]["settings"] == {"weights": 1.0, "normalise": False}
+    assert (found["ties"]["on"], found["ties"]["samples"]) == ("weights", False)
+    assert found["ties"]["paper"] == "https://arxiv.org/abs/2306.01708"
+    assert found["fisher"]["samples"] is True
+    shown = call("operators").stdout
+    assert all(name in shown for name in found)
+    assert "fisher*" in shown
+
+
+def test_path_is_the_librarys(trained: tuple[Path, Any], tmp_path: Path) -> None:
+    a, b = (trained[0] / f"{name}-s0.safetensors" for name in "38")
+    picture = tmp_path / "path.svg"
+    words = ["path", a, b, "--points", 5, "--rows", 200, "--figure", picture]
+    found = answer(*words)
+    bank = ia.Bank.load(trained[0])
+    expected = walk(bank["3-s0"], bank["8-s0"], ia.load_data("digits"), 5, samples=200)
+    assert found == {"data": "digits", "trained_on_this_data": True, **expected.to_json()}
+    ElementTree.parse(picture)
+    assert "barrier" in call(*words).stdout
+    other = trained[0] / "8-s1.safetensors"
+    assert "align them first" in refusal("path", a, other, "--points", 3)
+    assert len(answer("path", a, other, "--points", 3, "--align", "weights")["t"]) == 3
+
+
+def test_path_matches_classes_by_name(trained: tuple[Path, Any]) -> None:
+    a, b = (trained[0] / f"{name}-s0.safetensors" for name in "38")
+    run = call("path", a, b, "--points", 3, "--set", "classes=['8', '3', '0']", "--json")
+    assert "not the data" in run.stderr
+    # At t = 1 it is module 8 alone: right on its own class, by name and not by place.
+    some = ia.load_data("digits", classes=["8", "3", "0"]).test
+    labels = torch.tensor([8, 3, 0])[some.y]
+    module = ia.Bank.load(trained[0])["8-s0"]
+    score = ia.evaluate(module, Split(some.x, labels), ["3", "8"])
+    curve = json.loads(run.stdout)["curves"]["test"]
+    assert curve["accuracy"][-1] == pytest.approx(score.accuracy)
+
+
+def test_compatibility_is_the_librarys(trained: tuple[Path, Any], tmp_path: Path) -> None:
+    bank, data = ia.Bank.load(trained[0]).seed(0), ia.load_data("digits")
+    picture = tmp_path / "matrix.svg"
+    words = ["compatibility", trained[0], "--seed", 0, "--samples", "digits", "--figure", picture]
+    found = answer(*words)
+    assert found == compatibility_matrix(bank, data).to_json()
+    ElementTree.parse(picture)
+    assert "interference" in call(*words).stdout
+    pair = [trained[0] / f"{name}-s0.safetensors" for name in "38"]
+    found = answer("compatibility", *pair, "--samples", "digits")
+    assert found == compatibility(bank["3-s0"], bank["8-s0"], data).to_json()
+    bare = call("compatibility", *pair)
+    assert "give them with --samples" in bare.stderr
+    assert "mask jaccard" in bare.stdout
+
+
+def test_compact_is_smaller_and_answers_the_same(trained: tuple[Path, Any], tmp_path: Path) -> None:
+    wide = tmp_path / "inlay.safetensors"
+    call("compose", trained[0], "--seed", 0, "-o", wide, "--operator", "inlay")
+    x = ia.load_data("digits").test.x
+    for path in (wide, trained[0] / "3-s0.safetensors"):
+        out = tmp_path / "small.safetensors"
+        found = answer("compact", path, "-o", out)
+        before = ia.Composition.load(path) if path == wide else ia.Module.load(path).to_module()
+        after = ia.Module.load(out)
+        assert found["parameters"] == after.parameters <= found["before"]["parameters"]
+        assert found["before"]["bytes"] == path.stat().st_size
+        with torch.no_grad():
+            torch.testing.assert_close(after.to_module()(x), before(x))
+    assert "before" in call("compact", wide, "-o", tmp_path / "small.safetensors").stdout
+
+
+def test_export_writes_tensors_and_onnx(
+    trained: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = trained[0] / "3-s0.safetensors", tmp_path / "tensors.safetensors"
+    found = answer("export", path, "-o", out)
+    assert (found["kind"], found["networks"]) == ("safetensors", 1)
+    state = ia.Module.load(path).state
+    assert all(torch.equal(state[k], t) for k, t in safetensors.torch.load_file(out).items())
+    monkeypatch.setattr("intarsia.exports._onnx", lambda model, about, example: b"onnx")
+    found = answer("export", path, "-o", tmp_path / "three.bin", "--format", "onnx")
+    assert (found["kind"], found["inputs"]) == ("onnx", "raw float32, N x 1 x 8 x 8")
+    assert "N x 1 x 8 x 8" in call("export", path, "-o", tmp_path / "three.onnx").stdout
+    assert (tmp_path / "three.onnx").read_bytes() == b"onnx"
+
+
+def test_evaluate_can_abstain(whole: Path, trained: tuple[Path, Any]) -> None:
+    test = ia.load_data("digits").test
+    found = answer("evaluate", whole, "--rewarded", "3,7", "--abstain", 0.8)["abstention"]
+    answers = ia.Composition.load(whole).predict(test.x, abstain=0.8)
+    known = (test.y == 3) | (test.y == 7)
+    mine = found["composition"]
+    assert mine["answered"] == pytest.approx((answers[known] >= 0).double().mean().item())
+    assert mine["refused"] == pytest.approx((answers[~known] < 0).double().mean().item())
+    right = (answers == test.y)[known & (answers >= 0)]
+    assert mine["accuracy"] == pytest.approx(right.double().mean().item())
+    shown = call("evaluate", trained[0], "--abstain", 0.8).stdout
+    assert "above 0.8 of the largest entropy" in shown
+    assert "abstention" not in answer("evaluate", whole)
+
+
+def test_evaluate_gives_the_librarys_measures(trained: tuple[Path, Any], whole: Path) -> None:
+    data = ia.load_data("digits")
+    found = answer("evaluate", whole, "--data", "digits", "--rewarded", "3,7")
+    expected = ia.evaluate(ia.Composition.load(whole), data.test, ["3", "7"])
+    assert found["models"] == {"composition": expected.to_json()}
+    assert found["trained_on_this_data"] is True
+    found = answer("evaluate", trained[0], "--split", "validation")  # data as it was trained on
+    assert len(found["models"]) == 20
+    module = ia.Bank.load(trained[0])["8-s0"]
+    assert found["models"]["8-s0"] == ia.evaluate(module, data.validation).to_json()
+    file = answer("evaluate", trained[0] / "8-s0.safetensors", "--split", "validation")
+    assert file["models"]["8-s0"] == found["models"]["8-s0"]
+
+
+def test_evaluate_joins_all_splits(whole: Path) -> None:
+    data = ia.load_data("digits")
+    parts = (data.train, data.validation, data.test)
+    joined = Split(*(torch.cat([getattr(part, key) for part in parts]) for key in "xy"))
+    found = answer("evaluate", whole, "--split", "all")["models"]["composition"]
+    assert found == ia.evaluate(ia.Composition.load(whole), joined).to_json()
+    assert found["n"] == 1797
+
+
+def test_evaluate_matches_classes_by_name(whole: Path) -> None:
+    run = call("evaluate", whole, "--set", "classes=['7', '3']", "--json")
+    assert "not the data" in run.stderr
+    found = json.loads(run.stdout)
+    assert found["trained_on_this_data"] is False
+    some = ia.load_data("digits", classes=["7", "3"]).test
+    labels = torch.where(some.y == 0, 7, 3)
+    expected = ia.evaluate(ia.Composition.load(whole), Split(some.x, labels))
+    assert found["models"]["composition"] == expected.to_json()
+
+
+def test_evaluate_shows_and_draws_the_confusion(whole: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "confusion.svg"
+    run = call("evaluate", whole, "--confusion", "--figure", picture)
+    counts = ia.evaluate(ia.Composition.load(whole), ia.load_data("digits").test).confusion
+    rows = [line.split("│") for line in run.stdout.partition("true class by answer")[2].split("\n")]
+    shown = [[int(cell) for cell in row[2:-1]] for row in rows if len(row) == 13]
+    assert shown == counts.tolist()
+    ElementTree.parse(picture)
+
+
+def test_evaluate_keeps_the_split_of_the_training(tmp_path: Path) -> None:
+    """Digits have no test part of their own: another split seed would test on seen samples."""
+    out = tmp_path / "bank"
+    call("train", out, *TINY, "--partition", "3", "--set", "data_options={seed: 5}")
+    found = answer("evaluate", out, "--data", "digits")
+    assert found["trained_on_this_data"] is True
+    expected = ia.evaluate(ia.Bank.load(out)["3"], ia.load_data("digits", seed=5).test)
+    assert found["models"]["3"] == expected.to_json()
+
+
+def test_class_names_are_no_markup(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    names = ["[red]", "[/b]"]
+    np.savez(tmp_path / "own.npz", x=rng.random((40, 4)), y=[0, 1] * 20, classes=names)
+    out = tmp_path / "bank"
+    own = ["--data", tmp_path / "own.npz"]
+    shown = call("train", out, *own, *TINY[2:]).stdout + call("data", own[1]).stdout
+    shown += call("evaluate", out, "--confusion").stdout + call("inspect", out).stdout
+    for name in names:
+        assert shown.count(name) >= 5
+
+
+def test_inspect_tells_what_a_path_holds(trained: tuple[Path, Any], whole: Path) -> None:
+    module = ia.Bank.load(trained[0])["3-s0"]
+    found = answer("inspect", trained[0] / "3-s0.safetensors")
+    assert (found["kind"], found["name"], found["rewarded"]) == ("module", "3-s0", ["3"])
+    assert found["origin"] == module.origin
+    assert found["digest"] == module.digest
+    assert found["provenance"] == module.provenance
+    assert found["dense_bytes"] == 4 * module.parameters
+    survivors = {t["tensor"]: t["nonzero"] for t in found["tensors"]}
+    assert sum(survivors.values()) == module.nonzero
+    assert survivors["layers.0.weight"] == int(module.mask["layers.0.weight"].sum())
+
+    found = answer("inspect", whole)
+    assert (found["kind"], found["operator"], len(found["parts"])) == ("composition", "logits", 10)
+    assert sum(t["nonzero"] for t in found["tensors"]) == ia.Composition.load(whole).nonzero
+    assert [p["name"] for p in found["parts"]] == [f"{c}-s1" for c in range(10)]
+
+    found = answer("inspect", trained[0])
+    assert (found["kind"], found["seeds"], len(found["modules"])) == ("bank", [0, 1], 20)
+    for path in (whole, trained[0], trained[0] / "3-s0.safetensors"):
+        assert "mlp(hidden=[32], dropout=0.5)" in call("inspect", path).stdout
+
+
+def test_data_shows_every_class(tmp_path: Path) -> None:
+    found = answer("data", "digits")
+    totals = Counter(dict.fromkeys(found["catalogue"], 0))
+    for part in found["counts"].values():
+        totals.update(part)
+    assert totals == Counter(map(str, load_digits().target))
+    assert found["digest"] == ia.load_data("digits").digest
+    assert found["digest"] in call("data", "digits").stdout
+
+    table = tmp_path / "own.csv"
+    rows = [f"{'ab'[i % 2]},{i},{i * i % 7}" for i in range(40)]
+    table.write_text("\n".join(["kind,one,two", *rows]))
+    found = answer("data", table, "--set", "target=kind")
+    assert (found["catalogue"], found["shape"]) == (["a", "b"], [2])
+    assert sum(found["samples"].values()) == 40
+
+
+def test_data_lists_where_sets_come_from(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTARSIA_DATA", str(tmp_path))
+    (tmp_path / "mnist.npz").touch()
+    (cache / "yeast.npz").touch()
+    where = {entry["name"]: entry["where"] for entry in answer("data")["sets"]}
+    assert where["digits"] == "embedded"
+    assert where["mnist"] == f"folder {tmp_path / 'mnist.npz'}"
+    assert where["yeast"] == f"cache {cache / 'yeast.npz'}"
+    assert where["cifar10"] == "download from www.cs.toronto.edu"
+    assert "fashion_mnist" in call("data").stdout
+
+
+def test_flags_override_the_recipe(tmp_path: Path) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text("data: digits\nepochs: 7\nsparsity: 0.8\nbatch: 32\n")
+    flags = ["--epochs", 9, "--partition", "0+1,2+3", "--seeds", "4,5", "--set", "patience=3"]
+    found = answer("train", recipe, "--dry-run", *flags, "--set", "learning-rate=1e-2")
+    expected = ia.Recipe(
+        epochs=9, sparsity=0.8, batch=32, partition=[["0", "1"], ["2", "3"]], seeds=[4, 5],
+        patience=3, learning_rate=0.01,
+    )  # fmt: skip
+    assert found["recipe"] == fitted(expected, ia.load_data("digits")).as_dict()
+    assert found["modules"] == 4
+    assert answer("train", "--dry-run", "--partition", "blocks(4)")["modules"] == 3
+    shown = call("train", recipe, "--dry-run").stdout
+    assert yaml.safe_load(shown)["modules"] == 10
+    assert list(tmp_path.iterdir()) == [recipe]
+
+
+def test_a_dry_run_prints_the_settings_that_training_takes(
+    trained: tuple[Path, Any], tmp_path: Path
+) -> None:
+    flags = [*TINY, "--seeds", "0,1", "--learning-rate", 0.01]
+    taken = yaml.safe_load((trained[0] / "recipe.yaml").read_text())
+    found = answer("train", "--dry-run", *flags)
+    data = ia.load_data("digits")
+    size = {"rows": len(data.train), "features": 64, "classes": 10}
+    assert found == {"recipe": taken, "size": size, "modules": 20, "open": []}
+    shown = yaml.safe_load(call("train", "--dry-run", *flags).stdout)
+    told = f"{len(data.train):,} rows, 64 features, 10 classes"
+    assert shown == {**taken, "chosen for": told, "modules": 20}
+    # A table of one's own: fewer rows, fewer features, other settings.
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "own.npz", x=rng.random((90, 4)), y=[0, 1, 2] * 30)
+    own = answer("train", "--dry-run", "--data", tmp_path / "own.npz")
+    assert (
+        own["recipe"]
+        == fitted(
+            ia.Recipe(data=str(tmp_path / "own.npz")), ia.load_data(tmp_path / "own.npz")
+        ).as_dict()
+    )
+    assert own["recipe"]["negatives"] == "none"
+    assert taken["negatives"] != "none"
+
+
+def test_a_dry_run_says_what_data_that_are_not_here_leave_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("INTARSIA_DATA", raising=False)
+    words = ["train", "--dry-run", "--data", "mnist", "--epochs", 3]
+    found = answer(*words)
+    assert (found["size"], found["modules"]) == (None, None)
+    assert {"model", "sparsity", "rounds", "batch", "negatives"} == set(found["open"])
+    shown = yaml.safe_load(call(*words).stdout)
+    for key in ("modules", *found["open"]):
+        assert shown[key] == "unknown until mnist is here"
+    assert shown["chosen for"] == "mnist, which is not on this machine"
+    assert (shown["epochs"], shown["learning_rate"]) == (3, 0.006)
+    # The paper's settings do not wait for the data.
+    assert answer(*words, "--preset", "paper")["open"] == []
+    assert "chosen for" not in call(*words, "--preset", "paper").stdout
+
+
+def test_negatives_and_balance_have_flags() -> None:
+    flags = ["--negatives", "noise(0.1)+scaled", "--balance", 0.3]
+    found = answer("train", "--dry-run", *flags)["recipe"]
+    assert (found["negatives"], found["balance"]) == ("noise(amount=0.1) + scaled", 0.3)
+    assert answer("train", "--dry-run", "--negatives", "none")["recipe"]["negatives"] == "none"
+    assert "did you mean 'noise'" in refusal("train", "out", "--negatives", "nois")
+    assert "balance is 2.0" in refusal("train", "out", "--balance", 2)
+
+
+def test_help_says_what_holds_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    assert "By default auto, by the size of the data" in call("train", "--help").stdout
+    assert "By default inlay where that is small, else logits" in call("compose", "-h").stdout
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
+def test_recipes_resolve(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("INTARSIA_DATA", raising=False)
+    found = answer("train", path, "--dry-run")
+    assert found["recipe"] == ia.Recipe.load(path).resolve().as_dict()
+    assert found["modules"] == (10 if path.stem == "digits" else None)
+
+
+@pytest.mark.parametrize("path", MERGES, ids=lambda p: p.stem)
+def test_merge_recipes_compose(path: Path, trained: tuple[Path, Any], tmp_path: Path) -> None:
+    """As written, on the bank of the tests in place of the demo's."""
+    ia.Bank.load(trained[0]).seed(0).save(tmp_path / "demo" / "modules")
+    (tmp_path / "recipes").mkdir()
+    copy = tmp_path / "recipes" / path.name
+    copy.write_text(path.read_text())
+    found = answer("compose", copy, "-o", tmp_path / "whole.safetensors")
+    assert found["operator"].startswith(path.stem.removeprefix("merge_"))
+    assert len(found["parts"]) == 10
+
+
+def test_digits_recipe_is_the_demos() -> None:
+    assert ia.Recipe.load(ROOT / "recipes" / "digits.yaml") == ia.Recipe(**SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "out", "--set", "sparcity=0.9"], "did you mean 'sparsity'"),
+        (["train", "out", "--set", "patience"], "expected KEY=VALUE"),
+        (["train", "out", "--set", "patience=[1"], "not valid YAML"),
+        (["train", "out", "--data", "digit"], "did you mean 'digits'"),
+        (["train", "out", "--model", "mpl"], "did you mean 'mlp'"),
+        (["train", "out", "--engine", "stak"], "did you mean 'stack'"),
+        (["train", "out", "--sparsity", "1.5"], "sparsity is 1.5"),
+        (["train", "out", "--seeds", "a"], "seeds is"),
+        (["train", "out", "--partition", "0+x"], "'x' is not in the catalogue"),
+        (["train", "out", "--set", "data_options={scal: unit}"], "did you mean 'scale'"),
+        (["train", "missing.yaml", "out"], "cannot read the recipe missing.yaml"),
+        (["train", "out", "--set", "partition=3"], "the partition is 3"),
+        (["train", "out", "--set", "data_options={classes: 3}"], "'all' or a list of names"),
+        (["data", "mnits"], "did you mean 'mnist'"),
+        (["data", "cifar10", "--no-download"], "downloads are switched off"),
+        (["inspect", "nowhere.safetensors"], "no such file"),
+        (["compose", "nowhere", "-o", "x"], "no such file"),
+        (["compose", "nowhere", "-o", "x", "--operator", "som"], "did you mean 'sum'"),
+        (["compose", "nowhere", "-o", "x", "--operator", "ties(dens=1)"], "'density'"),
+        (["compose", "nowhere", "-o", "x", "--align", "unit"], "unknown alignment 'unit'"),
+        (["compose", "none.yaml", "-o", "x"], "cannot read the recipe none.yaml"),
+        (["path", "a", "b", "--figure", "x.png"], "ends in .svg"),
+        (["path", "nowhere", "b"], "no such file"),
+        (["compatibility", "a", "--figure", "x.png"], "ends in .svg"),
+        (["compatibility", "nowhere"], "no such file"),
+        (["compact", "nowhere", "-o", "x"], "no such file"),
+        (["export", "nowhere", "-o", "x.onnx"], "no such file"),
+    ],
+)
+def test_errors_are_one_clear_line(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("INTARSIA_DATA", raising=False)
+    assert said in refusal(*words)
+    assert not list(tmp_path.glob("*.*"))
+
+
+def test_errors_about_files(trained: tuple[Path, Any], whole: Path, tmp_path: Path) -> None:
+    folder = trained[0]
+    some = ["compose", folder, "-o", tmp_path / "x", "--operator", "sum"]
+    assert "choose with --seed" in refusal(*some)
+    assert "its seeds: (0, 1)" in refusal("compose", folder, "-o", tmp_path / "x", "--seed", 7)
+    assert "did you mean 'test'" in refusal("evaluate", whole, "--split", "tset")
+    assert "there is no class" in refusal("evaluate", whole, "--rewarded", "ten")
+    np.savez(
+        tmp_path / "letters.npz", x=np.random.default_rng(0).random((40, 64)), y=["a", "b"] * 20
+    )
+    said = refusal("evaluate", whole, "--data", tmp_path / "letters.npz")
+    assert "class 'a', which is not in the modules' catalogue" in said
+    (tmp_path / "cut.safetensors").write_bytes(whole.read_bytes()[:-5])
+    assert "was cut off" in refusal("inspect", tmp_path / "cut.safetensors")
+    (tmp_path / "notes.txt").write_text("accuracy: 0.98, measured on Monday")
+    for verb in ("inspect", "evaluate"):
+        assert "notes.txt: is not a safetensors file" in refusal(verb, tmp_path / "notes.txt")
+    for verb in ("compact", "export"):
+        said = refusal(verb, folder, "-o", tmp_path / "x.onnx")
+        assert "holds a bank: give one of its files" in said
+    assert "logits are joined" in refusal("compact", whole, "-o", tmp_path / "x.onnx")
+    assert "did you mean 'onnx'" in refusal("export", whole, "-o", tmp_path / "x.onx")
+    assert "did you mean 'uint8'" in refusal(
+        "export", whole, "-o", tmp_path / "x.onnx", "--inputs", "int8"
+    )
+    assert "give the file of a module" in refusal("path", whole, whole)
+    assert "from 0 to 1" in refusal("evaluate", whole, "--abstain", 2)
+    assert "at least two" in refusal("compatibility", folder / "3-s0.safetensors")
+    said = refusal("evaluate", whole, "--figure", tmp_path / "confusion.png")
+    assert "ends in .svg" in said
+    said = refusal("evaluate", whole, "--set", "test=0")
+    assert "no samples in its test split" in said
+    assert not (tmp_path / "x").exists()
+
+
+def test_entry_point_fails_with_one_line_and_exit_code_1(trained: tuple[Path, Any]) -> None:
+    words = ["train", str(trained[0]), *TINY, "--seeds", "2"]
+    code = "from intarsia.cli.app import main; main()"
+    run = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr.startswith(f"error: {trained[0]} holds modules of another recipe")
+    assert run.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["compose"], ["train", "--dry-run"]])
+def test_a_damaged_recipe_is_told_in_one_line(words: list[str], tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("models:\n\t- [")
+    out = ["-o", tmp_path / "out"] if words == ["compose"] else []
+    assert "is not valid YAML" in refusal(*words, recipe, *out)
+
+
+def test_diverged_modules_are_named(tmp_path: Path) -> None:
+    """A step too large for float32 leaves nothing, and the folder free for a smaller one."""
+    out = tmp_path / "out"
+    said = refusal("train", out, *TINY, "--partition", "3,8", "--learning-rate", 1e38)
+    assert "every module diverged" in said
+    call("train", out, *TINY, "--partition", "3,8", "--learning-rate", 0.001)
+    assert answer("inspect", out)["diverged"] == []
+
+
+def test_a_bank_without_its_diverged_modules_says_so(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ia.Bank([], diverged=["3", "8"]).save(out)
+    assert "module '3' diverged" in call("inspect", out).stderr
+    assert answer("inspect", out)["diverged"] == ["3", "8"]
+    assert "all of them diverged" in refusal("evaluate", out, "--data", "digits")
+
+
+def test_data_that_moved_is_given_with_a_flag(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((40, 4))
+    before, after = tmp_path / "own.npz", tmp_path / "moved.npz"
+    np.savez(before, x=x, y=[0, 1] * 20)
+    out = tmp_path / "bank"
+    call("train", out, "--data", before, *TINY[2:])
+    before.rename(after)
+    assert "give it with --data" in refusal("evaluate", out)
+    assert "give it with --data" in refusal("train", out / "recipe.yaml", tmp_path / "new")
+    assert answer("evaluate", out, "--data", after)["trained_on_this_data"] is True
+
+
+def test_wrong_usage_is_exit_code_2() -> None:
+    said = "the folder is missing: intarsia train"
+    assert f"{said} OUT" in call("train", code=2).stderr
+    assert f"{said} recipe.yaml OUT" in call("train", "recipe.yaml", code=2).stderr
+    assert "expected [RECIPE.yaml] OUT" in call("train", "a", "b", "c", code=2).stderr
+    assert "No such option" in call("train", "out", "--epoch", 3, code=2).stderr
+    call("compose", "modules", code=2)  # -o is missing
+    said = call("compose", "a.yaml", "b", "-o", "x", code=2).stderr
+    assert "a recipe names its models itself" in said
+
+
+def test_stopping_says_that_the_same_command_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("intarsia.training.train", stopped)
+    run = call("train", tmp_path / "out", code=130)
+    assert "the same command resumes" in run.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["--version"], ["train", "--help"], ["evaluate", "-h"], ["compose", "-h"]]
+)
+def test_help_and_version_need_no_torch(words: list[str]) -> None:
+    code = (
+        "import sys\nfrom intarsia.cli.app import main\n"
+        f"sys.argv = ['intarsia', *{words!r}]\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
+        "assert 'torch' not in sys.modules and 'sklearn' not in sys.modules\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert ia.__version__ in run.stdout or "Examples:" in run.stdout

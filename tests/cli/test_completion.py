@@ -1,0 +1,87 @@
+"""What a shell is offered: verbs and names, soon."""
+
+import inspect
+import json
+import subprocess
+import sys
+from typing import get_args
+
+from typer.testing import CliRunner
+
+from intarsia.cli import completion
+from intarsia.cli.app import app
+
+# What completes the last word of each line, in one process: starting one takes longest.
+SCRIPT = """
+import contextlib, io, json, os, sys
+from intarsia.cli.app import main
+offered = {}
+for words in json.loads(sys.argv[1]):
+    count = str(len(words.split(" ")) - 1)
+    os.environ |= {"_INTARSIA_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": count}
+    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
+        main()
+    offered[words] = said.getvalue().split()
+heavy = {"torch", "sklearn", "numpy"} & set(sys.modules)
+print(json.dumps([offered, sorted(heavy)]))
+"""
+EXPECTED = {
+    "intarsia comp": {"compose", "compact", "compatibility"},
+    "intarsia study ": {"list", "run", "status", "table", "figure", "pack", "unpack"},
+    "intarsia compose m -o x --operator lo": {"logits", "logit_mean", "logit_weighted"},
+    "intarsia train --data mn": {"mnist"},
+    "intarsia train --preset ": set(completion.PRESETS),
+    "intarsia train --negatives n": {"noise", "none"},
+    "intarsia train --model re": {"resnet18"},
+    "intarsia evaluate x --split t": {"train", "test"},
+    "intarsia evaluate x --set mis": {"missing="},
+    "intarsia study run pa": {"pairs", "path"},
+    "intarsia study run pairs --data mnist,h": {"mnist,har"},
+    "intarsia train --tar": {"--target"},
+}
+
+
+def test_verbs_and_names_are_completed_without_torch() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(list(EXPECTED))], capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    offered, heavy = json.loads(run.stdout)
+    assert {words: set(names) for words, names in offered.items()} == EXPECTED
+    assert heavy == []
+
+
+def test_the_shell_can_be_shown_what_to_install() -> None:
+    said = CliRunner().invoke(app, ["--help"]).stdout
+    assert "--install-completion" in said
+    assert "--show-completion" in said
+
+
+def test_names_are_those_of_the_registries() -> None:
+    from intarsia.cli.arguments import SPLITS
+    from intarsia.composition import OPERATORS
+    from intarsia.composition.alignment.align import How
+    from intarsia.data import DATASETS, NEGATIVES, load_data
+    from intarsia.models import MODELS
+    from intarsia.objectives import OBJECTIVES
+    from intarsia.pruning import PRUNINGS
+    from intarsia.studies import NAMES
+    from intarsia.training.engines.select import ENGINES
+    from intarsia.training.recipe import PRESETS
+
+    options = [key for key in inspect.signature(load_data).parameters if key not in ("source", "y")]
+    for known, names in (
+        (SPLITS, completion.SPLITS),
+        (["auto", *OPERATORS], completion.OPERATORS),
+        (get_args(How), completion.ALIGNMENTS),
+        (DATASETS, completion.DATASETS),
+        (options, completion.DATA_OPTIONS),
+        (MODELS, completion.MODELS),
+        (["none", *NEGATIVES], completion.NEGATIVES),
+        (OBJECTIVES, completion.OBJECTIVES),
+        (PRUNINGS, completion.PRUNINGS),
+        (NAMES, completion.STUDIES),
+        (ENGINES, completion.ENGINES),
+        (PRESETS, completion.PRESETS),
+    ):
+        assert sorted(names) == sorted(known)

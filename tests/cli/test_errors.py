@@ -1,0 +1,144 @@
+"""How every verb fails for machines, and on terminals that have few letters."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import intarsia as ia
+from intarsia.cli.app import STUDY_VERBS, VERBS, app
+
+FAILS = {  # what makes each verb fail by an error of ours
+    "demo": ["--out", "file", "--epochs", "1"],
+    "data": ["mnits"],
+    "train": ["out", "--model", "mpl"],
+    "compose": ["nowhere", "-o", "x"],
+    "evaluate": ["nowhere"],
+    "compatibility": ["nowhere"],
+    "path": ["nowhere", "nowhere"],
+    "compact": ["nowhere", "-o", "x"],
+    "export": ["nowhere", "-o", "x.onnx"],
+    "inspect": ["nowhere"],
+    "report": ["nowhere"],
+    "studio": ["nowhere"],
+    "study list": ["nothing"],
+    "study run": ["nothing"],
+    "study status": ["nothing"],
+    "study table": ["nothing"],
+    "study figure": ["nothing", "-o", "x.svg"],
+    "study pack": ["nothing", "-o", "x.json"],
+    "study unpack": ["nowhere.json"],
+}
+WITHOUT = {"operators"}  # which cannot fail
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(app, list(words))
+
+
+def error(said: str) -> dict[str, str]:
+    found = json.loads(said)
+    assert set(found) == {"error"}
+    assert set(found["error"]) == {"type", "message"}
+    return found["error"]
+
+
+def test_every_verb_is_here() -> None:
+    verbs = {verb.__name__ for verb in VERBS}
+    verbs |= {f"study {verb.__name__.strip('_')}" for verb in STUDY_VERBS}
+    assert verbs == set(FAILS) | WITHOUT
+
+
+@pytest.mark.parametrize("verb", FAILS)
+def test_errors_are_json_under_json(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    words = [*verb.split(), *FAILS[verb]]
+    for_people = run(*words)
+    for_machines = run(*words, "--json")
+    assert for_people.exit_code == for_machines.exit_code == 1
+    assert for_people.stderr.splitlines()[-1].startswith("error: ")
+    told = error(for_machines.stdout)
+    assert f"error: {told['message']}" == for_people.stderr.splitlines()[-1]
+    assert issubclass(getattr(ia.errors, told["type"]), ia.IntarsiaError)
+    assert "error" not in for_machines.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "out", "--epoch", "3", "--json"], "No such option"),
+        (["train", "out", "--epochs", "x", "--json"], "Invalid value for '--epochs'"),
+        (["train", "--json"], "the folder is missing"),
+        (["compose", "modules", "--json"], "Missing option"),
+        (["study", "run", "--json"], "Missing argument"),
+        (["trian", "--json"], "No such command"),
+        (["--json"], "No such option"),
+    ],
+)
+def test_wrong_usage_is_json_with_exit_code_2(words: list[str], said: str) -> None:
+    found = run(*words)
+    assert found.exit_code == 2
+    assert said in error(found.stdout)["message"]
+    assert found.stderr == ""
+
+
+def test_stopping_is_json_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("intarsia.training.train", stopped)
+    found = run("train", str(tmp_path / "out"), "--json")
+    assert found.exit_code == 130
+    assert error(found.stdout)["message"] == "stopped; the same command resumes"
+
+
+def test_a_lone_json_after_two_dashes_is_a_path() -> None:
+    found = run("inspect", "--", "--json")
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "error: " in found.stderr
+
+
+def test_a_terminal_without_unicode_gets_escapes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    names = ["grün", "日本"]
+    np.savez(tmp_path / "own.npz", x=rng.random((60, 4)), y=[0, 1] * 30, classes=names)
+    bank = ia.train(
+        tmp_path / "own.npz", model="mlp(4)", epochs=1, sparsity=0.5, out=tmp_path / "bank",
+        progress=False,
+    )  # fmt: skip
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
+    environment |= {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    script = (
+        "import sys\nfrom intarsia.cli.app import app\n"
+        "for words in sys.argv[1:]:\n"
+        "    try:\n        app(words.split('|'), prog_name='intarsia')\n"
+        "    except SystemExit as stop:\n        print('CODE', stop.code)\n"
+    )
+    place = str(tmp_path / "bank")
+    commands = [
+        f"evaluate|{place}|--confusion",
+        f"inspect|{place}",
+        f"data|{tmp_path / 'own.npz'}",
+        f"evaluate|{place}|--rewarded|x",
+        f"inspect|{place}|--json",
+    ]
+    found = subprocess.run(
+        [sys.executable, "-c", script, *commands], env=environment, capture_output=True
+    )
+    text, said = found.stdout.decode("ascii"), found.stderr.decode("ascii")
+    assert "Traceback" not in said, said
+    *parts, last, _ = text.split("CODE ")
+    assert [part.split("\n")[0] for part in parts[1:]] + [last[0]] == ["0", "0", "0", "1"]
+    assert "gr\\xfcn" in parts[0]
+    assert "gr\\xfcn" in said  # the classes there are, after an unknown one
+    found_json = json.loads(last[1:])
+    assert [module["name"] for module in found_json["modules"]] == list(bank.names)

@@ -1,0 +1,260 @@
+"""A user's own data and networks on the command line, from training to the report."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import intarsia as ia
+from intarsia.cli.app import app
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SHORT = ["--sparsity", "0.5", "--epochs", "4", "--learning-rate", "0.01"]
+NAMES = ("C++", "a, b", "C", "grün")
+FACTORY = """
+from torch import nn
+
+def tiny(shape, outputs):
+    return nn.Sequential(nn.Linear(shape[0], 8), nn.ReLU(), nn.Linear(8, outputs))
+
+ready = tiny((2,), 2)
+"""
+
+
+def call(*words: object, code: int = 0) -> Any:
+    run = CliRunner().invoke(app, [str(word) for word in words])
+    assert run.exit_code == code, (run.stdout, run.stderr, run.exception)
+    return run
+
+
+def answer(*words: object) -> dict[str, Any]:
+    return json.loads(call(*words, "--json").stdout)
+
+
+def refusal(*words: object) -> str:
+    run = call(*words, code=1)
+    assert run.stderr.count("\n") == 1
+    return run.stderr
+
+
+def table(path: Path, names: tuple[str, ...] = NAMES, gaps: bool = False) -> Path:
+    """The class comes first; the last column would do as one."""
+    rng = np.random.default_rng(0)
+    rows = ["kind,one,two"]
+    for i in range(160):
+        a, b = rng.normal(i % len(names), 0.1), i % 2
+        rows.append(f'"{names[i % len(names)]}",{"" if gaps and i % 9 == 4 else a},{b}')
+    path.write_text("\n".join(rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "own.csv")
+    call("train", "bank", "--data", "own.csv", "--target", "kind", "--model", "mlp(8)", *SHORT)
+    return tmp_path / "bank"
+
+
+def test_the_target_is_remembered_by_every_verb(trained: Path, tmp_path: Path) -> None:
+    assert "target: kind" in (trained / "recipe.yaml").read_text()
+    found = answer("evaluate", trained)
+    assert found["trained_on_this_data"] is True
+    bank = ia.Bank.load(trained)
+    data = ia.load_data("own.csv", target="kind")
+    assert found["models"]["C++"] == ia.evaluate(bank["C++"], data.test).to_json()
+    # The same table elsewhere, which nothing but the modules says how to read.
+    moved = tmp_path / "moved.csv"
+    (tmp_path / "own.csv").rename(moved)
+    for words in (["--data", moved], ["--data", moved, "--target", 0]):
+        assert answer("evaluate", trained, *words)["trained_on_this_data"] is True
+    whole = tmp_path / "whole.safetensors"
+    for words in ([], ["--target", "kind"]):
+        made = answer(
+            "compose", trained, "-o", whole, "--operator", "regmean", "--samples", moved, *words
+        )
+        assert made["samples"] == len(data.validation)
+        matrix = answer("compatibility", trained, "--samples", moved, *words)
+        assert matrix == ia.compatibility_matrix(bank, data).to_json()
+        a, b = (trained / row["file"] for row in answer("inspect", trained)["modules"][:2])
+        assert answer("path", a, b, "--points", 3, "--data", moved, *words)["data"] == "moved"
+        call("report", trained, "-o", tmp_path / "r.html", "--data", moved, *words)
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "--target kind" in page
+    assert answer("data", moved, "--target", -3)["catalogue"] == list(data.catalogue)
+    said = refusal("evaluate", trained, "--data", moved, "--target", "knid")
+    assert "did you mean 'kind'" in said
+    assert "name them with --samples" in call(
+        "compose", trained, "-o", whole, "--target", 0, code=2
+    ).stderr.replace("\n", " ")
+
+
+def test_a_column_whose_name_is_a_number_stands_in_quotes(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    rows = [f"{'ab'[i % 2]},{i},{i * i % 7}" for i in range(40)]
+    path.write_text("\n".join(["7,1,2", *rows]))
+    assert answer("data", path, "--target", "'7'")["catalogue"] == ["a", "b"]
+    assert "no column 7" in refusal("data", path, "--target", "7")
+
+
+def test_class_names_with_plus_and_comma(trained: Path, tmp_path: Path) -> None:
+    assert set(ia.Bank.load(trained).names) == set(NAMES)
+    out = tmp_path / "rest.safetensors"
+    made = answer("compose", trained, "-o", out, "--without", "C++", "--without", "a, b")
+    assert made["rewarded"] == ["C", "grün"]
+    found = answer("evaluate", trained, "--rewarded", "'C++',\"a, b\"")
+    assert found["models"]["C"]["rewarded"] == ["C++", "a, b"]
+    said = refusal("evaluate", trained, "--rewarded", "C++")
+    assert "stand in quotes" in said
+    words = ["--data", "own.csv", "--target", "kind", "--partition", "'C++'+C,\"a, b\"+grün"]
+    call("train", "pairs", *words, "--model", "mlp(8)", *SHORT)
+    pairs = ia.Bank.load(tmp_path / "pairs")
+    assert pairs.names == ('"C++"+C', '"a, b"+grün')
+    assert pairs['"C++"+C'].rewarded == ("C++", "C")
+    assert all(path.name.isascii() for path in (tmp_path / "pairs").iterdir())
+    made = answer("compose", "pairs", "-o", out, "--without", '"C++"+C')
+    assert made["rewarded"] == ["a, b", "grün"]
+
+
+def test_a_class_that_reads_like_a_set_is_told_apart(tmp_path: Path) -> None:
+    path = table(tmp_path / "own.csv", ("a", "b", "a+b"))
+    out = tmp_path / "bank"
+    words = ["--data", path, "--target", "kind", "--model", "mlp(8)", *SHORT]
+    call("train", out, *words, "--partition", "a+b,'a+b'")
+    bank = ia.Bank.load(out)
+    assert bank.names == ("a+b", '"a+b"')
+    assert [module.rewarded for module in bank] == [("a", "b"), ("a+b",)]
+
+
+def test_missing_values_are_filled_as_in_training(tmp_path: Path) -> None:
+    path = table(tmp_path / "own.csv", ("a", "b"), gaps=True)
+    out = tmp_path / "bank"
+    words = ["train", out, "--data", path, "--target", "kind", "--model", "mlp(8)", *SHORT]
+    assert "line 6, column 'one'" in refusal(*words)
+    call(*words, "--set", "data_options={missing: median}")
+    assert answer("evaluate", out)["trained_on_this_data"] is True
+    other = tmp_path / "other.csv"
+    other.write_text("\n".join(["kind,one,two", *["a,,1", "b,,0"] * 10]))
+    module = ia.Bank.load(out)["a"]
+    fill = module.provenance["data"]["fill"]
+    rows = np.array([[fill[0], 1.0], [fill[0], 0.0]])
+    score = answer("evaluate", out, "--data", other, "--split", "all")["models"]["a"]
+    expected = ia.evaluate(module.to_module(), ia.data.Split(*_tensors(rows, [0, 1])))
+    assert score["accuracy"] == expected.accuracy
+    assert score["entropy"] == pytest.approx(expected.entropy)
+
+
+def _tensors(x: np.ndarray, y: list[int]) -> Any:
+    import torch
+
+    return torch.tensor(x, dtype=torch.float32), torch.tensor(y)
+
+
+def test_a_latin_1_table_is_read_with_a_note(tmp_path: Path) -> None:
+    path = table(tmp_path / "own.csv", ("grün", "blau"))
+    path.write_bytes(path.read_text(encoding="utf-8").encode("latin-1"))
+    run = call("data", path, "--target", "kind", "--json")
+    assert json.loads(run.stdout)["catalogue"] == ["blau", "grün"]
+    assert run.stderr.startswith("note: ")
+    assert "was read as latin-1" in run.stderr
+    quiet = call("data", path, "--target", "kind", "--set", "encoding=latin-1")
+    assert quiet.stderr == ""
+
+
+def test_images_and_parquet_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = pytest.importorskip("PIL.Image")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    monkeypatch.chdir(tmp_path)
+    for number in range(40):
+        place = tmp_path / "photos" / ("light" if number % 2 else "dark")
+        place.mkdir(parents=True, exist_ok=True)
+        grey = np.full((4, 4), 250 * (number % 2) + number % 5, np.uint8)
+        image.fromarray(grey).save(place / f"{number}.png")
+    for source in ("photos", "own.parquet"):
+        if source == "own.parquet":
+            columns = {
+                "k": ["a", "b"] * 20,
+                "one": [float(i % 2) for i in range(40)],
+                "two": [0.0] * 40,
+            }
+            parquet.write_table(pyarrow.table(columns), source)
+        out = tmp_path / f"bank-{source}"
+        target = ["--target", "k"] if source == "own.parquet" else []
+        call("train", out, "--data", source, *target, "--model", "mlp(8)", *SHORT)
+        assert answer("evaluate", out)["trained_on_this_data"] is True
+
+
+@pytest.fixture
+def networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path / "nowhere"))  # puts sys.path back afterwards
+    (tmp_path / "users_networks").mkdir()
+    (tmp_path / "users_networks" / "__init__.py").touch()
+    (tmp_path / "users_networks" / "small.py").write_text(FACTORY)
+    (tmp_path / "users_networks" / "broken.py").write_text("1 / 0")
+    for name in [key for key in sys.modules if key.startswith("users_networks")]:
+        monkeypatch.delitem(sys.modules, name)
+    return table(tmp_path / "own.csv", ("a", "b", "c"))
+
+
+def test_a_network_of_ones_own_goes_through_every_verb(networks: Path, tmp_path: Path) -> None:
+    own = ["--model", "users_networks.small:tiny"]
+    data = ["--data", "own.csv", "--target", "kind"]
+    planned = answer("train", "--dry-run", *data, *own)
+    assert (planned["recipe"]["model"], planned["modules"]) == ("custom", 3)
+    call("train", "bank", *data, *own, *SHORT)
+    bank = tmp_path / "bank"
+    resumed = call("train", "bank/recipe.yaml", "bank", *own)  # it is finished
+    assert "custom model" in resumed.stdout
+    a, b = bank / "a.safetensors", bank / "b.safetensors"
+    whole, out = tmp_path / "whole.safetensors", tmp_path / "out.safetensors"
+    for words in (
+        ["compose", bank, "-o", whole, "--operator", "logits"],
+        ["evaluate", whole],
+        ["inspect", bank],
+        ["path", a, b, "--points", 3],
+        ["compatibility", bank, "--samples", "own.csv"],
+        ["compact", a, "-o", out],
+        ["export", a, "-o", out],
+        ["report", bank, "-o", tmp_path / "report.html"],
+    ):
+        assert "--model package.module:factory" in refusal(*words)
+        call(*words, *own)
+    assert "--model users_networks.small:tiny" in (tmp_path / "report.html").read_text("utf-8")
+    from users_networks.small import tiny
+
+    from intarsia.studio.opening import open_paths
+
+    assert len(open_paths([bank], model=tiny).modules) == 3
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("users_network.small:tiny", "there is no module 'users_network'"),
+        ("users_networks.smal:tiny", "there is no module 'users_networks.smal'"),
+        ("users_networks.small:tinny", "it has no 'tinny': did you mean 'tiny'"),
+        ("users_networks.small:ready", "ready is a Sequential: expected a function"),
+        ("users_networks.small:__name__", "is a str"),
+        ("users_networks.broken:tiny", "ZeroDivisionError"),
+        ("users networks:tiny", "expected package.module:factory"),
+    ],
+)
+def test_a_network_that_cannot_be_had_is_told(networks: Path, word: str, said: str) -> None:
+    assert said in refusal("train", "out", "--data", "digits", "--model", word)
+    assert said in refusal("inspect", "nowhere.safetensors", "--model", word)
+
+
+def test_no_recipe_has_code_imported(networks: Path, tmp_path: Path) -> None:
+    for model in ("users_networks.broken:tiny", "custom"):
+        (tmp_path / "recipe.yaml").write_text(f"data: digits\nmodel: {model}\n")
+        said = refusal("train", "recipe.yaml", "out")
+        assert "never imported because a file says so" in said
+    assert "users_networks" not in sys.modules

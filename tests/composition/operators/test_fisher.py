@@ -1,0 +1,103 @@
+"""The Fisher average against gradients taken one sample and one class at a time."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from intarsia.composition import OPERATORS, Ground
+from intarsia.composition.operators.fisher import diagonal
+from intarsia.models import initialise
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+Make = Callable[..., Ground]
+
+
+class Odd(nn.Module):
+    """What the house has no model of: a layer used twice, groups, in-place steps, LayerNorm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 4, 3, stride=2, padding="valid", dilation=1, groups=2)
+        self.norm = nn.BatchNorm2d(4, affine=False)
+        self.again = nn.Linear(4, 4)
+        self.layer_norm = nn.LayerNorm(4)
+        self.free = nn.Parameter(torch.randn(4))
+        self.head = nn.Linear(4, 3, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu_(self.norm(self.conv(x))).flatten(2).mT  # N, places, channels
+        x = torch.tanh_(self.again(torch.relu_(self.again(x))))
+        return self.head(self.layer_norm(x).mean(1) * self.free)
+
+
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "mlp": (lambda: initialise("mlp(5, 4)", (6,), 3, 0), (6,)),
+    "lenet": (lambda: initialise("lenet", (1, 6, 6), 3, 0), (1, 6, 6)),
+    "resnet": (lambda: initialise("resnet18(2)", (3, 8, 8), 3, 0), (3, 8, 8)),
+    "odd": (Odd, (2, 7, 7)),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_diagonal_is_the_mean_of_squared_gradients(name: str) -> None:
+    make, shape = NETWORKS[name]
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = make().eval()
+        inputs = torch.randn(19, *shape)  # more than a chunk, and not a multiple of one
+    temperature = 2.0
+    expected = {k: torch.zeros_like(p, dtype=torch.float64) for k, p in network.named_parameters()}
+    for x in inputs:
+        log_p = torch.log_softmax(network(x[None])[0] / temperature, dim=0)
+        for c in range(3):
+            gradients = torch.autograd.grad(log_p[c], list(network.parameters()), retain_graph=True)
+            for key, gradient in zip(expected, gradients, strict=True):
+                expected[key] += (
+                    float(log_p[c].detach().exp()) * gradient.double() ** 2 / len(inputs)
+                )
+    before = {k: v.clone() for k, v in network.state_dict().items()}
+    seen = diagonal(network, inputs, temperature)
+    assert seen.keys() == expected.keys()
+    for key in expected:
+        scale = float(expected[key].max())
+        assert scale > 0, key
+        torch.testing.assert_close(seen[key] / scale, expected[key] / scale, atol=1e-5, rtol=1e-3)
+    assert all(torch.equal(v, before[k]) for k, v in network.state_dict().items())
+    assert all(p.grad is None for p in network.parameters())
+
+
+def lay(ground: Ground, **settings: Any) -> dict[str, Tensor]:
+    states = [part.state for part in ground.parts]
+    return OPERATORS["fisher"](states=states, ground=ground, **settings)
+
+
+def test_the_average_is_weighed_by_information(make_ground: Make) -> None:
+    ground = make_ground(3, samples=25)
+    weights, floor = {"a": 2.0, "b": 0.5}, 1e-4
+    laid = lay(ground, weights=weights, floor=floor)
+    inputs = ground.scaled("fisher")
+    shares = []
+    for part, network in zip(ground.parts, ground.networks(), strict=True):
+        own = diagonal(network, inputs, ground.temperature)
+        weight = weights.get(part.name, 1.0)
+        shares.append({k: weight * own[k].clamp_min(floor) * part.mask[k] for k in own})
+    for name in ground.plan:
+        above = sum(s[name] * p.state[name] for s, p in zip(shares, ground.parts, strict=True))
+        below = sum(s[name] for s in shares)
+        expected = torch.where(below > 0, above / below, 0).float()
+        torch.testing.assert_close(laid[name], expected)
+        lows = torch.stack([p.state[name] for p in ground.parts])
+        assert (laid[name] <= lows.amax(0).clamp_min(0) + 1e-6).all()
+        assert (laid[name] >= lows.amin(0).clamp_max(0) - 1e-6).all()
+
+
+def test_without_information_the_floor_makes_a_mean(make_ground: Make) -> None:
+    ground = make_ground(3, density=1.0, samples=5)
+    laid = lay(ground, floor=1e9)
+    for name in ground.plan:
+        mean = torch.stack([part.state[name] for part in ground.parts]).mean(0)
+        torch.testing.assert_close(laid[name], mean)

@@ -1,0 +1,128 @@
+"""RegMean against least squares on the layers' inputs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from intarsia.composition import OPERATORS, Ground
+from intarsia.composition.operators.regmean import gram_matrices
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+Make = Callable[..., Ground]
+
+
+def lay(ground: Ground, **settings: Any) -> dict[str, Tensor]:
+    states = [part.state for part in ground.parts]
+    return OPERATORS["regmean"](states=states, ground=ground, **settings)
+
+
+def inputs_of(network: nn.Module, layer: str, inputs: Tensor) -> Tensor:
+    """What a layer is given, by a hook of the test's own."""
+    seen: list[Tensor] = []
+    hook = network.get_submodule(layer).register_forward_pre_hook(lambda _, a: seen.append(a[0]))
+    with torch.no_grad():
+        network(inputs)
+    hook.remove()
+    return seen[0].double()
+
+
+@pytest.mark.parametrize("density", [1.0, 0.4])
+def test_rows_are_least_squares_over_what_is_kept(density: float, make_ground: Make) -> None:
+    """With alpha=1 and more samples than inputs each row has one solution, found by lstsq."""
+    ground = make_ground(3, density=density, samples=80)
+    laid = lay(ground, alpha=1.0)
+    networks, inputs = ground.networks(), ground.scaled("regmean")
+    for layer in ("layers.0", "layers.1"):
+        name = f"{layer}.weight"
+        xs = [inputs_of(network, layer, inputs) for network in networks]
+        states = [part.state[name].double() for part in ground.parts]
+        kept = torch.stack([p.mask.get(name, torch.ones_like(s, dtype=torch.bool))
+                            for p, s in zip(ground.parts, states, strict=True)]).any(0)  # fmt: skip
+        for row in range(len(kept)):
+            columns = kept[row].nonzero().flatten()
+            stacked = torch.cat([x[:, columns] for x in xs])
+            goal = torch.cat([x @ s[row] for x, s in zip(xs, states, strict=True)])
+            live = stacked.abs().sum(0) > 0
+            answer = torch.linalg.lstsq(stacked[:, live], goal[:, None]).solution[:, 0]
+            seen = laid[name][row, columns[live]].double()
+            torch.testing.assert_close(
+                stacked[:, live] @ seen, stacked[:, live] @ answer, atol=1e-5, rtol=1e-4
+            )
+        assert (laid[name][~kept] == 0).all()
+
+
+def test_diagonal_grams_give_a_weighted_mean(make_ground: Make) -> None:
+    """With alpha=0 an input counts by its mean square in each part: a closed form."""
+    ground = make_ground(3, density=1.0, samples=40)
+    laid = lay(ground, alpha=0.0)
+    xs = [inputs_of(n, "layers.1", ground.scaled("regmean")) for n in ground.networks()]
+    powers = [x.square().mean(0) for x in xs]
+    states = [part.state["layers.1.weight"].double() for part in ground.parts]
+    above = sum(s * p for s, p in zip(states, powers, strict=True))
+    below = sum(powers)
+    expected = torch.where(below > 0, above / below, sum(states) / 3)
+    torch.testing.assert_close(laid["layers.1.weight"].double(), expected, atol=1e-6, rtol=1e-5)
+
+
+def test_other_parameters_are_averaged(make_ground: Make) -> None:
+    ground = make_ground(2, "resnet18(2)", (3, 8, 8), samples=10)
+    laid = lay(ground)
+    for name, entry in ground.plan.items():
+        if entry.learned and len(entry.shape) == 1:
+            mean = torch.stack([part.state[name] for part in ground.parts]).mean(0)
+            torch.testing.assert_close(laid[name], mean)
+
+
+def test_equal_parts_give_themselves(make_ground: Make) -> None:
+    """Every part agrees with the answer, whatever the samples leave open."""
+    ground = make_ground(1, "lenet", (1, 6, 6), samples=10)
+    laid = lay(Ground((ground.parts[0],) * 3, ground.samples))
+    for name, tensor in ground.parts[0].state.items():
+        torch.testing.assert_close(laid[name], tensor, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"kernel_size": 3},
+        {"kernel_size": (3, 2), "stride": 2, "padding": 1, "bias": False},
+        {"kernel_size": 2, "dilation": 2, "groups": 2},
+        {"kernel_size": 3, "padding": "same", "padding_mode": "circular", "groups": 4},
+    ],
+)
+def test_gram_of_a_convolution(settings: dict[str, Any]) -> None:
+    """Its output is its weight times what it reads: the output's second moment is W G W^T."""
+    draw = torch.Generator().manual_seed(0)
+    conv = nn.Conv2d(4, 8, **settings)
+    network = nn.Sequential(conv)
+    x = torch.randn(40, 4, 7, 6, generator=draw)
+    gram = gram_matrices(network, x)["0.weight"]
+    groups = conv.groups
+    with torch.no_grad():
+        y = (conv(x) - (0 if conv.bias is None else conv.bias[:, None, None])).double()
+        y = y.movedim(1, -1).reshape(-1, groups, 8 // groups).movedim(1, 0)
+        rows = conv.weight.double().reshape(groups, 8 // groups, -1)
+        torch.testing.assert_close(
+            rows @ gram @ rows.mT, y.mT @ y / y.shape[1], atol=1e-5, rtol=1e-4
+        )
+
+
+def test_gram_of_a_layer_used_twice() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(torch.relu_(self.layer(x)))
+
+    network = Twice()
+    x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        both = torch.cat([x, torch.relu(network.layer(x))]).double()
+    gram = gram_matrices(network, x)["layer.weight"]
+    torch.testing.assert_close(gram[0], both.mT @ both / 100, atol=1e-6, rtol=1e-5)

@@ -1,0 +1,93 @@
+"""Sparsities: complete merges and pairs against compositions laid one by one."""
+
+import statistics
+from xml.etree import ElementTree
+
+import pytest
+
+import intarsia as ia
+from intarsia.studies import Bench, Measured, Spread, Store, find_study, run
+from intarsia.studies.maxent.pairs import pairs_of
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+STUDY = find_study("sparsity")
+OPTIONS = STUDY.options("small")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return Store(tmp_path_factory.mktemp("sparsity") / "store")
+
+
+@pytest.fixture(scope="module")
+def done(store):
+    return run(STUDY, OPTIONS, store, device="cpu")
+
+
+def test_modules_are_as_sparse_as_the_table_says(done, store):
+    bench = Bench(store, "cpu")
+    for cell in STUDY.plan(OPTIONS, bench):
+        for module in bench.bank(cell.banks["modules"]):
+            assert module.density == pytest.approx(1 - cell.settings["sparsity"], abs=0.02)
+    assert [m.settings["sparsity"] for m in done] == [0.5, 0.5, 0.9, 0.9, 0.3, 0.6]
+
+
+def test_pairs_are_what_evaluate_says_of_each(done, store):
+    bench = Bench(store, "cpu")
+    data = bench.data("digits")
+    cell = STUDY.plan(OPTIONS, bench)[5]
+    bank = bench.bank(cell.banks["modules"])
+    pairs = pairs_of(data.catalogue, 2, 3)
+    assert len(pairs) == 3
+    for operator in ("sum", "logits"):
+        for number, (one, other) in enumerate(pairs):
+            whole = ia.compose([bank["+".join(one)], bank["+".join(other)]], operator)
+            assert set(whole.rewarded) == {*one, *other}
+            seen = ia.evaluate(whole, data.test)
+            found = done[5].result
+            assert found["accuracy"][operator][number] == pytest.approx(seen.accuracy, abs=1e-6)
+            assert found["entropy"][operator][number] == pytest.approx(seen.entropy, rel=1e-5)
+
+
+def test_tables_and_figures_of_both_kinds(done):
+    end, way, pairs = STUDY.tables(done)
+    assert [row[2:4] for row in end.rows] == [
+        *[["0.5", "sum"], ["0.5", "logits"], ["0.9", "sum"], ["0.9", "logits"]]
+    ]
+    assert way.rows[0][4].n == 4
+    values = done[5].result["entropy"]["logits"]
+    assert pairs.rows[3][:5] == ["digits", "mlp(16)", 2, "0.6", "logits"]
+    assert pairs.rows[3][6] == Spread(statistics.fmean(values), statistics.stdev(values), 3)
+    found = STUDY.figures(done)
+    assert found.keys() == {"sparsity-digits-mlp-32", "sparsity-pairs-digits-mlp-16"}
+    for svg in found.values():
+        assert ElementTree.fromstring(svg).tag.endswith("svg")
+    assert "entropy, |R| = 2" in found["sparsity-pairs-digits-mlp-16"]
+    assert "sparsity 0.9" in found["sparsity-digits-mlp-32"]
+    # of a run under way
+    assert len(STUDY.tables(done[:1])) == 2
+    assert len(STUDY.tables(done[4:])) == 1
+    assert STUDY.figures(done[:1]).keys() == {"sparsity-digits-mlp-32"}
+    assert STUDY.figures(done[4:]).keys() == {"sparsity-pairs-digits-mlp-16"}
+
+
+def test_pairs_that_reward_everything_have_no_entropy(done):
+    nothing = {"accuracy": {"sum": [0.5, 0.7]}, "entropy": {"sum": [None, None]}}
+    settings = {**done[5].settings, "size": 5, "operators": ["sum"]}
+    whole = Measured(settings, nothing)
+    (table,) = STUDY.tables([whole])
+    assert table.rows[0][5] == Spread.of([0.5, 0.7])
+    assert table.rows[0][6] is None
+    (svg,) = STUDY.figures([whole]).values()
+    assert "accuracy, |R| = 5" in svg
+    assert "entropy" not in svg
+
+
+def test_the_papers_form_has_both_figures(store):
+    bench = Bench(store, "cpu")
+    cells = STUDY.plan(STUDY.options("paper", data=["digits"]), bench)
+    sizes = [cell.settings.get("size") for cell in cells]
+    assert sizes.count(None) == 3 * 5
+    assert sizes.count(2) == sizes.count(5) == 3
+    assert all(len(cell.settings["pairs"]) == 10 for cell in cells[15:])

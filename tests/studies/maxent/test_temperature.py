@@ -1,0 +1,66 @@
+"""Temperatures: modules are trained and read at their own."""
+
+import statistics
+from xml.etree import ElementTree
+
+import pytest
+
+import intarsia as ia
+from intarsia.studies import Bench, Spread, Store, find_study, run
+from intarsia.studies.maxent.complete_merges import orders_of
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+STUDY = find_study("temperature")
+OPTIONS = STUDY.options("small")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return Store(tmp_path_factory.mktemp("temperature") / "store")
+
+
+@pytest.fixture(scope="module")
+def done(store):
+    return run(STUDY, OPTIONS, store, device="cpu")
+
+
+def test_cells_are_what_a_plain_loop_measures(done, store):
+    bench = Bench(store, "cpu")
+    data = bench.data("digits")
+    for number, cell in enumerate(STUDY.plan(OPTIONS, bench)):
+        bank = bench.bank(cell.banks["modules"])
+        assert {module.temperature for module in bank} == {cell.settings["temperature"]}
+        order = orders_of(data.catalogue, 2)[1]
+        for operator in ("sum", "logits"):
+            curve = done[number].result["curves"][operator][1]
+            for n in (1, 4, 8):
+                whole = ia.compose([bank[name] for name in order[: n + 1]], operator)
+                seen = ia.evaluate(whole, data.test)
+                assert curve["accuracy"][n] == pytest.approx(seen.accuracy, abs=1e-6)
+                assert curve["entropy"][n] == pytest.approx(seen.entropy, rel=1e-5)
+
+
+def test_tables_and_figure(done):
+    end, way = STUDY.tables(done)
+    assert [row[2:4] for row in end.rows] == [
+        *[["1", "sum"], ["1", "logits"], ["5", "sum"], ["5", "logits"]]
+    ]
+    values = [m.result["curves"]["sum"][0]["accuracy"][9] for m in done[2:]]
+    assert end.rows[2][4] == Spread(statistics.fmean(values), statistics.stdev(values), 2)
+    assert way.rows[2][4].n == 4
+    assert [row[2] for row in STUDY.tables(done[3:])[0].rows] == ["5", "5"]
+    ((name, svg),) = STUDY.figures(done).items()
+    assert name == "temperature-digits-mlp-32"
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    assert "t = 1" in svg
+    assert "entropy, logits = inlay" in svg
+
+
+def test_the_usual_temperature_is_the_bank_of_other_studies(store):
+    bench = Bench(store, "cpu")
+    options = STUDY.options("paper", data=["digits"], seeds=1, temperatures=[3, 5])
+    three, five = STUDY.plan(options, bench)
+    sets = [(name,) for name in bench.data("digits").catalogue]
+    usual = bench.plan("digits", "shallow", sets, 0)
+    assert five.banks["modules"].key == usual.key != three.banks["modules"].key

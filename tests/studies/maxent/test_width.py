@@ -1,0 +1,69 @@
+"""Widths: one hidden layer of so many units, the paper's own among them."""
+
+import statistics
+from xml.etree import ElementTree
+
+import pytest
+
+from intarsia.studies import Bench, Spread, Store, find_study, run
+from intarsia.studies.maxent.width import model_of, width_of
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+STUDY = find_study("width")
+OPTIONS = STUDY.options("small")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return Store(tmp_path_factory.mktemp("width") / "store")
+
+
+@pytest.fixture(scope="module")
+def done(store):
+    return run(STUDY, OPTIONS, store, device="cpu")
+
+
+def test_modules_have_the_width_that_the_table_says(done, store):
+    bench = Bench(store, "cpu")
+    cells = STUDY.plan(OPTIONS, bench)
+    for cell in cells:
+        bank = bench.bank(cell.banks["modules"], cell.settings["imp"])
+        width = width_of(cell.settings["model"])
+        assert {len(m.state["layers.0.weight"]) for m in bank} == {width}
+        assert {m.density < 1 for m in bank} == {cell.settings["imp"]}
+    assert len({cell.banks["modules"].key for cell in cells}) == len(cells) / 2
+    end, _ = STUDY.tables(done)
+    assert [row[1:4] for row in end.rows[:4]] == [
+        *[[16, "yes", "sum"], [16, "yes", "mean"], [16, "yes", "logits"], [16, "no", "sum"]]
+    ]
+    values = [
+        m.result["curves"]["logits"][1]["accuracy"][-1]
+        for m in done
+        if m.settings["imp"] and "[64]" in m.settings["model"]
+    ]
+    row = next(r for r in end.rows if r[1:4] == [64, "yes", "logits"])
+    assert row[4] == Spread(statistics.fmean(values), statistics.stdev(values), 2)
+
+
+def test_the_figure_is_over_the_width(done):
+    ((name, svg),) = STUDY.figures(done).items()
+    assert name == "width-digits"
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    for text in ("with IMP", "without IMP", "hidden units", ">16<", ">64<"):
+        assert text in svg
+    assert STUDY.figures(done[:1]).keys() == {"width-digits"}
+
+
+def test_the_papers_width_is_its_shallow_network(store):
+    assert [width_of(model_of(w)) for w in (32, 512, 4096)] == [32, 512, 4096]
+    bench = Bench(store, "cpu")
+    options = STUDY.options("paper", data="digits", seeds=1, imp=True)
+    cells = STUDY.plan(options, bench)
+    sets = [(name,) for name in bench.data("digits").catalogue]
+    assert cells[2].banks["modules"].key == bench.plan("digits", "shallow", sets, 0).key
+    # the others differ from it in nothing but their width
+    narrow, own = (cells[i].banks["modules"].recipe.as_dict() for i in (0, 2))
+    assert {key for key in own if own[key] != narrow[key]} == {"model"}
+    assert narrow["model"] == "mlp(hidden=[32], dropout=0.5)"
+    assert own["model"] == {"name": "mlp", "hidden": [512], "dropout": 0.5}

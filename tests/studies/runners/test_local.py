@@ -1,0 +1,384 @@
+"""The runner: what is missing is done once, whatever stops it, and comes out the same."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from store_content import content, events
+from toy import TOY
+
+import intarsia as ia
+from intarsia.errors import FileError, HealthWarning, StudyError
+from intarsia.files import digest_of
+from intarsia.studies import Bench, Measured, Store, find_study, run, standing
+from intarsia.studies.archive import load_pack, pack, save_pack, unpack
+from intarsia.studies.records import read_records
+from intarsia.studies.runners.bank_training import companies, train_plans
+from intarsia.studies.runners.estimate import estimate
+from intarsia.studies.runners.local import missing_plans
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("store") / "finished")
+    run(TOY, TOY.options("small"), store, device="cpu")
+    return store
+
+
+@pytest.fixture
+def store(finished, tmp_path):
+    """A copy of the finished store, to be harmed."""
+    shutil.copytree(finished.path, tmp_path / "store")
+    return Store(tmp_path / "store")
+
+
+def cells_of(store, **given):
+    return TOY.plan(TOY.options("small", **given), Bench(store, "cpu"))
+
+
+def test_all_cells_are_measured_and_nothing_is_left_over(finished):
+    found = standing(cells_of(finished), finished)
+    assert len(found.measured) == 6
+    assert not found.missing
+    assert not found.damaged
+    assert all(0 < v < 2.31 for m in found.measured for v in m.result["pruned"])
+    assert not list((finished.path / "work").glob("*"))
+    assert not list((finished.path / "claims").glob("*"))
+    assert len(events(finished, "banks")) == 6
+    assert len(events(finished, "cell")) == 6
+
+
+def test_a_finished_study_is_not_done_again(store):
+    before = content(store)
+    run(TOY, TOY.options("small"), store, device="cpu")
+    assert content(store) == before
+    assert len(events(store, "banks")) == 6
+    assert len(events(store, "cell")) == 6
+
+
+def test_what_is_missing_is_done_to_the_same_bytes(store):
+    before = content(store)
+    some = [*(store.path / "cells" / "toy").glob("*")][:3]
+    for path in some:
+        path.unlink()
+    shutil.rmtree(next((store.path / "banks").iterdir()))
+    run(TOY, TOY.options("small"), store, device="cpu")
+    assert content(store).keys() <= before.keys()
+    assert all(before[name] == found for name, found in content(store).items())
+    assert len(events(store, "cell")) == 9
+
+
+def test_banks_are_shared_by_cells_that_differ_in_other_things(store):
+    run(TOY, TOY.options("small", scale=2.0), store, device="cpu")
+    assert len(events(store, "cell")) == 12
+    assert len(events(store, "banks")) == 6
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "empty", "json", "swap"])
+def test_a_damaged_cell_is_named_and_measured_again(store, harm):
+    before = content(store)
+    one, two = sorted((store.path / "cells" / "toy").glob("*"))[:2]
+    raw = one.read_bytes()
+    one.write_bytes(
+        {
+            "flip": raw.replace(b'"seed":', b'"sead":'),
+            "cut": raw[:-20],
+            "empty": b"",
+            "json": b"[1]",
+            "swap": two.read_bytes(),
+        }[harm]
+    )
+    found = standing(cells_of(store), store)
+    assert len(found.missing) == 1
+    (line,) = found.damaged.values()
+    assert one.name in line
+    assert "damaged" in line
+    said = []
+    run(TOY, TOY.options("small"), store, device="cpu", say=said.append)
+    assert any(one.name in line and "measured again" in line for line in said)
+    assert content(store) == before
+
+
+def test_a_damaged_bank_is_named_and_trained_again(store):
+    before = content(store)
+    shutil.rmtree(store.path / "cells")
+    victim = next((store.path / "banks").glob("*/round-1/*.safetensors"))
+    raw = bytearray(victim.read_bytes())
+    raw[-3] ^= 1
+    victim.write_bytes(raw)
+    said = []
+    run(TOY, TOY.options("small"), store, device="cpu", say=said.append)
+    assert any(victim.name in line and "trained again" in line for line in said)
+    assert content(store) == before
+
+
+def test_plans_trained_together_come_out_as_if_alone(store):
+    bench = Bench(store, "cpu")
+    plans = [cell.banks["modules"] for cell in cells_of(store)]
+    groups = companies(plans, torch.device("cuda"))
+    assert [len(group) for group in groups] == [3, 3]  # by objective: xe hides labels
+    assert [len(group) for group in companies(plans, torch.device("cpu"))] == [1] * 6
+    before = content(store)
+    banks = [train_plans(group, bench.data("digits"), bench.device) for group in groups]
+    shutil.rmtree(store.path / "banks")
+    assert len(missing_plans(cells_of(store), store)) == 6
+    for group, own in zip(groups, banks, strict=True):
+        for plan, bank in zip(group, own, strict=True):
+            store.add_bank(plan, bank)
+    assert content(store) == before
+
+
+def test_a_study_that_trains_the_unhealthy_on_purpose_warns_of_none(tmp_path):
+    store = Store(tmp_path / "store")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HealthWarning)
+        run(TOY, TOY.options("small"), store, device="cpu")
+    banks = [ia.Bank.load(p.parent, quiet=True) for p in store.path.glob("banks/*/bank.json")]
+    assert banks
+    assert not all(bank.health.ok for bank in banks)
+
+
+def test_two_processes_share_the_work_and_repeat_nothing(finished, tmp_path):
+    script = (
+        "import sys, torch; sys.path.insert(0, sys.argv[1]); torch.set_num_threads(1)\n"
+        "from toy import TOY\n"
+        "from intarsia.studies import Store, run\n"
+        "run(TOY, TOY.options('small'), Store(sys.argv[2]), device='cpu')\n"
+    )
+    root, place = Path(__file__).resolve().parents[1], tmp_path / "both"
+    both = [
+        subprocess.Popen([sys.executable, "-c", script, str(root), str(place)]) for _ in range(2)
+    ]
+    assert [process.wait(timeout=120) for process in both] == [0, 0]
+    store = Store(place)
+    assert content(store) == content(finished)
+    trained = [key for event in events(store, "banks") for key in event["keys"]]
+    measured = [event["key"] for event in events(store, "cell")]
+    assert len(trained) == len(set(trained)) == 6
+    assert len(measured) == len(set(measured)) == 6
+
+
+def test_a_claim_of_a_dead_process_is_free(store):
+    script = (
+        "import os, sys; from intarsia.studies import Store\n"
+        "with Store(sys.argv[1]).claim(['a']) as held:\n"
+        "    print(held, flush=True); sys.stdin.read()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(store.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "['a']\n"
+    with store.claim(["a", "b"]) as held:
+        assert held == ["b"]
+    process.kill()
+    process.communicate()
+    time.sleep(0.05)
+    with store.claim(["a"]) as held:
+        assert held == ["a"]
+
+
+def test_litter_of_a_killed_process_is_swept(store):
+    before = content(store)
+    (store.path / "banks" / ".00.part").mkdir()
+    (store.path / "banks" / ".00.part" / "0.safetensors").write_bytes(b"half")
+    (store.path / "cells" / "toy" / ".00.part").write_bytes(b"half")
+    next((store.path / "cells" / "toy").glob("*.json")).unlink()
+    run(TOY, TOY.options("small"), store, device="cpu")
+    assert content(store) == before
+
+
+def test_a_folder_that_is_no_store_is_refused(tmp_path):
+    (tmp_path / "letter.txt").write_text("dear store")
+    with pytest.raises(StudyError, match="not a store"):
+        Store(tmp_path)
+    with pytest.raises(StudyError, match="no store"):
+        Store(tmp_path / "nowhere", make=False)
+    (tmp_path / "store.json").write_text(json.dumps({"format": "other"}))
+    with pytest.raises(StudyError, match=r"store\.json"):
+        Store(tmp_path)
+
+
+def test_an_unknown_option_is_answered_with_the_nearest():
+    with pytest.raises(StudyError, match="did you mean 'seeds'"):
+        TOY.options("small", seed=3)
+    with pytest.raises(StudyError, match="no form 'large'"):
+        TOY.options("large")
+
+
+def test_an_estimate_goes_by_earlier_runs_where_there_are_any(store, tmp_path):
+    empty = Store(tmp_path / "empty")
+    guess = estimate(cells_of(empty), empty, Bench(empty, "cpu"))
+    assert (guess.cells, guess.missing, guess.modules) == (6, 6, 12)
+    assert 0 < guess.minutes < 1
+    assert "rough" in guess.basis
+    more = estimate(cells_of(store, seeds=6), store, Bench(store, "cpu"))
+    seen = sum(e["seconds"] for e in events(store, "banks"))
+    assert (more.cells, more.missing, more.modules) == (12, 6, 12)
+    assert more.minutes == pytest.approx(seen / 60, rel=1e-6)
+    assert "earlier" in more.basis
+
+
+def test_a_pack_holds_what_the_store_has(store, tmp_path):
+    options = TOY.options("small")
+    packed = pack(TOY, options, cells_of(store), store)
+    save_pack(tmp_path / "toy.json", packed)
+    found = load_pack(tmp_path / "toy.json")
+    assert found.to_json() == packed.to_json()
+    assert found.measured == standing(cells_of(store), store).measured
+    assert found.missing == 0
+    assert found.runs["modules"] == 12
+    assert found.runs["training_seconds"] > 0
+    assert found.runs["versions"][0]["torch"]
+    assert found.runs["measuring_seconds"] == pytest.approx(
+        sum(e["seconds"] for e in events(store, "cell")), abs=0.1
+    )
+    text = (tmp_path / "toy.json").read_text()
+    (tmp_path / "toy.json").write_text(text.replace('"seed":1', '"seed":7', 1))
+    with pytest.raises(FileError, match="altered or damaged"):
+        load_pack(tmp_path / "toy.json")
+    (tmp_path / "toy.json").write_text("{}")
+    with pytest.raises(FileError, match="no pack"):
+        load_pack(tmp_path / "toy.json")
+
+
+def test_cells_of_a_pack_are_not_measured_again(store, tmp_path):
+    options = TOY.options("small")
+    packed = pack(TOY, options, cells_of(store), store)
+    half = dataclasses.replace(packed, measured=packed.measured[::2])
+    other = Store(tmp_path / "other")
+    for _ in range(2):
+        assert unpack(half, other, Bench(other, "cpu")) == (3, 0)
+    strange = dataclasses.replace(packed, measured=[Measured({}, {}, "0" * 64)])
+    assert unpack(strange, other, Bench(other, "cpu")) == (0, 1)
+    run(TOY, options, other, device="cpu")
+    cells = {k: v for k, v in content(store).items() if k.startswith("cells")}
+    assert {k: v for k, v in content(other).items() if k.startswith("cells")} == cells
+    again = pack(TOY, options, cells_of(other), other)
+    assert again.runs["modules"] == 12
+    assert len(events(other, "cell")) == 6 + 3
+
+
+def test_an_estimate_does_not_scale_up_tiny_runs(store):
+    long = estimate(cells_of(store, seeds=6, recipe={"epochs": 5000}), store, Bench(store, "cpu"))
+    assert "rough" in long.basis
+
+
+def harm(store, kind):
+    one, two = sorted((store.path / "banks").iterdir())[:2]
+    if kind == "unpruned lost":
+        shutil.rmtree(one / "round-1")
+    elif kind == "swapped":
+        one.rename(one.with_name("aside"))
+        two.rename(one)
+        one.with_name("aside").rename(two)
+    elif kind == "half dropped":
+        (one / "bank.json").unlink()
+
+
+@pytest.mark.parametrize("kind", ["unpruned lost", "swapped", "half dropped"])
+def test_a_bank_that_is_not_what_was_asked_for_is_trained_again(store, kind):
+    before = content(store)
+    shutil.rmtree(store.path / "cells")
+    harm(store, kind)
+    run(TOY, TOY.options("small"), store, device="cpu")
+    assert content(store) == before
+
+
+def test_a_bank_of_another_version_is_left_alone(store):
+    shutil.rmtree(store.path / "cells")
+    listing = next((store.path / "banks").iterdir()) / "bank.json"
+    listing.write_text(listing.read_text().replace('"version":1', '"version":2'))
+    before = content(store)
+    with pytest.raises(StudyError, match="another version"):
+        run(TOY, TOY.options("small"), store, device="cpu")
+    assert before.items() <= content(store).items()
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="a superuser may read all")
+def test_a_bank_that_may_not_be_read_is_left_alone(store):
+    shutil.rmtree(store.path / "cells")
+    listing = next((store.path / "banks").iterdir()) / "bank.json"
+    listing.chmod(0)
+    with pytest.raises(StudyError, match="Permission denied"):
+        run(TOY, TOY.options("small"), store, device="cpu")
+    assert listing.exists()
+
+
+def test_a_cell_of_another_format_is_refused(store):
+    path = next((store.path / "cells" / "toy").glob("*"))
+    found = json.loads(path.read_text())
+    found.pop("digest")
+    found["version"] = 99
+    path.write_text(json.dumps({**found, "digest": digest_of(found)}))
+    with pytest.raises(FileError, match="no cell that this version reads"):
+        standing(cells_of(store), store)
+
+
+def test_a_finished_study_writes_nothing(store):
+    before = {p: p.stat().st_mtime_ns for p in store.path.rglob("*")}
+    assert len(run(TOY, TOY.options("small"), store, device="cpu")) == 6
+    assert {p: p.stat().st_mtime_ns for p in store.path.rglob("*")} == before
+
+
+def test_damaged_records_are_passed_over(store):
+    count = len(read_records(store.path / "runs"))
+    (store.path / "runs" / "0.jsonl").write_text('[1]\n{"event": "cell", "key": "x"}\n{"ev')
+    assert len(read_records(store.path / "runs")) == count
+    assert pack(TOY, TOY.options("small"), cells_of(store), store).runs["modules"] == 12
+
+
+def test_a_recipe_may_not_set_what_the_study_sets():
+    with pytest.raises(StudyError, match="'recipe' has 'seeds'"):
+        TOY.options("small", recipe={"seeds": [7]})
+
+
+def test_claims_are_given_to_one_at_a_time(tmp_path):
+    """Two processes fight for one claim; each adds one to a number, and none is lost."""
+    script = (
+        "import sys, pathlib; from intarsia.studies.store import claimed\n"
+        "place, done = pathlib.Path(sys.argv[1]), 0\n"
+        "while done < 30:\n"
+        "    with claimed(place / 'claims', ['one']) as held:\n"
+        "        if held:\n"
+        "            number = place / 'number'\n"
+        "            number.write_text(str(int(number.read_text()) + 1)); done += 1\n"
+    )
+    (tmp_path / "number").write_text("0")
+    crew = [
+        subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    assert [process.communicate(timeout=120)[1] for process in crew] == [b""] * 2
+    assert (tmp_path / "number").read_text() == "60"
+
+
+def test_a_data_file_of_ones_own_goes_all_the_way(tmp_path):
+    data = ia.load_data("digits")
+    arrays = {
+        "x_train": data.train.x.numpy(),
+        "y_train": data.train.y.numpy(),
+        "x_test": data.test.x.numpy(),
+        "y_test": data.test.y.numpy(),
+        "classes": np.array(data.catalogue),
+    }
+    np.savez(tmp_path / "own.npz", **arrays)
+    study = find_study("single")
+    recipe = {"epochs": 1, "sparsity": 0.5, "rounds": 1}
+    given = {"data": [str(tmp_path / "own.npz")], "models": ["mlp(8)"], "recipe": recipe}
+    options = study.options("small", seeds=1, **given)
+    (measured,) = run(study, options, Store(tmp_path / "store"), device="cpu")
+    assert len(measured.result["pruned"]["accuracy"]) == 10

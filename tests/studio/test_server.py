@@ -1,0 +1,207 @@
+"""The page as it is served: filled, switched, given files, and closed to all else."""
+
+import json
+import re
+import socket
+from contextlib import closing
+from dataclasses import replace
+from http.client import HTTPConnection
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+from typer.testing import CliRunner
+
+import intarsia as ia
+from intarsia.cli.app import app as commands
+from intarsia.errors import RecipeError
+from intarsia.studio import Session
+from intarsia.studio import server as serve
+
+pytestmark = pytest.mark.skipif(find_spec("gradio") is None, reason="needs the extra studio")
+
+
+class Client:
+    """A browser without a screen: its page's configuration, and requests to its functions."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        status, body = self.ask("GET", "/")
+        assert status == 200
+        self.text = body.decode()
+        found = re.search(r"window\.gradio_config = (.*?);</script>", self.text, re.S)
+        assert found is not None
+        self.config = json.loads(found[1])
+        self.parts = {part["id"]: part for part in self.config["components"]}
+        self.names = {part["props"].get("elem_id"): key for key, part in self.parts.items()}
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def use(self, name: str, event: str, **values: Any) -> dict[str, Any]:
+        """What a control's event fills, by the name of the place."""
+        status, answer = self.post(name, event, **values)
+        assert status == 200, answer
+        outputs = self._function(name, event)["outputs"]
+        places = [self.parts[key]["props"].get("elem_id") for key in outputs]
+        return dict(zip(places, json.loads(answer)["data"], strict=True))
+
+    def post(self, name: str, event: str, **values: Any) -> tuple[int, bytes]:
+        found = self._function(name, event)
+        given = {self.names[key.replace("_", "-")]: value for key, value in values.items()}
+        data = [given.get(key, self.parts[key]["props"].get("value")) for key in found["inputs"]]
+        body = json.dumps({"data": data, "fn_index": found["id"], "session_hash": "test"})
+        kind = {"Content-Type": "application/json"}
+        return self.ask("POST", "/gradio_api/run/predict", body, **kind)
+
+    def _function(self, name: str, event: str) -> dict[str, Any]:
+        target = [self.names[name], event]
+        return next(f for f in self.config["dependencies"] if target in f["targets"])
+
+    def upload(self, name: str, content: bytes) -> str:
+        head = f'--x\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n\r\n'
+        body = head.encode() + content + b"\r\n--x--\r\n"
+        kind = {"Content-Type": "multipart/form-data; boundary=x"}
+        status, answer = self.ask("POST", "/gradio_api/upload", body, **kind)
+        assert status == 200, answer
+        return json.loads(answer)[0]
+
+
+def arrived(path: str) -> dict[str, Any]:
+    """A file as the page tells of it."""
+    return {"path": path, "meta": {"_type": "gradio.FileData"}}
+
+
+@pytest.fixture(scope="module")
+def client(studio_address: str, uploaded: list[Path]) -> Client:
+    """Of the studio in its own process; one file is left there, to be deleted at its end."""
+    port = urlsplit(studio_address).port
+    assert port is not None
+    client = Client(port)
+    uploaded.append(Path(client.upload("left.safetensors", b"unread")))
+    assert uploaded[-1].exists()
+    return client
+
+
+@pytest.fixture(scope="module")
+def folder(demo_folder: Path) -> Path:
+    """What the studio was given."""
+    return demo_folder / "modules"
+
+
+@pytest.fixture(scope="module")
+def bank(folder: Path) -> ia.Bank:
+    return ia.Bank.load(folder)
+
+
+def test_the_page_names_no_other_host(client: Client) -> None:
+    addresses = set(re.findall(r"https?://([^/\"'\\\s<>]+)", client.text))
+    assert addresses <= {f"127.0.0.1:{client.port}"}
+    status, theme = client.ask("GET", "/theme.css")
+    assert status == 200
+    assert not re.search(rb"url\([\"']?https?:|@import|fonts\.", theme)
+    assert client.config["analytics_enabled"] is False
+    for name in (
+        "module-tiles", "operator", "confusion", "accuracy", "entropy", "sample-draw",
+        "sample-number", "module-answers", "whole-answer", "take-out", "path-from", "path-to",
+        "path-figure", "compatibility", "load-file", "message",
+    ):  # fmt: skip
+        assert name in client.names
+
+
+def test_a_switch_fills_the_page(client: Client, bank: ia.Bank, digits: ia.Data) -> None:
+    session = Session(bank, digits)
+    found = client.use("module-tiles", "change", module_tiles=["0", "3"], operator="inlay")
+    score = session.score(["0", "3"], "inlay")
+    assert f"{score.accuracy:.4f}" in found["accuracy"]
+    assert "2 modules, inlay" in found["confusion"]
+    assert found["module-answers"].count("class='answer'") == 2
+    off = client.use("module-tiles", "change", module_tiles=[])
+    assert "no module is on" in off["message"]
+    values = {"module_tiles": ["0"], "operator": "ties", "setting_ties_density": "9"}
+    assert "density is 9.0" in client.use("module-tiles", "change", **values)["message"]
+
+
+def test_files_of_the_disk_are_not_served(client: Client, folder: Path) -> None:
+    inside = folder / "bank.json"
+    for path in ("/etc/hostname", __file__, str(inside)):
+        for route in ("/gradio_api/file=", "/file=", "/gradio_api/file/", "/static/../"):
+            assert client.ask("GET", f"{route}{quote(path)}")[0] in (403, 404)
+    assert client.ask("GET", "/static/..%2f..%2f__init__.py")[0] in (403, 404)
+    assert client.ask("GET", "/", Host="evil.example")[0] == 421
+    assert client.ask("POST", "/gradio_api/upload", b"", Origin="http://evil.example")[0] == 403
+
+
+def test_an_upload_is_checked_told_and_deleted(
+    client: Client, bank: ia.Bank, tmp_path: Path
+) -> None:
+    path = client.upload("bad.safetensors", b"no module")
+    assert Path(path).exists()
+    found = client.use("load-file", "upload", load_file=arrived(path))
+    assert "bad.safetensors: is not a safetensors file" in found["message"]
+    assert "Traceback" not in found["message"]
+    assert not Path(path).exists()
+
+    replace(bank["3"], name="mine").save(tmp_path / "mine.safetensors")
+    path = client.upload("mine.safetensors", (tmp_path / "mine.safetensors").read_bytes())
+    found = client.use("load-file", "upload", load_file=arrived(path))
+    assert "loaded mine, to be switched on" in found["message"]
+    assert [name for _, name in found["module-tiles"]["choices"]][-1] == "mine"
+    assert not Path(path).exists()
+
+    found = client.use("load-file", "upload", load_file=None)
+    assert "did not arrive" in found["message"]
+    assert "no file is chosen" in client.use("load-this", "click")["message"]
+    assert "removed mine" in client.use("loaded-remove", "click", loaded_module="mine")["message"]
+    assert "no module is chosen" in client.use("loaded-remove", "click")["message"]
+
+
+def test_a_file_that_did_not_arrive_is_not_read(client: Client, folder: Path) -> None:
+    inside = str(folder / "0.safetensors")
+    for path in (inside, __file__, f"http://127.0.0.1:{client.port}/theme.css"):
+        assert client.post("load-file", "upload", load_file=arrived(path))[0] == 400
+        assert client.post("module-tiles", "change", module_tiles=arrived(path))[0] == 400
+
+
+def test_a_taken_port_gives_way_to_a_free_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        monkeypatch.setattr(serve, "PORT", taken)
+        with serve.listening("127.0.0.1", None) as listener:
+            assert listener.getsockname()[1] != taken
+            assert serve.address_of("127.0.0.1", listener).startswith("http://127.0.0.1:")
+        with (
+            pytest.raises(RecipeError, match=rf"cannot listen at 127.0.0.1:{taken} .*--port"),
+            serve.listening("127.0.0.1", taken),
+        ):
+            pass
+    with pytest.raises(RecipeError, match="cannot listen"), serve.listening("192.0.2.1", None):
+        pass
+
+
+def test_the_command_opens_a_bank_and_says_where(
+    bank_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(serve, "serve", lambda *args, **more: given.append((args, more)))
+    words = ["studio", str(bank_folder), "--no-open", "--port", "9000", "--rows", "30"]
+    run = CliRunner().invoke(commands, words)
+    assert run.exit_code == 0, run.output
+    (session, title, host, port), more = given[0]
+    assert (title, host, port, more["open_browser"]) == ("bank", "127.0.0.1", 9000, False)
+    assert len(session.test) == 30
+    assert session.folders == (bank_folder.resolve(),)
+
+
+def test_the_missing_extra_is_named(bank_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "find_spec", lambda name: None)
+    run = CliRunner().invoke(commands, ["studio", str(bank_folder)])
+    assert run.exit_code == 1
+    assert "pip install 'intarsia[studio]'" in run.stderr

@@ -1,0 +1,161 @@
+"""What stands on the page: the figures in words, text escaped, errors as they are."""
+
+import base64
+import re
+import struct
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import intarsia as ia
+from intarsia.figures.png import png
+from intarsia.studio import Card, Session
+from intarsia.studio.answers import Answer
+from intarsia.studio.ui.pieces import answer_rows, message, tile, whole_bars
+from intarsia.studio.ui.views import Choice, Seen, Views
+
+
+@pytest.fixture
+def views(session: Session) -> Views:
+    return Views(session)
+
+
+def test_the_whole_in_figures_and_what_a_switch_changed(views: Views, session: Session) -> None:
+    both = Choice(("0", "3"), "sum", {})
+    score = session.score(["0", "3"], "sum")
+    shown = views.joined(both, None)
+    assert f"{score.accuracy:.4f}" in shown.accuracy
+    assert "Accuracy, classes that are on" in shown.accuracy
+    assert "2 of 10 classes" in shown.accuracy
+    assert "Entropy, classes that are off" in shown.entropy
+    assert f"{score.entropy:.3f}" in shown.entropy
+    assert "none yet" in shown.change
+    assert "2 modules, sum" in shown.confusion
+    assert shown.said == ""
+    after = views.joined(replace(both, names=("0",)), shown.shown)
+    assert "Last switch: 3 off" in after.change
+    assert "<b>3</b>" in after.change
+    # Compared with itself there is nothing to tell.
+    assert "none yet" in views.joined(both, shown.shown).change
+
+
+def test_an_error_blanks_the_figures_and_is_told_as_it_is(views: Views) -> None:
+    before = views.joined(Choice(("0",), "sum", {}), None).shown
+    off = views.joined(Choice((), "sum", {}), before)
+    assert "no module is on: switch at least one on" in off.said
+    assert re.search(r"class='big'>-<", off.accuracy)
+    assert off.confusion == ""
+    assert off.shown == ((), "sum")
+    both = views.joined(Choice(("0", "3"), "sum", {}), off.shown)
+    assert "Last switch: 0 and 3 on" in both.change
+    every = Choice(views.session.names, "sum", {})
+    assert "Last switch: all on" in views.joined(every, off.shown).change
+    assert "Last switch: all off" in views.joined(replace(every, names=()), both.shown).change
+    wrong = views.joined(Choice(("0",), "ties", {"density": "7"}), before)
+    assert "density is 7.0: expected a share from 0 to 1" in wrong.said
+
+
+def test_one_sample_with_a_class_taken_out_and_put_back(views: Views, session: Session) -> None:
+    choice = Choice(session.names, "sum", {})
+    found = views.looked(choice, Seen(4), "")
+    assert found.whole.count("<section") == 1
+    assert found.each.count("class='answer'") == 3
+    assert "Shown: test sample 4<" in found.picture
+    assert f"class {session.catalogue[int(session.test.y[4])]}, 8 by 8 pixels" in found.picture
+    less = views.looked(choice, Seen(4), "3")
+    assert "without module 3" in less.whole
+    assert views.looked(choice, Seen(4), "") == found
+    off = views.looked(replace(choice, names=("0",)), Seen(4), "3")
+    assert off.whole.count("<section") == 1
+    assert "no module that is on recognises &#x27;3&#x27;: it is out already" in off.said
+    assert off.each.count("class='answer off'") == 2
+    shared = views.looked(choice, Seen(4), "8")
+    assert "cannot be taken out alone" in shared.said
+    assert "give a whole number from 0 to 358" in views.looked(choice, Seen(999), "").said
+    assert "draw again" in views.looked(choice, Seen(0, "???"), "").said
+
+
+def test_a_drawing_is_shown_as_the_network_sees_it(views: Views, session: Session) -> None:
+    drawing = np.zeros((40, 40), np.uint8)
+    drawing[5:35, 18:24] = 255
+    text = base64.b64encode(drawing.tobytes()).decode()
+    found = views.looked(Choice(session.names, "sum", {}), Seen(0, text), "")
+    assert "Shown: your drawing" in found.picture
+    assert "as the network sees it, 8 by 8 pixels" in found.picture
+    assert "data:image/png;base64," in found.picture
+    assert "class='bar best'" in found.whole
+
+
+def test_the_path_and_the_matrix(views: Views, session: Session) -> None:
+    way = session.path("0", "3")
+    assert f"{way.barrier:.2f}%" in views.path("0", "3")
+    assert way.figure() in views.path("0", "3")
+    assert f"Measured on 1,000 train and {len(session.test)} test samples" in views.path("0", "3")
+    assert "needs two modules" in views.path("0", "0")
+    table = views.matrix("cosine", ("3", "0"))
+    assert table.count("<button") == 6
+    assert table.count("aria-pressed='true'") == 2
+    value = session.matrix()["cosine"][0, 1]
+    assert f"aria-label='0 and 3: {value:.3f}'" in table
+    alone = Views(Session([session["0"]], ia.load_data("digits")))
+    assert "give at least two" in alone.matrix("cosine", None)
+
+
+def test_names_are_text_not_html(bank: ia.Bank, digits: ia.Data) -> None:
+    bad = "<script>alert('x')</script>"
+    session = Session([replace(bank["0"], name=bad), bank["3"]], digits, rows=40)
+    views = Views(session)
+    choice = Choice(session.names, "sum", {})
+    shown = views.joined(choice, ((bad,), "sum"))
+    looked = views.looked(choice, Seen(0), "0")
+    pages = [*vars(shown).values(), *vars(looked).values(), message(bad)]
+    pages += [views.matrix("cosine", (bad, "3"))]
+    assert not [page for page in pages if isinstance(page, str) and "<script>" in page]
+
+
+def test_a_row_of_a_table_is_shown_as_numbers() -> None:
+    x = np.random.default_rng(0).normal(size=(90, 20)).astype(np.float32)
+    data = ia.load_data(x, np.arange(90) % 3)
+    settings = {"sparsity": 0.0, "epochs": 1, "progress": False}
+    views = Views(Session(ia.train(data, model="mlp(4)", **settings), data))
+    assert views.paper is None
+    found = views.looked(Choice(views.session.names, "sum", {}), Seen(0), "")
+    assert f"{float(data.test.x[0, 0]):.3g}, " in found.picture
+    assert "20 numbers" in found.picture
+
+
+def test_an_answer_without_a_preference_is_not_told_as_one() -> None:
+    even = Answer("3", ("3", "7"), np.array([0.49, 0.51]), 0.999)
+    assert "not sure: 7 with 0.510" in whole_bars({"together": even}, "3")
+    assert "wrong" not in whole_bars({"together": even}, "3")
+    assert "none of mine" in answer_rows([even], ["3"])
+    sure = replace(even, probabilities=np.array([0.1, 0.9]), entropy=0.47)
+    assert ">7 with 0.900<" in whole_bars({"together": sure}, "3")
+    assert " wrong'" in whole_bars({"together": sure}, "3")
+    assert "7 0.90" in answer_rows([sure], ["3"])
+
+
+def test_a_message_is_for_readers_of_the_page(bank: ia.Bank) -> None:
+    with pytest.raises(ia.errors.CompositionError) as error:
+        ia.compose([bank["0"], replace(bank["3"], origin="0a" * 32)], "sum")
+    said = message(str(error.value))
+    assert f"its origin is {'0a' * 6}..., not " in said
+    assert "train both from one seed, align them, or join them by" in said
+
+
+def test_a_png_holds_the_pixels() -> None:
+    pixels = np.arange(12, dtype=np.uint8).reshape(3, 4, 1)
+    content = base64.b64decode(png(pixels).partition(",")[2])
+    assert struct.unpack(">II", content[16:24]) == (4, 3)
+    length = struct.unpack(">I", content[33:37])[0]
+    lines = zlib.decompress(content[41 : 41 + length])
+    assert lines == b"".join(b"\0" + row.tobytes() for row in pixels)
+
+
+def test_a_tile_says_name_accuracy_and_density() -> None:
+    card = Card("3-s0", ("3",), 0.9876, 0.99, 0.0512)
+    assert tile(card) == "3-s0 (3)\n0.988 · 5.1% kept"
+    assert tile(replace(card, name="3 (2)")).startswith("3 (2)\n")
+    assert tile(replace(card, name="3", density=1.0)) == "3\n0.988 · 100% kept"
