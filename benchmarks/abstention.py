@@ -76,15 +76,15 @@ def unknown_classes(
     kind: str, drawn: dict[int, list[str]], shorter: dict[str, int], banks: Path
 ) -> dict[str, Any]:
     """Five known classes against the other five, with modules trained on the five alone."""
-    found, settings, began = [], trained(kind, shorter), time.perf_counter()
+    result, settings, began = [], trained(kind, shorter), time.perf_counter()
     for seed, classes in drawn.items():
         known = ia.load_data(DATA, classes=classes)
         if kind == "joint":
             settings["partition"] = [classes]
         place = banks / f"{DATA}-five-{kind}-{seed}"
         bank = ia.train(known, out=place, seeds=[seed], progress=False, **settings)
-        found.append(measured(bank, kind, known, others(classes)))
-    row = {"case": "unknown classes", **summary(kind, found)}
+        result.append(measured(bank, kind, known, others(classes)))
+    row = {"case": "unknown classes", **summary(kind, result)}
     row["settings"] = {key: value for key, value in settings.items() if key != "partition"}
     row["epochs_of_shared_banks"] = settings_of(DATA, "shallow", kind)["epochs"]
     print(json.dumps(row), f"{time.perf_counter() - began:.0f} s", flush=True)
@@ -101,36 +101,36 @@ def trained(kind: str, shorter: dict[str, int]) -> dict[str, Any]:
 
 def others(classes: Sequence[str]) -> torch.Tensor:
     """The test samples of all other classes."""
-    whole = ia.load_data(DATA)
-    known = torch.tensor([whole.catalogue.index(name) for name in classes])
-    return whole.test.x[~torch.isin(whole.test.y, known)]
+    merged = ia.load_data(DATA)
+    known = torch.tensor([merged.catalogue.index(name) for name in classes])
+    return merged.test.x[~torch.isin(merged.test.y, known)]
 
 
 def foreign_images(kind: str, seeds: list[int], banks: Path) -> dict[str, Any]:
     """Ten known classes against images of another kind."""
     bank = bank_of(DATA, "shallow", kind, seeds, banks)
     known, unknown = ia.load_data(DATA), ia.load_data(FOREIGN).test.x
-    found = [measured(bank.seed(seed), kind, known, unknown) for seed in seeds]
-    row = {"case": "foreign images", **summary(kind, found)}
+    result = [measured(bank.seed(seed), kind, known, unknown) for seed in seeds]
+    row = {"case": "foreign images", **summary(kind, result)}
     print(json.dumps(row), flush=True)
     return row
 
 
 def measured(bank: ia.Bank, kind: str, known: ia.Data, unknown: torch.Tensor) -> Abstention:
-    whole = ia.compose(bank, KINDS[kind]) if KINDS[kind] else bank[0].to_module()
-    chosen = threshold(whole, known.validation, ANSWERED)
-    return abstention(whole, known.test, unknown, chosen)
+    merged = ia.compose(bank, KINDS[kind]) if KINDS[kind] else bank[0].to_module()
+    chosen = threshold(merged, known.validation, ANSWERED)
+    return abstention(merged, known.test, unknown, chosen)
 
 
-def summary(kind: str, found: list[Abstention]) -> dict[str, Any]:
+def summary(kind: str, result: list[Abstention]) -> dict[str, Any]:
     measures = ("auroc_entropy", "auroc_softmax", "threshold", "answered", "refused", "accuracy")
     return {
         "kind": kind,
         "operator": KINDS[kind],
-        "n": len(found),
-        "known": [each.known for each in found],
-        "unknown": [each.unknown for each in found],
-        **{name: spread([getattr(each, name) for each in found]) for name in measures},
+        "n": len(result),
+        "known": [each.known for each in result],
+        "unknown": [each.unknown for each in result],
+        **{name: spread([getattr(each, name) for each in result]) for name in measures},
     }
 
 

@@ -62,22 +62,22 @@ def measured(
     model: str, shape: tuple[int, ...], how: How, noise: float, planted: int
 ) -> dict[str, Any]:
     """How many of the planted permutations come out, and how long one takes."""
-    found, seconds = [], 0.0
+    result, seconds = [], 0.0
     for seed in range(planted):
         trial = plant(model, shape, noise, seed)
         begin = time.perf_counter()
         orders = recover(*trial[:2], how, seed)
         seconds += time.perf_counter() - begin
-        found.append([torch.equal(orders[axis], trial[2][axis]) for axis in orders])
+        result.append([torch.equal(orders[axis], trial[2][axis]) for axis in orders])
     row = {
         "model": model,
         "shape": list(shape),
         "how": how,
         "noise": noise,
-        "axes": len(found[0]),
+        "axes": len(result[0]),
         "planted": planted,
-        "recovered": sum(all(axes) for axes in found),
-        "axes_recovered": sum(map(sum, found)),
+        "recovered": sum(all(axes) for axes in result),
+        "axes_recovered": sum(map(sum, result)),
         "seconds": round(seconds / planted, 4),
     }
     print(json.dumps(row), flush=True)

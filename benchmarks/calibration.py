@@ -46,15 +46,15 @@ def main() -> None:
 
 
 def row_of(bank: ia.Bank, data: str, how: str, seeds: list[int]) -> dict[str, Any]:
-    found: dict[str, Any] = {"operator": how, "n": len(seeds)}
+    result: dict[str, Any] = {"operator": how, "n": len(seeds)}
     for key, join in {
         "without": ia.compose,
         "with": partial(ia.compose, samples=loaded(data), calibrate=True),
     }.items():
         # By logits, which territories and inlays equal: many small networks, not a wide one.
         wholes = [join(bank.seed(s), "logits") for s in seeds]
-        found[key] = spread([accuracy(whole, loaded(data).test) for whole in wholes])
-    return found
+        result[key] = spread([accuracy(merged, loaded(data).test) for merged in wholes])
+    return result
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 import intarsia as ia
-from intarsia.data import spaced
+from intarsia.data import evenly_spaced
 from intarsia.measure import compatibility_matrix
 from intarsia.measure.pair import blend
 from intarsia.modules import logits_of
@@ -79,7 +79,7 @@ def bank_of(folder: Path, samples: int) -> tuple[dict[str, Any], list[Pair]]:
     recipe = bank[0].provenance["recipe"]
     data = ia.load_data(recipe["data"])
     pairs = [pair for seed in bank.seeds for pair in pairs_of(bank.seed(seed), data, samples)]
-    found = {
+    result = {
         "bank": folder.name,
         "data": data.name,
         "model": recipe["model"],
@@ -88,18 +88,18 @@ def bank_of(folder: Path, samples: int) -> tuple[dict[str, Any], list[Pair]]:
         "seeds": list(bank.seeds),
         **ranks(pairs),
     }
-    print(json.dumps(found, indent=1), flush=True)
+    print(json.dumps(result, indent=1), flush=True)
     rows = ["\t".join(v if isinstance(v, str) else f"{v:.5f}" for v in p.values()) for p in pairs]
-    return {**found, "columns": list(pairs[0]), "pairs": rows}, pairs
+    return {**result, "columns": list(pairs[0]), "pairs": rows}, pairs
 
 
-def pooled(found: list[tuple[dict[str, Any], list[Pair]]]) -> dict[str, Any]:
+def pooled(result: list[tuple[dict[str, Any], list[Pair]]]) -> dict[str, Any]:
     """All pairs together, and the mean over the banks of what each measure reaches in one."""
-    if not found:
+    if not result:
         return {}
-    reached = [bank["spearman_with_lost"] for bank, _ in found]
+    reached = [bank["spearman_with_lost"] for bank, _ in result]
     return {
-        **ranks([pair for _, pairs in found for pair in pairs]),
+        **ranks([pair for _, pairs in result for pair in pairs]),
         "mean_over_banks": {
             name: round(statistics.mean(each[name] or 0.0 for each in reached), 4)
             for name in reached[0]
@@ -140,16 +140,16 @@ def coefficient(pairs: list[Pair], name: str, loss: str) -> float | None:
 def pairs_of(bank: ia.Bank, data: ia.Data, samples: int) -> list[Pair]:
     """The measures and the losses of all pairs of one seed."""
     modules = tuple(bank)
-    rows = data.validation.x[spaced(len(data.validation), samples)]
+    rows = data.validation.x[evenly_spaced(len(data.validation), samples)]
     matrix = compatibility_matrix(modules, rows)
     on_test = [logits_of(module.to_module(), data.test.x) for module in modules]
     on_rows = [logits_of(module.to_module(), rows) for module in modules]
     pairs = []
     for i, j in combinations(range(len(modules)), 2):
         a, b = modules[i], modules[j]
-        whole = blend(a, b, 1.0, 1.0)
-        classes = [a.catalogue.index(name) for name in whole.rewarded]
-        joined, apart = logits_of(whole, data.test.x), on_test[i] + on_test[j]
+        merged = blend(a, b, 1.0, 1.0)
+        classes = [a.catalogue.index(name) for name in merged.rewarded]
+        joined, apart = logits_of(merged, data.test.x), on_test[i] + on_test[j]
         single = statistics.mean(
             ia.rewarded_accuracy(on_test[k], data.test.y, classes_of(modules[k])) for k in (i, j)
         )
@@ -171,7 +171,7 @@ def pairs_of(bank: ia.Bank, data: ia.Data, samples: int) -> list[Pair]:
                 "lost_to_single": single - by_weights,
                 **dict(zip(HALVES, halves, strict=True)),
                 **{name: float(values[i, j]) for name, values in matrix.measures.items()},
-                **rivals(on_rows[i] + on_rows[j], logits_of(whole, rows), a.temperature),
+                **rivals(on_rows[i] + on_rows[j], logits_of(merged, rows), a.temperature),
             }
         )
     return pairs

@@ -50,12 +50,12 @@ def compatibility(load: Callable[[str], Result]) -> str:
     )
 
 
-def _mean(found: Result) -> str:
-    return f"{found['pooled']['mean_over_banks'][BEST]:.2f}"
+def _mean(result: Result) -> str:
+    return f"{result['pooled']['mean_over_banks'][BEST]:.2f}"
 
 
-def _ranks(found: Result, target: float | None) -> str:
-    names = list(found["pooled"]["spearman_with_lost"])
+def _ranks(result: Result, target: float | None) -> str:
+    names = list(result["pooled"]["spearman_with_lost"])
     head = "bank|n|mean loss|largest|ceiling|" + "|".join(f"`{name}`" for name in names)
     rows = [
         [
@@ -64,9 +64,9 @@ def _ranks(found: Result, target: float | None) -> str:
             *(_coefficient(bank["spearman_with_lost"][name]) for name in names),
             *_met(bank, target),
         ]
-        for bank in found["banks"]
+        for bank in result["banks"]
     ]
-    pooled = found["pooled"]
+    pooled = result["pooled"]
     rows.append(
         [
             "all pairs",
@@ -81,15 +81,15 @@ def _ranks(found: Result, target: float | None) -> str:
     return table(head if target is None else f"{head}|{target} by `interference`", rows)
 
 
-def _losses(found: Result) -> list[object]:
-    lost = found["lost"]
-    return [found["n"], f"{lost['mean']:.4f}", f"{lost['most']:.4f}", f"{found['ceiling']:.2f}"]
+def _losses(result: Result) -> list[object]:
+    lost = result["lost"]
+    return [result["n"], f"{lost['mean']:.4f}", f"{lost['most']:.4f}", f"{result['ceiling']:.2f}"]
 
 
-def _met(found: Result, target: float | None) -> list[str]:
+def _met(result: Result, target: float | None) -> list[str]:
     if target is None:
         return []
-    return ["yes" if found["spearman_with_lost"][BEST] >= target else "no"]
+    return ["yes" if result["spearman_with_lost"][BEST] >= target else "no"]
 
 
 def _coefficient(value: float | None) -> str:

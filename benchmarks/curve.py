@@ -82,18 +82,18 @@ def curves_of(name: str, options: argparse.Namespace) -> dict[str, Any]:
     for seed in options.seeds:
         parts = {kind: by_class(bank.seed(seed)) for kind, bank in banks.items() if kind != "joint"}
         for way, join in ways(parts, ties, data.test.x).items():
-            found = points.setdefault(way, {})
+            result = points.setdefault(way, {})
             for classes in prefixes(data.catalogue, seed, options.orders):
                 key = (seed, *sorted(classes))
-                if key not in found:
+                if key not in result:
                     logits = join(tuple(sorted(classes)))
-                    found[key] = measured(logits, classes, data, banks["paper"][0].temperature)
+                    result[key] = measured(logits, classes, data, banks["paper"][0].temperature)
         print(name, seed, flush=True)
     joint = [accuracy(module.to_module(), data.test) for module in banks["joint"]]
     return {
         "ties": {"operator": ties, "choice": choice, "n": len(options.seeds[:2])},
         "joint": spread(joint),
-        "curves": {way: curve(found) for way, found in points.items()},
+        "curves": {way: curve(result) for way, result in points.items()},
     }
 
 
@@ -102,8 +102,10 @@ def ties_choice(bank: ia.Bank, data: ia.Data, seeds: list[int]) -> list[dict[str
     rows = []
     for density, scale in product(DENSITIES, SCALES):
         operator = f"ties(density={density}, scale={scale})"
-        found = [accuracy(ia.compose(bank.seed(seed), operator), data.validation) for seed in seeds]
-        rows.append({"density": density, "scale": scale, "validation": statistics.mean(found)})
+        result = [
+            accuracy(ia.compose(bank.seed(seed), operator), data.validation) for seed in seeds
+        ]
+        rows.append({"density": density, "scale": scale, "validation": statistics.mean(result)})
         print(json.dumps(rows[-1]), flush=True)
     return rows
 
@@ -177,12 +179,12 @@ def accuracy(model: torch.nn.Module, split: ia.Split) -> float:
     return float((logits_of(model, split.x).argmax(1) == split.y).double().mean())
 
 
-def curve(found: dict[tuple[Any, ...], tuple[float, float]]) -> dict[str, Any]:
+def curve(result: dict[tuple[Any, ...], tuple[float, float]]) -> dict[str, Any]:
     """Both measures by the number of modules; the key is a seed and the classes."""
-    steps = sorted({len(key) - 1 for key in found})
+    steps = sorted({len(key) - 1 for key in result})
     measures = {}
     for place, measure in enumerate(("rewarded_accuracy", "nonrewarded_entropy")):
-        values = {k: [v[place] for key, v in found.items() if len(key) - 1 == k] for k in steps}
+        values = {k: [v[place] for key, v in result.items() if len(key) - 1 == k] for k in steps}
         measures[measure] = {str(k): spread(v) for k, v in values.items() if not math.isnan(v[0])}
     return measures
 

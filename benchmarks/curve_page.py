@@ -68,25 +68,25 @@ def _span(value: Result) -> tuple[float, float, float]:
     return mean, mean - sd, min(1.0, mean + sd)
 
 
-def _curves(name: str, found: Result) -> list[str]:
+def _curves(name: str, result: Result) -> list[str]:
     parts = [f"## {TITLES[name]}"]
     for measure, steps in STEPS.items():
         rows = [
             [way, MODULES[way], *(_figure(measures[measure][str(k)]) for k in steps)]
-            for way, measures in found["curves"].items()
+            for way, measures in result["curves"].items()
         ]
         head = f"{measure.replace('nonr', 'non-r').replace('_', ' ')}|bank"
         parts.append(table(f"{head}|{'|'.join(map(str, steps))}", rows))
-    return [*parts, _curves_in_words(found), _ties_in_words(found["ties"])]
+    return [*parts, _curves_in_words(result), _ties_in_words(result["ties"])]
 
 
-def _curves_in_words(found: Result) -> str:
+def _curves_in_words(result: Result) -> str:
     at_ten = {
         way: measures["rewarded_accuracy"]["10"]["mean"]
-        for way, measures in found["curves"].items()
+        for way, measures in result["curves"].items()
     }
     order = sorted(at_ten, key=lambda way: -at_ten[way])
-    joint = found["joint"]
+    joint = result["joint"]
     ranked = ", ".join(f"{way} ({at_ten[way]:.4f})" for way in order)
     change = at_ten["aligned sum"] - at_ten["sum"]
     alignment = (
@@ -217,8 +217,8 @@ def _against_joint(rows: dict[str, Result]) -> str:
     )
 
 
-def _values(found: Result) -> list[float]:
-    return [float(value) for value in found["values"].split()]
+def _values(result: Result) -> list[float]:
+    return [float(value) for value in result["values"].split()]
 
 
 def _figure(value: Result) -> str:

@@ -142,12 +142,12 @@ def commands(name: str, rows: Rows, seed: int) -> dict[str, float]:
         side = round(train.shape[1] ** 0.5)
         train, test = (x.reshape(-1, side, side).astype(np.uint8) for x in (train, test))
     with tempfile.TemporaryDirectory() as folder:
-        file, modules, whole = (Path(folder) / n for n in ("rows.npz", "modules", "whole"))
+        file, modules, merged = (Path(folder) / n for n in ("rows.npz", "modules", "whole"))
         names = [str(label) for label in np.unique(y_train)]
         np.savez(file, x_train=train, y_train=y_train, x_test=test, y_test=y_test, classes=names)
         trained = run("train", modules, "--data", file, "--seeds", seed, "--device", "cpu")
-        run("compose", modules, "-o", whole)
-        (result,) = run("evaluate", whole, "--data", file)["models"].values()
+        run("compose", modules, "-o", merged)
+        (result,) = run("evaluate", merged, "--data", file)["models"].values()
         confusion = np.array(result["confusion"], dtype=float)
     per_class = confusion.diagonal() / confusion.sum(1)
     plain = confusion.trace() / confusion.sum()

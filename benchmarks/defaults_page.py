@@ -138,9 +138,9 @@ def nonsense(load: Callable[[str], Result]) -> str:
 def _by_outlier(rows: Sequence[Result], wholes: Sequence[str]) -> str:
     """Accuracy, and AUROC and refused by the chosen score."""
     cases = list(dict.fromkeys(name for row in rows for name in row["outliers"]))
-    lines = [("accuracy on test samples", *(_accuracy(rows, whole) for whole in wholes))]
+    lines = [("accuracy on test samples", *(_accuracy(rows, merged) for merged in wholes))]
     for name in cases:
-        lines.append((name, *(_outlier(rows, whole, name, "chosen") for whole in wholes)))
+        lines.append((name, *(_outlier(rows, merged, name, "chosen") for merged in wholes)))
     return table(f"AUROC (refused)|{'|'.join(wholes)}", lines)
 
 
@@ -149,7 +149,7 @@ def _by_score(rows: Sequence[Result], wholes: Sequence[str]) -> str:
     cases = list(dict.fromkeys(name for row in rows for name in row["outliers"]))
     scores = ("chosen", "entropy", "energy", "softmax")
     some = (wholes[0], wholes[2])
-    head = "|".join(f"{whole}: {score}" for whole in some for score in scores)
+    head = "|".join(f"{merged}: {score}" for merged in some for score in scores)
     lines = [
         (
             name,
@@ -167,13 +167,13 @@ def _aims(rows: Sequence[Result], targets: dict[str, float]) -> str:
     lines = []
     for data in dict.fromkeys(row["data"] for row in rows):
         own = [row for row in rows if row["data"] == data]
-        whole, without = "modules, negatives", "modules, no negatives"
-        least = min(HARD, key=lambda name: mean(_values(own, whole, name, "chosen", "auroc")))
-        value = mean(_values(own, whole, least, "chosen", "auroc"))
-        loss = mean(_accuracies(own, without)) - mean(_accuracies(own, whole))
+        merged, without = "modules, negatives", "modules, no negatives"
+        least = min(HARD, key=lambda name: mean(_values(own, merged, name, "chosen", "auroc")))
+        value = mean(_values(own, merged, least, "chosen", "auroc"))
+        loss = mean(_accuracies(own, without)) - mean(_accuracies(own, merged))
         noise = [n for n in HARD if "noise" in n or "salt" in n]
-        refused = min(mean(_values(own, whole, n, "chosen", "refused")) for n in noise)
-        held = mean(_values(own, whole, "held-out classes", "chosen", "auroc"))
+        refused = min(mean(_values(own, merged, n, "chosen", "refused")) for n in noise)
+        held = mean(_values(own, merged, "held-out classes", "chosen", "auroc"))
         before = mean(_values(own, without, "held-out classes", "chosen", "auroc"))
         lines.append(
             f"- {data}: noise, shuffled and inverted inputs have an AUROC of at least "
@@ -185,23 +185,23 @@ def _aims(rows: Sequence[Result], targets: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
-def _accuracies(rows: Sequence[Result], whole: str) -> list[float]:
-    return [r["accuracy"] for r in rows if r["whole"] == whole and r["case"] == "nonsense"]
+def _accuracies(rows: Sequence[Result], merged: str) -> list[float]:
+    return [r["accuracy"] for r in rows if r["whole"] == merged and r["case"] == "nonsense"]
 
 
-def _accuracy(rows: Sequence[Result], whole: str) -> str:
-    return spread(_accuracies(rows, whole))
+def _accuracy(rows: Sequence[Result], merged: str) -> str:
+    return spread(_accuracies(rows, merged))
 
 
-def _values(rows: Sequence[Result], whole: str, name: str, score: str, key: str) -> list[Any]:
+def _values(rows: Sequence[Result], merged: str, name: str, score: str, key: str) -> list[Any]:
     return [
         row["outliers"][name][score][key]
         for row in rows
-        if row["whole"] == whole and name in row["outliers"]
+        if row["whole"] == merged and name in row["outliers"]
     ]
 
 
-def _outlier(rows: Sequence[Result], whole: str, name: str, score: str) -> str:
-    values = _values(rows, whole, name, score, "auroc")
-    refused = mean(_values(rows, whole, name, score, "refused"))
+def _outlier(rows: Sequence[Result], merged: str, name: str, score: str) -> str:
+    values = _values(rows, merged, name, score, "auroc")
+    refused = mean(_values(rows, merged, name, score, "refused"))
     return f"{mean(values):.3f} ± {stdev(values):.3f} ({refused:.2f})"

@@ -57,14 +57,14 @@ class Block:
 def blocks(page: str) -> list[Block]:
     """The fenced blocks of a page, in order."""
     fences = list(FENCE.finditer(page))
-    found = []
+    result = []
     for fence, after in zip(fences, [*fences[1:], None], strict=False):
         shown = (
             after is not None
             and after["language"] == "text"
             and not page[fence.end() : after.start()].strip()
         )
-        found.append(
+        result.append(
             Block(
                 fence["language"],
                 fence["text"],
@@ -75,7 +75,7 @@ def blocks(page: str) -> list[Block]:
                 after.span("text") if shown and after is not None else None,
             )
         )
-    return found
+    return result
 
 
 def lay_out(folder: Path) -> None:

@@ -36,8 +36,8 @@ def figures(model: Any, before: Tensor, after: Tensor, index: int, data: ia.Data
     }
 
 
-def share(found: Tensor) -> float:
-    return float(found.double().mean())
+def share(result: Tensor) -> float:
+    return float(result.double().mean())
 
 
 def entropy(logits: Tensor, temperature: float) -> Tensor:
@@ -47,8 +47,8 @@ def entropy(logits: Tensor, temperature: float) -> Tensor:
 def timed(call: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:
     """What it gave, and its seconds: by the clock, and of processors in this process and others."""
     began, worked = time.perf_counter(), worked_seconds()
-    found = call()
-    return found, (time.perf_counter() - began, worked_seconds() - worked)
+    result = call()
+    return result, (time.perf_counter() - began, worked_seconds() - worked)
 
 
 def worked_seconds() -> float:
@@ -59,32 +59,32 @@ def worked_seconds() -> float:
 
 def summary(cells: Sequence[Cell]) -> Cell:
     """Median times, mean and standard deviation of the rest, checks that hold for all."""
-    found: Cell = {"n": len(cells), "classes": sorted({c["class"] for c in cells})}
+    result: Cell = {"n": len(cells), "classes": sorted({c["class"] for c in cells})}
     for key in ("seconds", "wall"):
-        found[key] = {
+        result[key] = {
             "median": round(statistics.median(c[key] for c in cells), 4),
             "least": round(min(c[key] for c in cells), 4),
             "most": round(max(c[key] for c in cells), 4),
         }
     for key in ("removed_before", "removed", "others_before", "others", "change", "entropy"):
-        found[key] = spread([c[key] for c in cells], 5)
+        result[key] = spread([c[key] for c in cells], 5)
     for key in ("answered_as_removed", "refused", "answered", "uniform_share", "steps"):
         if key in cells[0]:
-            found[key] = spread([c[key] for c in cells], 5)
+            result[key] = spread([c[key] for c in cells], 5)
     if "off" in cells[0]:
         for key in ("own_equal", "like_composed", "restored"):
-            found[key] = sum(c[key] for c in cells)
+            result[key] = sum(c[key] for c in cells)
         samples = sum(c["uniform_samples"] for c in cells)
         total = sum(c["uniform_entropy_sum"] for c in cells)
-        found |= {
+        result |= {
             "off": max(c["off"] for c in cells),
             "logits": max(c["logits"] for c in cells),
             "removed_most": max(c["removed"] for c in cells),
             "uniform_samples": samples,
             "uniform_entropy": round(total / samples, 5) if samples else None,
-            "by_class": {name: by_class(cells, name) for name in found["classes"]},
+            "by_class": {name: by_class(cells, name) for name in result["classes"]},
         }
-    return found
+    return result
 
 
 def by_class(cells: Sequence[Cell], name: str) -> Cell:

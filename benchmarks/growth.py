@@ -75,19 +75,19 @@ def command(wanted: argparse.Namespace) -> str:
 
 def rows_of(data: ia.Data, objective: str, wanted: argparse.Namespace) -> list[dict[str, Any]]:
     """One row per rule, and one for all classes at once."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    result: dict[str, list[dict[str, Any]]] = {}
     for seed in wanted.seeds:
         settings = {"random_state": seed, "epochs": wanted.epochs, "objective": objective}
         x, y = train_part(data, wanted.rows, seed)
         together = ModularClassifier(**settings).fit(x, y)
         for new in range(data.classes)[: wanted.classes]:
             for name, model in grown_models(x, y, new, settings):
-                found.setdefault(name, []).append(figures(model, data, new))
-            found.setdefault("all classes at once", []).append(figures(together, data, new))
+                result.setdefault(name, []).append(figures(model, data, new))
+            result.setdefault("all classes at once", []).append(figures(together, data, new))
             print(data.name, objective, "seed", seed, "class", new, flush=True)
     return [
         {"data": data.name, "objective": objective, "rule": name, "n": len(cells), **spread(cells)}
-        for name, cells in found.items()
+        for name, cells in result.items()
     ]
 
 

@@ -92,8 +92,8 @@ def joining(data: Data, banks: dict[str, Bank]) -> str:
         for operator in ("sum", "inlay"):
             curve = panels[title].setdefault(operator, {})
             for count in range(1, len(bank) + 1):
-                whole = ia.compose(bank[:count], operator)
-                curve[count] = ia.evaluate(whole, data.test).accuracy
+                merged = ia.compose(bank[:count], operator)
+                curve[count] = ia.evaluate(merged, data.test).accuracy
     return line_figure(
         panels, title="accuracy on the classes joined", x="modules joined", y="accuracy",
         share_y=True, bounds=(0.0, 1.0),
@@ -104,10 +104,10 @@ def path(data: Data, banks: dict[str, Bank]) -> str:
     """How far the loss rises above the straight line between the ends of a path, in percent."""
     panels = {}
     for objective, bank in banks.items():
-        found = ia.path(bank[MINE], bank[THEIRS], data)
+        result = ia.path(bank[MINE], bank[THEIRS], data)
         panels[f"modules trained by {objective}"] = {
-            split: dict(zip(found.t.tolist(), curve.excess.tolist(), strict=True))
-            for split, curve in found.curves.items()
+            split: dict(zip(result.t.tolist(), curve.excess.tolist(), strict=True))
+            for split, curve in result.curves.items()
         }
     return line_figure(
         panels, title=f"from {MINE} to {THEIRS} through their sum", x=f"t, from {MINE} to {THEIRS}",
@@ -126,11 +126,11 @@ def rounds(data: Data, bank: Bank) -> str:
         alone = [ia.evaluate(module, data.test) for module in stage]
         names[number] = f"{number}: {stage[0].density:.0%}"
         for key, title in (("accuracy", "rewarded accuracy"), ("entropy", "non-rewarded entropy")):
-            values = np.array([getattr(found, key) for found in alone])
+            values = np.array([getattr(result, key) for result in alone])
             panels[title]["single modules"][number] = (float(values.mean()), float(values.std()))
         for operator, title in (("sum", "all, weights added"), ("inlay", "all, inlay")):
-            found = ia.evaluate(ia.compose(stage, operator), data.test)
-            panels["rewarded accuracy"][title][number] = (found.accuracy, 0.0)
+            result = ia.evaluate(ia.compose(stage, operator), data.test)
+            panels["rewarded accuracy"][title][number] = (result.accuracy, 0.0)
     ceiling = math.log(data.classes)
     return line_figure(
         panels, title="rounds of pruning", x="round: weights that survive", x_names=names,

@@ -30,8 +30,8 @@ def unit_figure(banks: Mapping[str, Bank]) -> str:
         step = WIDE / used.shape[1]
         for module, units in zip(bank, used, strict=True):
             marks.append(text(LEFT - 8, top + ROW - 2.5, module.name, "end"))
-            ground = f'x="{LEFT}" y="{top:g}" width="{WIDE}" height="{ROW - 1}"'
-            marks.append(f'<rect {ground} fill="{EMPTY}"/>')
+            context = f'x="{LEFT}" y="{top:g}" width="{WIDE}" height="{ROW - 1}"'
+            marks.append(f'<rect {context} fill="{EMPTY}"/>')
             marks.append(_strokes(units, LEFT, top, step, ROW - 1, COLOURS[1]))
             top += ROW
     marks.append(text(LEFT + WIDE / 2, top + 18, "hidden units", "middle"))
@@ -41,14 +41,14 @@ def unit_figure(banks: Mapping[str, Bank]) -> str:
 
 def inlay_figure(modules: Sequence[Module]) -> str:
     """The output weights of some modules in the places they share, and laid side by side."""
-    whole = ia.compose(modules, "inlay").joined
-    assert whole is not None
+    merged = ia.compose(modules, "inlay").joined
+    assert merged is not None
     parts = sorted(modules, key=lambda module: module.name)  # as they lie in the inlay
     live = torch.stack([_live(module) for module in parts])  # modules, units
     kept = (
         torch.stack([_kept(module) for module in parts]) & live[:, None, :]
     )  # ..., classes, units
-    side = _kept(whole)
+    side = _kept(merged)
     ends = live.sum(1).cumsum(0)
     owner = torch.bucketize(torch.arange(side.shape[1]), ends, right=True)
     apart = torch.stack([side & (owner == place) for place in range(len(parts))])
@@ -60,7 +60,7 @@ def inlay_figure(modules: Sequence[Module]) -> str:
         said = f"{layers.shape[2]} units, {shared} of them used by more than one module"
         marks.append(text(LEFT, top + 24, title, bold=True))
         marks.append(text(LEFT + WIDE, top + 24, said, "end"))
-        marks += _map(layers, whole.catalogue, top + 34)
+        marks += _map(layers, merged.catalogue, top + 34)
         top += 34 + CELL * layers.shape[1]
     marks += _key([module.name for module in parts], top + 20)
     names = ", ".join(module.name for module in parts)
@@ -89,8 +89,8 @@ def _map(layers: Tensor, catalogue: Sequence[str], top: float) -> list[str]:
     for row, name in enumerate(catalogue):
         y = top + CELL * row
         marks.append(text(LEFT - 6, y + CELL - 1.5, name, "end", extra=' font-size="9"'))
-        ground = f'x="{LEFT}" y="{y:g}" width="{WIDE}" height="{CELL - 1}"'
-        marks.append(f'<rect {ground} fill="{EMPTY}"/>')
+        context = f'x="{LEFT}" y="{y:g}" width="{WIDE}" height="{CELL - 1}"'
+        marks.append(f'<rect {context} fill="{EMPTY}"/>')
         drawn = [*(layer[row] & ~several[row] for layer in layers), several[row]]
         for units, colour in zip(drawn, PARTS, strict=True):
             marks.append(_strokes(units, LEFT, y, step, CELL - 1, colour))
@@ -110,12 +110,12 @@ def _strokes(
     units: Tensor, left: float, top: float, step: float, height: float, colour: str
 ) -> str:
     """One path for all units; neighbours make one stroke."""
-    found, start = [], None
+    result, start = [], None
     for place, on in enumerate([*units.tolist(), False]):
         if on and start is None:
             start = place
         elif not on and start is not None:
             x, wide = left + start * step, (place - start) * step
-            found.append(f"M{x:.2f} {top:g}h{wide:.2f}v{height:g}h-{wide:.2f}z")
+            result.append(f"M{x:.2f} {top:g}h{wide:.2f}v{height:g}h-{wide:.2f}z")
             start = None
-    return f'<path fill="{colour}" d="{"".join(found)}"/>'
+    return f'<path fill="{colour}" d="{"".join(result)}"/>'

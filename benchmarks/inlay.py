@@ -60,20 +60,20 @@ def row_of(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Bytes, nonzeros and times for one bank."""
     bank = ia.Bank.load(folder)
     bank = bank if options.seed is None else bank.seed(options.seed)
-    whole, logits = ia.compose(bank, "inlay").compact(), ia.compose(bank, "logits")
+    merged, logits = ia.compose(bank, "inlay").compact(), ia.compose(bank, "logits")
     dense = unpruned(bank[0])
     ways = {
         "dense": dense.to_module(),
-        "inlay": sparse(whole),
-        "inlay, dense layers": whole.to_module(),
+        "inlay": sparse(merged),
+        "inlay, dense layers": merged.to_module(),
         "logits": logits,
     }
     row: dict[str, Any] = {
         "model": str(bank[0].architecture),
         "modules": len(bank),
         "density_of_modules": round(statistics.mean(m.density for m in bank), 5),
-        "files": {"dense": measured(dense), "inlay": measured(whole)},
-        "widths": dict(whole.architecture.widths),
+        "files": {"dense": measured(dense), "inlay": measured(merged)},
+        "widths": dict(merged.architecture.widths),
         "off_the_logit_sum": largest_difference(ways, bank[0].architecture.shape),
         "latency": [
             latency(ways, bank[0].architecture.shape, threads, batch, options.repetitions)

@@ -100,8 +100,8 @@ def _trial(
         hit = _run_under_kills(processes, RECIPES[name], place, kills - done, length, chance)
         done += hit
         per_run.append(hit)
-        found = _contents(place)
-        differing |= {f for f in expected.keys() | found if expected.get(f) != found.get(f)}
+        result = _contents(place)
+        differing |= {f for f in expected.keys() | result if expected.get(f) != result.get(f)}
         print(
             f"{name}: {done} of {kills} kills, {runs} runs, {len(differing)} differing", flush=True
         )

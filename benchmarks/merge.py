@@ -84,13 +84,13 @@ def chosen(options: argparse.Namespace) -> list[dict[str, Any]]:
                 for dropout in CHOICES:
                     settings = settings_of(data, model, kind, dropout)
                     bank = ia.train(data, seeds=list(CHOOSE_BY), progress=False, **settings)
-                    found = [
+                    result = [
                         accuracy(ia.compose(bank.seed(s), "logits"), validation(data))
                         for s in CHOOSE_BY
                     ]
                     rows.append(
                         {"data": data, "model": model, "kind": kind, "dropout": dropout}
-                        | {"n": len(found), "validation": spread(found)}
+                        | {"n": len(result), "validation": spread(result)}
                     )
                     print(json.dumps(rows[-1]), flush=True)
     return rows
@@ -120,19 +120,19 @@ def merged(bank: ia.Bank, how: str, data: str, seeds: list[int]) -> dict[str, An
     began = time.perf_counter()
     wholes = [ia.compose(bank.seed(s), how) for s in seeds]
     seconds = (time.perf_counter() - began) / len(seeds)
-    found = figures([(whole, whole.nonzero) for whole in wholes], data)
+    result = figures([(whole, whole.nonzero) for whole in wholes], data)
     joined = wholes[0].joined
     shape = {} if joined is None else {"architecture": str(joined.architecture)}
-    return found | shape | {"seconds_to_join": round(seconds, 3)}
+    return result | shape | {"seconds_to_join": round(seconds, 3)}
 
 
 def figures(models: list[tuple[torch.nn.Module, int]], data: str) -> dict[str, Any]:
     splits = {"validation": validation(data), "test": loaded(data).test}
-    found: dict[str, Any] = {"n": len(models)}
-    found["nonzero"] = round(statistics.mean(nonzero for _, nonzero in models))
+    result: dict[str, Any] = {"n": len(models)}
+    result["nonzero"] = round(statistics.mean(nonzero for _, nonzero in models))
     for name, split in splits.items():
-        found[name] = spread([accuracy(model, split) for model, _ in models])
-    return found
+        result[name] = spread([accuracy(model, split) for model, _ in models])
+    return result
 
 
 @cache

@@ -226,8 +226,8 @@ def _find(rows: list[Row], data: str, model: str, way: tuple[str, str]) -> Row:
 
 def _units(row: Row, model: str) -> str:
     """Of an inlay its live units, layer by layer, for the first seed."""
-    found = re.findall(r"layers\.\d+=(\d+)", row.get("architecture", ""))
-    return " + ".join(found) if found else "as in the original"
+    result = re.findall(r"layers\.\d+=(\d+)", row.get("architecture", ""))
+    return " + ".join(result) if result else "as in the original"
 
 
 def _figure(value: dict[str, Any]) -> str:

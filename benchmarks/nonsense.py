@@ -54,15 +54,15 @@ def main() -> None:
     for name in options.data:
         data = ia.load_data(name)
         strange = [outliers(data, seed) for seed in options.seeds]
-        for whole, settings in WHOLES.items():
-            bank = trained(data, whole, settings, options.seeds)
+        for merged, settings in WHOLES.items():
+            bank = trained(data, merged, settings, options.seeds)
             for seed, inputs in zip(options.seeds, strange, strict=True):
-                rows.append(measured(bank, whole, data, seed, inputs) | {"case": "nonsense"})
+                rows.append(measured(bank, merged, data, seed, inputs) | {"case": "nonsense"})
         for seed in options.seeds:
             known, unknown = held_out(name, seed)
-            for whole, settings in WHOLES.items():
-                bank = trained(known, whole, settings, [seed])
-                row = measured(bank, whole, known, seed, {"held-out classes": unknown})
+            for merged, settings in WHOLES.items():
+                bank = trained(known, merged, settings, [seed])
+                row = measured(bank, merged, known, seed, {"held-out classes": unknown})
                 rows.append(row | {"case": "held-out classes"})
         print(json.dumps(rows[-1]), flush=True)
         words = " ".join(["--data", *options.data, "--seeds", *map(str, options.seeds)])
@@ -70,9 +70,9 @@ def main() -> None:
         save(options.out, "nonsense", {**result, "answered": ANSWERED, "rows": rows})
 
 
-def trained(data: ia.Data, whole: str, settings: dict[str, Any], seeds: list[int]) -> ia.Bank:
+def trained(data: ia.Data, merged: str, settings: dict[str, Any], seeds: list[int]) -> ia.Bank:
     """One bank for all seeds; one network is a module of all classes."""
-    if whole.startswith("one network"):
+    if merged.startswith("one network"):
         settings = {**settings, "partition": [list(data.catalogue)]}
     return ia.train(data, seeds=seeds, progress=False, **settings)
 
@@ -104,16 +104,16 @@ def outliers(data: ia.Data, seed: int) -> dict[str, Tensor]:
         "ten times as bright": 10 * x,
     }
     shape = data.test.x.shape
-    found = {
+    result = {
         k: torch.tensor(np.ascontiguousarray(v)).float().reshape(shape) for k, v in made.items()
     }
     if data.name in FOREIGN:
-        found["another data set"] = ia.load_data(FOREIGN[data.name]).test.x.float()
-    return found
+        result["another data set"] = ia.load_data(FOREIGN[data.name]).test.x.float()
+    return result
 
 
 def measured(
-    bank: ia.Bank, whole: str, data: ia.Data, seed: int, inputs: dict[str, Tensor]
+    bank: ia.Bank, merged: str, data: ia.Data, seed: int, inputs: dict[str, Tensor]
 ) -> dict[str, Any]:
     parts = bank.seed(seed) if len({m.provenance["seed"] for m in bank}) > 1 else bank
     model = ia.compose(parts) if len(parts) > 1 else parts[0].to_module()
@@ -127,7 +127,7 @@ def measured(
     limits |= {name: fit.threshold for name, fit in fits.items()}
     result: dict[str, Any] = {
         "data": data.name,
-        "whole": whole,
+        "whole": merged,
         "seed": seed,
         "accuracy": float((logits_of(model, data.test.x).argmax(1) == data.test.y).double().mean()),
         "score": chosen.score,
@@ -150,9 +150,9 @@ def scores(fits: dict[str, Any], model: Any, x: Tensor) -> dict[str, Tensor]:
     """Every score of every input; larger is stranger."""
     logits = logits_of(model, x)
     distances = fits["chosen"].distances(model, x)
-    found = {name: fit.scores_of(logits, distances) for name, fit in fits.items()}
-    found["softmax"] = 1 - torch.softmax(logits.double() / model.temperature, 1).amax(1)
-    return found
+    result = {name: fit.scores_of(logits, distances) for name, fit in fits.items()}
+    result["softmax"] = 1 - torch.softmax(logits.double() / model.temperature, 1).amax(1)
+    return result
 
 
 if __name__ == "__main__":

@@ -128,10 +128,10 @@ def serving(folder: str) -> Iterator[str]:
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         lines = (re.search(r"http://[\w.:]+/", line) for line in process.stderr)
-        found = next(filter(None, lines), None)
-        if found is None:
+        result = next(filter(None, lines), None)
+        if result is None:
             raise SystemExit("the studio did not start: run intarsia studio by hand to see why")
-        yield found[0]
+        yield result[0]
         process.terminate()
 
 

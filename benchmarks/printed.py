@@ -16,14 +16,14 @@ NUMBER = re.compile(r"([(\[]*)([-+]?\d+(?:,\d{3})*(?:\.(\d+))?)(%?)([^\w%]*)")
 
 def difference(told: str, printed: str) -> str | None:
     """The first two lines that do not say the same, or None."""
-    lines, found = _lines(told), _lines(printed)
-    for line, other in zip(lines, found, strict=False):
+    lines, result = _lines(told), _lines(printed)
+    for line, other in zip(lines, result, strict=False):
         near = NEAR_OF_A_CLASS if "│" in line else NEAR
         words, others = line.split(), other.split()
         same = len(words) == len(others)
         if not same or not all(_same(*pair, near) for pair in zip(words, others, strict=True)):
             return f"{line.strip()!r}, not {other.strip()!r}"
-    return None if len(lines) == len(found) else f"{len(lines)} lines, not {len(found)}"
+    return None if len(lines) == len(result) else f"{len(lines)} lines, not {len(result)}"
 
 
 def _lines(text: str) -> list[str]:

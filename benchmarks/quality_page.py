@@ -15,10 +15,10 @@ def quality(load: Callable[[str], Result]) -> str:
     paper = load("paper_single")
     cells = {(c["model"], c["imp"]): c for c in paper["cells"]}
     source = paper["source"].partition(";")[0]
-    whole = load("quality_global")
+    merged = load("quality_global")
     layer = [load("quality_layer_shallow"), load("quality_layer_deep")]
     lenet = load("quality_lenet")
-    results = [whole, *layer, lenet]
+    results = [merged, *layer, lenet]
     dense = [r for result in [*layer, lenet] for r in result["rows"] if not r["pruned"]]
     pruned = [r for result in results for r in result["rows"] if r["pruned"]]
     good = [c for c in choice["candidates"] if _reaches(c["validation"], targets["mlp"])]
@@ -30,7 +30,7 @@ def quality(load: Callable[[str], Result]) -> str:
         "Modules of one class each, maximum entropy, preset `paper` but for the pruning that the "
         "table names. Figures are mean ± standard deviation over all n modules (ten classes times "
         "the seeds of the command), on test samples. An entropy can reach "
-        f"{whole['entropy_ceiling']}. Densities count the biases too, which stay. The paper's "
+        f"{merged['entropy_ceiling']}. Densities count the biases too, which stay. The paper's "
         f"figures are from {source}; its shallow cells repeat to the digit for Fashion-MNIST and "
         "are suspect.",
         "## Pruned modules",
@@ -41,7 +41,7 @@ def quality(load: Callable[[str], Result]) -> str:
                 for row in pruned
             ],
         ),
-        _pruned_in_words(whole, layer, lenet, targets, cells),
+        _pruned_in_words(merged, layer, lenet, targets, cells),
         "## Unpruned modules",
         "The modules of the first round of the same runs.",
         table(f"{head}|paper", [[*_cells(row), _printed(cells, row)] for row in dense]),
@@ -67,9 +67,9 @@ def quality(load: Callable[[str], Result]) -> str:
 
 
 def _pruned_in_words(
-    whole: Result, layer: list[Result], lenet: Result, targets: Result, cells: Result
+    merged: Result, layer: list[Result], lenet: Result, targets: Result, cells: Result
 ) -> str:
-    before = {row["model"]: row for row in whole["rows"] if row["pruned"]}
+    before = {row["model"]: row for row in merged["rows"] if row["pruned"]}
     after = {row["model"]: row for r in layer for row in r["rows"] if row["pruned"]}
     shallow, deep = "mlp", "mlp(512, 256)"
     entropy = targets[shallow]["nonrewarded_entropy"]

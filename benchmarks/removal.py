@@ -69,17 +69,17 @@ def command(options: argparse.Namespace) -> str:
 
 def removals(parts: ia.Bank, how: str, data: ia.Data) -> list[Cell]:
     """Each class of one seed removed in turn."""
-    whole = ia.compose(parts, how)
-    before = logits_of(whole, data.test.x)
+    merged = ia.compose(parts, how)
+    before = logits_of(merged, data.test.x)
     own = {m.name: logits_of(m.to_module(), data.test.x) for m in parts}
-    blocks = blocks_of(whole)
+    blocks = blocks_of(merged)
     cells = []
-    for gone in whole.parts:
+    for gone in merged.parts:
         wall, seconds = zip(
-            *[timed(lambda g=gone: whole - g)[1] for _ in range(REPEATS)], strict=True
+            *[timed(lambda g=gone: merged - g)[1] for _ in range(REPEATS)], strict=True
         )
-        less = whole - gone
-        rest = [part for part in whole.parts if part is not gone]
+        less = merged - gone
+        rest = [part for part in merged.parts if part is not gone]
         after = logits_of(less, data.test.x)
         left = blocks_of(less)
         index = data.catalogue.index(gone.rewarded[0])
@@ -95,7 +95,7 @@ def removals(parts: ia.Bank, how: str, data: ia.Data) -> list[Cell]:
                 "wall": statistics.median(wall),
                 "own_equal": all(same_part(blocks[p.name], left[p.name], data) for p in rest),
                 "like_composed": same(less, ia.compose(rest, how), data),
-                "restored": same(less + gone, whole, data),
+                "restored": same(less + gone, merged, data),
                 "off": float(off),
                 "logits": float(before.abs().max()),
                 "uniform_share": float(uniform.double().mean()),
@@ -107,19 +107,19 @@ def removals(parts: ia.Bank, how: str, data: ia.Data) -> list[Cell]:
     return cells
 
 
-def blocks_of(whole: ia.Composition) -> dict[str, ia.Module]:
+def blocks_of(merged: ia.Composition) -> dict[str, ia.Module]:
     """The units of each part, cut out of the joined network as a module of their own."""
-    assert whole.joined is not None
-    wiring = whole.parts[0].architecture.wiring()
+    assert merged.joined is not None
+    wiring = merged.parts[0].architecture.wiring()
     at = dict.fromkeys(hidden_axes(wiring), 0)
     blocks = {}
-    for part in whole.parts:
+    for part in merged.parts:
         live = live_units(wiring, part.state, part.mask)
         keep = {axis: live[axis].nonzero().flatten() for axis in at}
-        if whole.joined.architecture.widths:  # side by side, in the order of the parts
+        if merged.joined.architecture.widths:  # side by side, in the order of the parts
             keep = {axis: torch.arange(len(units)) + at[axis] for axis, units in keep.items()}
         at = {axis: at[axis] + len(units) for axis, units in keep.items()}
-        state = take_units(whole.joined.state, wiring, keep)
+        state = take_units(merged.joined.state, wiring, keep)
         blocks[part.name] = replace(ia.compact(part), state=state, mask={})
         assert all(torch.equal(state[k], v) for k, v in ia.compact(part).state.items())
     return blocks
@@ -136,7 +136,7 @@ def same_part(before: ia.Module, after: ia.Module, data: ia.Data) -> bool:
 def same(one: ia.Composition, other: ia.Composition, data: ia.Data) -> bool:
     assert one.joined is not None
     assert other.joined is not None
-    logits = [logits_of(whole, data.test.x[:FEW]) for whole in (one, other)]
+    logits = [logits_of(merged, data.test.x[:FEW]) for merged in (one, other)]
     return one.joined.digest == other.joined.digest and torch.equal(*logits)
 
 

@@ -128,8 +128,8 @@ def _verdict(row: Result, targets: Result, result: Result) -> str:
 def _by_class(name: str, parts: list[Result]) -> list[object]:
     cells: list[object] = [name]
     for row in parts:
-        found = row["by_class"][name]
-        cells += [_figure(found[key]) for key in ("removed", "entropy", "refused")]
+        result = row["by_class"][name]
+        cells += [_figure(result[key]) for key in ("removed", "entropy", "refused")]
     return cells
 
 

@@ -103,9 +103,9 @@ class Page:
         self.connection = HTTPConnection("127.0.0.1", port, timeout=300)
         self.connection.request("GET", "/")
         text = self.connection.getresponse().read().decode()
-        found = re.search(r"window\.gradio_config = (.*?);</script>", text, re.S)
-        assert found is not None, "the page has no configuration"
-        config = json.loads(found[1])
+        result = re.search(r"window\.gradio_config = (.*?);</script>", text, re.S)
+        assert result is not None, "the page has no configuration"
+        config = json.loads(result[1])
         self.parts = {part["id"]: part for part in config["components"]}
         by_name = {part["props"].get("elem_id"): key for key, part in self.parts.items()}
         self.tiles, self.operator = by_name["module-tiles"], by_name["operator"]

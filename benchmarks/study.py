@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from intarsia.studies import Bench, Store, find_study, run
+from intarsia.studies import Store, StudyContext, find_study, run
 from intarsia.studies.archive import pack
 from intarsia.studies.runners.bank_training import samples_of
 from record import RESULTS, made_by, save
@@ -47,15 +47,15 @@ def timed(options: argparse.Namespace) -> dict[str, Any]:
         raise SystemExit(f"{options.store} is there already: give a new folder")
     began = time.perf_counter()
     store, study = Store(options.store), find_study("pairs")
-    bench = Bench(store, options.device)
+    context = StudyContext(store, options.device)
     chosen = study.options(options.form, data=[options.data], models=[options.model])
-    measured = run(study, chosen, store, bench=bench, say=print)
+    measured = run(study, chosen, store, context=context, say=print)
     seconds = time.perf_counter() - began
-    cells = study.plan(chosen, bench)
+    cells = study.plan(chosen, context)
     plans = {plan.key: plan for cell in cells for plan in cell.banks.values()}.values()
-    data = bench.data(options.data, chosen["preset"])
+    data = context.data(options.data, chosen["preset"])
     module_epochs = sum(samples_of(plan, data) for plan in plans) / len(data.train)
-    ways = others(options.data, next(iter(plans)).recipe.model, str(bench.device))
+    ways = others(options.data, next(iter(plans)).recipe.model, str(context.device))
     totals = {name: way["seconds_per_module_epoch"] * module_epochs for name, way in ways.items()}
     return {
         "study": {

@@ -58,9 +58,9 @@ class Beside:
     def __init__(self, variants: Sequence[Variant], title: str) -> None:
         self.label = variants[0].label
         self.dead = dead_groups(variants[0])
-        found = [c for c in compared(variants[0].table(title)) if not _in(c, self.dead)]
-        self.suspect = [c for c in found if c.suspect]
-        self.kept = [c for c in found if not c.suspect]
+        result = [c for c in compared(variants[0].table(title)) if not _in(c, self.dead)]
+        self.suspect = [c for c in result if c.suspect]
+        self.kept = [c for c in result if not c.suspect]
         self.missed = [c for c in self.kept if not c.met]
         self.others = {
             v.label: {c.place: c for c in compared(v.table(title)) if not _in(c, dead_groups(v))}
@@ -190,7 +190,7 @@ class Beside:
 
 def compared(table: Table) -> list[Compared]:
     """Every number of a table that has the paper's beside it, accuracies and entropies."""
-    found = []
+    result = []
     for row in rows_of(table):
         names = list(row)[: list(row).index("accuracy")]
         labels = {name: row[name] for name in names}
@@ -198,12 +198,12 @@ def compared(table: Table) -> list[Compared]:
             printed = row[paper]
             if isinstance(row[difference], Difference) and isinstance(printed, Paper):
                 place = (*labels.values(), what)
-                found.append(Compared(place, labels, what, row[difference], printed.suspect))
-    return found
+                result.append(Compared(place, labels, what, row[difference], printed.suspect))
+    return result
 
 
-def _in(found: Compared, groups: Sequence[tuple[Any, ...]]) -> bool:
-    return tuple(v for name, v in found.labels.items() if name != "objective") in groups
+def _in(result: Compared, groups: Sequence[tuple[Any, ...]]) -> bool:
+    return tuple(v for name, v in result.labels.items() if name != "objective") in groups
 
 
 def _met(some: Sequence[Compared]) -> str:

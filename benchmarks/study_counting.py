@@ -32,9 +32,9 @@ def sentences(*parts: str) -> str:
     return " ".join(filter(None, parts))
 
 
-def points(found: Mapping[str, str]) -> tuple[str, ...]:
+def points(result: Mapping[str, str]) -> tuple[str, ...]:
     """Points under their names; empty ones fall out."""
-    return tuple(f"{name}: {text}" for name, text in found.items() if text)
+    return tuple(f"{name}: {text}" for name, text in result.items() if text)
 
 
 def rows_of(table: Table) -> list[Row]:
@@ -56,7 +56,7 @@ def surely_best(groups: Mapping[Any, Sequence[float | None]]) -> bool:
 
 def count(items: Iterable[Any], holds: Callable[[Any], bool | None]) -> str:
     """`3 of 4`: for how many of the items it holds, of those for which it is known."""
-    known = [found for item in items if (found := holds(item)) is not None]
+    known = [result for item in items if (result := holds(item)) is not None]
     return f"{sum(map(bool, known))} of {len(known)}"
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import intarsia
 import record
-from intarsia.studies import Bench, Cell, Measured, Store, Study, Table, register, run
+from intarsia.studies import Cell, Measured, Store, Study, StudyContext, Table, register, run
 from intarsia.studies.records import read_records
 from intarsia.studies.runners import bank_training as training
 
@@ -33,24 +33,28 @@ SIZES = {
 SPREAD = 2.0  # lives that end by a kill are together half this long, in undisturbed runs
 
 
-def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
     sets = [(str(c),) for c in range(options["classes"])]
     recipe = {"epochs": options["epochs"], "sparsity": 0.9}
     return [
         Cell(
             "kills",
             {"objective": objective, "seed": seed},
-            {"modules": bench.plan("digits", "mlp(32)", sets, seed, objective=objective, **recipe)},
+            {
+                "modules": context.plan(
+                    "digits", "mlp(32)", sets, seed, objective=objective, **recipe
+                )
+            },
         )
         for objective in options["objectives"]
         for seed in range(options["seeds"])
     ]
 
 
-def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
-    data = bench.data("digits")
+def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
+    data = context.data("digits")
     plan = cell.banks["modules"]
-    banks = {"pruned": bench.bank(plan), "unpruned": bench.bank(plan, pruned=False)}
+    banks = {"pruned": context.bank(plan), "unpruned": context.bank(plan, pruned=False)}
     return {
         name: intarsia.evaluate(intarsia.compose(bank, "sum"), data.test).accuracy
         for name, bank in banks.items()
@@ -106,10 +110,10 @@ def main() -> None:
 def work(folder: str, options: dict[str, Any], ready: Connection) -> None:
     """What is killed: a run of the study that checkpoints after every epoch."""
     training.CHECKPOINT_EVERY = 0.0
-    bench = Bench(store := Store(folder), "cpu")
-    bench.data("digits")
+    context = StudyContext(store := Store(folder), "cpu")
+    context.data("digits")
     ready.send("begun")
-    run(STUDY, options, store, bench=bench)
+    run(STUDY, options, store, context=context)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -148,8 +152,8 @@ def _trial(
             _run_under_kills(processes, options, folder, at_once, kills - done, span, chance)
         )
         done += runs[-1]["kills"]
-        found = contents(folder)
-        differing |= {f for f in expected.keys() | found if expected.get(f) != found.get(f)}
+        result = contents(folder)
+        differing |= {f for f in expected.keys() | result if expected.get(f) != result.get(f)}
         print(f"{at_once} at once: {runs[-1]}, {len(differing)} differing", flush=True)
     return {
         "at_once": at_once,

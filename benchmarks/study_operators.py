@@ -23,12 +23,12 @@ def operators(places: Sequence[Ends], half: str) -> dict[str, str]:
         return {}
     skipped = len(places) - len(apart)
     same = f"; {skipped} more, where all answer alike, left out"
-    found = {f"Operators {half}": f"{_ranked(apart)}{same if skipped else ''}."}
+    result = {f"Operators {half}": f"{_ranked(apart)}{same if skipped else ''}."}
     shaped = [{name: own for name, own in ends.items() if _keeps_shape(name)} for ends in apart]
     told = [ends for ends in shaped if len(_distinct(ends)) > 1]
     if told:
-        found[f"Those that give one network of the same shape, {half}"] = f"{_ranked(told)}."
-    return found
+        result[f"Those that give one network of the same shape, {half}"] = f"{_ranked(told)}."
+    return result
 
 
 def _ranked(places: Sequence[Ends]) -> str:

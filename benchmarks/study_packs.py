@@ -48,12 +48,12 @@ Studies = Mapping[str, Sequence[Variant]]
 def read_studies(folder: Path) -> dict[str, list[Variant]]:
     """Every study that has a pack in the folder, with its variants: the paper's preset first."""
     packs = {p.name: load_pack(p) for p in sorted(folder.glob("study_*.json")) if _is_pack(p)}
-    found = {}
+    result = {}
     for name in NAMES:
         own = {file: pack for file, pack in packs.items() if pack.study == name and pack.measured}
         if own:
-            found[name] = _variants(find_study(name), own)
-    return found
+            result[name] = _variants(find_study(name), own)
+    return result
 
 
 def label_of(study: Study, options: Mapping[str, Any]) -> str:
@@ -71,8 +71,8 @@ def _variants(study: Study, packs: Mapping[str, Pack]) -> list[Variant]:
     groups: dict[str, dict[str, Pack]] = {}
     for file, pack in packs.items():
         groups.setdefault(label_of(study, pack.options), {})[file] = pack
-    found = [Variant(study, label, own) for label, own in groups.items()]
-    return sorted(found, key=lambda v: (v.options["preset"] != "paper", v.label))
+    result = [Variant(study, label, own) for label, own in groups.items()]
+    return sorted(result, key=lambda v: (v.options["preset"] != "paper", v.label))
 
 
 def _recipe(study: Study, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,8 +92,8 @@ def modules_and_seconds(variants: Iterable[Variant]) -> tuple[int, float]:
 
 def of_runs(variants: Iterable[Variant], key: str) -> list[Any]:
     """What the runs of all packs have under a key, each once."""
-    found = []
+    result = []
     for variant in variants:
         for pack in variant.packs.values():
-            found += [value for value in pack.runs[key] if value not in found]
-    return found
+            result += [value for value in pack.runs[key] if value not in result]
+    return result

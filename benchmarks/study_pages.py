@@ -46,12 +46,12 @@ def verdicts(studies: Studies) -> dict[str, Verdict]:
 
 def study_files(studies: Studies, said: Mapping[str, Verdict], folder: Path) -> dict[Path, str]:
     """The page of every study that has a pack, and its figures."""
-    found = {}
+    result = {}
     for name, variants in studies.items():
         figures = chosen_figures(variants[0])
-        found[folder / f"study_{name}.md"] = study_page(variants, said[name], list(figures))
-        found |= {folder / f"{file}.svg": svg for file, svg in figures.items()}
-    return found
+        result[folder / f"study_{name}.md"] = study_page(variants, said[name], list(figures))
+        result |= {folder / f"{file}.svg": svg for file, svg in figures.items()}
+    return result
 
 
 def study_page(variants: Sequence[Variant], said: Verdict, figures: Sequence[str] = ()) -> str:
@@ -108,8 +108,8 @@ def _origins(variants: Sequence[Variant]) -> str:
                 ]
             )
     versions = [
-        ", ".join(f"{name} {number}" for name, number in found.items())
-        for found in of_runs(variants, "versions")
+        ", ".join(f"{name} {number}" for name, number in result.items())
+        for result in of_runs(variants, "versions")
     ]
     head = "pack|cells|n|modules trained|s of training|s of measuring|device|date"
     shared = (

@@ -13,7 +13,7 @@ def study_speed(speed: Result | None, kills: Result | None, targets: Result) -> 
         parts += ["## How long", *_speed(speed, targets["study_speed"])]
     if kills:
         parts += ["## How safe", *_kills(kills, targets["study_kills"])]
-    return page("How long, and how safe", [found for found in (speed, kills) if found], *parts)
+    return page("How long, and how safe", [result for result in (speed, kills) if result], *parts)
 
 
 def _speed(result: Result, target: Result) -> Sequence[str]:

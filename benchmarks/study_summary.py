@@ -29,8 +29,8 @@ SHOWN = {
 def studies_table(said: Mapping[str, Verdict], names: Mapping[str, str]) -> str:
     """What every study says in one line; other pages of these names are linked below."""
     rows = [
-        [f"[{name}](study_{name}.md)", SHOWN[name], found.line.replace("|", "\\|")]
-        for name, found in said.items()
+        [f"[{name}](study_{name}.md)", SHOWN[name], result.line.replace("|", "\\|")]
+        for name, result in said.items()
     ]
     parts = [table("study|the paper shows|verdict", rows)] if rows else []
     others = [name for name in names if name.removeprefix("study_") not in said]

@@ -151,11 +151,11 @@ def continual(variants: Sequence[Variant], studies: Studies) -> Verdict:
 
 def _each(rows: Sequence[Row], text: Callable[[Row], str | None]) -> str:
     """What every way has: `0.9 by a, 0.8 by b and by c`; ways without it are left out."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for row in rows:
         if (own := text(row)) is not None:
-            found.setdefault(own, []).append(f"by {row['way'].partition(' = ')[0]}")
-    return listed([f"{own} {' and '.join(ways)}" for own, ways in found.items()]) or "none"
+            result.setdefault(own, []).append(f"by {row['way'].partition(' = ')[0]}")
+    return listed([f"{own} {' and '.join(ways)}" for own, ways in result.items()]) or "none"
 
 
 def _modules_first(rows: Sequence[Row]) -> list[Row]:

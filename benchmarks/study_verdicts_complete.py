@@ -28,10 +28,12 @@ Merges = dict[Place, dict[str, list[float]]]  # accuracies of all modules by ope
 
 
 def complete(variants: Sequence[Variant], studies: Studies) -> Verdict:
-    found = {v.label: merges(v) for v in variants}
-    main = found[variants[0].label]
+    result = {v.label: merges(v) for v in variants}
+    main = result[variants[0].label]
     ours = {place[:2]: ends["sum"] for place, ends in main.items() if place[2] and "sum" in ends}
-    more = {f"All modules {place}": words for place, words in _by_variant(variants, found, studies)}
+    more = {
+        f"All modules {place}": words for place, words in _by_variant(variants, result, studies)
+    }
     for imp, name in PRUNED.items():
         half = [ends for place, ends in main.items() if place[2] == (imp == "yes")]
         more |= operators(half, name)
@@ -41,7 +43,7 @@ def complete(variants: Sequence[Variant], studies: Studies) -> Verdict:
         return Verdict(line, f"{capital(line)}.", points(more))
     ends = [
         f"on {titled(place[0])} the sum of all {_modules(variants[0], place[0])} reaches "
-        + listed([f"{mean:.3f}{under}" for under, mean in _means(place, variants, found)])
+        + listed([f"{mean:.3f}{under}" for under, mean in _means(place, variants, result)])
         for place in ABOVE
         if place in ours
     ]
@@ -116,10 +118,10 @@ def _modules(variant: Variant, data: str) -> str:
 
 
 def _means(
-    place: tuple[str, str], variants: Sequence[Variant], found: Mapping[str, Merges]
+    place: tuple[str, str], variants: Sequence[Variant], result: Mapping[str, Merges]
 ) -> list[tuple[str, float]]:
     """The sum's mean accuracy, variant by variant; the first needs no name."""
-    own = {v.label: found[v.label].get((*place, True), {}).get("sum") for v in variants}
+    own = {v.label: result[v.label].get((*place, True), {}).get("sum") for v in variants}
     return [
         ("" if number == 0 else f" under {label}", Spread.of(values).mean)
         for number, (label, values) in enumerate(own.items())
@@ -128,15 +130,15 @@ def _means(
 
 
 def _by_variant(
-    variants: Sequence[Variant], found: Mapping[str, Merges], studies: Studies
+    variants: Sequence[Variant], result: Mapping[str, Merges], studies: Studies
 ) -> list[tuple[str, str]]:
     """What becomes of the sum where pruning and checkpoint differ and the objective does not."""
     said = []
     for data, model in ABOVE:
         own = {
-            v.label: found[v.label][data, model, True]
+            v.label: result[v.label][data, model, True]
             for v in variants
-            if "sum" in found[v.label].get((data, model, True), {})
+            if "sum" in result[v.label].get((data, model, True), {})
         }
         if len(own) > 1:
             units = {v.label: live_units(v, (data, model)) for v in studies.get("single", ())}

@@ -17,11 +17,11 @@ def impact(variants: Sequence[Variant], studies: Studies) -> Verdict:
         if (row["model"], row["|R|"], "yes", row["data"]) not in dead
     ]
     settings = "settings (model, |R|, objective)"
-    found, signs = {}, []
+    result, signs = {}, []
     for what in ("accuracy", "entropy"):
         known = [r for r in rows if r[f"change of {what}"].n]
         by = listed([f"{name} in {_rises(known, what, name)}" for name in _objectives(known)])
-        found[capital(what)] = (
+        result[capital(what)] = (
             f"rises in {_rises(known, what)} ({by}); by the test it rises in "
             f"{_surely(known, what, 1)} and falls in {_surely(known, what, -1)}."
         )
@@ -34,7 +34,7 @@ def impact(variants: Sequence[Variant], studies: Studies) -> Verdict:
     return Verdict(
         line,
         sentences(f"{line}, of the sum of two modules.", not_counted(dead), same),
-        points(found),
+        points(result),
     )
 
 

@@ -48,9 +48,9 @@ def confusion(variants: Sequence[Variant], studies: Studies) -> Verdict:
     """Model by model, since a mean over models hides that they differ."""
     rows = rows_of(variants[0].tables[0])
     every = list(dict.fromkeys(row["objective"] for row in rows))
-    alone, whole = (_places(rows, every, *what) for what in (ALONE, WHOLE))
+    alone, merged = (_places(rows, every, *what) for what in (ALONE, WHOLE))
     fewest = _winners([min(own, key=lambda name: own[name]) for own in alone.values()], every)
-    best = _winners([max(own, key=lambda name: own[name]) for own in whole.values()], every)
+    best = _winners([max(own, key=lambda name: own[name]) for own in merged.values()], every)
     seeds = several(len({cell.settings["seed"] for cell in variants[0].measured}), "seed")
     says = []
     if fewest:
@@ -65,14 +65,14 @@ def confusion(variants: Sequence[Variant], studies: Studies) -> Verdict:
         "The paper shows matrices of single seeds; these are their summary.",
     )
     points = []
-    for place in dict.fromkeys([*alone, *whole]):
+    for place in dict.fromkeys([*alone, *merged]):
         data, model, imp = place
         parts = []
         if place in alone:
             own = listed([f"{share:.1%} under {name}" for name, share in alone[place].items()])
             parts.append(f"modules answer their own class for {own} of the samples of others")
-        if place in whole:
-            own = listed([f"{share:.3f} under {name}" for name, share in whole[place].items()])
+        if place in merged:
+            own = listed([f"{share:.3f} under {name}" for name, share in merged[place].items()])
             parts.append(f"the sum of all is right for {own}")
         points.append(f"{titled(data)}, {model}, {PRUNED[imp]}: {'; '.join(parts)}.")
     return Verdict(f"{'; '.join(says)} ({seeds})", words, tuple(points))
@@ -87,12 +87,12 @@ def _places(
     rows: Sequence[Row], every: Sequence[str], matrix: str, column: str
 ) -> dict[Place, dict[str, float]]:
     """A column by place and objective, of the places that have every objective."""
-    found: dict[Place, dict[str, float]] = {}
+    result: dict[Place, dict[str, float]] = {}
     for row in rows:
         if row["matrix"] == matrix and row[column] is not None:
             place = (row["data"], row["model"], row["IMP"])
-            found.setdefault(place, {})[row["objective"]] = row[column].mean
-    return {place: own for place, own in found.items() if len(own) == len(every) > 1}
+            result.setdefault(place, {})[row["objective"]] = row[column].mean
+    return {place: own for place, own in result.items() if len(own) == len(every) > 1}
 
 
 def _winners(names: Sequence[str], every: Sequence[str]) -> str:

@@ -101,8 +101,8 @@ def _if_there(path: Path) -> Result | None:
 
 
 def load(name: str) -> Result:
-    found: Result = json.loads((RESULTS / f"{name}.json").read_text())
-    return found
+    result: Result = json.loads((RESULTS / f"{name}.json").read_text())
+    return result
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ def main() -> None:
     ascents = [ascent(joint.seed(s)[0], data, c, chosen, s) for s, c in pairs]
     rows = [{"method": "gradient ascent"} | summary(ascents)]
     print(json.dumps(rows[-1]), flush=True)
-    few = list(zip(options.seeds, cycle(options.classes), strict=False))
-    again = [trained_again(joint.seed(s)[0], data, options.model, c, s) for s, c in few]
+    subsample = list(zip(options.seeds, cycle(options.classes), strict=False))
+    again = [trained_again(joint.seed(s)[0], data, options.model, c, s) for s, c in subsample]
     rows.append({"method": "training again"} | summary(again))
     print(json.dumps(rows[-1]), flush=True)
     result = {
@@ -73,7 +73,7 @@ def choose(joint: ia.Bank, data: ia.Data, options: argparse.Namespace) -> tuple[
     """The ascent that leaves most of the other classes, on validation samples of two seeds."""
     tried = []
     for how in ASCENTS:
-        found = []
+        result = []
         for seed in options.seeds[:2]:
             for index in map(data.catalogue.index, options.classes):
                 forget = data.train.select([index])
@@ -81,9 +81,9 @@ def choose(joint: ia.Bank, data: ia.Data, options: argparse.Namespace) -> tuple[
                 logits = logits_of(model, data.validation.x)
                 mine = data.validation.y == index
                 right = logits.argmax(1) == data.validation.y
-                found.append((share(right[mine]), share(right[~mine]), steps))
-        gone, others, steps = (spread(list(values), 4) for values in zip(*found, strict=True))
-        tried.append({"ascent": str(how), "n": len(found), "removed": gone, "others": others})
+                result.append((share(right[mine]), share(right[~mine]), steps))
+        gone, others, steps = (spread(list(values), 4) for values in zip(*result, strict=True))
+        tried.append({"ascent": str(how), "n": len(result), "removed": gone, "others": others})
         tried[-1]["steps"] = steps
         print(json.dumps(tried[-1]), flush=True)
     # One that did not forget has done no damage either.

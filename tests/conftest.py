@@ -82,8 +82,8 @@ def studio_address(studio_process: subprocess.Popen[str]) -> str:
     said = ""
     for line in studio_process.stderr:
         said += line
-        if found := re.search(r"the studio is at (http://127\.0\.0\.1:\d+/)", line):
-            return found[1]
+        if result := re.search(r"the studio is at (http://127\.0\.0\.1:\d+/)", line):
+            return result[1]
     raise AssertionError(said)
 
 

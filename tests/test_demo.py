@@ -27,12 +27,12 @@ def made(demo_made: tuple[Path, Findings]) -> tuple[Path, Findings]:
 
 
 def test_figures_are_those_of_the_files(made: tuple[Path, Findings]) -> None:
-    out, found = made
+    out, result = made
     test = ia.load_data("digits").test
     bank, owners = ia.Bank.load(out / "modules"), ia.Bank.load(out / "territory")
     joint = ia.Bank.load(out / "joint")[0]
-    assert [s.name for s in found.modules] == list("0123456789")
-    for single, module in zip(found.modules, bank, strict=True):
+    assert [s.name for s in result.modules] == list("0123456789")
+    for single, module in zip(result.modules, bank, strict=True):
         score = ia.evaluate(module, test)
         assert (single.accuracy, single.entropy) == (score.accuracy, score.entropy)
         assert single.density == module.density
@@ -43,9 +43,9 @@ def test_figures_are_those_of_the_files(made: tuple[Path, Findings]) -> None:
         ia.compose(owners, "sum"),
     ]
     accuracies = [ia.evaluate(model, test).accuracy for model in [*expected, joint]]
-    assert [row.accuracy for row in found.rows] == accuracies
-    assert [row.parameters for row in found.rows] == [m.nonzero for m in [*expected, joint]]
-    assert found.ceiling == math.log(10)
+    assert [row.accuracy for row in result.rows] == accuracies
+    assert [row.parameters for row in result.rows] == [m.nonzero for m in [*expected, joint]]
+    assert result.ceiling == math.log(10)
 
 
 def test_modules_are_pruned_by_95_percent(made: tuple[Path, Findings]) -> None:
@@ -73,8 +73,8 @@ def test_adding_weights_of_territories_is_adding_logits(made: tuple[Path, Findin
 
 
 def test_taking_out_and_putting_back(made: tuple[Path, Findings]) -> None:
-    out, found = made
-    removal, data = found.removal, ia.load_data("digits")
+    out, result = made
+    removal, data = result.removal, ia.load_data("digits")
     assert removal.same_bits
     assert removal.accuracy[0] == removal.accuracy[2]
     nine = ia.compose([m for m in ia.Bank.load(out / "modules") if m.name != "3"], "sum")
@@ -86,11 +86,11 @@ def test_taking_out_and_putting_back(made: tuple[Path, Findings]) -> None:
 
 
 def test_report_holds_the_figures_and_its_links_resolve(made: tuple[Path, Findings]) -> None:
-    out, found = made
+    out, result = made
     report = (out / "report.md").read_text()
-    for row in found.rows:
+    for row in result.rows:
         assert f"| {row.name} | {row.accuracy:.3f} | {row.parameters:,} |" in report
-    for single in found.modules:
+    for single in result.modules:
         assert f"| {single.name} | {single.accuracy:.3f} | {single.entropy:.3f} |" in report
     links = re.findall(r"\]\(([^)]+)\)", report)
     assert sorted(links) == ["answers.svg", "confusion.svg"]
@@ -100,21 +100,21 @@ def test_report_holds_the_figures_and_its_links_resolve(made: tuple[Path, Findin
 def test_a_second_run_reads_the_folder_and_writes_the_same_bytes(
     made: tuple[Path, Findings],
 ) -> None:
-    out, found = made
+    out, result = made
     files = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
     times = {p: p.stat().st_mtime_ns for p in files if p.parent != out}
     run = CliRunner().invoke(app, ["demo", "--out", str(out), "--epochs", str(EPOCHS), "--json"])
     assert run.exit_code == 0, run.stderr
-    assert json.loads(run.stdout) == {**found.to_json(), "report": str(out / "report.html")}
+    assert json.loads(run.stdout) == {**result.to_json(), "report": str(out / "report.html")}
     assert {p: p.read_bytes() for p in out.rglob("*") if p.is_file()} == files
     assert {p: p.stat().st_mtime_ns for p in times} == times  # nothing was trained again
 
 
 def test_it_prints_tables_and_commands_that_work(made: tuple[Path, Findings]) -> None:
-    out, found = made
+    out, result = made
     run = CliRunner().invoke(app, ["demo", "--out", str(out), "--epochs", str(EPOCHS)])
     assert run.exit_code == 0, run.stderr
-    for row in found.rows:
+    for row in result.rows:
         assert re.search(rf"{re.escape(row.name)}\s+│\s+{row.accuracy:.4f}", run.stdout)
     assert "the same bits" in run.stdout
     commands = continuing(out)
@@ -145,10 +145,10 @@ def test_it_says_how_to_have_the_command_at_hand(
 @pytest.mark.slow
 def test_the_whole_demo_joins_well(tmp_path: Path) -> None:
     """Figures of a run on another machine may differ by a few of the 359 samples."""
-    found = demo(tmp_path, progress=False)
-    assert min(s.accuracy for s in found.modules) > 0.94
-    assert min(s.entropy for s in found.modules) > 2.25
-    weights, inlay, territory, joint = (row.accuracy for row in found.rows)
+    result = demo(tmp_path, progress=False)
+    assert min(s.accuracy for s in result.modules) > 0.94
+    assert min(s.entropy for s in result.modules) > 2.25
+    weights, inlay, territory, joint = (row.accuracy for row in result.rows)
     assert weights > 0.91
     assert min(inlay, territory, joint) > 0.94
-    assert found.removal.accuracy[1] < 0.1
+    assert result.removal.accuracy[1] < 0.1

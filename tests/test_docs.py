@@ -110,20 +110,20 @@ def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for block, printed in run_page(path):
         if block.output is not None:
             start, end = block.output
-            found = difference(page[start:end], printed)
+            result = difference(page[start:end], printed)
             where = f"{path.name}:{block.line} tells something else: run `make pictures`"
-            assert found is None, f"{where} ({found})"
+            assert result is None, f"{where} ({result})"
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
 def test_every_fence_is_seen(path: Path) -> None:
     """A block that is neither run nor marked would be one that no test has read."""
     page = path.read_text()
-    found = blocks(page)
-    assert len(re.findall(r"^ *```", page, re.MULTILINE)) == 2 * len(found)
-    assert {block.language for block in found} <= LANGUAGES
+    result = blocks(page)
+    assert len(re.findall(r"^ *```", page, re.MULTILINE)) == 2 * len(result)
+    assert {block.language for block in result} <= LANGUAGES
     marks = re.findall(r"^<!-- not run", page, re.MULTILINE)
-    assert len(marks) == sum(block.not_run is not None for block in found)
+    assert len(marks) == sum(block.not_run is not None for block in result)
 
 
 def test_what_a_reader_tries_first_is_run() -> None:

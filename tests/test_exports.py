@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from intarsia.composition import OPERATORS, compose
 from intarsia.data import Scaling, Split, load_data
 from intarsia.errors import FileError, ModelError, RecipeError
-from intarsia.exports import Thing, export, export_program, to_network
+from intarsia.exports import Artifact, export, export_program, to_network
 from intarsia.files import digest_of
 from intarsia.models import initialise
 from intarsia.modules import Architecture, Bank, Module
@@ -57,13 +57,13 @@ def raw(model: str, dtype: torch.dtype = torch.uint8, rows: int = 7) -> Tensor:
     return x.to(dtype)
 
 
-def thing(model: str, operator: str | None = None) -> Thing:
+def artifact(model: str, operator: str | None = None) -> Artifact:
     if operator is None:
         return part("a", model)
     return compose([part(name, model) for name in "abc"], operator)
 
 
-def answers(what: Thing, x: Tensor) -> Tensor:
+def answers(what: Artifact, x: Tensor) -> Tensor:
     with torch.no_grad():
         return (what.to_module() if isinstance(what, Module) else what)(x)
 
@@ -83,13 +83,13 @@ MORE = [("mlp(16)", None), ("mlp(16)", "inlay"), ("resnet18(4)", "logits"), ("vg
 )
 def test_onnxruntime_answers_as_we_do(model: str, operator: str | None, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
-    what, path = thing(model, operator), tmp_path / "model.onnx"
+    what, path = artifact(model, operator), tmp_path / "model.onnx"
     export(what, path, inputs="uint8")
     for rows in (1, 7):
         x = raw(model, rows=rows)
-        found, expected = with_onnxruntime(path, x), answers(what, x)
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
-        assert torch.equal(found.argmax(1), expected.argmax(1))
+        result, expected = with_onnxruntime(path, x), answers(what, x)
+        torch.testing.assert_close(result, expected, rtol=0, atol=1e-4)
+        assert torch.equal(result.argmax(1), expected.argmax(1))
 
 
 def test_onnx_of_trained_digits(tmp_path: Path) -> None:
@@ -100,11 +100,11 @@ def test_onnx_of_trained_digits(tmp_path: Path) -> None:
     data = load_data("digits")
     bank = ia.train(data, model="mlp(16)", epochs=2, sparsity=0.5, learning_rate=0.01)
     x = data.test.x.to(torch.float32)
-    whole, path = ia.compose(bank, "sum"), tmp_path / "sum.onnx"
-    export(whole, path)
-    found = with_onnxruntime(path, x)
-    torch.testing.assert_close(found, answers(whole, x), rtol=0, atol=1e-4)
-    assert torch.equal(found.argmax(1), whole.predict(data.test.x))
+    merged, path = ia.compose(bank, "sum"), tmp_path / "sum.onnx"
+    export(merged, path)
+    result = with_onnxruntime(path, x)
+    torch.testing.assert_close(result, answers(merged, x), rtol=0, atol=1e-4)
+    assert torch.equal(result.argmax(1), merged.predict(data.test.x))
 
 
 def test_onnx_says_what_it_is_and_nothing_about_this_machine(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_onnx_says_what_it_is_and_nothing_about_this_machine(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("model", "operator"), [*THINGS, *MORE])
 def test_a_plain_network_has_no_class_of_ours(model: str, operator: str | None) -> None:
-    what = thing(model, operator)
+    what = artifact(model, operator)
     network = to_network(what)
     for dtype in (torch.uint8, torch.float32, torch.int64):
         x = raw(model, dtype)
@@ -158,7 +158,7 @@ def test_an_explicit_other_is_shared_out() -> None:
 
 @pytest.mark.parametrize(("model", "operator"), THINGS)
 def test_an_exported_program_takes_any_number_of_rows(model: str, operator: str | None) -> None:
-    what = thing(model, operator)
+    what = artifact(model, operator)
     program = export_program(what, "uint8").module()
     for rows in (3, 7):
         x = raw(model, rows=rows)
@@ -176,7 +176,7 @@ def test_training_mode_is_not_exported() -> None:
 
 @pytest.mark.parametrize("operator", [None, "sum"])
 def test_safetensors_holds_the_bare_network(operator: str | None, tmp_path: Path) -> None:
-    what, path = thing("mlp(16)", operator), tmp_path / "model.safetensors"
+    what, path = artifact("mlp(16)", operator), tmp_path / "model.safetensors"
     export(what, path)
     with safe_open(path, "pt") as file:
         state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -192,8 +192,8 @@ def test_safetensors_holds_the_bare_network(operator: str | None, tmp_path: Path
 
 def test_safetensors_of_joined_logits_holds_each_part(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
-    export(thing("mlp(16)", "logits"), path)
-    export(thing("mlp(16)", "logits"), tmp_path / "again.safetensors")
+    export(artifact("mlp(16)", "logits"), path)
+    export(artifact("mlp(16)", "logits"), tmp_path / "again.safetensors")
     assert path.read_bytes() == (tmp_path / "again.safetensors").read_bytes()
     with safe_open(path, "pt") as file:
         for i, name in enumerate(json.loads(file.metadata()["network"])["parts"]):
@@ -241,7 +241,7 @@ def test_errors(
     name: str, options: dict[str, Any], error: type[Exception], said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(error, match=re.escape(said)):
-        export(thing("mlp(16)"), tmp_path / name, **options)
+        export(artifact("mlp(16)"), tmp_path / name, **options)
     assert not list(tmp_path.iterdir())
 
 
@@ -267,40 +267,40 @@ def test_every_operator_can_be_exported(operator: str) -> None:
     for calibrate in (False, True):
         if calibrate and OPERATORS[operator].on == "weights":  # type: ignore[attr-defined]
             continue
-        whole = compose(parts, operator, samples=samples, calibrate=calibrate)
-        expected = answers(whole, x)
+        merged = compose(parts, operator, samples=samples, calibrate=calibrate)
+        expected = answers(merged, x)
         with torch.no_grad():
-            torch.testing.assert_close(to_network(whole)(x), expected)
-            if whole.joined is None and calibrate:
-                torch.testing.assert_close(export_program(whole).module()(x), expected)
+            torch.testing.assert_close(to_network(merged)(x), expected)
+            if merged.joined is None and calibrate:
+                torch.testing.assert_close(export_program(merged).module()(x), expected)
 
 
 def test_a_calibrated_network_takes_its_offset_along(tmp_path: Path) -> None:
     x = raw("mlp(16)", torch.float32, rows=40)
     parts = [part(name, "mlp(16)") for name in "abc"]
     samples = Split(x, torch.arange(40) % 5)
-    whole = compose(parts, "inlay", samples=samples, calibrate=True)
-    export(whole, tmp_path / "whole.safetensors")
+    merged = compose(parts, "inlay", samples=samples, calibrate=True)
+    export(merged, tmp_path / "whole.safetensors")
     with safe_open(tmp_path / "whole.safetensors", "pt") as file:
         state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         about = json.loads(file.metadata()["network"])
     hidden = torch.relu((x - 3) / 255 @ state["layers.0.weight"].T + state["layers.0.bias"])
-    found = hidden @ state["layers.1.weight"].T + torch.tensor(about["offset"])
-    torch.testing.assert_close(found, answers(whole, x), atol=1e-4, rtol=1e-4)
+    result = hidden @ state["layers.1.weight"].T + torch.tensor(about["offset"])
+    torch.testing.assert_close(result, answers(merged, x), atol=1e-4, rtol=1e-4)
 
 
 def test_calibrated_logits_take_their_scales_along(tmp_path: Path) -> None:
     x = raw("mlp(16)", torch.float32, rows=40)
     parts = [part(name, "mlp(16)") for name in "abc"]
-    whole = compose(parts, "logits", samples=Split(x, torch.arange(40) % 5), calibrate=True)
-    export(whole, tmp_path / "whole.safetensors")
+    merged = compose(parts, "logits", samples=Split(x, torch.arange(40) % 5), calibrate=True)
+    export(merged, tmp_path / "whole.safetensors")
     with safe_open(tmp_path / "whole.safetensors", "pt") as file:
         about = json.loads(file.metadata()["network"])
     each = [
         scale * answers(p.to_module(), x) for scale, p in zip(about["scales"], parts, strict=True)
     ]
-    found = sum(each) + torch.tensor(about["offset"])
-    torch.testing.assert_close(found, answers(whole, x), atol=1e-4, rtol=1e-4)
+    result = sum(each) + torch.tensor(about["offset"])
+    torch.testing.assert_close(result, answers(merged, x), atol=1e-4, rtol=1e-4)
 
 
 def _of_factory(factory: Callable[[tuple[int, ...], int], nn.Module]) -> Module:

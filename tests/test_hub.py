@@ -119,14 +119,14 @@ def test_rows_that_an_operator_holds_do_not_leave_unasked(digits: Any, tmp_path:
 
 
 def test_modules_and_compositions_travel_too(classifier: ModularClassifier, tmp_path: Path) -> None:
-    module, whole = classifier.modules_[0], classifier.composition_
+    module, merged = classifier.modules_[0], classifier.composition_
     save_pretrained(module, tmp_path / "module")
-    save_pretrained(whole, tmp_path / "composition")
+    save_pretrained(merged, tmp_path / "composition")
     one, many = (from_pretrained(tmp_path / name) for name in ("module", "composition"))
     assert isinstance(one, Module)
     assert one.digest == module.digest
     assert isinstance(many, Composition)
-    assert [part.digest for part in many.parts] == [part.digest for part in whole.parts]
+    assert [part.digest for part in many.parts] == [part.digest for part in merged.parts]
     with pytest.raises(EstimatorError, match="Composition"):
         ModularClassifier.from_pretrained(tmp_path / "composition")
 
@@ -174,11 +174,11 @@ def test_samples_of_a_composition_are_not_pushed_unasked(
     classifier: ModularClassifier, hub: SimpleNamespace, digits: Any
 ) -> None:
     x, _ = digits
-    whole = compose(classifier.modules_, "logits", samples=x[:20])
+    merged = compose(classifier.modules_, "logits", samples=x[:20])
     with pytest.raises(FileError, match="20 rows of data, which go with it"):
-        push_to_hub(whole, "me/digits")
+        push_to_hub(merged, "me/digits")
     assert not hub.calls
-    push_to_hub(whole, "me/digits", background=True)
+    push_to_hub(merged, "me/digits", background=True)
     again = from_pretrained("me/digits")
     assert isinstance(again, Composition)
     assert again.samples is not None

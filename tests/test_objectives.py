@@ -71,22 +71,22 @@ def test_maximum_entropy_by_hand():
     """p = (1/2, 1/4, 1/8, 1/8): label 0, rewarded, costs log 2; label 3 the mean of all four."""
     logits = torch.tensor([[4.0, 2.0, 1.0, 1.0]]).log().expand(2, 4)
     goal = objective("me", 4, [0])
-    found = sample_losses(logits, torch.tensor([0, 3]), goal, 1.0)
+    result = sample_losses(logits, torch.tensor([0, 3]), goal, 1.0)
     expected = [math.log(2), (math.log(2) + math.log(4) + 2 * math.log(8)) / 4]
-    torch.testing.assert_close(found, torch.tensor(expected))
+    torch.testing.assert_close(result, torch.tensor(expected))
 
 
 def test_cross_entropy_is_torchs_over_the_shown_labels(batch):
     logits, labels = batch
     shown = (labels == 1) | (labels == 2)
-    found = loss(logits, labels, objective("xe", 4, [1, 2]), 5.0)
-    torch.testing.assert_close(found, F.cross_entropy(logits[shown] / 5, labels[shown]))
+    result = loss(logits, labels, objective("xe", 4, [1, 2]), 5.0)
+    torch.testing.assert_close(result, F.cross_entropy(logits[shown] / 5, labels[shown]))
 
 
 def test_smoothing_is_torchs_label_smoothing(batch):
     logits, labels = batch
-    found = loss(logits, labels, objective("smoothing(0.3)", 4, [0, 1, 2, 3]))
-    torch.testing.assert_close(found, F.cross_entropy(logits, labels, label_smoothing=0.3))
+    result = loss(logits, labels, objective("smoothing(0.3)", 4, [0, 1, 2, 3]))
+    torch.testing.assert_close(result, F.cross_entropy(logits, labels, label_smoothing=0.3))
 
 
 def test_confidence_penalty_rewards_entropy(batch):
@@ -102,16 +102,16 @@ def test_other_is_cross_entropy_with_one_class_more(batch):
     logits, labels = batch
     logits = torch.cat([logits, logits[:, :1] ** 2], 1)
     relabelled = torch.where(labels == 2, labels, 4)
-    found = loss(logits, labels, objective("other", 4, [2]))
-    torch.testing.assert_close(found, F.cross_entropy(logits, relabelled))
+    result = loss(logits, labels, objective("other", 4, [2]))
+    torch.testing.assert_close(result, F.cross_entropy(logits, relabelled))
 
 
 def test_weights_average_the_samples(batch):
     logits, labels = batch
-    found = loss(logits, labels, objective("me(reward=9)", 4, [0]))
+    result = loss(logits, labels, objective("me(reward=9)", 4, [0]))
     each = sample_losses(logits, labels, objective("me", 4, [0]), 1.0)
     weight = torch.where(labels == 0, 9.0, 1.0)
-    torch.testing.assert_close(found, (each * weight).sum() / weight.sum())
+    torch.testing.assert_close(result, (each * weight).sum() / weight.sum())
 
 
 @pytest.mark.parametrize("what", ["me", "me(reward=3)", "qme", "xe", "confidence_penalty(0.5)"])
@@ -139,8 +139,8 @@ def test_a_sample_of_no_class_should_be_answered_by_all_classes_alike(batch, wha
     assert goal.bonus.tolist() == [*plain.bonus.tolist(), 0.0, 0.0]
     same = loss(logits, labels, goal)  # what has a class costs what it did
     torch.testing.assert_close(same, loss(logits, labels, plain), rtol=0, atol=0)
-    found = sample_losses(logits, torch.full((12,), 5), goal, 3.0)
-    torch.testing.assert_close(found, -F.log_softmax(logits / 3, 1).mean(1))
+    result = sample_losses(logits, torch.full((12,), 5), goal, 3.0)
+    torch.testing.assert_close(result, -F.log_softmax(logits / 3, 1).mean(1))
     again = plain.with_classless().with_classless()
     assert torch.equal(again.table, goal.table)
     assert (again.classes, again.classless) == (4, 2)

@@ -23,13 +23,13 @@ DIRECTIVE = re.compile(r"^::: (?P<name>\S+)\n(?P<options>(?:[ ]+.*\n|\n(?=[ ]))*
 @pytest.fixture(scope="module")
 def shown() -> dict[int, str]:
     """What the pages show, by identity, and where."""
-    found = {}
+    result = {}
     for page in sorted(PAGES.glob("*.md")):
         for module, name in _listed(page):
             value = getattr(module, name)
             if _is_described(value) or _told(module, name):
-                found[id(value)] = page.name
-    return found
+                result[id(value)] = page.name
+    return result
 
 
 @pytest.mark.parametrize("room", ["", *(r for r in ROOMS if r not in UNSHOWN)])

@@ -12,7 +12,7 @@ import pytest
 
 from intarsia.cli.study.study_options import study_and_options
 from intarsia.reports.study.option_inference import run_command
-from intarsia.studies import Bench, Measured, Store, find_study, run
+from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.archive import Pack, pack, save_pack
 from intarsia.studies.maxent.paper import pair_cell
 
@@ -45,10 +45,10 @@ def test_a_measured_study_becomes_a_page(tmp_path: Path) -> None:
 
     study, store = find_study("single"), Store(tmp_path / "store")
     options = study.options("small", seeds=1)
-    bench = Bench(store, "cpu")
-    measured = run(study, options, store, bench=bench)
-    found = pack(study, options, study.plan(options, bench), store)
-    save_pack(tmp_path / "study_single.json", replace(found, missing=2))
+    context = StudyContext(store, "cpu")
+    measured = run(study, options, store, context=context)
+    result = pack(study, options, study.plan(options, context), store)
+    save_pack(tmp_path / "study_single.json", replace(result, missing=2))
     (tmp_path / "study_speed.json").write_text("{}")  # not a pack
     studies = read_studies(tmp_path)
     files = study_pages.study_files(studies, study_pages.verdicts(studies), tmp_path)
@@ -69,17 +69,17 @@ def test_pairs_are_counted_as_a_plain_loop_counts_them(tmp_path: Path) -> None:
     import study_summary
     from study_packs import read_studies
 
-    whole = ["mnist", "fashion_mnist", "yeast"]
+    merged = ["mnist", "fashion_mnist", "yeast"]
     cells = {
-        "study_pairs.json": _pairs("paper", "shallow", 0.03, whole, dead=["yeast"])
+        "study_pairs.json": _pairs("paper", "shallow", 0.03, merged, dead=["yeast"])
         + [c for c in _pairs("paper", "shallow", 0.0, ["har"]) if c.settings["objective"] != "me"],
-        "study_pairs_deep.json": _pairs("paper", "deep", 0.0, whole),
-        "study_pairs_released.json": _pairs("released", "shallow", 0.0, whole),
+        "study_pairs_deep.json": _pairs("paper", "deep", 0.0, merged),
+        "study_pairs_released.json": _pairs("released", "shallow", 0.0, merged),
     }
     for file, measured in cells.items():
         first = measured[0].settings
         given = {"models": [first["model"]], "preset": first["preset"], "seeds": 2}
-        _save(tmp_path / file, "pairs", measured, data=[*whole, "har"], sizes=[1, 2], **given)
+        _save(tmp_path / file, "pairs", measured, data=[*merged, "har"], sizes=[1, 2], **given)
     studies = read_studies(tmp_path)
     assert [list(v.packs) for v in studies["pairs"]] == [
         ["study_pairs.json", "study_pairs_deep.json"],
@@ -103,7 +103,7 @@ def test_pairs_are_counted_as_a_plain_loop_counts_them(tmp_path: Path) -> None:
         f"{sum(not released[p] for p in again)} of {len(again)} of those missed before" in text
     )
     held = _ordered(cells["study_pairs.json"] + cells["study_pairs_deep.json"])
-    pruned = [found for place, found in held.items() if place[-1] == "pruned"]
+    pruned = [result for place, result in held.items() if place[-1] == "pruned"]
     assert 0 < sum(held.values()) < len(held)
     assert "In 2 groups (Yeast with IMP) pruning cut every module through" in text
     assert f"in {sum(pruned)} of the other {len(pruned)} with IMP" in text
@@ -224,7 +224,7 @@ def _means(cells: list[Measured], half: str, what: str) -> dict[tuple[Any, ...],
 
 def _off(cells: list[Measured]) -> dict[tuple[Any, ...], bool]:
     """By number that the paper printed and that is not suspect, whether ours is beyond 2 sd."""
-    found = {}
+    result = {}
     for half in ("unpruned", "pruned"):
         for what in ("accuracy", "entropy"):
             for place, mean in _means(cells, half, what).items():
@@ -233,8 +233,8 @@ def _off(cells: list[Measured]) -> dict[tuple[Any, ...], bool]:
                 paper = getattr(cell, what)
                 if paper is not None and not paper.suspect:
                     off = abs(round(mean, 3) - paper.mean) > 2 * paper.sd + 1e-9
-                    found[*place, half, what] = off
-    return found
+                    result[*place, half, what] = off
+    return result
 
 
 def _ordered(cells: list[Measured]) -> dict[tuple[Any, ...], bool]:

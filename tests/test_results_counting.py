@@ -22,17 +22,17 @@ def test_dead_modules_are_neither_met_nor_missed() -> None:
     from study_verdicts import single
 
     cells = [_single("mnist", 0.998, 2.3, live=9), _single("yeast", 0.25, 1.297, live=0)]
-    found = single([_variant("single", cells)], {})
-    assert "2 of 2 printed numbers" in found.line  # Yeast without IMP; MNIST's are suspect
-    assert "; 1 group (Yeast with IMP), cut through by pruning, not counted" in found.line
-    assert "2 of 2 of Yeast, shallow" in found.markdown()
+    result = single([_variant("single", cells)], {})
+    assert "2 of 2 printed numbers" in result.line  # Yeast without IMP; MNIST's are suspect
+    assert "; 1 group (Yeast with IMP), cut through by pruning, not counted" in result.line
+    assert "2 of 2 of Yeast, shallow" in result.markdown()
     cells[1] = _single("yeast", 0.25, 1.297, live=1)
-    found = single([_variant("single", cells)], {})
-    assert "3 of 4 printed numbers" in found.line
-    assert "not counted" not in found.line
-    assert "entropy of" not in found.markdown()
+    result = single([_variant("single", cells)], {})
+    assert "3 of 4 printed numbers" in result.line
+    assert "not counted" not in result.line
+    assert "entropy of" not in result.markdown()
     assert "Farthest off: accuracy of modules on Yeast (shallow, with IMP), -0.748." in (
-        found.markdown()
+        result.markdown()
     )
 
 
@@ -84,13 +84,13 @@ def test_operators_are_best_where_the_test_says_so() -> None:
     alike = {"sum": [0.25, 0.25], "logits": [0.25, 0.25]}
     assert best_operators(clear) == ["logits", "inlay"]
     assert best_operators(level) == ["logits", "sum"]
-    found = operators([clear, level, alike], "with IMP")
-    assert found["Operators with IMP"] == (
+    result = operators([clear, level, alike], "with IMP")
+    assert result["Operators with IMP"] == (
         "of 2 settings (data, model), above all others by the test logits and inlay in 1; "
         "elsewhere not to be told from the best logits and sum in 1; 1 more, where all answer "
         "alike, left out."
     )
-    assert found["Those that give one network of the same shape, with IMP"] == (
+    assert result["Those that give one network of the same shape, with IMP"] == (
         "of 1 setting (data, model), above all others by the test sum in 1."
     )
     assert operators([alike], "with IMP") == {}
@@ -106,14 +106,14 @@ def test_controls_compare_what_all_objectives_have_and_count_an_inlay_once() -> 
             ends.items(), (True, False), range(3)
         )
     ]
-    found = controls([_variant("controls", cells)], {})
-    assert found.line == (
+    result = controls([_variant("controls", cells)], {})
+    assert result.line == (
         "the best objective is by logits `other` (by the test) with IMP and `other` (by the test) "
         "without IMP; by sum `me` (by the test) with IMP and `me` (by the test) without IMP"
     )
-    assert "Inlay is logits to the digit" in found.words
-    assert len(found.points) == 4
-    assert found.points[0] == (
+    assert "Inlay is logits to the digit" in result.words
+    assert len(result.points) == 4
+    assert result.points[0] == (
         "By logits, MNIST, shallow, with IMP: `other` 0.9510 (0.0010) against `me` 0.9010 "
         "(0.0010), by the test."
     )
@@ -129,10 +129,10 @@ def test_confusions_are_counted_model_by_model() -> None:
         for model, own in right.items()
         for objective, number in own.items()
     ]
-    found = confusion([_variant("confusion", cells)], {})
-    assert "the most accurate under QME in 1 of 2 and ME in 1 of 2 (1 seed)" in found.line
-    assert "nearly uniform" in found.words
-    assert len(found.points) == 2
+    result = confusion([_variant("confusion", cells)], {})
+    assert "the most accurate under QME in 1 of 2 and ME in 1 of 2 (1 seed)" in result.line
+    assert "nearly uniform" in result.words
+    assert len(result.points) == 2
 
 
 @pytest.mark.parametrize(

@@ -77,25 +77,25 @@ def test_1_python_warns_once_a_call_and_counts_what_it_does_not_name(
 
 def test_2_the_health_of_module_bank_and_composition(folder: Path) -> None:
     bank = ia.Bank.load(folder)
-    whole = ia.compose(bank, "logits")
-    for health in (bank["3"].health, bank.health, whole.health):
+    merged = ia.compose(bank, "logits")
+    for health in (bank["3"].health, bank.health, merged.health):
         assert isinstance(health, Health)
         assert not health.ok
         assert {finding.kind for finding in health.findings} == {"dead"}
         assert SAID in str(health)
     assert [finding.module for finding in bank.health.findings] == list(bank.names)
-    assert [f.module for f in whole.health.findings] == ["composition", *bank.names]
+    assert [f.module for f in merged.health.findings] == ["composition", *bank.names]
 
 
 def test_3_json_of_every_verb_has_it(folder: Path, tmp_path: Path) -> None:
-    whole = folder.parent / "whole.safetensors"
+    merged = folder.parent / "whole.safetensors"
     for words in (
         ["train", folder, *FLAGS],  # a finished folder is read
         ["compose", folder, "-o", tmp_path / "sum.safetensors"],
         ["evaluate", folder],
-        ["evaluate", whole],
+        ["evaluate", merged],
         ["inspect", folder],
-        ["inspect", whole],
+        ["inspect", merged],
         ["inspect", folder / "3.safetensors"],
     ):
         health = json.loads(_call(*words, "--json").stdout)["health"]
@@ -142,11 +142,11 @@ def test_6_the_studio_has_a_banner_and_a_mark_on_every_tile(folder: Path, data: 
 
 
 def test_7_the_exit_code_under_strict(folder: Path, tmp_path: Path) -> None:
-    whole = folder.parent / "whole.safetensors"
+    merged = folder.parent / "whole.safetensors"
     for words in (
         ["train", folder, *FLAGS],
         ["compose", folder, "-o", tmp_path / "sum.safetensors"],
-        ["evaluate", whole],
+        ["evaluate", merged],
         ["inspect", folder],
         ["inspect", folder / "3.safetensors", "--json"],
     ):
@@ -162,15 +162,15 @@ def test_7_the_exit_code_under_strict(folder: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_healthy_says_nothing_in_any_channel(well: Path, data: ia.Data) -> None:
-    whole = well.parent / "whole.safetensors"
+    merged = well.parent / "whole.safetensors"
     assert _warnings(lambda: ia.compose(ia.Bank.load(well), "logits")) == []
-    assert ia.Bank.load(well).health == ia.Composition.load(whole).health == Health()
-    for verb, path in (("inspect", well), ("inspect", whole), ("evaluate", whole)):
+    assert ia.Bank.load(well).health == ia.Composition.load(merged).health == Health()
+    for verb, path in (("inspect", well), ("inspect", merged), ("evaluate", merged)):
         run = _call(verb, path, "--strict", "--json")
         assert (json.loads(run.stdout)["health"], run.stderr) == ({"ok": True, "findings": []}, "")
     assert "health" not in json.loads((well / "bank.json").read_bytes())
     assert "health" not in header_of(well / "0.safetensors")["provenance"]
-    assert "health" not in header_of(whole)
+    assert "health" not in header_of(merged)
     assert 'id="health"' not in ia.report(well, data, rows=50).html
 
 

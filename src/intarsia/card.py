@@ -16,10 +16,10 @@ RECIPE = (
 )  # fmt: skip
 
 
-def card_of(thing: Module | Composition | ModularClassifier, address: str) -> str:
+def card_of(artifact: Module | Composition | ModularClassifier, address: str) -> str:
     """Markdown with the front matter that the hub reads; `address` is where it will be found."""
-    whole = thing.composition_ if isinstance(thing, ModularClassifier) else thing
-    parts = (whole,) if isinstance(whole, Module) else whole.parts
+    merged = artifact.composition_ if isinstance(artifact, ModularClassifier) else artifact
+    parts = (merged,) if isinstance(merged, Module) else merged.parts
     front = {
         "library_name": "intarsia",
         "tags": ["intarsia", "modular", "maximum-entropy", "safetensors"],
@@ -28,23 +28,23 @@ def card_of(thing: Module | Composition | ModularClassifier, address: str) -> st
     return "\n".join(
         [
             f"---\n{yaml.safe_dump(front, sort_keys=False)}---",
-            f"# {_title(thing, parts)}\n",
-            f"{_summary(thing, parts)}\n",
+            f"# {_title(artifact, parts)}\n",
+            f"{_summary(artifact, parts)}\n",
             f"## Modules\n\n{_table(parts)}\n",
             f"## Training\n\n{_training(parts)}\n",
-            f"## Use\n\n{_use(thing, address)}",
+            f"## Use\n\n{_use(artifact, address)}",
         ]
     )
 
 
-def _title(thing: Module | Composition | ModularClassifier, parts: Sequence[Module]) -> str:
-    if isinstance(thing, Module):
-        return f"Module for {', '.join(map(_code, thing.rewarded))}"
-    what = "Classifier" if isinstance(thing, ModularClassifier) else "Composition"
+def _title(artifact: Module | Composition | ModularClassifier, parts: Sequence[Module]) -> str:
+    if isinstance(artifact, Module):
+        return f"Module for {', '.join(map(_code, artifact.rewarded))}"
+    what = "Classifier" if isinstance(artifact, ModularClassifier) else "Composition"
     return f"{what} of {len(parts)} modules"
 
 
-def _summary(thing: Module | Composition | ModularClassifier, parts: Sequence[Module]) -> str:
+def _summary(artifact: Module | Composition | ModularClassifier, parts: Sequence[Module]) -> str:
     first = parts[0]
     known = {name for part in parts for name in part.rewarded}
     lines = [
@@ -54,13 +54,13 @@ def _summary(thing: Module | Composition | ModularClassifier, parts: Sequence[Mo
     silent = [name for name in first.catalogue if name not in known]
     if silent:
         lines.append(f"No module speaks for {', '.join(map(_code, silent))}.")
-    if not isinstance(thing, Module):
-        whole = thing.composition_ if isinstance(thing, ModularClassifier) else thing
-        lines.append(f"Joined by `{whole.operator}`, without training.")
-    if isinstance(thing, ModularClassifier):
+    if not isinstance(artifact, Module):
+        merged = artifact.composition_ if isinstance(artifact, ModularClassifier) else artifact
+        lines.append(f"Joined by `{merged.operator}`, without training.")
+    if isinstance(artifact, ModularClassifier):
         lines.append(
-            f"`predict(X, abstain=True)` withholds answers whose {thing.novelty_.score} is above "
-            f"{thing.novelty_.threshold:.4g}."
+            f"`predict(X, abstain=True)` withholds answers whose {artifact.novelty_.score} is "
+            f"above {artifact.novelty_.threshold:.4g}."
         )
     return " ".join(lines)
 
@@ -92,12 +92,12 @@ def _training(parts: Sequence[Module]) -> str:
     return "\n".join(lines)
 
 
-def _use(thing: Module | Composition | ModularClassifier, address: str) -> str:
+def _use(artifact: Module | Composition | ModularClassifier, address: str) -> str:
     call = {
         ModularClassifier: "thing.predict(X, abstain=True)",
         Composition: "thing.predict(x)",
         Module: "thing.to_module().predict(x)",
-    }[type(thing)]
+    }[type(artifact)]
     return (
         "```python\nimport intarsia\n\n"
         f"thing = intarsia.from_pretrained({address!r})\n"

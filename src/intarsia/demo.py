@@ -137,12 +137,12 @@ def demo(
 
 
 def _singles(bank: Bank, split: Split, folder: Path) -> list[Single]:
-    found = []
+    result = []
     for module in bank:
         score = evaluate(module, split)
         size = (folder / file_name(module.name)).stat().st_size
-        found.append(Single(module.name, score.accuracy, score.entropy, module.density, size))
-    return found
+        result.append(Single(module.name, score.accuracy, score.entropy, module.density, size))
+    return result
 
 
 def _rows(joins: dict[str, Composition], joint: Module, scores: dict[str, Evaluation]) -> list[Row]:
@@ -157,19 +157,19 @@ def _rows(joins: dict[str, Composition], joint: Module, scores: dict[str, Evalua
     return [*rows, Row("one network trained on all", joint.nonzero, scores["joint"].accuracy)]
 
 
-def _take_out(whole: Composition, module: Module, data: Data) -> Removal:
+def _take_out(merged: Composition, module: Module, data: Data) -> Removal:
     """Measure with, without and again with the module; `whole` is as it was in the end."""
     mine = data.catalogue.index(module.rewarded[0])
     others = [c for c in range(data.classes) if c != mine]
     logits, figures = [], []
-    for change in (None, whole.remove, whole.add):
+    for change in (None, merged.remove, merged.add):
         if change is not None:
             change(module)
-        score = evaluate(whole, data.test, rewarded=others)
+        score = evaluate(merged, data.test, rewarded=others)
         figures.append(
             (score.accuracy_per_class[mine], score.entropy_per_class[mine], score.accuracy)
         )
-        logits.append(logits_of(whole, data.test.x))
+        logits.append(logits_of(merged, data.test.x))
     accuracy, entropy, rest = (tuple(map(float, column)) for column in zip(*figures, strict=True))
     same = torch.equal(logits[0], logits[2])
     return Removal(module.name, accuracy, entropy, rest, same)  # type: ignore[arg-type]
@@ -183,8 +183,8 @@ def _draw(
     data: Data,
 ) -> None:
     parts = {module.name: _answers(module.to_module(), data.test) for module in bank}
-    whole = {"ten modules, weights added": _answers(joins["sum"], data.test)}
-    write_whole(out / "answers.svg", answers_figure(parts, whole, data.catalogue).encode())
+    merged = {"ten modules, weights added": _answers(joins["sum"], data.test)}
+    write_whole(out / "answers.svg", answers_figure(parts, merged, data.catalogue).encode())
     titles = {"weights added": "sum", "inlay": "inlay", "trained on all": "joint"}
     counts = {title: scores[key].confusion for title, key in titles.items()}
     write_whole(out / "confusion.svg", confusion_figure(counts, data.catalogue).encode())

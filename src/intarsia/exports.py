@@ -19,13 +19,13 @@ from intarsia.files import canonical, plain, write_whole
 from intarsia.modules import Classifier, Module
 from intarsia.modules.classifier import share_other
 
-Thing = Module | Composition | Classifier
+Artifact = Module | Composition | Classifier
 FORMATS = ("safetensors", "onnx")
 INPUTS = {"float32": torch.float32, "uint8": torch.uint8}
 
 
 def export(
-    thing: Thing, path: str | Path, format: str | None = None, inputs: str = "float32"
+    artifact: Artifact, path: str | Path, format: str | None = None, inputs: str = "float32"
 ) -> str:
     """Write a file that others read: `safetensors` (tensors alone) or `onnx` (the computation).
 
@@ -35,8 +35,8 @@ def export(
     the format.
     """
     kind = _format(Path(path), format)
-    model = _model(thing)
-    about = canonical(_facts(thing, model))
+    model = _model(artifact)
+    about = canonical(_facts(artifact, model))
     if kind == "onnx":
         content = _onnx(model, about, _example(model, inputs))
     else:
@@ -45,23 +45,23 @@ def export(
     return kind
 
 
-def export_program(thing: Thing, inputs: str = "float32") -> torch.export.ExportedProgram:
+def export_program(artifact: Artifact, inputs: str = "float32") -> torch.export.ExportedProgram:
     """The computation from raw inputs to logits as torch.export has it, for any number of rows.
 
     It has no file format here: the archives of torch.export.save hold pickled parts, which their
     reader would have to trust.
     """
-    model = _model(thing)
+    model = _model(artifact)
     with _tracing("export_program"), _quiet():
         return torch.export.export(model, (_example(model, inputs),), dynamic_shapes=_any_rows())
 
 
-def to_network(thing: Thing) -> nn.Module:
+def to_network(artifact: Artifact) -> nn.Module:
     """A network of torch's own layers from raw inputs, N x *shape, to logits; no class of ours.
 
     The layers keep their names. It is made for use, not for training: dropout is off for good.
     """
-    root = _traceable(_model(thing))
+    root = _traceable(_model(artifact))
     with _tracing("to_network"):
         return fx.GraphModule(root, fx.Tracer().trace(root), "Network").eval()
 
@@ -79,7 +79,7 @@ class _Reading(nn.Module):
         if self.scaled:
             self.register_buffer("shift", model.shift)
             self.register_buffer("scale", model.scale)
-        self.dtype = torch.int64 if model.whole else torch.float32
+        self.dtype = torch.int64 if model.merged else torch.float32
         self.classes, self.temperature = len(model.catalogue), model.temperature
         with torch.no_grad():
             example = _example(model, "float32").to(self.dtype)
@@ -118,15 +118,15 @@ def _onnx(model: nn.Module, about: str, example: Tensor) -> bytes:
             verbose=False,
         )
     assert program is not None
-    found = program.model_proto
+    result = program.model_proto
     # Beside every node the exporter writes where it stands in our source, on this machine.
-    for node in (*found.graph.node, *(n for f in found.functions for n in f.node)):
+    for node in (*result.graph.node, *(n for f in result.functions for n in f.node)):
         del node.metadata_props[:]
-    for value in (*found.graph.input, *found.graph.output, *found.graph.value_info):
+    for value in (*result.graph.input, *result.graph.output, *result.graph.value_info):
         del value.metadata_props[:]
-    del found.graph.metadata_props[:]
-    found.metadata_props.add(key="intarsia", value=about)
-    return found.SerializeToString(deterministic=True)
+    del result.graph.metadata_props[:]
+    result.metadata_props.add(key="intarsia", value=about)
+    return result.SerializeToString(deterministic=True)
 
 
 @contextmanager
@@ -176,37 +176,37 @@ def _classifiers(model: nn.Module) -> list[Classifier]:
     return [part for part in model.modules() if isinstance(part, Classifier)]
 
 
-def _facts(thing: Thing, model: Classifier | Composition) -> dict[str, Any]:
+def _facts(artifact: Artifact, model: Classifier | Composition) -> dict[str, Any]:
     """What a reader needs beside the tensors: classes in order, shape and scaling of the inputs."""
     networks = _classifiers(model)
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "catalogue": model.catalogue,
         "rewarded": model.rewarded,
         "temperature": model.temperature,
         "shape": networks[0].shape,
         "scaling": [part.scaling.to_json() for part in networks],  # one per network
     }
-    if isinstance(thing, Module):
-        found["architecture"] = str(thing.architecture)
-    if isinstance(thing, Composition):
-        found["operator"] = str(thing.operator)
-        found["parts"] = [part.name for part in thing.parts]
+    if isinstance(artifact, Module):
+        result["architecture"] = str(artifact.architecture)
+    if isinstance(artifact, Composition):
+        result["operator"] = str(artifact.operator)
+        result["parts"] = [part.name for part in artifact.parts]
         # Of a calibration: each network's logits times its scale, and the offset added at the end.
-        calibration = {"scales": thing.scales, "offset": thing.offset}
-        found |= {key: value for key, value in calibration.items() if value is not None}
-    return plain(found, "export")
+        calibration = {"scales": artifact.scales, "offset": artifact.offset}
+        result |= {key: value for key, value in calibration.items() if value is not None}
+    return plain(result, "export")
 
 
-def _model(thing: Thing) -> Classifier | Composition:
+def _model(artifact: Artifact) -> Classifier | Composition:
     """A copy on the CPU in evaluation mode; a composition of one network is that network."""
-    if isinstance(thing, Module):
-        return thing.to_module()
-    if not isinstance(thing, Classifier | Composition):
+    if isinstance(artifact, Module):
+        return artifact.to_module()
+    if not isinstance(artifact, Classifier | Composition):
         raise ModelError(
-            f"a {type(thing).__name__} cannot be exported: give a module, a composition or a "
+            f"a {type(artifact).__name__} cannot be exported: give a module, a composition or a "
             "Classifier; of a bank its modules one by one, or compose(bank)"
         )
-    model = deepcopy(thing).cpu().float().eval()
+    model = deepcopy(artifact).cpu().float().eval()
     if isinstance(model, Composition) and model.joined is not None and model.offset is None:
         return _classifiers(model)[0]
     return model

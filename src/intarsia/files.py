@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 def read_settings(path: str | Path) -> dict[str, Any]:
     """The `key: value` lines of a YAML file; none of an empty one."""
     try:
-        found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        result = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise RecipeError(f"cannot read the recipe {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} is not valid YAML: {error}") from None
-    if found is None:
+    if result is None:
         return {}
-    if not isinstance(found, dict):
-        raise RecipeError(f"{path} must hold `key: value` lines, got {type(found).__name__}")
-    return found
+    if not isinstance(result, dict):
+        raise RecipeError(f"{path} must hold `key: value` lines, got {type(result).__name__}")
+    return result
 
 
 def write_whole(path: str | Path, content: bytes) -> None:

@@ -30,7 +30,7 @@ BACKGROUND_KIND = "intarsia-background"
 Pretrained = Module | Composition | ModularClassifier
 
 
-def save_pretrained(thing: Pretrained, folder: str | Path, *, background: bool = True) -> None:
+def save_pretrained(artifact: Pretrained, folder: str | Path, *, background: bool = True) -> None:
     """Write a module, composition or fitted classifier into a folder, with a model card.
 
     The weights are intarsia's safetensors files, config.json has the rest, and nothing is pickled.
@@ -38,7 +38,7 @@ def save_pretrained(thing: Pretrained, folder: str | Path, *, background: bool =
     and what is loaded then needs a background to learn more classes. A composition keeps the
     samples it was given.
     """
-    _write(thing, Path(folder), background, "path/to/this/folder")
+    _write(artifact, Path(folder), background, "path/to/this/folder")
 
 
 def from_pretrained(
@@ -69,7 +69,7 @@ def from_pretrained(
 
 
 def push_to_hub(
-    thing: Pretrained,
+    artifact: Pretrained,
     repo_id: str,
     *,
     background: bool = False,
@@ -84,7 +84,7 @@ def push_to_hub(
     """
     hub = _hub()
     with tempfile.TemporaryDirectory() as folder:
-        _write(thing, Path(folder), background, repo_id)
+        _write(artifact, Path(folder), background, repo_id)
         api = hub.HfApi(token=token)
         _call(f"cannot make {repo_id}", api.create_repo, repo_id, exist_ok=True, private=private)
         _call(
@@ -92,44 +92,44 @@ def push_to_hub(
             api.upload_folder,
             repo_id=repo_id,
             folder_path=folder,
-            commit_message=message or f"A {_kind(thing)[0]} of intarsia",
+            commit_message=message or f"A {_kind(artifact)[0]} of intarsia",
         )
     return f"https://huggingface.co/{repo_id}"
 
 
-def _write(thing: Pretrained, folder: Path, background: bool, address: str) -> None:
-    kind, held = _kind(thing)
+def _write(artifact: Pretrained, folder: Path, background: bool, address: str) -> None:
+    kind, held = _kind(artifact)
     config: dict[str, Any] = {**FORMAT, "intarsia": intarsia.__version__, "kind": kind}
     if isinstance(held, Composition) and held.samples is not None and not background:
         raise FileError(
             f"the composition by {held.operator} has {len(held.samples)} rows of data, which go "
             "with it: allow that with background=True, or join the modules without samples"
         )
-    if isinstance(thing, ModularClassifier):
-        config["classifier"] = packed(thing)
-        tensors = background_tensors(thing.background_) if background else {}
+    if isinstance(artifact, ModularClassifier):
+        config["classifier"] = packed(artifact)
+        tensors = background_tensors(artifact.background_) if background else {}
         config["background"] = digest_of("background", tensors) if tensors else None
         _write_background(folder / BACKGROUND, tensors)
     held.save(folder / FILES[kind])
-    write_whole(folder / CARD, card_of(thing, address).encode())
+    write_whole(folder / CARD, card_of(artifact, address).encode())
     # Last, so that a folder with a configuration is whole.
     write_whole(folder / CONFIG, canonical(config).encode() + b"\n")
 
 
-def _kind(thing: Pretrained) -> tuple[str, Module | Composition]:
+def _kind(artifact: Pretrained) -> tuple[str, Module | Composition]:
     """What it is called, and what of it holds the weights."""
-    if isinstance(thing, ModularClassifier):
+    if isinstance(artifact, ModularClassifier):
         from sklearn.utils.validation import check_is_fitted
 
-        check_is_fitted(thing)
-        return "classifier", thing.composition_
-    if isinstance(thing, Composition):
-        return "composition", thing
-    if isinstance(thing, Module):
-        return "module", thing
+        check_is_fitted(artifact)
+        return "classifier", artifact.composition_
+    if isinstance(artifact, Composition):
+        return "composition", artifact
+    if isinstance(artifact, Module):
+        return "module", artifact
     raise FileError(
-        f"a {type(thing).__name__} cannot be saved for the hub: give a Module, a Composition or a "
-        "ModularClassifier"
+        f"a {type(artifact).__name__} cannot be saved for the hub: give a Module, a Composition or "
+        "a ModularClassifier"
     )
 
 
@@ -140,8 +140,8 @@ def _config(path: Path) -> dict[str, Any]:
         raise FileError(
             f"{error.strerror or error}: give a folder that save_pretrained made"
         ) from error
-    found = {key: config.get(key) for key in FORMAT}
-    if found != FORMAT or config.get("kind") not in tuple(FILES):  # which may be no string
+    result = {key: config.get(key) for key in FORMAT}
+    if result != FORMAT or config.get("kind") not in tuple(FILES):  # which may be no string
         raise FileError(
             f"it is not of {FORMAT}: give a folder that save_pretrained made, with this version "
             "of intarsia or an earlier one"
@@ -170,7 +170,7 @@ def _read_background(path: Path, digest: Any) -> dict[str, Tensor]:
 
 
 def _downloaded(repo_id: str, revision: str | None, token: str | None) -> Path:
-    found = _call(
+    result = _call(
         f"{repo_id} is no folder here, and cannot be fetched from the hub",
         _hub().snapshot_download,
         repo_id,
@@ -178,7 +178,7 @@ def _downloaded(repo_id: str, revision: str | None, token: str | None) -> Path:
         token=token,
         allow_patterns=["*.safetensors", CONFIG, CARD],
     )
-    return Path(found)
+    return Path(result)
 
 
 def _call(what: str, function: Callable[..., Any], *args: Any, **settings: Any) -> Any:

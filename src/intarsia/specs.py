@@ -5,6 +5,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import update_wrapper
 from typing import Any
 
 from intarsia.errors import RecipeError, nearest
@@ -24,21 +25,53 @@ class Spec:
         return f"{self.name}({settings})"
 
 
-class Registry(dict[str, Callable[..., Any]]):
-    """Named functions of one kind; a decorator adds, `spec` reads what a user wrote."""
+class Entry:
+    """A registered function, called as such, with its traits as attributes."""
 
-    def __init__(self, kind: str, given: tuple[str, ...] = ()) -> None:
-        """`given` names the parameters that intarsia fills in itself; users set the others."""
+    def __init__(self, name: str, function: Callable[..., Any], traits: Mapping[str, Any]) -> None:
+        update_wrapper(self, function)  # its docstring, and its signature, which is its schema
+        self.name, self.function, self.traits = name, function, dict(traits)
+
+    def __call__(self, *args: Any, **settings: Any) -> Any:
+        return self.function(*args, **settings)
+
+    def __getattr__(self, trait: str) -> Any:
+        traits = self.__dict__.get("traits", {})
+        if trait not in traits:
+            raise AttributeError(f"an entry has no trait {trait!r}: it has {', '.join(traits)}")
+        return traits[trait]
+
+
+class Registry(dict[str, Any]):
+    """Named functions of one kind, each with the traits that others ask for.
+
+    A decorator adds one, `spec` reads what a user wrote, and `entry` finds what such a spec names.
+    `given` names the parameters that intarsia fills in itself; users set the others. `traits` are
+    the attributes of every entry, with the values of one that says nothing.
+    """
+
+    def __init__(self, kind: str, given: tuple[str, ...] = (), **traits: Any) -> None:
         super().__init__()
-        self.kind = kind
-        self.given = given
+        self.kind, self.given, self.traits = kind, given, traits
 
-    def register(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def register(
+        self, name: str, **traits: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        for trait in traits:
+            if trait not in self.traits:
+                raise RecipeError(
+                    f"{self.kind} {name!r} has no trait {trait!r}: {nearest(trait, self.traits)}"
+                )
+
         def add(function: Callable[..., Any]) -> Callable[..., Any]:
-            self[name] = function
+            self[name] = Entry(name, function, {**self.traits, **traits})
             return function
 
         return add
+
+    def entry(self, text: "str | Mapping[str, Any] | Spec") -> Any:
+        """The entry that a spec names."""
+        return self[self.spec(text).name]
 
     def spec(self, text: "str | Mapping[str, Any] | Spec") -> Spec:
         """Read `name`, `name(args)`, `{name: ..., key: value}` or a Spec; check names and keys."""

@@ -49,11 +49,11 @@ def grave_faults(
     options: dict[str, object] = {"resultTypes": ["violations"]}
     if rules:
         options["runOnly"] = rules
-    found = Axe().run(page, context=within, options=options).response["violations"]
+    result = Axe().run(page, context=within, options=options).response["violations"]
     return [
         f"{fault['id']} ({fault['impact']}), {fault['help']}: "
         + "; ".join(" ".join(map(str, node["target"])) for node in fault["nodes"][:5])
-        for fault in found
+        for fault in result
         if fault["impact"] in GRAVE
     ]
 

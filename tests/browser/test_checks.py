@@ -37,14 +37,14 @@ def test_a_sound_page_has_no_grave_fault(page: Page) -> None:
 
 def test_faults_of_one_scheme_are_seen_in_it_alone(page: Page) -> None:
     page.emulate_media(color_scheme="dark")
-    (found,) = grave_faults(page, ["color-contrast"])
-    assert found.startswith("color-contrast (serious)")
+    (result,) = grave_faults(page, ["color-contrast"])
+    assert result.startswith("color-contrast (serious)")
     page.emulate_media(color_scheme="light")
 
 
 def test_axe_finds_planted_faults(page: Page) -> None:
     page.set_content(SOUND.replace("</main>", "".join(FAULTS.values()) + "</main>"))
-    assert sorted(found.split()[0] for found in grave_faults(page)) == sorted(FAULTS)
+    assert sorted(result.split()[0] for result in grave_faults(page)) == sorted(FAULTS)
 
 
 def test_what_is_too_wide_is_found_also_where_it_is_cut_off(page: Page) -> None:

@@ -61,10 +61,10 @@ def test_axe_finds_no_grave_fault_in_light_and_in_dark(page: Page) -> None:
     unfold(page)
     page.locator(ALIKE).evaluate_all("all => all.forEach(one => one.remove())")
     assert grave_faults(page) == []
-    ground = "getComputedStyle(document.body).backgroundColor"
-    light = page.evaluate(ground)
+    context = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(context)
     page.emulate_media(color_scheme="dark")
-    assert page.evaluate(ground) != light
+    assert page.evaluate(context) != light
     assert grave_faults(page, ["color-contrast"]) == []
     page.emulate_media(color_scheme="light")
     page.reload()
@@ -142,8 +142,8 @@ def made(subject: Path, out: Path) -> Path:
 
 def parts(page: str) -> set[tuple[str, str | None]]:
     """The elements of a page, by name and class."""
-    found = set()
+    result = set()
     parser = HTMLParser()
-    parser.handle_starttag = lambda tag, given: found.add((tag, dict(given).get("class")))
+    parser.handle_starttag = lambda tag, given: result.add((tag, dict(given).get("class")))
     parser.feed(page)
-    return found
+    return result

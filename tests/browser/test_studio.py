@@ -85,22 +85,22 @@ def test_a_sample_is_answered_by_each_module_and_by_the_whole(
     number.fill("7")
     number.press("Tab")
     test = ia.load_data("digits").test
-    whole = ia.compose(ia.Bank.load(demo_folder / "modules"), "inlay")
-    share = float(whole.predict_proba(test.x[7:8]).max())
+    merged = ia.compose(ia.Bank.load(demo_folder / "modules"), "inlay")
+    share = float(merged.predict_proba(test.x[7:8]).max())
     expect(page.locator("#sample-seen")).to_contain_text("7")
     expect(page.locator("#whole-answer .verdict")).to_contain_text(f"{share:.3f}")
     expect(page.locator("#module-answers .answer")).to_have_count(10)
 
 
 def test_a_class_taken_out_and_put_back_gives_the_same_answer(page: Page) -> None:
-    whole = page.locator("#whole-answer")
-    before = whole.inner_html()
+    merged = page.locator("#whole-answer")
+    before = merged.inner_html()
     page.locator("#take-out").get_by_label("3", exact=True).check()
-    expect(whole.locator("section")).to_have_count(2)
-    expect(whole).to_contain_text("without module 3")
+    expect(merged.locator("section")).to_have_count(2)
+    expect(merged).to_contain_text("without module 3")
     page.locator("#take-out").get_by_label("nothing").check()
-    expect(whole.locator("section")).to_have_count(1)
-    assert whole.inner_html() == before
+    expect(merged.locator("section")).to_have_count(1)
+    assert merged.inner_html() == before
 
 
 def test_a_drawn_digit_is_answered(page: Page) -> None:

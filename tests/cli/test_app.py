@@ -62,51 +62,51 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
 
 
 @pytest.fixture(scope="module")
-def whole(trained: tuple[Path, Any]) -> Path:
+def merged(trained: tuple[Path, Any]) -> Path:
     path = trained[0].parent / "whole.safetensors"
     call("compose", trained[0], "--seed", 1, "-o", path, "--operator", "logits")
     return path
 
 
 def test_train_reports_what_its_folder_holds(trained: tuple[Path, dict[str, Any]]) -> None:
-    folder, found = trained
+    folder, result = trained
     bank = ia.Bank.load(folder)
-    assert [m["name"] for m in found["modules"]] == list(bank.names)
+    assert [m["name"] for m in result["modules"]] == list(bank.names)
     assert len(bank) == 20
-    for row, module in zip(found["modules"], bank, strict=True):
+    for row, module in zip(result["modules"], bank, strict=True):
         assert row["digest"] == module.digest
         assert row["density"] == module.density
         assert row["bytes"] == (folder / row["file"]).stat().st_size
         assert row["accuracy"] == module.provenance["scores"]["validation"]["accuracy"]
-    assert found["ceiling"] == math.log(10)
-    assert found["engine"] == bank.report["engine"]
-    assert found["diverged"] == []
+    assert result["ceiling"] == math.log(10)
+    assert result["engine"] == bank.report["engine"]
+    assert result["diverged"] == []
 
 
 def test_train_again_reads_the_finished_folder(trained: tuple[Path, dict[str, Any]]) -> None:
-    folder, found = trained
+    folder, result = trained
     before = {p.name: p.stat().st_mtime_ns for p in folder.glob("*.*")}
     again = call("train", folder / "recipe.yaml", folder)
     assert {p.name: p.stat().st_mtime_ns for p in folder.glob("*.*")} == before
     assert "3-s1" in again.stdout
-    assert f"engine: {found['engine']} on cpu" in again.stdout
+    assert f"engine: {result['engine']} on cpu" in again.stdout
     assert "20 modules" in again.stdout
 
 
 def test_compose_writes_what_the_library_composes(
-    trained: tuple[Path, Any], whole: Path, tmp_path: Path
+    trained: tuple[Path, Any], merged: Path, tmp_path: Path
 ) -> None:
     bank = ia.Bank.load(trained[0]).seed(1)
     x = ia.load_data("digits").test.x
     with torch.no_grad():
-        assert torch.equal(ia.Composition.load(whole)(x), ia.compose(bank, "logits")(x))
+        assert torch.equal(ia.Composition.load(merged)(x), ia.compose(bank, "logits")(x))
         out = tmp_path / "nine.safetensors"
-        found = answer("compose", trained[0], "--seed", 1, "--without", 3, "-o", out)
+        result = answer("compose", trained[0], "--seed", 1, "--without", 3, "-o", out)
         expected = ia.compose([m for m in bank if m.rewarded != ("3",)])
         assert torch.equal(ia.Composition.load(out)(x), expected(x))
-    assert found["operator"] == "inlay"  # a small bank; the library's tests have the others
-    assert found["rewarded"] == [c for c in "012456789" if c != "3"]
-    assert found["bytes"] == out.stat().st_size
+    assert result["operator"] == "inlay"  # a small bank; the library's tests have the others
+    assert result["rewarded"] == [c for c in "012456789" if c != "3"]
+    assert result["bytes"] == out.stat().st_size
     # A composition and a module file together: three is back.
     ten = tmp_path / "ten.safetensors"
     both = [out, trained[0] / "3-s1.safetensors", "-o", ten]
@@ -123,20 +123,20 @@ def test_compose_takes_settings_of_the_operator_and_samples(
     x, out = data.test.x, tmp_path / "out.safetensors"
     paths = [trained[0] / f"{module.name}.safetensors" for module in bank]
     words = ["compose", *paths, "-o", out, "--operator"]
-    found = answer(*words, "ties(density=0.3)")
-    assert found["operator"] == "ties(density=0.3)"
-    whole = ia.Composition.load(out)
+    result = answer(*words, "ties(density=0.3)")
+    assert result["operator"] == "ties(density=0.3)"
+    merged = ia.Composition.load(out)
     with torch.no_grad():
-        assert torch.equal(whole(x), ia.compose(bank, "ties(density=0.3)")(x))
-    found = answer(*words, "inlay", "--samples", "digits", "--calibrate")
+        assert torch.equal(merged(x), ia.compose(bank, "ties(density=0.3)")(x))
+    result = answer(*words, "inlay", "--samples", "digits", "--calibrate")
     expected = ia.compose(bank, "inlay", samples=data, calibrate=True)
-    assert found["calibration"] == expected.report["calibration"]
-    assert found["samples"] == len(data.validation)
+    assert result["calibration"] == expected.report["calibration"]
+    assert result["samples"] == len(data.validation)
     with torch.no_grad():
         assert torch.equal(ia.Composition.load(out)(x), expected(x))
     shown = call(*words, "inlay", "--samples", "digits", "--calibrate").stdout
     for way in ("without", "with"):
-        assert f"{found['calibration'][f'accuracy_{way}']:.4f}" in shown
+        assert f"{result['calibration'][f'accuracy_{way}']:.4f}" in shown
     assert "offset" in call("inspect", out).stdout
 
 
@@ -144,8 +144,8 @@ def test_compose_aligns_modules_of_two_origins(trained: tuple[Path, Any], tmp_pa
     pair = [trained[0] / "3-s0.safetensors", trained[0] / "8-s1.safetensors"]
     out = tmp_path / "out.safetensors"
     assert "its origin is" in refusal("compose", *pair, "-o", out, "--operator", "sum")
-    found = answer("compose", *pair, "-o", out, "--align", "weights", "--no-recalibrate")
-    assert (found["operator"], found["align"]) == ("sum", "weights")
+    result = answer("compose", *pair, "-o", out, "--align", "weights", "--no-recalibrate")
+    assert (result["operator"], result["align"]) == ("sum", "weights")
     bank = ia.Bank.load(trained[0])
     pair = [bank["3-s0"], bank["8-s1"]]
     expected = ia.compose(pair, "sum", align="weights", recalibrate=False)
@@ -161,25 +161,25 @@ def test_compose_flags_override_the_recipe(trained: tuple[Path, Any], tmp_path: 
         "base_model": "zero", "seed": 1, "without": ["3"],
     }  # fmt: skip
     recipe.write_text(yaml.safe_dump(settings))
-    found = answer("compose", recipe, "-o", out)
-    assert found["operator"] == "ties(density=0.4, base='zero')"
-    assert len(found["parts"]) == 9
-    found = answer("compose", recipe, "-o", out, "--operator", "mean", "--seed", 0, "--without", 5)
-    assert (found["operator"], found["rewarded"]) == ("mean", list("012346789"))
-    assert {part["name"][-2:] for part in found["parts"]} == {"s0"}
+    result = answer("compose", recipe, "-o", out)
+    assert result["operator"] == "ties(density=0.4, base='zero')"
+    assert len(result["parts"]) == 9
+    result = answer("compose", recipe, "-o", out, "--operator", "mean", "--seed", 0, "--without", 5)
+    assert (result["operator"], result["rewarded"]) == ("mean", list("012346789"))
+    assert {part["name"][-2:] for part in result["parts"]} == {"s0"}
 
 
 def test_operators_lists_the_registry() -> None:
     from intarsia.composition import OPERATORS
 
-    found = {entry["name"]: entry for entry in answer("operators")["operators"]}
-    assert set(found) == set(OPERATORS)
-    assert found["weighted"]["settings"] == {"weights": 1.0, "normalise": False}
-    assert (found["ties"]["on"], found["ties"]["samples"]) == ("weights", False)
-    assert found["ties"]["paper"] == "https://arxiv.org/abs/2306.01708"
-    assert found["fisher"]["samples"] is True
+    result = {entry["name"]: entry for entry in answer("operators")["operators"]}
+    assert set(result) == set(OPERATORS)
+    assert result["weighted"]["settings"] == {"weights": 1.0, "normalise": False}
+    assert (result["ties"]["on"], result["ties"]["samples"]) == ("weights", False)
+    assert result["ties"]["paper"] == "https://arxiv.org/abs/2306.01708"
+    assert result["fisher"]["samples"] is True
     shown = call("operators").stdout
-    assert all(name in shown for name in found)
+    assert all(name in shown for name in result)
     assert "fisher*" in shown
 
 
@@ -187,10 +187,10 @@ def test_path_is_the_librarys(trained: tuple[Path, Any], tmp_path: Path) -> None
     a, b = (trained[0] / f"{name}-s0.safetensors" for name in "38")
     picture = tmp_path / "path.svg"
     words = ["path", a, b, "--points", 5, "--rows", 200, "--figure", picture]
-    found = answer(*words)
+    result = answer(*words)
     bank = ia.Bank.load(trained[0])
     expected = walk(bank["3-s0"], bank["8-s0"], ia.load_data("digits"), 5, samples=200)
-    assert found == {"data": "digits", "trained_on_this_data": True, **expected.to_json()}
+    assert result == {"data": "digits", "trained_on_this_data": True, **expected.to_json()}
     ElementTree.parse(picture)
     assert "barrier" in call(*words).stdout
     other = trained[0] / "8-s1.safetensors"
@@ -215,13 +215,13 @@ def test_compatibility_is_the_librarys(trained: tuple[Path, Any], tmp_path: Path
     bank, data = ia.Bank.load(trained[0]).seed(0), ia.load_data("digits")
     picture = tmp_path / "matrix.svg"
     words = ["compatibility", trained[0], "--seed", 0, "--samples", "digits", "--figure", picture]
-    found = answer(*words)
-    assert found == compatibility_matrix(bank, data).to_json()
+    result = answer(*words)
+    assert result == compatibility_matrix(bank, data).to_json()
     ElementTree.parse(picture)
     assert "interference" in call(*words).stdout
     pair = [trained[0] / f"{name}-s0.safetensors" for name in "38"]
-    found = answer("compatibility", *pair, "--samples", "digits")
-    assert found == compatibility(bank["3-s0"], bank["8-s0"], data).to_json()
+    result = answer("compatibility", *pair, "--samples", "digits")
+    assert result == compatibility(bank["3-s0"], bank["8-s0"], data).to_json()
     bare = call("compatibility", *pair)
     assert "give them with --samples" in bare.stderr
     assert "mask jaccard" in bare.stdout
@@ -233,11 +233,11 @@ def test_compact_is_smaller_and_answers_the_same(trained: tuple[Path, Any], tmp_
     x = ia.load_data("digits").test.x
     for path in (wide, trained[0] / "3-s0.safetensors"):
         out = tmp_path / "small.safetensors"
-        found = answer("compact", path, "-o", out)
+        result = answer("compact", path, "-o", out)
         before = ia.Composition.load(path) if path == wide else ia.Module.load(path).to_module()
         after = ia.Module.load(out)
-        assert found["parameters"] == after.parameters <= found["before"]["parameters"]
-        assert found["before"]["bytes"] == path.stat().st_size
+        assert result["parameters"] == after.parameters <= result["before"]["parameters"]
+        assert result["before"]["bytes"] == path.stat().st_size
         with torch.no_grad():
             torch.testing.assert_close(after.to_module()(x), before(x))
     assert "before" in call("compact", wide, "-o", tmp_path / "small.safetensors").stdout
@@ -247,70 +247,70 @@ def test_export_writes_tensors_and_onnx(
     trained: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, out = trained[0] / "3-s0.safetensors", tmp_path / "tensors.safetensors"
-    found = answer("export", path, "-o", out)
-    assert (found["kind"], found["networks"]) == ("safetensors", 1)
+    result = answer("export", path, "-o", out)
+    assert (result["kind"], result["networks"]) == ("safetensors", 1)
     state = ia.Module.load(path).state
     assert all(torch.equal(state[k], t) for k, t in safetensors.torch.load_file(out).items())
     monkeypatch.setattr("intarsia.exports._onnx", lambda model, about, example: b"onnx")
-    found = answer("export", path, "-o", tmp_path / "three.bin", "--format", "onnx")
-    assert (found["kind"], found["inputs"]) == ("onnx", "raw float32, N x 1 x 8 x 8")
+    result = answer("export", path, "-o", tmp_path / "three.bin", "--format", "onnx")
+    assert (result["kind"], result["inputs"]) == ("onnx", "raw float32, N x 1 x 8 x 8")
     assert "N x 1 x 8 x 8" in call("export", path, "-o", tmp_path / "three.onnx").stdout
     assert (tmp_path / "three.onnx").read_bytes() == b"onnx"
 
 
-def test_evaluate_can_abstain(whole: Path, trained: tuple[Path, Any]) -> None:
+def test_evaluate_can_abstain(merged: Path, trained: tuple[Path, Any]) -> None:
     test = ia.load_data("digits").test
-    found = answer("evaluate", whole, "--rewarded", "3,7", "--abstain", 0.8)["abstention"]
-    answers = ia.Composition.load(whole).predict(test.x, abstain=0.8)
+    result = answer("evaluate", merged, "--rewarded", "3,7", "--abstain", 0.8)["abstention"]
+    answers = ia.Composition.load(merged).predict(test.x, abstain=0.8)
     known = (test.y == 3) | (test.y == 7)
-    mine = found["composition"]
+    mine = result["composition"]
     assert mine["answered"] == pytest.approx((answers[known] >= 0).double().mean().item())
     assert mine["refused"] == pytest.approx((answers[~known] < 0).double().mean().item())
     right = (answers == test.y)[known & (answers >= 0)]
     assert mine["accuracy"] == pytest.approx(right.double().mean().item())
     shown = call("evaluate", trained[0], "--abstain", 0.8).stdout
     assert "above 0.8 of the largest entropy" in shown
-    assert "abstention" not in answer("evaluate", whole)
+    assert "abstention" not in answer("evaluate", merged)
 
 
-def test_evaluate_gives_the_librarys_measures(trained: tuple[Path, Any], whole: Path) -> None:
+def test_evaluate_gives_the_librarys_measures(trained: tuple[Path, Any], merged: Path) -> None:
     data = ia.load_data("digits")
-    found = answer("evaluate", whole, "--data", "digits", "--rewarded", "3,7")
-    expected = ia.evaluate(ia.Composition.load(whole), data.test, ["3", "7"])
-    assert found["models"] == {"composition": expected.to_json()}
-    assert found["trained_on_this_data"] is True
-    found = answer("evaluate", trained[0], "--split", "validation")  # data as it was trained on
-    assert len(found["models"]) == 20
+    result = answer("evaluate", merged, "--data", "digits", "--rewarded", "3,7")
+    expected = ia.evaluate(ia.Composition.load(merged), data.test, ["3", "7"])
+    assert result["models"] == {"composition": expected.to_json()}
+    assert result["trained_on_this_data"] is True
+    result = answer("evaluate", trained[0], "--split", "validation")  # data as it was trained on
+    assert len(result["models"]) == 20
     module = ia.Bank.load(trained[0])["8-s0"]
-    assert found["models"]["8-s0"] == ia.evaluate(module, data.validation).to_json()
+    assert result["models"]["8-s0"] == ia.evaluate(module, data.validation).to_json()
     file = answer("evaluate", trained[0] / "8-s0.safetensors", "--split", "validation")
-    assert file["models"]["8-s0"] == found["models"]["8-s0"]
+    assert file["models"]["8-s0"] == result["models"]["8-s0"]
 
 
-def test_evaluate_joins_all_splits(whole: Path) -> None:
+def test_evaluate_joins_all_splits(merged: Path) -> None:
     data = ia.load_data("digits")
     parts = (data.train, data.validation, data.test)
     joined = Split(*(torch.cat([getattr(part, key) for part in parts]) for key in "xy"))
-    found = answer("evaluate", whole, "--split", "all")["models"]["composition"]
-    assert found == ia.evaluate(ia.Composition.load(whole), joined).to_json()
-    assert found["n"] == 1797
+    result = answer("evaluate", merged, "--split", "all")["models"]["composition"]
+    assert result == ia.evaluate(ia.Composition.load(merged), joined).to_json()
+    assert result["n"] == 1797
 
 
-def test_evaluate_matches_classes_by_name(whole: Path) -> None:
-    run = call("evaluate", whole, "--set", "classes=['7', '3']", "--json")
+def test_evaluate_matches_classes_by_name(merged: Path) -> None:
+    run = call("evaluate", merged, "--set", "classes=['7', '3']", "--json")
     assert "not the data" in run.stderr
-    found = json.loads(run.stdout)
-    assert found["trained_on_this_data"] is False
+    result = json.loads(run.stdout)
+    assert result["trained_on_this_data"] is False
     some = ia.load_data("digits", classes=["7", "3"]).test
     labels = torch.where(some.y == 0, 7, 3)
-    expected = ia.evaluate(ia.Composition.load(whole), Split(some.x, labels))
-    assert found["models"]["composition"] == expected.to_json()
+    expected = ia.evaluate(ia.Composition.load(merged), Split(some.x, labels))
+    assert result["models"]["composition"] == expected.to_json()
 
 
-def test_evaluate_shows_and_draws_the_confusion(whole: Path, tmp_path: Path) -> None:
+def test_evaluate_shows_and_draws_the_confusion(merged: Path, tmp_path: Path) -> None:
     picture = tmp_path / "confusion.svg"
-    run = call("evaluate", whole, "--confusion", "--figure", picture)
-    counts = ia.evaluate(ia.Composition.load(whole), ia.load_data("digits").test).confusion
+    run = call("evaluate", merged, "--confusion", "--figure", picture)
+    counts = ia.evaluate(ia.Composition.load(merged), ia.load_data("digits").test).confusion
     rows = [line.split("│") for line in run.stdout.partition("true class by answer")[2].split("\n")]
     shown = [[int(cell) for cell in row[2:-1]] for row in rows if len(row) == 13]
     assert shown == counts.tolist()
@@ -321,10 +321,10 @@ def test_evaluate_keeps_the_split_of_the_training(tmp_path: Path) -> None:
     """Digits have no test part of their own: another split seed would test on seen samples."""
     out = tmp_path / "bank"
     call("train", out, *TINY, "--partition", "3", "--set", "data_options={seed: 5}")
-    found = answer("evaluate", out, "--data", "digits")
-    assert found["trained_on_this_data"] is True
+    result = answer("evaluate", out, "--data", "digits")
+    assert result["trained_on_this_data"] is True
     expected = ia.evaluate(ia.Bank.load(out)["3"], ia.load_data("digits", seed=5).test)
-    assert found["models"]["3"] == expected.to_json()
+    assert result["models"]["3"] == expected.to_json()
 
 
 def test_class_names_are_no_markup(tmp_path: Path) -> None:
@@ -339,44 +339,48 @@ def test_class_names_are_no_markup(tmp_path: Path) -> None:
         assert shown.count(name) >= 5
 
 
-def test_inspect_tells_what_a_path_holds(trained: tuple[Path, Any], whole: Path) -> None:
+def test_inspect_tells_what_a_path_holds(trained: tuple[Path, Any], merged: Path) -> None:
     module = ia.Bank.load(trained[0])["3-s0"]
-    found = answer("inspect", trained[0] / "3-s0.safetensors")
-    assert (found["kind"], found["name"], found["rewarded"]) == ("module", "3-s0", ["3"])
-    assert found["origin"] == module.origin
-    assert found["digest"] == module.digest
-    assert found["provenance"] == module.provenance
-    assert found["dense_bytes"] == 4 * module.parameters
-    survivors = {t["tensor"]: t["nonzero"] for t in found["tensors"]}
+    result = answer("inspect", trained[0] / "3-s0.safetensors")
+    assert (result["kind"], result["name"], result["rewarded"]) == ("module", "3-s0", ["3"])
+    assert result["origin"] == module.origin
+    assert result["digest"] == module.digest
+    assert result["provenance"] == module.provenance
+    assert result["dense_bytes"] == 4 * module.parameters
+    survivors = {t["tensor"]: t["nonzero"] for t in result["tensors"]}
     assert sum(survivors.values()) == module.nonzero
     assert survivors["layers.0.weight"] == int(module.mask["layers.0.weight"].sum())
 
-    found = answer("inspect", whole)
-    assert (found["kind"], found["operator"], len(found["parts"])) == ("composition", "logits", 10)
-    assert sum(t["nonzero"] for t in found["tensors"]) == ia.Composition.load(whole).nonzero
-    assert [p["name"] for p in found["parts"]] == [f"{c}-s1" for c in range(10)]
+    result = answer("inspect", merged)
+    assert (result["kind"], result["operator"], len(result["parts"])) == (
+        "composition",
+        "logits",
+        10,
+    )
+    assert sum(t["nonzero"] for t in result["tensors"]) == ia.Composition.load(merged).nonzero
+    assert [p["name"] for p in result["parts"]] == [f"{c}-s1" for c in range(10)]
 
-    found = answer("inspect", trained[0])
-    assert (found["kind"], found["seeds"], len(found["modules"])) == ("bank", [0, 1], 20)
-    for path in (whole, trained[0], trained[0] / "3-s0.safetensors"):
+    result = answer("inspect", trained[0])
+    assert (result["kind"], result["seeds"], len(result["modules"])) == ("bank", [0, 1], 20)
+    for path in (merged, trained[0], trained[0] / "3-s0.safetensors"):
         assert "mlp(hidden=[32], dropout=0.5)" in call("inspect", path).stdout
 
 
 def test_data_shows_every_class(tmp_path: Path) -> None:
-    found = answer("data", "digits")
-    totals = Counter(dict.fromkeys(found["catalogue"], 0))
-    for part in found["counts"].values():
+    result = answer("data", "digits")
+    totals = Counter(dict.fromkeys(result["catalogue"], 0))
+    for part in result["counts"].values():
         totals.update(part)
     assert totals == Counter(map(str, load_digits().target))
-    assert found["digest"] == ia.load_data("digits").digest
-    assert found["digest"] in call("data", "digits").stdout
+    assert result["digest"] == ia.load_data("digits").digest
+    assert result["digest"] in call("data", "digits").stdout
 
     table = tmp_path / "own.csv"
     rows = [f"{'ab'[i % 2]},{i},{i * i % 7}" for i in range(40)]
     table.write_text("\n".join(["kind,one,two", *rows]))
-    found = answer("data", table, "--set", "target=kind")
-    assert (found["catalogue"], found["shape"]) == (["a", "b"], [2])
-    assert sum(found["samples"].values()) == 40
+    result = answer("data", table, "--set", "target=kind")
+    assert (result["catalogue"], result["shape"]) == (["a", "b"], [2])
+    assert sum(result["samples"].values()) == 40
 
 
 def test_data_lists_where_sets_come_from(
@@ -397,13 +401,13 @@ def test_flags_override_the_recipe(tmp_path: Path) -> None:
     recipe = tmp_path / "r.yaml"
     recipe.write_text("data: digits\nepochs: 7\nsparsity: 0.8\nbatch: 32\n")
     flags = ["--epochs", 9, "--partition", "0+1,2+3", "--seeds", "4,5", "--set", "patience=3"]
-    found = answer("train", recipe, "--dry-run", *flags, "--set", "learning-rate=1e-2")
+    result = answer("train", recipe, "--dry-run", *flags, "--set", "learning-rate=1e-2")
     expected = ia.Recipe(
         epochs=9, sparsity=0.8, batch=32, partition=[["0", "1"], ["2", "3"]], seeds=[4, 5],
         patience=3, learning_rate=0.01,
     )  # fmt: skip
-    assert found["recipe"] == fitted(expected, ia.load_data("digits")).as_dict()
-    assert found["modules"] == 4
+    assert result["recipe"] == fitted(expected, ia.load_data("digits")).as_dict()
+    assert result["modules"] == 4
     assert answer("train", "--dry-run", "--partition", "blocks(4)")["modules"] == 3
     shown = call("train", recipe, "--dry-run").stdout
     assert yaml.safe_load(shown)["modules"] == 10
@@ -415,10 +419,10 @@ def test_a_dry_run_prints_the_settings_that_training_takes(
 ) -> None:
     flags = [*TINY, "--seeds", "0,1", "--learning-rate", 0.01]
     taken = yaml.safe_load((trained[0] / "recipe.yaml").read_text())
-    found = answer("train", "--dry-run", *flags)
+    result = answer("train", "--dry-run", *flags)
     data = ia.load_data("digits")
     size = {"rows": len(data.train), "features": 64, "classes": 10}
-    assert found == {"recipe": taken, "size": size, "modules": 20, "open": []}
+    assert result == {"recipe": taken, "size": size, "modules": 20, "open": []}
     shown = yaml.safe_load(call("train", "--dry-run", *flags).stdout)
     told = f"{len(data.train):,} rows, 64 features, 10 classes"
     assert shown == {**taken, "chosen for": told, "modules": 20}
@@ -441,11 +445,11 @@ def test_a_dry_run_says_what_data_that_are_not_here_leave_open(
 ) -> None:
     monkeypatch.delenv("INTARSIA_DATA", raising=False)
     words = ["train", "--dry-run", "--data", "mnist", "--epochs", 3]
-    found = answer(*words)
-    assert (found["size"], found["modules"]) == (None, None)
-    assert {"model", "sparsity", "rounds", "batch", "negatives"} == set(found["open"])
+    result = answer(*words)
+    assert (result["size"], result["modules"]) == (None, None)
+    assert {"model", "sparsity", "rounds", "batch", "negatives"} == set(result["open"])
     shown = yaml.safe_load(call(*words).stdout)
-    for key in ("modules", *found["open"]):
+    for key in ("modules", *result["open"]):
         assert shown[key] == "unknown until mnist is here"
     assert shown["chosen for"] == "mnist, which is not on this machine"
     assert (shown["epochs"], shown["learning_rate"]) == (3, 0.006)
@@ -456,8 +460,8 @@ def test_a_dry_run_says_what_data_that_are_not_here_leave_open(
 
 def test_negatives_and_balance_have_flags() -> None:
     flags = ["--negatives", "noise(0.1)+scaled", "--balance", 0.3]
-    found = answer("train", "--dry-run", *flags)["recipe"]
-    assert (found["negatives"], found["balance"]) == ("noise(amount=0.1) + scaled", 0.3)
+    result = answer("train", "--dry-run", *flags)["recipe"]
+    assert (result["negatives"], result["balance"]) == ("noise(amount=0.1) + scaled", 0.3)
     assert answer("train", "--dry-run", "--negatives", "none")["recipe"]["negatives"] == "none"
     assert "did you mean 'noise'" in refusal("train", "out", "--negatives", "nois")
     assert "balance is 2.0" in refusal("train", "out", "--balance", 2)
@@ -472,9 +476,9 @@ def test_help_says_what_holds_by_default(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
 def test_recipes_resolve(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("INTARSIA_DATA", raising=False)
-    found = answer("train", path, "--dry-run")
-    assert found["recipe"] == ia.Recipe.load(path).resolve().as_dict()
-    assert found["modules"] == (10 if path.stem == "digits" else None)
+    result = answer("train", path, "--dry-run")
+    assert result["recipe"] == ia.Recipe.load(path).resolve().as_dict()
+    assert result["modules"] == (10 if path.stem == "digits" else None)
 
 
 @pytest.mark.parametrize("path", MERGES, ids=lambda p: p.stem)
@@ -484,9 +488,9 @@ def test_merge_recipes_compose(path: Path, trained: tuple[Path, Any], tmp_path: 
     (tmp_path / "recipes").mkdir()
     copy = tmp_path / "recipes" / path.name
     copy.write_text(path.read_text())
-    found = answer("compose", copy, "-o", tmp_path / "whole.safetensors")
-    assert found["operator"].startswith(path.stem.removeprefix("merge_"))
-    assert len(found["parts"]) == 10
+    result = answer("compose", copy, "-o", tmp_path / "whole.safetensors")
+    assert result["operator"].startswith(path.stem.removeprefix("merge_"))
+    assert len(result["parts"]) == 10
 
 
 def test_digits_recipe_is_the_demos() -> None:
@@ -534,19 +538,19 @@ def test_errors_are_one_clear_line(
     assert not list(tmp_path.glob("*.*"))
 
 
-def test_errors_about_files(trained: tuple[Path, Any], whole: Path, tmp_path: Path) -> None:
+def test_errors_about_files(trained: tuple[Path, Any], merged: Path, tmp_path: Path) -> None:
     folder = trained[0]
     some = ["compose", folder, "-o", tmp_path / "x", "--operator", "sum"]
     assert "choose with --seed" in refusal(*some)
     assert "its seeds: (0, 1)" in refusal("compose", folder, "-o", tmp_path / "x", "--seed", 7)
-    assert "did you mean 'test'" in refusal("evaluate", whole, "--split", "tset")
-    assert "there is no class" in refusal("evaluate", whole, "--rewarded", "ten")
+    assert "did you mean 'test'" in refusal("evaluate", merged, "--split", "tset")
+    assert "there is no class" in refusal("evaluate", merged, "--rewarded", "ten")
     np.savez(
         tmp_path / "letters.npz", x=np.random.default_rng(0).random((40, 64)), y=["a", "b"] * 20
     )
-    said = refusal("evaluate", whole, "--data", tmp_path / "letters.npz")
+    said = refusal("evaluate", merged, "--data", tmp_path / "letters.npz")
     assert "class 'a', which is not in the modules' catalogue" in said
-    (tmp_path / "cut.safetensors").write_bytes(whole.read_bytes()[:-5])
+    (tmp_path / "cut.safetensors").write_bytes(merged.read_bytes()[:-5])
     assert "was cut off" in refusal("inspect", tmp_path / "cut.safetensors")
     (tmp_path / "notes.txt").write_text("accuracy: 0.98, measured on Monday")
     for verb in ("inspect", "evaluate"):
@@ -554,17 +558,17 @@ def test_errors_about_files(trained: tuple[Path, Any], whole: Path, tmp_path: Pa
     for verb in ("compact", "export"):
         said = refusal(verb, folder, "-o", tmp_path / "x.onnx")
         assert "holds a bank: give one of its files" in said
-    assert "logits are joined" in refusal("compact", whole, "-o", tmp_path / "x.onnx")
-    assert "did you mean 'onnx'" in refusal("export", whole, "-o", tmp_path / "x.onx")
+    assert "logits are joined" in refusal("compact", merged, "-o", tmp_path / "x.onnx")
+    assert "did you mean 'onnx'" in refusal("export", merged, "-o", tmp_path / "x.onx")
     assert "did you mean 'uint8'" in refusal(
-        "export", whole, "-o", tmp_path / "x.onnx", "--inputs", "int8"
+        "export", merged, "-o", tmp_path / "x.onnx", "--inputs", "int8"
     )
-    assert "give the file of a module" in refusal("path", whole, whole)
-    assert "from 0 to 1" in refusal("evaluate", whole, "--abstain", 2)
+    assert "give the file of a module" in refusal("path", merged, merged)
+    assert "from 0 to 1" in refusal("evaluate", merged, "--abstain", 2)
     assert "at least two" in refusal("compatibility", folder / "3-s0.safetensors")
-    said = refusal("evaluate", whole, "--figure", tmp_path / "confusion.png")
+    said = refusal("evaluate", merged, "--figure", tmp_path / "confusion.png")
     assert "ends in .svg" in said
-    said = refusal("evaluate", whole, "--set", "test=0")
+    said = refusal("evaluate", merged, "--set", "test=0")
     assert "no samples in its test split" in said
     assert not (tmp_path / "x").exists()
 

@@ -43,10 +43,10 @@ def run(*words: str) -> Any:
 
 
 def error(said: str) -> dict[str, str]:
-    found = json.loads(said)
-    assert set(found) == {"error"}
-    assert set(found["error"]) == {"type", "message"}
-    return found["error"]
+    result = json.loads(said)
+    assert set(result) == {"error"}
+    assert set(result["error"]) == {"type", "message"}
+    return result["error"]
 
 
 def test_every_verb_is_here() -> None:
@@ -85,10 +85,10 @@ def test_errors_are_json_under_json(
     ],
 )
 def test_wrong_usage_is_json_with_exit_code_2(words: list[str], said: str) -> None:
-    found = run(*words)
-    assert found.exit_code == 2
-    assert said in error(found.stdout)["message"]
-    assert found.stderr == ""
+    result = run(*words)
+    assert result.exit_code == 2
+    assert said in error(result.stdout)["message"]
+    assert result.stderr == ""
 
 
 def test_stopping_is_json_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,15 +96,15 @@ def test_stopping_is_json_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         raise KeyboardInterrupt
 
     monkeypatch.setattr("intarsia.training.train", stopped)
-    found = run("train", str(tmp_path / "out"), "--json")
-    assert found.exit_code == 130
-    assert error(found.stdout)["message"] == "stopped; the same command resumes"
+    result = run("train", str(tmp_path / "out"), "--json")
+    assert result.exit_code == 130
+    assert error(result.stdout)["message"] == "stopped; the same command resumes"
 
 
 def test_a_lone_json_after_two_dashes_is_a_path() -> None:
-    found = run("inspect", "--", "--json")
-    assert (found.exit_code, found.stdout) == (1, "")
-    assert "error: " in found.stderr
+    result = run("inspect", "--", "--json")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "error: " in result.stderr
 
 
 def test_a_terminal_without_unicode_gets_escapes(tmp_path: Path) -> None:
@@ -131,10 +131,10 @@ def test_a_terminal_without_unicode_gets_escapes(tmp_path: Path) -> None:
         f"evaluate|{place}|--rewarded|x",
         f"inspect|{place}|--json",
     ]
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script, *commands], env=environment, capture_output=True
     )
-    text, said = found.stdout.decode("ascii"), found.stderr.decode("ascii")
+    text, said = result.stdout.decode("ascii"), result.stderr.decode("ascii")
     assert "Traceback" not in said, said
     *parts, last, _ = text.split("CODE ")
     assert [part.split("\n")[0] for part in parts[1:]] + [last[0]] == ["0", "0", "0", "1"]

@@ -63,20 +63,20 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_target_is_remembered_by_every_verb(trained: Path, tmp_path: Path) -> None:
     assert "target: kind" in (trained / "recipe.yaml").read_text()
-    found = answer("evaluate", trained)
-    assert found["trained_on_this_data"] is True
+    result = answer("evaluate", trained)
+    assert result["trained_on_this_data"] is True
     bank = ia.Bank.load(trained)
     data = ia.load_data("own.csv", target="kind")
-    assert found["models"]["C++"] == ia.evaluate(bank["C++"], data.test).to_json()
+    assert result["models"]["C++"] == ia.evaluate(bank["C++"], data.test).to_json()
     # The same table elsewhere, which nothing but the modules says how to read.
     moved = tmp_path / "moved.csv"
     (tmp_path / "own.csv").rename(moved)
     for words in (["--data", moved], ["--data", moved, "--target", 0]):
         assert answer("evaluate", trained, *words)["trained_on_this_data"] is True
-    whole = tmp_path / "whole.safetensors"
+    merged = tmp_path / "whole.safetensors"
     for words in ([], ["--target", "kind"]):
         made = answer(
-            "compose", trained, "-o", whole, "--operator", "regmean", "--samples", moved, *words
+            "compose", trained, "-o", merged, "--operator", "regmean", "--samples", moved, *words
         )
         assert made["samples"] == len(data.validation)
         matrix = answer("compatibility", trained, "--samples", moved, *words)
@@ -90,7 +90,7 @@ def test_the_target_is_remembered_by_every_verb(trained: Path, tmp_path: Path) -
     said = refusal("evaluate", trained, "--data", moved, "--target", "knid")
     assert "did you mean 'kind'" in said
     assert "name them with --samples" in call(
-        "compose", trained, "-o", whole, "--target", 0, code=2
+        "compose", trained, "-o", merged, "--target", 0, code=2
     ).stderr.replace("\n", " ")
 
 
@@ -107,8 +107,8 @@ def test_class_names_with_plus_and_comma(trained: Path, tmp_path: Path) -> None:
     out = tmp_path / "rest.safetensors"
     made = answer("compose", trained, "-o", out, "--without", "C++", "--without", "a, b")
     assert made["rewarded"] == ["C", "grün"]
-    found = answer("evaluate", trained, "--rewarded", "'C++',\"a, b\"")
-    assert found["models"]["C"]["rewarded"] == ["C++", "a, b"]
+    result = answer("evaluate", trained, "--rewarded", "'C++',\"a, b\"")
+    assert result["models"]["C"]["rewarded"] == ["C++", "a, b"]
     said = refusal("evaluate", trained, "--rewarded", "C++")
     assert "stand in quotes" in said
     words = ["--data", "own.csv", "--target", "kind", "--partition", "'C++'+C,\"a, b\"+grün"]
@@ -214,10 +214,10 @@ def test_a_network_of_ones_own_goes_through_every_verb(networks: Path, tmp_path:
     resumed = call("train", "bank/recipe.yaml", "bank", *own)  # it is finished
     assert "custom model" in resumed.stdout
     a, b = bank / "a.safetensors", bank / "b.safetensors"
-    whole, out = tmp_path / "whole.safetensors", tmp_path / "out.safetensors"
+    merged, out = tmp_path / "whole.safetensors", tmp_path / "out.safetensors"
     for words in (
-        ["compose", bank, "-o", whole, "--operator", "logits"],
-        ["evaluate", whole],
+        ["compose", bank, "-o", merged, "--operator", "logits"],
+        ["evaluate", merged],
         ["inspect", bank],
         ["path", a, b, "--points", 3],
         ["compatibility", bank, "--samples", "own.csv"],

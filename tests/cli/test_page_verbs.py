@@ -24,10 +24,10 @@ def test_a_page_of_two_modules_with_its_figures(demo_folder: Path, tmp_path: Pat
     files = [demo_folder / "modules" / f"{digit}.safetensors" for digit in (3, 8)]
     out, drawn = tmp_path / "new" / "pair.html", tmp_path / "drawn"
     options = ["--figures", drawn, "--formats", "svg, svg", "--rows", 100, "--json"]
-    found = json.loads(call(*files, "-o", out, *options))
-    assert found["path"] == str(out)
-    assert found["bytes"] == out.stat().st_size
-    assert sorted(map(Path, found["figures"])) == sorted(drawn.iterdir())
+    result = json.loads(call(*files, "-o", out, *options))
+    assert result["path"] == str(out)
+    assert result["bytes"] == out.stat().st_size
+    assert sorted(map(Path, result["figures"])) == sorted(drawn.iterdir())
     assert (drawn / "path-loss.svg").read_text().startswith("<svg")
     assert "Two modules trained on digits" in out.read_text()
 

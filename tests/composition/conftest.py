@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from intarsia.composition import Ground
+from intarsia.composition import MergeContext
 from intarsia.data import Scaling, Split
 from intarsia.files import digest_of
 from intarsia.models import initialise
@@ -67,18 +67,20 @@ def build_parts(
 
 
 @pytest.fixture(scope="session")
-def make_ground() -> Callable[..., Ground]:
-    """A ground of such parts, with `samples` random raw inputs where asked for."""
+def make_ground() -> Callable[..., MergeContext]:
+    """A merge context of such parts, with `samples` random raw inputs where asked for."""
     build = lru_cache(build_parts)
 
-    def make(*args: Any, samples: int = 0, parts: tuple[Module, ...] = (), **kwargs: Any) -> Ground:
+    def make(
+        *args: Any, samples: int = 0, parts: tuple[Module, ...] = (), **kwargs: Any
+    ) -> MergeContext:
         parts = parts or build(*args, **kwargs)
         if not samples:
-            return Ground(parts)
+            return MergeContext(parts)
         shape = parts[0].architecture.shape
         draw = torch.Generator().manual_seed(2)
         x = torch.randint(0, 256, (samples, *shape), dtype=torch.uint8, generator=draw)
-        return Ground(parts, Split(x, torch.full((samples,), -1)))
+        return MergeContext(parts, Split(x, torch.full((samples,), -1)))
 
     return make
 
@@ -93,11 +95,11 @@ def library() -> Callable[[str], ModuleType]:
             warnings.simplefilter("ignore")  # what a library does on import is its own affair
             if package != "peft":
                 return pytest.importorskip(name, reason=f"needs {package}")
-        found = importlib.util.find_spec(package)
-        if found is None or found.origin is None:
+        result = importlib.util.find_spec(package)
+        if result is None or result.origin is None:
             pytest.skip(f"needs {package}")
         # The file alone: its functions need torch only, the package all of transformers.
-        path = Path(found.origin).parent / f"{inside.replace('.', '/')}.py"
+        path = Path(result.origin).parent / f"{inside.replace('.', '/')}.py"
         spec = importlib.util.spec_from_file_location(name.replace(".", "_"), path)
         assert spec is not None
         assert spec.loader is not None

@@ -61,8 +61,8 @@ def test_what_is_done_to_the_outputs_is_said(last: Callable[[Tensor], Tensor]) -
     bank = owned(last)
     assert gap(bank) > 1e-2
     with pytest.warns(UserWarning, match=r"off the sum of their logits.*join them by \"logits\""):
-        whole = ia.compose(bank, "sum")
-    assert any("off the sum of their logits" in note for note in whole.report["notes"])
+        merged = ia.compose(bank, "sum")
+    assert any("off the sum of their logits" in note for note in merged.report["notes"])
 
 
 def test_an_explicit_other_is_shared_out_after_the_network() -> None:

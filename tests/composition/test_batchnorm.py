@@ -60,9 +60,9 @@ def test_statistics_are_those_that_hooks_see() -> None:
         torch.testing.assert_close(layer.running_var.double(), read.var(1), rtol=1e-5, atol=1e-7)
         assert layer.momentum == 0.1
     with torch.no_grad():
-        found = network(x)
+        result = network(x)
     # biased and unbiased variance differ by one sample in n, n = 256 in the last stage
-    torch.testing.assert_close(found, expected, rtol=0.02, atol=0.02)
+    torch.testing.assert_close(result, expected, rtol=0.02, atol=0.02)
 
 
 def test_batches_pool_their_samples() -> None:

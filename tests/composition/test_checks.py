@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from intarsia.composition import Composition, Ground, compose
+from intarsia.composition import Composition, MergeContext, compose
 from intarsia.errors import HealthWarning
 from intarsia.modules import Module
 
-Make = Callable[..., Ground]
+Make = Callable[..., MergeContext]
 
 
 def silent(module: Module) -> Module:
@@ -37,25 +37,25 @@ def test_a_whole_that_answers_the_same_is_dead(
     assert all(part.health.ok for part in parts)
     samples = torch.arange(60.0).reshape(10, 6) if given else None
     with pytest.warns(HealthWarning, match="dead: 'composition'"):
-        whole = compose(parts, operator, samples=samples)
-    (finding,) = whole.health.findings
+        merged = compose(parts, operator, samples=samples)
+    (finding,) = merged.health.findings
     what = "10 samples" if given else "32 inputs that were made up"
     assert finding.message == f"it answers the same to all of {what}"
 
 
 def test_samples_that_are_all_the_same_prove_nothing(make_ground: Make) -> None:
-    whole = compose(make_ground(2).parts, "logits", samples=torch.ones(20, 6))
-    assert whole.health.ok
+    merged = compose(make_ground(2).parts, "logits", samples=torch.ones(20, 6))
+    assert merged.health.ok
 
 
 def test_health_follows_what_is_added_and_removed(make_ground: Make) -> None:
     one, two, three = make_ground(3).parts
-    whole = compose([silent(one), silent(two)], "logits")
-    assert not whole.health.ok
-    whole.add(three)
-    assert whole.health.ok
-    whole.remove(three)
-    assert not whole.health.ok
+    merged = compose([silent(one), silent(two)], "logits")
+    assert not merged.health.ok
+    merged.add(three)
+    assert merged.health.ok
+    merged.remove(three)
+    assert not merged.health.ok
 
 
 def test_classes_that_are_counted_more_often_are_inconsistent(make_ground: Make) -> None:

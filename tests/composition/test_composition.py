@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from intarsia.composition import OPERATORS, Composition, Ground, compose, operator
+from intarsia.composition import OPERATORS, Composition, MergeContext, compose, operator
 from intarsia.data import Scaling, Split
 from intarsia.errors import CompositionError, FileError, RecipeError
 from intarsia.files import canonical, digest_of
@@ -355,11 +355,11 @@ def test_what_is_no_module_is_named(given: Any) -> None:
     ["weighted(weights={'0': 0.5, '1': -2})", "logit_weighted(normalise=True, weights={'1': 3})"],
 )
 def test_weights_by_name_are_kept_in_files(how: str, tmp_path: Path) -> None:
-    whole = compose([part("0"), part("1"), part("2")], how)
-    whole.save(tmp_path / "whole")
+    merged = compose([part("0"), part("1"), part("2")], how)
+    merged.save(tmp_path / "whole")
     loaded = Composition.load(tmp_path / "whole")
-    assert loaded.operator == whole.operator
-    assert same(loaded, whole)
+    assert loaded.operator == merged.operator
+    assert same(loaded, merged)
 
 
 @pytest.mark.parametrize(
@@ -494,7 +494,7 @@ def test_faulty_files_are_explained(change: Change, message: str, tmp_path: Path
 
 def test_operator_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     @operator("scaled", on="logits", paper="none")
-    def scaled(logits: list[Tensor], ground: Ground, by: float = 2.0) -> Tensor:
+    def scaled(logits: list[Tensor], context: MergeContext, by: float = 2.0) -> Tensor:
         return by * sum(logits)
 
     monkeypatch.setitem(OPERATORS, "scaled", OPERATORS.pop("scaled"))
@@ -506,7 +506,7 @@ def test_operator_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_operator_without_a_ground_is_refused() -> None:
-    with pytest.raises(RecipeError, match=r"'bare' takes \(logits, by\): expected.*ground"):
+    with pytest.raises(RecipeError, match=r"'bare' takes \(logits, by\): expected.*context"):
 
         @operator("bare", on="logits", paper="none")
         def bare(logits: list[Tensor], by: float = 2.0) -> Tensor:

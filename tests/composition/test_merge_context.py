@@ -8,30 +8,30 @@ import pytest
 import torch
 from torch import nn
 
-from intarsia.composition import Ground, compose
-from intarsia.composition.merge_context import Kept
+from intarsia.composition import MergeContext, compose
+from intarsia.composition.merge_context import StatsCache
 from intarsia.composition.operators import fisher, regmean
 from intarsia.modules import Module
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-Make = Callable[..., Ground]
+Make = Callable[..., MergeContext]
 ROOMS = {"fisher": fisher, "regmean": regmean}
 
 
 @pytest.fixture(params=ROOMS)
 def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """An operator that has kept nothing yet."""
-    monkeypatch.setattr(ROOMS[request.param], "_KEPT", Kept())
+    monkeypatch.setattr(ROOMS[request.param], "_KEPT", StatsCache())
     return request.param
 
 
 def forget(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ROOMS[name], "_KEPT", Kept())
+    monkeypatch.setattr(ROOMS[name], "_KEPT", StatsCache())
 
 
-def state(whole: Any) -> dict[str, torch.Tensor]:
-    return whole.joined.state
+def state(merged: Any) -> dict[str, torch.Tensor]:
+    return merged.joined.state
 
 
 def same(one: Any, other: Any) -> bool:
@@ -41,19 +41,19 @@ def same(one: Any, other: Any) -> bool:
 def test_kept_and_fresh_are_the_same_bits(
     name: str, make_ground: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ground = make_ground(4, samples=40)
-    a, b, c, d = ground.parts
-    whole = compose([a, b, c], name, samples=ground.samples)
+    context = make_ground(4, samples=40)
+    a, b, c, d = context.parts
+    merged = compose([a, b, c], name, samples=context.samples)
     kept = ROOMS[name]._KEPT
     assert len(kept) == 3
-    grown = compose([b, c], name, samples=ground.samples).add(d).remove("b")
+    grown = compose([b, c], name, samples=context.samples).add(d).remove("b")
     assert len(kept) == 4
-    again = compose([a, b, c], name, samples=ground.samples)
+    again = compose([a, b, c], name, samples=context.samples)
     forget(name, monkeypatch)
-    assert same(compose([c, d], name, samples=ground.samples), grown)
+    assert same(compose([c, d], name, samples=context.samples), grown)
     forget(name, monkeypatch)
-    fresh = compose([a, b, c], name, samples=ground.samples)
-    assert same(fresh, whole)
+    fresh = compose([a, b, c], name, samples=context.samples)
+    assert same(fresh, merged)
     assert same(fresh, again)
 
 
@@ -65,19 +65,19 @@ def test_a_part_is_looked_at_once(
     function = {"fisher": "diagonal", "regmean": "gram_matrices"}[name]
     find = getattr(room, function)
     monkeypatch.setattr(room, function, lambda *given: seen.append(1) or find(*given))
-    ground = make_ground(3, samples=20)
-    whole = compose(ground.parts, name, samples=ground.samples)
-    whole.remove("a")
+    context = make_ground(3, samples=20)
+    merged = compose(context.parts, name, samples=context.samples)
+    merged.remove("a")
     assert len(seen) == 3
     # other samples, another temperature and other weights are asked about anew
-    compose(ground.parts, name, samples=ground.samples.x[:10])
+    compose(context.parts, name, samples=context.samples.x[:10])
     assert len(seen) == 6
-    warmer = [replace(part, temperature=2.0) for part in ground.parts]
-    assert not same(whole, compose(warmer, name, samples=ground.samples))
+    warmer = [replace(part, temperature=2.0) for part in context.parts]
+    assert not same(merged, compose(warmer, name, samples=context.samples))
     assert len(seen) == 9
-    first = ground.parts[0]
+    first = context.parts[0]
     moved = replace(first, state={key: 2 * tensor for key, tensor in first.state.items()})
-    compose([moved, *ground.parts[1:]], name, samples=ground.samples)
+    compose([moved, *context.parts[1:]], name, samples=context.samples)
     assert len(seen) == 10
 
 
@@ -88,40 +88,40 @@ def test_a_strangers_network_is_asked_each_time(name: str, make_ground: Make) ->
     def bent(shape: tuple[int, ...], outputs: int) -> nn.Module:
         return nn.Sequential(nn.Linear(shape[0], 5), nn.Tanh(), nn.Linear(5, outputs))
 
-    ground = make_ground(2, model=plain, samples=20)
+    context = make_ground(2, model=plain, samples=20)
     # As in files of old, which do not say what the factory's network computed.
     parts = [
-        replace(part, architecture=replace(part.architecture, probe=None)) for part in ground.parts
+        replace(part, architecture=replace(part.architecture, probe=None)) for part in context.parts
     ]
-    one = compose(parts, name, samples=ground.samples)
+    one = compose(parts, name, samples=context.samples)
     assert len(ROOMS[name]._KEPT) == 0
     others: list[Module] = [replace(part, factory=bent) for part in parts]
     assert [o.digest for o in others] == [p.digest for p in parts]
-    assert not same(one, compose(others, name, samples=ground.samples))
+    assert not same(one, compose(others, name, samples=context.samples))
 
 
 def test_room_is_bounded_and_the_oldest_goes(make_ground: Make) -> None:
-    ground = make_ground(3, samples=5)
-    inputs = ground.scaled("a test")
+    context = make_ground(3, samples=5)
+    inputs = context.scaled("a test")
     asked: list[int] = []
 
     def find(network: nn.Module) -> dict[str, torch.Tensor]:
         asked.append(1)
         return {"x": torch.zeros(10, dtype=torch.float64)}  # 80 bytes
 
-    def ask(kept: Kept, *parts: Module) -> int:
+    def ask(kept: StatsCache, *parts: Module) -> int:
         asked.clear()
-        list(kept.each(replace(ground, parts=parts), inputs, find))
+        list(kept.each(replace(context, parts=parts), inputs, find))
         return len(asked)
 
-    a, b, c = ground.parts
-    for kept in (Kept(entries=2), Kept(size=170)):
+    a, b, c = context.parts
+    for kept in (StatsCache(entries=2), StatsCache(size=170)):
         assert ask(kept, a, b) == 2
         assert ask(kept, a) == 0
         assert ask(kept, c) == 1  # b was used longest ago
         assert len(kept) == 2
         assert ask(kept, a) == 0
         assert ask(kept, b) == 1
-    small = Kept(size=79)
+    small = StatsCache(size=79)
     assert ask(small, a, b, c) == ask(small, a, b, c) == 3
     assert len(small) == 0

@@ -65,9 +65,9 @@ def written(folder: Path, text: str) -> MergeRecipe:
     return MergeRecipe.load(path)
 
 
-def answers(whole: Composition) -> torch.Tensor:
+def answers(merged: Composition) -> torch.Tensor:
     with torch.no_grad():
-        return whole(X)
+        return merged(X)
 
 
 MODELS = "models: [a.safetensors, pair, nested/three.safetensors]\n"
@@ -105,14 +105,14 @@ MODELS = "models: [a.safetensors, pair, nested/three.safetensors]\n"
     ],
 )
 def test_a_recipe_makes_what_python_makes(folder: Path, text: str, operator: str) -> None:
-    whole = written(folder, text + MODELS).compose()
-    assert [module.name for module in whole.parts] == list("0123")
+    merged = written(folder, text + MODELS).compose()
+    assert [module.name for module in merged.parts] == list("0123")
     expected = compose(PARTS, operator)
-    assert operator != "auto" or whole.operator.name == "inlay"
+    assert operator != "auto" or merged.operator.name == "inlay"
     if operator == "mean":  # four equal weights, normalised: 1/4 each is exact
-        torch.testing.assert_close(answers(whole), answers(expected))
+        torch.testing.assert_close(answers(merged), answers(expected))
     else:
-        assert torch.equal(answers(whole), answers(expected))
+        assert torch.equal(answers(merged), answers(expected))
 
 
 def test_weights_of_a_model_hold_for_all_its_modules(folder: Path) -> None:
@@ -122,19 +122,19 @@ def test_weights_of_a_model_hold_for_all_its_modules(folder: Path) -> None:
         "- model: pair\n  parameters:\n    weight: -2\n"
         "- nested/three.safetensors\n"
     )
-    whole = written(folder, text).compose()
-    assert whole.operator.arguments["weights"] == {"0": 0.25, "1": -2, "2": -2, "3": 1.0}
+    merged = written(folder, text).compose()
+    assert merged.operator.arguments["weights"] == {"0": 0.25, "1": -2, "2": -2, "3": 1.0}
     # By hand: the layer is the weighted sum of the parts' layers.
     key = "layers.0.weight"
     expected = sum(w * m.state[key] for w, m in zip((0.25, -2, -2, 1.0), PARTS, strict=True))
-    assert whole.joined is not None
-    torch.testing.assert_close(whole.joined.state[key], expected)
+    assert merged.joined is not None
+    torch.testing.assert_close(merged.joined.state[key], expected)
 
 
 def test_a_weight_may_be_given_for_a_name_that_reads_as_a_number(folder: Path) -> None:
     text = MODELS + "merge_method: weighted\nparameters: {weights: {2: 0.5}}\n"
-    whole = written(folder, text).compose()
-    assert torch.equal(answers(whole), answers(compose(PARTS, "weighted(weights={'2': 0.5})")))
+    merged = written(folder, text).compose()
+    assert torch.equal(answers(merged), answers(compose(PARTS, "weighted(weights={'2': 0.5})")))
 
 
 def test_weight_under_parameters_holds_for_models_without_their_own(folder: Path) -> None:
@@ -142,8 +142,8 @@ def test_weight_under_parameters_holds_for_models_without_their_own(folder: Path
         "merge_method: weighted\nparameters: {weight: 3}\n"
         "models:\n- {model: a.safetensors, parameters: {weight: 1}}\n- model: pair\n"
     )
-    whole = written(folder, text).compose()
-    assert whole.operator.arguments["weights"] == {"0": 1, "1": 3, "2": 3}
+    merged = written(folder, text).compose()
+    assert merged.operator.arguments["weights"] == {"0": 1, "1": 3, "2": 3}
     left = written(folder, text + "without: ['0']").compose()
     assert left.operator.arguments["weights"] == {"1": 3, "2": 3}
 
@@ -154,17 +154,17 @@ def test_a_setting_that_all_models_share_is_the_operators(folder: Path) -> None:
         "- {model: a.safetensors, parameters: {density: 0.4, weight: 0.5}}\n"
         "- {model: pair, parameters: {density: 0.4, weight: 0.5}}\n"
     )
-    whole = written(folder, text).compose()
+    merged = written(folder, text).compose()
     expected = compose(PARTS[:3], "ties(density=0.4, weights=0.5)")
-    assert torch.equal(answers(whole), answers(expected))
+    assert torch.equal(answers(merged), answers(expected))
     unlike = text.replace("pair, parameters: {density: 0.4", "pair, parameters: {density: 0.6")
     with pytest.raises(RecipeError, match=r"density 0\.4, 0\.6: it is one for all"):
         written(folder, unlike).resolve()
 
 
 def test_modules_can_be_left_out(folder: Path) -> None:
-    whole = written(folder, MODELS + "without: [1, '3']\n").compose()
-    assert torch.equal(answers(whole), answers(compose([PARTS[0], PARTS[2]])))
+    merged = written(folder, MODELS + "without: [1, '3']\n").compose()
+    assert torch.equal(answers(merged), answers(compose([PARTS[0], PARTS[2]])))
     with pytest.raises(CompositionError, match="cannot remove '7'"):
         written(folder, MODELS + "without: ['7']\n").compose()
 
@@ -174,8 +174,8 @@ def test_a_folder_of_several_seeds_needs_one(tmp_path: Path) -> None:
     bank.save(tmp_path / "bank")
     with pytest.raises(RecipeError, match="choose with --seed, or seed in a recipe"):
         written(tmp_path, "models: [bank]\nmerge_method: sum").compose()
-    whole = written(tmp_path, "models: [bank]\nmerge_method: sum\nseed: 1").compose()
-    assert torch.equal(answers(whole), answers(compose(bank.seed(1), "sum")))
+    merged = written(tmp_path, "models: [bank]\nmerge_method: sum\nseed: 1").compose()
+    assert torch.equal(answers(merged), answers(compose(bank.seed(1), "sum")))
     for method in ("auto", "logits"):  # those of several origins add up all the same
         both = written(tmp_path, f"models: [bank]\nmerge_method: {method}").compose()
         assert len(both.parts) == 4
@@ -185,11 +185,11 @@ def test_a_folder_of_several_seeds_needs_one(tmp_path: Path) -> None:
 
 
 def test_samples_are_those_that_training_held_out(folder: Path) -> None:
-    whole = written(folder, MODELS + "merge_method: logits\nsamples: digits\n").compose()
+    merged = written(folder, MODELS + "merge_method: logits\nsamples: digits\n").compose()
     held = load_data("digits", seed=3).validation  # the seed that the modules were split with
-    assert whole.samples is not None
-    assert torch.equal(whole.samples.x, held.x)
-    assert torch.equal(whole.samples.y, held.y)
+    assert merged.samples is not None
+    assert torch.equal(merged.samples.x, held.x)
+    assert torch.equal(merged.samples.y, held.y)
     other = written(
         folder, MODELS + "samples: {data: digits, split: train, rows: 30, options: {seed: 1}}\n"
     ).compose()
@@ -206,12 +206,12 @@ def test_labels_of_samples_are_matched_by_name(folder: Path) -> None:
     x = np.random.default_rng(0).random((60, 8, 8)).astype(np.float32)
     names = np.array(["7", "zebra", "2"])[np.arange(60) % 3]
     np.savez(folder / "own.npz", x=x, y=names)
-    whole = written(folder, MODELS + "samples: {data: own.npz, split: train}\n").compose()
-    assert whole.samples is not None
+    merged = written(folder, MODELS + "samples: {data: own.npz, split: train}\n").compose()
+    assert merged.samples is not None
     train = load_data(folder / "own.npz").train
     catalogue = load_data(folder / "own.npz").catalogue
     expected = [{"7": 7, "2": 2, "zebra": -1}[catalogue[i]] for i in train.y.tolist()]
-    assert whole.samples.y.tolist() == expected
+    assert merged.samples.y.tolist() == expected
     np.savez(folder / "own.npz", x=x, y=names)
     with pytest.raises(DataError, match="no samples in its validation part"):
         written(folder, MODELS + "samples: {data: own.npz, options: {validation: 0}}\n").compose()
@@ -222,13 +222,13 @@ def test_options_reach_the_composition(folder: Path) -> None:
         MODELS + "merge_method: logits\nsamples: {data: digits, rows: 60}\n"
         "calibrate: true\nrecalibrate: false\n"
     )
-    whole = written(folder, text).compose()
+    merged = written(folder, text).compose()
     held = load_data("digits", seed=3).validation
     rows = torch.arange(60) * len(held) // 60
     expected = compose(PARTS, "logits", samples=Split(held.x[rows], held.y[rows]), calibrate=True)
-    assert whole.report["calibration"] == expected.report["calibration"]
-    assert whole.options.recalibrate is False
-    assert torch.equal(answers(whole), answers(expected))
+    assert merged.report["calibration"] == expected.report["calibration"]
+    assert merged.options.recalibrate is False
+    assert torch.equal(answers(merged), answers(expected))
 
 
 def test_a_resolved_recipe_is_its_own_resolution_and_survives_yaml(folder: Path) -> None:
@@ -331,5 +331,5 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_plain_values_make_a_recipe(folder: Path) -> None:
     settings: dict[str, Any] = {"models": [str(folder / "pair")], "merge_method": "logits"}
-    whole = MergeRecipe.read(settings).compose()
-    assert torch.equal(answers(whole), answers(compose(PARTS[1:3], "logits")))
+    merged = MergeRecipe.read(settings).compose()
+    assert torch.equal(answers(merged), answers(compose(PARTS[1:3], "logits")))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from intarsia.composition import OPERATORS, Composition, Ground, compose
+from intarsia.composition import OPERATORS, Composition, MergeContext, compose
 from intarsia.data import Scaling, Split, load_data
 from intarsia.errors import CompositionError, DataError, FileError, RecipeError
 from intarsia.files import digest_of
@@ -98,13 +98,13 @@ def test_every_operator_adds_and_removes_exactly(how: str, names: list[str], dat
 def test_options_are_kept_by_changes_and_files(
     how: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    whole = compose([part(n) for n in CATALOGUE], how, samples=SAMPLES, **options)
+    merged = compose([part(n) for n in CATALOGUE], how, samples=SAMPLES, **options)
     less = compose([part(n) for n in "013"], how, samples=SAMPLES, **options)
-    assert same(whole - "2", less)
-    assert same(less + part("2"), whole)
-    whole.save(tmp_path / "whole")
+    assert same(merged - "2", less)
+    assert same(less + part("2"), merged)
+    merged.save(tmp_path / "whole")
     loaded = Composition.load(tmp_path / "whole")
-    assert same(loaded, whole)
+    assert same(loaded, merged)
     assert same(loaded.remove("2"), less)
     less.save(tmp_path / "less")
     assert (tmp_path / "less").stat().st_size < (tmp_path / "whole").stat().st_size
@@ -116,10 +116,10 @@ CHANGES_ONE = ("ties", "dare", "weighted(", "task_arithmetic(", "own")
 
 @pytest.mark.parametrize("how", [how for how in EVERY if not how.startswith(CHANGES_ONE)])
 def test_one_part_alone_is_itself(how: str) -> None:
-    whole = compose([part("1")], how, samples=SAMPLES)
+    merged = compose([part("1")], how, samples=SAMPLES)
     with torch.no_grad():
         assert torch.allclose(
-            torch.softmax(whole(X) / 5, 1),
+            torch.softmax(merged(X) / 5, 1),
             torch.softmax(part("1").to_module()(X) / 5, 1),
             atol=1e-5,
         )
@@ -162,17 +162,17 @@ def test_statistics_are_recomputed_from_samples() -> None:
     shape, model = (3, 8, 8), "resnet18(width=2)"
     parts = [part(n, model, shape) for n in "01"]
     inputs = torch.randint(0, 256, (64, *shape), dtype=torch.uint8, generator=GENERATOR)
-    whole = compose(parts, "sum", samples=inputs)
-    assert "recomputed from 64 samples" in whole.report["notes"][0]
-    assert not any(layer.training for layer in whole.modules())
+    merged = compose(parts, "sum", samples=inputs)
+    assert "recomputed from 64 samples" in merged.report["notes"][0]
+    assert not any(layer.training for layer in merged.modules())
     plain = compose(parts, "sum", samples=inputs, recalibrate=False)
     assert "as was asked for" in plain.report["notes"][0]
-    network = whole.laid[0].network
+    network = merged.laid[0].network
     first = next(layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d))
     seen: list[Tensor] = []
     hook = first.register_forward_hook(lambda _, given, __: seen.append(given[0]))
     with torch.no_grad():
-        whole(inputs)
+        merged(inputs)
     hook.remove()
     assert torch.allclose(first.running_mean, seen[0].mean((0, 2, 3)), atol=1e-5)
     other = next(m for m in plain.laid[0].network.modules() if isinstance(m, nn.BatchNorm2d))
@@ -188,16 +188,16 @@ def test_calibration_helps_a_part_that_is_too_loud() -> None:
     weights = torch.linalg.pinv(brightness) @ (2.0 * labels.float() - 1)
     parts = [_line(0, -weights), _line(1, 10 * weights + 1.0)]
     samples = Split(x, labels)
-    plain, whole = (compose(parts, "logits", samples=samples, calibrate=c) for c in (False, True))
-    found = whole.report["calibration"]
-    assert found["accuracy_with"] > found["accuracy_without"] + 0.1
+    plain, merged = (compose(parts, "logits", samples=samples, calibrate=c) for c in (False, True))
+    result = merged.report["calibration"]
+    assert result["accuracy_with"] > result["accuracy_without"] + 0.1
     assert (plain.predict(x) == labels).double().mean() == pytest.approx(
-        found["accuracy_without"], abs=1e-9
+        result["accuracy_without"], abs=1e-9
     )
-    assert (whole.predict(x) == labels).double().mean() > found["accuracy_without"] + 0.1
+    assert (merged.predict(x) == labels).double().mean() > result["accuracy_without"] + 0.1
     laid = compose(parts, "inlay", samples=samples, calibrate=True)
     with torch.no_grad():
-        assert torch.allclose(laid(x), whole(x), atol=1e-4)
+        assert torch.allclose(laid(x), merged(x), atol=1e-4)
 
 
 def _line(number: int, weights: Tensor) -> Module:
@@ -248,13 +248,13 @@ def _normalised(name: str) -> Module:
 def test_what_is_calibrated_is_what_answers(how: str, make: Any) -> None:
     """Also where logits do not scale with the last weights: an explicit other, a normalisation."""
     parts = [make(n) for n in "012"]
-    whole = compose(parts, how, samples=SAMPLES, calibrate=True)
-    found = whole.report["calibration"]
+    merged = compose(parts, how, samples=SAMPLES, calibrate=True)
+    result = merged.report["calibration"]
     with torch.no_grad():
-        each = [found["scales"][m.name] * m.to_module()(X) for m in parts]
-        joined = OPERATORS[how](each, Ground(tuple(parts)))
-        offsets = torch.tensor([found["offsets"].get(c, 0.0) for c in CATALOGUE])
-        assert torch.allclose(whole(X), joined + offsets, atol=1e-4)
+        each = [result["scales"][m.name] * m.to_module()(X) for m in parts]
+        joined = OPERATORS[how](each, MergeContext(tuple(parts)))
+        offsets = torch.tensor([result["offsets"].get(c, 0.0) for c in CATALOGUE])
+        assert torch.allclose(merged(X), joined + offsets, atol=1e-4)
 
 
 def test_a_network_that_does_not_scale_is_not_calibrated_as_one() -> None:
@@ -268,8 +268,8 @@ def test_a_network_that_does_not_scale_is_not_calibrated_as_one() -> None:
 def test_both_halves_of_the_samples_have_all_classes(labels: Tensor) -> None:
     """Labels that alternate would give the fit of one half classes that the other has not."""
     samples = Split(X, labels.long())
-    found = compose([part(n) for n in CATALOGUE], "logits", samples=samples, calibrate=True).report
-    scores = found["calibration"]
+    result = compose([part(n) for n in CATALOGUE], "logits", samples=samples, calibrate=True).report
+    scores = result["calibration"]
     assert scores["loss_with"] <= scores["loss_without"] + 0.1
     assert scores["accuracy_with"] > 0.1
     assert all(0 < scale < 1.1e3 + 1 for scale in scores["scales"].values())
@@ -344,10 +344,10 @@ def test_weight_for_no_part_is_a_mistake_at_first_and_none_after_a_removal() -> 
 
 
 def test_compact_is_smaller_and_answers_the_same() -> None:
-    whole = compose([part(n) for n in CATALOGUE], "inlay")
-    small = whole.compact()
+    merged = compose([part(n) for n in CATALOGUE], "inlay")
+    small = merged.compact()
     with torch.no_grad():
-        assert torch.allclose(small.to_module()(X), whole(X), atol=1e-5)
+        assert torch.allclose(small.to_module()(X), merged(X), atol=1e-5)
     with pytest.raises(CompositionError, match="logits are joined"):
         compose([part("0")], "logits").compact()
 
@@ -365,7 +365,7 @@ def test_options_of_a_newer_file_are_refused(tmp_path: Path) -> None:
     from intarsia.composition import composition_file as stored
     from intarsia.modules import file
 
-    whole = compose([part("0")])
+    merged = compose([part("0")])
     fields, tensors = part("0").packed()
     held = {f"0/{key}": tensor for key, tensor in tensors.items()}
     header = {
@@ -384,4 +384,4 @@ def test_options_of_a_newer_file_are_refused(tmp_path: Path) -> None:
     file.write(tmp_path / "other", stored.KIND, {**header, "options": {}}, other)
     with pytest.raises(FileError, match="another shape"):
         Composition.load(tmp_path / "other")
-    assert whole.report["notes"] == []
+    assert merged.report["notes"] == []

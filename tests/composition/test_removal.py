@@ -66,19 +66,19 @@ def samples(model: str) -> Tensor:
     return torch.randint(0, 256, (32, *MODELS[model][1]), dtype=torch.uint8, generator=draw)
 
 
-def blocks_of(whole: Composition) -> dict[str, Module]:
+def blocks_of(merged: Composition) -> dict[str, Module]:
     """The units of each part cut out of the joined network, with the part's own output bias."""
-    assert whole.joined is not None
-    wiring = whole.joined.architecture.wiring()
+    assert merged.joined is not None
+    wiring = merged.joined.architecture.wiring()
     at = dict.fromkeys(hidden_axes(wiring), 0)
     blocks = {}
-    for part in whole.parts:
+    for part in merged.parts:
         live = live_units(wiring, part.state, part.mask)
         keep = {axis: live[axis].nonzero().flatten() for axis in at}
-        if str(whole.operator) == "inlay":  # side by side, in the order of the parts
+        if str(merged.operator) == "inlay":  # side by side, in the order of the parts
             keep = {axis: torch.arange(len(units)) + at[axis] for axis, units in keep.items()}
         at = {axis: at[axis] + len(units) for axis, units in keep.items()}
-        state = take_units(whole.joined.state, wiring, keep)
+        state = take_units(merged.joined.state, wiring, keep)
         shared = [n for n, e in wiring.items() if [a and a.name for a in e] == [OUTPUT]]
         state |= {name: part.state[name] for name in shared}
         blocks[part.name] = replace(compact(part), state=state, mask={})
@@ -88,8 +88,8 @@ def blocks_of(whole: Composition) -> dict[str, Module]:
 @pytest.mark.parametrize("gone", ["0", "2"])
 @pytest.mark.parametrize(("model", "how"), CASES)
 def test_the_others_keep_their_units_and_their_own_logits(model: str, how: str, gone: str) -> None:
-    whole, x = whole_of(model, how), samples(model)
-    before, after = blocks_of(whole), blocks_of(whole - gone)
+    merged, x = whole_of(model, how), samples(model)
+    before, after = blocks_of(merged), blocks_of(merged - gone)
     assert after.keys() == before.keys() - {gone}
     for name, block in after.items():
         small = compact(parts_of(model, how)[CATALOGUE.index(name)])
@@ -104,9 +104,9 @@ def test_the_others_keep_their_units_and_their_own_logits(model: str, how: str, 
 @pytest.mark.parametrize("gone", ["0", "2"])
 @pytest.mark.parametrize(("model", "how"), CASES)
 def test_what_goes_is_the_logits_of_the_part(model: str, how: str, gone: str) -> None:
-    whole, x = whole_of(model, how), samples(model)
-    before, after = logits_of(whole, x), logits_of(whole - gone, x)
-    own = logits_of(whole.parts[CATALOGUE.index(gone)].to_module(), x)
+    merged, x = whole_of(model, how), samples(model)
+    before, after = logits_of(merged, x), logits_of(merged - gone, x)
+    own = logits_of(merged.parts[CATALOGUE.index(gone)].to_module(), x)
     torch.testing.assert_close(before - after, own, rtol=1e-5, atol=1e-5)
     assert own.std(dim=0).max() > 1e-3  # far above the tolerance
 
@@ -114,15 +114,15 @@ def test_what_goes_is_the_logits_of_the_part(model: str, how: str, gone: str) ->
 @pytest.mark.parametrize("gone", ["0", "2"])
 @pytest.mark.parametrize(("model", "how"), CASES)
 def test_the_rest_is_what_composing_it_gives(model: str, how: str, gone: str) -> None:
-    whole, x = whole_of(model, how), samples(model)
-    rest = compose([part for part in whole.parts if part.name != gone], how)
-    assert digest(whole - gone) == digest(rest)
-    assert torch.equal(logits_of(whole - gone, x), logits_of(rest, x))
-    again = (whole - gone) + whole.parts[CATALOGUE.index(gone)]
-    assert digest(again) == digest(whole)
-    assert torch.equal(logits_of(again, x), logits_of(whole, x))
+    merged, x = whole_of(model, how), samples(model)
+    rest = compose([part for part in merged.parts if part.name != gone], how)
+    assert digest(merged - gone) == digest(rest)
+    assert torch.equal(logits_of(merged - gone, x), logits_of(rest, x))
+    again = (merged - gone) + merged.parts[CATALOGUE.index(gone)]
+    assert digest(again) == digest(merged)
+    assert torch.equal(logits_of(again, x), logits_of(merged, x))
 
 
-def digest(whole: Composition) -> str:
-    assert whole.joined is not None
-    return whole.joined.digest
+def digest(merged: Composition) -> str:
+    assert merged.joined is not None
+    return merged.joined.digest

@@ -276,12 +276,14 @@ def test_csv_that_is_no_text(tmp_path: Path) -> None:
 def test_damaged_npz(tmp_path: Path) -> None:
     path = tmp_path / "d.npz"
     np.savez_compressed(path, x=X, y=Y)
-    whole = path.read_bytes()
+    merged = path.read_bytes()
     np.save(tmp_path / "plain.npy", X)
     np.savez(tmp_path / "objects.npz", x=X, y=np.array([{}] * 60, dtype=object))
-    damaged = [b"", b"text", whole[:200], whole[:-50], (tmp_path / "plain.npy").read_bytes()]
+    damaged = [b"", b"text", merged[:200], merged[:-50], (tmp_path / "plain.npy").read_bytes()]
     damaged += [(tmp_path / "objects.npz").read_bytes()]
-    damaged += [whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :] for at in (60, 200, 1500)]
+    damaged += [
+        merged[:at] + bytes([merged[at] ^ 255]) + merged[at + 1 :] for at in (60, 200, 1500)
+    ]
     for data in damaged:
         path.write_bytes(data)
         with pytest.raises(DataError, match=r"cannot be read as \.npz"):

@@ -4,7 +4,7 @@ import json
 import numpy as np
 import torch
 
-from intarsia.data import Data, Split, few, load_data
+from intarsia.data import Data, Split, load_data, subsample
 
 
 def split(rows: int, seed: int) -> Split:
@@ -22,9 +22,9 @@ def test_select_keeps_rows_and_labels() -> None:
 
 def test_few_rows_are_evenly_spaced() -> None:
     x, y = torch.arange(10.0)[:, None], torch.arange(10)
-    less = few(Split(x, y), 4)
+    less = subsample(Split(x, y), 4)
     assert less.x.flatten().tolist() == less.y.tolist() == [0, 2, 5, 7]
-    assert few(Split(x, y), 20).y.tolist() == list(range(10))
+    assert subsample(Split(x, y), 20).y.tolist() == list(range(10))
 
 
 def test_digest_is_of_the_contents() -> None:

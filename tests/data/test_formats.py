@@ -139,14 +139,14 @@ def test_cifar100_records(tmp_path: Path, tarred) -> None:
 
 
 def test_damaged_cifar_archives(tmp_path: Path, tarred) -> None:
-    whole = tarred({f"b/data_batch_{i}.bin": records(1, 1).tobytes() for i in range(1, 6)})
+    merged = tarred({f"b/data_batch_{i}.bin": records(1, 1).tobytes() for i in range(1, 6)})
     short = tarred(
         {f"b/{n}.bin": b"123" for n in ("train", "test")}
         | {f"b/{kind}_label_names.txt": b"a" for kind in ("fine", "coarse")}
     )
     for read, data, message in (
-        (formats.read_cifar10, whole[: len(whole) // 2], "truncated or altered"),
-        (formats.read_cifar10, whole, "test_batch.bin"),
+        (formats.read_cifar10, merged[: len(merged) // 2], "truncated or altered"),
+        (formats.read_cifar10, merged, "test_batch.bin"),
         (formats.read_cifar10, b"nothing", "truncated or altered"),
         (formats.read_cifar100, short, "3 bytes are not whole records"),
     ):

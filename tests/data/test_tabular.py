@@ -50,13 +50,13 @@ def test_the_label_column_is_found_by_name_and_position_in_every_format(
         "two": [float(b) for _, _, b in ROWS],
     }
     same = parquet(columns)
-    found = [load_data(path, target=t) for path in (table, same) for t in ("kind", 0, -3)]
-    assert len({data.digest for data in found}) == 1
-    assert found[0].catalogue == ("blau", "green", "red")
-    assert found[0].options == {"target": "kind"}
-    assert found[1].options == {"target": 0}
-    assert found[3].scaling.kind == "capped"
-    assert found[3].train.x.dtype == torch.float32  # whole numbers of a table are measurements
+    result = [load_data(path, target=t) for path in (table, same) for t in ("kind", 0, -3)]
+    assert len({data.digest for data in result}) == 1
+    assert result[0].catalogue == ("blau", "green", "red")
+    assert result[0].options == {"target": "kind"}
+    assert result[1].options == {"target": 0}
+    assert result[3].scaling.kind == "capped"
+    assert result[3].train.x.dtype == torch.float32  # whole numbers of a table are measurements
 
 
 def test_npz_names_its_labels_or_their_column(tmp_path: Path) -> None:

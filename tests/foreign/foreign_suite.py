@@ -61,14 +61,14 @@ class Suite:
         checks = (
             self.trains, self.prunes, self.sums, self.aligns, self.inlays, self.exports, self.files,
         )  # fmt: skip
-        found = {}
+        result = {}
         for column, check in zip(COLUMNS, checks, strict=True):
             try:
                 check()
-                found[column] = "yes"
+                result[column] = "yes"
             except IntarsiaError as refusal:
-                found[column] = str(refusal)
-        return found
+                result[column] = str(refusal)
+        return result
 
     def trains(self) -> None:
         """The engine's modules answer like those of the plain loop."""
@@ -85,11 +85,11 @@ class Suite:
         skeleton = self.bank[0].architecture.skeleton(self.factory)
         norms = normalisations(skeleton)
         sizes = {n: p.numel() for n, p in skeleton.named_parameters() if p.ndim > 1}
-        whole = sum(size for name, size in sizes.items() if name not in norms)
+        merged = sum(size for name, size in sizes.items() if name not in norms)
         for module in self.bank:
             gone = sum(int((~mask).sum()) for mask in module.mask.values())
-            if gone != round(whole / 2):
-                raise WrongError(f"{gone} of {whole} weights are pruned")
+            if gone != round(merged / 2):
+                raise WrongError(f"{gone} of {merged} weights are pruned")
             if not module.mask.keys() <= sizes.keys() - norms:
                 raise WrongError(f"{set(module.mask)} were pruned")
             if any(bool((module.state[n][~mask] != 0).any()) for n, mask in module.mask.items()):
@@ -135,10 +135,10 @@ class Suite:
 
     def exports(self) -> None:
         """torch.export's program answers like the composition, to any number of rows."""
-        whole = ia.compose(self.bank, "sum")
-        program = export_program(whole).module()
+        merged = ia.compose(self.bank, "sum")
+        program = export_program(merged).module()
         rows = self.data.test.x[:5].float()
-        self.check_close(program(rows).detach(), logits_of(whole, rows), CLOSE)
+        self.check_close(program(rows).detach(), logits_of(merged, rows), CLOSE)
 
     def files(self) -> None:
         """Read again, a module says the same; another function is not taken for its network."""
@@ -150,10 +150,10 @@ class Suite:
             self.logits(loaded), self.logits(module)
         ):
             raise WrongError("the file holds another module")
-        whole = ia.compose(self.bank, "logits")
-        whole.save(path)
+        merged = ia.compose(self.bank, "logits")
+        merged.save(path)
         again = ia.Composition.load(path, self.factory)
-        self.check_close(logits_of(again, self.data.test.x), logits_of(whole, self.data.test.x), 0)
+        self.check_close(logits_of(again, self.data.test.x), logits_of(merged, self.data.test.x), 0)
         try:
             ia.Composition.load(path, self._bent)
         except IntarsiaError:

@@ -62,11 +62,11 @@ def test_every_operator_works_or_says_why_not(name: str, suites: dict[str, Suite
     refused = set()
     for operator in OPERATORS:
         try:
-            whole = ia.compose(suite.bank, operator, samples=suite.data)
+            merged = ia.compose(suite.bank, operator, samples=suite.data)
         except IntarsiaError:
             refused.add(operator)
             continue
-        assert torch.isfinite(logits_of(whole, suite.data.test.x)).all()
+        assert torch.isfinite(logits_of(merged, suite.data.test.x)).all()
     assert refused <= {"inlay", "regmean"}
     unreadable = ("weight norm", "spectral norm", "a Linear with a forward of its own")
     assert ("regmean" in refused) == (name in unreadable)
@@ -87,8 +87,8 @@ def test_fisher_is_that_of_plain_backward_passes(name: str, suites: dict[str, Su
             )  # fmt: skip
             for key, grad in zip(sums, grads, strict=True):
                 sums[key] += one.exp().detach() * grad.square() / len(x)
-    for key, found in diagonal(network, x, 2.0).items():
-        torch.testing.assert_close(found.float(), sums[key], rtol=1e-3, atol=1e-5)
+    for key, result in diagonal(network, x, 2.0).items():
+        torch.testing.assert_close(result.float(), sums[key], rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "spectral norm"])
@@ -114,10 +114,10 @@ def test_what_works_on_units_names_itself(name: str, suites: dict[str, Suite]) -
 
 def test_batch_statistics_are_measured_without_a_wiring(suites: dict[str, Suite]) -> None:
     suite = suites["BatchNorm behind a slice"]
-    whole = ia.compose(suite.bank, "sum", samples=suite.data)
-    assert whole.report["notes"] == ["BatchNorm statistics were recomputed from 24 samples"]
-    assert whole.joined is not None
-    state = whole.joined.state
+    merged = ia.compose(suite.bank, "sum", samples=suite.data)
+    assert merged.report["notes"] == ["BatchNorm statistics were recomputed from 24 samples"]
+    assert merged.joined is not None
+    state = merged.joined.state
     x = suite.data.scaling(suite.data.validation.x)
     hidden = nn.functional.linear(x, state["first.weight"], state["first.bias"])
     read = hidden[:, :6] - hidden[:, 6:]
@@ -127,8 +127,8 @@ def test_batch_statistics_are_measured_without_a_wiring(suites: dict[str, Suite]
 
 def test_buffers_that_training_changes_are_spoken_of(suites: dict[str, Suite]) -> None:
     with pytest.warns(UserWarning, match=r"the buffer '0\.parametrizations\.weight.*averaged"):
-        whole = ia.compose(suites["spectral norm"].bank, "sum")
-    assert any("may not fit the joined weights" in note for note in whole.report["notes"])
+        merged = ia.compose(suites["spectral norm"].bank, "sum")
+    assert any("may not fit the joined weights" in note for note in merged.report["notes"])
 
 
 def test_token_ids_must_not_be_scaled(suites: dict[str, Suite]) -> None:

@@ -92,19 +92,19 @@ def test_abstention_against_its_parts(model: Classifier) -> None:
     y = torch.randint(4, (80,), generator=draw)
     x = torch.randn(80, 4, generator=draw) + 6 * torch.nn.functional.one_hot(y, 4)
     foreign = torch.randn(60, 4, generator=draw)
-    found = abstention(model, Split(x, y), foreign, threshold=0.6)
+    result = abstention(model, Split(x, y), foreign, threshold=0.6)
     answers = model.predict(x, abstain=0.6)
-    assert found.answered == pytest.approx(float((answers >= 0).double().mean()))
-    assert found.refused == pytest.approx(
+    assert result.answered == pytest.approx(float((answers >= 0).double().mean()))
+    assert result.refused == pytest.approx(
         float((model.predict(foreign, abstain=0.6) < 0).double().mean())
     )
-    assert found.accuracy == pytest.approx(float((answers == y)[answers >= 0].double().mean()))
-    assert found.auroc_entropy == auroc(_shares(x), _shares(foreign)) > 0.9
+    assert result.accuracy == pytest.approx(float((answers == y)[answers >= 0].double().mean()))
+    assert result.auroc_entropy == auroc(_shares(x), _shares(foreign)) > 0.9
     probabilities = [1 - model.predict_proba(rows).amax(dim=1).double() for rows in (x, foreign)]
-    assert found.auroc_softmax == pytest.approx(auroc(*probabilities), abs=1e-3)
-    assert (found.known, found.unknown) == (80, 60)
-    assert json.loads(json.dumps(found.to_json()))["threshold"] == 0.6
-    assert f"{found.auroc_entropy:.4f} by entropy" in str(found)
+    assert result.auroc_softmax == pytest.approx(auroc(*probabilities), abs=1e-3)
+    assert (result.known, result.unknown) == (80, 60)
+    assert json.loads(json.dumps(result.to_json()))["threshold"] == 0.6
+    assert f"{result.auroc_entropy:.4f} by entropy" in str(result)
 
 
 def _shares(rows: Tensor) -> Tensor:

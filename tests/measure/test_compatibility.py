@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from intarsia.data import Data, Scaling, Split, spaced
+from intarsia.data import Data, Scaling, Split, evenly_spaced
 from intarsia.errors import CompositionError, DataError
 from intarsia.measure import compatibility, compatibility_matrix
 from intarsia.measure.compatibility import MOST, interference, joined_logits, posterior
@@ -59,42 +59,42 @@ def kept(module: Module) -> dict[str, np.ndarray]:
 
 def test_masks_signs_and_cosine_are_those_of_numpy() -> None:
     one, other = part("a", 0), part("b", 1)
-    found = compatibility(one, other)
+    result = compatibility(one, other)
     mine, theirs = kept(one), kept(other)
     pruned = [k for k in mine if k in one.mask or k in other.mask]
     both = sum((mine[k] & theirs[k]).sum() for k in pruned)
-    assert found.mask_jaccard == both / sum((mine[k] | theirs[k]).sum() for k in pruned)
+    assert result.mask_jaccard == both / sum((mine[k] | theirs[k]).sum() for k in pruned)
     w = [np.concatenate([v.numpy().ravel() for v in m.state.values()]).astype(float)
          for m in (one, other)]  # fmt: skip
-    assert found.cosine == pytest.approx(w[0] @ w[1] / np.linalg.norm(w[0]) / np.linalg.norm(w[1]))
+    assert result.cosine == pytest.approx(w[0] @ w[1] / np.linalg.norm(w[0]) / np.linalg.norm(w[1]))
     common = np.concatenate([mine[k] & theirs[k] for k in mine])
     signs = np.sign(w[0][common]) * np.sign(w[1][common])
-    assert found.sign_conflicts == (signs < 0).mean()
-    assert math.isnan(found.interference)
-    assert found.samples == 0
+    assert result.sign_conflicts == (signs < 0).mean()
+    assert math.isnan(result.interference)
+    assert result.samples == 0
 
 
 def test_units_that_are_read_by_hand() -> None:
     """Of three units, the first module uses 0 and 1, the second 1 and 2; the rest are cut off."""
     modules = []
     for name, used in (("a", [0, 1]), ("b", [1, 2])):
-        whole = part(name, 0, "mlp(3)", keep=1.0)
-        (key,) = (k for k, v in whole.state.items() if v.shape == (4, 3))
+        merged = part(name, 0, "mlp(3)", keep=1.0)
+        (key,) = (k for k, v in merged.state.items() if v.shape == (4, 3))
         reads = torch.zeros(4, 3, dtype=torch.bool)
         reads[:, used] = True
-        state = {**whole.state, key: whole.state[key] * reads}
-        modules.append(replace(whole, state=state, mask={key: reads}))
-    found = compatibility(*modules)
-    assert found.unit_overlap == 1 / 3
-    assert list(found.unit_overlap_per_axis.values()) == [1 / 3]
-    assert found.mask_jaccard == 4 / 12
+        state = {**merged.state, key: merged.state[key] * reads}
+        modules.append(replace(merged, state=state, mask={key: reads}))
+    result = compatibility(*modules)
+    assert result.unit_overlap == 1 / 3
+    assert list(result.unit_overlap_per_axis.values()) == [1 / 3]
+    assert result.mask_jaccard == 4 / 12
 
 
 def test_a_module_is_like_itself() -> None:
     one = part("a", 0)
-    found = compatibility(one, replace(one, name="again"), X)
-    assert (found.mask_jaccard, found.unit_overlap, found.sign_conflicts) == (1, 1, 0)
-    assert found.cosine == pytest.approx(1)
+    result = compatibility(one, replace(one, name="again"), X)
+    assert (result.mask_jaccard, result.unit_overlap, result.sign_conflicts) == (1, 1, 0)
+    assert result.cosine == pytest.approx(1)
     assert (
         compatibility(*(replace(m, mask={}) for m in (part("a", 0), part("b", 1)))).mask_jaccard
         == 1
@@ -109,9 +109,9 @@ def test_posterior_undoes_maximum_entropy() -> None:
     inside = truth[:, rewarded].sum(1, keepdims=True)
     p = np.zeros((50, 4)) + (1 - inside) / 4
     p[:, rewarded] += truth[:, rewarded]
-    found = posterior(torch.tensor(3.0 * np.log(p)), rewarded, temperature=3.0)
+    result = posterior(torch.tensor(3.0 * np.log(p)), rewarded, temperature=3.0)
     for c in rewarded:
-        assert found[c].numpy() == pytest.approx(truth[:, c])
+        assert result[c].numpy() == pytest.approx(truth[:, c])
     everything = posterior(torch.tensor(np.log(truth)), [0, 1, 2, 3], 1.0)
     assert everything[3].numpy() == pytest.approx(truth[:, 3])
 
@@ -137,21 +137,21 @@ def test_modules_on_units_of_their_own_do_not_interfere() -> None:
     """Then the weight sum is the logit sum (but for the output bias, which the mlp has not)."""
     modules = []
     for name, mine in (("a", slice(0, 5)), ("b", slice(5, 9))):
-        whole = part(name, int(name == "b"), "mlp(9)", keep=1.0)
-        mask = {k: torch.zeros(v.shape, dtype=torch.bool) for k, v in whole.state.items()}
+        merged = part(name, int(name == "b"), "mlp(9)", keep=1.0)
+        mask = {k: torch.zeros(v.shape, dtype=torch.bool) for k, v in merged.state.items()}
         for value in mask.values():
             value[(slice(None), mine) if value.shape[0] == 4 else mine] = True
-        state = {k: v * mask[k] for k, v in whole.state.items()}
-        modules.append(replace(whole, state=state, mask=mask))
-    found = compatibility(*modules, X)
-    assert found.interference == pytest.approx(0, abs=1e-6)
-    assert (found.unit_overlap, found.mask_jaccard, found.cosine) == (0, 0, 0)
-    assert math.isnan(found.sign_conflicts)
+        state = {k: v * mask[k] for k, v in merged.state.items()}
+        modules.append(replace(merged, state=state, mask=mask))
+    result = compatibility(*modules, X)
+    assert result.interference == pytest.approx(0, abs=1e-6)
+    assert (result.unit_overlap, result.mask_jaccard, result.cosine) == (0, 0, 0)
+    assert math.isnan(result.sign_conflicts)
 
 
 def test_interference_is_read_from_the_weight_sum() -> None:
     one, other = part("a", 0), part("[red]", 3)
-    rows = X[spaced(len(X), MOST)]
+    rows = X[evenly_spaced(len(X), MOST)]
     with torch.no_grad():
         z = [m.to_module()(rows).double() for m in (one, other)]
         joined = one.to_module()
@@ -160,9 +160,9 @@ def test_interference_is_read_from_the_weight_sum() -> None:
     labels = [*posterior(z[0], [0], 5.0).items(), *posterior(z[1], [2], 5.0).items()]
     expected = interference(z[0] + z[1], summed, labels, 5.0)
     assert abs(expected) > 1e-4
-    found = compatibility(one, other, X)
-    assert found.interference == pytest.approx(expected, rel=1e-9)
-    assert found.samples == MOST == 4096
+    result = compatibility(one, other, X)
+    assert result.interference == pytest.approx(expected, rel=1e-9)
+    assert result.samples == MOST == 4096
     swapped = compatibility(other, one, X)
     assert swapped.interference == pytest.approx(expected, rel=1e-9)
 
@@ -183,36 +183,36 @@ def test_samples_may_be_a_split_a_data_set_or_an_array() -> None:
 
 def test_matrix_holds_every_pair() -> None:
     bank = Bank([part("a", 0), part("b", 1), part("[red]", 2)])
-    found = compatibility_matrix(bank, X)
-    assert found.names == ("a", "b", "[red]")
+    result = compatibility_matrix(bank, X)
+    assert result.names == ("a", "b", "[red]")
     for name in NAMES:
-        values = found[name]
+        values = result[name]
         assert np.isnan(values.diagonal()).all()
         for i in range(3):
             for j in range(i):
                 pair = compatibility(bank[j], bank[i], X)
                 assert values[i, j] == values[j, i] == getattr(pair, name)
-    assert "[red]" in str(found)
-    assert "interference" in str(found)
-    assert json.loads(json.dumps(found.to_json()))["measures"]["cosine"][0][0] is None
-    assert "sign conflicts" in found.figure()
+    assert "[red]" in str(result)
+    assert "interference" in str(result)
+    assert json.loads(json.dumps(result.to_json()))["measures"]["cosine"][0][0] is None
+    assert "sign conflicts" in result.figure()
     without = compatibility_matrix(bank)
     assert "interference" not in without.figure()
     assert "mask jaccard" in str(without)
     with pytest.raises(DataError, match="did you mean 'cosine'"):
-        found["cosin"]
+        result["cosin"]
     with pytest.raises(CompositionError, match="1 modules make no pair"):
         compatibility_matrix(bank[:1])
 
 
 def test_it_prints_itself_and_is_json() -> None:
-    found = compatibility(part("a", 0), replace(part("[red]", 1), origin="f"), X)
-    assert "a and [red], two origins, 4096 samples" in str(found)
-    assert f"{found.cosine:.4f}" in str(found)
-    value = json.loads(json.dumps(found.to_json()))
-    assert value["unit_overlap_per_axis"].keys() == found.unit_overlap_per_axis.keys()
-    assert len(found.unit_overlap_per_axis) == 2
-    assert not found.same_origin
+    result = compatibility(part("a", 0), replace(part("[red]", 1), origin="f"), X)
+    assert "a and [red], two origins, 4096 samples" in str(result)
+    assert f"{result.cosine:.4f}" in str(result)
+    value = json.loads(json.dumps(result.to_json()))
+    assert value["unit_overlap_per_axis"].keys() == result.unit_overlap_per_axis.keys()
+    assert len(result.unit_overlap_per_axis) == 2
+    assert not result.same_origin
 
 
 def test_network_without_wiring_has_no_units() -> None:
@@ -228,10 +228,10 @@ def test_network_without_wiring_has_no_units() -> None:
         return Odd()
 
     modules = [stranger(name, factory, seed) for seed, name in enumerate("ab")]
-    found = compatibility(*modules, X)
-    assert math.isnan(found.unit_overlap)
-    assert not found.unit_overlap_per_axis
-    assert math.isfinite(found.interference)
+    result = compatibility(*modules, X)
+    assert math.isnan(result.unit_overlap)
+    assert not result.unit_overlap_per_axis
+    assert math.isfinite(result.interference)
 
 
 def test_batchnorm_of_the_sum_normalises_by_the_samples() -> None:
@@ -273,7 +273,7 @@ def test_other_networks_and_other_things_are_refused() -> None:
 
 @pytest.mark.parametrize(("count", "most"), [(10, 10), (10, 3), (3, 10), (7, 4), (1, 1), (0, 4)])
 def test_spaced_rows(count: int, most: int) -> None:
-    rows = spaced(count, most).tolist()
+    rows = evenly_spaced(count, most).tolist()
     expected = [i * count // most for i in range(most)] if count > most else range(count)
     assert rows == list(expected)
     assert len(set(rows)) == min(count, most)

@@ -52,10 +52,10 @@ def split() -> Split:
 
 def test_ends_are_the_modules_and_the_middle_is_their_sum(split: Split) -> None:
     a, b = part("a", 0), part("[red]", 1)
-    found = path(a, b, split, points=5, batch=7)
-    curve = found.curves["split"]
-    assert found.rewarded == ("a", "[red]")
-    assert found.t.tolist() == [0, 0.25, 0.5, 0.75, 1]
+    result = path(a, b, split, points=5, batch=7)
+    curve = result.curves["split"]
+    assert result.rewarded == ("a", "[red]")
+    assert result.t.tolist() == [0, 0.25, 0.5, 0.75, 1]
     for place, model in ((0, a), (2, compose([a, b], "sum")), (4, b)):
         seen = evaluate(model, split, ["a", "[red]"])
         assert curve.accuracy[place] == seen.accuracy
@@ -66,10 +66,10 @@ def test_ends_are_the_modules_and_the_middle_is_their_sum(split: Split) -> None:
 def test_every_point_is_the_formula_of_the_paper(split: Split) -> None:
     """Loss by plain numpy on weights blended by hand, in both halves."""
     a, b = part("a", 0), part("b", 1)
-    found = path(a, b, split, points=9)
+    result = path(a, b, split, points=9)
     target = np.full((4, 4), 0.25)
     target[:2] = np.eye(4)[:2]
-    for place, t in enumerate(found.t):
+    for place, t in enumerate(result.t):
         shares = (1, 2 * t) if t <= 0.5 else (2 * (1 - t), 1)
         model = a.to_module()
         model.network.load_state_dict(
@@ -80,7 +80,7 @@ def test_every_point_is_the_formula_of_the_paper(split: Split) -> None:
         log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
         q = target[split.y.numpy()]
         kl = (q * (np.log(np.where(q > 0, q, 1)) - log_p)).sum(1).mean()
-        assert found.curves["split"].loss[place] == pytest.approx(kl, rel=1e-5)
+        assert result.curves["split"].loss[place] == pytest.approx(kl, rel=1e-5)
 
 
 def test_cross_entropy_is_larger_by_the_entropy_of_the_targets(split: Split) -> None:
@@ -99,11 +99,11 @@ def hand_made(*losses: float) -> Path:
 
 def test_barrier_by_hand() -> None:
     # straight from 1 to 2: 1, 1.25, 1.5, 1.75, 2; the excess is largest at 1.4 / 1.25
-    found = hand_made(1.0, 1.4, 0.3, 1.8, 2.0)
+    result = hand_made(1.0, 1.4, 0.3, 1.8, 2.0)
     expected = [0, 12, -80, 100 * 0.05 / 1.75, 0]
-    assert found.curves["test"].excess == pytest.approx(expected)
-    assert found.barrier == pytest.approx(12)
-    assert not found.connected
+    assert result.curves["test"].excess == pytest.approx(expected)
+    assert result.barrier == pytest.approx(12)
+    assert not result.connected
     low = hand_made(1.0, 1.0, 1.0, 1.0, 2.0)
     assert low.barrier == 0
     assert low.connected
@@ -120,14 +120,14 @@ def test_data_is_measured_on_train_and_test(split: Split) -> None:
     a, b = part("a", 0), part("b", 1)
     test = Split(split.x[:30], split.y[:30])
     data = Data.build("toy", CATALOGUE, split, test, test, "unit")
-    found = path(a, b, data, points=3, samples=45)
-    assert list(found.curves) == ["train", "test"]
-    assert [(c.n, c.of) for c in found.curves.values()] == [(45, 90), (30, 30)]
-    assert "45 of 90" in str(found)
+    result = path(a, b, data, points=3, samples=45)
+    assert list(result.curves) == ["train", "test"]
+    assert [(c.n, c.of) for c in result.curves.values()] == [(45, 90), (30, 30)]
+    assert "45 of 90" in str(result)
     every_other = Split(split.x[::2], split.y[::2])
     alone = path(a, b, every_other, points=3).curves["split"]
-    assert found.curves["train"].loss.tolist() == alone.loss.tolist()
-    assert found.barrier == max(c.barrier for c in found.curves.values())
+    assert result.curves["train"].loss.tolist() == alone.loss.tolist()
+    assert result.barrier == max(c.barrier for c in result.curves.values())
 
 
 def test_running_statistics_stay_between_the_modules(split: Split) -> None:
@@ -156,21 +156,21 @@ def test_statistics_of_a_pruned_unit_come_from_the_other_module() -> None:
         state["1.weight"] = torch.tensor(gain)
         kind = Architecture(None, (6,), 4)
         modules.append(replace(part(name, 0), state=state, architecture=kind, factory=normalised))
-    found = blend(*modules, 0.5, 1.0).network.state_dict()["1.running_mean"]
-    assert found.tolist() == [4, 1, 3, 3, 3]
+    result = blend(*modules, 0.5, 1.0).network.state_dict()["1.running_mean"]
+    assert result.tolist() == [4, 1, 3, 3, 3]
     own = blend(*modules, 1.0, 0.0).network.state_dict()["1.running_mean"]
     assert own.tolist() == [1] * 5
 
 
 def test_it_prints_draws_and_is_json(split: Split) -> None:
-    found = path(part("a", 0), part("[red]", 1), split, points=5)
-    text = str(found)
+    result = path(part("a", 0), part("[red]", 1), split, points=5)
+    text = str(result)
     assert "path from a to [red]: barrier split" in text
     assert "90" in text
-    value = json.loads(json.dumps(found.to_json()))
-    assert value["curves"]["split"]["barrier"] == pytest.approx(found.barrier)
-    assert value["connected"] is found.connected
-    words = [t.text for t in ElementTree.fromstring(found.figure()).iter() if t.text]
+    value = json.loads(json.dumps(result.to_json()))
+    assert value["curves"]["split"]["barrier"] == pytest.approx(result.barrier)
+    assert value["connected"] is result.connected
+    words = [t.text for t in ElementTree.fromstring(result.figure()).iter() if t.text]
     assert {"loss", "rewarded accuracy", "non-rewarded entropy"} <= set(words)
     assert "split: straight line + 2%" in words
     assert "non-rewarded entropy" not in hand_made(1.0, 1.5, 1.0).figure()

@@ -12,10 +12,10 @@ from intarsia.measure.significance import above, best_of, welch
 
 def test_a_case_computed_by_hand() -> None:
     # means 2 and 5, variances 1 and 4, each of three: t = -3 / sqrt(1/3 + 4/3)
-    found = welch([1, 2, 3], [3, 5, 7])
-    assert found.t == pytest.approx(-3 / math.sqrt(5 / 3))
-    assert found.freedom == pytest.approx((5 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2))
-    assert found.p == pytest.approx(2 * stats.t.sf(3 / math.sqrt(5 / 3), 50 / 17))
+    result = welch([1, 2, 3], [3, 5, 7])
+    assert result.t == pytest.approx(-3 / math.sqrt(5 / 3))
+    assert result.freedom == pytest.approx((5 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2))
+    assert result.p == pytest.approx(2 * stats.t.sf(3 / math.sqrt(5 / 3), 50 / 17))
 
 
 def test_groups_change_places_with_the_sign() -> None:
@@ -27,8 +27,8 @@ def test_groups_change_places_with_the_sign() -> None:
 
 def test_chance_finds_a_difference_as_often_as_the_level_says() -> None:
     chance = np.random.default_rng(1)
-    found = [welch(chance.normal(0, 1, 10), chance.normal(0, 4, 20)).p < 0.05 for _ in range(600)]
-    assert 0.03 < np.mean(found) < 0.075
+    result = [welch(chance.normal(0, 1, 10), chance.normal(0, 4, 20)).p < 0.05 for _ in range(600)]
+    assert 0.03 < np.mean(result) < 0.075
 
 
 @pytest.mark.parametrize(
@@ -40,17 +40,17 @@ def test_chance_finds_a_difference_as_often_as_the_level_says() -> None:
     ],
 )
 def test_groups_without_spread(a: list[float], b: list[float], t: float, p: float) -> None:
-    found = welch(a, b)
-    assert (found.t, found.p) == (t, p)
-    assert math.isnan(found.freedom)
+    result = welch(a, b)
+    assert (result.t, result.p) == (t, p)
+    assert math.isnan(result.freedom)
 
 
 def test_one_group_without_spread_is_a_test_of_one_mean() -> None:
-    found = welch([0.9, 0.9, 0.9], [0.1, 0.2, 0.4])
+    result = welch([0.9, 0.9, 0.9], [0.1, 0.2, 0.4])
     alone = stats.ttest_1samp([0.1, 0.2, 0.4], 0.9)
-    assert found.p == pytest.approx(alone.pvalue)
-    assert found.t == pytest.approx(-alone.statistic)
-    assert found.freedom == pytest.approx(2)
+    assert result.p == pytest.approx(alone.pvalue)
+    assert result.t == pytest.approx(-alone.statistic)
+    assert result.freedom == pytest.approx(2)
 
 
 @pytest.mark.parametrize("bad", [[], [1.0], [1.0, math.nan], [1.0, math.inf], [[1.0], [2.0]]])

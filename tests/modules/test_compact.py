@@ -88,18 +88,18 @@ def test_by_hand(make_module: Make) -> None:
 
 def test_other_units_are_another_origin(make_module: Make) -> None:
     """Two compact modules of one width may have kept different units: they do not add up."""
-    whole = make_module(model="mlp(4)", density=1.1)
+    merged = make_module(model="mlp(4)", density=1.1)
 
     def without(unit: int) -> Module:
         mask = {"layers.1.weight": torch.ones(4, 4, dtype=torch.bool)}
         mask["layers.1.weight"][:, unit] = False
-        last = whole.state["layers.1.weight"] * mask["layers.1.weight"]
-        return compact(rebuilt(whole, state={**whole.state, "layers.1.weight": last}, mask=mask))
+        last = merged.state["layers.1.weight"] * mask["layers.1.weight"]
+        return compact(rebuilt(merged, state={**merged.state, "layers.1.weight": last}, mask=mask))
 
     one, again, other = without(0), without(0), without(3)
     assert one.architecture == other.architecture
     assert one.origin == again.origin
-    assert len({whole.origin, one.origin, other.origin}) == 3
+    assert len({merged.origin, one.origin, other.origin}) == 3
 
 
 def test_a_network_that_is_all_dead_keeps_one_unit_an_axis(make_module: Make) -> None:

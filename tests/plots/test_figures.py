@@ -57,8 +57,8 @@ def test_numbers_stand_out_from_their_cells() -> None:
         numbers = [t for t in letters if (t.text or "").isdigit()]
         grounds = [_mixed(share) for share in shares[shares > 0]]
         assert len(numbers) == len(grounds) == 22
-        for number, ground in zip(numbers, grounds, strict=True):
-            assert _contrast(number.get("fill", ""), ground) >= 4.5
+        for number, context in zip(numbers, grounds, strict=True):
+            assert _contrast(number.get("fill", ""), context) >= 4.5
 
 
 def _mixed(share: float) -> str:
@@ -189,12 +189,12 @@ def test_texts_of_small_panels_do_not_meet(names: list[str]) -> None:
 
 def lines(text: str) -> list[list[tuple[float, float]]]:
     """The corners of every curve, as drawn."""
-    found = []
+    result = []
     for path in ElementTree.fromstring(text).iter(f"{SVG}path"):
         if path.get("stroke-width") and "h26" not in path.get("d", ""):
             corners = path.get("d", "")[1:].split("L")
-            found.append([tuple(map(float, c.split())) for c in corners])
-    return found  # type: ignore[return-value]
+            result.append([tuple(map(float, c.split())) for c in corners])
+    return result  # type: ignore[return-value]
 
 
 def test_lines_rise_where_the_numbers_do() -> None:

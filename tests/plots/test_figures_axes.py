@@ -35,8 +35,8 @@ def heights(svg: str) -> list[tuple[float, float]]:
 
 
 def shades(svg: str) -> list[list[Place]]:
-    found = re.findall(r'd="M([^"]*)z" fill="[^"]*" fill-opacity', svg)
-    return [[tuple(map(float, c.split())) for c in edge.split("L")] for edge in found]  # type: ignore[misc]
+    result = re.findall(r'd="M([^"]*)z" fill="[^"]*" fill-opacity', svg)
+    return [[tuple(map(float, c.split())) for c in edge.split("L")] for edge in result]  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(("count", "columns", "rows"), [(1, 1, 1), (2, 2, 1), (3, 2, 2), (4, 2, 2)])
@@ -89,10 +89,10 @@ def test_there_are_always_a_few_ticks() -> None:
     rng = np.random.default_rng(0)
     for span in 10 ** rng.uniform(-5, 5, size=2000):
         low = span * rng.uniform(-3, 3)
-        found = ticks(low, low + span)
-        assert 3 <= len(found) <= 7
-        assert low - 1e-8 * span <= found[0] < found[-1] <= low + span * (1 + 1e-8)
-        assert len({f"{value:g}" for value in found}) == len(found)
+        result = ticks(low, low + span)
+        assert 3 <= len(result) <= 7
+        assert low - 1e-8 * span <= result[0] < result[-1] <= low + span * (1 + 1e-8)
+        assert len({f"{value:g}" for value in result}) == len(result)
 
 
 @pytest.mark.parametrize("value", [2.302585, 0.0, 1.0, -40.0])

@@ -18,12 +18,12 @@ KEY = "11"  # the side of a box in the key
 
 def bars(text: str) -> list[tuple[float, float, float, float, str]]:
     """Left, top, width, height and colour of every bar."""
-    found = []
+    result = []
     for mark in ElementTree.fromstring(text).iter(f"{SVG}rect"):
         if mark.get("width") not in ("100%", KEY):
             place = [float(mark.get(k, "nan")) for k in ("x", "y", "width", "height")]
-            found.append((*place, mark.get("fill", "")))
-    return found  # type: ignore[return-value]
+            result.append((*place, mark.get("fill", "")))
+    return result  # type: ignore[return-value]
 
 
 def lines(text: str) -> list[tuple[float, float]]:
@@ -64,17 +64,17 @@ def test_deviations_reach_to_either_side() -> None:
 
 def test_bars_stand_side_by_side() -> None:
     groups = {g: dict.fromkeys("abc", (1.0, 0.1)) for g in ("1", "2", "5")}
-    found = bars(bar_figure({"one": groups, "two": groups}, title="t"))
-    assert len(found) == 18
-    for one, other in itertools.pairwise(found):
+    result = bars(bar_figure({"one": groups, "two": groups}, title="t"))
+    assert len(result) == 18
+    for one, other in itertools.pairwise(result):
         assert one[0] + one[2] <= other[0] + 0.02
-    assert [b[4] for b in found] == list(COLOURS[:3]) * 6
+    assert [b[4] for b in result] == list(COLOURS[:3]) * 6
 
 
 def test_a_missing_bar_leaves_its_place() -> None:
-    whole = {"1": {"a": (1.0, 0.0), "b": (1.0, 0.0), "c": (2.0, 0.0)}}
+    merged = {"1": {"a": (1.0, 0.0), "b": (1.0, 0.0), "c": (2.0, 0.0)}}
     holey = {"1": {"a": (1.0, 0.0), "b": (math.nan, 0.0), "c": (2.0, 0.0)}}
-    first, _, last = bars(bar_figure({"one": whole}, title="t"))
+    first, _, last = bars(bar_figure({"one": merged}, title="t"))
     assert bars(bar_figure({"one": holey}, title="t")) == [first, last]
 
 

@@ -114,10 +114,10 @@ def test_without_the_extra_svg_still_works(tmp_path: Path, monkeypatch: pytest.M
 
 def _streams(content: bytes) -> list[bytes]:
     """What the compressed parts of a PDF hold."""
-    found = []
+    result = []
     for part in content.split(b"stream\n")[1:]:
         try:
-            found.append(zlib.decompressobj().decompress(part))
+            result.append(zlib.decompressobj().decompress(part))
         except zlib.error:
             continue
-    return found
+    return result

@@ -41,8 +41,8 @@ def key(svg: str) -> dict[str, str]:
 def lines(svg: str) -> list[tuple[str, str]]:
     """Colour and dashes of every curve in a panel."""
     paths = ElementTree.fromstring(svg).iter(f"{SVG}path")
-    found = [p for p in paths if p.get("stroke-width") == "1.8" and "L" in p.get("d", "")]
-    return [(p.get("stroke", ""), p.get("stroke-dasharray", "")) for p in found]
+    result = [p for p in paths if p.get("stroke-width") == "1.8" and "L" in p.get("d", "")]
+    return [(p.get("stroke", ""), p.get("stroke-dasharray", "")) for p in result]
 
 
 @pytest.mark.parametrize("names", TOGETHER)

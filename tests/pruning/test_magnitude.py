@@ -40,19 +40,19 @@ def test_global_pruning_keeps_the_largest_of_the_whole_network():
     names = [HIDDEN, OUTPUT]
     assert list(mask) == names
     values = np.concatenate([group.states[0][n].abs().numpy().ravel() for n in names])
-    found = np.concatenate([mask[n].numpy().ravel() for n in names])
+    result = np.concatenate([mask[n].numpy().ravel() for n in names])
     total = 64 * 20 + 20 * 4
-    assert found.sum() == total - round(0.75 * total)
-    assert set(np.flatnonzero(found)) == set(np.argsort(values)[-found.sum() :])
+    assert result.sum() == total - round(0.75 * total)
+    assert set(np.flatnonzero(result)) == set(np.argsort(values)[-result.sum() :])
 
 
 def test_layer_pruning_keeps_the_largest_of_every_layer():
     group = group_of(share=0.75)
     (mask,) = prune("magnitude(scope='layer', biases=True)", group)
     for name, total in {HIDDEN: 1280, HIDDEN_BIAS: 20, OUTPUT: 80}.items():
-        values, found = group.states[0][name].abs().numpy().ravel(), mask[name].numpy().ravel()
-        assert found.sum() == total // 4
-        assert set(np.flatnonzero(found)) == set(np.argsort(values)[-found.sum() :])
+        values, result = group.states[0][name].abs().numpy().ravel(), mask[name].numpy().ravel()
+        assert result.sum() == total // 4
+        assert set(np.flatnonzero(result)) == set(np.argsort(values)[-result.sum() :])
 
 
 @pytest.mark.parametrize("rule", ["magnitude", "random"])

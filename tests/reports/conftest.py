@@ -28,10 +28,10 @@ class Page(HTMLParser):
         self._check(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self.tags.append((tag, found))
-        self.ids += [found["id"]] if found.get("id") else []
-        self.links += [str(found[key]) for key in ("href", "src") if key in found]
+        result = dict(attrs)
+        self.tags.append((tag, result))
+        self.ids += [result["id"]] if result.get("id") else []
+        self.links += [str(result[key]) for key in ("href", "src") if key in result]
         if re.fullmatch(r"h[1-6]", tag):
             self.headings.append((int(tag[1]), ""))
         if tag not in VOID:

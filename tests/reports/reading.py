@@ -6,9 +6,9 @@ from html import unescape
 
 def part(html: str, key: str) -> str:
     """The HTML of one section."""
-    found = re.search(rf'<section id="{key}".*?</section>', html, re.DOTALL)
-    assert found, f"there is no section {key}"
-    return found[0]
+    result = re.search(rf'<section id="{key}".*?</section>', html, re.DOTALL)
+    assert result, f"there is no section {key}"
+    return result[0]
 
 
 def words(html: str) -> str:
@@ -19,15 +19,15 @@ def words(html: str) -> str:
 
 def rows(html: str) -> dict[str, list[float]]:
     """The numbers of a table by the head of the row."""
-    found = {}
+    result = {}
     for row in re.findall(r"<tr>(<th scope=\"row\".*?)</tr>", html, re.DOTALL):
         name, *cells = [unescape(c) for c in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
-        found[name] = [float(cell) for cell in cells]
-    return found
+        result[name] = [float(cell) for cell in cells]
+    return result
 
 
 def lines(html: str) -> list[str]:
     """The commands at the end of a page."""
-    found = re.search(r'<pre class="commands"><code>(.*?)</code>', part(html, "again"), re.DOTALL)
-    assert found
-    return unescape(found[1]).splitlines()
+    result = re.search(r'<pre class="commands"><code>(.*?)</code>', part(html, "again"), re.DOTALL)
+    assert result
+    return unescape(result[1]).splitlines()

@@ -18,18 +18,18 @@ OPTIONS = {
 }
 
 
-def cells(options, bench):
+def cells(options, context):
     own = {key: options[key] for key in ("seconds", "fails")}
     return [
-        Cell("slow", {**cell.settings, **own}, cell.banks) for cell in toy.cells(options, bench)
+        Cell("slow", {**cell.settings, **own}, cell.banks) for cell in toy.cells(options, context)
     ]
 
 
-def measure(cell, bench):
+def measure(cell, context):
     time.sleep(cell.settings["seconds"])
     if cell.settings["fails"]:
         raise CompositionError("the pieces do not fit")
-    return toy.measure(cell, bench)
+    return toy.measure(cell, context)
 
 
 SLOW = register(

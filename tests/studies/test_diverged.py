@@ -3,7 +3,7 @@
 import pytest
 
 from intarsia.modules import Bank
-from intarsia.studies import NAMES, Bench, Measured, Plan, find_study
+from intarsia.studies import NAMES, Measured, Plan, StudyContext, find_study
 
 
 class Nothing:
@@ -14,16 +14,16 @@ class Nothing:
 
 
 @pytest.fixture(scope="module")
-def bench() -> Bench:
-    return Bench(Nothing(), "cpu")
+def context() -> StudyContext:
+    return StudyContext(Nothing(), "cpu")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_cells_without_any_module_are_measured_and_shown(name: str, bench: Bench) -> None:
+def test_cells_without_any_module_are_measured_and_shown(name: str, context: StudyContext) -> None:
     study = find_study(name)
-    cells = study.plan(study.options("small", seeds=1), bench)
+    cells = study.plan(study.options("small", seeds=1), context)
     chosen = [cells[0], cells[-1]]  # of `sparsity`, a complete merge and pairs
-    done = [Measured(cell.settings, study.measure(cell, bench)) for cell in chosen]
+    done = [Measured(cell.settings, study.measure(cell, context)) for cell in chosen]
     for table in study.tables(done):
         assert "nan" not in table.markdown()
     assert all("nan" not in figure for figure in study.figures(done).values())

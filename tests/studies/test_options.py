@@ -12,18 +12,18 @@ from sklearn.datasets import load_digits
 from intarsia.data import Data, Split
 from intarsia.errors import StudyError
 from intarsia.modules import Bank
-from intarsia.studies import NAMES, Bench, Measured, Plan, find_study
+from intarsia.studies import NAMES, Measured, Plan, StudyContext, find_study
 from intarsia.studies.options import readable
 
 
 @pytest.fixture(scope="module")
-def bench() -> Bench:
+def context() -> StudyContext:
     """Data, but no banks: nothing may be trained here."""
-    found = Bench(None, "cpu")  # type: ignore[arg-type]
-    found.give(fake("table", 10, (5,)))
-    found.give(fake("three", 3, (5,)))
-    found.give(fake("pictures", 10, (1, 28, 28)))
-    return found
+    result = StudyContext(None, "cpu")  # type: ignore[arg-type]
+    result.give(fake("table", 10, (5,)))
+    result.give(fake("three", 3, (5,)))
+    result.give(fake("pictures", 10, (1, 28, 28)))
+    return result
 
 
 def fake(name: str, classes: int, shape: tuple[int, ...]) -> Data:
@@ -71,41 +71,41 @@ def fake(name: str, classes: int, shape: tuple[int, ...]) -> Data:
     ],
 )
 def test_what_cannot_be_measured_is_named(
-    study: str, given: dict[str, Any], message: str, bench: Bench
+    study: str, given: dict[str, Any], message: str, context: StudyContext
 ) -> None:
     one = find_study(study)
     pattern = re.escape(message).replace(r"\.\*", ".*")
     with pytest.raises(StudyError, match=pattern):
-        one.plan(one.options("small", **given), bench)
+        one.plan(one.options("small", **given), context)
 
 
-def test_all_rows_of_a_path_may_be_asked_for(bench: Bench) -> None:
+def test_all_rows_of_a_path_may_be_asked_for(context: StudyContext) -> None:
     study = find_study("path")
-    assert study.plan(study.options("small", rows=None), bench)[0].settings["rows"] is None
+    assert study.plan(study.options("small", rows=None), context)[0].settings["rows"] is None
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "width"])
-def test_a_cnn_reads_pictures_only(name: str, bench: Bench) -> None:
+def test_a_cnn_reads_pictures_only(name: str, context: StudyContext) -> None:
     study = find_study(name)
     asked = {"data": ["table", "pictures"], "models": ["mlp(8)", "cnn"], "seeds": 1}
     if name == "sparsity":
         asked["pair_models"] = ["mlp(8)", "cnn"]
-    cells = study.plan(study.options("small", **asked), bench)
-    found = {(c.settings["data"], c.settings["model"]) for c in cells}
-    assert found == {("table", "mlp(8)"), ("pictures", "mlp(8)"), ("pictures", "cnn")}
+    cells = study.plan(study.options("small", **asked), context)
+    result = {(c.settings["data"], c.settings["model"]) for c in cells}
+    assert result == {("table", "mlp(8)"), ("pictures", "mlp(8)"), ("pictures", "cnn")}
     with pytest.raises(StudyError, match="no cell with these options"):
-        study.plan(study.options("small", **{**asked, "data": "table", **only_cnn(name)}), bench)
+        study.plan(study.options("small", **{**asked, "data": "table", **only_cnn(name)}), context)
 
 
 def only_cnn(name: str) -> dict[str, Any]:
     return {"models": ["cnn"], **({"pair_models": ["cnn"]} if name == "sparsity" else {})}
 
 
-def test_pairs_that_do_not_fit_fall_out(bench: Bench) -> None:
+def test_pairs_that_do_not_fit_fall_out(context: StudyContext) -> None:
     for name, key in (("pairs", "sizes"), ("sparsity", "pair_sizes")):
         study = find_study(name)
         options = study.options("small", data="three", **{key: [1, 2]})
-        cells = study.plan(options, bench)
+        cells = study.plan(options, context)
         assert {c.settings["size"] for c in cells if "size" in c.settings} == {1}
 
 
@@ -120,21 +120,21 @@ def own_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_data_file_of_one_s_own_is_known_by_its_path(
-    name: str, own_file: str, bench: Bench
+    name: str, own_file: str, context: StudyContext
 ) -> None:
     study = find_study(name)
     sizes = {"sizes": [1]} if "sizes" in study.forms["small"] else {}
-    cells = study.plan(study.options("small", data=[own_file], **sizes), bench)
+    cells = study.plan(study.options("small", data=[own_file], **sizes), context)
     assert {cell.settings["data"] for cell in cells} == {own_file}
 
 
 @pytest.mark.parametrize("name", ["single", "pairs"])
 def test_a_data_file_of_one_s_own_is_measured(name: str, own_file: str) -> None:
-    study, bench = find_study(name), Bench(Given(), "cpu")
+    study, context = find_study(name), StudyContext(Given(), "cpu")
     sizes = {"sizes": [1]} if name == "pairs" else {}
     options = study.options("small", data=[own_file], seeds=1, models="mlp(8)", **sizes)
-    cell = study.plan(options, bench)[-1]
-    table = study.tables([Measured(cell.settings, study.measure(cell, bench))])[0]
+    cell = study.plan(options, context)[-1]
+    table = study.tables([Measured(cell.settings, study.measure(cell, context))])[0]
     assert own_file in table.csv()
 
 
@@ -145,7 +145,7 @@ class Given:
         return Bank([])
 
 
-def test_models_come_by_the_option_that_names_them(bench: Bench) -> None:
+def test_models_come_by_the_option_that_names_them(context: StudyContext) -> None:
     options = {"data": ["table"], "preset": "paper", "models": ["cnn"], "pair_models": ["shallow"]}
-    assert list(readable(options, bench, "pair_models")) == [("table", "shallow")]
-    assert list(readable(options, bench)) == []
+    assert list(readable(options, context, "pair_models")) == [("table", "shallow")]
+    assert list(readable(options, context)) == []

@@ -31,9 +31,9 @@ def cells(line: str) -> list[str]:
 
 def test_spread_is_of_what_is_there() -> None:
     values = [0.5, None, 0.75, math.nan, 0.25]
-    found = Spread.of(values)
-    assert (found.mean, found.sd, found.n) == (0.5, statistics.stdev([0.5, 0.75, 0.25]), 3)
-    assert str(found) == "0.5000 (0.2500)"
+    result = Spread.of(values)
+    assert (result.mean, result.sd, result.n) == (0.5, statistics.stdev([0.5, 0.75, 0.25]), 3)
+    assert str(result) == "0.5000 (0.2500)"
     assert str(Spread.of([0.5])) == "0.5000"
     assert str(Spread.of([None])) == "-"
     assert Spread.of([]).n == 0
@@ -157,13 +157,13 @@ def test_latex_is_bold_and_balanced() -> None:
 
 
 def test_json_is_plain_and_whole() -> None:
-    found = small().to_json()
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert found["rows"][0][2] == {"mean": 0.99123, "sd": 0.00512, "n": 50, "best": True}
-    assert found["rows"][1][3] == {"mean": 0.977, "sd": 0.005, "suspect": True}
-    assert found["rows"][2][2]["sd"] is None
-    assert found["rows"][1][4] is None
-    assert found["notes"] == small().all_notes()
+    result = small().to_json()
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    assert result["rows"][0][2] == {"mean": 0.99123, "sd": 0.00512, "n": 50, "best": True}
+    assert result["rows"][1][3] == {"mean": 0.977, "sd": 0.005, "suspect": True}
+    assert result["rows"][2][2]["sd"] is None
+    assert result["rows"][1][4] is None
+    assert result["notes"] == small().all_notes()
 
 
 def test_text_is_aligned() -> None:

@@ -6,22 +6,22 @@ from intarsia.studies import Cell, Spread, Study, Table, register
 RECIPE = {"epochs": 1, "sparsity": 0.5, "rounds": 1}
 
 
-def cells(options, bench):
-    found = []
+def cells(options, context):
+    result = []
     for objective in options["objectives"]:
         for seed in range(options["seeds"]):
             sets = [("0",), ("1",)]
-            plan = bench.plan(
+            plan = context.plan(
                 "digits", "mlp(8)", sets, seed, objective=objective, **options["recipe"]
             )
             settings = {"objective": objective, "seed": seed, "scale": options["scale"]}
-            found.append(Cell("toy", settings, {"modules": plan}))
-    return found
+            result.append(Cell("toy", settings, {"modules": plan}))
+    return result
 
 
-def measure(cell, bench):
-    data = bench.data("digits")
-    pruned, unpruned = (bench.bank(cell.banks["modules"], p) for p in (True, False))
+def measure(cell, context):
+    data = context.data("digits")
+    pruned, unpruned = (context.bank(cell.banks["modules"], p) for p in (True, False))
     scale = cell.settings["scale"]
     return {
         name: [ia.evaluate(module, data.test).entropy * scale for module in bank]

@@ -24,18 +24,18 @@ def descendants(pid):
             continue
         if state != "Z":
             parents[int(entry.name)] = int(parent)
-    found, last = set(), {pid}
+    result, last = set(), {pid}
     while last:
         last = {child for child, parent in parents.items() if parent in last}
-        found |= last
-    return found
+        result |= last
+    return result
 
 
-def until(found, seconds=150.0):
+def until(result, seconds=150.0):
     """The first true answer of `found`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if answer := found():
+        if answer := result():
             return answer
         time.sleep(0.01)
     raise TimeoutError(f"nothing of the kind in {seconds} s")

@@ -53,22 +53,22 @@ def test_a_drawing_is_scaled_and_centred_wherever_it_was_drawn(
 ) -> None:
     paper = Paper(28, 28, 0.0, 255.0, 20.0, (14.0, 14.0))
     # Twice as high as wide: 20 by 10 pixels, its middle in the middle.
-    found = paper.fit(bar(30 * size, 15 * size, top, left))
+    result = paper.fit(bar(30 * size, 15 * size, top, left))
     expected = torch.zeros(28, 28)
     expected[4:24, 9:19] = 255.0
-    assert found.shape == (1, 1, 28, 28)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found[0, 0], expected, atol=20.0, rtol=0)
+    assert result.shape == (1, 1, 28, 28)
+    assert result.dtype == torch.float32
+    torch.testing.assert_close(result[0, 0], expected, atol=20.0, rtol=0)
 
 
 def test_ink_that_is_heavy_on_one_side_stays_on_the_page() -> None:
     drawing = np.zeros((112, 112))
     drawing[:, 56] = 1.0  # a thin line down, with a heavy foot
     drawing[90:112, 20:92] = 1.0
-    found = Paper(8, 8, 0.0, 16.0, 8.0, (4.0, 4.0)).fit(drawing)[0, 0]
-    assert float(found[0].max()) > 0.2  # the top of the line
-    assert float(found[7].max()) > 14
-    assert float(found.max()) <= 16.0
+    result = Paper(8, 8, 0.0, 16.0, 8.0, (4.0, 4.0)).fit(drawing)[0, 0]
+    assert float(result[0].max()) > 0.2  # the top of the line
+    assert float(result[7].max()) > 14
+    assert float(result.max()) <= 16.0
 
 
 def test_drawn_samples_are_known_again(digits: ia.Data) -> None:

@@ -132,8 +132,8 @@ def test_files_that_were_not_uploaded_are_not_read(given: bytes, status: int) ->
 )
 def test_a_file_that_is_too_large_is_not_taken(length: str, status: int) -> None:
     given = {"content-length": length}
-    found, _, words = ask("/gradio_api/upload", "POST", **given)
-    assert (found, b"up to 64 MB" in words) == (status, status == 413)
+    result, _, words = ask("/gradio_api/upload", "POST", **given)
+    assert (result, b"up to 64 MB" in words) == (status, status == 413)
     assert ask("/gradio_api/upload", "POST")[0] == 413
 
 

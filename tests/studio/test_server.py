@@ -31,9 +31,9 @@ class Client:
         status, body = self.ask("GET", "/")
         assert status == 200
         self.text = body.decode()
-        found = re.search(r"window\.gradio_config = (.*?);</script>", self.text, re.S)
-        assert found is not None
-        self.config = json.loads(found[1])
+        result = re.search(r"window\.gradio_config = (.*?);</script>", self.text, re.S)
+        assert result is not None
+        self.config = json.loads(result[1])
         self.parts = {part["id"]: part for part in self.config["components"]}
         self.names = {part["props"].get("elem_id"): key for key, part in self.parts.items()}
 
@@ -52,10 +52,10 @@ class Client:
         return dict(zip(places, json.loads(answer)["data"], strict=True))
 
     def post(self, name: str, event: str, **values: Any) -> tuple[int, bytes]:
-        found = self._function(name, event)
+        result = self._function(name, event)
         given = {self.names[key.replace("_", "-")]: value for key, value in values.items()}
-        data = [given.get(key, self.parts[key]["props"].get("value")) for key in found["inputs"]]
-        body = json.dumps({"data": data, "fn_index": found["id"], "session_hash": "test"})
+        data = [given.get(key, self.parts[key]["props"].get("value")) for key in result["inputs"]]
+        body = json.dumps({"data": data, "fn_index": result["id"], "session_hash": "test"})
         kind = {"Content-Type": "application/json"}
         return self.ask("POST", "/gradio_api/run/predict", body, **kind)
 
@@ -116,11 +116,11 @@ def test_the_page_names_no_other_host(client: Client) -> None:
 
 def test_a_switch_fills_the_page(client: Client, bank: ia.Bank, digits: ia.Data) -> None:
     session = Session(bank, digits)
-    found = client.use("module-tiles", "change", module_tiles=["0", "3"], operator="inlay")
+    result = client.use("module-tiles", "change", module_tiles=["0", "3"], operator="inlay")
     score = session.score(["0", "3"], "inlay")
-    assert f"{score.accuracy:.4f}" in found["accuracy"]
-    assert "2 modules, inlay" in found["confusion"]
-    assert found["module-answers"].count("class='answer'") == 2
+    assert f"{score.accuracy:.4f}" in result["accuracy"]
+    assert "2 modules, inlay" in result["confusion"]
+    assert result["module-answers"].count("class='answer'") == 2
     off = client.use("module-tiles", "change", module_tiles=[])
     assert "no module is on" in off["message"]
     values = {"module_tiles": ["0"], "operator": "ties", "setting_ties_density": "9"}
@@ -142,20 +142,20 @@ def test_an_upload_is_checked_told_and_deleted(
 ) -> None:
     path = client.upload("bad.safetensors", b"no module")
     assert Path(path).exists()
-    found = client.use("load-file", "upload", load_file=arrived(path))
-    assert "bad.safetensors: is not a safetensors file" in found["message"]
-    assert "Traceback" not in found["message"]
+    result = client.use("load-file", "upload", load_file=arrived(path))
+    assert "bad.safetensors: is not a safetensors file" in result["message"]
+    assert "Traceback" not in result["message"]
     assert not Path(path).exists()
 
     replace(bank["3"], name="mine").save(tmp_path / "mine.safetensors")
     path = client.upload("mine.safetensors", (tmp_path / "mine.safetensors").read_bytes())
-    found = client.use("load-file", "upload", load_file=arrived(path))
-    assert "loaded mine, to be switched on" in found["message"]
-    assert [name for _, name in found["module-tiles"]["choices"]][-1] == "mine"
+    result = client.use("load-file", "upload", load_file=arrived(path))
+    assert "loaded mine, to be switched on" in result["message"]
+    assert [name for _, name in result["module-tiles"]["choices"]][-1] == "mine"
     assert not Path(path).exists()
 
-    found = client.use("load-file", "upload", load_file=None)
-    assert "did not arrive" in found["message"]
+    result = client.use("load-file", "upload", load_file=None)
+    assert "did not arrive" in result["message"]
     assert "no file is chosen" in client.use("load-this", "click")["message"]
     assert "removed mine" in client.use("loaded-remove", "click", loaded_module="mine")["message"]
     assert "no module is chosen" in client.use("loaded-remove", "click")["message"]

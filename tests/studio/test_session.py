@@ -23,29 +23,29 @@ from intarsia.studio.ui.views import Views
 def test_every_operator_gives_the_figures_of_compose_and_evaluate(
     operator: str, session: Session, bank: ia.Bank, digits: ia.Data
 ) -> None:
-    whole = ia.compose([bank["0"], bank["8+9"]], operator, samples=digits)
-    expected = ia.evaluate(whole, digits.test)
-    found = session.score(["8+9", "0"], operator)
-    assert (found.confusion == expected.confusion).all()
-    assert found.rewarded == expected.rewarded == ("0", "8", "9")
-    assert found.accuracy == expected.accuracy
-    assert found.entropy == pytest.approx(expected.entropy, rel=1e-6)
+    merged = ia.compose([bank["0"], bank["8+9"]], operator, samples=digits)
+    expected = ia.evaluate(merged, digits.test)
+    result = session.score(["8+9", "0"], operator)
+    assert (result.confusion == expected.confusion).all()
+    assert result.rewarded == expected.rewarded == ("0", "8", "9")
+    assert result.accuracy == expected.accuracy
+    assert result.entropy == pytest.approx(expected.entropy, rel=1e-6)
     logits = session.joined_logits(["0", "8+9"], operator)
-    torch.testing.assert_close(logits, logits_of(whole, digits.test.x))
+    torch.testing.assert_close(logits, logits_of(merged, digits.test.x))
 
 
 def test_what_a_composition_does_around_its_operator_is_done_here(
     bank: ia.Bank, digits: ia.Data
 ) -> None:
-    few = digits.train.select([0, 3])
-    few = Split(few.x[:40], few.y[:40])
-    whole = ia.compose([bank["0"], bank["3"]], "logits", samples=few, calibrate=True)
-    session = Session(whole.parts, digits, whole.operator, like=whole)
-    expected = ia.evaluate(whole, digits.test)
-    found = session.score(session.names, whole.operator)
-    assert (found.confusion == expected.confusion).all()
-    assert found.entropy == pytest.approx(expected.entropy, rel=1e-6)
-    assert found.entropy != session.score(session.names, "logit_mean").entropy
+    subsample = digits.train.select([0, 3])
+    subsample = Split(subsample.x[:40], subsample.y[:40])
+    merged = ia.compose([bank["0"], bank["3"]], "logits", samples=subsample, calibrate=True)
+    session = Session(merged.parts, digits, merged.operator, like=merged)
+    expected = ia.evaluate(merged, digits.test)
+    result = session.score(session.names, merged.operator)
+    assert (result.confusion == expected.confusion).all()
+    assert result.entropy == pytest.approx(expected.entropy, rel=1e-6)
+    assert result.entropy != session.score(session.names, "logit_mean").entropy
     views = Views(session)
     assert views.about("logits").endswith("As in the composition: calibrated.")
     assert "calibrated" not in views.about("sum")
@@ -95,9 +95,9 @@ def test_a_path_and_the_matrix_are_those_of_the_library(
     with pytest.raises(CompositionError, match="needs two modules, both are '0'"):
         session.path("0", "0")
     matrix = ia.compatibility_matrix(bank, digits)
-    found = session.matrix()
+    result = session.matrix()
     for name in MEASURES:
-        np.testing.assert_allclose(found[name], matrix[name])
+        np.testing.assert_allclose(result[name], matrix[name])
 
 
 def test_nothing_on_and_unknown_names_are_told(session: Session) -> None:
@@ -113,8 +113,8 @@ def test_nothing_on_and_unknown_names_are_told(session: Session) -> None:
 
 
 def test_few_rows_and_a_catalogue_in_another_order(bank: ia.Bank, digits: ia.Data) -> None:
-    few = Session(bank, digits, rows=50)
-    assert len(few.test) == 50
+    subsample = Session(bank, digits, rows=50)
+    assert len(subsample.test) == 50
     turned = replace(
         digits,
         catalogue=digits.catalogue[::-1],

@@ -13,28 +13,28 @@ from intarsia.studio.uploads import Loaded, load, load_from_folder, others
 
 
 def test_every_kind_of_path_opens(bank: ia.Bank, bank_folder: Path, tmp_path: Path) -> None:
-    found = open_paths([bank_folder])
-    assert [module.name for module in found.modules] == list(bank.names)
-    assert found.like is None
-    assert str(found.session(rows=9).operator) == "inlay"
-    assert found.notes == ()
-    assert found.data.name == "digits"
-    assert found.folders == (bank_folder.resolve(),)
+    result = open_paths([bank_folder])
+    assert [module.name for module in result.modules] == list(bank.names)
+    assert result.like is None
+    assert str(result.session(rows=9).operator) == "inlay"
+    assert result.notes == ()
+    assert result.data.name == "digits"
+    assert result.folders == (bank_folder.resolve(),)
 
     ia.compose(bank, "ties(density=0.4)").save(tmp_path / "whole.safetensors")
-    found = open_paths([tmp_path / "whole.safetensors"])
-    assert str(found.session(rows=9).operator) == "ties(density=0.4)"
-    assert len(found.modules) == 3
-    assert found.folders == ()
+    result = open_paths([tmp_path / "whole.safetensors"])
+    assert str(result.session(rows=9).operator) == "ties(density=0.4)"
+    assert len(result.modules) == 3
+    assert result.folders == ()
 
     files = [bank_folder / "0.safetensors", bank_folder / "3.safetensors"]
     assert [module.name for module in open_paths(files).modules] == ["0", "3"]
 
     shutil.copytree(bank_folder, tmp_path / "demo" / "modules")
-    found = open_paths([tmp_path / "demo"], options={"seed": 1})
-    assert len(found.modules) == 3
-    assert "is not what" in found.notes[0]  # split otherwise
-    assert found.folders == ((tmp_path / "demo").resolve(),)
+    result = open_paths([tmp_path / "demo"], options={"seed": 1})
+    assert len(result.modules) == 3
+    assert "is not what" in result.notes[0]  # split otherwise
+    assert result.folders == ((tmp_path / "demo").resolve(),)
 
 
 def test_what_cannot_be_opened_is_told(bank: ia.Bank, bank_folder: Path, tmp_path: Path) -> None:
@@ -72,10 +72,10 @@ def test_a_file_is_taken_in_with_the_loaders_checks(
     assert session.names == ("0", "3", "8+9", "mine")
 
     replace(bank["3"], name="far", origin="0" * 64).save(path)
-    found = load(session, path)
-    assert found.names == (("far", "far"),)
-    assert "module 'far' does not fit module '0': its origin is 000" in found.caution
-    assert found.caution.endswith("; join it by inlay or logits")
+    result = load(session, path)
+    assert result.names == (("far", "far"),)
+    assert "module 'far' does not fit module '0': its origin is 000" in result.caution
+    assert result.caution.endswith("; join it by inlay or logits")
 
     path.write_bytes(path.read_bytes()[:-7])
     with pytest.raises(FileError, match=r"^my file: was cut off: "):
@@ -94,8 +94,8 @@ def test_a_composition_brings_the_parts_that_are_new(
 ) -> None:
     session = Session([bank["0"]], digits)
     ia.compose(bank, "sum").save(tmp_path / "whole.safetensors")
-    found = load(session, tmp_path / "whole.safetensors")
-    assert found == Loaded((("3", "3"), ("8+9", "8+9")))
+    result = load(session, tmp_path / "whole.safetensors")
+    assert result == Loaded((("3", "3"), ("8+9", "8+9")))
     bank.save(tmp_path / "bank")
     with pytest.raises(FileError, match="is a folder, give the file of a module"):
         load(session, tmp_path / "bank")

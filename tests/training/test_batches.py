@@ -51,8 +51,8 @@ def mixed(make_job):
 
     def make(batches="shown", model=MODEL, batch=32):
         job, origins = make_job(model, batch=batch)
-        few = (job.y == 9).nonzero().flatten()[20:]
-        keep = torch.ones(len(job.y), dtype=torch.bool).index_fill(0, few, False)
+        subsample = (job.y == 9).nonzero().flatten()[20:]
+        keep = torch.ones(len(job.y), dtype=torch.bool).index_fill(0, subsample, False)
         job = replace(job, tasks=MIXED, x=job.x[keep], y=job.y[keep], batches=batches)
         by_seed = {0: origins[0], 5: origins[2]}
         return job, [by_seed[t.seed] for t in MIXED]
@@ -137,9 +137,9 @@ def test_modules_that_show_all_labels_do_not_notice(mixed, masked, kind):
     job, origins = mixed(model="mlp([24], dropout=0.5)")
     starts = masked(origins, 0.3)
     shown, *_ = run(ENGINES[kind](job), starts)
-    whole, *_ = run(ENGINES[kind](replace(job, batches="all")), starts)
-    assert same(shown[0], whole[0])
-    assert not any(same(a, b) for a, b in zip(shown[1:], whole[1:], strict=True))
+    merged, *_ = run(ENGINES[kind](replace(job, batches="all")), starts)
+    assert same(shown[0], merged[0])
+    assert not any(same(a, b) for a, b in zip(shown[1:], merged[1:], strict=True))
     for k in range(len(MIXED)):
         alone, *_ = run(ENGINES[kind](replace(job, tasks=[MIXED[k]])), [starts[k]])
         assert same(alone[0], shown[k])
@@ -197,11 +197,11 @@ def test_train_shows_an_xe_module_its_own_samples(small_data, engine):
     settings = {"model": "mlp([16], dropout=0)", "epochs": 2, "batch": 16, "sparsity": 0.5}
     bank = ia.train(small_data, objective="xe", engine=engine, **settings)
     shown = ia.train(small_data, objective="xe", engine=engine, batches="shown", **settings)
-    whole = ia.train(small_data, objective="xe", engine=engine, batches="all", **settings)
+    merged = ia.train(small_data, objective="xe", engine=engine, batches="all", **settings)
     assert [m.digest for m in bank] == [m.digest for m in shown]
     assert bank[0].provenance["recipe"]["batches"] == "shown"
-    assert whole[0].provenance["recipe"]["batches"] == "all"
-    assert not any(same(a.state, b.state) for a, b in zip(bank, whole, strict=True))
+    assert merged[0].provenance["recipe"]["batches"] == "all"
+    assert not any(same(a.state, b.state) for a, b in zip(bank, merged, strict=True))
     me = [
         ia.train(small_data, engine=engine, batches=batches, **settings)
         for batches in (None, "all", "shown")
@@ -238,10 +238,10 @@ def test_tasks_of_ones_own_are_shown_their_samples_and_say_so(small_data, resolv
     for name, goal, classes in [("mea", "me", "a"), ("xeb", "xe", "b"), ("xecd", "xe", "cd")]:
         (alone,) = ia.train(small_data, recipe, objective=goal, partition=[list(classes)])
         assert same(alone.state, bank[name].state)
-    whole = ia.train(small_data, replace(recipe, batches="all"), tasks=own_tasks)
-    assert [m.provenance["recipe"].get("batches") for m in whole] == [None, "all", "all"]
-    assert same(whole["mea"].state, bank["mea"].state)
-    assert not same(whole["xeb"].state, bank["xeb"].state)
+    merged = ia.train(small_data, replace(recipe, batches="all"), tasks=own_tasks)
+    assert [m.provenance["recipe"].get("batches") for m in merged] == [None, "all", "all"]
+    assert same(merged["mea"].state, bank["mea"].state)
+    assert not same(merged["xeb"].state, bank["xeb"].state)
     plain = ia.train(small_data, recipe, tasks=lambda data: own_tasks(data)[:1])
     assert "batches" not in plain[0].provenance["recipe"]
 

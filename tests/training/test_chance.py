@@ -29,11 +29,11 @@ def judged(
 ) -> list[str]:
     """The kinds of what is found of a module that gives these logits to the samples."""
     task = _task(goal, rewarded)
-    found = learning_findings(
+    result = learning_findings(
         task, _scores(logits, task), LABELS, never if lazy else lambda: (logits, LABELS), 1.0
     )
-    assert all(isinstance(one, Finding) and one.module == task.name for one in found)
-    return [one.kind for one in found]
+    assert all(isinstance(one, Finding) and one.module == task.name for one in result)
+    return [one.kind for one in result]
 
 
 @pytest.mark.parametrize("goal", ["me", "me(reward=3.0)", "qme", "xe", "smoothing", "other"])

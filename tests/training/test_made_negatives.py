@@ -286,8 +286,8 @@ def test_weights_that_are_all_alike_change_nothing(small_data: Data, weights: fl
 
 def test_made_rows_weigh_as_the_shown_samples_do_on_average() -> None:
     weight, y = torch.tensor([1.0, 2.0, 3.0, 10.0]), torch.tensor([0, 0, 1, 2])
-    found = weigh_pools(weight, y, ((), (0,), (0, 1, 2)), 6)
-    assert found.tolist() == [4.0, 4.0, 6.5, 6.5, 0.0, 0.0]
+    result = weigh_pools(weight, y, ((), (0,), (0, 1, 2)), 6)
+    assert result.tolist() == [4.0, 4.0, 6.5, 6.5, 0.0, 0.0]
 
 
 def only(data: Data, keep: Tensor) -> Data:

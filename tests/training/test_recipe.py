@@ -30,8 +30,8 @@ def values(recipe, *names):
 )
 def test_paper(data, model, epochs, rate, sparsity, temperature):
     recipe = resolved(preset="paper", data=data, model=model)
-    found = values(recipe, "epochs", "learning_rate", "sparsity", "temperature")
-    assert found == (epochs, rate, sparsity, temperature)
+    result = values(recipe, "epochs", "learning_rate", "sparsity", "temperature")
+    assert result == (epochs, rate, sparsity, temperature)
     assert values(recipe, "pruning", "rounds", "pruning_epochs") == ("magnitude", 2, epochs)
     assert values(recipe, "keep_moments", "select", "patience") == (False, "accuracy", None)
     assert values(recipe, "batch", "schedule", "model") == (64, "constant", model)
@@ -50,8 +50,8 @@ def test_paper(data, model, epochs, rate, sparsity, temperature):
 )
 def test_released(data, model, pruning_epochs, epochs, rate, becomes):
     recipe = resolved(preset="released", data=data, model=model)
-    found = values(recipe, "pruning_epochs", "epochs", "learning_rate")
-    assert found == (pruning_epochs, epochs, rate)
+    result = values(recipe, "pruning_epochs", "epochs", "learning_rate")
+    assert result == (pruning_epochs, epochs, rate)
     assert values(recipe, "pruning", "rounds", "temperature") == (RELEASED_PRUNING, 2, 5.0)
     assert values(recipe, "keep_moments", "select", "patience") == (True, "last", 3)
     assert recipe.model == ({"name": "mlp", **becomes} if becomes else model)
@@ -121,10 +121,10 @@ DIGESTS = {
 def test_batches_are_of_the_samples_shown_where_labels_are_hidden(preset, goal):
     recipe = resolved(preset=preset, objective=goal)
     assert recipe.batches == recipe.as_dict()["batches"] == "shown"
-    whole = resolved(preset=preset, objective=goal, batches="all")
-    assert whole.batches == whole.as_dict()["batches"] == "all"
-    assert whole.digest() != recipe.digest()
-    for each in (recipe, whole):
+    merged = resolved(preset=preset, objective=goal, batches="all")
+    assert merged.batches == merged.as_dict()["batches"] == "all"
+    assert merged.digest() != recipe.digest()
+    for each in (recipe, merged):
         assert Recipe.read(each.as_dict()).resolve().digest() == each.resolve().digest()
         assert Recipe.read(each.as_dict()).resolve().batches == each.batches
 

@@ -135,9 +135,9 @@ def test_patience_stops_a_module_and_leaves_the_others(small_data, watched):
     stopped = watched[-1][2]
     assert any(stopped)
     assert not all(stopped)
-    whole = ia.train(small_data, **given, **settings)
+    merged = ia.train(small_data, **given, **settings)
     for k, module in enumerate(bank):
-        same = all(torch.equal(whole[k].state[n], t) for n, t in module.state.items())
+        same = all(torch.equal(merged[k].state[n], t) for n, t in module.state.items())
         assert same != stopped[k]
 
 
@@ -208,12 +208,12 @@ def test_the_global_generator_is_left_alone(small_data):
 @pytest.mark.parametrize("settings", [{"sparsity": 0.9}, {"preset": "released", "sparsity": 0.9}])
 def test_chunks_give_the_same_modules(small_data, monkeypatch, settings):
     settings = {**SETTINGS, **settings, "seeds": [0, 1]}
-    whole = ia.train(small_data, **settings)
+    merged = ia.train(small_data, **settings)
     monkeypatch.setattr("intarsia.training.engines.select.CPU_CHUNK", (3, 3))
     parts = ia.train(small_data, **settings)
-    assert whole.names == parts.names
-    assert whole.names[:2] == ("a-s0", "b-s0")
-    assert [m.digest for m in whole] == [m.digest for m in parts]
+    assert merged.names == parts.names
+    assert merged.names[:2] == ("a-s0", "b-s0")
+    assert [m.digest for m in merged] == [m.digest for m in parts]
 
 
 def test_modules_of_one_seed_share_an_origin(small_data):

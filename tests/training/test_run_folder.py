@@ -111,11 +111,11 @@ def test_a_run_stopped_after_every_epoch_ends_with_the_same_bytes(
     if name not in ("won", "territory"):
         monkeypatch.setattr(choose, "CPU_CHUNK", (3, 3))
     settings = settings_of(name)
-    whole = ia.train(small_data, out=tmp_path / "whole", **settings)
+    merged = ia.train(small_data, out=tmp_path / "whole", **settings)
     stops = train_in_pieces(small_data, tmp_path / "parts", settings, stop_after)
     assert stops >= 2
     assert file_bytes(tmp_path / "parts") == file_bytes(tmp_path / "whole")
-    assert len(whole) == 4
+    assert len(merged) == 4
 
 
 def test_a_run_taken_up_with_other_threads_says_so(small_data, tmp_path, stop_after):
@@ -316,7 +316,7 @@ def test_what_a_killed_process_left_behind_is_swept(small_data, stopped, tmp_pat
 def test_chunks_cut_elsewhere_lose_no_module(small_data, tmp_path, stop_after, monkeypatch):
     """As when a run goes on with less memory: what was done in other pieces is done again."""
     settings, out = settings_of("paper"), tmp_path / "out"
-    whole = ia.train(small_data, out=tmp_path / "whole", **settings)
+    merged = ia.train(small_data, out=tmp_path / "whole", **settings)
     monkeypatch.setattr(choose, "CPU_CHUNK", (2, 2))
     stop_after(11)  # one piece of two modules is done, nine epochs each
     with pytest.raises(KeyboardInterrupt):
@@ -324,7 +324,7 @@ def test_chunks_cut_elsewhere_lose_no_module(small_data, tmp_path, stop_after, m
     stop_after(None)
     monkeypatch.setattr(choose, "CPU_CHUNK", (3, 3))
     bank = ia.train(small_data, out=out, **settings)
-    assert bank.names == whole.names
+    assert bank.names == merged.names
     assert file_bytes(out) == file_bytes(tmp_path / "whole")
 
 

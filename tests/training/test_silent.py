@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import intarsia as ia
-from intarsia.composition import Ground
+from intarsia.composition import MergeContext
 from intarsia.data import Data
 from intarsia.errors import CompositionError
 from intarsia.files import digest_of
@@ -124,7 +124,7 @@ def test_the_origin_can_be_made_again_from_the_seed(
 ) -> None:
     settings = {"learning_rate": 0.01, "epochs": 1, "sparsity": 0.5, "seeds": [2]}
     bank = ia.train(small_data, model=model, silent=silent, **settings)
-    origin = Ground(tuple(bank)).origin()
+    origin = MergeContext(tuple(bank)).origin()
     expected = still(small_data, model, silent=silent, seeds=[2])[0]
     assert digest_of("origin", origin) == bank[0].origin == expected.origin
     for name, _ in initialise(model, (1, 8, 8), 4, 0).named_parameters():
@@ -153,7 +153,7 @@ def test_a_network_without_wiring_that_changed_is_refused_by_its_origin(small_da
 
     parts = tuple(replace(module, factory=changed) for module in bank)
     with pytest.raises(CompositionError, match="cannot be made again from its seed"):
-        Ground(parts).origin()
+        MergeContext(parts).origin()
 
 
 def test_silence_says_whether_there_is_a_layer_to_silence() -> None:

@@ -137,12 +137,12 @@ def test_samples_that_weigh_nothing_are_not_learned(small_data, engine):
     x = torch.where(weight.bool()[:, None, None, None], small_data.train.x, noise)
     y = torch.where(weight.bool(), small_data.train.y, 2)
     other = replace(small_data, train=Split(x, y))
-    one, two, whole = (
+    one, two, merged = (
         ia.train(data, engine=engine, sample_weight=given, **settings)[0].state
         for data, given in ((small_data, weight), (other, weight), (small_data, None))
     )
     assert all(torch.equal(one[n], t) for n, t in two.items())
-    assert not all(torch.equal(one[n], t) for n, t in whole.items())
+    assert not all(torch.equal(one[n], t) for n, t in merged.items())
 
 
 def test_sample_weights_are_part_of_what_tells_runs_apart(small_data, tmp_path):

@@ -40,7 +40,7 @@ from intarsia.training import Recipe
 from intarsia.training.auto import DataSize
 from intarsia.training.plan import fitted, size_of
 
-Thing = Module | Composition | Bank
+Artifact = Module | Composition | Bank
 SPLITS = ("train", "validation", "test", "all")
 CUSTOM = "custom"  # what a recipe calls a network of the user's own
 _FACTORY = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
@@ -48,16 +48,16 @@ _FACTORY = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Z
 
 def assignments(words: Sequence[str] | None) -> dict[str, Any]:
     """`key=value` words; a value is read as YAML."""
-    found = {}
+    result = {}
     for word in words or []:
         key, equals, value = word.partition("=")
         if not equals or not key:
             raise RecipeError(f"--set {word!r}: expected KEY=VALUE, such as patience=3")
         try:
-            found[key.strip().replace("-", "_")] = yaml.safe_load(value)
+            result[key.strip().replace("-", "_")] = yaml.safe_load(value)
         except yaml.YAMLError:
             raise RecipeError(f"--set {word!r}: its value is not valid YAML") from None
-    return found
+    return result
 
 
 def target_of(word: str | None) -> str | int | None:
@@ -107,7 +107,7 @@ def factory_of(word: str | None) -> Model | None:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        found: Any = import_module(match[1])
+        result: Any = import_module(match[1])
     except ModuleNotFoundError as error:
         here = f"there is no module {error.name!r} in {folder} or among the installed packages"
         raise ModelError(f"--model {word}: {here}") from error
@@ -116,16 +116,16 @@ def factory_of(word: str | None) -> Model | None:
             f"--model {word}: importing {match[1]} fails: {type(error).__name__}: {error}"
         ) from error
     for name in match[2].split("."):
-        if not hasattr(found, name):
-            known = [key for key, value in vars(found).items() if callable(value)]
+        if not hasattr(result, name):
+            known = [key for key, value in vars(result).items() if callable(value)]
             raise ModelError(f"--model {word}: it has no {name!r}: {nearest(name, known)}")
-        found = getattr(found, name)
-    if not callable(found) or isinstance(found, torch.nn.Module):
+        result = getattr(result, name)
+    if not callable(result) or isinstance(result, torch.nn.Module):
         raise ModelError(
-            f"--model {word}: {match[2]} is a {type(found).__name__}: expected a function "
+            f"--model {word}: {match[2]} is a {type(result).__name__}: expected a function "
             "f(shape, outputs) that makes a new network"
         )
-    return found
+    return result
 
 
 def recipe_and_out(paths: Sequence[Path], dry_run: bool) -> tuple[Path | None, Path | None]:
@@ -229,47 +229,51 @@ def modules_of(paths: Sequence[Path], seed: int | None, model: Model | None = No
 
 
 def one_module(path: Path, model: Model | None = None) -> Module:
-    thing = open_path(path, model)
-    if not isinstance(thing, Module):
-        raise FileError(f"{path} holds a {type(thing).__name__.lower()}: give the file of a module")
-    return thing
+    artifact = open_path(path, model)
+    if not isinstance(artifact, Module):
+        raise FileError(
+            f"{path} holds a {type(artifact).__name__.lower()}: give the file of a module"
+        )
+    return artifact
 
 
 def one_thing(path: Path, model: Model | None = None) -> Module | Composition:
     """A module or a composition; a folder has too many networks."""
-    thing = open_path(path, model)
-    if isinstance(thing, Bank):
+    artifact = open_path(path, model)
+    if isinstance(artifact, Bank):
         raise FileError(f"{path} holds a bank: give one of its files, or compose it first")
-    return thing
+    return artifact
 
 
 def compacted(path: Path, model: Model | None = None) -> tuple[Module, Module]:
     """What a file holds as one network, and the same without dead units."""
-    thing = one_thing(path, model)
-    if isinstance(thing, Module):
-        return thing, compact(thing)
-    after = thing.compact()
-    assert thing.joined is not None
-    return thing.joined, after
+    artifact = one_thing(path, model)
+    if isinstance(artifact, Module):
+        return artifact, compact(artifact)
+    after = artifact.compact()
+    assert artifact.joined is not None
+    return artifact.joined, after
 
 
-def models_of(thing: Thing) -> dict[str, Module | Composition]:
+def models_of(artifact: Artifact) -> dict[str, Module | Composition]:
     """What is measured, by name: a bank's modules one by one."""
-    if isinstance(thing, Bank):
-        if not len(thing):
+    if isinstance(artifact, Bank):
+        if not len(artifact):
             raise FileError("the bank has no modules, all of them diverged")
-        return {module.name: module for module in thing}
-    name = thing.name if isinstance(thing, Module) else "composition"
-    return {name: thing}
+        return {module.name: module for module in artifact}
+    name = artifact.name if isinstance(artifact, Module) else "composition"
+    return {name: artifact}
 
 
-def data_for(thing: Thing, source: str | None, options: Mapping[str, Any]) -> tuple[Data, bool]:
+def data_for(
+    artifact: Artifact, source: str | None, options: Mapping[str, Any]
+) -> tuple[Data, bool]:
     """The data to measure on, and whether it is what the modules were trained on.
 
     Options that it was loaded with for training, or that another file is to be read with, hold
     where they are not given.
     """
-    learned = _first(thing).provenance
+    learned = _first(artifact).provenance
     recipe = learned.get("recipe") or {}
     if source is None and not recipe.get("data"):
         raise DataError("the file does not say what it was trained on: name the data with --data")
@@ -277,18 +281,18 @@ def data_for(thing: Thing, source: str | None, options: Mapping[str, Any]) -> tu
         source = str(recipe["data"])
         if source not in DATASETS and not Path(source).exists():
             raise DataError(
-                f"module {_first(thing).name!r} was trained on {source!r}, which is not here: "
+                f"module {_first(artifact).name!r} was trained on {source!r}, which is not here: "
                 "give it with --data, as a file .npz, .csv or .parquet, or a folder of images"
             )
     data = load(source, {**options_for(source, learned), **options})
     return data, data.digest == (learned.get("data") or {}).get("digest")
 
 
-def split_for(thing: Thing, data: Data, part: str) -> Split:
+def split_for(artifact: Artifact, data: Data, part: str) -> Split:
     """A split, or all three, with labels that are indices into the modules' catalogue."""
     if part not in SPLITS:
         raise DataError(f"unknown split {part!r}: {nearest(part, SPLITS)}")
-    catalogue = _first(thing).catalogue
+    catalogue = _first(artifact).catalogue
     unknown = [name for name in data.catalogue if name not in catalogue]
     if unknown:
         raise DataError(
@@ -303,10 +307,10 @@ def split_for(thing: Thing, data: Data, part: str) -> Split:
     return Split(x, places[y])
 
 
-def labelled(thing: Thing, data: Data) -> Data:
+def labelled(artifact: Artifact, data: Data) -> Data:
     """Training and test part with labels that are indices into the modules' catalogue."""
-    train, test = (split_for(thing, data, part) for part in ("train", "test"))
-    return replace(data, catalogue=_first(thing).catalogue, train=train, test=test)
+    train, test = (split_for(artifact, data, part) for part in ("train", "test"))
+    return replace(data, catalogue=_first(artifact).catalogue, train=train, test=test)
 
 
 def aligned_pair(a: Module, b: Module, how: str, data: Data) -> tuple[Module, Module]:
@@ -327,30 +331,30 @@ def abstentions(
     share: float,
 ) -> dict[str, Abstention]:
     """How each model withholds answers: samples of rewarded classes are the known ones."""
-    found = {}
+    result = {}
     for name, model in models.items():
         score = scores[name]
         rewarded = torch.tensor([score.catalogue.index(c) for c in score.rewarded])
         known = torch.isin(samples.y, rewarded)
         inside, outside = (Split(samples.x[rows], samples.y[rows]) for rows in (known, ~known))
-        found[name] = abstention(model, inside, outside, share)
-    return found
+        result[name] = abstention(model, inside, outside, share)
+    return result
 
 
-def _first(thing: Thing) -> Module:
-    if isinstance(thing, Module):
-        return thing
-    return thing.parts[0] if isinstance(thing, Composition) else thing[0]
+def _first(artifact: Artifact) -> Module:
+    if isinstance(artifact, Module):
+        return artifact
+    return artifact.parts[0] if isinstance(artifact, Composition) else artifact[0]
 
 
 def _list(words: str, flag: str) -> list[Any]:
     try:
-        found = yaml.safe_load(f"[{words}]")
+        result = yaml.safe_load(f"[{words}]")
     except yaml.YAMLError:
-        found = None
-    if not isinstance(found, list):
+        result = None
+    if not isinstance(result, list):
         raise RecipeError(f"{flag} {words!r}: expected a list such as 0,1,2")
-    return found
+    return result
 
 
 def _sets(words: str) -> str | list[list[str]]:

@@ -69,25 +69,25 @@ def compose(
         "operator": operator, "align": align, "samples": samples_of(samples, target),
         "recalibrate": recalibrate, "calibrate": calibrate, "seed": seed, "without": without,
     }  # fmt: skip
-    whole = merge_recipe(paths, given).compose(factory_of(model))
-    whole.save(out)
-    found = describe(whole, out)
+    merged = merge_recipe(paths, given).compose(factory_of(model))
+    merged.save(out)
+    result = describe(merged, out)
     if json:
-        show_json(found)
+        show_json(result)
     else:
-        show_facts(found)
-        show_calibration(found)
-    tell_health(whole.health, strict)
+        show_facts(result)
+        show_calibration(result)
+    tell_health(merged.health, strict)
 
 
 def operators(json: Json = False) -> None:
     """List the ways of joining modules: what each works on, its settings and its paper."""
     from intarsia.cli.describe import known_operators
 
-    found = known_operators()
+    result = known_operators()
     if json:
-        return show_json({"operators": found})
-    show_operators(found)
+        return show_json({"operators": result})
+    show_operators(result)
 
 
 def compact(
@@ -102,16 +102,16 @@ def compact(
 
     before, after = compacted(path, factory_of(model))
     after.save(out)
-    found = describe(after, out)
-    found["before"] = {
+    result = describe(after, out)
+    result["before"] = {
         "architecture": str(before.architecture),
         "parameters": before.parameters,
         "bytes": path.stat().st_size,
     }
     if json:
-        show_json(found)
+        show_json(result)
     else:
-        show_facts(found)
+        show_facts(result)
     tell_health(after.health)
 
 
@@ -134,11 +134,11 @@ def export(
     from intarsia.cli.describe import describe_export
     from intarsia.exports import export as write
 
-    thing = one_thing(path, factory_of(model))
-    kind = write(thing, out, format_, inputs)
-    found = describe_export(thing, out, kind, inputs)
+    artifact = one_thing(path, factory_of(model))
+    kind = write(artifact, out, format_, inputs)
+    result = describe_export(artifact, out, kind, inputs)
     if json:
-        show_json(found)
+        show_json(result)
     else:
-        show_facts(found)
-    tell_health(thing.health)
+        show_facts(result)
+    tell_health(artifact.health)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from intarsia.cli.arguments import Thing
+from intarsia.cli.arguments import Artifact
 from intarsia.composition import OPERATORS, Composition
 from intarsia.composition.merge_recipe import settings_of
 from intarsia.composition.opening import header_of
@@ -16,14 +16,14 @@ from intarsia.files import plain
 from intarsia.modules import Bank, Module, file_name
 
 
-def describe(thing: Thing, path: Path) -> dict[str, Any]:
+def describe(artifact: Artifact, path: Path) -> dict[str, Any]:
     """A module, a composition or a bank that was read from a path."""
-    if isinstance(thing, Bank):
-        return describe_bank(thing, path)
+    if isinstance(artifact, Bank):
+        return describe_bank(artifact, path)
     head = {"path": str(path), "kind": "module", "bytes": path.stat().st_size}
-    head |= {"health": thing.health.to_json()}
-    found = _module(thing) if isinstance(thing, Module) else _composition(thing, path)
-    return plain({**head, **found}, str(path))
+    head |= {"health": artifact.health.to_json()}
+    result = _module(artifact) if isinstance(artifact, Module) else _composition(artifact, path)
+    return plain({**head, **result}, str(path))
 
 
 def describe_bank(bank: Bank, folder: Path | None) -> dict[str, Any]:
@@ -95,10 +95,10 @@ def known_sets() -> list[dict[str, Any]]:
 
 def known_operators() -> list[dict[str, Any]]:
     """Every operator with what it works on, its settings and their defaults, and its paper."""
-    found = []
+    result = []
     for name, how in OPERATORS.items():
         parameters = inspect.signature(how).parameters
-        found.append(
+        result.append(
             {
                 "name": name,
                 "on": getattr(how, "on", None),
@@ -108,26 +108,26 @@ def known_operators() -> list[dict[str, Any]]:
                 "paper": getattr(how, "paper", ""),
             }
         )
-    return found
+    return result
 
 
 def describe_export(
-    thing: Module | Composition, path: Path, kind: str, inputs: str
+    artifact: Module | Composition, path: Path, kind: str, inputs: str
 ) -> dict[str, Any]:
     """A file that was exported."""
-    shape = _networks(thing)[0].architecture.shape
+    shape = _networks(artifact)[0].architecture.shape
     onnx = kind == "onnx"
     return plain(
         {
             "path": str(path),
             "kind": kind,
             "bytes": path.stat().st_size,
-            "networks": len(_networks(thing)),
+            "networks": len(_networks(artifact)),
             "inputs": f"raw {inputs}, N x {' x '.join(map(str, shape))}" if onnx else None,
-            "outputs": f"logits, N x {len(thing.catalogue)}" if onnx else None,
-            "catalogue": thing.catalogue,
-            "rewarded": thing.rewarded,
-            "temperature": thing.temperature,
+            "outputs": f"logits, N x {len(artifact.catalogue)}" if onnx else None,
+            "catalogue": artifact.catalogue,
+            "rewarded": artifact.rewarded,
+            "temperature": artifact.temperature,
         },
         str(path),
     )
@@ -164,30 +164,30 @@ def _module(module: Module) -> dict[str, Any]:
     }
 
 
-def _composition(whole: Composition, path: Path) -> dict[str, Any]:
-    networks = _networks(whole)
+def _composition(merged: Composition, path: Path) -> dict[str, Any]:
+    networks = _networks(merged)
     alike = all(module.plan == networks[0].plan for module in networks)
     return {
-        **whole.report,
+        **merged.report,
         "kind": "composition",
-        "catalogue": whole.catalogue,
+        "catalogue": merged.catalogue,
         "architecture": "; ".join(dict.fromkeys(str(m.architecture) for m in networks)),
-        "align": whole.options.align,
-        "samples": None if whole.samples is None else len(whole.samples),
-        "temperature": whole.temperature,
+        "align": merged.options.align,
+        "samples": None if merged.samples is None else len(merged.samples),
+        "temperature": merged.temperature,
         "scaling": "; ".join(dict.fromkeys(_scaling(m.scaling) for m in networks)),
-        "origins": sorted({module.origin for module in whole.parts}),
+        "origins": sorted({module.origin for module in merged.parts}),
         "digest": header_of(path).get("digest"),
-        "parts": [_row(module) for module in whole.parts],
+        "parts": [_row(module) for module in merged.parts],
         "tensors": _tensors(networks) if alike else [],
     }
 
 
-def _networks(thing: Module | Composition) -> list[Module]:
+def _networks(artifact: Module | Composition) -> list[Module]:
     """What is run: one network, or the parts where their logits are joined."""
-    if isinstance(thing, Module):
-        return [thing]
-    return list(thing.parts) if thing.joined is None else [thing.joined]
+    if isinstance(artifact, Module):
+        return [artifact]
+    return list(artifact.parts) if artifact.joined is None else [artifact.joined]
 
 
 def _row(module: Module) -> dict[str, Any]:

@@ -22,19 +22,19 @@ def show_plan(plan: Any) -> None:
     show(f"modules: {missing if plan.modules is None else plan.modules}")
 
 
-def show_facts(found: dict[str, Any]) -> None:
+def show_facts(result: dict[str, Any]) -> None:
     """Everything but the tables."""
     skipped = ("health", "parts", "tensors", "provenance", "calibration")
-    rows = [(k.replace("_", " "), plain_text(v)) for k, v in found.items() if k not in skipped]
-    learned = [(k, plain_text(v)) for k, v in found.get("provenance", {}).items()]
+    rows = [(k.replace("_", " "), plain_text(v)) for k, v in result.items() if k not in skipped]
+    learned = [(k, plain_text(v)) for k, v in result.get("provenance", {}).items()]
     show(facts(row for row in [*rows, *learned] if row[1]))
 
 
-def show_calibration(found: dict[str, Any]) -> None:
+def show_calibration(result: dict[str, Any]) -> None:
     """What a composition's calibration does, beside doing without; nothing where there is none."""
     from intarsia.measure import figure
 
-    fitted = found.get("calibration")
+    fitted = result.get("calibration")
     if fitted is None:
         return
     rows = [
@@ -51,28 +51,28 @@ def show_calibration(found: dict[str, Any]) -> None:
     )  # fmt: skip
 
 
-def show_abstention(found: dict[str, Any]) -> None:
+def show_abstention(result: dict[str, Any]) -> None:
     """How often each model withholds its answer, by name."""
     from intarsia.measure import figure
 
     keys = ("answered", "accuracy", "refused", "auroc_entropy")
-    rows = [(name, *(figure(getattr(a, key)) for key in keys)) for name, a in found.items()]
-    share = next(iter(found.values())).threshold
+    rows = [(name, *(figure(getattr(a, key)) for key in keys)) for name, a in result.items()]
+    share = next(iter(result.values())).threshold
     headings = ["abstaining", "rewarded answered", "of these right", "others refused", "AUROC"]
     title = f"above {share:g} of the largest entropy"
     show(table(headings, rows, title))
 
 
-def show_operators(found: list[dict[str, Any]]) -> None:
+def show_operators(result: list[dict[str, Any]]) -> None:
     """One table for each of the things that operators work on."""
-    for on in dict.fromkeys(entry["on"] for entry in found):
+    for on in dict.fromkeys(entry["on"] for entry in result):
         rows = [
             (
                 entry["name"] + ("*" if entry["samples"] else ""),
                 entry["title"],
                 ", ".join(k if v is None else f"{k}={v}" for k, v in entry["settings"].items()),
             )
-            for entry in found
+            for entry in result
             if entry["on"] == on
         ]
         show(table(["operator", "joins", "settings"], rows, f"on {on}"))
@@ -96,43 +96,43 @@ def show_scores(scores: dict[str, Any], confusion: bool) -> None:
         show(table(["", *score.catalogue], [(c, *row) for c, row in counts], title))
 
 
-def show_bank(found: dict[str, Any]) -> None:
+def show_bank(result: dict[str, Any]) -> None:
     """The modules of a bank with the scores of their training; those that diverged by name."""
     from intarsia.measure import figure
 
-    modules = found["modules"]
+    modules = result["modules"]
     rows = [
         (m["name"], figure(m["accuracy"]), figure(m["entropy"]), f"{m['density']:.2%}", m["bytes"])
         for m in modules
     ]
-    ceiling = f"entropy (of {found['ceiling']:.3f})" if modules else "entropy"
+    ceiling = f"entropy (of {result['ceiling']:.3f})" if modules else "entropy"
     show(
-        f"{found['architecture'] or 'no module'}; scores on validation data",
+        f"{result['architecture'] or 'no module'}; scores on validation data",
         table(["module", "accuracy", ceiling, "density", "bytes"], rows),
         _means(modules),
-        f"engine: {found['engine']} on {found['device']}",
+        f"engine: {result['engine']} on {result['device']}",
     )
-    for name in found["diverged"]:
+    for name in result["diverged"]:
         note(f"module {name!r} diverged and is kept out: lower its learning rate")
 
 
-def show_demo(found: Any) -> None:
+def show_demo(result: Any) -> None:
     """The demo's findings: each module, all of them joined, one taken out."""
     from intarsia.measure import figure
 
-    taken = found.removal
+    taken = result.removal
     show(
         table(
-            ["module", "accuracy", f"entropy (of {found.ceiling:.3f})", "density", "bytes"],
+            ["module", "accuracy", f"entropy (of {result.ceiling:.3f})", "density", "bytes"],
             [
                 (m.name, figure(m.accuracy), figure(m.entropy), f"{m.density:.1%}", f"{m.bytes:,}")
-                for m in found.modules
+                for m in result.modules
             ],
             "Each module: accuracy on its own digit, entropy on the others",
         ),
         table(
             ["all ten digits, one network", "accuracy", "parameters"],
-            [(r.name, figure(r.accuracy), f"{r.parameters:,}") for r in found.rows],
+            [(r.name, figure(r.accuracy), f"{r.parameters:,}") for r in result.rows],
             "Joined without training, beside one network trained on all",
         ),
         table(
@@ -150,7 +150,7 @@ def show_demo(found: Any) -> None:
             f"Digit {taken.name} taken out and put back"
             + (": the same bits" if taken.same_bits else ": NOT the same bits"),
         ),
-        f"test data, {found.test_samples} samples; engine: {found.engine}",
+        f"test data, {result.test_samples} samples; engine: {result.engine}",
     )
 
 

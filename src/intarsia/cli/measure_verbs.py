@@ -83,13 +83,13 @@ def evaluate(
 
     check_figure(figure_)
     wanted = read_names(rewarded, "--rewarded") if rewarded else None
-    thing = open_path(path, factory_of(model))
-    models = models_of(thing)
-    found, same = data_for(thing, data, data_options(set_, target))
-    samples = split_for(thing, found, split)
+    artifact = open_path(path, factory_of(model))
+    models = models_of(artifact)
+    result, same = data_for(artifact, data, data_options(set_, target))
+    samples = split_for(artifact, result, split)
     scores = {name: measure(model, samples, wanted) for name, model in models.items()}
     withheld = {} if abstain is None else abstentions(models, scores, samples, abstain)
-    health = Health.of([thing.health], *one_answer(scores))
+    health = Health.of([artifact.health], *one_answer(scores))
     if figure_ is not None:
         panels = {name: score.confusion for name, score in scores.items()}
         catalogue = next(iter(scores.values())).catalogue
@@ -101,7 +101,7 @@ def evaluate(
             {
                 "path": str(path),
                 "health": health.to_json(),
-                "data": found.name,
+                "data": result.name,
                 "split": split,
                 "trained_on_this_data": same,
                 "models": {name: score.to_json() for name, score in scores.items()},
@@ -113,7 +113,7 @@ def evaluate(
             }
         )
     else:
-        show(f"{path} on {found.name}, {split} split")
+        show(f"{path} on {result.name}, {split} split")
         show_scores(scores, confusion)
         if withheld:
             show_abstention(withheld)
@@ -143,12 +143,12 @@ def compatibility(
     if figure_ is not None:
         write_whole(figure_, compatibility_matrix(modules, inputs).figure().encode())
     if len(modules) == 2:
-        found: Any = between(modules[0], modules[1], inputs)
+        result: Any = between(modules[0], modules[1], inputs)
     else:
-        found = compatibility_matrix(modules, inputs)
+        result = compatibility_matrix(modules, inputs)
     if json:
-        return show_json(found.to_json())
-    show(found)
+        return show_json(result.to_json())
+    show(result)
     if samples is None:
         note("note: the interference needs samples, give them with --samples")
 
@@ -194,16 +194,16 @@ def path(
     check_figure(figure_)
     own = factory_of(model)
     one, other = one_module(a, own), one_module(b, own)
-    found, same = data_for(one, data, data_options(set_, target))
+    result, same = data_for(one, data, data_options(set_, target))
     if align is not None:
-        one, other = aligned_pair(one, other, align, found)
-    way = walk(one, other, labelled(one, found), points, samples=rows, aligned=align is not None)
+        one, other = aligned_pair(one, other, align, result)
+    way = walk(one, other, labelled(one, result), points, samples=rows, aligned=align is not None)
     if figure_ is not None:
         write_whole(figure_, way.figure().encode())
     if not same:
         note(f"note: this is not the data that {a} was trained on, or it is split otherwise")
     if json:
-        return show_json({"data": found.name, "trained_on_this_data": same, **way.to_json()})
+        return show_json({"data": result.name, "trained_on_this_data": same, **way.to_json()})
     show(way)
 
 
@@ -218,17 +218,17 @@ def inspect(
     from intarsia.cli.describe import describe
     from intarsia.composition.opening import open_path
 
-    thing = open_path(path, factory_of(model))
-    found = describe(thing, path)
+    artifact = open_path(path, factory_of(model))
+    result = describe(artifact, path)
     if json:
-        show_json(found)
-    elif found["kind"] == "bank":
-        show_bank(found)
+        show_json(result)
+    elif result["kind"] == "bank":
+        show_bank(result)
     else:
-        show_facts(found)
-        show_calibration(found)
+        show_facts(result)
+        show_calibration(result)
         for part in ("parts", "tensors"):
-            if rows := found.get(part):
+            if rows := result.get(part):
                 columns = [c for c in rows[0] if c != "digest"]
                 show(table(columns, [[plain_text(row[c]) for c in columns] for row in rows]))
-    tell_health(thing.health, strict)
+    tell_health(artifact.health, strict)

@@ -119,13 +119,13 @@ def studio(
     from intarsia.studio.server import check_extra, serve
 
     check_extra()
-    found = open_paths(paths, data, data_options(set_, target), seed, factory_of(model))
-    for remark in found.notes:
+    result = open_paths(paths, data, data_options(set_, target), seed, factory_of(model))
+    for remark in result.notes:
         note(f"note: {remark}")
-    count = min(rows or len(found.data.test), len(found.data.test))
-    about = f"{len(found.modules)} modules about {count:,} test samples of {found.data.name}"
+    count = min(rows or len(result.data.test), len(result.data.test))
+    about = f"{len(result.modules)} modules about {count:,} test samples of {result.data.name}"
     note(f"asking {about} ...")
-    session = found.session(rows)
+    session = result.session(rows)
 
     def ready(address: str) -> None:
         if json:

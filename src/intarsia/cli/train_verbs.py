@@ -30,10 +30,10 @@ def demo(
     from intarsia.demo import demo as run
 
     began = time.perf_counter()
-    found = run(out, epochs=epochs, say=note)
+    result = run(out, epochs=epochs, say=note)
     if json:
-        return show_json(found.to_json() | {"report": str(out / "report.html")})
-    show_demo(found)
+        return show_json(result.to_json() | {"report": str(out / "report.html")})
+    show_demo(result)
     page = out / "report.html"
     show(f"{time.perf_counter() - began:.0f} s; report: {page}, opens in any browser")
     show("\ngo on with")
@@ -61,15 +61,15 @@ def data(
             return show_json({"sets": sets})
         columns = ("name", "title", "inputs", "classes", "rows", "where")
         return show(table(columns, [[entry[c] for c in columns] for entry in sets]))
-    found = describe_data(load(source, {**data_options(set_, target), "download": download}))
+    result = describe_data(load(source, {**data_options(set_, target), "download": download}))
     if json:
-        return show_json(found)
-    counts = found["counts"]
+        return show_json(result)
+    counts = result["counts"]
     show(
-        facts((k, found[k]) for k in ("name", "inputs", "type", "scaling", "digest")),
+        facts((k, result[k]) for k in ("name", "inputs", "type", "scaling", "digest")),
         table(
             ["class", *counts],
-            [[name, *(part[name] for part in counts.values())] for name in found["catalogue"]]
+            [[name, *(part[name] for part in counts.values())] for name in result["catalogue"]]
             + [["all", *(sum(part.values()) for part in counts.values())]],
         ),
     )
@@ -193,12 +193,12 @@ def train(
     bank = run(
         None, recipe, model=own, out=out, device=device, engine=engine, keep_rounds=keep_rounds
     )
-    found = describe_bank(bank, out) | {"seconds": round(time.perf_counter() - began, 3)}
+    result = describe_bank(bank, out) | {"seconds": round(time.perf_counter() - began, 3)}
     if json:
-        show_json(found)
+        show_json(result)
     else:
-        show_bank(found)
-        show(f"{found['seconds']:.1f} s, in {out}")
+        show_bank(result)
+        show(f"{result['seconds']:.1f} s, in {out}")
     tell_health(bank.health, strict)
 
 

@@ -2,7 +2,7 @@
 
 from intarsia.composition.alignment.align import align
 from intarsia.composition.composition import Composition, compose
-from intarsia.composition.merge_context import Ground
+from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.merge_recipe import MergeRecipe
 from intarsia.composition.operators import ensembles as outputs
 from intarsia.composition.operators import fisher, inlay, regmean, weights
@@ -12,4 +12,12 @@ from intarsia.composition.operators.registry import OPERATORS, operator
 # Each of these files registers its operators.
 _ = deltas, fisher, inlay, outputs, regmean, weights
 
-__all__ = ["OPERATORS", "Composition", "Ground", "MergeRecipe", "align", "compose", "operator"]
+__all__ = [
+    "OPERATORS",
+    "Composition",
+    "MergeContext",
+    "MergeRecipe",
+    "align",
+    "compose",
+    "operator",
+]

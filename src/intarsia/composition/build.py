@@ -18,7 +18,7 @@ from intarsia.composition.calibration import (
     scaled,
     scales_of,
 )
-from intarsia.composition.merge_context import Ground
+from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.inlay import TOLERANCE, laid_mask
 from intarsia.composition.operators.registry import OPERATORS, Operator, total
 from intarsia.data import Split
@@ -55,7 +55,7 @@ class Laid:
     """What is run: the joined network, or the parts where logits are joined."""
 
     held: Parts
-    ground: Ground
+    context: MergeContext
     rewarded: tuple[str, ...]
     notes: tuple[str, ...]
     scales: Tensor | None = None  # one a part, its logits' factor; in one network in its weights
@@ -65,10 +65,10 @@ class Laid:
 
 def lay(parts: Parts, operator: Spec, options: Options, samples: Split | None) -> Laid:
     """Join parts that fit."""
-    how: Operator = OPERATORS[operator.name]  # type: ignore[assignment]
+    how: Operator = OPERATORS[operator.name]
     classes = {c for module in parts for c in module.rewarded}
     rewarded = tuple(c for c in parts[0].catalogue if c in classes)
-    ground = _ground(parts, how, options, samples)
+    context = _ground(parts, how, options, samples)
     if how.samples and samples is None:
         raise CompositionError(
             f"{operator.name} looks at samples and has none: compose(..., samples=data), or "
@@ -76,29 +76,29 @@ def lay(parts: Parts, operator: Spec, options: Options, samples: Split | None) -
         )
     if how.on == "logits":
         # Tried out, so that a setting it cannot use shows here and not at the first input.
-        how([torch.zeros(1, ground.classes) for _ in parts], ground, **operator.arguments)
-    calibration = _calibration(ground, how, operator) if options.calibrate else None
+        how([torch.zeros(1, context.classes) for _ in parts], context, **operator.arguments)
+    calibration = _calibration(context, how, operator) if options.calibrate else None
     offset = None if calibration is None else offset_of(calibration, parts)
     if how.on == "logits":
         scales = None if calibration is None else scales_of(calibration, parts)
-        return Laid(parts, ground, rewarded, (), scales, offset, calibration)
+        return Laid(parts, context, rewarded, (), scales, offset, calibration)
     if calibration is not None:
-        louder = tuple(scaled(part, calibration.scales[part.name]) for part in ground.parts)
-        ground = replace(ground, parts=louder)
-    joined = _joined(ground, how, operator, rewarded)
-    joined, notes = _settled(joined, ground, how, options)
+        louder = tuple(scaled(part, calibration.scales[part.name]) for part in context.parts)
+        context = replace(context, parts=louder)
+    joined = _joined(context, how, operator, rewarded)
+    joined, notes = _settled(joined, context, how, options)
     if how.on == "weights":
-        notes += _foreign_buffers(ground)
+        notes += _foreign_buffers(context)
     if operator.name == "sum":
-        notes += _apart(joined, ground)
+        notes += _apart(joined, context)
     if calibration is not None and samples is not None:
         check_scaled(joined, parts, calibration, samples.x)
-    return Laid((joined,), ground, rewarded, notes, None, offset, calibration)
+    return Laid((joined,), context, rewarded, notes, None, offset, calibration)
 
 
-def _ground(parts: Parts, how: Operator, options: Options, samples: Split | None) -> Ground:
+def _ground(parts: Parts, how: Operator, options: Options, samples: Split | None) -> MergeContext:
     if options.align is None:
-        return Ground(parts, samples)
+        return MergeContext(parts, samples)
     if how.on != "weights":
         raise CompositionError(
             f"align={options.align!r} permutes units so that weights can be joined, but this "
@@ -106,14 +106,16 @@ def _ground(parts: Parts, how: Operator, options: Options, samples: Split | None
         )
     inputs = None
     if options.align == "activations":
-        inputs = Ground(parts, samples).scaled("align='activations'")
+        inputs = MergeContext(parts, samples).scaled("align='activations'")
     aligned = tuple(align(parts, options.align, inputs))  # type: ignore[arg-type]
-    return Ground(aligned, samples, aligned=len(parts) > 1)
+    return MergeContext(aligned, samples, aligned=len(parts) > 1)
 
 
-def _joined(ground: Ground, how: Operator, operator: Spec, rewarded: tuple[str, ...]) -> Module:
-    parts, first = ground.parts, ground.parts[0]
-    state = how([part.state for part in parts], ground, **operator.arguments)
+def _joined(
+    context: MergeContext, how: Operator, operator: Spec, rewarded: tuple[str, ...]
+) -> Module:
+    parts, first = context.parts, context.parts[0]
+    state = how([part.state for part in parts], context, **operator.arguments)
     for key, tensor in state.items():
         if not bool(torch.isfinite(tensor).all()):
             raise CompositionError(
@@ -125,7 +127,7 @@ def _joined(ground: Ground, how: Operator, operator: Spec, rewarded: tuple[str, 
         architecture = architecture.fitted(state, first.factory)
         # Its units lie elsewhere than those of any part or of another inlay.
         origin = digest_of([operator.name, [[part.name, part.origin] for part in parts]])
-        mask = laid_mask(ground) if operator.name == "inlay" else _nonzero(state, ground)
+        mask = laid_mask(context) if operator.name == "inlay" else _nonzero(state, context)
     else:
         mask = _union(parts, state)
     return Module(
@@ -143,50 +145,50 @@ def _joined(ground: Ground, how: Operator, operator: Spec, rewarded: tuple[str, 
 
 
 def _settled(
-    joined: Module, ground: Ground, how: Operator, options: Options
+    joined: Module, context: MergeContext, how: Operator, options: Options
 ) -> tuple[Module, tuple[str, ...]]:
     """BatchNorm statistics that fit the joined network, and what is to be said about them."""
-    if how.on != "weights" or len(ground.parts) == 1:
+    if how.on != "weights" or len(context.parts) == 1:
         return joined, ()
     network = joined.architecture.network(joined.state, joined.factory)
     if not has_batchnorm(network):
         return joined, ()
-    if ground.has_wiring and _keeps_units(joined, ground) and _is_disjoint(ground):
+    if context.has_wiring and _keeps_units(joined, context) and _is_disjoint(context):
         return joined, (
             "no two parts share a unit, so their BatchNorm statistics hold as they are",
         )
     if not options.recalibrate:
         return joined, ("BatchNorm statistics are averages over the parts, as was asked for",)
-    if ground.samples is None:
+    if context.samples is None:
         return joined, (
             "BatchNorm statistics are averages over the parts and do not fit the joined network: "
             "give samples to recompute them, as in compose(..., samples=data)",
         )
-    recalibrate(network, ground.scaled("recalibration"))
+    recalibrate(network, context.scaled("recalibration"))
     state = {name: tensor.detach() for name, tensor in network.state_dict().items()}
-    note = f"BatchNorm statistics were recomputed from {len(ground.samples)} samples"
+    note = f"BatchNorm statistics were recomputed from {len(context.samples)} samples"
     return replace(joined, state=state), (note,)
 
 
-def _is_disjoint(ground: Ground) -> bool:
-    return ground.has_wiring and disjoint_units(ground.parts, ground.wiring)
+def _is_disjoint(context: MergeContext) -> bool:
+    return context.has_wiring and disjoint_units(context.parts, context.wiring)
 
 
-def _apart(joined: Module, ground: Ground) -> tuple[str, ...]:
+def _apart(joined: Module, context: MergeContext) -> tuple[str, ...]:
     """What is to be said where territories do not give what they are for, the sum of logits.
 
     A stranger's forward may do to the outputs what is not additive, such as log_softmax, and an
     explicit other is shared out after the network.
     """
-    first = ground.parts[0]
-    adds = not first.architecture.is_foreign and first.architecture.outputs == ground.classes
-    if adds or len(ground.parts) == 1 or not _is_disjoint(ground):
+    first = context.parts[0]
+    adds = not first.architecture.is_foreign and first.architecture.outputs == context.classes
+    if adds or len(context.parts) == 1 or not _is_disjoint(context):
         return ()
-    whole, *each = (module.to_module() for module in (joined, *ground.parts))
+    merged, *each = (module.to_module() for module in (joined, *context.parts))
     x = trial_inputs(each[0], first.architecture.shape)
     with torch.no_grad():
         logits = [part(x) for part in each]
-        off = float((whole(x) - total(logits)).abs().max())
+        off = float((merged(x) - total(logits)).abs().max())
     if off <= TOLERANCE * max(float(total([z.abs() for z in logits]).max()), TOLERANCE):
         return ()
     note = (
@@ -198,9 +200,9 @@ def _apart(joined: Module, ground: Ground) -> tuple[str, ...]:
     return (note,)
 
 
-def _foreign_buffers(ground: Ground) -> tuple[str, ...]:
+def _foreign_buffers(context: MergeContext) -> tuple[str, ...]:
     """What is to be said of buffers, other than BatchNorm's, that training has changed."""
-    states, plan = [part.state for part in ground.parts], ground.plan
+    states, plan = [part.state for part in context.parts], context.plan
     for name, entry in plan.items():
         if entry.learned or not entry.dtype.is_floating_point:
             continue
@@ -216,36 +218,36 @@ def _foreign_buffers(ground: Ground) -> tuple[str, ...]:
     return ()
 
 
-def _keeps_units(joined: Module, ground: Ground) -> bool:
+def _keeps_units(joined: Module, context: MergeContext) -> bool:
     """Whether hidden units have the sum of the parts' weights: a mean, say, makes them smaller."""
-    hidden = set(hidden_axes(ground.wiring))
+    hidden = set(hidden_axes(context.wiring))
     return all(
-        torch.allclose(joined.state[name], total([part.state[name] for part in ground.parts]))
-        for name, entry in ground.plan.items()
-        if entry.learned and any(axis and axis.name in hidden for axis in ground.wiring[name])
+        torch.allclose(joined.state[name], total([part.state[name] for part in context.parts]))
+        for name, entry in context.plan.items()
+        if entry.learned and any(axis and axis.name in hidden for axis in context.wiring[name])
     )
 
 
-def _calibration(ground: Ground, how: Operator, operator: Spec) -> Calibration:
+def _calibration(context: MergeContext, how: Operator, operator: Spec) -> Calibration:
     """Fitted through the operator where it joins logits; else logits must add up by themselves."""
-    one = ground.parts[0].architecture.outputs == ground.classes  # else other is shared out after
-    adds_up = how.on == "units" or (operator.name == "sum" and one and _is_disjoint(ground))
+    one = context.parts[0].architecture.outputs == context.classes  # else other is shared out after
+    adds_up = how.on == "units" or (operator.name == "sum" and one and _is_disjoint(context))
     if how.on != "logits" and not adds_up:
         raise CompositionError(
             f"{operator} mixes the units of its parts, so that they have no scales of their own "
             'to calibrate: join them by "inlay" or "logits", or train territories'
         )
-    if ground.samples is None or not bool((ground.samples.y >= 0).any()):
+    if context.samples is None or not bool((context.samples.y >= 0).any()):
         raise CompositionError("calibrate needs labelled samples: compose(..., samples=data)")
-    logits = [logits_of(part.to_module(), ground.samples.x) for part in ground.parts]
+    logits = [logits_of(part.to_module(), context.samples.x) for part in context.parts]
 
     def join(scaled_logits: Sequence[Tensor]) -> Tensor:
         if how.on != "logits":
             return total(scaled_logits)
-        found: Tensor = how(scaled_logits, ground, **operator.arguments)
-        return found
+        result: Tensor = how(scaled_logits, context, **operator.arguments)
+        return result
 
-    return calibrate(logits, ground.samples.y, ground.parts, join)
+    return calibrate(logits, context.samples.y, context.parts, join)
 
 
 def _union(parts: Parts, state: Any) -> dict[str, Tensor]:
@@ -262,5 +264,5 @@ def _union(parts: Parts, state: Any) -> dict[str, Tensor]:
     return union
 
 
-def _nonzero(state: Any, ground: Ground) -> dict[str, Tensor]:
-    return {name: state[name] != 0 for name, entry in ground.plan.items() if entry.learned}
+def _nonzero(state: Any, context: MergeContext) -> dict[str, Tensor]:
+    return {name: state[name] != 0 for name, entry in context.plan.items() if entry.learned}

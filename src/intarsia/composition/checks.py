@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from intarsia.composition.operators.registry import On
-from intarsia.data import Split, few
+from intarsia.data import Split, subsample
 from intarsia.errors import CompositionError, ModelError, RecipeError
 from intarsia.models.custom.trial import trial_inputs
 from intarsia.modules import Finding, Health, Module, find
@@ -153,7 +153,7 @@ def _dead(
     answer: Callable[[Tensor], Tensor],
 ) -> list[Finding]:
     small = sum(module.parameters for module in held) <= LARGEST
-    some = None if samples is None else few(samples, ROWS if small else FEWER).x
+    some = None if samples is None else subsample(samples, ROWS if small else FEWER).x
     if some is None and small:
         some = _made_up(held[0])
     if some is None or not bool((some != some[:1]).any()):

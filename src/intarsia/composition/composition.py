@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from intarsia.composition import composition_file as stored
 from intarsia.composition.build import Laid, Options, lay
 from intarsia.composition.checks import check_fit, composition_health, locate
-from intarsia.composition.merge_context import Ground, kept_samples
+from intarsia.composition.merge_context import MergeContext, kept_samples
 from intarsia.composition.operators.inlay import laid_entries
 from intarsia.composition.operators.registry import OPERATORS, Operator
 from intarsia.data import Split
@@ -56,22 +56,22 @@ def compose(
     `composition.health` says more.
     """
     options = Options(align, recalibrate, calibrate)
-    whole = Composition(modules, operator, samples=samples, options=options)
-    given = whole.operator.arguments.get("weights")
-    names = [part.name for part in whole.parts]
+    merged = Composition(modules, operator, samples=samples, options=options)
+    given = merged.operator.arguments.get("weights")
+    names = [part.name for part in merged.parts]
     for name in given if isinstance(given, Mapping) else ():
         if name not in names:
             raise CompositionError(f"a weight is given for {name!r}: {nearest(name, names)}")
-    warn(whole.health, "what was joined")
-    return whole
+    warn(merged.health, "what was joined")
+    return merged
 
 
 def _can_lie_side_by_side(modules: Iterable[Module]) -> bool:
     """Whether an inlay of these modules is worth its room."""
     try:
-        ground = Ground(check_fit(modules, "units", False))
-        room = max(SMALL, ROOM * sum(part.parameters for part in ground.parts))
-        return laid_entries(ground) <= room
+        context = MergeContext(check_fit(modules, "units", False))
+        room = max(SMALL, ROOM * sum(part.parameters for part in context.parts))
+        return laid_entries(context) <= room
     except (CompositionError, WiringError):
         return False  # what is wrong with the modules themselves, logits will say
 
@@ -127,7 +127,7 @@ class Composition(Predicting):
             logits = [part(x) for part in self.laid]
             if self.scales is not None:
                 logits = [z * scale for z, scale in zip(logits, self.scales, strict=True)]
-            joined = self._how(logits, self._laid.ground, **self.operator.arguments)
+            joined = self._how(logits, self._laid.context, **self.operator.arguments)
         else:
             joined = self.laid[0](x)
         return joined if self.offset is None else joined + self.offset
@@ -180,7 +180,7 @@ class Composition(Predicting):
     @property
     def report(self) -> dict[str, Any]:
         """What was joined and how, with notes on what to be careful about."""
-        found = {
+        result = {
             "operator": str(self.operator),
             "paper": self._how.paper,
             "parts": [module.name for module in self.parts],
@@ -190,7 +190,7 @@ class Composition(Predicting):
             "notes": list(self._laid.notes),
         }
         calibration = self._laid.calibration
-        return found | ({"calibration": calibration.to_json()} if calibration else {})
+        return result | ({"calibration": calibration.to_json()} if calibration else {})
 
     @property
     def health(self) -> Health:
@@ -212,17 +212,18 @@ class Composition(Predicting):
         """Read the parts and join them again, to the same bits; else as Module.load."""
         with stored.reading(path):
             parts, operator, options, samples = stored.read(path, model)
-            whole = cls(parts, operator, samples=samples, options=options)
+            merged = cls(parts, operator, samples=samples, options=options)
         if not quiet:
-            warn(whole.health, str(path))
-        return whole
+            warn(merged.health, str(path))
+        return merged
 
     def extra_repr(self) -> str:
         return f"{self.operator} of {', '.join(module.name for module in self.parts)}"
 
     @property
     def _how(self) -> Operator:
-        return OPERATORS[self.operator.name]  # type: ignore[return-value]
+        how: Operator = OPERATORS[self.operator.name]
+        return how
 
     def _like(self, parts: Iterable[Module]) -> "Composition":
         made = Composition(parts, self.operator, samples=self.samples, options=self.options)

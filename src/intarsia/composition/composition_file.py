@@ -73,8 +73,8 @@ def _options(value: Any) -> Options:
     return Options(**value)
 
 
-def _samples(found: Mapping[str, Tensor | None]) -> Split | None:
-    x, y = found["x"], found["y"]
+def _samples(result: Mapping[str, Tensor | None]) -> Split | None:
+    x, y = result["x"], result["y"]
     if x is None and y is None:
         return None
     if (

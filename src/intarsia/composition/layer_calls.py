@@ -15,7 +15,7 @@ Layer = Mixing | nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 
 @dataclass(frozen=True, eq=False)
-class Meeting:
+class LayerCall:
     """One use of a layer: its name, and what it was given and gave, with N first."""
 
     name: str
@@ -59,13 +59,13 @@ class Meeting:
 _FORWARDS = {kind.forward for kind in get_args(Layer)}
 
 
-def run(network: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Meeting]]:
+def run(network: nn.Module, inputs: Tensor) -> tuple[Tensor, list[LayerCall]]:
     """The network's logits, and every use of a layer on the way; a layer may be used again."""
-    met: list[Meeting] = []
+    met: list[LayerCall] = []
 
     def note(name: str, layer: Layer, args: tuple[Tensor, ...], gave: Tensor) -> Tensor:
         # Copies, because what follows a layer may work in place.
-        met.append(Meeting(name, layer, args[0].detach().clone(), gave))
+        met.append(LayerCall(name, layer, args[0].detach().clone(), gave))
         return gave.clone()
 
     hooks = [

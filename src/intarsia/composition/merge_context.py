@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from intarsia.composition.operators.registry import State
-from intarsia.data import Data, Split, spaced
+from intarsia.data import Data, Split, evenly_spaced
 from intarsia.errors import CompositionError, DataError, WiringError
 from intarsia.files import digest_of
 from intarsia.models import MODELS, initialise, silence
@@ -24,7 +24,7 @@ from intarsia.modules.classifier import raw_inputs
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class MergeContext:
     """What an operator may look at beside the states or logits of the parts.
 
     The parts are sorted by name, and already permuted where alignment was asked for. `samples` are
@@ -144,7 +144,7 @@ ENTRIES, BYTES = 64, 2**28  # kept at most, by each operator
 Found = dict[str, Tensor]
 
 
-class Kept:
+class StatsCache:
     """Tensors by part and samples, the latest used of them, as many as have room.
 
     A part is known by its digest, so one that is aligned or scaled first is another. Nothing is
@@ -157,22 +157,22 @@ class Kept:
         self._lock = Lock()
 
     def each(
-        self, ground: Ground, inputs: Tensor, find: Callable[[nn.Module], Found]
+        self, context: MergeContext, inputs: Tensor, find: Callable[[nn.Module], Found]
     ) -> Iterator[Found]:
         """`find(network)` for one part after another; the tensors are not to be written to.
 
         `find` may look at the network, at `inputs` and at the temperature, and at nothing else.
         """
         samples = digest_of("samples", {"inputs": inputs})
-        for part in ground.parts:
+        for part in context.parts:
             model = part.architecture.model
             key = model and (part.digest, MODELS[model.name], samples)
-            found = self._known(key)
-            if found is None:
-                found = find(part.architecture.network(part.state, part.factory))
+            result = self._known(key)
+            if result is None:
+                result = find(part.architecture.network(part.state, part.factory))
                 if key is not None:
-                    self._keep(key, found)
-            yield found
+                    self._keep(key, result)
+            yield result
 
     def __len__(self) -> int:
         return len(self._found)
@@ -183,17 +183,17 @@ class Kept:
                 self._found.move_to_end(key)
             return self._found.get(key)
 
-    def _keep(self, key: Hashable, found: Found) -> None:
-        if _bytes([found]) > self.size:
+    def _keep(self, key: Hashable, result: Found) -> None:
+        if _bytes([result]) > self.size:
             return
         with self._lock:
-            self._found[key] = found
+            self._found[key] = result
             while len(self._found) > self.entries or _bytes(self._found.values()) > self.size:
                 self._found.popitem(last=False)
 
 
 def _bytes(kept: Iterable[Found]) -> int:
-    return sum(tensor.nbytes for found in kept for tensor in found.values())
+    return sum(tensor.nbytes for result in kept for tensor in result.values())
 
 
 ROWS = 1000  # kept of what is given, and saved with the composition
@@ -220,7 +220,7 @@ def kept_samples(given: Any, module: Module) -> Split:
             f"the samples have the label {bad} for a catalogue of "
             f"{len(module.catalogue)} classes: labels are indices into it"
         )
-    rows = spaced(len(x), ROWS)
+    rows = evenly_spaced(len(x), ROWS)
     x = raw_inputs(x[rows].cpu(), module.architecture.shape)
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise DataError("the samples hold values that are NaN or infinite: remove or fill them")

@@ -12,7 +12,15 @@ from intarsia.composition.checks import locate
 from intarsia.composition.composition import AUTO, Composition, compose
 from intarsia.composition.opening import parts_at
 from intarsia.composition.operators.registry import OPERATORS
-from intarsia.data import DATASETS, Split, check_options, is_path, load_data, options_for, spaced
+from intarsia.data import (
+    DATASETS,
+    Split,
+    check_options,
+    evenly_spaced,
+    is_path,
+    load_data,
+    options_for,
+)
 from intarsia.errors import DataError, RecipeError, nearest
 from intarsia.files import read_settings
 from intarsia.models import Model
@@ -101,10 +109,10 @@ class MergeRecipe:
         parts: list[Module] = []
         own: dict[str, float] = {}
         for entry in _entries(recipe):
-            found = parts_at(Path(entry["model"]), recipe.seed, one_seed=one_seed, model=model)
+            result = parts_at(Path(entry["model"]), recipe.seed, one_seed=one_seed, model=model)
             for weight in entry["parameters"].values():  # all else is the operator's by now
-                own |= {part.name: weight for part in found}
-            parts += found
+                own |= {part.name: weight for part in result}
+            parts += result
         for key in recipe.without:
             parts.remove(locate(parts, str(key)))
         if own:
@@ -165,7 +173,7 @@ def _settings(recipe: MergeRecipe) -> tuple[dict[str, Any], list[dict[str, Any]]
 def _for_all(recipe: MergeRecipe, known: list[str]) -> dict[str, Any]:
     """What every model is given alike is a setting of the operator; weights alone may differ."""
     entries = _entries(recipe)
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key in dict.fromkeys(k for entry in entries for k in entry["parameters"]):
         if _ours(key, known) == "weights":
             continue
@@ -175,8 +183,8 @@ def _for_all(recipe: MergeRecipe, known: list[str]) -> dict[str, Any]:
                 f"the models have {key} {', '.join(map(str, values))}: it is one for all here, "
                 "give it once under parameters"
             )
-        found[_ours(key, known)] = values[0]
-    return found
+        result[_ours(key, known)] = values[0]
+    return result
 
 
 def settings_of(operator: str) -> list[str]:
@@ -251,15 +259,15 @@ def read_samples(given: Any) -> dict[str, Any] | None:
     for key in named:
         if key not in KEYS:
             raise RecipeError(f"samples has no setting {key!r}: {nearest(str(key), KEYS)}")
-    found = {"split": "validation", "rows": None, "options": {}, **named}
-    if found["split"] not in SPLITS:
-        raise RecipeError(f"samples: unknown split {found['split']!r}: expected one of {SPLITS}")
-    if found["rows"] is not None and (type(found["rows"]) is not int or found["rows"] < 1):
-        raise RecipeError(f"samples: rows is {found['rows']!r}: expected a number of at least 1")
-    if not isinstance(found["options"], Mapping):
-        raise RecipeError(f"samples: options is {found['options']!r}: expected a mapping")
-    check_options(found["options"])
-    return found
+    result = {"split": "validation", "rows": None, "options": {}, **named}
+    if result["split"] not in SPLITS:
+        raise RecipeError(f"samples: unknown split {result['split']!r}: expected one of {SPLITS}")
+    if result["rows"] is not None and (type(result["rows"]) is not int or result["rows"] < 1):
+        raise RecipeError(f"samples: rows is {result['rows']!r}: expected a number of at least 1")
+    if not isinstance(result["options"], Mapping):
+        raise RecipeError(f"samples: options is {result['options']!r}: expected a mapping")
+    check_options(result["options"])
+    return result
 
 
 def load_samples(samples: Mapping[str, Any] | None, parts: Sequence[Module]) -> Split | None:
@@ -271,5 +279,5 @@ def load_samples(samples: Mapping[str, Any] | None, parts: Sequence[Module]) -> 
     split = getattr(data, samples["split"])
     if not len(split):
         raise DataError(f"{data.name} has no samples in its {samples['split']} part: name another")
-    rows = spaced(len(split), samples["rows"] or len(split))
+    rows = evenly_spaced(len(split), samples["rows"] or len(split))
     return Split(split.x[rows], data.labels_in(parts[0].catalogue)[split.y[rows]])

@@ -39,14 +39,14 @@ def parts_at(
     path: Path, seed: int | None, *, one_seed: bool, model: Model | None = None
 ) -> Sequence[Module]:
     """All modules that a path holds, of one seed where a folder has several and one is needed."""
-    thing = open_path(path, model)
-    if isinstance(thing, Composition):
-        return thing.parts
-    if isinstance(thing, Module):
-        return (thing,)
-    if seed is None and one_seed and len(thing.seeds) > 1:
-        seeds = ", ".join(map(str, thing.seeds))
+    artifact = open_path(path, model)
+    if isinstance(artifact, Composition):
+        return artifact.parts
+    if isinstance(artifact, Module):
+        return (artifact,)
+    if seed is None and one_seed and len(artifact.seeds) > 1:
+        seeds = ", ".join(map(str, artifact.seeds))
         raise RecipeError(
             f"{path} has modules of the seeds {seeds}: choose with --seed, or seed in a recipe"
         )
-    return tuple(thing if seed is None else thing.seed(seed))
+    return tuple(artifact if seed is None else artifact.seed(seed))

@@ -1,7 +1,7 @@
 """Data sets: load, verify, cache, split; partitions of classes."""
 
 from intarsia.data.arrays import lay_out
-from intarsia.data.dataset import Data, Split, few, spaced
+from intarsia.data.dataset import Data, Split, evenly_spaced, subsample
 from intarsia.data.datasets import DATASETS
 from intarsia.data.load import check_options, is_path, load_data, options_for
 from intarsia.data.lookup import locate
@@ -17,7 +17,7 @@ __all__ = [
     "Split",
     "check_options",
     "disjoint_pairs",
-    "few",
+    "evenly_spaced",
     "is_path",
     "lay_out",
     "load_data",
@@ -26,5 +26,5 @@ __all__ = [
     "options_for",
     "partition",
     "set_name",
-    "spaced",
+    "subsample",
 ]

@@ -90,15 +90,15 @@ class Data:
         return torch.tensor(places)
 
 
-def spaced(count: int, most: int) -> torch.Tensor:
+def evenly_spaced(count: int, most: int) -> torch.Tensor:
     """Numbers of at most `most` of `count` rows, as evenly spaced as whole numbers can be."""
     rows = min(count, most)
     return torch.arange(rows) * count // max(1, rows)
 
 
-def few(split: Split, most: int) -> Split:
+def subsample(split: Split, most: int) -> Split:
     """At most so many rows of a split, evenly spaced."""
-    rows = spaced(len(split), most)
+    rows = evenly_spaced(len(split), most)
     return Split(split.x[rows], split.y[rows])
 
 

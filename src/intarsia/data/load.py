@@ -107,9 +107,9 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 def _names(classes: Any) -> Any:
     """`classes` if it is None, "all" or a list, which an array becomes."""
-    found = classes.tolist() if hasattr(classes, "tolist") else classes
-    if found is None or found == "all" or isinstance(found, list | tuple):
-        return found
+    result = classes.tolist() if hasattr(classes, "tolist") else classes
+    if result is None or result == "all" or isinstance(result, list | tuple):
+        return result
     raise DataError(f"classes must be 'all' or a list of names, got {classes!r}")
 
 
@@ -165,11 +165,11 @@ def options_for(source: str, learned: Mapping[str, Any]) -> dict[str, Any]:
         return options
     if not (before and is_path(before) and is_path(source) and _kind(before) == _kind(source)):
         return {}
-    found = {key: options[key] for key in READING if key in options}
+    result = {key: options[key] for key in READING if key in options}
     if not source.lower().endswith(".csv"):
-        found.pop("encoding", None)
+        result.pop("encoding", None)
     fill = (learned.get("data") or {}).get("fill")
-    return {**found, "missing": fill} if fill else found
+    return {**result, "missing": fill} if fill else result
 
 
 def _kind(path: str) -> str:

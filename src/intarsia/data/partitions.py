@@ -61,16 +61,16 @@ def disjoint_pairs(
         raise DataError(f"the number of pairs must be at least 1, got {count}")
     possible = comb(len(names), 2 * size) * comb(2 * size, size) // 2
     count = min(count, possible)
-    found: dict[tuple[Classes, Classes], None] = {}
+    result: dict[tuple[Classes, Classes], None] = {}
     stream = 0
     # Rejection: `count` equal to `possible` costs about log(possible) draws per pair.
-    while len(found) < count:
+    while len(result) < count:
         order = np.argsort(random_keys(len(names), seed, stream), kind="stable")[: 2 * size]
         halves = sorted((sorted(order[:size].tolist()), sorted(order[size:].tolist())))
         first, second = (tuple(names[i] for i in half) for half in halves)
-        found[first, second] = None
+        result[first, second] = None
         stream += 1
-    return list(found)
+    return list(result)
 
 
 def read_names(text: str, flag: str) -> list[str]:

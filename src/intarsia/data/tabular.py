@@ -112,11 +112,11 @@ def _feature(column: Any, name: str, path: Path, missing: bool) -> np.ndarray:
             f"{path}, column {name!r}: its type is {kind}, not numbers; encode or drop the column, "
             "or name the label column with target="
         )
-    found = np.asarray(column.cast(float64(), safe=False).to_numpy(), dtype=np.float64)
-    if not missing and np.isnan(found).any():
-        row = int(np.flatnonzero(np.isnan(found))[0])
+    result = np.asarray(column.cast(float64(), safe=False).to_numpy(), dtype=np.float64)
+    if not missing and np.isnan(result).any():
+        row = int(np.flatnonzero(np.isnan(result))[0])
         raise DataError(_no_value(f"{path}, row {row} (counted from 0)", name, None))
-    return found
+    return result
 
 
 def _plain(label: Any) -> Any:

@@ -12,7 +12,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from intarsia.composition import Composition
 from intarsia.data import Split
 from intarsia.data.arrays import check_there
-from intarsia.estimator.kept import Kept
 from intarsia.estimator.labels import (
     EstimatorError,
     as_value_error,
@@ -31,6 +30,7 @@ from intarsia.estimator.learn import (
     laid,
     learned,
 )
+from intarsia.estimator.replay_buffer import ReplayBuffer
 from intarsia.measure.novelty import Novelty
 from intarsia.measure.novelty import novelty as fit_novelty
 from intarsia.modules import Module
@@ -42,7 +42,7 @@ class Changing:
 
     modules_: tuple[Module, ...]
     composition_: Composition
-    background_: Kept
+    background_: ReplayBuffer
     classes_: np.ndarray
     temperature_: float
     novelty_: Novelty
@@ -78,7 +78,7 @@ class Changing:
         if first:
             return self._start(*self._weighted(rows, labels, None), np.unique(known))
         index = index_of(labels, known)
-        new = Kept.cut(rows, index, self._settings().validation, self._seed)
+        new = ReplayBuffer.cut(rows, index, self._settings().validation, self._seed)
         more = self.background_.joined(new)
         return self._learn(more, known, np.unique(index), self.modules_, keep=more)
 
@@ -107,7 +107,7 @@ class Changing:
         known = extended(self._labels, name)
         place = int(index_of(np.asarray([name], dtype=known.dtype), known)[0])
         share = self._settings().validation
-        own = Kept.cut(rows, np.full(len(rows), place), share, self._seed)
+        own = ReplayBuffer.cut(rows, np.full(len(rows), place), share, self._seed)
         against = self.background_
         if background is None and background_y is not None:
             raise EstimatorError("background_y has labels of no rows: give them as background")
@@ -163,7 +163,7 @@ class Changing:
     def _rows(self, x: Any) -> np.ndarray:
         return validate_data(self, x, reset=False, dtype=np.float32)
 
-    def _given(self, x: Any, y: Any, known: np.ndarray, place: int) -> Kept:
+    def _given(self, x: Any, y: Any, known: np.ndarray, place: int) -> ReplayBuffer:
         """The caller's background; -1 for rows whose label is not told."""
         rows = self._rows(x)
         index = np.full(len(rows), -1)
@@ -175,7 +175,7 @@ class Changing:
                     "background_y must have one label for each background row, each of them a "
                     f"class other than the new one: {known.tolist()}"
                 )
-        return Kept.cut(rows, index, self._settings().validation, self._seed)
+        return ReplayBuffer.cut(rows, index, self._settings().validation, self._seed)
 
     def _settings(self) -> Settings:
         return Settings.read(self.get_params(deep=False))  # type: ignore[attr-defined]
@@ -213,16 +213,16 @@ class Changing:
                 "others, give at least 2"
             )
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        new = Kept.cut(rows, index, self._settings().validation, self._seed, weight)
+        new = ReplayBuffer.cut(rows, index, self._settings().validation, self._seed, weight)
         return self._learn(new, known, present, modules=(), keep=new)
 
     def _learn(
         self,
-        rows: Kept,
+        rows: ReplayBuffer,
         known: np.ndarray,
         places: Sequence[int] | np.ndarray,
         modules: Sequence[Module],
-        keep: Kept,
+        keep: ReplayBuffer,
     ) -> Self:
         """Train the modules of these places of the catalogue, and join them to the others."""
         if len(rows.train.y.unique()) < 2:
@@ -240,7 +240,11 @@ class Changing:
         return self._settle([*others, *trained], known, kept, held)
 
     def _settle(
-        self, modules: Sequence[Module], labels: np.ndarray, kept: Kept, held: Split | None = None
+        self,
+        modules: Sequence[Module],
+        labels: np.ndarray,
+        kept: ReplayBuffer,
+        held: Split | None = None,
     ) -> Self:
         """Join the modules, and only then change anything."""
         composition = laid(modules, self.operator, kept)
@@ -258,7 +262,7 @@ class Changing:
         self,
         composition: Composition,
         labels: np.ndarray,
-        kept: Kept,
+        kept: ReplayBuffer,
         temperature: float,
         novelty: Novelty,
     ) -> Self:

@@ -155,10 +155,10 @@ class ModularClassifier(Changing, ClassifierMixin, BaseEstimator):
         """Read a folder or a repository of the hub; see `intarsia.from_pretrained`."""
         from intarsia.hub import from_pretrained
 
-        found = from_pretrained(source, **options)
-        if not isinstance(found, cls):
-            raise EstimatorError(f"{source} holds a {type(found).__name__}, not a {cls.__name__}")
-        return found
+        result = from_pretrained(source, **options)
+        if not isinstance(result, cls):
+            raise EstimatorError(f"{source} holds a {type(result).__name__}, not a {cls.__name__}")
+        return result
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
         """Put the classifier on the hub; see `intarsia.push_to_hub`."""

@@ -18,7 +18,7 @@ from intarsia.composition.composition import AUTO
 from intarsia.data import Data, Scaling, Split, lay_out
 from intarsia.data.splits import check_share
 from intarsia.errors import RecipeError, TrainingError
-from intarsia.estimator.kept import Kept
+from intarsia.estimator.replay_buffer import ReplayBuffer
 from intarsia.models import Model
 from intarsia.modules import Architecture, Module, logits_of
 from intarsia.specs import Spec
@@ -76,7 +76,7 @@ class Settings:
 
 
 def learned(
-    rows: Kept,
+    rows: ReplayBuffer,
     catalogue: tuple[str, ...],
     wanted: Sequence[str],
     settings: Settings,
@@ -117,7 +117,7 @@ def joins_weights(operator: Any) -> bool:
     return how.on == "weights"
 
 
-def laid(modules: Sequence[Module], operator: Any, kept: Kept) -> Composition:
+def laid(modules: Sequence[Module], operator: Any, kept: ReplayBuffer) -> Composition:
     """The modules joined, in float64; the operator sees the kept rows only where it needs them."""
     if operator == AUTO:
         return compose(modules).double()
@@ -127,35 +127,35 @@ def laid(modules: Sequence[Module], operator: Any, kept: Kept) -> Composition:
     return compose(modules, operator, samples=samples).double()
 
 
-def known_rows(whole: Composition, held: Split | None) -> Split | None:
+def known_rows(merged: Composition, held: Split | None) -> Split | None:
     """The rows whose class has a module; None where there are none."""
     if held is None:
         return None
-    known = held.select([whole.catalogue.index(name) for name in whole.rewarded])
+    known = held.select([merged.catalogue.index(name) for name in merged.rewarded])
     return known if len(known) else None
 
 
-def fitted_temperature(whole: Composition, held: Split) -> float:
+def fitted_temperature(merged: Composition, held: Split) -> float:
     """The temperature at which held-out rows are most probable, by the classes with a module.
 
     A weak pull towards the modules' own keeps a few rows that are all right from being believed.
     """
-    places = [whole.catalogue.index(name) for name in whole.rewarded]
-    z = logits_of(whole, held.x)[:, places].double()
+    places = [merged.catalogue.index(name) for name in merged.rewarded]
+    z = logits_of(merged, held.x)[:, places].double()
     own = torch.tensor([places.index(label) for label in held.y.tolist()])
     if len(places) < 2:
-        return whole.temperature
+        return merged.temperature
 
     def cost(log_factor: float) -> float:
-        scaled = z / (whole.temperature * math.exp(log_factor))
+        scaled = z / (merged.temperature * math.exp(log_factor))
         return float(cross_entropy(scaled, own, reduction="sum")) + PULL * log_factor**2
 
     best = minimize_scalar(cost, bounds=(-4.0, 4.0), method="bounded")
-    return float(whole.temperature * math.exp(best.x))
+    return float(merged.temperature * math.exp(best.x))
 
 
 def _data(
-    rows: Kept,
+    rows: ReplayBuffer,
     catalogue: tuple[str, ...],
     wanted: Sequence[str],
     settings: Settings,

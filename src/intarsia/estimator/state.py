@@ -11,8 +11,8 @@ from intarsia.composition import Composition
 from intarsia.data import Split
 from intarsia.errors import DataError, FileError
 from intarsia.estimator.classifier import ModularClassifier
-from intarsia.estimator.kept import Kept
 from intarsia.estimator.labels import names_of
+from intarsia.estimator.replay_buffer import ReplayBuffer
 from intarsia.files import plain
 from intarsia.measure.novelty import Novelty
 from intarsia.models import Model
@@ -85,15 +85,15 @@ def unpacked(
     return classifier._take(composition.double(), labels, kept, temperature, novelty)
 
 
-def background_tensors(kept: Kept) -> dict[str, Tensor]:
+def background_tensors(kept: ReplayBuffer) -> dict[str, Tensor]:
     parts = {"train": kept.train, "validation": kept.validation}
     return {f"{part}/{key}": getattr(split, key) for part, split in parts.items() for key in "xy"}
 
 
-def _kept(tensors: Mapping[str, Tensor], features: int, classes: int) -> Kept:
+def _kept(tensors: Mapping[str, Tensor], features: int, classes: int) -> ReplayBuffer:
     if not tensors:
-        return Kept.empty(features)
-    header.check_keys(tensors, tuple(background_tensors(Kept.empty(features))))
+        return ReplayBuffer.empty(features)
+    header.check_keys(tensors, tuple(background_tensors(ReplayBuffer.empty(features))))
     for part in ("train", "validation"):
         x, y = tensors[f"{part}/x"], tensors[f"{part}/y"]
         fits = x.shape == (len(x), features) and y.shape == (len(x),)
@@ -107,7 +107,7 @@ def _kept(tensors: Mapping[str, Tensor], features: int, classes: int) -> Kept:
     train, validation = (
         Split(tensors[f"{k}/x"], tensors[f"{k}/y"]) for k in ("train", "validation")
     )
-    return Kept(train, validation)
+    return ReplayBuffer(train, validation)
 
 
 def _parameter(name: str, value: Any) -> Any:

@@ -59,13 +59,13 @@ def frames(heights: Mapping[str, Reach], x: str) -> tuple[dict[str, Frame], floa
     """Panels in rows; the width of the page, and where the key below the panels begins."""
     columns = per_row(len(heights), PANELS_A_ROW)
     pitch = TOP + HEIGHT + (40 if x else 24)
-    found = {}
+    result = {}
     for place, (panel, up) in enumerate(heights.items()):
         row, column = divmod(place, columns)
         left = float(MARGIN + LEFT + column * (WIDTH + LEFT + GAP))
-        found[panel] = Frame(left, float(TOP + row * pitch), up, column == 0)
+        result[panel] = Frame(left, float(TOP + row * pitch), up, column == 0)
     rows = -(-len(heights) // columns)
-    return found, MARGIN + columns * (WIDTH + LEFT + GAP), rows * pitch + 12
+    return result, MARGIN + columns * (WIDTH + LEFT + GAP), rows * pitch + 12
 
 
 def bound(bounds: Bounds, panel: str) -> Reach:
@@ -106,11 +106,11 @@ def ticks(low: float, high: float) -> list[float]:
     """Round numbers between the two: about five, never less than three or more than seven."""
     power = 10.0 ** math.floor(math.log10(high - low))
     steps = [part * power for part in (5, 2, 1, 0.5, 0.2, 0.1)]
-    found = [
+    result = [
         range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1) for step in steps
     ]
-    best = min(range(len(steps)), key=lambda i: abs(len(found[i]) - 5))
-    return [round(k * steps[best], 12) for k in found[best]]
+    best = min(range(len(steps)), key=lambda i: abs(len(result[i]) - 5))
+    return [round(k * steps[best], 12) for k in result[best]]
 
 
 def key(

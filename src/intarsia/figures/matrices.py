@@ -32,7 +32,7 @@ def confusion_figure(panels: Mapping[str, np.ndarray], catalogue: Sequence[str])
 
 
 def answers_figure(
-    parts: Mapping[str, np.ndarray], whole: Mapping[str, np.ndarray], catalogue: Sequence[str]
+    parts: Mapping[str, np.ndarray], merged: Mapping[str, np.ndarray], catalogue: Sequence[str]
 ) -> str:
     """Mean answers, C x C probabilities: the parts as small tiles, and what they make together."""
     marks = []
@@ -52,13 +52,13 @@ def answers_figure(
     middle = top + side / 2
     marks.append(f'<path d="M{x:g} {middle:g}h26m-8 -7l8 7l-8 7" fill="none" stroke="{INK}"/>')
     x += 26 + GAP / 2
-    for title, answers in whole.items():
+    for title, answers in merged.items():
         x += _label_width(catalogue)
         marks += _panel(x, top, title, _square(answers, catalogue), catalogue)
         x += side + GAP
     below = top + max(side, 2 * tile + GAP) + 20
     marks.append(text(MARGIN, below, "rows: true class, columns: mean probability of each answer"))
-    return page(x, below + MARGIN, marks, "answers: " + ", ".join(whole))
+    return page(x, below + MARGIN, marks, "answers: " + ", ".join(merged))
 
 
 def matrix_figure(panels: Mapping[str, np.ndarray], names: Sequence[str]) -> str:

@@ -14,14 +14,14 @@ def png(pixels: np.ndarray, palette: bytes = b"") -> str:
     height, width, channels = pixels.shape
     kind = PLACES if palette else (GREY if channels == 1 else RGB)
     lines = b"".join(b"\0" + row.tobytes() for row in pixels)  # no filter
-    whole = (
+    merged = (
         b"\x89PNG\r\n\x1a\n"
         + _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0))
         + (_chunk(b"PLTE", palette) if palette else b"")
         + _chunk(b"IDAT", zlib.compress(lines, 9))
         + _chunk(b"IEND", b"")
     )
-    return f"data:image/png;base64,{base64.b64encode(whole).decode()}"
+    return f"data:image/png;base64,{base64.b64encode(merged).decode()}"
 
 
 def _chunk(kind: bytes, content: bytes) -> bytes:

@@ -18,13 +18,13 @@ Span = tuple[float, float, float, float]
 
 def spans(panel: str, curves: Mapping[str, Curve], bounds: Reach) -> dict[str, list[Span]]:
     """The finite points of every curve, from left to right; low and high within the bounds."""
-    found = {
+    result = {
         name: [span for place in sorted(curve) if (span := _span(place, curve[place], bounds))]
         for name, curve in curves.items()
     }
-    if not any(found.values()):
+    if not any(result.values()):
         raise DataError(f"panel {panel!r} has no finite point to draw")
-    return found
+    return result
 
 
 def merged(panels: Mapping[str, Mapping[str, list[Span]]]) -> dict[str, dict[str, list[Span]]]:

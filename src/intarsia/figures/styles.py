@@ -65,10 +65,10 @@ def fills(names: Iterable[str]) -> dict[str, str]:
     return {name: COLOURS[place] for name, place in _places(names, len(COLOURS)).items()}
 
 
-def letters_on(ground: str) -> str:
+def letters_on(context: str) -> str:
     """The colour of small letters on a ground `#rrggbb`: the first that stands out enough."""
-    contrasts = {letters: _contrast(ground, letters) for letters in LETTERS}
-    enough = [letters for letters, found in contrasts.items() if found >= ENOUGH]
+    contrasts = {letters: _contrast(context, letters) for letters in LETTERS}
+    enough = [letters for letters, result in contrasts.items() if result >= ENOUGH]
     return enough[0] if enough else max(contrasts, key=lambda letters: contrasts[letters])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from intarsia.data import Data, Split, spaced
+from intarsia.data import Data, Split, evenly_spaced
 from intarsia.errors import CompositionError, DataError, WiringError
 from intarsia.files import plain
 from intarsia.measure.evaluation import figure, printed
@@ -101,9 +101,9 @@ def compatibility_matrix(
     seen = [_Seen(module, rows) for module in modules]
     measures = {name: np.full((len(seen), len(seen)), np.nan) for name in MEASURES}
     for i, j in combinations(range(len(seen)), 2):
-        found = _between(seen[i], seen[j])
+        result = _between(seen[i], seen[j])
         for name, values in measures.items():
-            values[i, j] = values[j, i] = getattr(found, name)
+            values[i, j] = values[j, i] = getattr(result, name)
     return Matrix(tuple(m.name for m in modules), measures, len(rows))
 
 
@@ -148,8 +148,8 @@ class _Seen:
 
     def keeps(self, name: str) -> Tensor:
         shape = self.module.plan[name].shape
-        whole = torch.ones(shape, dtype=torch.bool)
-        return self.module.mask.get(name, whole).flatten()
+        merged = torch.ones(shape, dtype=torch.bool)
+        return self.module.mask.get(name, merged).flatten()
 
 
 def _between(one: _Seen, other: _Seen) -> Compatibility:
@@ -191,8 +191,8 @@ def _jaccard(pairs: Iterable[tuple[Tensor, Tensor]]) -> float:
     )
 
 
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else math.nan
+def _share(part: int, merged: int) -> float:
+    return part / merged if merged else math.nan
 
 
 def _rows(samples: Samples | None, module: Module) -> Tensor:
@@ -203,7 +203,7 @@ def _rows(samples: Samples | None, module: Module) -> Tensor:
     rows = inputs_of(samples, shape)
     if not len(rows):
         raise DataError("there are no samples to read the interference from: give some, or None")
-    return rows[spaced(len(rows), MOST)]
+    return rows[evenly_spaced(len(rows), MOST)]
 
 
 STEEPNESS = 20.0  # chosen on pairs of modules that benchmarks/compatibility.py calls design pairs
@@ -239,16 +239,16 @@ def posterior(logits: Tensor, rewarded: Sequence[int], temperature: float) -> di
     return dict(zip(rewarded, own.T, strict=True))
 
 
-def joined_logits(whole: Classifier, rows: Tensor) -> Tensor:
+def joined_logits(merged: Classifier, rows: Tensor) -> Tensor:
     """The logits of a weight sum, whose BatchNorm layers normalise by these rows.
 
     The statistics of neither part fit their sum. The classifier is left in this mode.
     """
-    for layer in whole.modules():
+    for layer in merged.modules():
         if isinstance(layer, NORMS):
             layer.train(len(rows) > 1)
     with torch.no_grad():
-        return whole(rows)
+        return merged(rows)
 
 
 def _right(logits: Tensor, c: int, temperature: float) -> Tensor:

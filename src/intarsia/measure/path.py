@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
-from intarsia.data import Data, Split, spaced
+from intarsia.data import Data, Split, evenly_spaced
 from intarsia.errors import CompositionError, DataError, RecipeError
 from intarsia.figures import line_figure
 from intarsia.files import plain
@@ -77,8 +77,8 @@ class Path:
             name: {**vars(curve), "excess": curve.excess, "barrier": curve.barrier}
             for name, curve in self.curves.items()
         }
-        found = {"barrier": self.barrier, "connected": self.connected, "tolerance": TOLERANCE}
-        return plain({**vars(self), "curves": curves, **found}, "path")
+        result = {"barrier": self.barrier, "connected": self.connected, "tolerance": TOLERANCE}
+        return plain({**vars(self), "curves": curves, **result}, "path")
 
     def figure(self) -> str:
         """Loss with the band that it may rise into, accuracy and entropy along t, SVG text."""
@@ -173,14 +173,14 @@ def path(
     goal = objective("me", len(catalogue), rewarded)
     floor = _floor(kind, goal)
     places = np.linspace(0.0, 1.0, points)
-    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in splits}
+    result: dict[str, list[tuple[float, float, float]]] = {name: [] for name in splits}
     for t in places:
-        whole = blend(a, b, min(1.0, 2 * (1 - t)), min(1.0, 2 * t)).to(device)
+        merged = blend(a, b, min(1.0, 2 * (1 - t)), min(1.0, 2 * t)).to(device)
         for name, (split, _) in splits.items():
-            found[name].append(_measured(whole, split, goal, floor, rewarded, batch))
+            result[name].append(_measured(merged, split, goal, floor, rewarded, batch))
     curves = {}
     for name, (split, there) in splits.items():
-        losses, accuracies, entropies = np.array(found[name]).T
+        losses, accuracies, entropies = np.array(result[name]).T
         curves[name] = Curve(losses, accuracies, entropies, len(split), there)
     return Path((a.name, b.name), tuple(catalogue[i] for i in rewarded), kind, places, curves)
 
@@ -200,7 +200,7 @@ def _few(split: Split, samples: int | None = None) -> Split:
         raise RecipeError(f"samples is {samples!r}: expected a number of rows, or None for all")
     if not len(split) or bool((split.y < 0).any()):
         raise DataError("a path needs labelled samples: give a split with a label for every row")
-    rows = spaced(len(split), samples or len(split))
+    rows = evenly_spaced(len(split), samples or len(split))
     return Split(split.x[rows], split.y[rows])
 
 
@@ -214,15 +214,15 @@ def _floor(kind: Loss, goal: Objective) -> torch.Tensor:
 
 
 def _measured(
-    whole: Classifier,
+    merged: Classifier,
     split: Split,
     goal: Objective,
     floor: torch.Tensor,
     rewarded: list[int],
     batch: int,
 ) -> tuple[float, float, float]:
-    logits = logits_of(whole, split.x, batch).double()
-    temperature = whole.temperature
+    logits = logits_of(merged, split.x, batch).double()
+    temperature = merged.temperature
     accuracy = rewarded_accuracy(logits, split.y, rewarded)  # first: it checks the labels
     entropy = nonrewarded_entropy(logits, split.y, rewarded, temperature)
     mean = float(loss(logits, split.y, goal, temperature)) - float(floor[split.y].mean())

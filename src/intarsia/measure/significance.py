@@ -35,16 +35,16 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Welch:
     with warnings.catch_warnings():
         # One group without spread is fine, and scipy warns of it.
         warnings.simplefilter("ignore", RuntimeWarning)
-        found = stats.ttest_ind(first, second, equal_var=False)
-    return Welch(float(found.statistic), float(found.pvalue), float(found.df))
+        result = stats.ttest_ind(first, second, equal_var=False)
+    return Welch(float(result.statistic), float(result.pvalue), float(result.df))
 
 
 def above(a: Sequence[float], b: Sequence[float], level: float = 0.05) -> bool:
     """Whether the mean of `a` is above that of `b` by Welch's test; never with too few values."""
     if len(a) < 2 or len(b) < 2:
         return False
-    found = welch(a, b)
-    return found.t > 0 and found.p < level
+    result = welch(a, b)
+    return result.t > 0 and result.p < level
 
 
 def best_of(groups: Mapping[str, Sequence[float]], level: float = 0.05) -> str | None:

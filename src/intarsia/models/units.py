@@ -103,10 +103,10 @@ def _put(small: Tensor, base: Tensor, entry: Entry, keep: Mapping[str, Tensor]) 
     ]
     if not places:
         return small.clone()
-    whole = base.clone()
+    merged = base.clone()
     open_grid = [p.reshape(-1, *[1] * (base.ndim - 1 - d)) for d, p in enumerate(places)]
-    whole[tuple(open_grid)] = small
-    return whole
+    merged[tuple(open_grid)] = small
+    return merged
 
 
 def _entry(wiring: Wiring, name: str) -> Entry:

@@ -92,20 +92,20 @@ class Architecture:
         """The axes of every tensor, which are the same for all widths."""
         if self.model is not None:
             return _wiring_of_named(canonical(self.to_json() | {"widths": {}}))
-        found: Wiring = self._known(
+        result: Wiring = self._known(
             "wiring", factory, lambda: wiring_of(self._real(factory), self.shape)
         )
-        return found
+        return result
 
     def check_probe(self, factory: Model | None) -> None:
         """Raise ModelError unless a factory makes the network that the probe was taken of."""
         if self.model is not None or self.probe is None:
             return
         model = self._model(factory)
-        found = self._known("probe", factory, lambda: probe_of(model, self.shape, self.outputs))
-        off = float("inf") if found is None else probe_difference(self.probe, found)
+        result = self._known("probe", factory, lambda: probe_of(model, self.shape, self.outputs))
+        off = float("inf") if result is None else probe_difference(self.probe, result)
         if not off <= TOLERANCE:
-            said = "cannot be compared" if found is None else f"answers {off:.2g} of its size off"
+            said = "cannot be compared" if result is None else f"answers {off:.2g} of its size off"
             raise ModelError(
                 "the factory given makes another network than the one that was trained: with the "
                 f"same fixed weights it {said}; give the factory of the training, unchanged"

@@ -140,16 +140,16 @@ def find(modules: Iterable[Module], key: str) -> Module:
     """The module of this name, or the only one with these classes: `3`, `0+1`, `"C++"+Java`."""
     modules = tuple(modules)
     named = [m for m in modules if m.name == key]
-    found = named or [m for m in modules if list(m.rewarded) == named_set(key, m.catalogue)]
-    if len(found) > 1:
+    result = named or [m for m in modules if list(m.rewarded) == named_set(key, m.catalogue)]
+    if len(result) > 1:
         raise RecipeError(
-            f"{len(found)} modules recognise {key!r}: {', '.join(m.name for m in found)}; "
+            f"{len(result)} modules recognise {key!r}: {', '.join(m.name for m in result)}; "
             "use one of these names, or bank.seed(...) first"
         )
-    if not found:
+    if not result:
         known = {m.name for m in modules} | {set_name(m.rewarded, m.catalogue) for m in modules}
         raise RecipeError(f"there is no module {key!r}: {nearest(key, known)}")
-    return found[0]
+    return result[0]
 
 
 def file_name(name: str, taken: Iterable[str] = ()) -> str:

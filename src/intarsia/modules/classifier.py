@@ -72,11 +72,11 @@ class Classifier(Predicting):
         # Buffers, so that they move with the network; not in the state, which stays the network's.
         self.register_buffer("shift", scaling.shift.clone(), persistent=False)
         self.register_buffer("scale", scaling.scale.clone(), persistent=False)
-        self.whole = scaling.kind == "none" and input_dtype(network, self.shape) == torch.int64
+        self.merged = scaling.kind == "none" and input_dtype(network, self.shape) == torch.int64
 
     def forward(self, x: Inputs) -> Tensor:
         # The buffers lie where the network does, and are as wide: float32, or what .double() makes.
-        dtype = torch.int64 if self.whole else self.scale.dtype  # token ids stay whole numbers
+        dtype = torch.int64 if self.merged else self.scale.dtype  # token ids stay whole numbers
         rows = raw_inputs(x, self.shape).to(self.scale.device, dtype)
         if self.scaling.kind != "none":
             rows = (rows - self.shift) * self.scale

@@ -59,8 +59,8 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]
         tensors = safetensors.torch.load(content)
     except (SafetensorError, ValueError, RuntimeError) as error:
         raise FileError(f"is not a sound safetensors file ({error}): {_AGAIN}") from error
-    found = header.pop("digest")
-    if found != digest_of(header, tensors):
+    result = header.pop("digest")
+    if result != digest_of(header, tensors):
         raise FileError(f"was altered or damaged, its digest does not fit its content: {_AGAIN}")
     return {k: v for k, v in header.items() if k not in ("format", "version")}, tensors
 
@@ -155,13 +155,13 @@ def _own_header(entries: Mapping[str, Any], kind: str) -> dict[str, Any]:
             "read its tensors with safetensors"
         )
     header = parse(text, "header 'intarsia'")
-    found, version = header.get("format"), header.get("version")
-    if found != kind:
+    result, version = header.get("format"), header.get("version")
+    if result != kind:
         reads = {"intarsia-module": "Module.load", "intarsia-composition": "Composition.load"}
         advice = (
-            f"read it with {reads[found]}" if found in FORMATS else nearest(str(found), FORMATS)
+            f"read it with {reads[result]}" if result in FORMATS else nearest(str(result), FORMATS)
         )
-        raise FileError(f"has format {found!r} where {kind!r} was expected: {advice}")
+        raise FileError(f"has format {result!r} where {kind!r} was expected: {advice}")
     if type(version) is int and version > VERSION:
         raise VersionError(
             f"was written by a newer intarsia (format version {version}, this one reads "

@@ -80,10 +80,10 @@ class Health:
         """One line: for each kind the modules, some by name, and the first one's finding."""
         lines = []
         for kind in get_args(Kind):
-            found = [finding for finding in self.findings if finding.kind == kind]
-            if found:
-                names = list(dict.fromkeys(finding.module for finding in found))
-                first = found[0]
+            result = [finding for finding in self.findings if finding.kind == kind]
+            if result:
+                names = list(dict.fromkeys(finding.module for finding in result))
+                first = result[0]
                 lines.append(f"{kind}: {some_of(names)} ({first.message}): {first.advice}")
         return "; ".join(lines) or "nothing is wrong"
 
@@ -112,9 +112,9 @@ def warn(health: Health, what: str, stacklevel: int = 3) -> None:
 
 def module_health(module: "Module") -> Health:
     """What the weights tell now, and what training found out and wrote into the provenance."""
-    found = dead_weights(module)
+    result = dead_weights(module)
     stored = read_findings(module.provenance.get(KEY, []), module.name)
-    return Health((*found, *(f for f in stored if not (found and f.kind == "dead"))))
+    return Health((*result, *(f for f in stored if not (result and f.kind == "dead"))))
 
 
 def with_findings(provenance: Mapping[str, Any], findings: Iterable[Finding]) -> dict[str, Any]:

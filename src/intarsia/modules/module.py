@@ -236,9 +236,9 @@ def _finite(tensor: Tensor) -> bool:
     return bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all())  # nan reaches both
 
 
-def _check_expected(what: str, found: Any, expected: Any) -> None:
-    if expected is not None and found != expected:
+def _check_expected(what: str, result: Any, expected: Any) -> None:
+    if expected is not None and result != expected:
         raise FileError(
-            f"has {what} {found!r} where {expected!r} was expected: "
+            f"has {what} {result!r} where {expected!r} was expected: "
             f"use a module trained with that {what}"
         )

@@ -16,7 +16,7 @@ from intarsia.reports.study.study_report import study_report
 
 
 def report(
-    thing: Source,
+    artifact: Source,
     data: str | Data | None = None,
     *,
     title: str | None = None,
@@ -39,7 +39,7 @@ def report(
     of `load_data`, and `model` is the factory of modules that are read, as in Module.load. A study
     takes none of these, nor a title.
     """
-    path = _study_path(thing)
+    path = _study_path(artifact)
     if path is not None:
         _refuse({"data": data, "title": title, "rows": rows})
         _refuse({"compare": compare or None, "sections": sections or None})
@@ -50,7 +50,7 @@ def report(
             f"there is no study {study!r} to show: give the folder of a store or the file of a pack"
         )
     return modules_report(
-        thing,
+        artifact,
         data,
         title=title,
         compare=compare,
@@ -70,11 +70,11 @@ def _refuse(given: Mapping[str, object]) -> None:
             )
 
 
-def _study_path(thing: Source) -> Path | None:
+def _study_path(artifact: Source) -> Path | None:
     """The path, if it is the one of a study's store or pack."""
-    if isinstance(thing, list | tuple) and len(thing) == 1:
-        thing = thing[0]
-    if not isinstance(thing, str | Path):
+    if isinstance(artifact, list | tuple) and len(artifact) == 1:
+        artifact = artifact[0]
+    if not isinstance(artifact, str | Path):
         return None
-    path = Path(thing)
+    path = Path(artifact)
     return path if path.suffix == ".json" or (path / "store.json").exists() else None

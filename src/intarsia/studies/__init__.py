@@ -1,7 +1,7 @@
 """Studies: sets of cells that make a paper's tables and figures, resumable and shared."""
 
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.plans import Plan
 from intarsia.studies.runners.local import run, standing
 from intarsia.studies.store import Store
@@ -11,7 +11,6 @@ from intarsia.studies.tables import Paper, Spread, Table
 __all__ = [
     "NAMES",
     "STUDIES",
-    "Bench",
     "Cell",
     "Measured",
     "Paper",
@@ -19,6 +18,7 @@ __all__ = [
     "Spread",
     "Store",
     "Study",
+    "StudyContext",
     "Table",
     "find_study",
     "register",

@@ -10,7 +10,7 @@ from typing import Any
 from intarsia.errors import FileError
 from intarsia.files import digest_of, plain, write_whole
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.records import keep_events, read_records
 from intarsia.studies.runners.local import standing
 from intarsia.studies.store import Store
@@ -74,7 +74,7 @@ class Pack:
 
 def pack(study: Study, options: Mapping[str, Any], cells: Sequence[Cell], store: Store) -> Pack:
     """What the store has of a study, and its own part of what the runs noted."""
-    found = standing(cells, store)
+    result = standing(cells, store)
     plans = {plan.key: plan for cell in cells for plan in cell.banks.values()}
     keys = {cell.key for cell in cells}
     events = []
@@ -83,7 +83,7 @@ def pack(study: Study, options: Mapping[str, Any], cells: Sequence[Cell], store:
             events.append(event)
         elif event["event"] == "banks" and (mine := [k for k in event["keys"] if k in plans]):
             events.append(_part(event, mine, sum(plans[key].modules for key in mine)))
-    return Pack(study.name, options, found.measured, len(found.missing), events)
+    return Pack(study.name, options, result.measured, len(result.missing), events)
 
 
 def _part(event: Mapping[str, Any], keys: list[str], modules: int) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _part(event: Mapping[str, Any], keys: list[str], modules: int) -> dict[str, 
     return {**event, "keys": keys, "modules": modules, **numbers}
 
 
-def unpack(what: Pack, store: Store, bench: Bench) -> tuple[int, int]:
+def unpack(what: Pack, store: Store, context: StudyContext) -> tuple[int, int]:
     """Put a pack's cells into a store, so that a run measures only what they leave out.
 
     Returns how many were taken, and how many were not, since today the study defines no cell with
@@ -101,7 +101,7 @@ def unpack(what: Pack, store: Store, bench: Bench) -> tuple[int, int]:
     """
     study = find_study(what.study)
     options = study.options(next(iter(study.forms)), **what.options)
-    cells = {cell.key: cell for cell in study.plan(options, bench)}
+    cells = {cell.key: cell for cell in study.plan(options, context)}
     known = [m for m in what.measured if m.key in cells]
     with store.in_use():
         for measured in known:
@@ -113,29 +113,29 @@ def unpack(what: Pack, store: Store, bench: Bench) -> tuple[int, int]:
 
 def save_pack(path: str | Path, what: Pack) -> None:
     """Write a pack: one cell and one event a line, so that changes show line by line."""
-    found = what.to_json()
-    digest = digest_of(found)
-    parts = [f'"{key}": [\n{_lines(found.pop(key))}\n]' for key in ("events", "measured")]
-    head = json.dumps({**found, "digest": digest}, sort_keys=True, indent=1)
+    result = what.to_json()
+    digest = digest_of(result)
+    parts = [f'"{key}": [\n{_lines(result.pop(key))}\n]' for key in ("events", "measured")]
+    head = json.dumps({**result, "digest": digest}, sort_keys=True, indent=1)
     write_whole(path, (",\n ".join([head[:-2], *parts]) + "\n}\n").encode())
 
 
 def load_pack(path: str | Path) -> Pack:
     """Read a pack and check its digest."""
     try:
-        found = json.loads(Path(path).read_bytes())
+        result = json.loads(Path(path).read_bytes())
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise FileError(f"{path}: is no pack of a study: {error}") from None
     try:
-        digest = found.pop("digest")
-        if {k: found[k] for k in FORMAT} != FORMAT:
+        digest = result.pop("digest")
+        if {k: result[k] for k in FORMAT} != FORMAT:
             raise FileError(f"{path}: is no pack that this version reads, expected {FORMAT}")
-        if digest != digest_of(found):
+        if digest != digest_of(result):
             raise FileError(f"{path}: was altered or damaged, its digest does not fit it")
-        cells = [Measured(m["settings"], m["result"], m["key"]) for m in found["measured"]]
-        return Pack(found["study"], found["options"], cells, found["missing"], found["events"])
+        cells = [Measured(m["settings"], m["result"], m["key"]) for m in result["measured"]]
+        return Pack(result["study"], result["options"], cells, result["missing"], result["events"])
     except KeyError as error:
         raise FileError(f"{path}: is no pack of a study: it has no {error}") from None
     except (TypeError, AttributeError):

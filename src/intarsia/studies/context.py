@@ -24,7 +24,7 @@ class Banks(Protocol):
     def bank(self, plan: Plan) -> Bank: ...
 
 
-class Bench:
+class StudyContext:
     """Data, plans and banks for the cells of a study, on one device."""
 
     def __init__(self, banks: Banks, device: str = "auto", load: Load | None = None) -> None:

@@ -9,14 +9,14 @@ from intarsia.composition import OPERATORS
 from intarsia.composition.operators.registry import Operator
 from intarsia.errors import ModelError, RecipeError, StudyError
 from intarsia.models import build
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.plans import HIDDEN
 
 CNN = "cnn"
 
 
 def readable(
-    options: Mapping[str, Any], bench: Bench, models: str = "models"
+    options: Mapping[str, Any], context: StudyContext, models: str = "models"
 ) -> Iterator[tuple[str, str]]:
     """Every data set, as it was named, with every model that can read it.
 
@@ -25,8 +25,8 @@ def readable(
     """
     for data in options["data"]:
         for model in options[models]:
-            if model != CNN or len(bench.data(data, options["preset"]).shape) == 3:
-                _check_model(options, bench, data, model, models)
+            if model != CNN or len(context.data(data, options["preset"]).shape) == 3:
+                _check_model(options, context, data, model, models)
                 yield data, model
 
 
@@ -46,7 +46,7 @@ def check_operators(
         raise StudyError(f"option {key!r} is empty: expected at least one operator, such as sum")
     for text in options[key]:
         name = operator_name(text, key)
-        how: Operator = OPERATORS[name]  # type: ignore[assignment]
+        how: Operator = OPERATORS[name]
         if how.samples and not samples:
             others = ", ".join(n for n in OPERATORS if not getattr(OPERATORS[n], "samples", False))
             raise StudyError(
@@ -90,11 +90,13 @@ def check_flags(options: Mapping[str, Any], key: str) -> list[bool]:
     return list(options[key])
 
 
-def _check_model(options: Mapping[str, Any], bench: Bench, name: str, model: Any, key: str) -> None:
+def _check_model(
+    options: Mapping[str, Any], context: StudyContext, name: str, model: Any, key: str
+) -> None:
     """A model that is none of the paper's must be one that can be built for these data."""
     if model == CNN or model in HIDDEN:
         return
-    data = bench.data(name, options["preset"])
+    data = context.data(name, options["preset"])
     try:
         with torch.device("meta"):  # its shapes alone
             build(model, data.shape, data.classes)
@@ -107,9 +109,9 @@ def _check_model(options: Mapping[str, Any], bench: Bench, name: str, model: Any
 
 
 def _whole(key: str, verb: str, value: Any, least: int, odd: bool = False) -> int:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or value < least or (odd and value % 2 == 0):
+    merged = isinstance(value, int) and not isinstance(value, bool)
+    if not merged or value < least or (odd and value % 2 == 0):
         kind = "an odd" if odd else "a whole"
         raise StudyError(f"option {key!r} {verb} {value!r}: expected {kind} number from {least}")
-    found: int = value
-    return found
+    result: int = value
+    return result

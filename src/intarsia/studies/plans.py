@@ -54,7 +54,7 @@ class Plan:
         return (recipe.rounds or 0) * (recipe.pruning_epochs or 0) + (recipe.epochs or 0)
 
     @cached_property
-    def company(self) -> str:
+    def training_group(self) -> str:
         """Plans of one company can be trained as one bank, each as if it were alone."""
         settings = self.recipe.as_dict()
         if needs_whole_group(PRUNINGS.spec(self.recipe.pruning or "magnitude")):
@@ -99,8 +99,8 @@ def plan_of(
 
 def _number(key: str, value: Any) -> Any:
     """5 and 5.0 are one temperature, so one bank."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return float(value) if whole and key in FLOATS else value
+    merged = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if merged and key in FLOATS else value
 
 
 def _network(model: str, data: str, preset: str, pruned: bool) -> str | dict[str, Any]:

@@ -68,13 +68,13 @@ class Store:
         except OSError as error:
             raise FileError(f"{path}: cannot be read: {error.strerror}") from error
         try:
-            found = json.loads(content)
-            digest = found.pop("digest")
-            if digest != digest_of(found) or found["key"] != cell.key:
+            result = json.loads(content)
+            digest = result.pop("digest")
+            if digest != digest_of(result) or result["key"] != cell.key:
                 raise ValueError
-            if {key: found.get(key) for key in CELL} != CELL:
+            if {key: result.get(key) for key in CELL} != CELL:
                 raise FileError(f"{path}: is no cell that this version reads, expected {CELL}")
-            return Measured(found["settings"], found["result"], cell.key)
+            return Measured(result["settings"], result["result"], cell.key)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise DamagedError(f"{path}: is damaged, its digest does not fit its content") from None
 
@@ -237,10 +237,10 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 def _check_format(note: Path) -> None:
     try:
-        found = json.loads(note.read_bytes())
+        result = json.loads(note.read_bytes())
     except (OSError, ValueError):
-        found = None
-    if found != FORMAT:
+        result = None
+    if result != FORMAT:
         raise StudyError(f"{note}: is not the note of a store that this version reads: {FORMAT}")
 
 

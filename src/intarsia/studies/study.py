@@ -9,7 +9,7 @@ from typing import Any
 from intarsia.errors import StudyError, nearest
 from intarsia.files import plain
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.tables import Table
 
 NAMES = (
@@ -58,8 +58,8 @@ class Study:
     title: str
     about: str
     forms: Mapping[str, Mapping[str, Any]]
-    cells: Callable[[Mapping[str, Any], Bench], list[Cell]]
-    measure: Callable[[Cell, Bench], dict[str, Any]]
+    cells: Callable[[Mapping[str, Any], StudyContext], list[Cell]]
+    measure: Callable[[Cell, StudyContext], dict[str, Any]]
     tables: Callable[[Sequence[Measured]], list[Table]]
     figures: Callable[[Sequence[Measured]], dict[str, str]]
     neutral: Mapping[str, Any] = field(default_factory=dict)
@@ -83,12 +83,12 @@ class Study:
                 raise StudyError(
                     f"option 'recipe' has {key!r}, which the study sets itself: use its own option"
                 )
-        found: dict[str, Any] = plain(known, "options")
-        return found
+        result: dict[str, Any] = plain(known, "options")
+        return result
 
-    def plan(self, options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+    def plan(self, options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
         """The cells, each once."""
-        cells = [_owned(cell) for cell in self.cells(options, bench)]
+        cells = [_owned(cell) for cell in self.cells(options, context)]
         if not cells:
             raise StudyError(f"study {self.name!r} has no cell with these options: widen them")
         return list({cell.key: cell for cell in cells}.values())

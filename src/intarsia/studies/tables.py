@@ -194,8 +194,8 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         rows = [[vars(e) if _is_record(e) else e for e in row] for row in self.rows]
-        whole = {"title": self.title, "columns": self.columns, "rows": rows}
-        return plain({**whole, "notes": self.all_notes()}, "table")
+        merged = {"title": self.title, "columns": self.columns, "rows": rows}
+        return plain({**merged, "notes": self.all_notes()}, "table")
 
     def all_notes(self) -> list[str]:
         """The notes given, and those that follow from the entries."""
@@ -245,7 +245,7 @@ class Table:
         if len(set().union(*of_row)) <= 1:
             return columns, rows
         spreads = [i for i in range(len(columns)) if any(row[i] is not None for row in counts)]
-        if all(len(found) <= 1 for found in of_row):
+        if all(len(result) <= 1 for result in of_row):
             rows = [[*row, next(iter(n), None)] for row, n in zip(rows, of_row, strict=True)]
             return [*columns, "n"], rows
         # From the right, so that places further left stay what they were.

@@ -63,14 +63,14 @@ def sample(session: Session, number: float | None) -> Sample:
 
 def each_answer(session: Session, seen: Sample) -> list[Answer]:
     """What each module alone says of a sample."""
-    found = []
+    result = []
     for module in session.modules:
         if seen.number is None:
             logits = logits_of(module.to_module(), seen.x)
         else:
             logits = session.logits(module.name)[seen.number][None]
-        found.append(_answer(module.name, logits, module))
-    return found
+        result.append(_answer(module.name, logits, module))
+    return result
 
 
 def whole_answer(
@@ -87,7 +87,7 @@ def whole_answer(
         if not names:
             raise CompositionError(f"without {without!r} no module is left: switch another one on")
     if seen.number is None:
-        logits = logits_of(session.whole(names, operator), seen.x)
+        logits = logits_of(session.merged(names, operator), seen.x)
     else:
         logits = session.joined_logits(names, operator)[seen.number][None]
     return _answer("whole", logits, session[names[0]])

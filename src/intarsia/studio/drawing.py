@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from intarsia.data import Data, spaced
+from intarsia.data import Data, evenly_spaced
 from intarsia.errors import DataError
 
 LARGEST = 64  # pixels a side of the pictures that are drawn
@@ -39,7 +39,7 @@ class Paper:
         shape = data.shape
         if len(shape) != 3 or shape[0] != 1 or max(shape[1:]) > LARGEST or min(shape[1:]) < 4:
             return None
-        x = data.train.x[spaced(len(data.train), LOOKED_AT), 0].double()
+        x = data.train.x[evenly_spaced(len(data.train), LOOKED_AT), 0].double()
         low = 0.0 if data.train.x.dtype == torch.uint8 else float(x.min())
         high = 255.0 if data.train.x.dtype == torch.uint8 else float(x.max())
         x = (x - low) / max(high - low, 1e-12)
@@ -70,8 +70,8 @@ class Paper:
         )[0, 0]
         page = torch.zeros(self.height * k, self.width * k, dtype=ink.dtype)
         top, left = (
-            _place(mass, k * middle, n, whole)
-            for mass, middle, n, whole in zip(
+            _place(mass, k * middle, n, merged)
+            for mass, middle, n, merged in zip(
                 _centre(large), self.centre, large.shape, page.shape, strict=True
             )
         )
@@ -127,6 +127,6 @@ def _strokes(x: Tensor) -> Tensor:
     return 2 * x.sum(dim=(1, 2)) / edges
 
 
-def _place(mass: float, middle: float, size: int, whole: int) -> int:
+def _place(mass: float, middle: float, size: int, merged: int) -> int:
     """Where a piece begins so that its mass lies at the middle, as far as it stays on the page."""
-    return min(max(0, round(middle - mass)), max(0, whole - size))
+    return min(max(0, round(middle - mass)), max(0, merged - size))

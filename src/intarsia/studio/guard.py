@@ -197,14 +197,14 @@ def _edited(send: Send) -> Send:
 
 async def _body(receive: Receive) -> bytes | None:
     """All that a request brings; None where that is too much, or it was broken off."""
-    found, more = bytearray(), True
+    result, more = bytearray(), True
     while more:
         message = await receive()
-        found.extend(message.get("body", b""))
+        result.extend(message.get("body", b""))
         more = message.get("more_body", False)
-        if message["type"] != "http.request" or len(found) > LARGEST:
+        if message["type"] != "http.request" or len(result) > LARGEST:
             return None
-    return bytes(found)
+    return bytes(result)
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

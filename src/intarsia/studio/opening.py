@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from intarsia.cli.arguments import Thing, data_for
+from intarsia.cli.arguments import Artifact, data_for
 from intarsia.composition import Composition
 from intarsia.composition.opening import open_path
 from intarsia.data import Data
@@ -54,13 +54,13 @@ def open_paths(
     notes = []
     like = None
     for path in paths:
-        thing = open_path(_bank_of(path), model)
-        if isinstance(thing, Composition):
-            like = thing
-        if isinstance(thing, Bank) and seed is None and len(thing.seeds) > 1:
-            thing = thing.seed(thing.seeds[0])
-            notes.append(f"{path}: modules of seed {thing.seeds[0]}, --seed chooses others")
-        for module in _parts(thing, path, seed):
+        artifact = open_path(_bank_of(path), model)
+        if isinstance(artifact, Composition):
+            like = artifact
+        if isinstance(artifact, Bank) and seed is None and len(artifact.seeds) > 1:
+            artifact = artifact.seed(artifact.seeds[0])
+            notes.append(f"{path}: modules of seed {artifact.seeds[0]}, --seed chooses others")
+        for module in _parts(artifact, path, seed):
             if module.name in modules:
                 raise FileError(
                     f"{path}: a module {module.name!r} was read before: leave one of them out"
@@ -81,12 +81,12 @@ def _bank_of(path: Path) -> Path:
     return inside if is_demo else path
 
 
-def _parts(thing: Thing, path: Path, seed: int | None) -> Sequence[Module]:
-    if isinstance(thing, Composition):
-        return thing.parts
-    if isinstance(thing, Module):
-        return (thing,)
-    bank: Bank = thing if seed is None else thing.seed(seed)
+def _parts(artifact: Artifact, path: Path, seed: int | None) -> Sequence[Module]:
+    if isinstance(artifact, Composition):
+        return artifact.parts
+    if isinstance(artifact, Module):
+        return (artifact,)
+    bank: Bank = artifact if seed is None else artifact.seed(seed)
     if not len(bank):
         raise FileError(f"{path} has no modules, all of them diverged")
     return tuple(bank)

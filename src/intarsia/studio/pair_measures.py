@@ -7,7 +7,7 @@ from threading import RLock
 
 from intarsia import measure
 from intarsia.composition.checks import check_fit
-from intarsia.data import Data, Split, few
+from intarsia.data import Data, Split, subsample
 from intarsia.errors import CompositionError
 from intarsia.measure import Matrix, compatibility_matrix
 from intarsia.measure.pair import check_pair
@@ -52,7 +52,7 @@ class Pairs:
 
     @cached_property
     def _little(self) -> Data:
-        train, test = (few(split, FEW) for split in (self.data.train, self.data.test))
+        train, test = (subsample(split, FEW) for split in (self.data.train, self.data.test))
         return replace(self.data, train=train, test=test)
 
 

@@ -42,9 +42,9 @@ def switched(
 ) -> str:
     """What was done, in a few words: `3 off`, `3 and 5 on`, `all on`, `sum to inlay`."""
     done = []
-    whole = {"off": not after, "on": set(after) == set(known)}
+    merged = {"off": not after, "on": set(after) == set(known)}
     for names, word in ((set(before) - set(after), "off"), (set(after) - set(before), "on")):
-        if len(names) > 1 and whole[word]:
+        if len(names) > 1 and merged[word]:
             done.append(f"all {word}")
         elif names:
             shown = sorted(names)

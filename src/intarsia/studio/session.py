@@ -12,11 +12,11 @@ from torch import Tensor
 
 from intarsia import measure
 from intarsia.cli.arguments import labelled
-from intarsia.composition import OPERATORS, Composition, Ground
+from intarsia.composition import OPERATORS, Composition, MergeContext
 from intarsia.composition.build import Options
 from intarsia.composition.checks import check_fit
 from intarsia.composition.operators.registry import total
-from intarsia.data import Data, Split, few
+from intarsia.data import Data, Split, subsample
 from intarsia.errors import CompositionError, IntarsiaError, nearest
 from intarsia.measure import Evaluation, Matrix
 from intarsia.modules import Module, logits_of
@@ -71,7 +71,7 @@ class Session:
         self.folders = tuple(folders)
         self.data = labelled(modules[0], data)
         self.catalogue = modules[0].catalogue
-        self.test = few(self.data.test, rows or len(self.data.test))
+        self.test = subsample(self.data.test, rows or len(self.data.test))
         self.samples = _samples(data, modules[0])
         self._modules: dict[str, Module] = {}
         self._own: dict[str, Tensor] = {}  # N x C, each module's logits on the test split
@@ -145,13 +145,13 @@ class Session:
 
     @property
     def cards(self) -> list[Card]:
-        found = []
+        result = []
         for name, module in self._modules.items():
             score = self.own(name)
             share = score.entropy / score.ceiling if score.ceiling else 0.0
             kinds = tuple(dict.fromkeys(f.kind for f in module.health.findings))
-            found.append(Card(name, module.rewarded, score.accuracy, share, module.density, kinds))
-        return found
+            result.append(Card(name, module.rewarded, score.accuracy, share, module.density, kinds))
+        return result
 
     def logits(self, name: str) -> Tensor:
         """A module's answers for the test split, N x C."""
@@ -163,7 +163,7 @@ class Session:
         with self._joining:
             if key not in self._scores:
                 logits = self.joined_logits(*key)
-                self._scores[key] = scored(logits, self.test.y, self.whole(*key))
+                self._scores[key] = scored(logits, self.test.y, self.merged(*key))
             return self._scores[key]
 
     def joined_logits(self, names: Iterable[str], operator: str | Spec) -> Tensor:
@@ -171,10 +171,10 @@ class Session:
         key = self._key(names, operator)
         with self._joining:
             if key not in self._logits:
-                self._logits[key] = self._answers(self.whole(*key))
+                self._logits[key] = self._answers(self.merged(*key))
             return _latest(self._logits, key, LOGITS)
 
-    def whole(self, names: Iterable[str], operator: str | Spec) -> Composition:
+    def merged(self, names: Iterable[str], operator: str | Spec) -> Composition:
         """The modules of these names, joined."""
         key = self._key(names, operator)
         with self._joining:
@@ -205,7 +205,7 @@ class Session:
         size = sum(module.parameters for module in self.modules) * len(self.modules)
         try:
             if size <= WIDEST:
-                self.whole(self.names, "inlay")
+                self.merged(self.names, "inlay")
                 return "inlay"
         except IntarsiaError:
             pass  # of another model, say, or of one that cannot be laid out by units
@@ -224,17 +224,17 @@ class Session:
                     f"a weight is given for {name!r}: {nearest(name, self._modules)}"
                 )
 
-    def _answers(self, whole: Composition) -> Tensor:
+    def _answers(self, merged: Composition) -> Tensor:
         """For the test split, from the answers of the parts where they add up."""
-        own = [self._own[part.name] for part in whole.parts]
-        spec, how = whole.operator, OPERATORS[whole.operator.name]
-        if whole.offset is not None:  # calibrated: the parts speak louder or softer than alone
-            return logits_of(whole, self.test.x)
+        own = [self._own[part.name] for part in merged.parts]
+        spec, how = merged.operator, OPERATORS[merged.operator.name]
+        if merged.offset is not None:  # calibrated: the parts speak louder or softer than alone
+            return logits_of(merged, self.test.x)
         if getattr(how, "on", None) == "logits":
-            found: Tensor = how(own, Ground(whole.parts, whole.samples), **spec.arguments)
-            return found
+            result: Tensor = how(own, MergeContext(merged.parts, merged.samples), **spec.arguments)
+            return result
         # An inlay is the logit sum: its own network, many times as wide, would only say it later.
-        return total(own) if spec.name == "inlay" else logits_of(whole, self.test.x)
+        return total(own) if spec.name == "inlay" else logits_of(merged, self.test.x)
 
 
 def _latest(kept: OrderedDict[Key, Kept], key: Key, most: int) -> Kept:
@@ -248,5 +248,5 @@ def _latest(kept: OrderedDict[Key, Kept], key: Key, most: int) -> Kept:
 def _samples(data: Data, module: Module) -> Split:
     """What joining may look at: as for `compose`, the validation part of the training data."""
     held = data.validation if len(data.validation) else data.train
-    some = few(held, FEW)
+    some = subsample(held, FEW)
     return Split(some.x, data.labels_in(module.catalogue)[some.y].to(torch.int64))

@@ -99,7 +99,7 @@ def _headers(path: Path, changed: int) -> tuple[dict[str, Any], ...]:
 
 
 def _parts(path: Path, model: Model | None) -> tuple[Module, ...]:
-    thing = open_path(path, model)
-    if isinstance(thing, Bank):
+    artifact = open_path(path, model)
+    if isinstance(artifact, Bank):
         raise FileError(f"{path}: is a folder, give the file of a module")
-    return thing.parts if isinstance(thing, Composition) else (thing,)
+    return artifact.parts if isinstance(artifact, Composition) else (artifact,)

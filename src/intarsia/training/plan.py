@@ -185,11 +185,11 @@ def _load(data: Any, merged: Recipe) -> tuple[Recipe, Data]:
 
 def _check_loaded(data: Data, recipe: Recipe) -> None:
     """Options for loading must be those that the data were loaded with."""
-    found = {**data.options, "scale": data.scaling.kind}
+    result = {**data.options, "scale": data.scaling.kind}
     for option, wanted in recipe.data_options.items():
-        if found.get(option) != wanted:
+        if result.get(option) != wanted:
             raise RecipeError(
                 f"the recipe or its preset wants data loaded with {option}={wanted!r}, "
-                f"but {data.name!r} was loaded with {found.get(option, 'its default')!r}: "
+                f"but {data.name!r} was loaded with {result.get(option, 'its default')!r}: "
                 "give the option to load_data, or give train the name"
             )

@@ -245,17 +245,17 @@ def _check(recipe: Recipe) -> None:
         if value is not None and not good:
             raise RecipeError(f"{key} is {value!r}: expected {expected}")
 
-    def number(key: str, low: float, high: float = math.inf, whole: bool = False) -> None:
+    def number(key: str, low: float, high: float = math.inf, merged: bool = False) -> None:
         value = getattr(recipe, key)
-        kind = "a whole number" if whole else "a number"
-        fine = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        kind = "a whole number" if merged else "a number"
+        fine = isinstance(value, int if merged else int | float) and not isinstance(value, bool)
         upto = "" if high == math.inf else f" to {high:g}"
         need(fine and low <= value <= high and value < math.inf, key, f"{kind} from {low:g}{upto}")
 
-    number("rounds", 0, whole=True)
+    number("rounds", 0, merged=True)
     for key in ("epochs", "pruning_epochs", "batch", "patience"):
-        number(key, 1, whole=True)
-    number("partition_seed", 0, whole=True)
+        number(key, 1, merged=True)
+    number("partition_seed", 0, merged=True)
     number("sparsity", 0)
     need(float(recipe.sparsity or 0) < 1, "sparsity", "a number from 0 to below 1")
     number("learning_rate", 0)
@@ -271,8 +271,8 @@ def _check(recipe: Recipe) -> None:
         text = isinstance(getattr(recipe, key), str | Mapping | Spec)
         need(text, key, "a name, as in name(value, key=value), or a mapping with a name")
     seeds = recipe.seeds
-    whole = isinstance(seeds, Sequence) and all(type(s) is int and 0 <= s < 2**63 for s in seeds)
-    need(whole and len(seeds) > 0, "seeds", "a list of whole numbers from 0 to 2**63 - 1")
+    merged = isinstance(seeds, Sequence) and all(type(s) is int and 0 <= s < 2**63 for s in seeds)
+    need(merged and len(seeds) > 0, "seeds", "a list of whole numbers from 0 to 2**63 - 1")
     need(len(set(seeds)) == len(seeds), "seeds", "no seed twice")
     if recipe.rounds == 0 and recipe.sparsity:
         raise RecipeError(

@@ -198,14 +198,14 @@ class Folder:
         """A folder belongs to one recipe and data set."""
         assert self.path is not None
         note, listing = self.path / PROGRESS / "key", self.path / LISTING
-        found = None
+        result = None
         if listing.exists():
-            found = Bank.report_of(self.path).get("key")
+            result = Bank.report_of(self.path).get("key")
         elif note.exists():
-            found = note.read_text(encoding="utf-8")
+            result = note.read_text(encoding="utf-8")
         else:
             write_whole(note, self.key.encode())
-        if found not in (None, self.key) or (listing.exists() and found is None):
+        if result not in (None, self.key) or (listing.exists() and result is None):
             raise TrainingError(
                 f"{self.path} holds modules of another recipe, data set, network or keep_rounds: "
                 "train into a new folder, or delete this one first"
@@ -299,12 +299,12 @@ class Checkpoint:
 
 
 def _part(tensors: dict[str, Tensor], part: str, modules: int) -> list[dict[str, Tensor]]:
-    found: list[dict[str, Tensor]] = [{} for _ in range(modules)]
+    result: list[dict[str, Tensor]] = [{} for _ in range(modules)]
     for name, tensor in tensors.items():
         k, kind, rest = name.split("/", 2)
         if kind == part:
-            found[int(k)][rest] = tensor
-    return found
+            result[int(k)][rest] = tensor
+    return result
 
 
 TIME = "time.json"
@@ -350,7 +350,7 @@ class Clock:
 def spent(folder: Path) -> Spent | None:
     """What the training in a folder took; None where its time was not kept or cannot be read."""
     try:
-        found = json.loads((folder / TIME).read_bytes())
-        return Spent(float(found["seconds"]), int(found["calls"]))
+        result = json.loads((folder / TIME).read_bytes())
+        return Spent(float(result["seconds"]), int(result["calls"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None

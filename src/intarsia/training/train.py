@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intarsia.data import Data, few
+from intarsia.data import Data, subsample
 from intarsia.data.negatives import make_pools, pools_of, read_negatives, weigh_pools
 from intarsia.errors import WiringError
 from intarsia.files import digest_of
@@ -96,8 +96,8 @@ class _Run:
         self.key = self._key()
 
     def train(self, folder: Folder, checkpoint_every: float) -> Bank:
-        whole = needs_whole_group(PRUNINGS.spec(self.recipe.pruning or "magnitude"))
-        pieces = chunks(self.tasks, self.job, self.choice, whole)
+        merged = needs_whole_group(PRUNINGS.spec(self.recipe.pruning or "magnitude"))
+        pieces = chunks(self.tasks, self.job, self.choice, merged)
         # By their modules: where a bank is cut depends on the device and on its free memory.
         labelled = {digest_of([t.name for t in piece])[:16]: piece for piece in pieces}
         threads = folder.threads(threads_of(self.choice, self.job))
@@ -125,9 +125,9 @@ class _Run:
         def keep(round_: int, outcomes: list[Outcome]) -> None:
             if not folder.wants(round_):
                 return
-            found = [self._module(t, o) for t, o in zip(tasks, outcomes, strict=True)]
-            diverged = [t.name for t, m in zip(tasks, found, strict=True) if m is None]
-            folder.add(label, round_, [m for m in found if m is not None], diverged)
+            result = [self._module(t, o) for t, o in zip(tasks, outcomes, strict=True)]
+            diverged = [t.name for t, m in zip(tasks, result, strict=True) if m is None]
+            folder.add(label, round_, [m for m in result if m is not None], diverged)
             if round_ == folder.last:
                 self.progress.warn_diverged(diverged)
 
@@ -173,7 +173,7 @@ class _Run:
             return ()
 
         def answers() -> tuple[Tensor, Tensor]:
-            some = few(self.data.validation, ASKED)
+            some = subsample(self.data.validation, ASKED)
             network = module.architecture.network(module.state, module.factory)
             with torch.no_grad():
                 return network(self.data.scaling(some.x).to(self.job.x.dtype)), some.y

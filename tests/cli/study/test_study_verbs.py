@@ -123,10 +123,10 @@ def cell_files(store: Path) -> list[Path]:
 
 
 def test_list_names_the_studies_with_forms_and_options() -> None:
-    found = {study["name"]: study for study in answer("list")["studies"]}
-    assert set(NAMES) <= set(found)
-    assert all({"paper", "small"} <= set(found[name]["forms"]) for name in NAMES)
-    assert all(found[name]["title"] and found[name]["about"] for name in NAMES)
+    result = {study["name"]: study for study in answer("list")["studies"]}
+    assert set(NAMES) <= set(result)
+    assert all({"paper", "small"} <= set(result[name]["forms"]) for name in NAMES)
+    assert all(result[name]["title"] and result[name]["about"] for name in NAMES)
     shown = call("list").stdout
     assert all(name in shown for name in NAMES)
 
@@ -140,9 +140,9 @@ def test_list_of_one_shows_its_options(module: Path) -> None:
 
 def test_dry_run_counts_and_writes_nothing(finished: Path, tmp_path: Path) -> None:
     empty = tmp_path / "none"
-    found = answer("run", "own", "--store", empty, "--dry-run", "--device", "cpu")
-    assert [found[k] for k in ("cells", "missing", "modules")] == [4, 4, 4]
-    assert found["minutes"] > 0
+    result = answer("run", "own", "--store", empty, "--dry-run", "--device", "cpu")
+    assert [result[k] for k in ("cells", "missing", "modules")] == [4, 4, 4]
+    assert result["minutes"] > 0
     assert not empty.exists()
     more = call("run", "own", "--store", finished, "--seeds", "0,1,7", "--dry-run").stdout
     assert more.startswith("cells: 6, missing: 2\nmodules to train: 2\ntraining: under a minute")
@@ -163,12 +163,12 @@ def test_status_tells_finished_missing_and_damaged(store: Path) -> None:
     gone, harmed, *_ = cell_files(store)
     gone.unlink()
     harmed.write_text(harmed.read_text().replace("value", "valve"))
-    found = answer("status", "own", "--store", store, "--seeds", 3)
-    assert (found["cells"], found["finished"]) == (6, 2)
-    assert list(found["damaged"]) == [harmed.stem]
-    assert {cell["key"] for cell in found["missing"]} >= {gone.stem}
-    assert len(found["missing"]) == 3
-    assert found["banks"] == {"needed": 3, "trained": 2}
+    result = answer("status", "own", "--store", store, "--seeds", 3)
+    assert (result["cells"], result["finished"]) == (6, 2)
+    assert list(result["damaged"]) == [harmed.stem]
+    assert {cell["key"] for cell in result["missing"]} >= {gone.stem}
+    assert len(result["missing"]) == 3
+    assert result["banks"] == {"needed": 3, "trained": 2}
     shown = call("status", "own", "--store", store, "--seeds", 3).stdout
     assert "missing: own power=1, seed=2" in shown
     assert harmed.name in shown
@@ -207,8 +207,8 @@ def test_groups_of_missing_cells_leave_out_what_is_last() -> None:
         "missing: har deep: 7",
         "missing: har shallow: 10",
     ]
-    few = [cell for cell in cells if cell.settings["data"] == "har"]
-    assert missing_lines(few[1:], cells)[:2] == [
+    subsample = [cell for cell in cells if cell.settings["data"] == "har"]
+    assert missing_lines(subsample[1:], cells)[:2] == [
         "missing: har deep size=1: 4", "missing: har deep size=2: 5",
     ]  # fmt: skip
     assert missing_lines(cells[:1], cells) == [f"missing: {cells[0]}"]
@@ -261,12 +261,12 @@ def test_table_in_every_format(finished: Path, tmp_path: Path) -> None:
     assert any("cells " * 29 in line for line in shown)  # wider than the window, and all there
     assert "| power | seed |" in call(*words, "--format", "markdown").stdout
     assert call(*words, "--format", "latex").stdout.count(r"\toprule") == 2
-    found = json.loads(call(*words, "--format", "json").stdout)
-    assert (found["study"], found["missing"]) == ("own", 0)
+    result = json.loads(call(*words, "--format", "json").stdout)
+    assert (result["study"], result["missing"]) == ("own", 0)
     cells = [json.loads(path.read_text()) for path in cell_files(finished)]
     first = next(c for c in cells if (c["settings"]["power"], c["settings"]["seed"]) == (1, 0))
     mean = sum(first["result"]["value"]) / 2
-    assert found["tables"][0]["rows"][0][2]["mean"] == pytest.approx(mean)
+    assert result["tables"][0]["rows"][0][2]["mean"] == pytest.approx(mean)
     for ending, mark in {
         "md": "| power",
         "tex": r"\toprule",
@@ -290,8 +290,8 @@ def test_a_partial_store_is_shown_and_what_is_missing_said(store: Path, tmp_path
     gone.unlink()
     harmed.write_text("{")
     run = call("table", "own", "--store", store, "--format", "json")
-    found = json.loads(run.stdout)
-    assert (found["missing"], found["damaged"]) == (1, 1)
+    result = json.loads(run.stdout)
+    assert (result["missing"], result["damaged"]) == (1, 1)
     assert "note: 1 of 4 cells are missing, 1 damaged" in run.stderr
     assert f"{harmed.name}: is damaged" in run.stderr
     run = call("figure", "own", "--store", store, "-o", tmp_path / "f.svg")
@@ -337,11 +337,11 @@ def test_options_pick_cells_of_a_pack(finished: Path, tmp_path: Path) -> None:
     pack = tmp_path / "own.json"
     call("pack", "own", "--store", finished, "-o", pack)
     for words in (["--seeds", 1], ["--seeds", "0,1"], ["--set", "powers=2"], ["--set", "rate=0.5"]):
-        picked, whole = (
+        picked, merged = (
             call("table", "own", *words, *place, "--format", "csv").stdout
             for place in (["--from", pack], ["--store", finished])
         )
-        assert picked == whole
+        assert picked == merged
     run = call("table", "own", "--from", pack, "--set", "powers=2,9", "--format", "json")
     assert run.stderr == "note: no cell has powers=9\n"
     assert json.loads(run.stdout)["options"]["powers"] == [2, 9]
@@ -377,8 +377,8 @@ def test_a_pack_is_shown_where_its_data_are_not(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is fetched to look whether the cells are of today."""
-    whole = load_packed(finished, tmp_path / "own.json")
-    save_pack(tmp_path / "own.json", replace(whole, options={**whole.options, "data": ["mnist"]}))
+    merged = load_packed(finished, tmp_path / "own.json")
+    save_pack(tmp_path / "own.json", replace(merged, options={**merged.options, "data": ["mnist"]}))
     monkeypatch.setenv("INTARSIA_DATA", str(tmp_path))
     monkeypatch.setenv("INTARSIA_CACHE", str(tmp_path))
     run = call("table", "own", "--from", tmp_path / "own.json")
@@ -387,8 +387,8 @@ def test_a_pack_is_shown_where_its_data_are_not(
 
 
 def test_unpack_leaves_a_run_what_the_pack_leaves_out(finished: Path, tmp_path: Path) -> None:
-    whole = load_packed(finished, tmp_path / "own.json")
-    half = replace(whole, measured=whole.measured[:3], missing=1)
+    merged = load_packed(finished, tmp_path / "own.json")
+    half = replace(merged, measured=merged.measured[:3], missing=1)
     save_pack(tmp_path / "half.json", half)
     run = call("unpack", tmp_path / "half.json", "--store", tmp_path / "s")
     assert run.stdout.strip() == f"3 cells of {tmp_path / 'half.json'}, in {tmp_path / 's'}"
@@ -460,8 +460,8 @@ def load_packed(store: Path, path: Path) -> Pack:
 def test_options_are_read_as_the_form_has_them(
     words: list[str], key: str, value: object, tmp_path: Path
 ) -> None:
-    found = answer("run", "own", *words, "--store", tmp_path / "s", "--dry-run", "--device", "cpu")
-    assert found["options"][key] == value
+    result = answer("run", "own", *words, "--store", tmp_path / "s", "--dry-run", "--device", "cpu")
+    assert result["options"][key] == value
 
 
 @pytest.mark.parametrize(

@@ -101,16 +101,16 @@ def test_planted_permutations_are_recovered(
 ) -> None:
     for seed in range(10 if noise == 0 else 3):
         original, copy, undo = benchmark.plant(model, SMALL[model], noise, seed)
-        found = benchmark.recover(original, copy, how, seed)
-        assert found.keys() == undo.keys()
-        assert all(torch.equal(found[axis], undo[axis]) for axis in undo), seed
+        result = benchmark.recover(original, copy, how, seed)
+        assert result.keys() == undo.keys()
+        assert all(torch.equal(result[axis], undo[axis]) for axis in undo), seed
 
 
 def test_permutations_in_noise_as_large_as_the_weights(benchmark: ModuleType) -> None:
     for seed in range(5):
         original, copy, undo = benchmark.plant("resnet18(4)", (3, 8, 8), 1.0, seed)
-        found = match_weights(original.state, copy.state, wiring(original), seed)
-        assert all(torch.equal(found[axis], undo[axis]) for axis in undo), seed
+        result = match_weights(original.state, copy.state, wiring(original), seed)
+        assert all(torch.equal(result[axis], undo[axis]) for axis in undo), seed
 
 
 def wiring(module: Module) -> Wiring:
@@ -180,12 +180,12 @@ def test_dead_units_stay(how: str) -> None:
 def test_one_axis_is_matched_as_well_as_by_brute_force(seed: int) -> None:
     one, other = (make("mlp(5)", (3,), seed + add)[0] for add in (0, 1))
     axes = wiring(one)
-    found = match_weights(one.state, other.state, axes)
+    result = match_weights(one.state, other.state, axes)
     moved = [
         take_units(other.state, axes, {"layers.0": torch.tensor(order)})
         for order in permutations(range(5))
     ]
-    assert agreement(one.state, take_units(other.state, axes, found), axes) == pytest.approx(
+    assert agreement(one.state, take_units(other.state, axes, result), axes) == pytest.approx(
         max(agreement(one.state, state, axes) for state in moved)
     )
 
@@ -195,12 +195,12 @@ def test_one_axis_is_matched_as_well_as_by_brute_force(seed: int) -> None:
 def test_assignment_is_the_best_of_all(table: list[list[int]]) -> None:
     similarity = torch.tensor(table, dtype=torch.float64)
     rows = torch.arange(5)
-    found = assign(similarity)
+    result = assign(similarity)
     every = torch.tensor(list(permutations(range(5))))
     sums = similarity[rows, every].sum(1)
-    assert similarity[rows, found].sum() == sums.max()
+    assert similarity[rows, result].sum() == sums.max()
     staying = (every[sums == sums.max()] == rows).sum(1).max()
-    assert (found == rows).sum() == staying
+    assert (result == rows).sum() == staying
 
 
 @settings(max_examples=10)
@@ -216,8 +216,8 @@ def test_activations_are_matched_by_their_correlation(seed: int) -> None:
         F.linear(x, m.state["layers.0.weight"], m.state["layers.0.bias"]).numpy() for m in modules
     ]
     table = np.corrcoef(*hidden, rowvar=False)[:7, 7:]
-    found = unit_orders(modules, "activations", x)[1]["layers.0"].numpy()
-    assert table[range(7), found].sum() == pytest.approx(
+    result = unit_orders(modules, "activations", x)[1]["layers.0"].numpy()
+    assert table[range(7), result].sum() == pytest.approx(
         table[linear_sum_assignment(table, maximize=True)].sum(), abs=1e-5
     )
 
@@ -343,8 +343,8 @@ def test_disjoint_units(model: str) -> None:
         for key, value in module.state.items()
     }
     x = inputs(SMALL[model])
-    whole = logits(replace(module, state=state, mask={}), x)
-    torch.testing.assert_close(whole, torch.stack([logits(part, x) for part in parts]).sum(0))
+    merged = logits(replace(module, state=state, mask={}), x)
+    torch.testing.assert_close(merged, torch.stack([logits(part, x) for part in parts]).sum(0))
 
 
 def test_a_dead_unit_with_incoming_weights_is_not_disjoint() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from intarsia.composition import OPERATORS, Ground, compose
+from intarsia.composition import OPERATORS, MergeContext, compose
 from intarsia.composition.operators.arithmetic import combination
 from intarsia.composition.operators.dare import DARE, draw, drop
 from intarsia.composition.operators.ties import join
@@ -152,19 +152,19 @@ def test_a_draw_is_the_same_everywhere_and_keeps_its_share() -> None:
     assert torch.equal(many[:50], draw("a", 50, 0.3, seed=1))
 
 
-def test_a_part_is_dropped_alike_in_any_company(make_ground: Callable[..., Ground]) -> None:
+def test_a_part_is_dropped_alike_in_any_company(make_ground: Callable[..., MergeContext]) -> None:
     """Disjoint masks show each part's own entries: they do not change when another part leaves."""
-    ground = make_ground(3, disjoint=True)
+    context = make_ground(3, disjoint=True)
 
-    def lay(ground: Ground) -> dict[str, Tensor]:
+    def lay(context: MergeContext) -> dict[str, Tensor]:
         spec = OPERATORS.spec("dare(density=0.5, seed=4)")
-        states = [part.state for part in ground.parts]
-        return OPERATORS.call(spec, states=states, ground=ground)
+        states = [part.state for part in context.parts]
+        return OPERATORS.call(spec, states=states, context=context)
 
-    whole, fewer = lay(ground), lay(Ground(ground.parts[:2]))
-    for name in ground.plan:
-        own = ground.masks[0][name] | ground.masks[1][name]
-        assert torch.equal(whole[name][own], fewer[name][own])
+    merged, fewer = lay(context), lay(MergeContext(context.parts[:2]))
+    for name in context.plan:
+        own = context.masks[0][name] | context.masks[1][name]
+        assert torch.equal(merged[name][own], fewer[name][own])
 
 
 def test_mean_over_many_draws_is_the_task_vector(each: list[Tensor]) -> None:
@@ -177,7 +177,7 @@ def test_mean_over_many_draws_is_the_task_vector(each: list[Tensor]) -> None:
 
 
 def test_task_arithmetic_of_modules_equals_fusion_bench(
-    make_ground: Callable[..., Ground], library: Library
+    make_ground: Callable[..., MergeContext], library: Library
 ) -> None:
     """Whole states of one origin, unpruned.
 
@@ -185,12 +185,12 @@ def test_task_arithmetic_of_modules_equals_fusion_bench(
     it stops at its own check, which takes parameters and tensors for different types.
     """
     steps = library("fusion_bench.utils.state_dict_arithmetic")
-    ground = make_ground(model="mlp(7)", density=1.1)
-    origin = dict(ground.origin())
-    vectors = [steps.state_dict_sub(dict(part.state), origin) for part in ground.parts]
+    context = make_ground(model="mlp(7)", density=1.1)
+    origin = dict(context.origin())
+    vectors = [steps.state_dict_sub(dict(part.state), origin) for part in context.parts]
     vector = steps.state_dict_mul(reduce(steps.state_dict_add, vectors), 0.3)
     expected = steps.state_dict_add(origin, vector)
-    joined = compose(ground.parts, "task_arithmetic(scale=0.3)").joined
+    joined = compose(context.parts, "task_arithmetic(scale=0.3)").joined
     assert joined is not None
     for name, tensor in joined.state.items():
         torch.testing.assert_close(tensor, expected[name])

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from intarsia.composition import OPERATORS, Ground
+from intarsia.composition import OPERATORS, MergeContext
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-Make = Callable[..., Ground]
+Make = Callable[..., MergeContext]
 EVERY = ["logits", "logit_mean", "logit_weighted", "probabilities", "own"]
 
 
@@ -22,8 +22,8 @@ def answers(count: int = 3, seed: int = 0) -> list[Tensor]:
     return list(8 * torch.randn(count, 6, 4, generator=torch.Generator().manual_seed(seed)))
 
 
-def lay(how: str, logits: list[Tensor], ground: Ground) -> Tensor:
-    return OPERATORS.call(OPERATORS.spec(how), logits=logits, ground=ground)
+def lay(how: str, logits: list[Tensor], context: MergeContext) -> Tensor:
+    return OPERATORS.call(OPERATORS.spec(how), logits=logits, context=context)
 
 
 @pytest.mark.parametrize(
@@ -43,19 +43,19 @@ def test_products_of_experts(how: str, factors: tuple[float, ...], make_ground: 
 
 
 def test_probabilities_are_the_mean(make_ground: Make) -> None:
-    ground, logits = make_ground(3), answers()
-    joined = lay("probabilities", logits, ground)
-    seen = torch.softmax(joined / ground.temperature, dim=1)
-    expected = sum(torch.softmax(z / ground.temperature, dim=1) for z in logits) / 3
+    context, logits = make_ground(3), answers()
+    joined = lay("probabilities", logits, context)
+    seen = torch.softmax(joined / context.temperature, dim=1)
+    expected = sum(torch.softmax(z / context.temperature, dim=1) for z in logits) / 3
     torch.testing.assert_close(seen, expected)
-    torch.testing.assert_close(torch.exp(joined / ground.temperature).sum(1), torch.ones(6))
+    torch.testing.assert_close(torch.exp(joined / context.temperature).sum(1), torch.ones(6))
 
 
 @pytest.mark.parametrize("rewarded", [("a", "b", "c"), ("ab", "c", "a"), ("d", "d", "d")])
 def test_own_scores_are_their_formula(rewarded: tuple[str, ...], make_ground: Make) -> None:
-    ground = make_ground(3, rewarded=rewarded)
-    logits, t = answers(), ground.temperature
-    seen = lay("own", logits, ground)
+    context = make_ground(3, rewarded=rewarded)
+    logits, t = answers(), context.temperature
+    seen = lay("own", logits, context)
     for n in range(6):
         for c, name in enumerate("abcd"):
             scores = [
@@ -69,15 +69,15 @@ def test_own_scores_are_their_formula(rewarded: tuple[str, ...], make_ground: Ma
 
 def test_own_scores_of_sure_and_unsure_modules(make_ground: Make) -> None:
     """Uniform modules score 0, as unowned classes do; one that is sure wins, one against loses."""
-    ground = make_ground(2)
+    context = make_ground(2)
     uniform = torch.full((1, 4), 7.0)
-    assert lay("own", [uniform, uniform], ground).abs().max() < 1e-5
+    assert lay("own", [uniform, uniform], context).abs().max() < 1e-5
     sure = torch.tensor([[200.0, 0.0, 0.0, 0.0]])
-    scores = lay("own", [sure, uniform], ground)[0]
+    scores = lay("own", [sure, uniform], context)[0]
     assert scores.argmax() == 0
-    assert float(scores[0]) == pytest.approx(ground.temperature * math.log(4), rel=1e-4)
+    assert float(scores[0]) == pytest.approx(context.temperature * math.log(4), rel=1e-4)
     # b's module is sure of a: it speaks against b, and its word on a is not asked
-    scores = lay("own", [uniform, sure], ground)[0]
+    scores = lay("own", [uniform, sure], context)[0]
     assert scores.argmin() == 1
     assert float(scores[0]) == pytest.approx(0, abs=1e-5)
 
@@ -88,12 +88,12 @@ def test_own_scores_of_sure_and_unsure_modules(make_ground: Make) -> None:
 def test_neither_order_nor_a_common_shift_matters(
     how: str, seed: int, shift: float, make_ground: Make
 ) -> None:
-    ground, logits = make_ground(3), answers(seed=seed)
-    turned = Ground(ground.parts[::-1])
-    joined = lay(how, logits, ground)
+    context, logits = make_ground(3), answers(seed=seed)
+    turned = MergeContext(context.parts[::-1])
+    joined = lay(how, logits, context)
     torch.testing.assert_close(lay(how, logits[::-1], turned), joined, atol=1e-4, rtol=1e-4)
-    moved = lay(how, [z + shift for z in logits], ground)
-    t = ground.temperature
+    moved = lay(how, [z + shift for z in logits], context)
+    t = context.temperature
     torch.testing.assert_close(
         torch.softmax(moved / t, dim=1), torch.softmax(joined / t, dim=1), atol=1e-4, rtol=1e-3
     )
@@ -101,9 +101,9 @@ def test_neither_order_nor_a_common_shift_matters(
 
 @pytest.mark.parametrize("how", EVERY[:-1])
 def test_one_module_is_itself(how: str, make_ground: Make) -> None:
-    ground, (logits,) = make_ground(1), answers(1)
-    seen = torch.softmax(lay(how, [logits], ground) / ground.temperature, dim=1)
-    torch.testing.assert_close(seen, torch.softmax(logits / ground.temperature, dim=1))
+    context, (logits,) = make_ground(1), answers(1)
+    seen = torch.softmax(lay(how, [logits], context) / context.temperature, dim=1)
+    torch.testing.assert_close(seen, torch.softmax(logits / context.temperature, dim=1))
 
 
 def test_extreme_logits_stay_finite(make_ground: Make) -> None:
@@ -114,6 +114,6 @@ def test_extreme_logits_stay_finite(make_ground: Make) -> None:
 
 def test_a_module_that_rewards_all_scores_its_own_evidence(make_ground: Make) -> None:
     part = replace(make_ground(1).parts[0], rewarded=("a", "b", "c", "d"))
-    ground, (logits,) = Ground((part,)), answers(1)
-    seen = torch.softmax(lay("own", [logits], ground) / ground.temperature, dim=1)
-    torch.testing.assert_close(seen, torch.softmax(logits / ground.temperature, dim=1))
+    context, (logits,) = MergeContext((part,)), answers(1)
+    seen = torch.softmax(lay("own", [logits], context) / context.temperature, dim=1)
+    torch.testing.assert_close(seen, torch.softmax(logits / context.temperature, dim=1))

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from intarsia.composition import OPERATORS, Ground
+from intarsia.composition import OPERATORS, MergeContext
 from intarsia.composition.operators.fisher import diagonal
 from intarsia.models import initialise
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-Make = Callable[..., Ground]
+Make = Callable[..., MergeContext]
 
 
 class Odd(nn.Module):
@@ -70,34 +70,34 @@ def test_diagonal_is_the_mean_of_squared_gradients(name: str) -> None:
     assert all(p.grad is None for p in network.parameters())
 
 
-def lay(ground: Ground, **settings: Any) -> dict[str, Tensor]:
-    states = [part.state for part in ground.parts]
-    return OPERATORS["fisher"](states=states, ground=ground, **settings)
+def lay(context: MergeContext, **settings: Any) -> dict[str, Tensor]:
+    states = [part.state for part in context.parts]
+    return OPERATORS["fisher"](states=states, context=context, **settings)
 
 
 def test_the_average_is_weighed_by_information(make_ground: Make) -> None:
-    ground = make_ground(3, samples=25)
+    context = make_ground(3, samples=25)
     weights, floor = {"a": 2.0, "b": 0.5}, 1e-4
-    laid = lay(ground, weights=weights, floor=floor)
-    inputs = ground.scaled("fisher")
+    laid = lay(context, weights=weights, floor=floor)
+    inputs = context.scaled("fisher")
     shares = []
-    for part, network in zip(ground.parts, ground.networks(), strict=True):
-        own = diagonal(network, inputs, ground.temperature)
+    for part, network in zip(context.parts, context.networks(), strict=True):
+        own = diagonal(network, inputs, context.temperature)
         weight = weights.get(part.name, 1.0)
         shares.append({k: weight * own[k].clamp_min(floor) * part.mask[k] for k in own})
-    for name in ground.plan:
-        above = sum(s[name] * p.state[name] for s, p in zip(shares, ground.parts, strict=True))
+    for name in context.plan:
+        above = sum(s[name] * p.state[name] for s, p in zip(shares, context.parts, strict=True))
         below = sum(s[name] for s in shares)
         expected = torch.where(below > 0, above / below, 0).float()
         torch.testing.assert_close(laid[name], expected)
-        lows = torch.stack([p.state[name] for p in ground.parts])
+        lows = torch.stack([p.state[name] for p in context.parts])
         assert (laid[name] <= lows.amax(0).clamp_min(0) + 1e-6).all()
         assert (laid[name] >= lows.amin(0).clamp_max(0) - 1e-6).all()
 
 
 def test_without_information_the_floor_makes_a_mean(make_ground: Make) -> None:
-    ground = make_ground(3, density=1.0, samples=5)
-    laid = lay(ground, floor=1e9)
-    for name in ground.plan:
-        mean = torch.stack([part.state[name] for part in ground.parts]).mean(0)
+    context = make_ground(3, density=1.0, samples=5)
+    laid = lay(context, floor=1e9)
+    for name in context.plan:
+        mean = torch.stack([part.state[name] for part in context.parts]).mean(0)
         torch.testing.assert_close(laid[name], mean)

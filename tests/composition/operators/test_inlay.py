@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from intarsia.composition import Composition, compose
-from intarsia.composition.merge_context import Ground
+from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.inlay import inlay, laid_mask
 from intarsia.data import Scaling
 from intarsia.errors import CompositionError
@@ -88,13 +88,13 @@ def parts_of(model: str, count: int = 3, **changes: Any) -> tuple[Module, ...]:
 
 def laid(parts: tuple[Module, ...]) -> Module:
     """The module that a composition would hold, made by hand."""
-    ground = Ground(parts)
-    state = inlay([module.state for module in parts], ground)
+    context = MergeContext(parts)
+    state = inlay([module.state for module in parts], context)
     first = parts[0]
     return Module(
         name="laid",
         state=state,
-        mask=laid_mask(ground),
+        mask=laid_mask(context),
         rewarded=first.rewarded,
         catalogue=CATALOGUE,
         architecture=first.architecture.fitted(state, first.factory),
@@ -123,39 +123,39 @@ def sum_of_logits(parts: tuple[Module, ...]) -> Tensor:
 @pytest.mark.parametrize("model", MODELS)
 def test_the_output_is_the_sum_of_logits(model: str, tmp_path: Path) -> None:
     parts = parts_of(model)
-    whole = laid(parts)
-    torch.testing.assert_close(logits(whole), sum_of_logits(parts), rtol=1e-5, atol=1e-5)
-    whole.save(tmp_path / "whole")
+    merged = laid(parts)
+    torch.testing.assert_close(logits(merged), sum_of_logits(parts), rtol=1e-5, atol=1e-5)
+    merged.save(tmp_path / "whole")
     loaded = Module.load(tmp_path / "whole", parts[0].factory)
-    assert loaded.digest == whole.digest
-    assert torch.equal(logits(loaded), logits(whole))
+    assert loaded.digest == merged.digest
+    assert torch.equal(logits(loaded), logits(merged))
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_it_holds_the_live_units_of_all_parts_and_no_more(model: str) -> None:
     parts = parts_of(model)
-    ground = Ground(parts)
-    wiring = ground.wiring
+    context = MergeContext(parts)
+    wiring = context.wiring
     live = [live_units(wiring, module.state, module.mask) for module in parts]
-    sizes = axis_sizes(wiring, inlay([module.state for module in parts], ground))
+    sizes = axis_sizes(wiring, inlay([module.state for module in parts], context))
     for axis in hidden_axes(wiring):
         assert sizes[axis] == max(1, sum(int(units[axis].sum()) for units in live))
 
 
 def test_zeros_between_the_parts_are_pruned() -> None:
     parts = parts_of("mlp", density=1.1)
-    whole = laid(parts)
-    block = whole.mask["layers.1.weight"]
+    merged = laid(parts)
+    block = merged.mask["layers.1.weight"]
     assert block.shape == (27, 36)
     assert torch.equal(block, torch.block_diag(*[torch.ones(9, 12)] * 3).bool())
-    assert whole.mask.keys() == {"layers.1.weight"}
-    assert whole.nonzero == sum(module.nonzero for module in parts)
+    assert merged.mask.keys() == {"layers.1.weight"}
+    assert merged.nonzero == sum(module.nonzero for module in parts)
 
 
 def test_survivors_are_counted_once_per_part() -> None:
     parts = tuple(compact(module) for module in parts_of("vgg11"))
-    whole = laid(parts)
-    shared = sum(module.nonzero for module in parts) - whole.nonzero
+    merged = laid(parts)
+    shared = sum(module.nonzero for module in parts) - merged.nonzero
     biases = torch.stack([m.mask.get("fc.bias", torch.ones(4).bool()) for m in parts])
     assert shared == int(biases.sum()) - int(biases.any(0).sum())  # one output bias for all
 
@@ -168,7 +168,7 @@ def test_by_hand() -> None:
     mask = {"layers.1.weight": head != 0}
     fields = {k: getattr(other, k) for k in other.__dataclass_fields__}
     other = Module(**fields | {"state": {**other.state, "layers.1.weight": head}, "mask": mask})
-    state = inlay([one.state, other.state], Ground((one, other)))
+    state = inlay([one.state, other.state], MergeContext((one, other)))
     for name in ("layers.0.weight", "layers.0.bias"):
         assert torch.equal(state[name], torch.cat([one.state[name], other.state[name][1:]]))
     name = "layers.1.weight"
@@ -177,7 +177,7 @@ def test_by_hand() -> None:
 
 def test_counts_are_the_largest_and_output_biases_add_up() -> None:
     parts = parts_of("resnet18")
-    state = inlay([module.state for module in parts], Ground(parts))
+    state = inlay([module.state for module in parts], MergeContext(parts))
     assert int(state["norm.num_batches_tracked"]) == 2
     assert torch.equal(state["fc.bias"], reduce(torch.add, [m.state["fc.bias"] for m in parts]))
 
@@ -194,9 +194,9 @@ def test_any_masks(densities: list[float], seed: int, model: str) -> None:
     parts = tuple(
         part(str(i), model, shape, density, seed=seed + i) for i, density in enumerate(densities)
     )
-    whole = laid(parts)
-    torch.testing.assert_close(logits(whole), sum_of_logits(parts), rtol=1e-4, atol=1e-5)
-    assert compact(whole).digest == whole.digest
+    merged = laid(parts)
+    torch.testing.assert_close(logits(merged), sum_of_logits(parts), rtol=1e-4, atol=1e-5)
+    assert compact(merged).digest == merged.digest
 
 
 def test_parts_of_several_widths() -> None:
@@ -208,10 +208,10 @@ def test_parts_of_several_widths() -> None:
 
 def test_one_part_is_its_compaction() -> None:
     [module] = parts_of("resnet18", 1)
-    whole, small = laid((module,)), compact(module)
-    assert whole.architecture == small.architecture
-    assert all(torch.equal(whole.state[k], v) for k, v in small.state.items())
-    assert all(torch.equal(whole.mask[k], v) for k, v in small.mask.items())
+    merged, small = laid((module,)), compact(module)
+    assert merged.architecture == small.architecture
+    assert all(torch.equal(merged.state[k], v) for k, v in small.state.items())
+    assert all(torch.equal(merged.mask[k], v) for k, v in small.mask.items())
 
 
 def test_an_explicit_other_is_refused() -> None:
@@ -268,17 +268,17 @@ def test_what_all_parts_share_may_be_there_once() -> None:
 @pytest.mark.parametrize("model", ["mlp", "resnet18", "stranger"])
 def test_composed_saved_and_taken_apart(model: str, tmp_path: Path) -> None:
     parts = parts_of(model, 4)
-    whole = compose(parts, "inlay")
-    torch.testing.assert_close(logits(whole), sum_of_logits(parts), rtol=1e-5, atol=1e-5)
-    assert whole.nonzero == laid(parts).nonzero
-    whole.save(tmp_path / "whole")
+    merged = compose(parts, "inlay")
+    torch.testing.assert_close(logits(merged), sum_of_logits(parts), rtol=1e-5, atol=1e-5)
+    assert merged.nonzero == laid(parts).nonzero
+    merged.save(tmp_path / "whole")
     assert torch.equal(
-        logits(Composition.load(tmp_path / "whole", parts[0].factory)), logits(whole)
+        logits(Composition.load(tmp_path / "whole", parts[0].factory)), logits(merged)
     )
-    fewer = whole - "2"
+    fewer = merged - "2"
     expected = compose([m for m in parts if m.name != "2"], "inlay")
     assert torch.equal(logits(fewer), logits(expected))
-    assert torch.equal(logits(fewer + parts[2]), logits(whole))
+    assert torch.equal(logits(fewer + parts[2]), logits(merged))
 
 
 def test_an_inlay_is_of_an_origin_of_its_own() -> None:

@@ -7,17 +7,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from intarsia.composition import OPERATORS, Ground
+from intarsia.composition import OPERATORS, MergeContext
 from intarsia.composition.operators.regmean import gram_matrices
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-Make = Callable[..., Ground]
+Make = Callable[..., MergeContext]
 
 
-def lay(ground: Ground, **settings: Any) -> dict[str, Tensor]:
-    states = [part.state for part in ground.parts]
-    return OPERATORS["regmean"](states=states, ground=ground, **settings)
+def lay(context: MergeContext, **settings: Any) -> dict[str, Tensor]:
+    states = [part.state for part in context.parts]
+    return OPERATORS["regmean"](states=states, context=context, **settings)
 
 
 def inputs_of(network: nn.Module, layer: str, inputs: Tensor) -> Tensor:
@@ -33,15 +33,19 @@ def inputs_of(network: nn.Module, layer: str, inputs: Tensor) -> Tensor:
 @pytest.mark.parametrize("density", [1.0, 0.4])
 def test_rows_are_least_squares_over_what_is_kept(density: float, make_ground: Make) -> None:
     """With alpha=1 and more samples than inputs each row has one solution, found by lstsq."""
-    ground = make_ground(3, density=density, samples=80)
-    laid = lay(ground, alpha=1.0)
-    networks, inputs = ground.networks(), ground.scaled("regmean")
+    context = make_ground(3, density=density, samples=80)
+    laid = lay(context, alpha=1.0)
+    networks, inputs = context.networks(), context.scaled("regmean")
     for layer in ("layers.0", "layers.1"):
         name = f"{layer}.weight"
         xs = [inputs_of(network, layer, inputs) for network in networks]
-        states = [part.state[name].double() for part in ground.parts]
-        kept = torch.stack([p.mask.get(name, torch.ones_like(s, dtype=torch.bool))
-                            for p, s in zip(ground.parts, states, strict=True)]).any(0)  # fmt: skip
+        states = [part.state[name].double() for part in context.parts]
+        kept = torch.stack(
+            [
+                p.mask.get(name, torch.ones_like(s, dtype=torch.bool))
+                for p, s in zip(context.parts, states, strict=True)
+            ]
+        ).any(0)
         for row in range(len(kept)):
             columns = kept[row].nonzero().flatten()
             stacked = torch.cat([x[:, columns] for x in xs])
@@ -57,11 +61,11 @@ def test_rows_are_least_squares_over_what_is_kept(density: float, make_ground: M
 
 def test_diagonal_grams_give_a_weighted_mean(make_ground: Make) -> None:
     """With alpha=0 an input counts by its mean square in each part: a closed form."""
-    ground = make_ground(3, density=1.0, samples=40)
-    laid = lay(ground, alpha=0.0)
-    xs = [inputs_of(n, "layers.1", ground.scaled("regmean")) for n in ground.networks()]
+    context = make_ground(3, density=1.0, samples=40)
+    laid = lay(context, alpha=0.0)
+    xs = [inputs_of(n, "layers.1", context.scaled("regmean")) for n in context.networks()]
     powers = [x.square().mean(0) for x in xs]
-    states = [part.state["layers.1.weight"].double() for part in ground.parts]
+    states = [part.state["layers.1.weight"].double() for part in context.parts]
     above = sum(s * p for s, p in zip(states, powers, strict=True))
     below = sum(powers)
     expected = torch.where(below > 0, above / below, sum(states) / 3)
@@ -69,19 +73,19 @@ def test_diagonal_grams_give_a_weighted_mean(make_ground: Make) -> None:
 
 
 def test_other_parameters_are_averaged(make_ground: Make) -> None:
-    ground = make_ground(2, "resnet18(2)", (3, 8, 8), samples=10)
-    laid = lay(ground)
-    for name, entry in ground.plan.items():
+    context = make_ground(2, "resnet18(2)", (3, 8, 8), samples=10)
+    laid = lay(context)
+    for name, entry in context.plan.items():
         if entry.learned and len(entry.shape) == 1:
-            mean = torch.stack([part.state[name] for part in ground.parts]).mean(0)
+            mean = torch.stack([part.state[name] for part in context.parts]).mean(0)
             torch.testing.assert_close(laid[name], mean)
 
 
 def test_equal_parts_give_themselves(make_ground: Make) -> None:
     """Every part agrees with the answer, whatever the samples leave open."""
-    ground = make_ground(1, "lenet", (1, 6, 6), samples=10)
-    laid = lay(Ground((ground.parts[0],) * 3, ground.samples))
-    for name, tensor in ground.parts[0].state.items():
+    context = make_ground(1, "lenet", (1, 6, 6), samples=10)
+    laid = lay(MergeContext((context.parts[0],) * 3, context.samples))
+    for name, tensor in context.parts[0].state.items():
         torch.testing.assert_close(laid[name], tensor, atol=1e-6, rtol=1e-5)
 
 

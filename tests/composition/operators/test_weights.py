@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from intarsia.composition import OPERATORS, Ground
+from intarsia.composition import OPERATORS, MergeContext
 from intarsia.errors import RecipeError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-Make = Callable[..., Ground]
+Make = Callable[..., MergeContext]
 NUMBERS = st.floats(-3, 3, width=32)
 # What is linear in the modules, or keeps a module that stands alone.
 ALONE = [
@@ -37,10 +37,10 @@ ALONE = [
 ]
 
 
-def lay(how: str, ground: Ground) -> dict[str, Tensor]:
+def lay(how: str, context: MergeContext) -> dict[str, Tensor]:
     spec = OPERATORS.spec(how)
-    states = [part.state for part in ground.parts]
-    return OPERATORS.call(spec, states=states, ground=ground)
+    states = [part.state for part in context.parts]
+    return OPERATORS.call(spec, states=states, context=context)
 
 
 def close(one: dict[str, Tensor], other: dict[str, Tensor], atol: float = 1e-6) -> None:
@@ -50,16 +50,16 @@ def close(one: dict[str, Tensor], other: dict[str, Tensor], atol: float = 1e-6) 
         torch.testing.assert_close(one[name], other[name], atol=atol, rtol=1e-5, msg=name)
 
 
-def stacked(ground: Ground, name: str) -> Tensor:
-    return torch.stack([part.state[name].double() for part in ground.parts])
+def stacked(context: MergeContext, name: str) -> Tensor:
+    return torch.stack([part.state[name].double() for part in context.parts])
 
 
 @pytest.mark.parametrize("how", ALONE)
 @pytest.mark.parametrize("model", ["mlp(7)", "resnet18(2)"])
 def test_one_module_is_itself(how: str, model: str, make_ground: Make) -> None:
     shape = (6,) if model == "mlp(7)" else (3, 8, 8)
-    ground = make_ground(1, model, shape, samples=20)
-    close(lay(how, ground), dict(ground.parts[0].state), atol=1e-5)
+    context = make_ground(1, model, shape, samples=20)
+    close(lay(how, context), dict(context.parts[0].state), atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_one_module_is_itself(how: str, model: str, make_ground: Make) -> None:
     [*ALONE, "ties(density=0.3)", "dare(density=0.5, consensus='ties')", "ties(reduce='max')"],
 )
 def test_the_order_of_the_parts_does_not_matter(how: str, make_ground: Make) -> None:
-    ground = make_ground(3, samples=20)
-    turned = make_ground(parts=ground.parts[::-1], samples=20)
-    close(lay(how, ground), lay(how, turned))
+    context = make_ground(3, samples=20)
+    turned = make_ground(parts=context.parts[::-1], samples=20)
+    close(lay(how, context), lay(how, turned))
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_the_order_of_the_parts_does_not_matter(how: str, make_ground: Make) -> 
 )
 def test_disjoint_masks_give_the_sum(how: str, make_ground: Make) -> None:
     """Each entry has one owner: what it says is not averaged, and the origin is not added twice."""
-    ground = make_ground(3, disjoint=True, samples=20)
-    laid = lay(how, ground)
-    for name in ground.plan:
-        expected = stacked(ground, name).sum(0).float()
+    context = make_ground(3, disjoint=True, samples=20)
+    laid = lay(how, context)
+    for name in context.plan:
+        expected = stacked(context, name).sum(0).float()
         if how == "fisher":  # divides by what it multiplied with
             torch.testing.assert_close(laid[name], expected, rtol=1e-6, atol=0)
         else:
@@ -92,10 +92,10 @@ def test_disjoint_masks_give_the_sum(how: str, make_ground: Make) -> None:
 
 @pytest.mark.parametrize("how", ["mean", "regmean", "fisher", "task_arithmetic", "ties", "dare"])
 def test_entries_that_no_part_keeps_stay_zero(how: str, make_ground: Make) -> None:
-    ground = make_ground(2, density=0.3, samples=20)
-    laid = lay(how, ground)
-    for name in ground.plan:
-        nobody = ~torch.stack([mask[name] for mask in ground.masks]).any(0)
+    context = make_ground(2, density=0.3, samples=20)
+    laid = lay(how, context)
+    for name in context.plan:
+        nobody = ~torch.stack([mask[name] for mask in context.masks]).any(0)
         assert nobody.any()
         assert (laid[name][nobody] == 0).all(), name
 
@@ -105,30 +105,30 @@ def test_entries_that_no_part_keeps_stay_zero(how: str, make_ground: Make) -> No
 def test_task_arithmetic_is_its_formula(
     weights: list[float], scale: float, make_ground: Make
 ) -> None:
-    ground = make_ground(3)
+    context = make_ground(3)
     names = dict(zip("abc", weights, strict=True))
-    laid = lay(f"task_arithmetic(scale={scale}, weights={names})", ground)
-    origin = ground.origin()
-    for name in ground.plan:
-        masks = [mask[name].double() for mask in ground.masks]
+    laid = lay(f"task_arithmetic(scale={scale}, weights={names})", context)
+    origin = context.origin()
+    for name in context.plan:
+        masks = [mask[name].double() for mask in context.masks]
         start = origin[name].double()
         expected = torch.stack(masks).amax(0) * start
-        for weight, mask, part in zip(weights, masks, ground.parts, strict=True):
+        for weight, mask, part in zip(weights, masks, context.parts, strict=True):
             expected += scale * weight * (part.state[name].double() - mask * start)
         torch.testing.assert_close(laid[name].double(), expected, atol=1e-5, rtol=1e-5)
-    zero = lay(f"task_arithmetic(scale={scale}, weights={names}, base='zero')", ground)
+    zero = lay(f"task_arithmetic(scale={scale}, weights={names}, base='zero')", context)
     close(
-        zero, lay(f"weighted(weights={ {n: scale * w for n, w in names.items()} })", ground), 1e-5
+        zero, lay(f"weighted(weights={ {n: scale * w for n, w in names.items()} })", context), 1e-5
     )
 
 
 @given(factor=st.sampled_from([0.25, 0.5, 2.0, 4.0]))
 def test_scaling_the_task_vectors_scales_what_is_laid(factor: float, make_ground: Make) -> None:
-    ground = make_ground(3, density=1.0)
-    origin = ground.origin()
+    context = make_ground(3, density=1.0)
+    origin = context.origin()
     for how in ("task_arithmetic(", "ties(density=0.3, ", "ties('peft', ", "dare(seed=3, "):
-        once, more = (lay(f"{how}scale={scale})", ground) for scale in (1.0, factor))
-        for name in ground.plan:
+        once, more = (lay(f"{how}scale={scale})", context) for scale in (1.0, factor))
+        for name in context.plan:
             torch.testing.assert_close(
                 more[name] - origin[name],
                 factor * (once[name] - origin[name]),
@@ -139,9 +139,9 @@ def test_scaling_the_task_vectors_scales_what_is_laid(factor: float, make_ground
 
 @pytest.mark.parametrize("how", ["task_arithmetic", "ties(density=1)", "dare(density=0.4)"])
 def test_a_part_that_did_not_move_is_neutral(how: str, make_ground: Make) -> None:
-    ground = make_ground(2, density=1.0)
-    still = replace(ground.parts[0], name="z", state=ground.origin(), mask={})
-    close(lay(how, Ground((*ground.parts, still))), lay(how, ground))
+    context = make_ground(2, density=1.0)
+    still = replace(context.parts[0], name="z", state=context.origin(), mask={})
+    close(lay(how, MergeContext((*context.parts, still))), lay(how, context))
 
 
 @pytest.mark.parametrize(
@@ -154,40 +154,40 @@ def test_a_part_that_did_not_move_is_neutral(how: str, make_ground: Make) -> Non
     ],
 )
 def test_linear_combinations(how: str, factors: tuple[float, ...], make_ground: Make) -> None:
-    ground = make_ground(3)
-    laid = lay(how, ground)
-    for name in ground.plan:
-        expected = torch.tensordot(torch.tensor(factors).double(), stacked(ground, name), 1)
+    context = make_ground(3)
+    laid = lay(how, context)
+    for name in context.plan:
+        expected = torch.tensordot(torch.tensor(factors).double(), stacked(context, name), 1)
         torch.testing.assert_close(laid[name].double(), expected, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("affine", ["sum", "mean"])
 def test_gamma_and_beta_by_sum_or_mean(affine: str, make_ground: Make) -> None:
-    ground = make_ground(2, "resnet18(2)", (3, 8, 8), density=0.6)
-    laid = lay(f"sum(affine={affine!r})", ground)
-    for name, entry in ground.plan.items():
-        each = stacked(ground, name)
+    context = make_ground(2, "resnet18(2)", (3, 8, 8), density=0.6)
+    laid = lay(f"sum(affine={affine!r})", context)
+    for name, entry in context.plan.items():
+        each = stacked(context, name)
         normalisation = name.replace("weight", "running_mean").replace("bias", "running_mean")
         if not entry.learned:
             continue
         expected = each.sum(0)
-        if affine == "mean" and normalisation in ground.plan:
+        if affine == "mean" and normalisation in context.plan:
             expected = expected / (each != 0).sum(0).clamp_min(1)
         torch.testing.assert_close(laid[name].double(), expected, atol=1e-6, rtol=1e-6, msg=name)
 
 
 @pytest.mark.parametrize("how", ["sum", "mean", "weighted(0.3)", "ties", "fisher", "regmean"])
 def test_buffers_are_joined_alike_by_all(how: str, make_ground: Make) -> None:
-    ground = make_ground(2, "resnet18(2)", (3, 8, 8), density=0.6, samples=8)
-    laid = lay(how, ground)
-    for name, entry in ground.plan.items():
+    context = make_ground(2, "resnet18(2)", (3, 8, 8), density=0.6, samples=8)
+    laid = lay(how, context)
+    for name, entry in context.plan.items():
         if entry.learned:
             continue
-        each = stacked(ground, name)
+        each = stacked(context, name)
         if "num_batches" in name:
             assert laid[name] == each.max()
             continue
-        kept = stacked(ground, name.rpartition(".")[0] + ".weight") != 0
+        kept = stacked(context, name.rpartition(".")[0] + ".weight") != 0
         some = (each * kept).sum(0) / kept.sum(0)
         expected = torch.where(kept.any(0), some, each.mean(0))
         torch.testing.assert_close(laid[name].double(), expected, atol=1e-6, rtol=1e-6, msg=name)

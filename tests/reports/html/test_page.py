@@ -20,14 +20,14 @@ SECTIONS = [Section("one", "First & last", "<p>body</p>"), Section("two", "Secon
 
 def test_a_page_is_whole_and_asks_for_nothing(read_page: Callable[[str], Any]) -> None:
     html = page("A <title>", "Lead & more", SECTIONS, {"Made of": "bank"})
-    found = read_page(html)
-    assert found.problems == []
-    assert found.headings == [
+    result = read_page(html)
+    assert result.problems == []
+    assert result.headings == [
         *((1, "A <title>"), (2, "On this page")),
         *((2, "First & last"), (2, "Second")),
     ]
-    assert found.links == ["#content", "#one", "#two"]
-    landmarks = [tag for tag, _ in found.tags if tag in ("header", "nav", "main", "footer")]
+    assert result.links == ["#content", "#one", "#two"]
+    landmarks = [tag for tag, _ in result.tags if tag in ("header", "nav", "main", "footer")]
     assert landmarks == ["header", "nav", "main", "footer"]
     assert html.startswith("<!doctype html>")
 
@@ -56,9 +56,9 @@ def test_letters_stand_out_from_their_ground(scheme: str) -> None:
     marks = {"light": ":root", "dark": "prefers-color-scheme: dark", "print": "@media print"}
     block = CSS[CSS.index(marks[scheme]) :].partition("\n}")[0]
     colours = dict(re.findall(r"--(\w+): (#[0-9a-f]+);", block))
-    for ground in ("ground", "sheet"):
+    for context in ("ground", "sheet"):
         for letters in ("ink", "soft", "accent"):
-            assert _contrast(colours[letters], colours[ground]) >= 4.5, (scheme, letters, ground)
+            assert _contrast(colours[letters], colours[context]) >= 4.5, (scheme, letters, context)
     assert _contrast(colours["wood"], colours["groove"]) >= 3  # bars in their grooves
 
 

@@ -13,18 +13,18 @@ from intarsia.errors import CompositionError, DataError, FileError, RecipeError
 from intarsia.measure import Evaluation
 from intarsia.reports.html.words import percent
 from intarsia.reports.modules.measurements import Measured, steps
-from intarsia.reports.modules.report_input import Subject, subject_of
+from intarsia.reports.modules.report_input import ReportInput, subject_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
-def subject(demo_folder: Path) -> Subject:
+def subject(demo_folder: Path) -> ReportInput:
     return subject_of(demo_folder)
 
 
 @pytest.fixture(scope="module")
-def measured(subject: Subject) -> Measured:
+def measured(subject: ReportInput) -> Measured:
     return Measured(subject)
 
 
@@ -38,7 +38,7 @@ def same(seen: Evaluation, expected: Evaluation) -> None:
     )
 
 
-def test_each_module_and_all_of_them(subject: Subject, measured: Measured) -> None:
+def test_each_module_and_all_of_them(subject: ReportInput, measured: Measured) -> None:
     test, bank = ia.load_data("digits").test, subject.modules
     for module in bank[:2]:
         same(measured.single[module.name], ia.evaluate(module, test))
@@ -47,7 +47,7 @@ def test_each_module_and_all_of_them(subject: Subject, measured: Measured) -> No
         same(score, ia.evaluate(ia.compose(bank, operator), test))
 
 
-def test_on_the_way_there(subject: Subject, measured: Measured) -> None:
+def test_on_the_way_there(subject: ReportInput, measured: Measured) -> None:
     test, bank = ia.load_data("digits").test, subject.modules
     for operator, curve in measured.curves.items():
         assert list(curve) == list(range(1, 11))
@@ -55,14 +55,14 @@ def test_on_the_way_there(subject: Subject, measured: Measured) -> None:
         same(curve[3], ia.evaluate(ia.compose(bank[:3], operator), test))
 
 
-def test_one_taken_out(subject: Subject, measured: Measured) -> None:
-    test, whole = ia.load_data("digits").test, ia.compose(subject.modules, "logits")
+def test_one_taken_out(subject: ReportInput, measured: Measured) -> None:
+    test, merged = ia.load_data("digits").test, ia.compose(subject.modules, "logits")
     assert measured.added is not None
-    same(measured.added, ia.evaluate(whole, test))
-    same(measured.without["3"], ia.evaluate(whole - "3", test))
+    same(measured.added, ia.evaluate(merged, test))
+    same(measured.without["3"], ia.evaluate(merged - "3", test))
 
 
-def test_the_pair_is_the_one_of_most_interference(subject: Subject, measured: Measured) -> None:
+def test_the_pair_is_the_one_of_most_interference(subject: ReportInput, measured: Measured) -> None:
     matrix = ia.compatibility_matrix(subject.modules, ia.load_data("digits"))
     assert measured.matrix is not None
     assert measured.pair is not None
@@ -75,7 +75,7 @@ def test_the_pair_is_the_one_of_most_interference(subject: Subject, measured: Me
     assert measured.path.curves["test"].n == 359
 
 
-def test_answers_are_mean_probabilities(subject: Subject, measured: Measured) -> None:
+def test_answers_are_mean_probabilities(subject: ReportInput, measured: Measured) -> None:
     test, module = ia.load_data("digits").test, subject.modules[3]
     expected = module.to_module().predict_proba(test.x)[test.y == 3].mean(dim=0)
     seen = measured.answers(measured.logits(module))
@@ -83,7 +83,9 @@ def test_answers_are_mean_probabilities(subject: Subject, measured: Measured) ->
     np.testing.assert_allclose(seen.sum(axis=1), 1)
 
 
-def test_the_demo_has_other_ways(subject: Subject, measured: Measured, demo_folder: Path) -> None:
+def test_the_demo_has_other_ways(
+    subject: ReportInput, measured: Measured, demo_folder: Path
+) -> None:
     test = ia.load_data("digits").test
     assert list(measured.compared) == [
         "modules with territories, weights added",
@@ -93,11 +95,11 @@ def test_the_demo_has_other_ways(subject: Subject, measured: Measured, demo_fold
     same(measured.compared["one network trained on all classes"], joint)
 
 
-def test_a_composition_is_measured_by_its_own_operator(subject: Subject) -> None:
-    whole = ia.compose(subject.modules[:3], "ties(density=0.5)")
-    found = Measured(subject_of(whole))
-    assert list(found.curves) == ["ties(density=0.5)", "sum", "logits"]
-    same(found.joined["ties(density=0.5)"], ia.evaluate(whole, ia.load_data("digits").test))
+def test_a_composition_is_measured_by_its_own_operator(subject: ReportInput) -> None:
+    merged = ia.compose(subject.modules[:3], "ties(density=0.5)")
+    result = Measured(subject_of(merged))
+    assert list(result.curves) == ["ties(density=0.5)", "sum", "logits"]
+    same(result.joined["ties(density=0.5)"], ia.evaluate(merged, ia.load_data("digits").test))
     inlay = Measured(subject_of(ia.compose(subject.modules[:3], "inlay")))
     assert list(inlay.curves) == ["inlay", "sum"]  # the logit sum is the inlay's own
 
@@ -116,33 +118,33 @@ def test_a_composition_is_measured_with_its_options(
     data = ia.load_data("digits")
     modules = ia.Bank.load(two_seeds)
     modules = [modules["0-s0"], modules["1-s1" if "align" in options else "1-s0"]]
-    whole = ia.compose(modules, operator, samples=data, **options)
-    found = Measured(subject_of(whole))
-    same(found.joined[label], ia.evaluate(whole, data.test))
-    same(found.joined["logits"], ia.evaluate(ia.compose(modules, "logits"), data.test))
-    html = ia.report(whole).html
+    merged = ia.compose(modules, operator, samples=data, **options)
+    result = Measured(subject_of(merged))
+    same(result.joined[label], ia.evaluate(merged, data.test))
+    same(result.joined["logits"], ia.evaluate(ia.compose(modules, "logits"), data.test))
+    html = ia.report(merged).html
     assert f"<h1>Two modules joined by {label}</h1>" in html
     told = {"logits": "logits added", "inlay": "laid side by side (inlay)", "sum": "weights added"}
     shown = f"right when joined: {told[operator]}{label.removeprefix(operator)}</li>"
-    assert f"<strong>{percent(found.joined[label].accuracy)}</strong> {shown}" in html
+    assert f"<strong>{percent(result.joined[label].accuracy)}</strong> {shown}" in html
 
 
 def test_a_calibrated_composition_grows_calibrated(two_seeds: Path) -> None:
     modules, samples = ia.Bank.load(two_seeds).seed(0), ia.load_data("digits").test
     less = Split(samples.x[:60], samples.y[:60])
-    whole = ia.compose(modules, "logits", samples=less, calibrate=True)
-    curve = Measured(subject_of(whole)).curves["logits, calibrated"]
-    same(curve[2], ia.evaluate(whole - modules[2], samples))
+    merged = ia.compose(modules, "logits", samples=less, calibrate=True)
+    curve = Measured(subject_of(merged)).curves["logits, calibrated"]
+    same(curve[2], ia.evaluate(merged - modules[2], samples))
 
 
-def test_fewer_test_samples_on_request(subject: Subject) -> None:
-    found = subject_of(subject.modules[0], rows=50)
-    assert len(found.test) == 50
+def test_fewer_test_samples_on_request(subject: ReportInput) -> None:
+    result = subject_of(subject.modules[0], rows=50)
+    assert len(result.test) == 50
     with pytest.raises(RecipeError, match="rows is 0"):
         subject_of(subject.modules[0], rows=0)
 
 
-def test_modules_of_two_origins_are_not_added(subject: Subject) -> None:
+def test_modules_of_two_origins_are_not_added(subject: ReportInput) -> None:
     other = ia.train(
         ia.load_data("digits"),
         preset="paper",
@@ -153,23 +155,23 @@ def test_modules_of_two_origins_are_not_added(subject: Subject) -> None:
         seeds=[5],
         progress=False,
     )
-    found = Measured(subject_of([subject.modules[0], other[0]]))
-    assert list(found.joined) == ["logits"]
-    assert "its origin is" in found.refused["sum"]
-    assert found.path is None
-    whole = ia.compose(found.subject.modules, "logits")
-    same(found.joined["logits"], ia.evaluate(whole, ia.load_data("digits").test))
+    result = Measured(subject_of([subject.modules[0], other[0]]))
+    assert list(result.joined) == ["logits"]
+    assert "its origin is" in result.refused["sum"]
+    assert result.path is None
+    merged = ia.compose(result.subject.modules, "logits")
+    same(result.joined["logits"], ia.evaluate(merged, ia.load_data("digits").test))
 
 
-def test_of_classes_that_repeat_one_seed_is_joined(subject: Subject) -> None:
+def test_of_classes_that_repeat_one_seed_is_joined(subject: ReportInput) -> None:
     zero = subject.modules[0]
     again = replace(zero, name="again", provenance={**zero.provenance, "seed": 9})
-    found = subject_of([*subject.modules[:2], again])
-    assert [m.name for m in found.together] == ["0", "1"]
-    assert [m.name for m in found.others] == ["again"]
+    result = subject_of([*subject.modules[:2], again])
+    assert [m.name for m in result.together] == ["0", "1"]
+    assert [m.name for m in result.others] == ["again"]
 
 
-def test_what_cannot_be_reported(tmp_path: Path, subject: Subject) -> None:
+def test_what_cannot_be_reported(tmp_path: Path, subject: ReportInput) -> None:
     with pytest.raises(FileError, match="no such file or folder"):
         subject_of(tmp_path / "nothing")
     with pytest.raises(FileError, match="all of them diverged"):
@@ -183,7 +185,7 @@ def test_what_cannot_be_reported(tmp_path: Path, subject: Subject) -> None:
         subject_of([3])  # type: ignore[list-item]
 
 
-def test_a_long_curve_has_points_at_its_ends(subject: Subject) -> None:
+def test_a_long_curve_has_points_at_its_ends(subject: ReportInput) -> None:
     many = [subject.modules[0]] * 55
     places = steps(many)
     assert len(places) == 20

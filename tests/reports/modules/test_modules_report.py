@@ -192,8 +192,8 @@ def test_a_module_of_two_classes_taken_out(two_seeds: Path) -> None:
     own = data.test.select([0, 3])
     less = ia.evaluate(ia.compose([other, third], "logits"), own)
     assert numbers["both"][2] == pytest.approx(less.entropy, abs=1e-4)
-    whole = ia.evaluate(ia.compose([both, other, third], "logits"), own)
-    assert numbers["both"][0] == pytest.approx(whole.accuracy, abs=1e-4)
+    merged = ia.evaluate(ia.compose([both, other, third], "logits"), own)
+    assert numbers["both"][0] == pytest.approx(merged.accuracy, abs=1e-4)
 
 
 def test_the_picture_is_told_by_what_was_measured(two_seeds: Path) -> None:

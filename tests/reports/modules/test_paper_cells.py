@@ -62,28 +62,28 @@ def test_the_papers_settings_are_known(data: Data) -> None:
 
 
 def test_printed_cells_stand_beside_ours(data: Data) -> None:
-    found = papers(Measured(subject_of(bank(data), data)))
-    assert found is not None
-    assert "0.999 (0.001)" in found.body  # Table 1, shallow, MNIST, with IMP
-    assert "two, sum" in found.body
-    assert "0.992" in found.body  # two modules by logits, in the text
+    result = papers(Measured(subject_of(bank(data), data)))
+    assert result is not None
+    assert "0.999 (0.001)" in result.body  # Table 1, shallow, MNIST, with IMP
+    assert "two, sum" in result.body
+    assert "0.992" in result.body  # two modules by logits, in the text
 
 
 def test_several_seeds_stand_there_with_their_spread(data: Data) -> None:
     two = bank(data, seeds=(0, 1))
     scores = [ia.evaluate(ia.compose(two.seed(s), "sum"), data.test) for s in (0, 1)]
-    found = papers(Measured(subject_of(two, data)))
-    assert found is not None
+    result = papers(Measured(subject_of(two, data)))
+    assert result is not None
     accuracy, entropy = (Spread.of(getattr(s, k) for s in scores) for k in ("accuracy", "entropy"))
     assert entropy.sd > 0.01
-    assert f'<th scope="row">two, sum</th><td class="number">{accuracy}</td>' in found.body
-    assert f'<td class="number">{entropy}</td>' in found.body
+    assert f'<th scope="row">two, sum</th><td class="number">{accuracy}</td>' in result.body
+    assert f'<td class="number">{entropy}</td>' in result.body
     every = bank(data, names=NAMES, seeds=(0, 1))
     scores = [ia.evaluate(ia.compose(every.seed(s), "sum"), data.test) for s in (0, 1)]
-    found = papers(Measured(subject_of(every, data)))
-    assert found is not None
+    result = papers(Measured(subject_of(every, data)))
+    assert result is not None
     ours = Spread.of(score.accuracy for score in scores)
-    assert f"above 0.90; ours is {ours.mean:.3f} ± {ours.sd:.3f} (n = 2)." in found.body
+    assert f"above 0.90; ours is {ours.mean:.3f} ± {ours.sd:.3f} (n = 2)." in result.body
 
 
 def test_other_data_has_no_cell(data: Data) -> None:

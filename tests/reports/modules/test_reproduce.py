@@ -21,18 +21,18 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def parsed(html: str) -> list[list[str]]:
     """The words of every line, after its verb's own options have taken them."""
     verbs: Any = typer.main.get_command(app)
-    found = [shlex.split(line) for line in lines(html)]
-    for program, verb, *given in found:
+    result = [shlex.split(line) for line in lines(html)]
+    for program, verb, *given in result:
         assert program == "intarsia"
         verbs.commands[verb].make_context(verb, list(given))
-    return [line[1:] for line in found]
+    return [line[1:] for line in result]
 
 
 def by_verb(html: str) -> dict[str, list[list[str]]]:
-    found: dict[str, list[list[str]]] = {}
+    result: dict[str, list[list[str]]] = {}
     for verb, *given in parsed(html):
-        found.setdefault(verb, []).append(given)
-    return found
+        result.setdefault(verb, []).append(given)
+    return result
 
 
 def test_those_of_a_bank_run(
@@ -40,12 +40,12 @@ def test_those_of_a_bank_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     html = ia.report(two_seeds, rows=200).html
-    found = parsed(html)
-    assert [line[0] for line in found] == [
+    result = parsed(html)
+    assert [line[0] for line in result] == [
         *("train", "evaluate", "compose", "evaluate", "compose", "evaluate"),
         *("compatibility", "path", "report"),
     ]
-    for line in found:
+    for line in result:
         run = CliRunner().invoke(app, line)
         assert run.exit_code == 0, (line, run.stderr, run.exception)
     assert Path("report.html").read_text() == html
@@ -69,24 +69,24 @@ def test_settings_that_were_chosen_for_the_data_are_those_of_the_next_time(
 def test_those_of_one_module_join_nothing(two_seeds: Path, tmp_path: Path) -> None:
     bank = ia.Bank.load(two_seeds)
     ia.Bank(list(bank)[:1]).save(tmp_path / "one")
-    found = by_verb(ia.report(tmp_path / "one").html)
-    assert list(found) == ["train", "evaluate", "report"]
-    assert found["evaluate"] == [[str(tmp_path / "one"), "--data", "digits"]]
+    result = by_verb(ia.report(tmp_path / "one").html)
+    assert list(result) == ["train", "evaluate", "report"]
+    assert result["evaluate"] == [[str(tmp_path / "one"), "--data", "digits"]]
 
 
 def test_those_of_two_files(two_seeds: Path) -> None:
     files = [two_seeds / f"{name}-s0.safetensors" for name in (0, 1)]
     both = list(map(str, files))
-    found = by_verb(ia.report(files, "digits", rows=50).html)
-    assert found["compose"] == [
+    result = by_verb(ia.report(files, "digits", rows=50).html)
+    assert result["compose"] == [
         [*both, "--operator", o, "-o", f"{o}.safetensors"] for o in ("sum", "logits")
     ]
-    alone = [path for path, *_ in found["evaluate"][:2]]
+    alone = [path for path, *_ in result["evaluate"][:2]]
     assert alone == both
-    assert found["compatibility"] == [[*both, "--samples", "digits"]]
-    assert found["path"] == [[*both, "--data", "digits", "--rows", "1000"]]
+    assert result["compatibility"] == [[*both, "--samples", "digits"]]
+    assert result["path"] == [[*both, "--data", "digits", "--rows", "1000"]]
     tail = ["-o", "report.html", "--figures", "figures/", "--data", "digits", "--rows", "50"]
-    assert found["report"] == [[*both, *tail]]
+    assert result["report"] == [[*both, *tail]]
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ def test_those_of_a_composition(
 ) -> None:
     modules = ia.Bank.load(two_seeds).seed(0)[:2]
     file = tmp_path / "a whole.safetensors"
-    whole = ia.compose(modules, operator, samples=ia.load_data("digits"), **options)
-    whole.save(file)
-    found = by_verb(ia.report(file, rows=50).html)
-    (line,) = found["compose"]
+    merged = ia.compose(modules, operator, samples=ia.load_data("digits"), **options)
+    merged.save(file)
+    result = by_verb(ia.report(file, rows=50).html)
+    (line,) = result["compose"]
     assert line == [str(file), "--operator", operator, *flags, "-o", "whole.safetensors"]
     out = tmp_path / "whole.safetensors"
     run = CliRunner().invoke(app, ["compose", *line[:-1], str(out)])
@@ -122,9 +122,9 @@ def test_data_of_ones_own(load: Callable[[str], Any], tmp_path: Path) -> None:
     settings: dict[str, Any] = {"model": "mlp(4)", "epochs": 1, "rounds": 0, "progress": False}
     ia.train(load(source), out=tmp_path / "bank", **settings)
     html = ia.report(tmp_path / "bank", None if load is str else ia.load_data(source)).html
-    found = by_verb(html)
+    result = by_verb(html)
     named = source if load is str else "DATA.npz"
-    assert {given[given.index("--data") + 1] for given in found["evaluate"]} == {named}
-    assert found["compatibility"][0][-2:] == ["--samples", named]
+    assert {given[given.index("--data") + 1] for given in result["evaluate"]} == {named}
+    assert result["compatibility"][0][-2:] == ["--samples", named]
     assert ("DATA.npz stands for a file" in words(part(html, "again"))) == (load is not str)
-    assert found["train"][0][2:] == ([] if load is str else ["--data", "DATA.npz"])
+    assert result["train"][0][2:] == ([] if load is str else ["--data", "DATA.npz"])

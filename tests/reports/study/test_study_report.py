@@ -23,13 +23,13 @@ from intarsia.reports.study.option_inference import run_command
 from intarsia.reports.study.study_report import ROOM, study_report
 from intarsia.studies import (
     STUDIES,
-    Bench,
     Cell,
     Measured,
     Paper,
     Spread,
     Store,
     Study,
+    StudyContext,
     Table,
     find_study,
     seeds_of,
@@ -44,7 +44,7 @@ OPTIONS = {"data": ["digits"], "seeds": 2, "objectives": ["me", "xe"], "scale": 
 PRINTED = {"me": Paper(0.9, 0.01), "xe": Paper(0.5, 0.01)}
 
 
-def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
     return [
         Cell(
             "glaze",
@@ -55,7 +55,7 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
                 "scale": options["scale"],
                 "recipe": options["recipe"],
             },
-            {"bank": bench.plan(data, "mlp(8)", [("0",)], seed, **options["recipe"])},
+            {"bank": context.plan(data, "mlp(8)", [("0",)], seed, **options["recipe"])},
         )
         for data in options["data"]
         for objective in options["objectives"]
@@ -85,7 +85,7 @@ GLAZE = Study(
     about="A study for the tests of its report.",
     forms={"paper": OPTIONS, "small": OPTIONS | {"seeds": 1}},
     cells=cells,
-    measure=lambda cell, bench: {"accuracy": 0.9 if cell.settings["objective"] == "me" else 0.3},
+    measure=lambda cell, context: {"accuracy": 0.9 if cell.settings["objective"] == "me" else 0.3},
     tables=tables,
     figures=figures,
 )
@@ -100,16 +100,16 @@ def glaze(monkeypatch: pytest.MonkeyPatch) -> Study:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """A store with every cell of the paper's form, but no bank: nothing is trained here."""
-    found = Store(tmp_path / "store")
-    fill(found, OPTIONS)
-    return found
+    result = Store(tmp_path / "store")
+    fill(result, OPTIONS)
+    return result
 
 
 def fill(store: Store, options: Mapping[str, Any], without: int = 0) -> list[Cell]:
-    bench = Bench(store, "cpu")
-    planned = GLAZE.plan(options, bench)
+    context = StudyContext(store, "cpu")
+    planned = GLAZE.plan(options, context)
     for cell in planned[: len(planned) - without]:
-        store.write(cell, GLAZE.measure(cell, bench))
+        store.write(cell, GLAZE.measure(cell, context))
     keys = [plan.key for cell in planned for plan in cell.banks.values()]
     events = [
         {**RUN, "event": "banks", "keys": keys, "modules": len(keys), "work": 1, "seconds": 65.0},
@@ -124,7 +124,7 @@ def fill(store: Store, options: Mapping[str, Any], without: int = 0) -> list[Cel
 
 @pytest.fixture
 def packed(store: Store) -> Pack:
-    return pack(GLAZE, OPTIONS, GLAZE.plan(OPTIONS, Bench(store, "cpu")), store)
+    return pack(GLAZE, OPTIONS, GLAZE.plan(OPTIONS, StudyContext(store, "cpu")), store)
 
 
 class Reader(HTMLParser):
@@ -139,9 +139,9 @@ class Reader(HTMLParser):
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self.ids += [found["id"] or ""] if "id" in found else []
-        links = [found.get(name) or "" for name in ("src", "href")]
+        result = dict(attrs)
+        self.ids += [result["id"] or ""] if "id" in result else []
+        links = [result.get(name) or "" for name in ("src", "href")]
         self.fetched += [link for link in links if link and not link.startswith("#")]
         if tag not in ("meta", "br", "link", "rect", "path"):
             self._open.append(tag)
@@ -158,10 +158,10 @@ class Reader(HTMLParser):
 
 
 def read(report: Report) -> Reader:
-    found = Reader(report.html)
-    assert len(found.ids) == len(set(found.ids))
-    assert not found.fetched
-    return found
+    result = Reader(report.html)
+    assert len(result.ids) == len(set(result.ids))
+    assert not result.fetched
+    return result
 
 
 def facts(report: Report) -> dict[str, str]:
@@ -294,12 +294,12 @@ def test_the_count_beside_the_paper_is_that_of_the_results(
     from study_beside import Beside
     from study_packs import Variant
 
-    whole = load_pack(ROOT / "docs" / "results" / f"study_{name}.json")
-    some = [m for m in whole.measured if m.settings["data"] in ("mnist", "yeast")]
-    found = dataclasses.replace(whole, measured=[m for m in some if m.settings["seed"] < 3])
-    variant = Variant(find_study(name), "", {"": found})
+    merged = load_pack(ROOT / "docs" / "results" / f"study_{name}.json")
+    some = [m for m in merged.measured if m.settings["data"] in ("mnist", "yeast")]
+    result = dataclasses.replace(merged, measured=[m for m in some if m.settings["seed"] < 3])
+    variant = Variant(find_study(name), "", {"": result})
     beside = Beside([variant], "Table 1" if name == "single" else "Table 4")
-    html = study_report(found).html
+    html = study_report(result).html
     met, of = beside.met().split(" of ")
     assert int(of) >= 8
     assert f"Of {of} numbers that the paper printed for these cells, {met} are met" in html

@@ -65,8 +65,8 @@ def test_cards(html: str, bank: ia.Bank, data: Data) -> None:
         into, out = (t != 0 for n, t in module.state.items() if n.endswith("weight"))
         assert units[-1] <= int((into.any(dim=1) | out.any(dim=0)).sum())
     assert f"{percent(sum(units) / 5120)} of the hidden units still lead" in words(modules)
-    found = [effective_weights(module, data.test) for module in bank]
-    pictures = np.stack([picture_of(w) for w in found if w is not None])
+    result = [effective_weights(module, data.test) for module in bank]
+    pictures = np.stack([picture_of(w) for w in result if w is not None])
     against = -pictures[pictures < 0].sum() / np.abs(pictures).sum()
     assert f"Of all that weight {percent(against)} speaks against" in words(modules)
 
@@ -95,9 +95,9 @@ def test_one_after_another(html: str, bank: ia.Bank, data: Data) -> None:
     first = percent(ia.evaluate(bank[0], data.test).accuracy)
     ends, last = [], []
     for operator, name in NAMES.items():
-        whole = ia.compose(bank, operator)
-        ends.append(f"{first} to {percent(ia.evaluate(whole, data.test).accuracy)} with {name}")
-        last.append(f"{name} {nats(ia.evaluate(whole - '9', data.test).entropy)}")
+        merged = ia.compose(bank, operator)
+        ends.append(f"{first} to {percent(ia.evaluate(merged, data.test).accuracy)} with {name}")
+        last.append(f"{name} {nats(ia.evaluate(merged - '9', data.test).entropy)}")
     text = words(part(html, "curve"))
     assert f"goes from {ends[0]} and {ends[1]}." in text
     assert f"The last entropy on classes not yet in: {last[0]} and {last[1]} nats." in text
@@ -109,7 +109,7 @@ def test_a_curve_has_a_point_for_every_module(two_seeds: Path, data: Data) -> No
     panel, ends = {}, []
     for operator, key in (("sum", "sum"), ("logits", "logits = inlay")):
         wholes = [ia.compose(modules[:count], operator) for count in (1, 2, 3)]
-        seen = [ia.evaluate(whole, data.test).accuracy for whole in wholes]
+        seen = [ia.evaluate(merged, data.test).accuracy for merged in wholes]
         assert len({*seen}) == 3
         panel[key] = dict(zip((1.0, 2.0, 3.0), seen, strict=True))
         ends.append(f"{percent(seen[0])} to {percent(seen[2])} with {NAMES[operator]}")
@@ -119,11 +119,11 @@ def test_a_curve_has_a_point_for_every_module(two_seeds: Path, data: Data) -> No
 
 
 def test_a_class_taken_out(html: str, bank: ia.Bank, data: Data) -> None:
-    removed, whole, y = part(html, "removed"), ia.compose(bank, "logits"), data.test.y
-    right = whole.predict(data.test.x) == y
+    removed, merged, y = part(html, "removed"), ia.compose(bank, "logits"), data.test.y
+    right = merged.predict(data.test.x) == y
     expected = {}
     for place, module in enumerate(bank):
-        less, own = whole - module.name, y == place
+        less, own = merged - module.name, y == place
         still = less.predict(data.test.x) == y
         entropy = ia.evaluate(less, data.test).entropy_per_class[place]
         accuracies = [s.double().mean() for s in (right[own], still[own], right[~own], still[~own])]

@@ -11,7 +11,7 @@ import intarsia as ia
 from intarsia.errors import StudyError
 from intarsia.files import digest_of
 from intarsia.modules import Classifier, logits_of
-from intarsia.studies import Bench, Store, find_study
+from intarsia.studies import Store, StudyContext, find_study
 from intarsia.studies.maxent.baselines import (
     UNPRUNED,
     Ascent,
@@ -84,18 +84,18 @@ def test_best_ascent_leaves_most_on_validation_samples(joint: ia.Module, data: i
         )
         assert ia.evaluate(network, mine, ["4"]).accuracy <= 0.1
         tried[rate] = ia.evaluate(network, others).accuracy
-    found = best_ascent(joint, data, 4, [Ascent("Adam", rate) for rate in RATES], 0, CPU)
+    result = best_ascent(joint, data, 4, [Ascent("Adam", rate) for rate in RATES], 0, CPU)
     assert len(set(tried.values())) == 2
-    assert found.ascent.rate == max(tried, key=lambda rate: tried[rate])
-    assert found.remaining == max(tried.values())
-    assert found.removed == right(found.network, mine) <= 0.1
+    assert result.ascent.rate == max(tried, key=lambda rate: tried[rate])
+    assert result.remaining == max(tried.values())
+    assert result.removed == right(result.network, mine) <= 0.1
 
 
 def test_ascent_that_reaches_nothing_is_not_preferred(joint: ia.Module, data: ia.Data) -> None:
     """One that does not move keeps all of the others, and has forgotten nothing."""
     ascents = [Ascent("Adam", 0.0), Ascent("Adam", 1e-2)]
-    found = best_ascent(joint, data, 4, ascents, 0, CPU, limit=100)
-    assert found.ascent.rate == 1e-2
+    result = best_ascent(joint, data, 4, ascents, 0, CPU, limit=100)
+    assert result.ascent.rate == 1e-2
     still = best_ascent(joint, data, 4, ascents[:1], 0, CPU, limit=3)
     assert (still.steps, still.removed > 0.1) == (3, True)
 
@@ -148,9 +148,11 @@ def test_untrained_is_the_origin_of_the_modules(joint: ia.Module, data: ia.Data)
 @pytest.mark.parametrize("study", ["unlearning", "continual"])
 @pytest.mark.parametrize("rates", [[], [0.1, -1], ["fast"]])
 def test_step_sizes_are_checked_before_training(study: str, rates: list, tmp_path: Path) -> None:
-    found = find_study(study)
+    result = find_study(study)
     with pytest.raises(StudyError, match=r"rates is .*: expected step sizes above 0"):
-        found.plan(found.options("small", rates=rates), Bench(Store(tmp_path / "store"), "cpu"))
+        result.plan(
+            result.options("small", rates=rates), StudyContext(Store(tmp_path / "store"), "cpu")
+        )
 
 
 def _adam_by_hand(

@@ -8,7 +8,7 @@ import torch
 
 import intarsia as ia
 from intarsia.composition import OPERATORS
-from intarsia.studies import Bench, Measured, Spread, Store, find_study, run
+from intarsia.studies import Measured, Spread, Store, StudyContext, find_study, run
 from intarsia.studies.maxent.complete import EQUAL, PAPER
 from intarsia.studies.maxent.complete_merges import figure_name, orders_of
 
@@ -29,23 +29,23 @@ def done(store):
 
 
 def test_cells_are_what_a_plain_loop_measures(done, store):
-    bench = Bench(store, "cpu")
-    data = bench.data("digits")
+    context = StudyContext(store, "cpu")
+    data = context.data("digits")
     assert [(c.settings["imp"], c.settings["seed"]) for c in done] == [
         *[(True, 0), (True, 1), (False, 0), (False, 1)]
     ]
-    cell = STUDY.plan(OPTIONS, bench)[2]
-    bank = bench.bank(cell.banks["modules"], pruned=False)
+    cell = STUDY.plan(OPTIONS, context)[2]
+    bank = context.bank(cell.banks["modules"], pruned=False)
     assert all(module.density == 1 for module in bank)
     for operator, count in (("sum", 2), ("regmean", 1), ("own", 2)):
         found = done[2].result["curves"][operator]
         assert len(found) == count
         for order, curve in zip(orders_of(data.catalogue, count), found, strict=True):
-            whole = ia.compose([bank[order[0]]], operator, samples=data)
+            merged = ia.compose([bank[order[0]]], operator, samples=data)
             for n, name in enumerate(order):
                 if n:
-                    whole.add(bank[name])
-                seen = ia.evaluate(whole, data.test)
+                    merged.add(bank[name])
+                seen = ia.evaluate(merged, data.test)
                 assert curve["accuracy"][n] == pytest.approx(seen.accuracy, abs=1e-6)
                 if n < 9:
                     assert curve["entropy"][n] == pytest.approx(seen.entropy, rel=1e-5)
@@ -53,7 +53,7 @@ def test_cells_are_what_a_plain_loop_measures(done, store):
 
 
 def test_pruned_and_unpruned_cells_come_out_of_one_bank(store):
-    cells = STUDY.plan(OPTIONS, Bench(store, "cpu"))
+    cells = STUDY.plan(OPTIONS, StudyContext(store, "cpu"))
     pruned, unpruned = cells[0], cells[2]
     assert pruned.banks["modules"].key == unpruned.banks["modules"].key
     assert pruned.key != unpruned.key
@@ -113,23 +113,23 @@ def test_a_short_catalogue_has_no_fifth_module(done):
 
 def test_every_operator_is_measured_or_is_another(done, store):
     assert {*PAPER["operators"], *EQUAL} == set(OPERATORS)
-    bench = Bench(store, "cpu")
-    bank = bench.bank(STUDY.plan(OPTIONS, bench)[0].banks["modules"])
-    x = bench.data("digits").test.x
+    context = StudyContext(store, "cpu")
+    bank = context.bank(STUDY.plan(OPTIONS, context)[0].banks["modules"])
+    x = context.data("digits").test.x
     for operator, other in EQUAL.items():
         assert torch.equal(ia.compose(bank, operator)(x), ia.compose(bank, other)(x))
 
 
 def test_slow_operators_get_fewer_orders_and_some_models_fewer_operators(store):
-    bench = Bench(store, "cpu")
+    context = StudyContext(store, "cpu")
     given = {"data": ["digits"], "models": ["shallow", "cnn"], "seeds": 1, "imp": [True]}
-    shallow, cnn = STUDY.plan(STUDY.options("paper", **given), bench)
+    shallow, cnn = STUDY.plan(STUDY.options("paper", **given), context)
     orders = shallow.settings["orders"]
     assert orders["sum"] == orders["own"] == 10
     assert orders["ties"] == orders["fisher"] == orders["inlay"] == 3
     assert orders.keys() - cnn.settings["orders"].keys() == {"regmean", "inlay"}
-    few = STUDY.options("paper", **given, orders=2, operators=["ties(density=0.1)"])
-    assert STUDY.plan(few, bench)[0].settings["orders"] == {"ties(density=0.1)": 2}
+    subsample = STUDY.options("paper", **given, orders=2, operators=["ties(density=0.1)"])
+    assert STUDY.plan(subsample, context)[0].settings["orders"] == {"ties(density=0.1)": 2}
     measured = Measured(cnn.settings, {"curves": {}, "refused": {}, "diverged": []})
     assert any("not on the cnn" in note for note in STUDY.tables([measured])[0].notes)
 

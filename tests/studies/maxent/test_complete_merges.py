@@ -50,8 +50,8 @@ def order(bank):
 def test_a_curve_is_what_evaluate_says_of_each_composition(operator, bank, data, order):
     curve = Merges(bank, data).curve(operator, order)
     for n in range(len(order)):
-        whole = ia.compose([bank[key] for key in order[: n + 1]], operator, samples=data)
-        seen = ia.evaluate(whole, data.test)
+        merged = ia.compose([bank[key] for key in order[: n + 1]], operator, samples=data)
+        seen = ia.evaluate(merged, data.test)
         assert curve["accuracy"][n] == seen.accuracy
         if n < len(order) - 1:
             assert curve["entropy"][n] == seen.entropy

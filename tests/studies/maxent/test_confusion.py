@@ -9,23 +9,23 @@ import torch
 
 from intarsia.composition import compose
 from intarsia.modules import Bank
-from intarsia.studies import Bench, Measured, Store, find_study, run
+from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.study import Study
 
-Ran = tuple[Study, Bench, list[Measured]]
+Ran = tuple[Study, StudyContext, list[Measured]]
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     study = find_study("confusion")
     store = Store(tmp_path_factory.mktemp("store"))
-    bench = Bench(store, "cpu")
-    return study, bench, run(study, study.options("small"), store, bench=bench)
+    context = StudyContext(store, "cpu")
+    return study, context, run(study, study.options("small"), store, context=context)
 
 
 def test_a_cell_for_each_objective_and_way_and_a_bank_for_each_objective(small: Ran) -> None:
-    study, bench, done = small
-    cells = study.plan(study.options("small"), bench)
+    study, context, done = small
+    cells = study.plan(study.options("small"), context)
     assert [(c.settings["imp"], c.settings["objective"]) for c in done] == [
         (imp, objective) for imp in (False, True) for objective in ("xe", "qme", "me")
     ]
@@ -33,19 +33,19 @@ def test_a_cell_for_each_objective_and_way_and_a_bank_for_each_objective(small: 
 
 
 def test_counts_are_those_of_a_loop_over_samples(small: Ran) -> None:
-    study, bench, done = small
-    cells = study.plan(study.options("small"), bench)
-    test = bench.data("digits").test
+    study, context, done = small
+    cells = study.plan(study.options("small"), context)
+    test = context.data("digits").test
     for cell, measured in zip(cells, done, strict=True):
-        bank = bench.bank(cell.banks["bank"], cell.settings["imp"])
+        bank = context.bank(cell.banks["bank"], cell.settings["imp"])
         merges = measured.result["merges"]
         assert len(measured.result["modules"]) == 10
         assert [len(m["parts"]) for m in merges] == [2, 2, 2, 2, 10, 10]
         for found in (measured.result["modules"][3], merges[0], merges[3], merges[5]):
             parts = [bank[name] for name in found["parts"]]
-            whole = compose(parts, found.get("operator", "sum"))
+            merged = compose(parts, found.get("operator", "sum"))
             counts = np.zeros((10, 10), int)
-            for true, answer in zip(test.y.tolist(), whole.predict(test.x).tolist(), strict=True):
+            for true, answer in zip(test.y.tolist(), merged.predict(test.x).tolist(), strict=True):
                 counts[true, answer] += 1
             assert found["counts"] == counts.tolist()
 
@@ -97,18 +97,20 @@ def test_figures_show_a_pair_its_merges_and_the_whole(small: Ran) -> None:
 
 
 def test_merges_that_lack_a_diverged_module_are_left_out(small: Ran) -> None:
-    study, bench, _ = small
-    cell = study.plan(study.options("small", objectives=["me"], imp=[True]), bench)[0]
-    whole = bench.bank(cell.banks["bank"])
+    study, context, _ = small
+    cell = study.plan(study.options("small", objectives=["me"], imp=[True]), context)[0]
+    merged = context.bank(cell.banks["bank"])
 
     class Lacking:
         def bank(self, plan: object) -> Bank:
-            return Bank([module for module in whole if module.name != "9"], ["9"])
+            return Bank([module for module in merged if module.name != "9"], ["9"])
 
-    found = study.measure(cell, Bench(Lacking(), "cpu"))
-    assert len(found["modules"]) == 9
-    assert all(len(m["parts"]) == 2 for m in found["merges"])
-    measured = Measured(cell.settings, found)
+    result = study.measure(cell, StudyContext(Lacking(), "cpu"))
+    assert len(result["modules"]) == 9
+    assert all(len(m["parts"]) == 2 for m in result["merges"])
+    measured = Measured(cell.settings, result)
     assert "complete, sum" not in [row[4] for row in study.tables([measured])[0].rows]
     assert study.figures([measured])
-    assert int(torch.tensor(found["modules"][0]["counts"]).sum()) == len(bench.data("digits").test)
+    assert int(torch.tensor(result["modules"][0]["counts"]).sum()) == len(
+        context.data("digits").test
+    )

@@ -7,31 +7,31 @@ import pytest
 
 from intarsia.measure import path
 from intarsia.modules import Bank
-from intarsia.studies import Bench, Measured, Store, find_study, run
+from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.maxent.pairs import pairs_of
 from intarsia.studies.study import Study
 from intarsia.studies.tables import Spread
 
-Ran = tuple[Study, Bench, list[Measured]]
+Ran = tuple[Study, StudyContext, list[Measured]]
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     study = find_study("path")
     store = Store(tmp_path_factory.mktemp("store"))
-    bench = Bench(store, "cpu")
-    return study, bench, run(study, study.options("small"), store, bench=bench)
+    context = StudyContext(store, "cpu")
+    return study, context, run(study, study.options("small"), store, context=context)
 
 
 def test_every_walk_is_the_path_between_two_modules(small: Ran) -> None:
-    study, bench, done = small
-    cells = study.plan(study.options("small"), bench)
-    data = bench.data("digits")
+    study, context, done = small
+    cells = study.plan(study.options("small"), context)
+    data = context.data("digits")
     pairs = pairs_of(data.catalogue, 1, 3)
     assert [cell.settings["seed"] for cell in done] == [0, 1]
     for cell, measured in zip(cells, done, strict=True):
         for way in ("pruned", "unpruned"):
-            bank = bench.bank(cell.banks[way], way == "pruned")
+            bank = context.bank(cell.banks[way], way == "pruned")
             walks = measured.result[way]
             assert [walk["pair"] for walk in walks] == [[a[0], b[0]] for a, b in pairs]
             one, other = walks[1]["pair"]
@@ -59,13 +59,13 @@ def test_excess_is_measured_from_the_straight_line(small: Ran) -> None:
 
 
 def test_all_studies_of_single_classes_share_the_bank(small: Ran) -> None:
-    study, bench, _ = small
+    study, context, _ = small
     options = study.options("small", seeds=1)
-    (cell,) = study.plan(options, bench)
-    sets = [(c,) for c in bench.data("digits").catalogue]
-    plan = bench.plan("digits", "mlp(32)", sets, 0, **options["recipe"])
-    assert {found.key for found in cell.banks.values()} == {plan.key}
-    (released,) = study.plan(options | {"preset": "released"}, bench)
+    (cell,) = study.plan(options, context)
+    sets = [(c,) for c in context.data("digits").catalogue]
+    plan = context.plan("digits", "mlp(32)", sets, 0, **options["recipe"])
+    assert {result.key for result in cell.banks.values()} == {plan.key}
+    (released,) = study.plan(options | {"preset": "released"}, context)
     assert released.banks["pruned"].key != released.banks["unpruned"].key
 
 
@@ -117,20 +117,20 @@ def test_figure_has_a_panel_for_each_split_and_the_band(small: Ran) -> None:
 
 
 def test_pairs_of_a_module_that_diverged_are_left_out(small: Ran) -> None:
-    study, bench, _ = small
-    (cell,) = study.plan(study.options("small", seeds=1), bench)
-    (gone,), _ = pairs_of(bench.data("digits").catalogue, 1, 3)[0]
-    whole = bench.bank(cell.banks["pruned"])
+    study, context, _ = small
+    (cell,) = study.plan(study.options("small", seeds=1), context)
+    (gone,), _ = pairs_of(context.data("digits").catalogue, 1, 3)[0]
+    merged = context.bank(cell.banks["pruned"])
 
     class Lacking:
         def bank(self, plan: object) -> Bank:
-            return Bank([module for module in whole if module.name != gone], [gone])
+            return Bank([module for module in merged if module.name != gone], [gone])
 
-    found = study.measure(cell, Bench(Lacking(), "cpu"))
-    kept = [w["pair"] for w in found["pruned"]]
+    result = study.measure(cell, StudyContext(Lacking(), "cpu"))
+    kept = [w["pair"] for w in result["pruned"]]
     assert 0 < len(kept) < 3
     assert all(gone not in pair for pair in kept)
-    assert study.tables([Measured(cell.settings, found)])[0].rows
+    assert study.tables([Measured(cell.settings, result)])[0].rows
 
 
 def test_a_study_without_any_walk_still_has_its_rows() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import intarsia as ia
-from intarsia.studies import Bench, Measured, Store, find_study, run
+from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.maxent.baselines import UNPRUNED, fine_tune, untrained
 from intarsia.studies.maxent.continual import added, arrivals, fine_tuned, prefixes, trained_jointly
 from intarsia.training.tasks import stream
@@ -50,8 +50,8 @@ def test_figures_of_arrivals_by_hand() -> None:
         one_hot[[0, 1, 1, 1, 0, 1]],  # and class 1
     ]
     logits[1][1, 0] = 0.5  # second choice, the first of those seen
-    found = arrivals(logits, labels, [2, 0, 1])
-    assert found == {
+    result = arrivals(logits, labels, [2, 0, 1])
+    assert result == {
         "seen": [1.0, 0.5, 0.5],
         "among": [1.0, 0.75, 0.5],
         "earlier": [None, 0.5, 0.25],
@@ -64,17 +64,17 @@ def test_figures_of_arrivals_by_hand() -> None:
 def test_added_modules_are_compositions_of_the_first(
     how: str, parts: ia.Bank, data: ia.Data
 ) -> None:
-    found = added(parts, how, ORDER, data.test, CPU)
-    assert found is not None
+    result = added(parts, how, ORDER, data.test, CPU)
+    assert result is not None
     then = []
     for n in range(1, len(ORDER) + 1):
         seen = ia.evaluate(ia.compose([parts[c] for c in ORDER[:n]], how), data.test)
-        assert found["seen"][n - 1] == seen.accuracy
-        assert found["new"][n - 1] == seen.accuracy_per_class[int(ORDER[n - 1])]
+        assert result["seen"][n - 1] == seen.accuracy
+        assert result["new"][n - 1] == seen.accuracy_per_class[int(ORDER[n - 1])]
         then.append(seen.accuracy_per_class)
     drops = [then[k][int(c)] - then[-1][int(c)] for k, c in enumerate(ORDER[:-1])]
-    assert found["forgetting"] == pytest.approx(drops)
-    assert found["exact"] is True
+    assert result["forgetting"] == pytest.approx(drops)
+    assert result["exact"] is True
 
 
 def test_modules_that_diverged_leave_their_way_out(parts: ia.Bank, data: ia.Data) -> None:
@@ -88,21 +88,21 @@ def test_joint_training_takes_the_network_of_each_prefix(data: ia.Data) -> None:
     sets = list(prefixes(ORDER, data.catalogue))
     assert sets == [["3"], ["0", "3"], ["0", "3", "8"], ["0", "3", "5", "8"]]
     bank = ia.train(data, partition=sets[::-1], objective="xe", **FAST, **UNPRUNED)
-    found = trained_jointly(bank, ORDER, data.test, CPU)
-    assert found is not None
-    assert found["seen"] == [ia.evaluate(m, data.test).accuracy for m in reversed(list(bank))]
+    result = trained_jointly(bank, ORDER, data.test, CPU)
+    assert result is not None
+    assert result["seen"] == [ia.evaluate(m, data.test).accuracy for m in reversed(list(bank))]
 
 
 def test_fine_tuning_goes_on_with_one_network(data: ia.Data) -> None:
     recipe = ia.Recipe(model=NETWORK, seeds=[1]).resolve()
-    found = fine_tuned(recipe, data, ORDER, data.test, CPU, **{**TUNING, "rates": [1e-2]})
+    result = fine_tuned(recipe, data, ORDER, data.test, CPU, **{**TUNING, "rates": [1e-2]})
     network = untrained(recipe, data)
     for n, name in enumerate(ORDER, start=1):
         seed = stream("fine-tuning", 1, *ORDER[:n])
         fresh = data.train.select([int(name)])
         fine_tune(network, fresh, passes=2, rate=1e-2, batch=32, seed=seed)
-        assert found["seen"][n - 1] == ia.evaluate(network, data.test, ORDER[:n]).accuracy
-    assert found["rate"] == 1e-2
+        assert result["seen"][n - 1] == ia.evaluate(network, data.test, ORDER[:n]).accuracy
+    assert result["rate"] == 1e-2
 
 
 def test_step_size_is_chosen_on_validation_samples(data: ia.Data) -> None:
@@ -133,13 +133,13 @@ def test_classes_to_come_are_hidden_from_joint_training(data: ia.Data) -> None:
 
 
 def test_cells_are_orders_and_seeds(store: Store) -> None:
-    bench = Bench(store, "cpu")
-    cells = STUDY.plan(STUDY.options("paper", data="digits", seeds=2), bench)
+    context = StudyContext(store, "cpu")
+    cells = STUDY.plan(STUDY.options("paper", data="digits", seeds=2), context)
     assert len(cells) == 6
     assert len({tuple(cell.settings["order"]) for cell in cells}) == 3
     assert ["joint" in cell.banks for cell in cells] == [True] * 2 + [False] * 4
     assert cells[0].banks["modules"].key == cells[2].banks["modules"].key
-    more = STUDY.plan(STUDY.options("paper", data="digits", seeds=2, orders=5), bench)
+    more = STUDY.plan(STUDY.options("paper", data="digits", seeds=2, orders=5), context)
     assert [cell.key for cell in more[:6]] == [cell.key for cell in cells]
 
 
@@ -161,9 +161,9 @@ def test_small_form(done: Sequence[Measured]) -> None:
 
 
 def test_a_cell_gives_the_same_twice(done: Sequence[Measured], store: Store) -> None:
-    bench = Bench(store, "cpu")
-    cell = STUDY.plan(STUDY.options("small", seeds=1), bench)[0]
-    assert store.write(cell, STUDY.measure(cell, bench)).result == done[0].result
+    context = StudyContext(store, "cpu")
+    cell = STUDY.plan(STUDY.options("small", seeds=1), context)[0]
+    assert store.write(cell, STUDY.measure(cell, context)).result == done[0].result
 
 
 def test_tables_of_any_cells(done: Sequence[Measured]) -> None:

@@ -9,41 +9,43 @@ import torch
 from intarsia.data import Split
 from intarsia.measure import evaluate
 from intarsia.modules import Bank, logits_of
-from intarsia.studies import Bench, Measured, Store, find_study, run
+from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.cells import Cell
 from intarsia.studies.maxent.merging import whole_of
 from intarsia.studies.study import Study
 from intarsia.studies.tables import Spread
 
-Ran = tuple[Study, Bench, list[Cell], list[Measured]]
+Ran = tuple[Study, StudyContext, list[Cell], list[Measured]]
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     study = find_study("controls")
     store = Store(tmp_path_factory.mktemp("store"))
-    bench, options = Bench(store, "cpu"), study.options("small")
-    return study, bench, study.plan(options, bench), run(study, options, store, bench=bench)
+    context, options = StudyContext(store, "cpu"), study.options("small")
+    return study, context, study.plan(options, context), run(study, options, store, context=context)
 
 
 def test_one_cell_for_each_amount_where_an_objective_has_one(small: Ran) -> None:
-    study, bench, cells, _ = small
+    study, context, cells, _ = small
     seen = [(c.settings["objective"], c.settings["amount"]) for c in cells]
     amounts = [("me", None), ("smoothing", 0.1), ("smoothing", 0.5), ("other", None)]
     assert seen == [pair for _ in (False, True) for pair in amounts for _ in range(2)]
     assert len({cell.banks["bank"].key for cell in cells}) == 8  # pruned and not share one
     assert {cell.banks["bank"].recipe.sparsity for cell in cells} == {0.8}
-    every = study.plan(study.options("small", objectives=study.forms["paper"]["objectives"]), bench)
+    every = study.plan(
+        study.options("small", objectives=study.forms["paper"]["objectives"]), context
+    )
     penalty = next(c for c in every if c.settings["objective"] == "confidence_penalty")
     assert penalty.banks["bank"].recipe.objective == "confidence_penalty(amount=0.1)"
 
 
 def test_figures_of_a_cell_by_plain_loops(small: Ran) -> None:
-    _, bench, cells, done = small
-    data = bench.data("digits")
+    _, context, cells, done = small
+    data = context.data("digits")
     for cell, measured in list(zip(cells, done, strict=True))[::3]:
         result, imp = measured.result, cell.settings["imp"]
-        bank = bench.bank(cell.banks["bank"], imp)
+        bank = context.bank(cell.banks["bank"], imp)
         seen = [evaluate(module, data.test) for module in bank]
         assert result["accuracy"] == pytest.approx([one.accuracy for one in seen], rel=1e-5)
         assert result["entropy"] == pytest.approx([one.entropy for one in seen], rel=1e-5)
@@ -76,13 +78,13 @@ def _by_logits(bank: Bank, split: Split) -> float:
 
 
 def test_added_weights_with_an_explicit_other_are_read_over_the_classes(small: Ran) -> None:
-    _, bench, cells, done = small
-    data = bench.data("digits")
+    _, context, cells, done = small
+    data = context.data("digits")
     x = data.test.x.flatten(1) * data.scaling.scale.flatten()
     for cell, measured in zip(cells, done, strict=True):
         if cell.settings["objective"] != "other":
             continue
-        bank = bench.bank(cell.banks["bank"], cell.settings["imp"])
+        bank = context.bank(cell.banks["bank"], cell.settings["imp"])
         weights = {k: sum(m.state[k] for m in bank) for k in bank[0].state}
         hidden = torch.relu(x @ weights["layers.0.weight"].T + weights["layers.0.bias"])
         logits = hidden @ weights["layers.1.weight"].T
@@ -153,8 +155,8 @@ def test_figures_have_a_bar_and_a_point_for_each_objective(small: Ran) -> None:
 
 
 def test_no_whole_without_a_module_that_diverged(small: Ran) -> None:
-    _, bench, cells, _ = small
-    bank = bench.bank(cells[0].banks["bank"])
-    data = bench.data("digits")
+    _, context, cells, _ = small
+    bank = context.bank(cells[0].banks["bank"])
+    data = context.data("digits")
     assert whole_of(bank, "sum", data) is not None
     assert whole_of(Bank(list(bank)[1:], [bank[0].name]), "sum", data) is None

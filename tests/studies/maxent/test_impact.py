@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from scipy import stats
 
-from intarsia.studies import Bench, Measured, Store, find_study, run
+from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.tables import Paper, Spread
 
 STUDY, PAIRS = find_study("impact"), find_study("pairs")
@@ -27,12 +27,12 @@ def cell(before: list, after: list, **settings: object) -> Measured:
 
 def test_its_cells_are_those_of_pairs(tmp_path_factory: pytest.TempPathFactory) -> None:
     store = Store(tmp_path_factory.mktemp("store") / "s")
-    bench = Bench(store, "cpu")
+    context = StudyContext(store, "cpu")
     options = STUDY.options("small", sizes=[5], seeds=1, objectives=["me"], pairs=1)
     assert options == PAIRS.options("small", sizes=[5], seeds=1, objectives=["me"], pairs=1)
-    first = run(PAIRS, options, store, bench=bench)
+    first = run(PAIRS, options, store, context=context)
     before = {p: p.stat().st_mtime_ns for p in (store.path / "cells").rglob("*.json")}
-    assert run(STUDY, options, store, bench=bench) == first
+    assert run(STUDY, options, store, context=context) == first
     assert {p: p.stat().st_mtime_ns for p in (store.path / "cells").rglob("*.json")} == before
     assert {p.parent.name for p in before} == {"pairs"}
     assert len(STUDY.tables(first)) == 1
@@ -83,9 +83,9 @@ def test_figure_has_a_panel_a_model_and_a_bar_an_objective() -> None:
         for size in (1, 2)
         for objective in ("xe", "me")
     ]
-    found = STUDY.figures(cells)
-    assert set(found) == {"impact-mnist-accuracy", "impact-mnist-entropy"}
-    root = ElementTree.fromstring(found["impact-mnist-accuracy"])
+    result = STUDY.figures(cells)
+    assert set(result) == {"impact-mnist-accuracy", "impact-mnist-entropy"}
+    root = ElementTree.fromstring(result["impact-mnist-accuracy"])
     words = [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"shallow", "deep", "xe", "me", "|R|", "change of accuracy"} <= set(words)
     sides = [r.get("width") for r in root.iter("{http://www.w3.org/2000/svg}rect")]

@@ -13,7 +13,7 @@ from intarsia.data import Data, Split
 from intarsia.models import build
 from intarsia.modules import Bank, Module
 from intarsia.modules.architecture import Architecture
-from intarsia.studies import Bench, Measured, Store, find_study, run
+from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.maxent.merging import JOINED, merge_pairs
 from intarsia.studies.maxent.ordering import in_paper
 from intarsia.studies.maxent.pairs import cells, figures, tables
@@ -30,13 +30,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture(scope="module")
-def bench(store: Store) -> Bench:
-    return Bench(store, "cpu")
+def context(store: Store) -> StudyContext:
+    return StudyContext(store, "cpu")
 
 
 @pytest.fixture(scope="module")
-def done(store: Store, bench: Bench) -> list[Measured]:
-    return run(STUDY, STUDY.options("small"), store, bench=bench)
+def done(store: Store, context: StudyContext) -> list[Measured]:
+    return run(STUDY, STUDY.options("small"), store, context=context)
 
 
 def by_compose(bank: Bank, pair: object, operator: str, data: Data) -> tuple[float, float]:
@@ -46,14 +46,14 @@ def by_compose(bank: Bank, pair: object, operator: str, data: Data) -> tuple[flo
     return seen.accuracy, seen.entropy
 
 
-def test_merges_equal_compose_and_evaluate(done: list[Measured], bench: Bench) -> None:
-    data = bench.data("digits")
-    chosen = [c for c in cells(STUDY.options("small"), bench) if c.settings["seed"] == 1]
+def test_merges_equal_compose_and_evaluate(done: list[Measured], context: StudyContext) -> None:
+    data = context.data("digits")
+    chosen = [c for c in cells(STUDY.options("small"), context) if c.settings["seed"] == 1]
     for cell in chosen:
         measured = next(m for m in done if m.settings == cell.settings)
         pairs = measured.result["pairs"]
         for half, pruned in HALVES.items():
-            bank = bench.bank(cell.banks[half], pruned=pruned)
+            bank = context.bank(cell.banks[half], pruned=pruned)
             found = merge_pairs(bank, pairs, data)
             for operator in JOINED:
                 for number, pair in enumerate(pairs):
@@ -65,8 +65,8 @@ def test_merges_equal_compose_and_evaluate(done: list[Measured], bench: Bench) -
                 assert kept == pytest.approx(found[operator]["accuracy"], rel=1e-5)
 
 
-def test_merges_of_normalised_networks_equal_compose(bench: Bench) -> None:
-    data = bench.data("digits")
+def test_merges_of_normalised_networks_equal_compose(context: StudyContext) -> None:
+    data = context.data("digits")
     modules = []
     for seed, name in enumerate("03"):
         torch.manual_seed(seed)
@@ -84,27 +84,29 @@ def test_merges_of_normalised_networks_equal_compose(bench: Bench) -> None:
             )
         )
     pair = (("3",), ("0",))
-    found = merge_pairs(Bank(modules), [pair], data)
+    result = merge_pairs(Bank(modules), [pair], data)
     for operator in JOINED:
         accuracy, entropy = by_compose(Bank(modules), pair, operator, data)
-        assert found[operator] == {"accuracy": [accuracy], "entropy": [entropy]}
+        assert result[operator] == {"accuracy": [accuracy], "entropy": [entropy]}
 
 
-def test_a_pair_without_one_of_its_modules_has_no_numbers(bench: Bench, done: list) -> None:
-    cell = next(c for c in cells(STUDY.options("small"), bench) if c.settings["size"] == 2)
+def test_a_pair_without_one_of_its_modules_has_no_numbers(
+    context: StudyContext, done: list
+) -> None:
+    cell = next(c for c in cells(STUDY.options("small"), context) if c.settings["size"] == 2)
     pairs = done[0].result["pairs"]
-    bank = bench.bank(cell.banks["pruned"])
+    bank = context.bank(cell.banks["pruned"])
     gone = "+".join(pairs[0][0])
-    holey = merge_pairs(Bank(m for m in bank if m.name != gone), pairs, bench.data("digits"))
-    whole = merge_pairs(bank, pairs, bench.data("digits"))
+    holey = merge_pairs(Bank(m for m in bank if m.name != gone), pairs, context.data("digits"))
+    merged = merge_pairs(bank, pairs, context.data("digits"))
     for operator in JOINED:
         for number, pair in enumerate(pairs):
             missing = gone in ["+".join(classes) for classes in pair]
-            expected = None if missing else whole[operator]["accuracy"][number]
+            expected = None if missing else merged[operator]["accuracy"][number]
             assert holey[operator]["accuracy"][number] == expected
     assert holey["sum"]["accuracy"][0] is None
     assert Spread.of(holey["sum"]["accuracy"]).n < PAIRS
-    empty = merge_pairs(Bank([]), pairs, bench.data("digits"))
+    empty = merge_pairs(Bank([]), pairs, context.data("digits"))
     assert empty["sum"]["entropy"] == [None] * PAIRS
 
 
@@ -163,9 +165,9 @@ def test_best_is_bold_where_scipy_says_so(done: list[Measured]) -> None:
 
 
 def test_bold_waits_for_every_objective() -> None:
-    whole = made({"xe": LOW, "qme": MIDDLE, "me": HIGH})
+    merged = made({"xe": LOW, "qme": MIDDLE, "me": HIGH})
     under_way = made({"xe": LOW, "qme": HIGH}, data="har")  # me is still to come
-    two, four, logits, _ = tables(whole + under_way)
+    two, four, logits, _ = tables(merged + under_way)
     for table in (two, four, logits):
         bold = {tuple(row[3:5]) for row in table.rows if row[5].best}  # type: ignore[union-attr]
         assert bold == {("mnist", "me")}
@@ -263,24 +265,26 @@ def fake(name: str, classes: int, shape: tuple[int, ...]) -> Data:
 
 
 def test_paper_form_is_the_whole_of_table_4() -> None:
-    bench = Bench(None, "cpu")  # type: ignore[arg-type]
+    context = StudyContext(None, "cpu")  # type: ignore[arg-type]
     for data in (fake("mnist", 10, (1, 28, 28)), fake("fashion_mnist", 10, (1, 28, 28)),
                  fake("har", 6, (561,)), fake("yeast", 4, (8,))):  # fmt: skip
-        bench.give(data)
-    found = cells(STUDY.options("paper"), bench)
-    kinds = {tuple(c.settings[k] for k in ("model", "data", "size", "objective")) for c in found}
-    assert len(found) == 156 // 2 * 5  # both halves in one cell
+        context.give(data)
+    result = cells(STUDY.options("paper"), context)
+    kinds = {tuple(c.settings[k] for k in ("model", "data", "size", "objective")) for c in result}
+    assert len(result) == 156 // 2 * 5  # both halves in one cell
     assert len(kinds) == 156 // 2
-    assert len({cell.key for cell in found}) == len(found)
+    assert len({cell.key for cell in result}) == len(result)
     single = find_study("single")
-    shared = {p.key for c in single.cells(single.options("paper"), bench) for p in c.banks.values()}
-    ones = [c for c in found if (c.settings["size"], c.settings["objective"]) == (1, "me")]
+    shared = {
+        p.key for c in single.cells(single.options("paper"), context) for p in c.banks.values()
+    }
+    ones = [c for c in result if (c.settings["size"], c.settings["objective"]) == (1, "me")]
     assert {p.key for c in ones for p in c.banks.values()} == shared
 
 
-def test_released_has_a_bank_of_its_own_for_unpruned_modules(bench: Bench) -> None:
+def test_released_has_a_bank_of_its_own_for_unpruned_modules(context: StudyContext) -> None:
     for preset, plans in (("paper", 1), ("released", 2)):
-        (cell, *_) = cells(STUDY.options("small", preset=preset), bench)
+        (cell, *_) = cells(STUDY.options("small", preset=preset), context)
         assert len({plan.key for plan in cell.banks.values()}) == plans
 
 

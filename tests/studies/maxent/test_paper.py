@@ -41,14 +41,14 @@ def test_there_are_all_cells_and_no_others() -> None:
 
 
 def test_suspect_are_the_shallow_me_values_that_two_data_sets_share() -> None:
-    found = set()
+    result = set()
     for model, data, size, objective, imp, *_ in CONTENT["sum"]:
         cell = pair_cell(model, data, size, objective, imp)
         assert cell
         for measure in ("accuracy", "entropy"):
             value = getattr(cell, measure)
             if value is not None and value.suspect:
-                found.add((model, objective, data, size, imp, measure))
+                result.add((model, objective, data, size, imp, measure))
     both = {
         (1, False, "accuracy"), (1, False, "entropy"), (1, True, "entropy"),
         (2, False, "accuracy"), (2, False, "entropy"),
@@ -57,7 +57,7 @@ def test_suspect_are_the_shallow_me_values_that_two_data_sets_share() -> None:
     expected = {
         ("shallow", "me", data, *rest) for rest in both for data in ("mnist", "fashion_mnist")
     }
-    assert found == expected
+    assert result == expected
 
 
 def test_suspect_single_cells() -> None:

@@ -9,7 +9,7 @@ import torch
 import intarsia as ia
 from intarsia.data import Data, Split
 from intarsia.modules import Bank, compact
-from intarsia.studies import Bench, Measured, Store, find_study, run
+from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.maxent.single import HALVES, cells, measure, tables
 from intarsia.studies.tables import Difference, Paper, Spread
 
@@ -17,10 +17,10 @@ STUDY = find_study("single")
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, list[Measured]]:
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyContext, list[Measured]]:
     store = Store(tmp_path_factory.mktemp("store") / "s")
-    bench = Bench(store, "cpu")
-    return bench, run(STUDY, STUDY.options("small"), store, bench=bench)
+    context = StudyContext(store, "cpu")
+    return context, run(STUDY, STUDY.options("small"), store, context=context)
 
 
 def fake(name: str, classes: int, shape: tuple[int, ...]) -> Data:
@@ -29,13 +29,13 @@ def fake(name: str, classes: int, shape: tuple[int, ...]) -> Data:
     return Data.build(name, [str(c) for c in range(classes)], split, split, split, "none")
 
 
-def test_numbers_are_those_of_evaluate(done: tuple[Bench, list[Measured]]) -> None:
-    bench, measured = done
-    data = bench.data("digits")
-    cell = cells(STUDY.options("small"), bench)[1]
+def test_numbers_are_those_of_evaluate(done: tuple[StudyContext, list[Measured]]) -> None:
+    context, measured = done
+    data = context.data("digits")
+    cell = cells(STUDY.options("small"), context)[1]
     assert measured[1].settings["seed"] == 1
     for half, pruned in HALVES.items():
-        bank = bench.bank(cell.banks[half], pruned=pruned)
+        bank = context.bank(cell.banks[half], pruned=pruned)
         found = measured[1].result[half]
         for number, name in enumerate(data.catalogue):
             seen = ia.evaluate(bank[name], data.test)
@@ -48,22 +48,22 @@ def test_numbers_are_those_of_evaluate(done: tuple[Bench, list[Measured]]) -> No
     assert set(measured[1].result["unpruned"]["density"]) == {1.0}
 
 
-def test_both_halves_are_of_one_bank_except_as_released(done: tuple[Bench, list]) -> None:
-    bench, _ = done
+def test_both_halves_are_of_one_bank_except_as_released(done: tuple[StudyContext, list]) -> None:
+    context, _ = done
     for preset, plans in (("paper", 1), ("released", 2)):
-        for cell in cells(STUDY.options("small", preset=preset), bench):
+        for cell in cells(STUDY.options("small", preset=preset), context):
             assert len({plan.key for plan in cell.banks.values()}) == plans
             assert cell.banks["pruned"].modules == 10
 
 
-def test_a_module_that_diverged_leaves_a_hole(done: tuple[Bench, list[Measured]]) -> None:
-    bench, _ = done
-    cell = cells(STUDY.options("small"), bench)[0]
-    whole = {half: list(bench.bank(cell.banks[half], pruned=p)) for half, p in HALVES.items()}
+def test_a_module_that_diverged_leaves_a_hole(done: tuple[StudyContext, list[Measured]]) -> None:
+    context, _ = done
+    cell = cells(STUDY.options("small"), context)[0]
+    merged = {half: list(context.bank(cell.banks[half], pruned=p)) for half, p in HALVES.items()}
 
-    class Holey(Bench):
+    class Holey(StudyContext):
         def bank(self, plan: object, pruned: bool = True) -> Bank:
-            return Bank(whole["pruned" if pruned else "unpruned"][1:])
+            return Bank(merged["pruned" if pruned else "unpruned"][1:])
 
     result = measure(cell, Holey(None, "cpu"))  # type: ignore[arg-type]
     assert result["pruned"]["accuracy"][0] is None
@@ -72,7 +72,7 @@ def test_a_module_that_diverged_leaves_a_hole(done: tuple[Bench, list[Measured]]
     assert [row[3].n for row in table.rows] == [9, 9]  # type: ignore[union-attr]
 
 
-def test_table_is_the_plain_mean_of_all_classes_and_seeds(done: tuple[Bench, list]) -> None:
+def test_table_is_the_plain_mean_of_all_classes_and_seeds(done: tuple[StudyContext, list]) -> None:
     _, measured = done
     known, sizes = tables(measured)
     assert [row[:3] for row in known.rows] == [["mlp(32)", imp, "digits"] for imp in ("no", "yes")]
@@ -106,14 +106,14 @@ def test_the_paper_stands_beside() -> None:
 
 
 def test_paper_form_has_a_cell_for_every_network_that_can_read_the_data() -> None:
-    bench = Bench(None, "cpu")  # type: ignore[arg-type]
+    context = StudyContext(None, "cpu")  # type: ignore[arg-type]
     for data in (fake("mnist", 10, (1, 28, 28)), fake("fashion_mnist", 10, (1, 28, 28)),
                  fake("har", 6, (561,)), fake("yeast", 4, (8,))):  # fmt: skip
-        bench.give(data)
-    found = cells(STUDY.options("paper"), bench)
-    assert len(found) == (2 * 3 + 2 * 2) * 5
-    assert len({cell.key for cell in found}) == len(found)
-    assert {c.settings["data"] for c in found if c.settings["model"] == "cnn"} == {
+        context.give(data)
+    result = cells(STUDY.options("paper"), context)
+    assert len(result) == (2 * 3 + 2 * 2) * 5
+    assert len({cell.key for cell in result}) == len(result)
+    assert {c.settings["data"] for c in result if c.settings["model"] == "cnn"} == {
         "mnist",
         "fashion_mnist",
     }

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 import intarsia as ia
-from intarsia.studies import Bench, Measured, Spread, Store, find_study, run
+from intarsia.studies import Measured, Spread, Store, StudyContext, find_study, run
 from intarsia.studies.maxent.pairs import pairs_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -26,25 +26,25 @@ def done(store):
 
 
 def test_modules_are_as_sparse_as_the_table_says(done, store):
-    bench = Bench(store, "cpu")
-    for cell in STUDY.plan(OPTIONS, bench):
-        for module in bench.bank(cell.banks["modules"]):
+    context = StudyContext(store, "cpu")
+    for cell in STUDY.plan(OPTIONS, context):
+        for module in context.bank(cell.banks["modules"]):
             assert module.density == pytest.approx(1 - cell.settings["sparsity"], abs=0.02)
     assert [m.settings["sparsity"] for m in done] == [0.5, 0.5, 0.9, 0.9, 0.3, 0.6]
 
 
 def test_pairs_are_what_evaluate_says_of_each(done, store):
-    bench = Bench(store, "cpu")
-    data = bench.data("digits")
-    cell = STUDY.plan(OPTIONS, bench)[5]
-    bank = bench.bank(cell.banks["modules"])
+    context = StudyContext(store, "cpu")
+    data = context.data("digits")
+    cell = STUDY.plan(OPTIONS, context)[5]
+    bank = context.bank(cell.banks["modules"])
     pairs = pairs_of(data.catalogue, 2, 3)
     assert len(pairs) == 3
     for operator in ("sum", "logits"):
         for number, (one, other) in enumerate(pairs):
-            whole = ia.compose([bank["+".join(one)], bank["+".join(other)]], operator)
-            assert set(whole.rewarded) == {*one, *other}
-            seen = ia.evaluate(whole, data.test)
+            merged = ia.compose([bank["+".join(one)], bank["+".join(other)]], operator)
+            assert set(merged.rewarded) == {*one, *other}
+            seen = ia.evaluate(merged, data.test)
             found = done[5].result
             assert found["accuracy"][operator][number] == pytest.approx(seen.accuracy, abs=1e-6)
             assert found["entropy"][operator][number] == pytest.approx(seen.entropy, rel=1e-5)
@@ -75,18 +75,18 @@ def test_tables_and_figures_of_both_kinds(done):
 def test_pairs_that_reward_everything_have_no_entropy(done):
     nothing = {"accuracy": {"sum": [0.5, 0.7]}, "entropy": {"sum": [None, None]}}
     settings = {**done[5].settings, "size": 5, "operators": ["sum"]}
-    whole = Measured(settings, nothing)
-    (table,) = STUDY.tables([whole])
+    merged = Measured(settings, nothing)
+    (table,) = STUDY.tables([merged])
     assert table.rows[0][5] == Spread.of([0.5, 0.7])
     assert table.rows[0][6] is None
-    (svg,) = STUDY.figures([whole]).values()
+    (svg,) = STUDY.figures([merged]).values()
     assert "accuracy, |R| = 5" in svg
     assert "entropy" not in svg
 
 
 def test_the_papers_form_has_both_figures(store):
-    bench = Bench(store, "cpu")
-    cells = STUDY.plan(STUDY.options("paper", data=["digits"]), bench)
+    context = StudyContext(store, "cpu")
+    cells = STUDY.plan(STUDY.options("paper", data=["digits"]), context)
     sizes = [cell.settings.get("size") for cell in cells]
     assert sizes.count(None) == 3 * 5
     assert sizes.count(2) == sizes.count(5) == 3

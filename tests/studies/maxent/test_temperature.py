@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 import intarsia as ia
-from intarsia.studies import Bench, Spread, Store, find_study, run
+from intarsia.studies import Spread, Store, StudyContext, find_study, run
 from intarsia.studies.maxent.complete_merges import orders_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -26,17 +26,17 @@ def done(store):
 
 
 def test_cells_are_what_a_plain_loop_measures(done, store):
-    bench = Bench(store, "cpu")
-    data = bench.data("digits")
-    for number, cell in enumerate(STUDY.plan(OPTIONS, bench)):
-        bank = bench.bank(cell.banks["modules"])
+    context = StudyContext(store, "cpu")
+    data = context.data("digits")
+    for number, cell in enumerate(STUDY.plan(OPTIONS, context)):
+        bank = context.bank(cell.banks["modules"])
         assert {module.temperature for module in bank} == {cell.settings["temperature"]}
         order = orders_of(data.catalogue, 2)[1]
         for operator in ("sum", "logits"):
             curve = done[number].result["curves"][operator][1]
             for n in (1, 4, 8):
-                whole = ia.compose([bank[name] for name in order[: n + 1]], operator)
-                seen = ia.evaluate(whole, data.test)
+                merged = ia.compose([bank[name] for name in order[: n + 1]], operator)
+                seen = ia.evaluate(merged, data.test)
                 assert curve["accuracy"][n] == pytest.approx(seen.accuracy, abs=1e-6)
                 assert curve["entropy"][n] == pytest.approx(seen.entropy, rel=1e-5)
 
@@ -58,9 +58,9 @@ def test_tables_and_figure(done):
 
 
 def test_the_usual_temperature_is_the_bank_of_other_studies(store):
-    bench = Bench(store, "cpu")
+    context = StudyContext(store, "cpu")
     options = STUDY.options("paper", data=["digits"], seeds=1, temperatures=[3, 5])
-    three, five = STUDY.plan(options, bench)
-    sets = [(name,) for name in bench.data("digits").catalogue]
-    usual = bench.plan("digits", "shallow", sets, 0)
+    three, five = STUDY.plan(options, context)
+    sets = [(name,) for name in context.data("digits").catalogue]
+    usual = context.plan("digits", "shallow", sets, 0)
     assert five.banks["modules"].key == usual.key != three.banks["modules"].key

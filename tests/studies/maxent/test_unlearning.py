@@ -10,7 +10,7 @@ import torch
 
 import intarsia as ia
 from intarsia.modules import logits_of
-from intarsia.studies import Bench, Measured, Plan, Store, find_study, run
+from intarsia.studies import Measured, Plan, Store, StudyContext, find_study, run
 from intarsia.studies.maxent.baselines import UNPRUNED
 from intarsia.studies.maxent.unlearning import compare, removal, retraining
 
@@ -45,10 +45,10 @@ def test_figures_of_a_removal_by_hand() -> None:
     before = torch.eye(3)[[0, 0, 1, 0, 2, 2]] * 4  # one of class 1 is taken for 0
     after = torch.eye(3)[[0, 1, 1, 1, 2, 1]] * 4
     after[0] = 0.0  # uniform: the first of equal logits is the answer
-    found = compare(before, after, labels, 0, temperature=2.0)
+    result = compare(before, after, labels, 0, temperature=2.0)
     p = np.exp([2.0, 0, 0]) / np.exp([2.0, 0, 0]).sum()
     sure = -(p * np.log(p)).sum()
-    assert found == pytest.approx(
+    assert result == pytest.approx(
         {
             "removed_before": 1.0,
             "removed": 0.5,
@@ -65,17 +65,17 @@ def test_figures_of_a_removal_by_hand() -> None:
 def test_removal_is_a_composition_without_the_module(
     how: str, parts: ia.Bank, data: ia.Data
 ) -> None:
-    found = removal(parts, how, data.test, CPU)
-    whole = ia.evaluate(ia.compose(parts, how), data.test)
+    result = removal(parts, how, data.test, CPU)
+    merged = ia.evaluate(ia.compose(parts, how), data.test)
     for index, name in enumerate(data.catalogue):
         less = ia.compose([part for part in parts if part.name != name], how)
         seen = ia.evaluate(less, data.test)
-        assert found["remaining"][index] == seen.accuracy
-        assert found["removed"][index] == seen.accuracy_per_class[index]
-        assert found["removed_before"][index] == whole.accuracy_per_class[index]
-        assert found["entropy"][index] == pytest.approx(seen.entropy, rel=1e-12)
-    assert found["exact"] == [True] * 10
-    assert found["untouched"] == [True if how == "logits" else None] * 10
+        assert result["remaining"][index] == seen.accuracy
+        assert result["removed"][index] == seen.accuracy_per_class[index]
+        assert result["removed_before"][index] == merged.accuracy_per_class[index]
+        assert result["entropy"][index] == pytest.approx(seen.entropy, rel=1e-12)
+    assert result["exact"] == [True] * 10
+    assert result["untouched"] == [True if how == "logits" else None] * 10
 
 
 def test_removal_sees_an_operator_that_touches_others(
@@ -90,14 +90,14 @@ def test_removal_sees_an_operator_that_touches_others(
         return less
 
     monkeypatch.setattr(ia.Composition, "__sub__", careless)
-    found = removal(parts, "logits", data.test, CPU)
-    assert found["untouched"] == [False] * 10
-    assert found["exact"] == [False] * 10
+    result = removal(parts, "logits", data.test, CPU)
+    assert result["untouched"] == [False] * 10
+    assert result["exact"] == [False] * 10
 
 
 def test_a_module_that_diverged_leaves_a_gap(parts: ia.Bank, data: ia.Data) -> None:
-    found = removal(ia.Bank([m for m in parts if m.name != "2"]), "logits", data.test, CPU)
-    assert [value is None for value in found["removed"]] == [i == 2 for i in range(10)]
+    result = removal(ia.Bank([m for m in parts if m.name != "2"]), "logits", data.test, CPU)
+    assert [value is None for value in result["removed"]] == [i == 2 for i in range(10)]
 
 
 def test_retrained_networks_never_met_the_class(data: ia.Data) -> None:
@@ -115,22 +115,22 @@ def test_retraining_is_put_in_the_place_of_its_class(data: ia.Data) -> None:
     settings = {**FAST, **UNPRUNED, "objective": "xe"}
     sets = [list(data.catalogue), *([c for c in data.catalogue if c != gone] for gone in "73")]
     joint, *again = ia.train(data, partition=sets, **settings)
-    found = retraining(joint, again, data.test, CPU)
-    assert [i for i in range(10) if found["removed"][i] is not None] == [3, 7]
+    result = retraining(joint, again, data.test, CPU)
+    assert [i for i in range(10) if result["removed"][i] is not None] == [3, 7]
     after = logits_of(again[0].to_module(), data.test.x)
     expected = compare(
         logits_of(joint.to_module(), data.test.x), after, data.test.y, 7, joint.temperature
     )
-    assert {key: values[7] for key, values in found.items()} == expected
+    assert {key: values[7] for key, values in result.items()} == expected
     assert expected["removed"] == 0
 
 
 def test_cells_ask_for_modules_that_other_studies_have(store: Store) -> None:
-    bench = Bench(store, "cpu")
-    cells = STUDY.plan(STUDY.options("paper", data="digits", seeds=2), bench)
+    context = StudyContext(store, "cpu")
+    cells = STUDY.plan(STUDY.options("paper", data="digits", seeds=2), context)
     assert [cell.settings["seed"] for cell in cells] == [0, 1]
-    names = bench.data("digits").catalogue
-    shared = bench.plan("digits", "shallow", [(c,) for c in names], 0)
+    names = context.data("digits").catalogue
+    shared = context.plan("digits", "shallow", [(c,) for c in names], 0)
     assert cells[0].banks["modules"].key == shared.key
     assert [cells[0].banks[r].modules for r in ("modules", "joint", "retrained")] == [10, 1, 10]
     assert cells[0].banks["joint"].recipe.rounds == 0
@@ -153,9 +153,9 @@ def test_small_form(done: Sequence[Measured]) -> None:
 
 
 def test_a_cell_gives_the_same_twice(done: Sequence[Measured], store: Store) -> None:
-    bench = Bench(store, "cpu")
-    (cell,) = STUDY.plan(STUDY.options("small", seeds=1), bench)
-    again = STUDY.measure(cell, bench)
+    context = StudyContext(store, "cpu")
+    (cell,) = STUDY.plan(STUDY.options("small", seeds=1), context)
+    again = STUDY.measure(cell, context)
     assert store.write(cell, again).result == done[0].result
 
 
@@ -171,7 +171,7 @@ def test_a_cell_gives_the_same_twice(done: Sequence[Measured], store: Store) -> 
 def test_networks_that_diverged_leave_their_ways_out(
     lost: set[str], left: list[str], done: Sequence[Measured], store: Store
 ) -> None:
-    (cell,) = STUDY.plan(STUDY.options("small", seeds=1), Bench(store, "cpu"))
+    (cell,) = STUDY.plan(STUDY.options("small", seeds=1), StudyContext(store, "cpu"))
     short = replace(cell, settings={**cell.settings, "rates": [1e-2], "limit": 4})
     gone = {cell.banks[role].key for role in lost}
 
@@ -179,9 +179,9 @@ def test_networks_that_diverged_leave_their_ways_out(
         def bank(self, plan: Plan) -> ia.Bank:
             return ia.Bank([], ["x"]) if plan.key in gone else store.bank(plan)
 
-    found = STUDY.measure(short, Bench(Lacking(), "cpu"))
-    assert list(found["ways"]) == left
-    measured = Measured(short.settings, found)
+    result = STUDY.measure(short, StudyContext(Lacking(), "cpu"))
+    assert list(result["ways"]) == left
+    measured = Measured(short.settings, result)
     summary, by_class = STUDY.tables([measured])
     assert len(summary.rows) == len(left)
     assert len(by_class.rows) == 10

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from intarsia.studies import Bench, Spread, Store, find_study, run
+from intarsia.studies import Spread, Store, StudyContext, find_study, run
 from intarsia.studies.maxent.width import model_of, width_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -25,10 +25,10 @@ def done(store):
 
 
 def test_modules_have_the_width_that_the_table_says(done, store):
-    bench = Bench(store, "cpu")
-    cells = STUDY.plan(OPTIONS, bench)
+    context = StudyContext(store, "cpu")
+    cells = STUDY.plan(OPTIONS, context)
     for cell in cells:
-        bank = bench.bank(cell.banks["modules"], cell.settings["imp"])
+        bank = context.bank(cell.banks["modules"], cell.settings["imp"])
         width = width_of(cell.settings["model"])
         assert {len(m.state["layers.0.weight"]) for m in bank} == {width}
         assert {m.density < 1 for m in bank} == {cell.settings["imp"]}
@@ -57,11 +57,11 @@ def test_the_figure_is_over_the_width(done):
 
 def test_the_papers_width_is_its_shallow_network(store):
     assert [width_of(model_of(w)) for w in (32, 512, 4096)] == [32, 512, 4096]
-    bench = Bench(store, "cpu")
+    context = StudyContext(store, "cpu")
     options = STUDY.options("paper", data="digits", seeds=1, imp=True)
-    cells = STUDY.plan(options, bench)
-    sets = [(name,) for name in bench.data("digits").catalogue]
-    assert cells[2].banks["modules"].key == bench.plan("digits", "shallow", sets, 0).key
+    cells = STUDY.plan(options, context)
+    sets = [(name,) for name in context.data("digits").catalogue]
+    assert cells[2].banks["modules"].key == context.plan("digits", "shallow", sets, 0).key
     # the others differ from it in nothing but their width
     narrow, own = (cells[i].banks["modules"].recipe.as_dict() for i in (0, 2))
     assert {key for key in own if own[key] != narrow[key]} == {"model"}

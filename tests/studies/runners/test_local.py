@@ -19,10 +19,10 @@ from toy import TOY
 import intarsia as ia
 from intarsia.errors import FileError, HealthWarning, StudyError
 from intarsia.files import digest_of
-from intarsia.studies import Bench, Measured, Store, find_study, run, standing
+from intarsia.studies import Measured, Store, StudyContext, find_study, run, standing
 from intarsia.studies.archive import load_pack, pack, save_pack, unpack
 from intarsia.studies.records import read_records
-from intarsia.studies.runners.bank_training import companies, train_plans
+from intarsia.studies.runners.bank_training import train_plans, training_groups
 from intarsia.studies.runners.estimate import estimate
 from intarsia.studies.runners.local import missing_plans
 
@@ -44,7 +44,7 @@ def store(finished, tmp_path):
 
 
 def cells_of(store, **given):
-    return TOY.plan(TOY.options("small", **given), Bench(store, "cpu"))
+    return TOY.plan(TOY.options("small", **given), StudyContext(store, "cpu"))
 
 
 def test_all_cells_are_measured_and_nothing_is_left_over(finished):
@@ -75,7 +75,7 @@ def test_what_is_missing_is_done_to_the_same_bytes(store):
     shutil.rmtree(next((store.path / "banks").iterdir()))
     run(TOY, TOY.options("small"), store, device="cpu")
     assert content(store).keys() <= before.keys()
-    assert all(before[name] == found for name, found in content(store).items())
+    assert all(before[name] == result for name, result in content(store).items())
     assert len(events(store, "cell")) == 9
 
 
@@ -99,9 +99,9 @@ def test_a_damaged_cell_is_named_and_measured_again(store, harm):
             "swap": two.read_bytes(),
         }[harm]
     )
-    found = standing(cells_of(store), store)
-    assert len(found.missing) == 1
-    (line,) = found.damaged.values()
+    result = standing(cells_of(store), store)
+    assert len(result.missing) == 1
+    (line,) = result.damaged.values()
     assert one.name in line
     assert "damaged" in line
     said = []
@@ -124,13 +124,13 @@ def test_a_damaged_bank_is_named_and_trained_again(store):
 
 
 def test_plans_trained_together_come_out_as_if_alone(store):
-    bench = Bench(store, "cpu")
+    context = StudyContext(store, "cpu")
     plans = [cell.banks["modules"] for cell in cells_of(store)]
-    groups = companies(plans, torch.device("cuda"))
+    groups = training_groups(plans, torch.device("cuda"))
     assert [len(group) for group in groups] == [3, 3]  # by objective: xe hides labels
-    assert [len(group) for group in companies(plans, torch.device("cpu"))] == [1] * 6
+    assert [len(group) for group in training_groups(plans, torch.device("cpu"))] == [1] * 6
     before = content(store)
-    banks = [train_plans(group, bench.data("digits"), bench.device) for group in groups]
+    banks = [train_plans(group, context.data("digits"), context.device) for group in groups]
     shutil.rmtree(store.path / "banks")
     assert len(missing_plans(cells_of(store), store)) == 6
     for group, own in zip(groups, banks, strict=True):
@@ -221,11 +221,11 @@ def test_an_unknown_option_is_answered_with_the_nearest():
 
 def test_an_estimate_goes_by_earlier_runs_where_there_are_any(store, tmp_path):
     empty = Store(tmp_path / "empty")
-    guess = estimate(cells_of(empty), empty, Bench(empty, "cpu"))
+    guess = estimate(cells_of(empty), empty, StudyContext(empty, "cpu"))
     assert (guess.cells, guess.missing, guess.modules) == (6, 6, 12)
     assert 0 < guess.minutes < 1
     assert "rough" in guess.basis
-    more = estimate(cells_of(store, seeds=6), store, Bench(store, "cpu"))
+    more = estimate(cells_of(store, seeds=6), store, StudyContext(store, "cpu"))
     seen = sum(e["seconds"] for e in events(store, "banks"))
     assert (more.cells, more.missing, more.modules) == (12, 6, 12)
     assert more.minutes == pytest.approx(seen / 60, rel=1e-6)
@@ -236,14 +236,14 @@ def test_a_pack_holds_what_the_store_has(store, tmp_path):
     options = TOY.options("small")
     packed = pack(TOY, options, cells_of(store), store)
     save_pack(tmp_path / "toy.json", packed)
-    found = load_pack(tmp_path / "toy.json")
-    assert found.to_json() == packed.to_json()
-    assert found.measured == standing(cells_of(store), store).measured
-    assert found.missing == 0
-    assert found.runs["modules"] == 12
-    assert found.runs["training_seconds"] > 0
-    assert found.runs["versions"][0]["torch"]
-    assert found.runs["measuring_seconds"] == pytest.approx(
+    result = load_pack(tmp_path / "toy.json")
+    assert result.to_json() == packed.to_json()
+    assert result.measured == standing(cells_of(store), store).measured
+    assert result.missing == 0
+    assert result.runs["modules"] == 12
+    assert result.runs["training_seconds"] > 0
+    assert result.runs["versions"][0]["torch"]
+    assert result.runs["measuring_seconds"] == pytest.approx(
         sum(e["seconds"] for e in events(store, "cell")), abs=0.1
     )
     text = (tmp_path / "toy.json").read_text()
@@ -261,9 +261,9 @@ def test_cells_of_a_pack_are_not_measured_again(store, tmp_path):
     half = dataclasses.replace(packed, measured=packed.measured[::2])
     other = Store(tmp_path / "other")
     for _ in range(2):
-        assert unpack(half, other, Bench(other, "cpu")) == (3, 0)
+        assert unpack(half, other, StudyContext(other, "cpu")) == (3, 0)
     strange = dataclasses.replace(packed, measured=[Measured({}, {}, "0" * 64)])
-    assert unpack(strange, other, Bench(other, "cpu")) == (0, 1)
+    assert unpack(strange, other, StudyContext(other, "cpu")) == (0, 1)
     run(TOY, options, other, device="cpu")
     cells = {k: v for k, v in content(store).items() if k.startswith("cells")}
     assert {k: v for k, v in content(other).items() if k.startswith("cells")} == cells
@@ -273,7 +273,9 @@ def test_cells_of_a_pack_are_not_measured_again(store, tmp_path):
 
 
 def test_an_estimate_does_not_scale_up_tiny_runs(store):
-    long = estimate(cells_of(store, seeds=6, recipe={"epochs": 5000}), store, Bench(store, "cpu"))
+    long = estimate(
+        cells_of(store, seeds=6, recipe={"epochs": 5000}), store, StudyContext(store, "cpu")
+    )
     assert "rough" in long.basis
 
 
@@ -320,10 +322,10 @@ def test_a_bank_that_may_not_be_read_is_left_alone(store):
 
 def test_a_cell_of_another_format_is_refused(store):
     path = next((store.path / "cells" / "toy").glob("*"))
-    found = json.loads(path.read_text())
-    found.pop("digest")
-    found["version"] = 99
-    path.write_text(json.dumps({**found, "digest": digest_of(found)}))
+    result = json.loads(path.read_text())
+    result.pop("digest")
+    result["version"] = 99
+    path.write_text(json.dumps({**result, "digest": digest_of(result)}))
     with pytest.raises(FileError, match="no cell that this version reads"):
         standing(cells_of(store), store)
 

@@ -14,7 +14,7 @@ from intarsia.studio.ui.operator_controls import Control, about, controls_of, sp
 @pytest.fixture
 def mine() -> Iterator[str]:
     @operator("mine", on="logits", paper="none")
-    def mine(logits, ground, times: int = 2, how: Literal["a", "b"] = "a", loud: bool = False):  # type: ignore[no-untyped-def]
+    def mine(logits, context, times: int = 2, how: Literal["a", "b"] = "a", loud: bool = False):  # type: ignore[no-untyped-def]
         """Mine,
         in two lines.
 
@@ -50,8 +50,8 @@ def test_untouched_controls_are_the_bare_operator(name: str) -> None:
 
 def test_values_are_read_as_people_give_them(mine: str) -> None:
     assert spec_of(mine, {"times": 3.0, "how": "b"}).arguments == {"times": 3, "how": "b"}
-    found = spec_of("ties", {"density": "0.3", "weights": "3: 0.5, 8: 2", "elect": ""})
-    assert found.arguments == {"density": 0.3, "weights": {"3": 0.5, "8": 2}}
+    result = spec_of("ties", {"density": "0.3", "weights": "3: 0.5, 8: 2", "elect": ""})
+    assert result.arguments == {"density": 0.3, "weights": {"3": 0.5, "8": 2}}
     assert spec_of("weighted", {"weights": "0.5"}).arguments == {"weights": 0.5}
 
 

@@ -59,16 +59,16 @@ def test_an_error_blanks_the_figures_and_is_told_as_it_is(views: Views) -> None:
 
 def test_one_sample_with_a_class_taken_out_and_put_back(views: Views, session: Session) -> None:
     choice = Choice(session.names, "sum", {})
-    found = views.looked(choice, Seen(4), "")
-    assert found.whole.count("<section") == 1
-    assert found.each.count("class='answer'") == 3
-    assert "Shown: test sample 4<" in found.picture
-    assert f"class {session.catalogue[int(session.test.y[4])]}, 8 by 8 pixels" in found.picture
+    result = views.looked(choice, Seen(4), "")
+    assert result.merged.count("<section") == 1
+    assert result.each.count("class='answer'") == 3
+    assert "Shown: test sample 4<" in result.picture
+    assert f"class {session.catalogue[int(session.test.y[4])]}, 8 by 8 pixels" in result.picture
     less = views.looked(choice, Seen(4), "3")
-    assert "without module 3" in less.whole
-    assert views.looked(choice, Seen(4), "") == found
+    assert "without module 3" in less.merged
+    assert views.looked(choice, Seen(4), "") == result
     off = views.looked(replace(choice, names=("0",)), Seen(4), "3")
-    assert off.whole.count("<section") == 1
+    assert off.merged.count("<section") == 1
     assert "no module that is on recognises &#x27;3&#x27;: it is out already" in off.said
     assert off.each.count("class='answer off'") == 2
     shared = views.looked(choice, Seen(4), "8")
@@ -81,11 +81,11 @@ def test_a_drawing_is_shown_as_the_network_sees_it(views: Views, session: Sessio
     drawing = np.zeros((40, 40), np.uint8)
     drawing[5:35, 18:24] = 255
     text = base64.b64encode(drawing.tobytes()).decode()
-    found = views.looked(Choice(session.names, "sum", {}), Seen(0, text), "")
-    assert "Shown: your drawing" in found.picture
-    assert "as the network sees it, 8 by 8 pixels" in found.picture
-    assert "data:image/png;base64," in found.picture
-    assert "class='bar best'" in found.whole
+    result = views.looked(Choice(session.names, "sum", {}), Seen(0, text), "")
+    assert "Shown: your drawing" in result.picture
+    assert "as the network sees it, 8 by 8 pixels" in result.picture
+    assert "data:image/png;base64," in result.picture
+    assert "class='bar best'" in result.merged
 
 
 def test_the_path_and_the_matrix(views: Views, session: Session) -> None:
@@ -121,9 +121,9 @@ def test_a_row_of_a_table_is_shown_as_numbers() -> None:
     settings = {"sparsity": 0.0, "epochs": 1, "progress": False}
     views = Views(Session(ia.train(data, model="mlp(4)", **settings), data))
     assert views.paper is None
-    found = views.looked(Choice(views.session.names, "sum", {}), Seen(0), "")
-    assert f"{float(data.test.x[0, 0]):.3g}, " in found.picture
-    assert "20 numbers" in found.picture
+    result = views.looked(Choice(views.session.names, "sum", {}), Seen(0), "")
+    assert f"{float(data.test.x[0, 0]):.3g}, " in result.picture
+    assert "20 numbers" in result.picture
 
 
 def test_an_answer_without_a_preference_is_not_told_as_one() -> None:

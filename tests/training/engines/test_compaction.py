@@ -14,8 +14,8 @@ def start_of(mask):
     network = initialise("mlp([6], dropout=0)", (5,), 3, 0)
     wiring = wiring_of(network, (5,))
     origin = dict(network.state_dict())
-    whole = {n: mask.get(n, torch.ones_like(t, dtype=torch.bool)) for n, t in origin.items()}
-    return wiring, Start(rewound(origin, whole), whole)
+    merged = {n: mask.get(n, torch.ones_like(t, dtype=torch.bool)) for n, t in origin.items()}
+    return wiring, Start(rewound(origin, merged), merged)
 
 
 def test_units_that_nothing_reads_and_inputs_that_are_always_0_are_left_out():

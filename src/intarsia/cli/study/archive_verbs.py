@@ -47,11 +47,11 @@ def pack(
     check_folder(out)
     flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
     study, options = study_and_options(name, form, flags, set_, module)
-    folder, found = look(study, options, store)
-    if not found.finished:
-        raise nothing(study, store, list(found.damaged.values()))
-    packed = gather(study, options, found.cells, folder)
-    for line in [*found.damaged.values(), *remarks(options, found)]:
+    folder, result = look(study, options, store)
+    if not result.finished:
+        raise nothing(study, store, list(result.damaged.values()))
+    packed = gather(study, options, result.cells, folder)
+    for line in [*result.damaged.values(), *remarks(options, result)]:
         note(line)
     if out != STDOUT:
         save_pack(out, packed)
@@ -71,7 +71,7 @@ def unpack(
 ) -> None:
     """Put the cells of packs into a store; a run then measures only what they leave out."""
     from intarsia.cli.study.study_options import load_module
-    from intarsia.studies import Bench, Store
+    from intarsia.studies import Store, StudyContext
     from intarsia.studies.archive import load_pack
     from intarsia.studies.archive import unpack as take
 
@@ -79,10 +79,10 @@ def unpack(
         load_module(module)
     packs = [load_pack(file) for file in files]
     into = Store(store)
-    bench = Bench(into, "cpu")
+    context = StudyContext(into, "cpu")
     counts = []
     for file, what in zip(files, packs, strict=True):
-        taken, strange = take(what, into, bench)
+        taken, strange = take(what, into, context)
         if strange:
             note(f"note: {strange} cells of {file} are none of {what.study}'s today: left out")
         counts.append({"path": str(file), "cells": taken, "left_out": strange})

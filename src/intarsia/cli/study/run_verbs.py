@@ -134,36 +134,36 @@ def status(
 
     flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
     study, options = study_and_options(name, form, flags, set_, module)
-    folder, found = look(study, options, store)
-    others = others_in(folder, found)
-    plans = {plan.key: plan for cell in found.cells for plan in cell.banks.values()}
+    folder, result = look(study, options, store)
+    others = others_in(folder, result)
+    plans = {plan.key: plan for cell in result.cells for plan in cell.banks.values()}
     there = sum(map(folder.has_bank, plans.values()))
-    missing = [cell for cell in found.missing if cell.key not in found.damaged]
+    missing = [cell for cell in result.missing if cell.key not in result.damaged]
     if json:
         return show_json(
             {
                 "study": name,
                 "options": options,
-                "cells": len(found.cells),
-                "finished": len(found.finished),
+                "cells": len(result.cells),
+                "finished": len(result.finished),
                 "missing": [{"key": cell.key, "settings": cell.settings} for cell in missing],
-                "damaged": found.damaged,
+                "damaged": result.damaged,
                 "others": others,
                 "banks": {"needed": len(plans), "trained": there},
             }
         )
     counts = {
-        "cells": len(found.cells),
-        "finished": len(found.finished),
+        "cells": len(result.cells),
+        "finished": len(result.finished),
         "missing": len(missing),
-        "damaged": len(found.damaged),
+        "damaged": len(result.damaged),
         "banks": f"{there} of {len(plans)} are trained",
     }
     show(facts(counts.items()))
-    show(*missing_lines(missing, found.cells), *found.damaged.values())
+    show(*missing_lines(missing, result.cells), *result.damaged.values())
     if others:
         show(f"{others} cells of other settings or definitions lie in this store")
-    for line in without_cell(options, found.cells):
+    for line in without_cell(options, result.cells):
         note(line)
 
 

@@ -60,11 +60,11 @@ def table(
     if out is not None:
         check_folder(out)
     flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
-    found = _found(name, form, flags, set_, module, store, from_)
-    tables = found.study.tables(found.measured)
+    result = _found(name, form, flags, set_, module, store, from_)
+    tables = result.study.tables(result.measured)
     if out is None and kind == "text":
         return show_whole(tables)
-    texts = _texts(kind, tables, found)
+    texts = _texts(kind, tables, result)
     if out is None:
         return show_content("\n".join(texts))
     written = {out: "\n".join(texts)}
@@ -106,8 +106,8 @@ def figure(
     figure_format(f"figures.{format_}" if in_folder else out)
     check_folder(out)
     flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
-    found = _found(name, form, flags, set_, module, store, from_)
-    figures = found.study.figures(found.measured)
+    result = _found(name, form, flags, set_, module, store, from_)
+    figures = result.study.figures(result.measured)
     if not figures:
         raise StudyError(f"study {name!r} has no figure: its answer is in `study table {name}`")
     if out == STDOUT:
@@ -139,12 +139,12 @@ def _found(
     if pack is not None and form is not None:
         raise typer.BadParameter("a pack has a form already: leave out --form")
     if pack is None:
-        found = shown(*study_and_options(name, form, flags, set_, module), store)
+        result = shown(*study_and_options(name, form, flags, set_, module), store)
     else:
-        found = shown_pack(*study_and_given(name, form, flags, set_, module), pack)
-    for line in found.notes:
+        result = shown_pack(*study_and_given(name, form, flags, set_, module), pack)
+    for line in result.notes:
         note(line)
-    return found
+    return result
 
 
 def _only(figures: Mapping[str, str], kind: str) -> str:
@@ -169,13 +169,13 @@ def _table_format(given: str | None, out: Path | None) -> str:
     return given or "text"
 
 
-def _texts(kind: str, tables: "Sequence[Table]", found: "Shown") -> list[str]:
+def _texts(kind: str, tables: "Sequence[Table]", result: "Shown") -> list[str]:
     """What a file or a pipe gets, table by table."""
     import json
 
     if kind == "json":
-        about = {"study": found.study.name, "options": found.options}
-        lack = {"missing": found.missing, "damaged": found.damaged}
+        about = {"study": result.study.name, "options": result.options}
+        lack = {"missing": result.missing, "damaged": result.damaged}
         made: dict[str, Any] = {**about, **lack, "tables": [table.to_json() for table in tables]}
         return [json.dumps(made, indent=2, ensure_ascii=False) + "\n"]
     ways = {"markdown": "markdown", "csv": "csv", "latex": "latex", "text": "__str__"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia.data import Data, load_data
 from intarsia.errors import DataError, FileError, IntarsiaError, StudyError
-from intarsia.studies import Bench, Cell, Measured, Store, Study, seeds_of, standing
+from intarsia.studies import Cell, Measured, Store, Study, StudyContext, seeds_of, standing
 from intarsia.studies.archive import load_pack
 from intarsia.studies.runners.estimate import estimate
 from intarsia.studies.runners.local import Standing
@@ -34,20 +34,20 @@ class Shown:
 
 def look(study: Study, options: Mapping[str, Any], store: Path) -> tuple[Store, Standing]:
     """An existing store, and what it has of a study."""
-    found = Store(store, make=False)
-    cells: list[Cell] = study.plan(options, Bench(found, "cpu"))
-    return found, standing(cells, found)
+    result = Store(store, make=False)
+    cells: list[Cell] = study.plan(options, StudyContext(result, "cpu"))
+    return result, standing(cells, result)
 
 
 def shown(study: Study, options: Mapping[str, Any], store: Path) -> Shown:
     """The finished cells of a store; an error where there are none."""
-    found = look(study, options, store)[1]
-    damaged = list(found.damaged.values())
-    if not found.finished:
+    result = look(study, options, store)[1]
+    damaged = list(result.damaged.values())
+    if not result.finished:
         raise nothing(study, store, damaged)
-    missing = len(found.missing) - len(damaged)
-    notes = [*damaged, *remarks(options, found)]
-    return Shown(study, options, found.measured, missing, len(damaged), notes)
+    missing = len(result.missing) - len(damaged)
+    notes = [*damaged, *remarks(options, result)]
+    return Shown(study, options, result.measured, missing, len(damaged), notes)
 
 
 def shown_pack(study: Study, given: Mapping[str, Any], path: Path) -> Shown:
@@ -61,9 +61,9 @@ def shown_pack(study: Study, given: Mapping[str, Any], path: Path) -> Shown:
         raise nothing(study, path, [])
     notes = without_cell(wanted, measured)
     if packed.missing:
-        whole = len(packed.measured) + packed.missing
+        merged = len(packed.measured) + packed.missing
         of = "cells of the whole pack" if given else "cells"
-        notes.append(f"note: {packed.missing} of {whole} {of} are missing")
+        notes.append(f"note: {packed.missing} of {merged} {of} are missing")
     if others := _others(study, packed.options, measured):
         notes.append(
             f"note: {others} of {len(measured)} cells of {path} are none of {study.name}'s today: "
@@ -72,19 +72,19 @@ def shown_pack(study: Study, given: Mapping[str, Any], path: Path) -> Shown:
     return Shown(study, {**packed.options, **given}, measured, packed.missing, 0, notes)
 
 
-def remarks(options: Mapping[str, Any], found: Standing) -> list[str]:
+def remarks(options: Mapping[str, Any], result: Standing) -> list[str]:
     """Values that give no cell, and how much is missing or damaged."""
-    lines = without_cell(options, found.cells)
-    damaged = len(found.damaged)
-    if found.missing:
-        told = f"note: {len(found.missing) - damaged} of {len(found.cells)} cells are missing"
+    lines = without_cell(options, result.cells)
+    damaged = len(result.damaged)
+    if result.missing:
+        told = f"note: {len(result.missing) - damaged} of {len(result.cells)} cells are missing"
         lines.append(told + (f", {damaged} damaged" if damaged else ""))
     return lines
 
 
-def others_in(store: Store, found: Standing) -> int:
+def others_in(store: Store, result: Standing) -> int:
     """How many cells the store has that are none of these, though of the same studies."""
-    return len(store.keys({c.study for c in found.cells}) - {c.key for c in found.cells})
+    return len(store.keys({c.study for c in result.cells}) - {c.key for c in result.cells})
 
 
 def nothing(study: Study, where: Path, damaged: Sequence[str]) -> StudyError:
@@ -101,9 +101,9 @@ def planned(
 ) -> tuple[list[str], dict[str, Any] | None]:
     """Before a run: notes on its options and, if wanted, a guess of what it takes."""
     with _store_to_look_at(store) as looked:
-        bench = Bench(looked, device)
-        cells = study.plan(options, bench)
-        takes = vars(estimate(cells, looked, bench)) if guess else None
+        context = StudyContext(looked, device)
+        cells = study.plan(options, context)
+        takes = vars(estimate(cells, looked, context)) if guess else None
         return without_cell(options, cells), takes
 
 
@@ -121,9 +121,9 @@ def _others(study: Study, options: Mapping[str, Any], measured: Sequence[Measure
     """How many cells the study does not define today; 0 where that cannot be told without data."""
     try:
         with tempfile.TemporaryDirectory() as folder:
-            bench = Bench(Store(folder), "cpu", _load_here)
+            context = StudyContext(Store(folder), "cpu", _load_here)
             today = study.options(next(iter(study.forms)), **options)
-            keys = {cell.key for cell in study.plan(today, bench)}
+            keys = {cell.key for cell in study.plan(today, context)}
     except (DataError, FileError):
         return 0
     except IntarsiaError:  # options or settings that are no more
@@ -167,7 +167,7 @@ def without_cell(
     options: Mapping[str, Any], cells: "Iterable[Cell] | Iterable[Measured]"
 ) -> list[str]:
     """A note for each option with values that no cell has, where options and settings compare."""
-    found, settings = [], [cell.settings for cell in cells]
+    result, settings = [], [cell.settings for cell in cells]
     for option, values in options.items():
         name = _setting_of(option, settings)
         if name is None or not isinstance(values, list):
@@ -175,8 +175,8 @@ def without_cell(
         seen = [own.get(name) for own in settings]
         absent = [value for value in values if value not in seen]
         if 0 < len(absent) < len(values):  # if all were, the study may write them in another way
-            found.append(f"note: no cell has {option}={','.join(map(str, absent))}")
-    return found
+            result.append(f"note: no cell has {option}={','.join(map(str, absent))}")
+    return result
 
 
 def missing_lines(missing: "Sequence[Cell]", cells: "Sequence[Cell]") -> list[str]:

@@ -83,13 +83,13 @@ def _over_deviation(squares: Tensor, mean: Tensor) -> Tensor:
 
 
 def _likeness(axis: str, sources: Sequence[_Source], moments: Sequence[_Moments]) -> Tensor:
-    found = [m.correlation() for s, m in zip(sources, moments, strict=True) if s.axis.name == axis]
-    if not found:
+    result = [m.correlation() for s, m in zip(sources, moments, strict=True) if s.axis.name == axis]
+    if not result:
         raise WiringError(
             f"no layer's output shows the units of axis {axis!r} one by one, so their activations "
             "cannot be compared: align by weights"
         )
-    return torch.stack(found).sum(0)
+    return torch.stack(result).sum(0)
 
 
 def _read(network: nn.Module, sources: Sequence[_Source], batch: Tensor) -> list[Tensor]:
@@ -120,14 +120,14 @@ def _sources(network: nn.Module, samples: Tensor, wiring: Wiring) -> list[_Sourc
 
     with _hooked(network, {layer for layer, _ in given}, keep), torch.no_grad():
         network(samples)
-    found = []
+    result = []
     for layer, axis in given:
         if layer not in calls:
             continue
         dimension = _dimension(network, layer, axis, wiring, *calls[layer])
         if dimension is not None:
-            found.append(_Source(layer, axis, dimension))
-    return found
+            result.append(_Source(layer, axis, dimension))
+    return result
 
 
 def _dimension(

@@ -22,13 +22,13 @@ def combination(weights: Sequence[float], tensors: Sequence[Tensor]) -> Tensor:
 
 def normalised(weights: Sequence[float], operator: str) -> list[float]:
     """The weights divided by their sum."""
-    whole = sum(weights)
-    if abs(whole) <= ROUNDING * sum(map(abs, weights)):
+    merged = sum(weights)
+    if abs(merged) <= ROUNDING * sum(map(abs, weights)):
         raise RecipeError(
             f"{operator}: the weights {list(weights)} add up to 0 and cannot be normalised: give "
             "others, or leave normalise out"
         )
-    return [weight / whole for weight in weights]
+    return [weight / merged for weight in weights]
 
 
 def check_choice(operator: str, setting: str, value: str, known: tuple[str, ...]) -> None:

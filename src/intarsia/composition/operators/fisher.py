@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
-from intarsia.composition.layer_calls import Layer, Meeting, run
-from intarsia.composition.merge_context import Ground, Kept
+from intarsia.composition.layer_calls import Layer, LayerCall, run
+from intarsia.composition.merge_context import MergeContext, StatsCache
 from intarsia.composition.operators.arithmetic import check_number, combination
 from intarsia.composition.operators.registry import State, operator
 from intarsia.composition.operators.weights import join_states
@@ -16,13 +16,13 @@ from intarsia.errors import RecipeError
 
 CHUNK = 16  # samples whose gradients, or patches, are held at once
 MANY = 256  # samples at once where no layer makes patches
-_KEPT = Kept()
+_KEPT = StatsCache()
 
 
 @operator("fisher", on="weights", paper="https://arxiv.org/abs/2111.09832", samples=True)
 def fisher(
     states: Sequence[State],
-    ground: Ground,
+    context: MergeContext,
     weights: float | Mapping[str, float] = 1.0,
     floor: float = 1e-6,
 ) -> dict[str, Tensor]:
@@ -31,28 +31,28 @@ def fisher(
     F_i is the diagonal Fisher information of part i on the samples. A pruned entry has none: the
     modules that keep an entry settle its value among themselves.
     """
-    given = ground.weights(weights)
+    given = context.weights(weights)
     if min(given) <= 0:
         raise RecipeError(f"fisher: the weights are {given}: expected numbers above 0")
     check_number("fisher", "floor", floor)
     if floor <= 0:
         raise RecipeError(f"fisher: floor is {floor}: expected a number above 0")
-    inputs = ground.scaled("fisher")
+    inputs = context.scaled("fisher")
     information = list(
-        _KEPT.each(ground, inputs, lambda network: diagonal(network, inputs, ground.temperature))
+        _KEPT.each(context, inputs, lambda network: diagonal(network, inputs, context.temperature))
     )
 
     def join(name: str, tensors: list[Tensor]) -> Tensor:
-        masks = [mask.get(name) for mask in ground.masks]
+        masks = [mask.get(name) for mask in context.masks]
         shares = [
             own[name].clamp_min(floor) if mask is None else own[name].clamp_min(floor) * mask
             for own, mask in zip(information, masks, strict=True)
         ]
-        whole = combination(given, shares)
+        merged = combination(given, shares)
         value = combination(given, [s * t for s, t in zip(shares, tensors, strict=True)])
-        return torch.where(whole > 0, value / whole, 0).to(tensors[0].dtype)
+        return torch.where(merged > 0, value / merged, 0).to(tensors[0].dtype)
 
-    return join_states(states, ground.plan, join)
+    return join_states(states, context.plan, join)
 
 
 def diagonal(network: nn.Module, inputs: Tensor, temperature: float) -> dict[str, Tensor]:
@@ -69,8 +69,8 @@ def diagonal(network: nn.Module, inputs: Tensor, temperature: float) -> dict[str
     for chunk in inputs.split(CHUNK if patches else MANY):
         done = _add_layers(sums, network, chunk, temperature)
         others = {n: p.detach() for n, p in network.named_parameters() if n not in done}
-        for few in chunk.split(CHUNK) if others else ():
-            _add_others(sums, network, others, few, temperature)
+        for subsample in chunk.split(CHUNK) if others else ():
+            _add_others(sums, network, others, subsample, temperature)
     return {name: value / len(inputs) for name, value in sums.items()}
 
 
@@ -114,13 +114,13 @@ def _add_layers(
 
 def _over_places(d: Tensor, x: Tensor) -> Tensor:
     """N x places x groups x units, ... x columns -> the squares, groups x units x columns."""
-    found = x.new_zeros(x.shape[2], d.shape[3], x.shape[3])
-    for few, read in zip(d.split(CHUNK), x.split(CHUNK), strict=True):
-        found += torch.einsum("nlgu,nlgc->nguc", few, read).square().sum(dim=0)
-    return found
+    result = x.new_zeros(x.shape[2], d.shape[3], x.shape[3])
+    for subsample, read in zip(d.split(CHUNK), x.split(CHUNK), strict=True):
+        result += torch.einsum("nlgu,nlgc->nguc", subsample, read).square().sum(dim=0)
+    return result
 
 
-def _add(sums: dict[str, Tensor], layer: Meeting, weight: Tensor, bias: Tensor) -> None:
+def _add(sums: dict[str, Tensor], layer: LayerCall, weight: Tensor, bias: Tensor) -> None:
     """Squares of a layer's gradients; those of the bias are still sample by sample."""
     sums[layer.weight] += weight.reshape(layer.layer.weight.shape)
     if layer.layer.bias is not None:
@@ -154,18 +154,18 @@ def _mapped(
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "There is a performance drop", UserWarning)
         try:
-            found: dict[str, Tensor] = vmap(jacrev(roots), in_dims=(None, 0))(others, inputs)
+            result: dict[str, Tensor] = vmap(jacrev(roots), in_dims=(None, 0))(others, inputs)
         except (RuntimeError, UserWarning):
             return None
-    return found
+    return result
 
 
 def _agrees(each: dict[str, Tensor], first: dict[str, Tensor]) -> bool:
     return all(
         torch.allclose(
-            each[name][:1], found, rtol=1e-3, atol=1e-5 + 1e-3 * float(found.abs().max())
+            each[name][:1], result, rtol=1e-3, atol=1e-5 + 1e-3 * float(result.abs().max())
         )
-        for name, found in first.items()
+        for name, result in first.items()
     )
 
 
@@ -189,8 +189,8 @@ def _one_by_one(
                 )
             )
     return {
-        name: torch.stack(found).unflatten(0, (len(inputs), -1))
-        for name, found in zip(names, zip(*rows, strict=True), strict=True)
+        name: torch.stack(result).unflatten(0, (len(inputs), -1))
+        for name, result in zip(names, zip(*rows, strict=True), strict=True)
     }
 
 

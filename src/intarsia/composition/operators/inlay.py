@@ -12,7 +12,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from intarsia.composition.merge_context import Ground
+from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.registry import State, operator, total
 from intarsia.errors import CompositionError
 from intarsia.models.axes import INPUT, OUTPUT, Entry, hidden_axes
@@ -25,24 +25,24 @@ TOLERANCE = 1e-3  # of the logits' size: far above rounding, far below another f
 
 
 @operator("inlay", on="units", paper="https://doi.org/10.1162/089976602760128018")
-def inlay(states: Sequence[State], ground: Ground) -> dict[str, Tensor]:
+def inlay(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
     """z = sum of z_i as one network: the live units of all parts side by side."""
-    ground.wiring_for("inlay")
-    _check_parts(ground)
-    taken = _taken(states, states, ground)
-    laid = {name: _join(name, [state[name] for state in taken], ground) for name in ground.plan}
-    if ground.parts[0].architecture.is_foreign:
-        _check_sum(laid, states, ground)
+    context.wiring_for("inlay")
+    _check_parts(context)
+    taken = _taken(states, states, context)
+    laid = {name: _join(name, [state[name] for state in taken], context) for name in context.plan}
+    if context.parts[0].architecture.is_foreign:
+        _check_sum(laid, states, context)
     return laid
 
 
-def laid_entries(ground: Ground) -> int:
+def laid_entries(context: MergeContext) -> int:
     """How many numbers the inlay of the parts would hold, found without laying it."""
-    live = [live_units(ground.wiring, part.state, part.mask) for part in ground.parts]
-    wide = {a: sum(int(units[a].sum()) for units in live) for a in hidden_axes(ground.wiring)}
+    live = [live_units(context.wiring, part.state, part.mask) for part in context.parts]
+    wide = {a: sum(int(units[a].sum()) for units in live) for a in hidden_axes(context.wiring)}
     sizes = []
-    for name, entry in ground.wiring.items():
-        shape = ground.parts[0].state[name].shape
+    for name, entry in context.wiring.items():
+        shape = context.parts[0].state[name].shape
         sizes.append(
             prod(
                 wide[axis.name] * axis.block if axis and axis.name in wide else shape[d]
@@ -52,30 +52,30 @@ def laid_entries(ground: Ground) -> int:
     return sum(sizes)
 
 
-def laid_mask(ground: Ground) -> dict[str, Tensor]:
+def laid_mask(context: MergeContext) -> dict[str, Tensor]:
     """The mask of the inlay of the parts: theirs, laid the same way, and pruned between them."""
-    states = [part.state for part in ground.parts]
-    learned = [name for name, entry in ground.plan.items() if entry.learned]
+    states = [part.state for part in context.parts]
+    learned = [name for name, entry in context.plan.items() if entry.learned]
     masks = [
         {name: mask.get(name, torch.ones_like(state[name], dtype=torch.bool)) for name in learned}
-        for mask, state in zip(ground.masks, states, strict=True)
+        for mask, state in zip(context.masks, states, strict=True)
     ]
-    taken = _taken(masks, states, ground)
+    taken = _taken(masks, states, context)
     return {
-        name: _lay([mask[name] for mask in taken], ground.wiring[name])
-        if _hidden(ground.wiring[name])
+        name: _lay([mask[name] for mask in taken], context.wiring[name])
+        if _hidden(context.wiring[name])
         else reduce(torch.logical_or, [mask[name] for mask in taken])
         for name in learned
     }
 
 
 def _taken(
-    values: Sequence[State], states: Sequence[State], ground: Ground
+    values: Sequence[State], states: Sequence[State], context: MergeContext
 ) -> list[dict[str, Tensor]]:
     """Of the values (states or masks) what belongs to live units."""
-    wiring = ground.wiring
+    wiring = context.wiring
     live = [
-        live_units(wiring, state, mask) for state, mask in zip(states, ground.masks, strict=True)
+        live_units(wiring, state, mask) for state, mask in zip(states, context.masks, strict=True)
     ]
     for axis in hidden_axes(wiring):
         if not any(bool(units[axis].any()) for units in live):
@@ -84,19 +84,19 @@ def _taken(
     return [take_units(own, wiring, kept) for own, kept in zip(values, keep, strict=True)]
 
 
-def _join(name: str, tensors: Sequence[Tensor], ground: Ground) -> Tensor:
-    entry = ground.wiring[name]
+def _join(name: str, tensors: Sequence[Tensor], context: MergeContext) -> Tensor:
+    entry = context.wiring[name]
     if _hidden(entry):
         return _lay(tensors, entry)
     if not tensors[0].is_floating_point():
         return reduce(torch.maximum, tensors)
-    if ground.plan[name].learned and any(axis and axis.name == OUTPUT for axis in entry):
+    if context.plan[name].learned and any(axis and axis.name == OUTPUT for axis in entry):
         return total(tensors)
-    for part, tensor in zip(ground.parts, tensors, strict=True):
+    for part, tensor in zip(context.parts, tensors, strict=True):
         if not torch.equal(tensor, tensors[0]):
             raise CompositionError(
                 f"inlay cannot lay {name!r}: one network has it once for all units, and modules "
-                f"{ground.parts[0].name!r} and {part.name!r} have other values: {REMEDY}"
+                f"{context.parts[0].name!r} and {part.name!r} have other values: {REMEDY}"
             )
     return tensors[0].clone()
 
@@ -113,8 +113,8 @@ def _lay(tensors: Sequence[Tensor], entry: Entry) -> Tensor:
             f"an inlay of these parts would have a tensor of {prod(shape)} entries, most of them 0 "
             f"(at most {LARGEST}): {REMEDY}"
         )
-    whole = tensors[0].new_zeros(shape)
-    place = whole
+    merged = tensors[0].new_zeros(shape)
+    place = merged
     for tensor in tensors:
         corner = place
         for d in hidden:
@@ -122,15 +122,15 @@ def _lay(tensors: Sequence[Tensor], entry: Entry) -> Tensor:
             corner = corner.narrow(d, 0, size)
             place = place.narrow(d, size, place.shape[d] - size)
         corner.copy_(tensor)
-    return whole
+    return merged
 
 
 def _hidden(entry: Entry) -> list[int]:
     return [d for d, axis in enumerate(entry) if axis and axis.name not in (INPUT, OUTPUT)]
 
 
-def _check_parts(ground: Ground) -> None:
-    first = ground.parts[0]
+def _check_parts(context: MergeContext) -> None:
+    first = context.parts[0]
     outputs, classes = first.architecture.outputs, len(first.catalogue)
     if outputs != classes:
         raise CompositionError(
@@ -138,7 +138,7 @@ def _check_parts(ground: Ground) -> None:
             f"outputs for {classes} classes: an explicit other is shared out after the network; "
             f"{REMEDY}"
         )
-    for entry in ground.wiring.values():
+    for entry in context.wiring.values():
         for axis in entry:
             if axis and axis.joint and axis.name != INPUT:
                 raise CompositionError(
@@ -147,10 +147,10 @@ def _check_parts(ground: Ground) -> None:
                 )
 
 
-def _check_sum(laid: State, states: Sequence[State], ground: Ground) -> None:
+def _check_sum(laid: State, states: Sequence[State], context: MergeContext) -> None:
     """A stranger's forward may do to the output what is not additive, such as a sigmoid."""
-    first = ground.parts[0]
-    architectures = [part.architecture for part in ground.parts]
+    first = context.parts[0]
+    architectures = [part.architecture for part in context.parts]
     architectures.append(first.architecture.fitted(laid, first.factory))
     networks = [
         architecture.network(state, first.factory)
@@ -158,9 +158,9 @@ def _check_sum(laid: State, states: Sequence[State], ground: Ground) -> None:
     ]
     x = trial_inputs(networks[0], first.architecture.shape)
     with torch.no_grad():
-        *logits, whole = (network(x) for network in networks)
+        *logits, merged = (network(x) for network in networks)
     size = float(total([z.abs() for z in logits]).max())
-    off = float((whole - total(logits)).abs().max())
+    off = float((merged - total(logits)).abs().max())
     if not off <= TOLERANCE * max(size, TOLERANCE):
         raise CompositionError(
             f"inlay cannot lay this network: side by side it is {off:.3g} off the sum of logits, "

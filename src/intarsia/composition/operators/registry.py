@@ -9,55 +9,51 @@ import torch
 from torch import Tensor
 
 from intarsia.errors import RecipeError
-from intarsia.specs import Registry
+from intarsia.specs import Entry, Registry
 
 State = Mapping[str, Tensor]
 On = Literal["weights", "units", "logits"]
 
 # A user sets the other arguments of an operator, as in compose(bank, "name(key=value)").
-OPERATORS = Registry("operator", given=("states", "logits", "ground"))
-"""Ways of joining by name; `@operator(...)` adds one. Each entry is an Operator."""
+OPERATORS = Registry(
+    "operator",
+    given=("states", "logits", "context"),
+    on="weights",
+    paper="",
+    samples=False,
+    colour=None,
+)
+"""Ways of joining by name; `@operator(...)` adds one, with its traits."""
+
+Operator = Entry
 
 
-class Operator:
-    """A registered function, what it works on, and the address of its paper.
+def operator(
+    name: str, *, on: On, paper: str, samples: bool = False, colour: str | None = None
+) -> Callable[[Callable[..., Any]], Operator]:
+    """Register a function as an operator; its signature is its schema.
 
-    It is called with what it works on and the `ground` that the parts stand on (see Ground):
+    It is called with what it works on and the `context` of the parts (see MergeContext):
 
     - on weights, `states` of one shape give a state of that shape;
     - on units, they give a state with more units on some hidden axes;
     - on logits, one N x C tensor per part gives N x C.
 
-    The parts come sorted by name. One that `samples` must be given for says so.
+    The parts come sorted by name. One that `samples` must be given for says so. `colour` is the
+    operator's own in figures, as #rrggbb; without it one is chosen.
     """
-
-    def __init__(self, function: Callable[..., Any], on: On, paper: str, samples: bool) -> None:
-        self.function = function
-        self.on = on
-        self.paper = paper
-        self.samples = samples
-        self.__doc__ = function.__doc__
-        self.__signature__ = inspect.signature(function)
-
-    def __call__(self, *args: Any, **settings: Any) -> Any:
-        return self.function(*args, **settings)
-
-
-def operator(
-    name: str, *, on: On, paper: str, samples: bool = False
-) -> Callable[[Callable[..., Any]], Operator]:
-    """Register a function as an operator; its signature is its schema."""
 
     def add(function: Callable[..., Any]) -> Operator:
         takes = list(inspect.signature(function).parameters)
-        expected = ["logits" if on == "logits" else "states", "ground"]
+        expected = ["logits" if on == "logits" else "states", "context"]
         if takes[:2] != expected:
             raise RecipeError(
                 f"operator {name!r} takes ({', '.join(takes)}): expected ({', '.join(expected)}) "
                 "first, then its settings"
             )
-        OPERATORS[name] = made = Operator(function, on, paper, samples)
-        return made
+        OPERATORS.register(name, on=on, paper=paper, samples=samples, colour=colour)(function)
+        entry: Operator = OPERATORS[name]
+        return entry
 
     return add
 

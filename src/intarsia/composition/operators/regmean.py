@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from intarsia.composition.layer_calls import Mixing, is_plain, run
-from intarsia.composition.merge_context import Ground, Kept
+from intarsia.composition.merge_context import MergeContext, StatsCache
 from intarsia.composition.operators.arithmetic import check_share, mean
 from intarsia.composition.operators.registry import State, operator
 from intarsia.composition.operators.weights import join_states
@@ -15,11 +15,13 @@ from intarsia.errors import CompositionError
 
 CHUNK = 64  # samples whose patches are held at once
 STEPS, TOLERANCE = 500, 1e-7  # most steps of a solution, and its residual beside the right side
-_KEPT = Kept()
+_KEPT = StatsCache()
 
 
 @operator("regmean", on="weights", paper="https://arxiv.org/abs/2212.09849", samples=True)
-def regmean(states: Sequence[State], ground: Ground, alpha: float = 0.9) -> dict[str, Tensor]:
+def regmean(
+    states: Sequence[State], context: MergeContext, alpha: float = 0.9
+) -> dict[str, Tensor]:
     """W = argmin of sum over i of |X_i W - X_i W_i|^2 for every linear and convolution layer.
 
     X_i is what the layer reads in part i on the samples (of a convolution: its patches), W has the
@@ -27,13 +29,13 @@ def regmean(states: Sequence[State], ground: Ground, alpha: float = 0.9) -> dict
     G_i = X_i^T X_i / N; all other parameters are averaged.
     """
     check_share("regmean", "alpha", alpha, zero=True)
-    _check_layers(ground.networks()[0])
-    inputs = ground.scaled("regmean")
+    _check_layers(context.networks()[0])
+    inputs = context.scaled("regmean")
     left: dict[str, Tensor] = {}  # sum of G_i, groups x columns x columns
     right: dict[str, Tensor] = {}  # sum of W_i G_i, groups x units x columns
-    grams = _KEPT.each(ground, inputs, lambda network: gram_matrices(network, inputs))
-    for state, found in zip(states, grams, strict=True):
-        for name, gram in found.items():
+    grams = _KEPT.each(context, inputs, lambda network: gram_matrices(network, inputs))
+    for state, result in zip(states, grams, strict=True):
+        for name, gram in result.items():
             gram = alpha * gram + (1 - alpha) * torch.diag_embed(gram.diagonal(dim1=1, dim2=2))
             answer = _rows(state[name], len(gram)) @ gram
             left[name] = left[name] + gram if name in left else gram
@@ -44,12 +46,12 @@ def regmean(states: Sequence[State], ground: Ground, alpha: float = 0.9) -> dict
             return mean(tensors)
         groups, first = len(left[name]), tensors[0]
         everything = torch.ones_like(first, dtype=torch.bool)
-        kept = torch.stack([mask.get(name, everything) for mask in ground.masks]).any(dim=0)
+        kept = torch.stack([mask.get(name, everything) for mask in context.masks]).any(dim=0)
         start = mean([_rows(tensor, groups) for tensor in tensors])
         laid = _solve(left[name], right[name], start, kept.reshape(start.shape))
         return laid.reshape(first.shape).to(first.dtype)
 
-    return join_states(states, ground.plan, join)
+    return join_states(states, context.plan, join)
 
 
 def gram_matrices(network: nn.Module, inputs: Tensor) -> dict[str, Tensor]:

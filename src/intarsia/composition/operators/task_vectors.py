@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from intarsia.composition.merge_context import Ground
+from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators import ties as steps
 from intarsia.composition.operators.arithmetic import (
     check_choice,
@@ -36,21 +36,21 @@ Preset = Literal["paper", "peft", "mergekit", "fusion_bench"]
 @operator("task_arithmetic", on="weights", paper="https://arxiv.org/abs/2212.04089")
 def task_arithmetic(
     states: Sequence[State],
-    ground: Ground,
+    context: MergeContext,
     scale: float = 1.0,
     weights: Weights = 1.0,
     base: Base = "origin",
 ) -> dict[str, Tensor]:
     """theta = u theta0 + scale * sum of w_i tau_i."""
     check_number("task_arithmetic", "scale", scale)
-    vectors = task_vectors(states, ground, base)
-    return vectors.laid(scale * combination(ground.weights(weights), vectors.each))
+    vectors = task_vectors(states, context, base)
+    return vectors.laid(scale * combination(context.weights(weights), vectors.each))
 
 
 @operator("ties", on="weights", paper="https://arxiv.org/abs/2306.01708")
 def ties(
     states: Sequence[State],
-    ground: Ground,
+    context: MergeContext,
     preset: Preset = "paper",
     density: float | None = None,
     weights: Weights = 1.0,
@@ -76,14 +76,14 @@ def ties(
         "reduce": reduce,
     }
     how = replace(steps.PRESETS[preset], **{k: v for k, v in given.items() if v is not None})
-    vectors = task_vectors(states, ground, base)
-    return vectors.laid(steps.join(vectors.each, ground.weights(weights), vectors.sizes, how))
+    vectors = task_vectors(states, context, base)
+    return vectors.laid(steps.join(vectors.each, context.weights(weights), vectors.sizes, how))
 
 
 @operator("dare", on="weights", paper="https://arxiv.org/abs/2311.03099")
 def dare(
     states: Sequence[State],
-    ground: Ground,
+    context: MergeContext,
     density: float = 0.5,
     seed: int = 0,
     rescale: bool = True,
@@ -104,13 +104,13 @@ def dare(
     check_number("dare", "scale", scale)
     check_flag("dare", "rescale", rescale)
     how = DARE[preset]
-    vectors = task_vectors(states, ground, base)
+    vectors = task_vectors(states, context, base)
     left = []
-    for part, vector in zip(ground.parts, vectors.each, strict=True):
+    for part, vector in zip(context.parts, vectors.each, strict=True):
         kept = draw(part.name, vector.numel(), density, seed)
         way = how.rescale if rescale else "none"
         left.append(drop(vector, kept, density, way, vectors.sizes))
-    given = ground.weights(weights)
+    given = context.weights(weights)
     if consensus == "sum":
         return vectors.laid(scale * combination(given, left))
     return vectors.laid(steps.join(left, given, vectors.sizes, replace(how.ties, scale=scale)))
@@ -124,11 +124,11 @@ class TaskVectors:
     each: list[Tensor]
     sizes: list[int]
     states: Sequence[State]
-    ground: Ground
+    context: MergeContext
 
     def laid(self, joined: Tensor) -> dict[str, Tensor]:
         """The state that the base and a joined vector make; buffers as in a sum of weights."""
-        plan = self.ground.plan
+        plan = self.context.plan
         names = [name for name, entry in plan.items() if entry.learned]
         pieces = dict(zip(names, torch.split(self.base + joined, self.sizes), strict=True))
         return join_states(
@@ -138,23 +138,23 @@ class TaskVectors:
         )
 
 
-def task_vectors(states: Sequence[State], ground: Ground, base: Base) -> TaskVectors:
+def task_vectors(states: Sequence[State], context: MergeContext, base: Base) -> TaskVectors:
     """tau_i = theta_i - m_i theta0 of every part, over all learned tensors in their order."""
     check_choice("a task vector", "base", base, get_args(Base))
-    names = [name for name, entry in ground.plan.items() if entry.learned]
-    sizes = [prod(ground.plan[name].shape) for name in names]
+    names = [name for name, entry in context.plan.items() if entry.learned]
+    sizes = [prod(context.plan[name].shape) for name in names]
     flat = [_flat(state, names) for state in states]
     if base == "zero":
-        return TaskVectors(torch.zeros_like(flat[0]), flat, sizes, states, ground)
-    origin = ground.origin()
+        return TaskVectors(torch.zeros_like(flat[0]), flat, sizes, states, context)
+    origin = context.origin()
     start = _flat(origin, names)
     masks = [
         _flat({name: mask.get(name, torch.ones_like(origin[name])) for name in names}, names) != 0
-        for mask in ground.masks
+        for mask in context.masks
     ]
     union = torch.stack(masks).any(dim=0)
     each = [vector - torch.where(m, start, 0) for vector, m in zip(flat, masks, strict=True)]
-    return TaskVectors(torch.where(union, start, 0), each, sizes, states, ground)
+    return TaskVectors(torch.where(union, start, 0), each, sizes, states, context)
 
 
 def _flat(state: State, names: Sequence[str]) -> Tensor:

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from torch import Tensor
 
-from intarsia.composition.merge_context import Ground
+from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.arithmetic import (
     check_choice,
     check_flag,
@@ -23,7 +23,7 @@ SOUPS = "https://arxiv.org/abs/2203.05482"
 
 @operator("sum", on="weights", paper="https://openreview.net/forum?id=Z0j9NJt08I")
 def sum_of_weights(
-    states: Sequence[State], ground: Ground, affine: Affine = "sum"
+    states: Sequence[State], context: MergeContext, affine: Affine = "sum"
 ) -> dict[str, Tensor]:
     """theta = sum of theta_i; a unit's statistics are averaged over the modules that keep it.
 
@@ -31,7 +31,7 @@ def sum_of_weights(
     which it is not pruned.
     """
     check_choice("sum", "affine", affine, get_args(Affine))
-    plan = ground.plan
+    plan = context.plan
 
     def join(name: str, tensors: list[Tensor]) -> Tensor:
         if affine == "mean" and _is_affine(name, plan):
@@ -42,23 +42,23 @@ def sum_of_weights(
 
 
 @operator("mean", on="weights", paper=SOUPS)
-def mean_of_weights(states: Sequence[State], ground: Ground) -> dict[str, Tensor]:
+def mean_of_weights(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
     """theta = sum of theta_i / K over all K modules, also those in which an entry is pruned."""
-    return join_states(states, ground.plan, lambda name, tensors: mean(tensors))
+    return join_states(states, context.plan, lambda name, tensors: mean(tensors))
 
 
 @operator("weighted", on="weights", paper=SOUPS)
 def weighted_sum(
     states: Sequence[State],
-    ground: Ground,
+    context: MergeContext,
     weights: float | Mapping[str, float] = 1.0,
     normalise: bool = False,
 ) -> dict[str, Tensor]:
     """theta = sum of w_i theta_i, or that divided by the sum of w_i."""
     check_flag("weighted", "normalise", normalise)
-    given = ground.weights(weights)
+    given = context.weights(weights)
     factors = normalised(given, "weighted") if normalise else given
-    return join_states(states, ground.plan, lambda name, tensors: combination(factors, tensors))
+    return join_states(states, context.plan, lambda name, tensors: combination(factors, tensors))
 
 
 def join_states(

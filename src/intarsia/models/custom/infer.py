@@ -51,8 +51,8 @@ def _read(network: nn.Module, shape: tuple[int, ...]) -> dict[int, Entry]:
         root = nn.Sequential(network) if type(network) in LAYERS else network
         graph = fx.GraphModule(root, fx.Tracer().trace(root))
         example = next((p for p in network.parameters()), torch.zeros(()))
-        whole = input_dtype(network, shape) == torch.int64
-        dtype = torch.int64 if whole else example.dtype
+        merged = input_dtype(network, shape) == torch.int64
+        dtype = torch.int64 if merged else example.dtype
         inputs = torch.zeros(BATCH, *shape, dtype=dtype, device=example.device)
         reader = _Reader(graph, network)
         with torch.no_grad(), torch.random.fork_rng(devices=[]):

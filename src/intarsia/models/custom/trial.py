@@ -53,9 +53,9 @@ def input_dtype(network: nn.Module, shape: tuple[int, ...]) -> torch.dtype:
 def trial_inputs(network: nn.Module, shape: tuple[int, ...], rows: int = 8) -> Tensor:
     """Random inputs that the network can read, the same ones each time, on its device."""
     normal = torch.randn(rows, *shape, generator=torch.Generator().manual_seed(0))
-    whole = (normal > 0).float()
+    merged = (normal > 0).float()
     with evaluating(network):
-        for inputs in (normal, whole, whole.long()):
+        for inputs in (normal, merged, merged.long()):
             moved = inputs.to(_device(network))
             try:
                 network(moved)
@@ -103,10 +103,10 @@ class Trial:
         """Rows x outputs, with these tensors in place of the network's own."""
         with evaluating(self.network):
             torch.default_generator.manual_seed(seed)
-            found = functional_call(self.network, tensors, (self.inputs,))
-        if not isinstance(found, Tensor):
-            raise TypeError(f"the network gives a {type(found).__name__}")
-        return found.detach().to("cpu", torch.float64)
+            result = functional_call(self.network, tensors, (self.inputs,))
+        if not isinstance(result, Tensor):
+            raise TypeError(f"the network gives a {type(result).__name__}")
+        return result.detach().to("cpu", torch.float64)
 
     def repeats(self) -> bool:
         """Whether the network answers finite numbers, and the same ones each time."""

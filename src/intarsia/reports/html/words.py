@@ -38,8 +38,8 @@ def percent(share: float) -> str:
 
 def spread(shares: Sequence[float]) -> str:
     """`78.5% ± 2.9`, mean and standard deviation; of one share the share."""
-    found = Spread.of(shares)
-    return percent(found.mean) + (f" ± {100 * found.sd:.1f}" if found.n > 1 else "")
+    result = Spread.of(shares)
+    return percent(result.mean) + (f" ± {100 * result.sd:.1f}" if result.n > 1 else "")
 
 
 def nats(value: float) -> str:
@@ -55,13 +55,13 @@ def mean(values: Iterable[float]) -> float:
 
 def duration(seconds: float) -> str:
     """`21 min 4 s`."""
-    whole = round(seconds)
-    hours, minutes = whole // 3600, whole % 3600 // 60
+    merged = round(seconds)
+    hours, minutes = merged // 3600, merged % 3600 // 60
     if hours:
         return f"{hours} h {minutes} min"
     if minutes:
-        return f"{minutes} min {whole % 60} s"
-    return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{whole} s"
+        return f"{minutes} min {merged % 60} s"
+    return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{merged} s"
 
 
 def listed(items: Sequence[str], most: int = 12) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intarsia.data import Split, few
+from intarsia.data import Split, subsample
 from intarsia.errors import WiringError
 from intarsia.figures.png import png as encoded
 from intarsia.figures.svg import GAP, MARGIN, page, per_row, short, text
@@ -237,7 +237,7 @@ def _weight_rows(module: Module, split: Split | None, places: list[int]) -> Tens
     if own is None or not len(own):
         draw = torch.Generator().manual_seed(0)
         return torch.randn(SAMPLES, *module.architecture.shape, generator=draw)
-    x = few(own, SAMPLES).x
+    x = subsample(own, SAMPLES).x
     return module.scaling(x.reshape(len(x), *module.architecture.shape)).to(torch.float32)
 
 

@@ -3,7 +3,7 @@
 from intarsia.reports.html.elements import figure
 
 
-class Drawn:
+class FigureSet:
     """SVG text by name, in the order in which the figures were drawn."""
 
     def __init__(self) -> None:

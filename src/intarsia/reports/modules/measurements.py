@@ -12,7 +12,7 @@ from torch import Tensor
 
 from intarsia.composition import Composition
 from intarsia.composition.checks import check_fit
-from intarsia.data import few
+from intarsia.data import subsample
 from intarsia.errors import CompositionError, ModelError
 from intarsia.measure import (
     Evaluation,
@@ -24,7 +24,7 @@ from intarsia.measure import (
     path,
 )
 from intarsia.modules import Module, logits_of
-from intarsia.reports.modules.report_input import Subject
+from intarsia.reports.modules.report_input import ReportInput
 
 PAIRS_ROWS, PATH_ROWS, LARGE_ROWS = 1_000, 1_000, 200  # samples; the last of large networks
 POINTS = 21  # of a path
@@ -37,11 +37,11 @@ Curve = Mapping[int, Evaluation]
 class Measured:
     """All that is measured of a subject with data; each is computed when it is first asked for."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: ReportInput) -> None:
         self.subject = subject
         self.split = subject.test
         self.refused: dict[str, str] = {}  # operator -> why it does not take these modules
-        self.own = None if subject.whole is None else label_of(subject.whole)
+        self.own = None if subject.merged is None else label_of(subject.merged)
         self._logits: dict[str, Tensor] = {}
 
     @cached_property
@@ -58,17 +58,17 @@ class Measured:
     @cached_property
     def seeded(self) -> dict[str, list[Evaluation]]:
         """All modules joined, by operator, once for every seed that can be."""
-        found = {operator: [score] for operator, score in self.joined.items()}
-        for operator, scores in found.items():
+        result = {operator: [score] for operator, score in self.joined.items()}
+        for operator, scores in result.items():
             for modules in self.subject.families[1:]:
                 with suppress(CompositionError, ModelError):
                     scores.append(self._joined(operator, modules))
-        return found
+        return result
 
     @cached_property
     def compared(self) -> dict[str, Evaluation]:
         """The other ways that the subject was given, by name."""
-        return {k: evaluate(thing, self.split) for k, thing in self.subject.compared.items()}
+        return {k: evaluate(artifact, self.split) for k, artifact in self.subject.compared.items()}
 
     @cached_property
     def curves(self) -> dict[str, Curve]:
@@ -76,15 +76,15 @@ class Measured:
         together = self.subject.together
         own = [] if self.own is None else [self.own]
         others = ["sum"] if "inlay" in own else ["sum", "logits"]  # an inlay is the logit sum
-        found: dict[str, Curve] = {}
+        result: dict[str, Curve] = {}
         for operator in dict.fromkeys([*own, *others]):
             try:
-                found[operator] = {
+                result[operator] = {
                     count: self._joined(operator, together[:count]) for count in steps(together)
                 }
             except (CompositionError, ModelError) as error:
                 self.refused[operator] = str(error)
-        return found
+        return result
 
     @cached_property
     def added(self) -> Evaluation | None:
@@ -109,7 +109,7 @@ class Measured:
         """What holds between every two modules; None where there are no two of one kind."""
         data, modules = self.subject.data, self.subject.together[:MOST]
         assert data is not None
-        samples = few(
+        samples = subsample(
             data.validation if len(data.validation) else data.train, self._limit(PAIRS_ROWS)
         )
         try:
@@ -135,7 +135,7 @@ class Measured:
         if self.pair is None or data is None or self.pair[0].origin != self.pair[1].origin:
             return None
         limit = self._limit(PATH_ROWS)
-        less = replace(data, train=few(data.train, limit), test=few(data.test, limit))
+        less = replace(data, train=subsample(data.train, limit), test=subsample(data.test, limit))
         return path(*self.pair, less, POINTS)
 
     def logits(self, module: Module) -> Tensor:
@@ -166,14 +166,14 @@ class Measured:
         if operator == "logits":
             check_fit(modules, "logits", False)
             return reduce(torch.add, map(self.logits, modules))
-        whole = self.subject.whole
-        if whole is None or operator != self.own:
+        merged = self.subject.merged
+        if merged is None or operator != self.own:
             made = Composition(modules, operator)
-        elif len(modules) == len(whole.parts):
-            made = whole
+        elif len(modules) == len(merged.parts):
+            made = merged
         else:
             made = Composition(
-                modules, whole.operator, samples=whole.samples, options=whole.options
+                modules, merged.operator, samples=merged.samples, options=merged.options
             )
         return logits_of(made, self.split.x)
 
@@ -187,13 +187,13 @@ class Measured:
         return LARGE_ROWS if self.subject.large else rows
 
 
-def label_of(whole: Composition) -> str:
+def label_of(merged: Composition) -> str:
     """Its operator, and what is done around it: `logits, calibrated`; without that, the operator.
 
     Only a plain `logits` is the bare sum of the modules' logits.
     """
-    options = whole.options
-    words = [str(whole.operator)]
+    options = merged.options
+    words = [str(merged.operator)]
     words += [f"aligned by {options.align}"] if options.align else []
     words += [] if options.recalibrate else ["not recalibrated"]
     words += ["calibrated"] if options.calibrate else []

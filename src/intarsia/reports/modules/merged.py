@@ -21,9 +21,9 @@ from intarsia.reports.html.words import (
     percent,
     spread,
 )
-from intarsia.reports.modules.figure_set import Drawn
+from intarsia.reports.modules.figure_set import FigureSet
 from intarsia.reports.modules.measurements import Measured
-from intarsia.reports.modules.report_input import Subject
+from intarsia.reports.modules.report_input import ReportInput
 from intarsia.studies.tables import Spread
 
 TILES_UP_TO = 12  # modules, and
@@ -55,7 +55,7 @@ def reached(measured: Measured, operator: str) -> str:
     return spread([s.accuracy for s in scores]) + (f" (n = {len(scores)})" if scores[1:] else "")
 
 
-def one_seed(subject: Subject) -> str:
+def one_seed(subject: ReportInput) -> str:
     """A sentence for what is shown of one seed alone; empty where there are no others."""
     if not subject.others:
         return ""
@@ -70,14 +70,14 @@ def asked(score: Evaluation) -> str:
     return f"{count:,} test samples of {counted(len(score.rewarded), 'class', 'classes')}"
 
 
-def glance(measured: Measured, drawn: Drawn) -> str:
+def overview(measured: Measured, drawn: FigureSet) -> str:
     """The picture of what every module answers, and all of them together; empty where too many."""
     modules, catalogue = measured.subject.together, measured.subject.catalogue
     if not 1 < len(modules) <= TILES_UP_TO or len(catalogue) > CLASSES_UP_TO or not measured.joined:
         return ""
     best = best_of(measured)
     parts = {module.name: measured.answers(measured.logits(module)) for module in modules}
-    whole = {name_of(best): measured.answers(measured.whole_logits(best))}
+    merged = {name_of(best): measured.answers(measured.whole_logits(best))}
     single = [measured.single[module.name] for module in modules]
     each = f"right on {percent(mean(s.accuracy for s in single))} of its own samples"
     unsure = mean(s.entropy for s in single)
@@ -87,7 +87,7 @@ def glance(measured: Measured, drawn: Drawn) -> str:
     seed = one_seed(measured.subject)
     return drawn.figure(
         "answers",
-        answers_figure(parts, whole, catalogue),
+        answers_figure(parts, merged, catalogue),
         "Mean answers: a row is a true class, a column an answer, darker is more probable. Left, "
         f"each module alone: on average {each}. Right, all of them joined ({name_of(best)}): "
         f"{told}.{seed}",
@@ -96,13 +96,13 @@ def glance(measured: Measured, drawn: Drawn) -> str:
     )
 
 
-def alone(measured: Measured, drawn: Drawn) -> str:
+def alone(measured: Measured, drawn: FigureSet) -> str:
     """The confusion matrix of the one module that there is."""
     module = measured.subject.together[0]
     return _confusion(drawn, "alone", f"module {module.name}", measured.single[module.name])
 
 
-def joined(measured: Measured, drawn: Drawn) -> Section:
+def joined(measured: Measured, drawn: FigureSet) -> Section:
     """Confusion matrices of one module and of all, and the ways to join in numbers."""
     scores, single = measured.joined, measured.single
     modules = measured.subject.together
@@ -143,7 +143,7 @@ def places_of(score: Evaluation) -> list[int]:
     return [place for place, name in enumerate(score.catalogue) if name in score.rewarded]
 
 
-def _confusion(drawn: Drawn, key: str, title: str, score: Evaluation) -> str:
+def _confusion(drawn: FigureSet, key: str, title: str, score: Evaluation) -> str:
     """The picture has all samples, the words those of rewarded classes; of one module, also all."""
     wrong = np.zeros_like(score.confusion)
     rows = list(range(len(wrong))) if key == "alone" else places_of(score)
@@ -171,7 +171,7 @@ def _ways(measured: Measured) -> str:
     accuracy = {name: Spread.of(s.accuracy for s in scores) for name, scores in ways.items()}
     entropy = {name: Spread.of(s.entropy for s in scores) for name, scores in ways.items()}
     columns, rows = ["way to one classifier", "accuracy"], [[n, str(accuracy[n])] for n in ways]
-    if any(found.n for found in entropy.values()):
+    if any(result.n for result in entropy.values()):
         columns.append("entropy on unrewarded classes")
         rows = [[*row, str(entropy[row[0]])] for row in rows]
     caption = f"Ways to one classifier, on {measured.split.y.numel():,} test samples"
@@ -191,7 +191,7 @@ def _refused(measured: Measured) -> dict[str, str]:
     return {o: why for o, why in measured.refused.items() if o != "compatibility"}
 
 
-def one_by_one(measured: Measured, drawn: Drawn) -> Section:
+def one_by_one(measured: Measured, drawn: FigureSet) -> Section:
     """Accuracy and entropy as modules are added, one after another."""
     curves, modules = measured.curves, measured.subject.together
     ends = [
@@ -225,16 +225,16 @@ def one_by_one(measured: Measured, drawn: Drawn) -> Section:
 
 def taken_out(measured: Measured) -> Section:
     """What becomes of a class when its module is taken out again."""
-    without, whole = measured.without, measured.added
-    assert whole is not None
+    without, merged = measured.without, measured.added
+    assert merged is not None
     rows: list[list[Any]] = []
     for module in measured.subject.together:
         if module.name not in without:
             continue
         score = without[module.name]
         places, kept = [score.catalogue.index(c) for c in module.rewarded], places_of(score)
-        before, after = (_right_on(places, s) for s in (whole, score))
-        entropy, rest = _entropy_on(places, score), _right_on(kept, whole)
+        before, after = (_right_on(places, s) for s in (merged, score))
+        entropy, rest = _entropy_on(places, score), _right_on(kept, merged)
         rows.append([module.name, before, after, entropy, rest, _right_on(kept, score)])
     columns = [
         *("module taken out", "right on its classes before", "after"),
@@ -244,9 +244,10 @@ def taken_out(measured: Measured) -> Section:
     words = (
         "A composition remembers its parts: taking a module out leaves exactly what the others "
         f"make without it. Its class is then answered right on {percent(after)} of its samples "
-        f"instead of {percent(before)}, with {nats(entropy)} of at most {nats(whole.ceiling)} nats "
-        f"of entropy, while the others go from {percent(rest)} to {percent(left)}. These are means "
-        f"over the table. Put back, every bit is as before.{one_seed(measured.subject)}"
+        f"instead of {percent(before)}, with {nats(entropy)} of at most "
+        f"{nats(merged.ceiling)} nats of entropy, while the others go from {percent(rest)} to "
+        f"{percent(left)}. These are means over the table. Put back, every bit is as "
+        f"before.{one_seed(measured.subject)}"
     )
     caption = "Each module taken out alone, logits added; accuracy is on test samples"
     return Section("removed", "A class taken out", paragraph(words) + table(columns, rows, caption))

@@ -14,22 +14,22 @@ from intarsia.reports.html.elements import numbers, paragraph
 from intarsia.reports.html.page import Report, Section, page
 from intarsia.reports.html.words import capital, counted, listed, mean, nats, percent, spread
 from intarsia.reports.modules.cards import cards, own_scores, weights_figure
-from intarsia.reports.modules.figure_set import Drawn
+from intarsia.reports.modules.figure_set import FigureSet
 from intarsia.reports.modules.measurements import Measured, label_of
 from intarsia.reports.modules.merged import (
     alone,
     apart,
     asked,
     best_of,
-    glance,
     joined,
     name_of,
     one_by_one,
+    overview,
     reached,
     taken_out,
 )
 from intarsia.reports.modules.pairwise import fits, way
-from intarsia.reports.modules.report_input import Source, Subject, subject_of
+from intarsia.reports.modules.report_input import ReportInput, Source, subject_of
 from intarsia.reports.modules.reproduce import again
 from intarsia.reports.modules.trained import health, papers, trained
 
@@ -37,7 +37,7 @@ UNSURE = ("me", "qme", "other")  # objectives that ask for no answer to what is 
 
 
 def modules_report(
-    thing: Source,
+    artifact: Source,
     data: str | Data | None = None,
     *,
     title: str | None = None,
@@ -48,9 +48,9 @@ def modules_report(
     model: Model | None = None,
 ) -> Report:
     """The report of modules; arguments are those of `intarsia.report`."""
-    subject = subject_of(thing, data, compare, rows, data_options, model)
+    subject = subject_of(artifact, data, compare, rows, data_options, model)
     measured = Measured(subject) if subject.data is not None else None
-    drawn = Drawn()
+    drawn = FigureSet()
     scores = {} if measured is None else measured.single
     split = None if measured is None else measured.split
     modules, pictures = cards(subject.together, subject.others, scores, split)
@@ -64,7 +64,7 @@ def modules_report(
     return Report(html, drawn.svgs)
 
 
-def _found(measured: Measured, drawn: Drawn) -> list[Section]:
+def _found(measured: Measured, drawn: FigureSet) -> list[Section]:
     """What can be told of modules together, as far as they can be joined and compared."""
     parts = []
     if len(measured.subject.together) > 1:
@@ -82,16 +82,16 @@ def _found(measured: Measured, drawn: Drawn) -> list[Section]:
     return [*parts, cells] if cells else parts
 
 
-def _title(subject: Subject) -> str:
+def _title(subject: ReportInput) -> str:
     modules = subject.modules
-    if subject.whole is not None:
-        return f"{capital(counted(len(modules), 'module'))} joined by {label_of(subject.whole)}"
+    if subject.merged is not None:
+        return f"{capital(counted(len(modules), 'module'))} joined by {label_of(subject.merged)}"
     if len(modules) == 1:
         return f"A module for {listed(modules[0].rewarded)}"
     return f"{capital(counted(len(modules), 'module'))} trained on {subject.data_name}"
 
 
-def _lead(subject: Subject, measured: Measured | None) -> str:
+def _lead(subject: ReportInput, measured: Measured | None) -> str:
     accuracy, entropy, ceiling = _means(subject, measured)
     many = len(subject.modules) > 1
     which = "test" if measured is not None else "validation"
@@ -115,7 +115,7 @@ def _lead(subject: Subject, measured: Measured | None) -> str:
     return words
 
 
-def _goal(subject: Subject) -> str:
+def _goal(subject: ReportInput) -> str:
     """What the modules were trained for, by their objective."""
     who = "Each module was" if len(subject.modules) > 1 else "The module was"
     rewarded, goal = subject.modules[0].rewarded, str(subject.recipe.get("objective") or "me")
@@ -127,7 +127,7 @@ def _goal(subject: Subject) -> str:
     return f"{who} trained for {own} by the objective {goal}."
 
 
-def _glance(subject: Subject, measured: Measured | None, drawn: Drawn) -> Section:
+def _glance(subject: ReportInput, measured: Measured | None, drawn: FigureSet) -> Section:
     accuracy, entropy, ceiling = _means(subject, measured)
     density = mean(module.density for module in subject.modules)
     which = "test" if measured is not None else "validation"
@@ -144,7 +144,7 @@ def _glance(subject: Subject, measured: Measured | None, drawn: Drawn) -> Sectio
         opening = f"The numbers are of {len(measured.split):,} test samples."
         if len(subject.together) > 1:
             tiles += [_tile(operator, scores) for operator, scores in measured.seeded.items()]
-            picture = glance(measured, drawn)
+            picture = overview(measured, drawn)
             if picture:
                 opening += " The picture shows what they answer, each alone and all of them joined."
         else:
@@ -160,7 +160,7 @@ def _tile(operator: str, scores: Sequence[Evaluation]) -> tuple[str, str]:
     return spread([s.accuracy for s in scores]), f"right when joined: {name_of(operator)}{seeds}"
 
 
-def _without_data(subject: Subject) -> str:
+def _without_data(subject: ReportInput) -> str:
     return (
         f"The data set is not at hand ({subject.missing}), so this page has what the files say: "
         "scores on validation data from the time of training. With the data it also shows what "
@@ -168,13 +168,13 @@ def _without_data(subject: Subject) -> str:
     )
 
 
-def _means(subject: Subject, measured: Measured | None) -> tuple[float, float, float]:
+def _means(subject: ReportInput, measured: Measured | None) -> tuple[float, float, float]:
     scores = {} if measured is None else measured.single
     each = [own_scores(module, scores.get(module.name)) for module in subject.modules]
     return mean(a for a, _, _ in each), mean(e for _, e, _ in each), each[0][2]
 
 
-def _made(subject: Subject) -> dict[str, str]:
+def _made(subject: ReportInput) -> dict[str, str]:
     paths = listed([str(path) for path in subject.paths])
     return {
         **({"Made of": paths} if paths else {}),

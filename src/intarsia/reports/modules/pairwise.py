@@ -9,14 +9,14 @@ from intarsia.measure.path import TOLERANCE
 from intarsia.reports.html.elements import Entry, beside, folded, paragraph, table
 from intarsia.reports.html.page import Section
 from intarsia.reports.html.words import capital, counted, listed, percent
-from intarsia.reports.modules.figure_set import Drawn
+from intarsia.reports.modules.figure_set import FigureSet
 from intarsia.reports.modules.measurements import Measured
 from intarsia.reports.modules.merged import one_seed
 
 SHOWN = ("interference", "unit_overlap")  # the others are folded away
 
 
-def fits(measured: Measured, drawn: Drawn) -> Section:
+def fits(measured: Measured, drawn: FigureSet) -> Section:
     """The compatibility of every two modules."""
     matrix = measured.matrix
     assert matrix is not None
@@ -32,7 +32,7 @@ def fits(measured: Measured, drawn: Drawn) -> Section:
     return Section("fits", "What fits", "\n".join(body))
 
 
-def way(measured: Measured, drawn: Drawn) -> Section:
+def way(measured: Measured, drawn: FigureSet) -> Section:
     """The path between the two modules that disturb each other most."""
     path = measured.path
     assert path is not None
@@ -68,7 +68,7 @@ def _opening(matrix: Matrix) -> str:
     return words + "Logits and inlays mix nothing, so nothing here matters to them."
 
 
-def _measure(matrix: Matrix, name: str, drawn: Drawn) -> str:
+def _measure(matrix: Matrix, name: str, drawn: FigureSet) -> str:
     values, title = matrix[name], name.replace("_", " ")
     least, most = _three(np.nanmin(values)), _three(np.nanmax(values))
     message = f"{capital(title)}: {MEASURES[name]}. "
@@ -94,7 +94,7 @@ def _three(value: float) -> str:
     return f"{round(value, 3) + 0.0:.3f}"  # no minus before a zero
 
 
-def _panels(path: Path, drawn: Drawn) -> list[str]:
+def _panels(path: Path, drawn: FigureSet) -> list[str]:
     x = f"from {path.modules[0]} (0) to {path.modules[1]} (1)"
     bands = {
         f"{name}: straight line + {TOLERANCE:g}%": {
@@ -103,7 +103,7 @@ def _panels(path: Path, drawn: Drawn) -> list[str]:
         }
         for name, curve in path.curves.items()
     }
-    found = []
+    result = []
     for key, title in (("loss", "loss"), ("accuracy", "accuracy on both modules' classes")):
         curves = {
             name: dict(zip(path.t, getattr(curve, key), strict=True))
@@ -112,8 +112,8 @@ def _panels(path: Path, drawn: Drawn) -> list[str]:
         panel = {**curves, **bands} if key == "loss" else curves
         message = _message(path, key)
         svg = line_figure({title: panel}, title=title, x=x)
-        found.append(drawn.figure(f"path-{key}", svg, message, message))
-    return found
+        result.append(drawn.figure(f"path-{key}", svg, message, message))
+    return result
 
 
 def _message(path: Path, key: str) -> str:

@@ -9,24 +9,24 @@ from typing import Any
 from intarsia.cli.arguments import data_for, labelled
 from intarsia.composition import Composition
 from intarsia.composition.opening import open_path
-from intarsia.data import DATASETS, Data, Split, few, is_path
+from intarsia.data import DATASETS, Data, Split, is_path, subsample
 from intarsia.errors import DataError, FileError, IntarsiaError, RecipeError
 from intarsia.models import Model
 from intarsia.modules import LISTING, Bank, Health, Module, file_name
 from intarsia.modules.traits import CATALOGUE, SHAPE, check_traits
 
-Thing = Bank | Composition | Module
-Source = str | Path | Thing | Sequence[str | Path] | Iterable[Module]
+Artifact = Bank | Composition | Module
+Source = str | Path | Artifact | Sequence[str | Path] | Iterable[Module]
 
 TEST_ROWS, LARGE, LARGE_ROWS = 10_000, 2_000_000, 1_000  # rows; parameters; rows of such a network
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class ReportInput:
     """Modules in their order; `whole` is a composition of them, where one was given."""
 
     modules: tuple[Module, ...]
-    whole: Composition | None = None
+    merged: Composition | None = None
     bank: Bank | None = None
     paths: tuple[Path, ...] = ()  # where it was read from
     folder: Path | None = None  # where the bank's files lie
@@ -55,8 +55,8 @@ class Subject:
     @cached_property
     def health(self) -> Health:
         """What is wrong with the modules, and with the whole where there is one."""
-        if self.whole is not None:
-            return self.whole.health
+        if self.merged is not None:
+            return self.merged.health
         if self.bank is not None:
             return self.bank.health
         return Health.of(module.health for module in self.modules)
@@ -64,8 +64,8 @@ class Subject:
     @cached_property
     def together(self) -> tuple[Module, ...]:
         """The modules that are joined: of the whole, all, or of one seed where classes repeat."""
-        if self.whole is not None:
-            return self.whole.parts
+        if self.merged is not None:
+            return self.merged.parts
         if len({module.rewarded for module in self.modules}) == len(self.modules):
             return self.modules
         first = self.seeds[0]
@@ -92,7 +92,7 @@ class Subject:
         """The test samples that are measured on, all of them unless they are very many."""
         assert self.data is not None
         most = self.rows or (LARGE_ROWS if self.large else TEST_ROWS)
-        return few(self.data.test, most)
+        return subsample(self.data.test, most)
 
     @property
     def large(self) -> bool:
@@ -107,85 +107,85 @@ class Subject:
     @property
     def source(self) -> str | None:
         """What a command calls the data: a name or a file; None for data that has neither."""
-        found = self.named or str(self.recipe.get("data") or "")
+        result = self.named or str(self.recipe.get("data") or "")
         if self.data is not None and not self.known and self.named is None:
-            found = self.data.name
-        return found if found in DATASETS or is_path(found) else None
+            result = self.data.name
+        return result if result in DATASETS or is_path(result) else None
 
 
 def subject_of(
-    thing: Source,
+    artifact: Source,
     data: str | Data | None = None,
     compared: Mapping[str, Module | Composition] | None = None,
     rows: int | None = None,
     options: Mapping[str, Any] | None = None,
     model: Model | None = None,
-) -> Subject:
+) -> ReportInput:
     """Read what the paths hold, or take the objects as they are, and find the data.
 
     Where no data is named it is what the modules were trained on; where that is not to be had the
     subject says why, and has none.
     """
-    found = _of(thing, model)
+    result = _of(artifact, model)
     if rows is not None and rows < 1:
         raise RecipeError(f"rows is {rows}: expected a number of test samples, at least 1")
-    found = replace(found, rows=rows, compared={**found.compared, **(compared or {})})
-    found = replace(found, options=dict(options or {}))
-    first = found.modules[0]
+    result = replace(result, rows=rows, compared={**result.compared, **(compared or {})})
+    result = replace(result, options=dict(options or {}))
+    first = result.modules[0]
     try:
         named = None if isinstance(data, Data) else data
         if isinstance(data, Data):
             known = data.digest == (first.provenance.get("data") or {}).get("digest")
         else:
-            data, known = data_for(first, data, found.options)
+            data, known = data_for(first, data, result.options)
     except IntarsiaError as error:
-        if data is not None or found.options:
+        if data is not None or result.options:
             raise
-        return replace(found, missing=str(error))
-    return replace(found, data=labelled(first, data), known=known, named=named)
+        return replace(result, missing=str(error))
+    return replace(result, data=labelled(first, data), known=known, named=named)
 
 
-def _of(thing: Source, model: Model | None = None) -> Subject:
-    if isinstance(thing, str | Path):
-        return _at((Path(thing),), model)
-    if isinstance(thing, Bank):
-        if not len(thing):
+def _of(artifact: Source, model: Model | None = None) -> ReportInput:
+    if isinstance(artifact, str | Path):
+        return _at((Path(artifact),), model)
+    if isinstance(artifact, Bank):
+        if not len(artifact):
             raise FileError("the bank has no modules, all of them diverged: there is no report")
-        return Subject(tuple(thing), bank=thing)
-    if isinstance(thing, Composition):
-        return Subject(thing.parts, whole=thing)
-    if isinstance(thing, Module):
-        return Subject((thing,))
-    things = list(thing)
+        return ReportInput(tuple(artifact), bank=artifact)
+    if isinstance(artifact, Composition):
+        return ReportInput(artifact.parts, merged=artifact)
+    if isinstance(artifact, Module):
+        return ReportInput((artifact,))
+    things = list(artifact)
     if things and all(isinstance(one, str | Path) for one in things):
         return _at(tuple(map(Path, things)), model)  # type: ignore[arg-type]
     if not things or not all(isinstance(one, Module) for one in things):
         raise DataError(
             "a report is made of a path, a bank, a composition, or modules: "
-            f"got {type(thing).__name__}"
+            f"got {type(artifact).__name__}"
         )
     return _listed(tuple(things))  # type: ignore[arg-type]
 
 
-def _at(paths: tuple[Path, ...], model: Model | None) -> Subject:
+def _at(paths: tuple[Path, ...], model: Model | None) -> ReportInput:
     if len(paths) > 1:
         things = [(path, open_path(path, model)) for path in paths]
-        parts = [module for _, thing in things for module in _of(thing).modules]
-        files = {thing.name: path for path, thing in things if isinstance(thing, Module)}
+        parts = [module for _, artifact in things for module in _of(artifact).modules]
+        files = {artifact.name: path for path, artifact in things if isinstance(artifact, Module)}
         return replace(_listed(tuple(parts)), paths=paths, files=files)
     path = paths[0]
     if not path.exists():
         raise FileError(f"{path}: there is no such file or folder")
     if path.is_dir() and not (path / LISTING).exists() and (path / "modules" / LISTING).exists():
         return _demo(path)
-    thing = open_path(path, model)
-    if isinstance(thing, Bank):
-        return _in_folder(thing, path)
-    files = {thing.name: path} if isinstance(thing, Module) else {}
-    return replace(_of(thing), paths=paths, files=files)
+    artifact = open_path(path, model)
+    if isinstance(artifact, Bank):
+        return _in_folder(artifact, path)
+    files = {artifact.name: path} if isinstance(artifact, Module) else {}
+    return replace(_of(artifact), paths=paths, files=files)
 
 
-def _in_folder(bank: Bank, folder: Path) -> Subject:
+def _in_folder(bank: Bank, folder: Path) -> ReportInput:
     names: list[str] = []
     for module in bank:  # as `save` names them
         names.append(file_name(module.name, taken=names))
@@ -193,7 +193,7 @@ def _in_folder(bank: Bank, folder: Path) -> Subject:
     return replace(_of(bank), paths=(folder,), folder=folder, files=files)
 
 
-def _demo(path: Path) -> Subject:
+def _demo(path: Path) -> ReportInput:
     """The folder that `intarsia demo` writes: modules, and other ways to the same classes."""
     compared: dict[str, Module | Composition] = {}
     if (path / "territory" / LISTING).exists():
@@ -201,11 +201,11 @@ def _demo(path: Path) -> Subject:
         compared["modules with territories, weights added"] = owners
     if (path / "joint" / LISTING).exists():
         compared["one network trained on all classes"] = Bank.load(path / "joint", quiet=True)[0]
-    found = _in_folder(Bank.load(path / "modules", quiet=True), path / "modules")
-    return replace(found, paths=(path,), compared=compared)
+    result = _in_folder(Bank.load(path / "modules", quiet=True), path / "modules")
+    return replace(result, paths=(path,), compared=compared)
 
 
-def _listed(modules: tuple[Module, ...]) -> Subject:
+def _listed(modules: tuple[Module, ...]) -> ReportInput:
     """Modules of several files: of one catalogue, and no name that would hide another."""
     for module in modules[1:]:
         check_traits(modules[0], module, (CATALOGUE, SHAPE))
@@ -213,4 +213,4 @@ def _listed(modules: tuple[Module, ...]) -> Subject:
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
         raise DataError(f"two modules are called {twice!r}: give one of them, or rename it")
-    return Subject(modules)
+    return ReportInput(modules)

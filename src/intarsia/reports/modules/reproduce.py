@@ -11,14 +11,14 @@ from intarsia.modules import file_name
 from intarsia.reports.html.elements import commands, paragraph
 from intarsia.reports.html.page import Section
 from intarsia.reports.modules.measurements import Measured
-from intarsia.reports.modules.report_input import Subject
+from intarsia.reports.modules.report_input import ReportInput
 from intarsia.training.run_folder import RECIPE
 
 UNNAMED = "DATA.npz"  # stands for data that has neither a name nor a file
 Line = list[str]
 
 
-def again(subject: Subject, measured: Measured | None) -> Section:
+def again(subject: ReportInput, measured: Measured | None) -> Section:
     """The commands that lead here, each as a shell takes it."""
     lines = [
         *_training(subject),
@@ -31,7 +31,7 @@ def again(subject: Subject, measured: Measured | None) -> Section:
     return Section("again", "Make it again", f"{paragraph(_opening(subject, measured))}\n{text}")
 
 
-def _opening(subject: Subject, measured: Measured | None) -> str:
+def _opening(subject: ReportInput, measured: Measured | None) -> str:
     many = len(subject.together) > 1
     first = "Train the modules again, join them" if many else "Train it again"
     words = [f"{first}, and measure what this page shows."]
@@ -39,8 +39,8 @@ def _opening(subject: Subject, measured: Measured | None) -> str:
         words.append("The whole recipe above, saved as recipe.yaml, is what the first line reads.")
     if subject.source is None:
         words.append(f"The data has no name: {UNNAMED} stands for a file of it.")
-    whole = subject.whole
-    if whole is not None and whole.samples is not None:
+    merged = subject.merged
+    if merged is not None and merged.samples is not None:
         words.append("Samples are taken from the validation part of the data.")
     if measured is not None and measured.path is not None and subject.paths and not _ends(measured):
         words.append("For the path between two, `intarsia path` wants the files of both modules.")
@@ -49,7 +49,7 @@ def _opening(subject: Subject, measured: Measured | None) -> str:
     return " ".join(words)
 
 
-def _training(subject: Subject) -> list[Line]:
+def _training(subject: ReportInput) -> list[Line]:
     if not subject.recipe:
         return []
     recipe = str((subject.folder or Path()) / RECIPE) if _has_recipe(subject) else RECIPE
@@ -59,15 +59,15 @@ def _training(subject: Subject) -> list[Line]:
     return [["train", recipe, out, *([] if named else ["--data", UNNAMED])]]
 
 
-def _joining(subject: Subject, measured: Measured | None) -> list[Line]:
+def _joining(subject: ReportInput, measured: Measured | None) -> list[Line]:
     """The modules alone, then each way to join them that the page shows."""
     lines = []
-    if subject.whole is None:
+    if subject.merged is None:
         paths = [str(subject.folder)] if subject.folder else [str(p) for p in subject.paths]
         lines = [_evaluating(path, subject) for path in paths or ["modules/"]]
     ways: dict[str, Line] = {}
-    if subject.whole is not None:
-        ways["whole"] = _options(subject.whole, subject)
+    if subject.merged is not None:
+        ways["whole"] = _options(subject.merged, subject)
     elif len(subject.together) > 1:
         known = ["logits"] if measured is None else list(measured.joined)
         ways = {operator: ["--operator", operator] for operator in known}
@@ -78,7 +78,7 @@ def _joining(subject: Subject, measured: Measured | None) -> list[Line]:
     return lines
 
 
-def _comparing(subject: Subject, measured: Measured | None) -> list[Line]:
+def _comparing(subject: ReportInput, measured: Measured | None) -> list[Line]:
     lines: list[Line] = []
     if measured is None or subject.data is None:
         return lines
@@ -90,8 +90,8 @@ def _comparing(subject: Subject, measured: Measured | None) -> list[Line]:
     return lines
 
 
-def _reporting(subject: Subject) -> Line:
-    made = "modules/" if subject.whole is None else "whole.safetensors"
+def _reporting(subject: ReportInput) -> Line:
+    made = "modules/" if subject.merged is None else "whole.safetensors"
     line = ["report", *(map(str, subject.paths) if subject.paths else [made])]
     line += ["-o", "report.html", "--figures", "figures/"]
     if subject.named is not None or not subject.known or subject.options:
@@ -99,7 +99,7 @@ def _reporting(subject: Subject) -> Line:
     return [*line, "--rows", str(subject.rows)] if subject.rows else line
 
 
-def _modules(subject: Subject) -> Line:
+def _modules(subject: ReportInput) -> Line:
     """What names the modules that are joined."""
     if subject.folder is None and subject.paths:
         return [str(path) for path in subject.paths]
@@ -109,18 +109,18 @@ def _modules(subject: Subject) -> Line:
     return ["modules/" if subject.folder is None else str(subject.folder), *seed]
 
 
-def _evaluating(path: str, subject: Subject) -> Line:
+def _evaluating(path: str, subject: ReportInput) -> Line:
     return ["evaluate", path, *_data(subject)]
 
 
-def _options(whole: Composition, subject: Subject) -> Line:
+def _options(merged: Composition, subject: ReportInput) -> Line:
     """What `compose` is told of a composition."""
-    options = whole.options
-    line = ["--operator", str(whole.operator)]
+    options = merged.options
+    line = ["--operator", str(merged.operator)]
     line += ["--align", options.align] if options.align else []
     line += [] if options.recalibrate else ["--no-recalibrate"]
     line += ["--calibrate"] if options.calibrate else []
-    return line + (_samples(subject) if whole.samples is not None else [])
+    return line + (_samples(subject) if merged.samples is not None else [])
 
 
 def _ends(measured: Measured) -> Sequence[str]:
@@ -128,17 +128,17 @@ def _ends(measured: Measured) -> Sequence[str]:
     subject = measured.subject
     assert measured.pair is not None
     names = [module.name for module in measured.pair]
-    if not subject.paths and subject.whole is None:
+    if not subject.paths and subject.merged is None:
         return [f"modules/{file_name(name)}" for name in names]
-    found = [str(subject.files[name]) for name in names if name in subject.files]
-    return found if len(found) == len(names) else []
+    result = [str(subject.files[name]) for name in names if name in subject.files]
+    return result if len(result) == len(names) else []
 
 
-def _has_recipe(subject: Subject) -> bool:
+def _has_recipe(subject: ReportInput) -> bool:
     return subject.folder is not None and (subject.folder / RECIPE).is_file()
 
 
-def _data(subject: Subject) -> Line:
+def _data(subject: ReportInput) -> Line:
     """What names the data that is measured on, and how it is loaded."""
     others = {key: value for key, value in subject.options.items() if key != "target"}
     words = [f"{key}={json.dumps(value)}" for key, value in others.items()]
@@ -150,11 +150,11 @@ def _data(subject: Subject) -> Line:
     ]
 
 
-def _samples(subject: Subject) -> Line:
+def _samples(subject: ReportInput) -> Line:
     return ["--samples", _source(subject), *_target(subject)]
 
 
-def _target(subject: Subject) -> Line:
+def _target(subject: ReportInput) -> Line:
     """A column by its number, or by its name, in quotes if that is a number."""
     target = subject.options.get("target")
     if target is None:
@@ -163,7 +163,7 @@ def _target(subject: Subject) -> Line:
     return ["--target", f"'{target}'" if quoted else str(target)]
 
 
-def _model(subject: Subject) -> Line:
+def _model(subject: ReportInput) -> Line:
     """The factory of modules that have one, if a command can import it."""
     factory = subject.modules[0].factory
     name = getattr(factory, "__qualname__", "<locals>")
@@ -173,5 +173,5 @@ def _model(subject: Subject) -> Line:
     return ["--model", f"{module}:{name}"]
 
 
-def _source(subject: Subject) -> str:
+def _source(subject: ReportInput) -> str:
     return subject.source or UNNAMED

@@ -24,7 +24,7 @@ from intarsia.reports.html.elements import (
 from intarsia.reports.html.page import Section
 from intarsia.reports.html.words import capital, counted, duration, listed
 from intarsia.reports.modules.measurements import Measured
-from intarsia.reports.modules.report_input import Subject
+from intarsia.reports.modules.report_input import ReportInput
 from intarsia.studies.maxent.paper import TWINS, pair_cell, single_cell
 from intarsia.studies.maxent.single import BESIDE, MEANING, beside
 from intarsia.studies.plans import plan_of
@@ -34,21 +34,21 @@ from intarsia.training.run_folder import spent
 FOLDED_FROM = 12  # findings: more of them are shown on a click
 
 
-def health(subject: Subject) -> list[Section]:
+def health(subject: ReportInput) -> list[Section]:
     """What is dead, undertrained or inconsistent, before all else; no section if nothing is."""
-    found = subject.health
-    if found.ok:
+    result = subject.health
+    if result.ok:
         return []
-    kinds = [finding.kind for finding in found.findings]
+    kinds = [finding.kind for finding in result.findings]
     count = listed([f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)])
-    rows = [(f.kind, f.module, f.message, f.advice) for f in found.findings]
+    rows = [(f.kind, f.module, f.message, f.advice) for f in result.findings]
     shown = table(["health", "module", "what is wrong", "what to do"], rows, "Every finding")
     body = shown if len(rows) <= FOLDED_FROM else folded(f"All {len(rows)} findings", shown)
     warning = f"Not healthy: {count}. The numbers below are to be read with that in mind."
-    return [Section("health", "Health", f"{notice(warning, found.summary)}\n{body}")]
+    return [Section("health", "Health", f"{notice(warning, result.summary)}\n{body}")]
 
 
-def trained(subject: Subject) -> Section:
+def trained(subject: ReportInput) -> Section:
     """Recipe, data, seeds, engine, time and versions."""
     body = [paragraph(_opening(subject)), facts(_facts(subject))]
     notes = [] if subject.bank is None else list(subject.bank.report.get("notes") or [])
@@ -68,7 +68,7 @@ def trained(subject: Subject) -> Section:
     return Section("trained", "What was trained", "\n".join(body))
 
 
-def _opening(subject: Subject) -> str:
+def _opening(subject: ReportInput) -> str:
     recipe, modules = subject.recipe, subject.modules
     words = (
         f"{capital(counted(len(modules), 'module'))}, {_classes(subject)} of {subject.data_name}"
@@ -113,7 +113,7 @@ def _course(recipe: Mapping[str, Any]) -> str:
     return words
 
 
-def _classes(subject: Subject) -> str:
+def _classes(subject: ReportInput) -> str:
     """Which classes the modules are for."""
     sets = {module.rewarded for module in subject.modules}
     names = listed(sorted(set_name(classes, subject.catalogue) for classes in sets))
@@ -126,28 +126,28 @@ def _classes(subject: Subject) -> str:
     return "one for each class" if len(sets) == len(subject.catalogue) else f"one for {names}"
 
 
-def _facts(subject: Subject) -> dict[str, Entry]:
+def _facts(subject: ReportInput) -> dict[str, Entry]:
     recipe, first = subject.recipe, subject.modules[0]
     learned = first.provenance
-    found: dict[str, Any] = {"data": _data(subject), "network": str(first.architecture)}
+    result: dict[str, Any] = {"data": _data(subject), "network": str(first.architecture)}
     for key, registry in (("objective", OBJECTIVES), ("pruning", PRUNINGS)):
-        found[key] = _explained(_text(recipe.get(key)), registry)
+        result[key] = _explained(_text(recipe.get(key)), registry)
     for key in ("sparsity", "batch", "temperature"):
-        found[key] = _text(recipe.get(key))
+        result[key] = _text(recipe.get(key))
     if recipe.get("learning_rate"):
         schedule = recipe.get("schedule") or "constant"
-        found["learning rate"] = f"{recipe['learning_rate']:g}, {schedule}"
-    found["preset"] = recipe.get("preset")
-    found["seeds"] = listed([str(seed) for seed in subject.seeds if seed is not None])
-    found["origin"] = ", ".join(dict.fromkeys(m.origin[:16] for m in subject.together))
+        result["learning rate"] = f"{recipe['learning_rate']:g}, {schedule}"
+    result["preset"] = recipe.get("preset")
+    result["seeds"] = listed([str(seed) for seed in subject.seeds if seed is not None])
+    result["origin"] = ", ".join(dict.fromkeys(m.origin[:16] for m in subject.together))
     if learned.get("engine"):
-        found["engine"] = f"{learned['engine']} on {learned.get('device')}"
-    found["time"] = _time(subject)
-    found["trained with"] = _versions(learned.get("versions") or {})
-    return {key: value for key, value in found.items() if value}
+        result["engine"] = f"{learned['engine']} on {learned.get('device')}"
+    result["time"] = _time(subject)
+    result["trained with"] = _versions(learned.get("versions") or {})
+    return {key: value for key, value in result.items() if value}
 
 
-def _data(subject: Subject) -> str:
+def _data(subject: ReportInput) -> str:
     data = subject.data
     if data is None:
         return f"{subject.data_name}, not at hand: {subject.missing}"
@@ -158,7 +158,7 @@ def _data(subject: Subject) -> str:
     )
 
 
-def _time(subject: Subject) -> str:
+def _time(subject: ReportInput) -> str:
     """What training took, where its folder says so."""
     took = None if subject.folder is None else spent(subject.folder)
     if took is None:
@@ -216,7 +216,7 @@ def papers(measured: Measured) -> Section | None:
     return Section("paper", cells.title, _body(cells, measured, model, imp))
 
 
-def paper_model(subject: Subject) -> str | None:
+def paper_model(subject: ReportInput) -> str | None:
     """The paper's name for the network, if all settings of the training are the paper's."""
     recipe, data = subject.recipe, subject.data
     if data is None or not subject.known or recipe.get("preset") != "paper":
@@ -239,8 +239,8 @@ def _same(paper: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
 
 def _ours(measured: Measured) -> str:
     """The accuracy of the weight sum, with its deviation where there are several seeds."""
-    found = Spread.of(score.accuracy for score in measured.seeded["sum"])
-    return f"{found.mean:.3f}" + (f" ± {found.sd:.3f} (n = {found.n})" if found.n > 1 else "")
+    result = Spread.of(score.accuracy for score in measured.seeded["sum"])
+    return f"{result.mean:.3f}" + (f" ± {result.sd:.3f} (n = {result.n})" if result.n > 1 else "")
 
 
 def _body(cells: Table, measured: Measured, model: str, imp: bool) -> str:

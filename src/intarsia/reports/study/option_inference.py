@@ -51,7 +51,7 @@ def option_text(value: Any) -> str:
 
 def inferred(study: Study, settings: Sequence[Settings]) -> list[dict[str, Any]]:
     """Of every form, its options with the values that cells have in their place."""
-    found = []
+    result = []
     for form in study.forms:
         options = study.options(form)
         for option, value in options.items():
@@ -63,8 +63,8 @@ def inferred(study: Study, settings: Sequence[Settings]) -> list[dict[str, Any]]
                 options[option] = list(dict.fromkeys([*first, *seen]))
             elif option in signature(study, settings[0]):
                 options[option] = settings[0][option]
-        found.append(options)
-    return found
+        result.append(options)
+    return result
 
 
 def signature(study: Study, settings: Settings) -> dict[str, Any]:

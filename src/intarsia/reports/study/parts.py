@@ -18,11 +18,11 @@ from intarsia.reports.study.option_inference import inferred, signature
 from intarsia.studies import (
     NAMES,
     STUDIES,
-    Bench,
     Cell,
     Measured,
     Store,
     Study,
+    StudyContext,
     find_study,
     standing,
 )
@@ -34,7 +34,7 @@ from intarsia.training import Recipe
 
 def cells_in(store: Store, folders: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
     """The cells of some folders as their files have them, and what is wrong with the others."""
-    found, damaged = [], []
+    result, damaged = [], []
     paths = [p for name in folders for p in (store.path / "cells" / name).glob("*.json")]
     for path in sorted(paths):
         try:
@@ -42,12 +42,12 @@ def cells_in(store: Store, folders: Sequence[str]) -> tuple[list[dict[str, Any]]
             digest = cell.pop("digest")
             if digest != digest_of(cell) or {key: cell[key] for key in CELL} != CELL:
                 raise ValueError
-            found.append(cell)
+            result.append(cell)
         except OSError as error:
             raise FileError(f"{path}: cannot be read: {error.strerror}") from error
         except (ValueError, KeyError, TypeError, AttributeError):
             damaged.append(f"{path.name} is damaged, its digest does not fit its content.")
-    return found, damaged
+    return result, damaged
 
 
 def known_in(store: Store) -> list[str]:
@@ -117,10 +117,10 @@ def _of_pack(what: Pack, source: str, study: str | None) -> Part:
         raise StudyError(f"{source} is of the study {what.study!r}, not of {study!r}")
     if not what.measured:
         raise StudyError(f"{source} has no finished cell: run the study {what.study!r} first")
-    found = find_study(what.study)
+    result = find_study(what.study)
     with tempfile.TemporaryDirectory() as folder:
-        planned = _plan(found, what.options, Store(folder))
-    part = Part(found, what, source, True, planned)
+        planned = _plan(result, what.options, Store(folder))
+    part = Part(result, what, source, True, planned)
     others = len(what.measured) - (len(planned) - len(part.lacking))
     if planned and others > 0:
         note = f"{others} of the cells are none of this study's today: its options have changed."
@@ -135,11 +135,11 @@ def _of_store(store: Store, name: str, options: Mapping[str, Any] | None) -> lis
     """One part for the options given, else one for each kind of cells that there are."""
     study = find_study(name)
     if options is not None:
-        cells = study.plan(options, Bench(store, "cpu"))
+        cells = study.plan(options, StudyContext(store, "cpu"))
         return [_exact(study, options, cells, store)] if standing(cells, store).finished else []
-    found, damaged = cells_in(store, _folders(study, store))
+    result, damaged = cells_in(store, _folders(study, store))
     kinds: dict[str, list[dict[str, Any]]] = {}
-    for cell in found:
+    for cell in result:
         kinds.setdefault(canonical(signature(study, cell["settings"])), []).append(cell)
     parts = [_kind(study, own, store) for own in kinds.values()]
     parts.sort(key=lambda part: -len(part.pack.measured))
@@ -148,15 +148,15 @@ def _of_store(store: Store, name: str, options: Mapping[str, Any] | None) -> lis
     return parts
 
 
-def _kind(study: Study, found: Sequence[Mapping[str, Any]], store: Store) -> Part:
+def _kind(study: Study, result: Sequence[Mapping[str, Any]], store: Store) -> Part:
     """Cells of one kind under the options that plan most of them."""
-    settings = [cell["settings"] for cell in found]
-    keys = {cell["key"] for cell in found}
+    settings = [cell["settings"] for cell in result]
+    keys = {cell["key"] for cell in result}
     tried = [(options, _plan(study, options, store)) for options in inferred(study, settings)]
     options, cells = max(tried, key=lambda one: sum(cell.key in keys for cell in one[1]))
     known = sum(cell.key in keys for cell in cells)
     if not known:
-        return _as_they_are(study, options, found, store, bool(cells))
+        return _as_they_are(study, options, result, store, bool(cells))
     part = _exact(study, options, cells, store)
     if known == len(keys):
         return part
@@ -175,13 +175,13 @@ def _exact(study: Study, options: Mapping[str, Any], cells: Sequence[Cell], stor
 def _as_they_are(
     study: Study,
     options: Mapping[str, Any],
-    found: Sequence[Mapping[str, Any]],
+    result: Sequence[Mapping[str, Any]],
     store: Store,
     planned: bool,
 ) -> Part:
     """Cells that cannot be compared with a plan."""
-    keys = {cell["key"] for cell in found}
-    banks = {key for cell in found for key in cell.get("banks", {}).values()}
+    keys = {cell["key"] for cell in result}
+    banks = {key for cell in result for key in cell.get("banks", {}).values()}
     events = []
     for event in read_records(store.path / "runs"):
         if event["event"] == "cell" and event["key"] in keys:
@@ -190,7 +190,7 @@ def _as_they_are(
             share = len(mine) / len(event["keys"])
             own = {"modules": share * event["modules"], "seconds": share * event["seconds"]}
             events.append({**event, "keys": mine, **own})
-    measured = [Measured(cell["settings"], cell["result"], cell["key"]) for cell in found]
+    measured = [Measured(cell["settings"], cell["result"], cell["key"]) for cell in result]
     why = (
         "their options are not known, or a default, the data or the way of measuring has changed"
         if planned
@@ -205,7 +205,7 @@ def _plan(study: Study, options: Mapping[str, Any], store: Store) -> list[Cell]:
     """All cells of the options; none where the data are not here, or an option is no more."""
     try:
         known = study.options(next(iter(study.forms)), **options)
-        return study.plan(known, Bench(store, "cpu", _load_here))
+        return study.plan(known, StudyContext(store, "cpu", _load_here))
     except IntarsiaError:
         return []
 

@@ -37,24 +37,24 @@ def run_facts(part: Part) -> dict[str, str]:
     study, runs = part.study, part.pack.runs
     form, other = nearest_form(study, part.pack.options)
     usual = study.options(form)
-    found = {"study": study.name, "form": form}
+    result = {"study": study.name, "form": form}
     for key, value in part.pack.options.items():
         text = value_text(value)
         if key in other and key in usual:
             text += f" (form {form}: {value_text(usual[key])})"
-        found[key] = text
-    found["cells"] = cells_text(part)
+        result[key] = text
+    result["cells"] = cells_text(part)
     if runs["modules"]:
-        found["modules trained"] = f"{runs['modules']:,}"
+        result["modules trained"] = f"{runs['modules']:,}"
     if not part.pack.events:
-        return found | {"when": "not noted, nor by what"}
-    found["training took"] = duration(runs["training_seconds"])
-    found["measuring took"] = duration(runs["measuring_seconds"])
-    found["device"] = ", ".join(runs["devices"])
-    found["when"] = ", ".join(runs["dates"])
+        return result | {"when": "not noted, nor by what"}
+    result["training took"] = duration(runs["training_seconds"])
+    result["measuring took"] = duration(runs["measuring_seconds"])
+    result["device"] = ", ".join(runs["devices"])
+    result["when"] = ", ".join(runs["dates"])
     versions = [f"{name} {number}" for own in runs["versions"] for name, number in own.items()]
-    found["versions"] = ", ".join(dict.fromkeys(versions))
-    return found
+    result["versions"] = ", ".join(dict.fromkeys(versions))
+    return result
 
 
 def again_lines(part: Part) -> list[str]:
@@ -117,8 +117,8 @@ def _varying(cells: Sequence[Cell]) -> list[str]:
         for name, value in cell.settings.items():
             if isinstance(value, str | int | float):
                 values.setdefault(name, set()).add(value)
-    found = [name for name in values if name in ALWAYS or len(values[name]) > 1]
-    return sorted(found, key=lambda name: name == SEED)
+    result = [name for name in values if name in ALWAYS or len(values[name]) > 1]
+    return sorted(result, key=lambda name: name == SEED)
 
 
 def _word(cell: Cell, name: str) -> str:
@@ -139,12 +139,12 @@ def _settings(cells: Sequence[Cell]) -> dict[str, str]:
         for cell in cells
         for plan in cell.banks.values()
     ]
-    found = {}
+    result = {}
     for name in TOLD:
         values = [_text(recipe.get(name)) for recipe in recipes]
         if set(values) - {"-"}:
-            found[name.replace("_", " ")] = _apart(values, labels)
-    return found
+            result[name.replace("_", " ")] = _apart(values, labels)
+    return result
 
 
 def _apart(values: Sequence[str], labels: Sequence[Mapping[str, Any]]) -> str:

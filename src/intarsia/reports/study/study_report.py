@@ -37,24 +37,24 @@ def study_report(
     `source` is the file of a pack or the folder of a store, or either one as it was read. Of a
     store, `study` names one; `options` are those of its run, worked out from its cells if None.
     """
-    found = [Shown.of(part) for part in parts_of(source, study, options)]
-    for place, shown in enumerate(found):
-        before = sum(other.part.study is shown.part.study for other in found[:place])
+    result = [Shown.of(part) for part in parts_of(source, study, options)]
+    for place, shown in enumerate(result):
+        before = sum(other.part.study is shown.part.study for other in result[:place])
         shown.mark = f"-{before + 1}" if before else ""
-    make = _alone if len(found) == 1 else _together
-    title, lead, sections = make(found, Room(ROOM))
+    make = _alone if len(result) == 1 else _together
+    title, lead, sections = make(result, Room(ROOM))
     made = {
-        "Made of": found[0].part.source,
+        "Made of": result[0].part.source,
         "Made on": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "Made by": f"intarsia {__version__}",
     }
-    figures = {f"{name}{s.mark}": svg for s in found for name, svg in s.figures.items()}
+    figures = {f"{name}{s.mark}": svg for s in result for name, svg in s.figures.items()}
     return Report(page(title, lead, sections, made), figures)
 
 
-def _alone(found: Sequence[Shown], room: Room) -> tuple[str, str, list[Section]]:
+def _alone(result: Sequence[Shown], room: Room) -> tuple[str, str, list[Section]]:
     """Title, lead and sections of a page on one set of cells."""
-    (shown,) = found
+    (shown,) = result
     sections = [Section("summary", "In short", numbers_html(shown) + summary_html(shown))]
     if shown.figures:
         sections.append(Section("figures", "Figures", figures_html(shown, room, FIGURES)))
@@ -66,19 +66,19 @@ def _alone(found: Sequence[Shown], room: Room) -> tuple[str, str, list[Section]]
     return shown.part.study.title, shown.part.study.about, sections
 
 
-def _together(found: Sequence[Shown], room: Room) -> tuple[str, str, list[Section]]:
+def _together(result: Sequence[Shown], room: Room) -> tuple[str, str, list[Section]]:
     """The same on several: an overview, then a section each, most of it to be opened."""
-    studies = {shown.part.study.name: shown.part.study for shown in found}
+    studies = {shown.part.study.name: shown.part.study for shown in result}
     names = list(studies)
     title, lead = studies[names[0]].title, studies[names[0]].about
     if len(names) > 1:
         title = f"{len(names)} studies"
         lead = f"What is finished of {', '.join(names[:-1])} and {names[-1]}."
     columns = ["study", "shows", "cells", "training", "tables", "figures"]
-    overview = table(columns, map(_overview, found), "What is on this page")
+    overview = table(columns, map(_overview, result), "What is on this page")
     sections = [Section("overview", "Overview", overview)]
-    for shown in found:
-        study, apart = shown.part.study, _apart(shown, found)
+    for shown in result:
+        study, apart = shown.part.study, _apart(shown, result)
         words = [study.about] if len(names) > 1 else []
         words += [f"Measured with {apart}."] if apart else []
         body = "\n".join([*map(paragraph, words), _folded(shown, room)])
@@ -93,9 +93,9 @@ def _overview(shown: Shown) -> list[str | int | float | None]:
     return [*head, duration(runs["training_seconds"]), len(shown.tables), len(shown.figures)]
 
 
-def _apart(shown: Shown, found: Sequence[Shown]) -> str:
+def _apart(shown: Shown, result: Sequence[Shown]) -> str:
     """The options by which a set of cells differs from others of its study, as words."""
-    same = [other.part.pack.options for other in found if other.part.study is shown.part.study]
+    same = [other.part.pack.options for other in result if other.part.study is shown.part.study]
     mine = shown.part.pack.options
     differing = [key for key, value in mine.items() if any(o.get(key) != value for o in same)]
     return "; ".join(f"{key}: {value_text(mine[key])}" for key in differing)

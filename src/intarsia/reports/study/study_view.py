@@ -65,13 +65,13 @@ class Room:
 def numbers_html(shown: Shown) -> str:
     """The few numbers to be seen first."""
     runs, missing = shown.part.pack.runs, shown.part.pack.missing
-    found = [(cells_text(shown.part), "cells are finished" if missing else "cells, all finished")]
-    found += shown.summary.numbers
+    result = [(cells_text(shown.part), "cells are finished" if missing else "cells, all finished")]
+    result += shown.summary.numbers
     if runs["modules"]:
         took = duration(runs["training_seconds"])
-        found.append((f"{runs['modules']:,}", f"modules, trained in {took}"))
+        result.append((f"{runs['modules']:,}", f"modules, trained in {took}"))
     items = "\n".join(
-        f"<li><strong>{escape(number)}</strong> {escape(words)}</li>" for number, words in found
+        f"<li><strong>{escape(number)}</strong> {escape(words)}</li>" for number, words in result
     )
     return f'<ul class="numbers">\n{items}\n</ul>\n'
 
@@ -130,9 +130,9 @@ def _too_large(count: int, what: str, command: str) -> str:
 
 def _title(svg: str, name: str, study: str) -> str:
     """What the drawing says of itself, and what of its name it does not say."""
-    found = re.search(r"<title>(.*?)</title>", svg, flags=re.S)
+    result = re.search(r"<title>(.*?)</title>", svg, flags=re.S)
     words = [HALVES.get(part, part) for part in name.removeprefix(study).strip("-").split("-")]
-    title = unescape(found[1]).replace(name, ", ".join(words)) if found else ""
+    title = unescape(result[1]).replace(name, ", ".join(words)) if result else ""
     if not title:
         return ", ".join(words)
     told = all(word in title for word in words)

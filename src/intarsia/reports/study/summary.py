@@ -82,7 +82,7 @@ def in_order(tables: Sequence[Table]) -> Summary:
 
 def _compared(table: Table) -> list[_Compared]:
     """Every difference with the paper's number before it."""
-    found = []
+    result = []
     labels = labels_of(table.rows)
     names = [name for name in table.columns[:labels] if name != "objective"]
     for row in rows_of(table):
@@ -94,8 +94,8 @@ def _compared(table: Table) -> list[_Compared]:
             elif isinstance(entry, Paper):
                 paper = entry
             elif isinstance(entry, Difference) and paper is not None:
-                found.append(_Compared(ours, group, entry, paper.suspect))
-    return found
+                result.append(_Compared(ours, group, entry, paper.suspect))
+    return result
 
 
 def _dead(tables: Sequence[Table]) -> list[tuple[Entry, ...]]:
@@ -103,17 +103,17 @@ def _dead(tables: Sequence[Table]) -> list[tuple[Entry, ...]]:
 
     Such modules have no live unit, or answer alike by whatever objective they were trained.
     """
-    found: dict[tuple[Entry, ...], None] = {}
+    result: dict[tuple[Entry, ...], None] = {}
     for table in tables:
         names = table.columns[: labels_of(table.rows)]
         if "live units" in table.columns:
             for row in rows_of(table):
                 live = row["live units"]
                 if isinstance(live, Spread) and live.n and live.mean == 0:
-                    found[tuple(row[name] for name in names)] = None
+                    result[tuple(row[name] for name in names)] = None
         elif "objective" in names and _compared(table):
-            found |= dict.fromkeys(_alike(table, [n for n in names if n != "objective"]))
-    return list(found)
+            result |= dict.fromkeys(_alike(table, [n for n in names if n != "objective"]))
+    return list(result)
 
 
 def _alike(table: Table, names: Sequence[str]) -> list[tuple[Entry, ...]]:
@@ -160,16 +160,16 @@ OF_WAYS = ("at the end", "forgetting", "remaining after", "removed after")
 
 def summary_of(tables: Sequence[Table]) -> Summary:
     """What the tables say by their kind, or from the highest to the lowest number."""
-    found = Summary()
+    result = Summary()
     for say in (beside_paper, in_order, _change, _connected, _joined, _complete, _ways):
         told = say(tables)
         points = told.points
         if len(points) > NAMED:
             points = [*points[:NAMED], f"{len(points) - NAMED} more are in the tables below"]
-        found.sentences.extend(told.sentences)
-        found.points.extend(points)
-        found.numbers.extend(told.numbers)
-    return found if found.sentences else _extremes(tables)
+        result.sentences.extend(told.sentences)
+        result.points.extend(points)
+        result.numbers.extend(told.numbers)
+    return result if result.sentences else _extremes(tables)
 
 
 def _change(tables: Sequence[Table]) -> Summary:
@@ -231,8 +231,8 @@ def _complete(tables: Sequence[Table]) -> Summary:
         if "matrix" in table.columns:
             names = list(table.columns[: table.columns.index("matrix")])
             for own in grouped_rows(rows, names).values():
-                found = [(str(row["matrix"]), row["rewarded accuracy"]) for row in own]
-                told = {of[len(ALL) :]: value for of, value in found if of.startswith(ALL)}
+                result = [(str(row["matrix"]), row["rewarded accuracy"]) for row in own]
+                told = {of[len(ALL) :]: value for of, value in result if of.startswith(ALL)}
                 points += _told(label(own[0], names), told)
         elif columns and "chosen" not in table.columns:
             names = [n for n in ("data", "model", "IMP", "objective") if n in table.columns]

@@ -5,7 +5,7 @@ from typing import Any
 
 from intarsia.figures import line_figure
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import (
     NAMES,
     axes_of,
@@ -58,11 +58,11 @@ SMALL = PAPER | {
 }
 
 
-def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
     """One a data set, model, seed, and with or without pruning."""
     return [
-        step_cell("complete", data, model, seed, _orders(model, options), options, bench, imp=imp)
-        for data, model in readable(options, bench)
+        step_cell("complete", data, model, seed, _orders(model, options), options, context, imp=imp)
+        for data, model in readable(options, context)
         for imp in check_flags(options, "imp")
         for seed in seeds_of(options["seeds"])
     ]
@@ -70,20 +70,20 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
 
 def tables(done: Sequence[Measured]) -> list[Table]:
     """Two tables a data set."""
-    found = []
+    result = []
     for (data,), cells in grouped(done, "data").items():
         groups = [
             ((model, "yes" if imp else "no"), group)
             for (model, imp), group in grouped(cells, "model", "imp").items()
         ]
         notes, columns = [*_notes(cells), *step_notes(cells)], ["model", "IMP"]
-        found += step_tables(f"Complete merge, {data}", columns, groups, notes, _few(cells))
-    return found
+        result += step_tables(f"Complete merge, {data}", columns, groups, notes, _few(cells))
+    return result
 
 
 def figures(done: Sequence[Measured]) -> dict[str, str]:
     """One figure a data set and model: accuracy and entropy, with and without pruning."""
-    found = {}
+    result = {}
     for (data, model), cells in grouped(done, "data", "model").items():
         panels = {}
         for what in ("accuracy", "entropy"):
@@ -98,23 +98,23 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
                     panels[f"{what}, {'with' if imp else 'without'} IMP"] = curves
         if panels:
             title = f"complete merge, {data}, {model}"
-            found[figure_name("complete", data, model)] = line_figure(
+            result[figure_name("complete", data, model)] = line_figure(
                 panels, title=title, x="modules", **axes_of(panels)
             )
-    return found
+    return result
 
 
 def _orders(model: str, options: Mapping[str, Any]) -> dict[str, int]:
     """How many class orders each operator is measured on."""
     most = check_count(options, "orders")
-    few = min(most, check_count(options, "slow_orders"))
+    subsample = min(most, check_count(options, "slow_orders"))
     slow = [operator_name(text, "slow") for text in options["slow"]]
     without = {
         other: [operator_name(text, "without") for text in texts]
         for other, texts in options["without"].items()
     }
     return {
-        text: few if name in slow else most
+        text: subsample if name in slow else most
         for text in check_operators(options)
         if (name := operator_name(text)) not in without.get(model, ())
     }
@@ -146,8 +146,8 @@ def _few(done: Sequence[Measured]) -> list[str]:
     if not counts:
         return []
     least, most = min(counts.values()), max(counts.values())
-    few = ", ".join(sorted(name for name, n in counts.items() if n < most))
-    return [f"on the first {least} of {most} class orders: {few}"] if few else []
+    subsample = ", ".join(sorted(name for name, n in counts.items() if n < most))
+    return [f"on the first {least} of {most} class orders: {subsample}"] if subsample else []
 
 
 register(

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intarsia.composition import OPERATORS, Ground, compose
+from intarsia.composition import OPERATORS, MergeContext, compose
 from intarsia.composition.checks import check_fit
 from intarsia.composition.merge_context import kept_samples
 from intarsia.composition.operators.registry import Operator
@@ -21,7 +21,7 @@ from intarsia.figures import line_figure
 from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
 from intarsia.modules import Bank, Module, logits_of
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.options import check_count, check_operators
 from intarsia.studies.tables import Entry, Spread, Table, grouped, known, point
 
@@ -37,7 +37,7 @@ def step_cell(
     seed: int,
     orders: Mapping[str, int],
     options: Mapping[str, Any],
-    bench: Bench,
+    context: StudyContext,
     *,
     imp: bool = True,
     **varied: Any,
@@ -47,8 +47,8 @@ def step_cell(
     `varied` are settings of the recipe that make the study.
     """
     preset, recipe = options["preset"], {**options["recipe"], **varied}
-    sets = [(name,) for name in bench.data(data, preset).catalogue]
-    plan = bench.plan(data, model, sets, seed, preset=preset, pruned=imp, **recipe)
+    sets = [(name,) for name in context.data(data, preset).catalogue]
+    plan = context.plan(data, model, sets, seed, preset=preset, pruned=imp, **recipe)
     settings = {"data": data, "model": model, "preset": preset, "imp": imp, "seed": seed}
     return Cell(study, {**settings, **varied, "orders": dict(orders)}, {"modules": plan})
 
@@ -58,20 +58,20 @@ def orders_by_operator(options: Mapping[str, Any]) -> dict[str, int]:
     return dict.fromkeys(check_operators(options), check_count(options, "orders"))
 
 
-def measure_steps(cell: Cell, bench: Bench) -> dict[str, Any]:
+def measure_steps(cell: Cell, context: StudyContext) -> dict[str, Any]:
     """By operator one curve for each order; what refused, and modules that training gave up."""
     settings = cell.settings
-    data = bench.data(settings["data"], settings["preset"])
-    bank = bench.bank(cell.banks["modules"], settings["imp"])
+    data = context.data(settings["data"], settings["preset"])
+    bank = context.bank(cell.banks["modules"], settings["imp"])
     diverged = [name for name in data.catalogue if name not in bank.names]
     if diverged:
         return {"curves": {}, "refused": {}, "diverged": diverged}
-    merges = Merges(bank, data, bench.device)
+    merges = Merges(bank, data, context.device)
     curves: dict[str, list[Any]] = {}
     for operator, count in settings["orders"].items():
-        found = [merges.curve(operator, order) for order in orders_of(data.catalogue, count)]
+        result = [merges.curve(operator, order) for order in orders_of(data.catalogue, count)]
         if operator not in merges.refused:
-            curves[operator] = found
+            curves[operator] = result
     return {"curves": curves, "refused": merges.refused, "diverged": []}
 
 
@@ -232,15 +232,15 @@ class Merges:
 
     def _measure(self, operator: str, modules: Sequence[Module]) -> Point:
         spec = OPERATORS.spec(operator)
-        how: Operator = OPERATORS[spec.name]  # type: ignore[assignment]
+        how: Operator = OPERATORS[spec.name]
         first = modules[0]
         if how.on == "logits":
             parts = check_fit(modules, how.on, False)
-            ground = Ground(parts, self._samples)
-            logits = how(list(map(self._own, parts)), ground, **spec.arguments).cpu()
+            context = MergeContext(parts, self._samples)
+            logits = how(list(map(self._own, parts)), context, **spec.arguments).cpu()
         else:
-            whole = compose(modules, spec, samples=self._samples).to(self._device)
-            logits = logits_of(whole, self._x)
+            merged = compose(modules, spec, samples=self._samples).to(self._device)
+            logits = logits_of(merged, self._x)
         classes = sorted({first.catalogue.index(c) for m in modules for c in m.rewarded})
         accuracy = rewarded_accuracy(logits, self._labels, classes)
         entropy = nonrewarded_entropy(logits, self._labels, classes, first.temperature)
@@ -261,10 +261,10 @@ def orders_of(catalogue: Sequence[str], count: int = 10, seed: int = 0) -> list[
     """
     if count < 1:
         raise StudyError(f"the number of class orders is {count}: expected at least 1")
-    found: dict[tuple[str, ...], None] = {}
+    result: dict[tuple[str, ...], None] = {}
     stream, wanted = 0, min(count, math.factorial(len(catalogue)))
-    while len(found) < wanted:
+    while len(result) < wanted:
         order = np.argsort(random_keys(len(catalogue), seed, stream), kind="stable")
-        found[tuple(catalogue[i] for i in order)] = None
+        result[tuple(catalogue[i] for i in order)] = None
         stream += 1
-    return list(found)
+    return list(result)

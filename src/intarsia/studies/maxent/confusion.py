@@ -12,7 +12,7 @@ from intarsia.data import Split
 from intarsia.figures import confusion_figure
 from intarsia.measure import evaluate
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import figure_name
 from intarsia.studies.maxent.merging import JOINED
 from intarsia.studies.maxent.pairs import pairs_of
@@ -40,27 +40,27 @@ SMALL = PAPER | {
 }
 
 
-def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
     """One a data set, model, objective and seed, with pruning and without."""
     return [
-        _cell(data, model, imp, objective, seed, options, bench)
-        for data, model in readable(options, bench)
+        _cell(data, model, imp, objective, seed, options, context)
+        for data, model in readable(options, context)
         for imp in check_flags(options, "imp")
         for objective in options["objectives"]
         for seed in seeds_of(options["seeds"])
     ]
 
 
-def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
+def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     """Confusion matrices on the test samples: every module, some pairs, and all modules."""
     settings = cell.settings
-    data = bench.data(settings["data"], settings["preset"])
-    bank = bench.bank(cell.banks["bank"], pruned=settings["imp"])
-    test = Split(data.test.x.to(bench.device), data.test.y)
+    data = context.data(settings["data"], settings["preset"])
+    bank = context.bank(cell.banks["bank"], pruned=settings["imp"])
+    test = Split(data.test.x.to(context.device), data.test.y)
 
     def counts(model: nn.Module) -> list[list[int]]:
-        found: list[list[int]] = evaluate(model.to(bench.device), test).confusion.tolist()
-        return found
+        result: list[list[int]] = evaluate(model.to(context.device), test).confusion.tolist()
+        return result
 
     pairs = [(one, other) for (one,), (other,) in pairs_of(data.catalogue, 1, settings["pairs"])]
     # What lacks a module that diverged is left out.
@@ -125,11 +125,11 @@ def _cell(
     objective: str,
     seed: int,
     options: Mapping[str, Any],
-    bench: Bench,
+    context: StudyContext,
 ) -> Cell:
     preset, recipe = options["preset"], options["recipe"]
-    sets = [(name,) for name in bench.data(data, preset).catalogue]
-    bank = bench.plan(
+    sets = [(name,) for name in context.data(data, preset).catalogue]
+    bank = context.plan(
         data, model, sets, seed, preset=preset, objective=objective, pruned=imp, **recipe
     )
     settings = {
@@ -166,8 +166,8 @@ def _kinds(group: Sequence[Measured]) -> dict[str, list[Mapping[str, Any]]]:
     for cell in group:
         kinds["single modules"] += cell.result["modules"]
         for matrix in cell.result["merges"]:
-            whole = matrix["parts"] == cell.result["catalogue"]
-            kind = f"{'complete' if whole else 'pairs'}, {matrix['operator']}"
+            merged = matrix["parts"] == cell.result["catalogue"]
+            kind = f"{'complete' if merged else 'pairs'}, {matrix['operator']}"
             kinds.setdefault(kind, []).append(matrix)
     return kinds
 

@@ -13,7 +13,7 @@ from intarsia.figures import line_figure
 from intarsia.measure import path
 from intarsia.measure.path import TOLERANCE, Curve
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import figure_name
 from intarsia.studies.maxent.pairs import pairs_of
 from intarsia.studies.maxent.single import HALVES, halves
@@ -44,27 +44,27 @@ SMALL = PAPER | {
 }
 
 
-def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
     """One a data set, model and seed: all pairs, with and without pruning."""
     return [
-        _cell(data, model, seed, options, bench)
-        for data, model in readable(options, bench)
+        _cell(data, model, seed, options, context)
+        for data, model in readable(options, context)
         for seed in seeds_of(options["seeds"])
     ]
 
 
-def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
+def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     """Loss and excess along every path, on training and test samples.
 
     `largest` is the largest excess between the ends, in percent, and may be below 0.
     """
     settings = cell.settings
-    data = _moved(bench.data(settings["data"], settings["preset"]), bench.device)
+    data = _moved(context.data(settings["data"], settings["preset"]), context.device)
     pairs = pairs_of(data.catalogue, 1, settings["pairs"])
-    found: dict[str, Any] = {"t": np.linspace(0, 1, settings["points"]).tolist()}
+    result: dict[str, Any] = {"t": np.linspace(0, 1, settings["points"]).tolist()}
     for half, pruned in HALVES.items():
-        bank = bench.bank(cell.banks[half], pruned=pruned)
-        found[half] = []
+        bank = context.bank(cell.banks[half], pruned=pruned)
+        result[half] = []
         for (one,), (other,) in pairs:
             if not {one, other} <= set(bank.names):
                 continue  # a module that diverged has no path
@@ -74,11 +74,11 @@ def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
                 data,
                 settings["points"],
                 samples=settings["rows"],
-                device=bench.device,
+                device=context.device,
             )
             curves = {name: _kept(walked.curves[name]) for name in SPLITS}
-            found[half].append({"pair": [one, other], **curves})
-    return found
+            result[half].append({"pair": [one, other], **curves})
+    return result
 
 
 def tables(done: Sequence[Measured]) -> list[Table]:
@@ -130,13 +130,15 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
     }
 
 
-def _cell(data: str, model: str, seed: int, options: Mapping[str, Any], bench: Bench) -> Cell:
+def _cell(
+    data: str, model: str, seed: int, options: Mapping[str, Any], context: StudyContext
+) -> Cell:
     settings = {"data": data, "model": model, "preset": options["preset"], "seed": seed}
     settings |= {"recipe": options["recipe"], "pairs": check_count(options, "pairs")}
     settings["points"] = check_count(options, "points", 3, odd=True)
     # None are all rows.
     settings["rows"] = None if options["rows"] is None else check_count(options, "rows")
-    return Cell("path", settings, halves(bench, options, data, model, seed, objective="me"))
+    return Cell("path", settings, halves(context, options, data, model, seed, objective="me"))
 
 
 def _moved(data: Data, device: torch.device) -> Data:

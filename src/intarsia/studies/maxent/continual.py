@@ -13,7 +13,7 @@ from intarsia.figures import line_figure
 from intarsia.measure import accuracy_per_class, rewarded_accuracy
 from intarsia.modules import Bank, logits_of
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.baselines import UNPRUNED, check_rates, fine_tune, on, untrained
 from intarsia.studies.maxent.complete_merges import NAMES, figure_name, orders_of
 from intarsia.studies.options import check_count, check_operators, readable
@@ -58,23 +58,23 @@ PANELS = {
 }
 
 
-def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
     """One a data set, model, seed and order of the classes."""
     joint = check_count(options, "joint_orders", least=0)
     return [
-        _cell(data, model, seed, list(order), place < joint, options, bench)
-        for data, model in readable(options, bench)
-        for place, order in enumerate(_orders(data, options, bench))
+        _cell(data, model, seed, list(order), place < joint, options, context)
+        for data, model in readable(options, context)
+        for place, order in enumerate(_orders(data, options, context))
         for seed in seeds_of(options["seeds"])
     ]
 
 
-def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
+def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     """Accuracies on test samples after each arrival, by every way to take a class in."""
-    settings, device = cell.settings, bench.device
-    data = bench.data(settings["data"], settings["preset"])
+    settings, device = cell.settings, context.device
+    data = context.data(settings["data"], settings["preset"])
     test, order = Split(data.test.x.to(device), data.test.y), settings["order"]
-    bank = bench.bank(cell.banks["modules"])
+    bank = context.bank(cell.banks["modules"])
     ways: dict[str, Way | None] = {
         how: added(bank, how, order, test, device) for how in settings["operators"]
     }
@@ -82,7 +82,7 @@ def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
     recipe = cell.banks["modules"].recipe  # the same network, from the same origin on
     ways[TUNING] = fine_tuned(recipe, data, order, test, device, **chosen)
     if "joint" in cell.banks:
-        joint = bench.bank(cell.banks["joint"], pruned=False)
+        joint = context.bank(cell.banks["joint"], pruned=False)
         ways[JOINT] = trained_jointly(joint, order, test, device)
     return {"ways": {name: way for name, way in ways.items() if way is not None}}
 
@@ -98,7 +98,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
 
 def figures(done: Sequence[Measured]) -> dict[str, str]:
     """Accuracy after each arrival: over all classes so far, those before, and the new one."""
-    found = {}
+    result = {}
     for (data, model), group in grouped(done, "data", "model").items():
         panels = {
             panel: {
@@ -111,10 +111,10 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
         }
         title = f"{data}, {model}: classes arrive one by one"
         name = figure_name("continual", data, model)
-        found[name] = line_figure(
+        result[name] = line_figure(
             panels, title=title, x="classes", y="accuracy", share_y=True, bounds=(0.0, 1.0)
         )
-    return found
+    return result
 
 
 def _cell(
@@ -124,16 +124,16 @@ def _cell(
     order: list[str],
     joint: bool,
     options: Mapping[str, Any],
-    bench: Bench,
+    context: StudyContext,
 ) -> Cell:
     preset, recipe = options["preset"], options["recipe"]
-    names = bench.data(data, preset).catalogue
+    names = context.data(data, preset).catalogue
     sets = [(name,) for name in names]
-    banks = {"modules": bench.plan(data, model, sets, seed, preset=preset, **recipe)}
+    banks = {"modules": context.plan(data, model, sets, seed, preset=preset, **recipe)}
     if joint:
         # Cross-entropy hides what is not rewarded, here the classes that are still to come.
         how = {"preset": preset, "objective": "xe", "pruned": False, **recipe, **UNPRUNED}
-        banks["joint"] = bench.plan(data, model, list(prefixes(order, names)), seed, **how)
+        banks["joint"] = context.plan(data, model, list(prefixes(order, names)), seed, **how)
     settings = {"data": data, "model": model, "preset": preset, "seed": seed, "order": order}
     settings["operators"] = check_operators(options, samples=False)
     settings |= {key: check_count(options, key) for key in ("passes", "batch")}
@@ -141,8 +141,10 @@ def _cell(
     return Cell("continual", settings, banks)
 
 
-def _orders(data: str, options: Mapping[str, Any], bench: Bench) -> list[tuple[str, ...]]:
-    return orders_of(bench.data(data, options["preset"]).catalogue, check_count(options, "orders"))
+def _orders(data: str, options: Mapping[str, Any], context: StudyContext) -> list[tuple[str, ...]]:
+    return orders_of(
+        context.data(data, options["preset"]).catalogue, check_count(options, "orders")
+    )
 
 
 def _summary(name: str, group: Sequence[Measured]) -> Table:
@@ -193,8 +195,8 @@ def _ways(group: Sequence[Measured]) -> list[str]:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return fmean(found) if found else None
+    result = [value for value in values if value is not None]
+    return fmean(result) if result else None
 
 
 register(
@@ -227,13 +229,13 @@ def added(
     """
     if not set(order) <= set(bank.names):
         return None
-    whole = compose([bank[order[0]]], how).to(device)
-    found = [logits_of(whole, test.x)]
+    merged = compose([bank[order[0]]], how).to(device)
+    result = [logits_of(merged, test.x)]
     for name in order[1:]:
-        found.append(logits_of(whole.add(bank[name]), test.x))
+        result.append(logits_of(merged.add(bank[name]), test.x))
     at_once = logits_of(compose([bank[name] for name in order], how).to(device), test.x)
-    exact = torch.equal(found[-1], at_once)
-    return {**arrivals(found, test.y, _places(whole.catalogue, order)), "exact": exact}
+    exact = torch.equal(result[-1], at_once)
+    return {**arrivals(result, test.y, _places(merged.catalogue, order)), "exact": exact}
 
 
 def fine_tuned(
@@ -256,7 +258,7 @@ def fine_tuned(
     validation = on(data.validation, device)
     tried = []
     for rate in rates:
-        found, scores = [], []
+        result, scores = [], []
         network = untrained(recipe, data).to(device)
         for n, place in enumerate(places, start=1):
             fresh = on(data.train.select([place]), device)
@@ -264,10 +266,10 @@ def fine_tuned(
             fine_tune(network, fresh, passes=passes, rate=rate, batch=batch, seed=seed)
             logits = logits_of(network, validation.x)
             scores.append(rewarded_accuracy(logits, validation.y, places[:n]))
-            found.append(logits_of(network, test.x))
-        tried.append((sum(scores) / len(scores), rate, found))
-    _, rate, found = max(tried, key=lambda one: one[0])
-    return {**arrivals(found, test.y, places), "rate": rate}
+            result.append(logits_of(network, test.x))
+        tried.append((sum(scores) / len(scores), rate, result))
+    _, rate, result = max(tried, key=lambda one: one[0])
+    return {**arrivals(result, test.y, places), "rate": rate}
 
 
 def trained_jointly(
@@ -279,8 +281,8 @@ def trained_jointly(
     if not set(wanted) <= set(modules):
         return None
     networks = (modules[seen].to_module().to(device) for seen in wanted)
-    found = [logits_of(network, test.x) for network in networks]
-    return arrivals(found, test.y, _places(bank[0].catalogue, order))
+    result = [logits_of(network, test.x) for network in networks]
+    return arrivals(result, test.y, _places(bank[0].catalogue, order))
 
 
 def arrivals(logits: Sequence[Tensor], labels: Tensor, places: Sequence[int]) -> Way:

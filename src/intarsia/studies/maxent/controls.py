@@ -8,7 +8,7 @@ from intarsia.data import Split
 from intarsia.figures import bar_figure, line_figure
 from intarsia.measure import evaluate
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import figure_name
 from intarsia.studies.maxent.merging import live_count, overlaps, whole_of
 from intarsia.studies.options import check_flags, check_operators, readable
@@ -41,11 +41,11 @@ SMALL = PAPER | {
 }
 
 
-def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
     """One a data set, model, objective, amount and seed, with pruning and without."""
     return [
-        _cell(data, model, objective, amount, imp, seed, options, bench)
-        for data, model in readable(options, bench)
+        _cell(data, model, objective, amount, imp, seed, options, context)
+        for data, model in readable(options, context)
         for imp in check_flags(options, "imp")
         for objective in options["objectives"]
         for amount in (options["amounts"] if objective in WITH_AMOUNT else [None])
@@ -53,19 +53,19 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
     ]
 
 
-def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
+def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     """Modules by themselves, what they share, and all of them joined."""
     settings = cell.settings
-    data = bench.data(settings["data"], settings["preset"])
-    bank = bench.bank(cell.banks["bank"], pruned=settings["imp"])
+    data = context.data(settings["data"], settings["preset"])
+    bank = context.bank(cell.banks["bank"], pruned=settings["imp"])
     test, validation = (
-        Split(split.x.to(bench.device), split.y) for split in (data.test, data.validation)
+        Split(split.x.to(context.device), split.y) for split in (data.test, data.validation)
     )
-    alone = [evaluate(module.to_module().to(bench.device), test) for module in bank]
+    alone = [evaluate(module.to_module().to(context.device), test) for module in bank]
 
     def complete(how: str, split: Split) -> float | None:
-        whole = whole_of(bank, how, data)
-        return None if whole is None else evaluate(whole.to(bench.device), split).accuracy
+        merged = whole_of(bank, how, data)
+        return None if merged is None else evaluate(merged.to(context.device), split).accuracy
 
     return {
         "accuracy": [one.accuracy for one in alone],
@@ -132,17 +132,17 @@ def _cell(
     imp: bool,
     seed: int,
     options: Mapping[str, Any],
-    bench: Bench,
+    context: StudyContext,
 ) -> Cell:
     preset = options["preset"]
     settings = {"data": data, "model": model, "objective": objective, "amount": amount}
     settings |= {"imp": imp, "seed": seed}
     check_operators(options)
     settings |= {key: options[key] for key in ("preset", "recipe", "sparsity", "operators")}
-    plan = bench.plan(
+    plan = context.plan(
         data,
         model,
-        [(name,) for name in bench.data(data, preset).catalogue],
+        [(name,) for name in context.data(data, preset).catalogue],
         seed,
         preset=preset,
         objective=objective if amount is None else f"{objective}(amount={amount})",
@@ -179,10 +179,10 @@ def _spread(group: Sequence[Measured], key: str) -> Spread:
 
 
 def _figures(group: Sequence[Measured], operators: Sequence[str]) -> list[Spread | None]:
-    found = [_spread(group, "accuracy"), _spread(group, "entropy")]
-    found += [_complete(group, how) for how in operators]
-    found += [_spread(group, "mask_jaccard"), _spread(group, "live_units")]
-    return [spread if spread.n else None for spread in found]
+    result = [_spread(group, "accuracy"), _spread(group, "entropy")]
+    result += [_complete(group, how) for how in operators]
+    result += [_spread(group, "mask_jaccard"), _spread(group, "live_units")]
+    return [spread if spread.n else None for spread in result]
 
 
 def _amount(value: float | None) -> str | None:

@@ -34,13 +34,13 @@ def merge_pairs(
     diverged in training, the entropy where no class is left that is not rewarded.
     """
     merges = _Merges(bank, data, torch.device(device))
-    found: dict[str, Numbers] = {name: {"accuracy": [], "entropy": []} for name in JOINED}
+    result: dict[str, Numbers] = {name: {"accuracy": [], "entropy": []} for name in JOINED}
     for pair in pairs:
         for operator in JOINED:
             accuracy, entropy = merges.measure(pair, operator)
-            found[operator]["accuracy"].append(accuracy)
-            found[operator]["entropy"].append(entropy)
-    return found
+            result[operator]["accuracy"].append(accuracy)
+            result[operator]["entropy"].append(entropy)
+    return result
 
 
 class _Merges:
@@ -51,7 +51,7 @@ class _Merges:
         self.modules = {frozenset(module.rewarded): module for module in modules}
         self.networks = {c: m.to_module().to(device) for c, m in self.modules.items()}
         self.logits: dict[frozenset[str], Tensor] = {}
-        self.whole: Classifier | None = None  # one network that takes the sums in turn
+        self.merged: Classifier | None = None  # one network that takes the sums in turn
 
     def measure(self, pair: Pair, operator: str) -> tuple[float | None, float | None]:
         parts = [frozenset(classes) for classes in pair]
@@ -78,11 +78,11 @@ class _Merges:
         if not all(entry.learned for entry in modules[0].plan.values()):
             # Statistics of BatchNorm take more than a sum.
             return logits_of(compose(modules, "sum", samples=self.data).to(self.device), self.x)
-        if self.whole is None:
-            self.whole = modules[0].to_module().to(self.device)
+        if self.merged is None:
+            self.merged = modules[0].to_module().to(self.device)
         first, second = (self.networks[part].network.state_dict() for part in parts)
-        self.whole.network.load_state_dict(_sum(first, second))
-        return logits_of(self.whole, self.x)
+        self.merged.network.load_state_dict(_sum(first, second))
+        return logits_of(self.merged, self.x)
 
 
 def _sum(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -99,12 +99,12 @@ def whole_of(bank: Bank, operator: str, data: Data) -> nn.Module | None:
     if len(bank) < data.classes:
         return None
     try:
-        whole = compose(bank, operator, samples=data)
+        merged = compose(bank, operator, samples=data)
     except (CompositionError, WiringError):
         return None
-    if whole.joined is None or whole.joined.architecture.outputs == data.classes:
-        return whole
-    one = whole.joined.to_module()
+    if merged.joined is None or merged.joined.architecture.outputs == data.classes:
+        return merged
+    one = merged.joined.to_module()
     one.network = nn.Sequential(one.network, _First(data.classes))
     return one
 
@@ -122,8 +122,8 @@ def overlaps(bank: Bank) -> list[float]:
     if len(bank) < 2:
         return []
     matrix = compatibility_matrix(bank)["mask_jaccard"]
-    found: list[float] = matrix[np.triu_indices(len(bank), 1)].tolist()
-    return found
+    result: list[float] = matrix[np.triu_indices(len(bank), 1)].tolist()
+    return result
 
 
 class _First(nn.Module):

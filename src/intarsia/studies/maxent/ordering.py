@@ -92,7 +92,7 @@ def _counts(groups: Mapping[Group, Accuracies]) -> list[str]:
         chosen = {g: own for g, own in groups.items() if g[2] in imps and ordered(own) is not None}
         if not chosen:
             continue
-        printed = [found for g in chosen if (found := in_paper(*g)) is not None]
+        printed = [result for g in chosen if (result := in_paper(*g)) is not None]
         steps = ", ".join(
             f"{high.upper()} > {low.upper()} in "
             f"{sum(fmean(own[high]) > fmean(own[low]) for own in chosen.values())}"

@@ -8,7 +8,7 @@ from typing import Any
 from intarsia.data import disjoint_pairs, partition
 from intarsia.figures import bar_figure
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.merging import merge_pairs
 from intarsia.studies.maxent.ordering import (
     HEAD,
@@ -46,7 +46,7 @@ SMALL = {
 }
 
 
-def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
     """One cell a data set, model, size, objective and seed; sizes that leave no pair fall out."""
     count, preset = check_count(options, "pairs"), options["preset"]
     return [
@@ -63,31 +63,31 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
                 "recipe": options["recipe"],
             },
             halves(
-                bench,
+                context,
                 options,
                 data,
                 model,
                 seed,
-                _sets(bench.data(data, preset).catalogue, size, count),
+                _sets(context.data(data, preset).catalogue, size, count),
                 objective,
             ),
         )
-        for data, model in readable(options, bench)
-        for size in fitting(options, "sizes", bench.data(data, preset).classes)
+        for data, model in readable(options, context)
+        for size in fitting(options, "sizes", context.data(data, preset).classes)
         for objective in options["objectives"]
         for seed in seeds_of(options["seeds"])
     ]
 
 
-def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
+def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     """All pairs, with IMP and without, by weights and by logits."""
     settings = cell.settings
-    data = bench.data(settings["data"], settings["preset"])
+    data = context.data(settings["data"], settings["preset"])
     pairs = pairs_of(data.catalogue, settings["size"], settings["pairs"])
     result: dict[str, Any] = {"pairs": [[list(classes) for classes in pair] for pair in pairs]}
     for half, pruned in HALVES.items():
-        bank = bench.bank(cell.banks[half], pruned=pruned)
-        result[half] = merge_pairs(bank, pairs, data, bench.device)
+        bank = context.bank(cell.banks[half], pruned=pruned)
+        result[half] = merge_pairs(bank, pairs, data, context.device)
     return result
 
 
@@ -250,14 +250,14 @@ def pairs_of(
     if comb(blocks, 2) > count or blocks < 2:
         return disjoint_pairs(catalogue, size, count, seed)
     possible = comb(len(catalogue), 2 * size) * comb(2 * size, size) // 2
-    found: dict[frozenset[Classes], tuple[Classes, Classes]] = {}
+    result: dict[frozenset[Classes], tuple[Classes, Classes]] = {}
     for shuffle in range(MOST_SHUFFLES):
         cut = partition(catalogue, f"blocks({size})", seed=seed * MOST_SHUFFLES + shuffle)
         for pair in combinations([block for block in cut if len(block) == size], 2):
-            found.setdefault(frozenset(pair), pair)
-            if len(found) == min(count, possible):
-                return list(found.values())
-    return list(found.values())
+            result.setdefault(frozenset(pair), pair)
+            if len(result) == min(count, possible):
+                return list(result.values())
+    return list(result.values())
 
 
 def sets_of(pairs: Sequence[tuple[Classes, Classes]]) -> list[Classes]:

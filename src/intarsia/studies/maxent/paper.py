@@ -50,9 +50,9 @@ def _cell(table: str, key: tuple[Any, ...], may_be_copied: bool) -> PaperCell | 
     alike = [False, False]
     if may_be_copied and key[1] in TWINS and None not in twins:
         alike = [a is not None and a == b for a, b in zip(*twins, strict=True)]
-    found = _number(accuracy, alike[0])
-    assert found is not None
-    return PaperCell(found, _number(entropy, alike[1]))
+    result = _number(accuracy, alike[0])
+    assert result is not None
+    return PaperCell(result, _number(entropy, alike[1]))
 
 
 def _number(value: Sequence[float | None] | None, suspect: bool) -> Paper | None:

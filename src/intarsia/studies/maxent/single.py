@@ -9,7 +9,7 @@ from intarsia.data import Data, Split
 from intarsia.measure import evaluate
 from intarsia.modules import Bank
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.merging import live_count
 from intarsia.studies.maxent.paper import PaperCell, single_cell
 from intarsia.studies.options import readable
@@ -36,7 +36,7 @@ SMALL = {
 }
 
 
-def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
     """One cell a data set, model and seed: a module for every class."""
     return [
         Cell(
@@ -49,15 +49,15 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
                 "seed": seed,
                 "recipe": options["recipe"],
             },
-            halves(bench, options, data, model, seed),
+            halves(context, options, data, model, seed),
         )
-        for data, model in readable(options, bench)
+        for data, model in readable(options, context)
         for seed in seeds_of(options["seeds"])
     ]
 
 
 def halves(
-    bench: Bench,
+    context: StudyContext,
     options: Mapping[str, Any],
     data: str,
     model: str,
@@ -69,9 +69,9 @@ def halves(
 
     Without `sets` there is a module for every class.
     """
-    names = bench.data(data, options["preset"]).catalogue
+    names = context.data(data, options["preset"]).catalogue
     return {
-        half: bench.plan(
+        half: context.plan(
             data,
             model,
             sets or [(name,) for name in names],
@@ -85,14 +85,14 @@ def halves(
     }
 
 
-def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
+def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     """Each class's module on the test samples; None where it diverged."""
-    data = bench.data(cell.settings["data"], cell.settings["preset"])
-    test = Split(data.test.x.to(bench.device), data.test.y)
+    data = context.data(cell.settings["data"], cell.settings["preset"])
+    test = Split(data.test.x.to(context.device), data.test.y)
     result: dict[str, Any] = {"classes": list(data.catalogue)}
     for half, pruned in HALVES.items():
-        bank = bench.bank(cell.banks[half], pruned=pruned)
-        result[half] = _numbers(bank, data, test, bench.device)
+        bank = context.bank(cell.banks[half], pruned=pruned)
+        result[half] = _numbers(bank, data, test, context.device)
     return result
 
 
@@ -152,19 +152,19 @@ def presets(measured: Sequence[Measured]) -> str:
 
 
 def _numbers(bank: Bank, data: Data, test: Split, device: torch.device) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {
+    result: dict[str, list[Any]] = {
         key: [] for key in ("accuracy", "entropy", "density", "live", "units")
     }
     by_class = {module.rewarded: module for module in bank}
     for name in data.catalogue:
         module = by_class.get((name,))
-        row: list[Any] = [None] * len(found)
+        row: list[Any] = [None] * len(result)
         if module is not None:
             seen = evaluate(module.to_module().to(device), test)
             row = [seen.accuracy, seen.entropy, module.density, *live_count(module)]
-        for key, value in zip(found, row, strict=True):
-            found[key].append(value)
-    return found
+        for key, value in zip(result, row, strict=True):
+            result[key].append(value)
+    return result
 
 
 def _pooled(group: Sequence[Measured], half: str) -> dict[str, list[Any]]:

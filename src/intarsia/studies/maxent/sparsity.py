@@ -6,7 +6,7 @@ from typing import Any
 from intarsia.data import set_name
 from intarsia.figures import line_figure
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import (
     NAMES,
     Merges,
@@ -53,7 +53,7 @@ SMALL = PAPER | {
 }
 
 
-def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
     """Complete merges, one a data set, model, sparsity and seed; then pairs, by size too.
 
     Sizes that leave no pair fall out.
@@ -61,35 +61,35 @@ def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
     orders = orders_by_operator(options)
     preset = options["preset"]
     steps = [
-        step_cell("sparsity", data, model, seed, orders, options, bench, sparsity=sparsity)
-        for data, model in readable(options, bench)
+        step_cell("sparsity", data, model, seed, orders, options, context, sparsity=sparsity)
+        for data, model in readable(options, context)
         for sparsity in options["sparsities"]
         for seed in seeds_of(options["seeds"])
     ]
     pairs = [
-        _pair_cell(data, model, size, sparsity, seed, options, bench)
-        for data, model in readable(options, bench, "pair_models")
-        for size in fitting(options, "pair_sizes", bench.data(data, preset).classes)
+        _pair_cell(data, model, size, sparsity, seed, options, context)
+        for data, model in readable(options, context, "pair_models")
+        for size in fitting(options, "pair_sizes", context.data(data, preset).classes)
         for sparsity in options["pair_sparsities"]
         for seed in seeds_of(options["pair_seeds"])
     ]
     return steps + pairs
 
 
-def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
+def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     """The curves of a complete merge, or accuracy and entropy of every pair, by operator."""
     settings = cell.settings
     if "size" not in settings:
-        return measure_steps(cell, bench)
-    bank = bench.bank(cell.banks["modules"])
-    merges = Merges(bank, bench.data(settings["data"], settings["preset"]), bench.device)
-    found: dict[str, Any] = {"accuracy": {}, "entropy": {}}
+        return measure_steps(cell, context)
+    bank = context.bank(cell.banks["modules"])
+    merges = Merges(bank, context.data(settings["data"], settings["preset"]), context.device)
+    result: dict[str, Any] = {"accuracy": {}, "entropy": {}}
     pairs = [pair for pair in settings["pairs"] if {*pair} <= {*bank.names}]
     for operator in settings["operators"]:
         points = [merges.point(operator, pair) for pair in pairs]
-        found["accuracy"][operator] = [accuracy for accuracy, _ in points]
-        found["entropy"][operator] = [entropy for _, entropy in points]
-    return found
+        result["accuracy"][operator] = [accuracy for accuracy, _ in points]
+        result["entropy"][operator] = [entropy for _, entropy in points]
+    return result
 
 
 def tables(done: Sequence[Measured]) -> list[Table]:
@@ -100,13 +100,13 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     ]
     notes = ["the paper prints a figure without numbers", *step_notes(steps)]
     columns = ["data", "model", "sparsity"]
-    found = step_tables("Complete merge by sparsity", columns, groups, notes) if steps else []
-    return [*found, _pair_table(pairs)] if pairs else found
+    result = step_tables("Complete merge by sparsity", columns, groups, notes) if steps else []
+    return [*result, _pair_table(pairs)] if pairs else result
 
 
 def figures(done: Sequence[Measured]) -> dict[str, str]:
     steps, pairs = _kinds(done)
-    found = varied_figures(steps, "sparsity", "sparsity", "sparsity")
+    result = varied_figures(steps, "sparsity", "sparsity", "sparsity")
     for (data, model), cells in grouped(pairs, "data", "model").items():
         panels: dict[str, dict[str, Any]] = {}
         for (size,), group in grouped(cells, "size").items():
@@ -123,8 +123,8 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
                     panels[f"{what}, |R| = {size}"] = curves
         if panels:
             name, title = figure_name("sparsity", "pairs", data, model), f"pairs, {data}, {model}"
-            found[name] = line_figure(panels, title=title, x="sparsity", **axes_of(panels))
-    return found
+            result[name] = line_figure(panels, title=title, x="sparsity", **axes_of(panels))
+    return result
 
 
 def _pair_cell(
@@ -134,12 +134,12 @@ def _pair_cell(
     sparsity: float,
     seed: int,
     options: Mapping[str, Any],
-    bench: Bench,
+    context: StudyContext,
 ) -> Cell:
     preset, recipe = options["preset"], {**options["recipe"], "sparsity": sparsity}
-    catalogue = bench.data(data, preset).catalogue
+    catalogue = context.data(data, preset).catalogue
     pairs = pairs_of(catalogue, size, check_count(options, "pairs"))
-    plan = bench.plan(data, model, sets_of(pairs), seed, preset=preset, **recipe)
+    plan = context.plan(data, model, sets_of(pairs), seed, preset=preset, **recipe)
     settings = {"data": data, "model": model, "preset": preset, "seed": seed}
     settings |= {"sparsity": sparsity, "size": size, "operators": options["operators"]}
     settings["pairs"] = [

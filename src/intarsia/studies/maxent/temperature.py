@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import (
     measure_steps,
     orders_by_operator,
@@ -37,12 +37,12 @@ SMALL = PAPER | {
 }
 
 
-def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
     """One a data set, model, temperature and seed."""
     orders = orders_by_operator(options)
     return [
-        step_cell("temperature", data, model, seed, orders, options, bench, temperature=t)
-        for data, model in readable(options, bench)
+        step_cell("temperature", data, model, seed, orders, options, context, temperature=t)
+        for data, model in readable(options, context)
         for t in check_numbers(options, "temperatures")
         for seed in seeds_of(options["seeds"])
     ]

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from intarsia.composition import Composition, compose
 from intarsia.data import Data, Split
-from intarsia.data.dataset import spaced
+from intarsia.data.dataset import evenly_spaced
 from intarsia.figures import line_figure
 from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
 from intarsia.modules import Bank, Module, logits_of
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.baselines import UNPRUNED, Ascent, best_ascent, check_rates
 from intarsia.studies.maxent.complete_merges import NAMES, figure_name
 from intarsia.studies.options import check_count, check_operators, readable
@@ -58,26 +58,26 @@ UNITS = {"removed": "accuracy", "entropy": "nats", "change": "change"}
 BOUNDS = {"removed": (0.0, 1.0), "entropy": (0.0, math.inf), "change": (-1.0, 1.0)}
 
 
-def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
     """One a data set, model and seed, with all classes."""
     return [
-        _cell(data, model, seed, options, bench)
-        for data, model in readable(options, bench)
+        _cell(data, model, seed, options, context)
+        for data, model in readable(options, context)
         for seed in seeds_of(options["seeds"])
     ]
 
 
-def measure(cell: Cell, bench: Bench) -> dict[str, Any]:
+def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     """What every way leaves of a class and of the others, on test samples, class by class.
 
     A way is left out where training gave up what it needs.
     """
-    settings, device = cell.settings, bench.device
-    data = bench.data(settings["data"], settings["preset"])
+    settings, device = cell.settings, context.device
+    data = context.data(settings["data"], settings["preset"])
     test = Split(data.test.x.to(device), data.test.y)
-    parts = bench.bank(cell.banks["modules"])
-    joint = next(iter(bench.bank(cell.banks["joint"], pruned=False)), None)
-    again = bench.bank(cell.banks["retrained"], pruned=False)
+    parts = context.bank(cell.banks["modules"])
+    joint = next(iter(context.bank(cell.banks["joint"], pruned=False)), None)
+    again = context.bank(cell.banks["retrained"], pruned=False)
     ways = {}
     if len(parts) > 1:
         ways = {how: removal(parts, how, test, device) for how in settings["operators"]}
@@ -128,16 +128,18 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
     return found
 
 
-def _cell(data: str, model: str, seed: int, options: Mapping[str, Any], bench: Bench) -> Cell:
+def _cell(
+    data: str, model: str, seed: int, options: Mapping[str, Any], context: StudyContext
+) -> Cell:
     preset, recipe = options["preset"], options["recipe"]
-    names = bench.data(data, preset).catalogue
+    names = context.data(data, preset).catalogue
     without = [[c for c in names if c != gone] for gone in names]
     joint = {"preset": preset, "objective": "xe", "pruned": False, **recipe, **UNPRUNED}
     banks = {
-        "modules": bench.plan(data, model, [(c,) for c in names], seed, preset=preset, **recipe),
-        "joint": bench.plan(data, model, [names], seed, **joint),
+        "modules": context.plan(data, model, [(c,) for c in names], seed, preset=preset, **recipe),
+        "joint": context.plan(data, model, [names], seed, **joint),
         # Cross-entropy hides what is not rewarded: a network never meets the class it lacks.
-        "retrained": bench.plan(data, model, without, seed, **joint),
+        "retrained": context.plan(data, model, without, seed, **joint),
     }
     settings = {"data": data, "model": model, "preset": preset, "seed": seed}
     settings["operators"] = check_operators(options, samples=False)
@@ -214,8 +216,8 @@ def _values(
 
 def _all(group: Sequence[Measured], way: str, key: str) -> str | None:
     """In how many removals something holds; None where it is not asked."""
-    found = [value for value in _values(group, way, key) if value is not None]
-    return f"{sum(map(bool, found))} of {len(found)}" if found else None
+    result = [value for value in _values(group, way, key) if value is not None]
+    return f"{sum(map(bool, result))} of {len(result)}" if result else None
 
 
 def _ways(group: Sequence[Measured]) -> list[str]:
@@ -256,22 +258,22 @@ def removal(parts: Bank, how: str, test: Split, device: torch.device) -> Way:
     before when it is added again. `untouched`: the logits of every other module are the same bits
     as before; None where the operator leaves no modules to ask.
     """
-    whole = compose(parts, how).to(device)
-    before = logits_of(whole, test.x)
-    few = test.x[spaced(len(test), FEW).to(test.x.device)]
-    own = _own_logits(whole, few)
+    merged = compose(parts, how).to(device)
+    before = logits_of(merged, test.x)
+    subsample = test.x[evenly_spaced(len(test), FEW).to(test.x.device)]
+    own = _own_logits(merged, subsample)
     rows: list[Mapping[str, Any] | None] = []
-    for index, name in enumerate(whole.catalogue):
+    for index, name in enumerate(merged.catalogue):
         if name not in parts.names:
             rows.append(None)
             continue
-        less = whole - name
+        less = merged - name
         anew = compose([part for part in parts if part.name != name], how).to(device)
-        exact = _same(less, anew, few) and _same(less + parts[name], whole, few)
-        left = _own_logits(less, few)
+        exact = _same(less, anew, subsample) and _same(less + parts[name], merged, subsample)
+        left = _own_logits(less, subsample)
         untouched = all(torch.equal(own[n], z) for n, z in left.items()) if left else None
-        found = compare(before, logits_of(less, test.x), test.y, index, whole.temperature)
-        rows.append({**found, "exact": exact, "untouched": untouched})
+        result = compare(before, logits_of(less, test.x), test.y, index, merged.temperature)
+        rows.append({**result, "exact": exact, "untouched": untouched})
     return _listed(rows)
 
 
@@ -307,9 +309,9 @@ def ascent(
     for index in range(data.classes):
         forgot = best_ascent(joint, data, index, ascents, seed, device, limit)
         after = logits_of(forgot.network, test.x)
-        found = compare(before, after, test.y, index, joint.temperature)
+        result = compare(before, after, test.y, index, joint.temperature)
         chosen = {"rate": forgot.ascent.rate, "steps": forgot.steps}
-        rows.append({**found, **chosen, "reached": forgot.removed <= 1 / data.classes})
+        rows.append({**result, **chosen, "reached": forgot.removed <= 1 / data.classes})
     return _listed(rows)
 
 
@@ -337,11 +339,11 @@ def compare(
     }
 
 
-def _own_logits(whole: Composition, x: Tensor) -> dict[str, Tensor]:
+def _own_logits(merged: Composition, x: Tensor) -> dict[str, Tensor]:
     """Logits of each part by itself, as it lies in the whole; none where weights are joined."""
-    if whole.joined is not None:
+    if merged.joined is not None:
         return {}
-    laid = zip(whole.parts, whole.laid, strict=True)
+    laid = zip(merged.parts, merged.laid, strict=True)
     return {part.name: logits_of(network, x) for part, network in laid}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from intarsia.figures import line_figure
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import (
     NAMES,
     figure_name,
@@ -41,13 +41,13 @@ SMALL = PAPER | {
 }
 
 
-def cells(options: Mapping[str, Any], bench: Bench) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
     """One a data set, width and seed, with or without pruning."""
     orders = orders_by_operator(options)
     models = [model_of(width) for width in check_counts(options, "widths")]
     return [
-        step_cell("width", data, model, seed, orders, options, bench, imp=imp)
-        for data, model in readable({**options, "models": models}, bench)
+        step_cell("width", data, model, seed, orders, options, context, imp=imp)
+        for data, model in readable({**options, "models": models}, context)
         for seed in seeds_of(options["seeds"])
         for imp in check_flags(options, "imp")
     ]
@@ -70,7 +70,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
 
 def figures(done: Sequence[Measured]) -> dict[str, str]:
     """The accuracy of all modules against the width."""
-    found = {}
+    result = {}
     for (data,), cells in grouped(done, "data").items():
         panels: dict[str, dict[str, Any]] = {}
         for (imp,), group in grouped(cells, "imp").items():
@@ -84,7 +84,7 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
         if panels:
             title = f"accuracy of all modules by width, {data}"
             places = {p for own in panels.values() for curve in own.values() for p in curve}
-            found[figure_name("width", data)] = line_figure(
+            result[figure_name("width", data)] = line_figure(
                 panels,
                 title=title,
                 x="hidden units",
@@ -93,7 +93,7 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
                 share_y=True,
                 bounds=(0.0, 1.0),
             )
-    return found
+    return result
 
 
 def model_of(width: int) -> str:

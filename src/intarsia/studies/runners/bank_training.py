@@ -21,15 +21,15 @@ TOGETHER = 200  # modules in one call of train on a GPU; more is no faster
 CHECKPOINT_EVERY = 10.0  # seconds of work that a stop costs at most
 
 
-def companies(plans: Sequence[Plan], device: torch.device) -> list[list[Plan]]:
+def training_groups(plans: Sequence[Plan], device: torch.device) -> list[list[Plan]]:
     """Plans cut into groups to train at once: a GPU takes many modules, a CPU one plan."""
     groups: list[list[Plan]] = []
     open_: dict[str, list[Plan]] = {}
     for plan in plans:
-        group = open_.get(plan.company, [])
+        group = open_.get(plan.training_group, [])
         full = sum(p.modules for p in group) + plan.modules > TOGETHER
         if device.type == "cpu" or not group or full:
-            group = open_[plan.company] = []
+            group = open_[plan.training_group] = []
             groups.append(group)
         group.append(plan)
     return groups
@@ -46,7 +46,7 @@ def train_plans(
     folder = work if device.type == "cpu" else None
     own: Any = None if len(plans) == 1 else lambda data: _tasks(plans, data)
     with warnings.catch_warnings(action="ignore", category=HealthWarning):  # studies say it
-        whole = train(
+        merged = train(
             data,
             plans[0].recipe,
             out=folder,
@@ -56,7 +56,7 @@ def train_plans(
             progress=False,
             checkpoint_every=CHECKPOINT_EVERY,
         )
-    return [_own(plan, whole, number, len(plans)) for number, plan in enumerate(plans)]
+    return [_own(plan, merged, number, len(plans)) for number, plan in enumerate(plans)]
 
 
 def work_of(plan: Plan, data: Data) -> float:
@@ -92,7 +92,7 @@ def _tasks(plans: Sequence[Plan], data: Data) -> list[Task]:
     ]
 
 
-def _own(plan: Plan, whole: Bank, number: int, of: int) -> Bank:
+def _own(plan: Plan, merged: Bank, number: int, of: int) -> Bank:
     """The modules of one plan, with nothing on them that tells of the others."""
     prefix = _label(number, "") if of > 1 else ""
 
@@ -108,11 +108,11 @@ def _own(plan: Plan, whole: Bank, number: int, of: int) -> Bank:
         ]
         diverged = [n.removeprefix(prefix) for n in bank.diverged if n.startswith(prefix)]
         known = ("engine", "device", "versions", "threads")
-        kept = {k: v for k, v in whole.report.items() if k in known}
+        kept = {k: v for k, v in merged.report.items() if k in known}
         return Bank(modules, diverged, {**kept, "plan": plan.key})
 
-    bank = own(whole)
-    bank.rounds = tuple(own(earlier) for earlier in whole.rounds[:1])
+    bank = own(merged)
+    bank.rounds = tuple(own(earlier) for earlier in merged.rounds[:1])
     return bank
 
 

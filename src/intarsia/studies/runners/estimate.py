@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from intarsia.studies.cells import Cell
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.records import read_records
 from intarsia.studies.runners.bank_training import work_of
 from intarsia.studies.runners.local import missing_plans, standing
@@ -26,7 +26,7 @@ class Estimate:
     basis: str
 
 
-def estimate(cells: Sequence[Cell], store: Store, bench: Bench) -> Estimate:
+def estimate(cells: Sequence[Cell], store: Store, context: StudyContext) -> Estimate:
     """What is missing, and how long its training takes.
 
     The time follows from what this store's earlier runs took on such a device, or else from the
@@ -34,8 +34,8 @@ def estimate(cells: Sequence[Cell], store: Store, bench: Bench) -> Estimate:
     """
     missing = standing(cells, store).missing
     plans = missing_plans(missing, store)
-    kind = bench.device.type
-    work = sum(work_of(p, bench.data(p.recipe.data, p.recipe.preset)) for p in plans)
+    kind = context.device.type
+    work = sum(work_of(p, context.data(p.recipe.data, p.recipe.preset)) for p in plans)
     seen = _seen(store, kind, work)
     seconds = work * (seen or USUAL.get(kind, USUAL["cpu"]))
     basis = "this store's earlier runs" if seen else "the project's own benchmarks, a rough guess"

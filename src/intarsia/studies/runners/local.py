@@ -9,10 +9,10 @@ from typing import Any
 from intarsia.data import Data
 from intarsia.errors import HealthWarning, IntarsiaError, StudyError
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.plans import Plan
 from intarsia.studies.records import Record
-from intarsia.studies.runners.bank_training import clear, companies, train_plans, work_of
+from intarsia.studies.runners.bank_training import clear, train_plans, training_groups, work_of
 from intarsia.studies.store import DamagedError, Store
 from intarsia.studies.study import Study, find_study
 
@@ -40,16 +40,16 @@ class Standing:
 
 def standing(cells: Sequence[Cell], store: Store) -> Standing:
     """Which cells are finished, missing or damaged."""
-    found = Standing(list(cells))
-    for cell in found.cells:
+    result = Standing(list(cells))
+    for cell in result.cells:
         try:
             measured = store.read(cell)
         except DamagedError as error:
-            found.damaged[cell.key] = str(error)
+            result.damaged[cell.key] = str(error)
         else:
             if measured is not None:
-                found.finished[cell.key] = measured
-    return found
+                result.finished[cell.key] = measured
+    return result
 
 
 def missing_plans(cells: Sequence[Cell], store: Store) -> list[Plan]:
@@ -64,28 +64,33 @@ def run(
     store: Store,
     *,
     device: str = "auto",
-    bench: Bench | None = None,
+    context: StudyContext | None = None,
     say: Say = lambda line: None,
 ) -> list[Measured]:
     """Measure what is missing of a study; several processes may do so on one store at once."""
     study = find_study(study) if isinstance(study, str) else study
-    bench = bench or Bench(store, device)
-    found = standing(study.plan(options, bench), store)
-    if not found.missing:
-        return found.measured  # nothing is written, so a store may be read-only
+    context = context or StudyContext(store, device)
+    result = standing(study.plan(options, context), store)
+    if not result.missing:
+        return result.measured  # nothing is written, so a store may be read-only
     with store.in_use():
-        return _Here(study, options, store, bench, say).work()
+        return _Here(study, options, store, context, say).work()
 
 
 class Run:
     """What is missing of a study and what becomes of it; engines differ in who does the work."""
 
     def __init__(
-        self, study: Study, options: Mapping[str, Any], store: Store, bench: Bench, say: Say
+        self,
+        study: Study,
+        options: Mapping[str, Any],
+        store: Store,
+        context: StudyContext,
+        say: Say,
     ) -> None:
-        self.store, self.bench, self.say = store, bench, say
-        self.record = Record(store.path / "runs", study.name, bench.device)
-        self.standing = standing(study.plan(options, bench), store)
+        self.store, self.context, self.say = store, context, say
+        self.record = Record(store.path / "runs", study.name, context.device)
+        self.standing = standing(study.plan(options, context), store)
         for line in self.standing.damaged.values():
             say(f"{line}: it is measured again")
 
@@ -104,7 +109,7 @@ class Run:
 
     def drop(self, cell: Cell) -> None:
         """A bank of this cell cannot be read: train it again."""
-        self.bench.forget()
+        self.context.forget()
         for plan in cell.banks.values():
             try:
                 self.store.bank(plan)
@@ -121,7 +126,7 @@ class Run:
         return {"event": "banks", "keys": keys, "modules": count, "work": work}
 
     def data(self, plan: Plan) -> Data:
-        return self.bench.data(plan.recipe.data, plan.recipe.preset)
+        return self.context.data(plan.recipe.data, plan.recipe.preset)
 
     def _count(self) -> int:
         """Cells that are finished, whoever finished them."""
@@ -154,7 +159,7 @@ class _Here(Run):
                 # Some groups are dead, and the study says so: studies/dead.py.
                 quiet = warnings.catch_warnings(action="ignore", category=HealthWarning)
                 with timed, quiet:
-                    self.keep(cell, find_study(cell.study).measure(cell, self.bench))
+                    self.keep(cell, find_study(cell.study).measure(cell, self.context))
             except DamagedError:
                 self.drop(cell)
                 return True
@@ -164,7 +169,7 @@ class _Here(Run):
 
     def _train(self, missing: Sequence[Cell]) -> bool:
         """Train the next banks that no other process trains; False if there are none."""
-        for plans in companies(missing_plans(missing, self.store), self.bench.device):
+        for plans in training_groups(missing_plans(missing, self.store), self.context.device):
             with self.store.claim([plan.key for plan in plans]) as held:
                 mine = [p for p in plans if p.key in held and not self.store.has_bank(p)]
                 if mine:
@@ -175,7 +180,7 @@ class _Here(Run):
     def _train_together(self, plans: list[Plan]) -> None:
         work = self.store.work_folder(plans)
         with self.record.timed(**self.about(plans)):
-            banks = train_plans(plans, self.data(plans[0]), self.bench.device, work)
+            banks = train_plans(plans, self.data(plans[0]), self.context.device, work)
             for plan, bank in zip(plans, banks, strict=True):
                 self.store.add_bank(plan, bank)
         clear(work)

@@ -18,7 +18,7 @@ import torch
 
 from intarsia.errors import IntarsiaError, StudyError
 from intarsia.studies.cells import Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.runners.local import Say, run, standing
 from intarsia.studies.store import Store
 from intarsia.studies.study import Study, find_study
@@ -47,7 +47,7 @@ def run_processes(
     They find the study by its name, after importing the module (or script) that defines its cells.
     A worker that is lost leaves its work to the others; one that fails ends the run.
     """
-    cells = study.plan(options, Bench(store, "cpu"))
+    cells = study.plan(options, StudyContext(store, "cpu"))
     missing = standing(cells, store).missing
     count = min(workers or _cores(), len(missing))
     with _crew(study, options, store, device, count) as crew:

@@ -36,7 +36,7 @@ class Acting:
         """Say who is told when what changes."""
         page, choice = self.page, self.page.what()
         gr.on(
-            [thing.change for thing in choice],
+            [artifact.change for artifact in choice],
             self.switch,
             [page.shown, page.seen, page.without, *choice],
             page.everything(),
@@ -65,7 +65,7 @@ class Acting:
     def _connect_sample(self, choice: list[Any]) -> None:
         page = self.page
         view = [page.seen, page.without, *choice]
-        sample = [page.picture, page.whole, page.each, page.message]
+        sample = [page.picture, page.merged, page.each, page.message]
         cleared = [] if page.pad is None else [page.pad]
         page.number.change(
             self.numbered, [page.number, *view], [page.seen, *sample, *cleared], **LAST
@@ -103,16 +103,16 @@ class Acting:
     def switch(self, shown: Any, seen: Seen, without: str, *values: Any) -> tuple[Any, ...]:
         """All that follows from what is on."""
         choice = self._choice(values)
-        found = self.views.joined(choice, shown)
+        result = self.views.joined(choice, shown)
         looked = self.views.looked(choice, seen, without)
         return (
-            found.confusion, found.accuracy, found.entropy, found.change,
-            found.said or looked.said, found.shown, looked.picture, looked.whole, looked.each,
+            result.confusion, result.accuracy, result.entropy, result.change,
+            result.said or looked.said, result.shown, looked.picture, looked.merged, looked.each,
         )  # fmt: skip
 
     def look(self, seen: Seen, without: str, *values: Any) -> tuple[str, ...]:
-        found = self.views.looked(self._choice(values), seen, without)
-        return found.picture, found.whole, found.each, found.said
+        result = self.views.looked(self._choice(values), seen, without)
+        return result.picture, result.merged, result.each, result.said
 
     def numbered(
         self, number: float | None, seen: Seen, without: str, *values: Any

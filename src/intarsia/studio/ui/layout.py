@@ -118,7 +118,7 @@ class Layout:
                     choices, value="", label="Take a class out", elem_id="take-out",
                     info="The same modules without the one for it; choose nothing to put it back",
                 )  # fmt: skip
-                self.whole = place("whole-answer")
+                self.merged = place("whole-answer")
                 gr.HTML("<h2>Each module alone</h2>", elem_id="alone", apply_default_css=False)
                 self.each = place("module-answers")
 
@@ -159,5 +159,5 @@ class Layout:
         """The places that follow a switch."""
         return [
             self.confusion, self.accuracy, self.entropy, self.change, self.message, self.shown,
-            self.picture, self.whole, self.each,
+            self.picture, self.merged, self.each,
         ]  # fmt: skip

@@ -90,14 +90,14 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 def _number(operator: str, control: Control, value: Any) -> float:
     try:
-        found = float(value)
+        result = float(value)
     except (TypeError, ValueError):
         raise RecipeError(f"{operator}: {control.name} is {value!r}: expected a number") from None
     if control.kind == "number":
-        return found
-    if not found.is_integer():
+        return result
+    if not result.is_integer():
         raise RecipeError(f"{operator}: {control.name} is {value}: expected a whole number")
-    return int(found)
+    return int(result)
 
 
 def _literal(operator: str, name: str, text: str) -> Any:
@@ -105,12 +105,12 @@ def _literal(operator: str, name: str, text: str) -> Any:
     words = text.strip()
     bare = ":" in words and not words.startswith("{")
     try:
-        found = yaml.safe_load(f"{{{words}}}" if bare else words)
+        result = yaml.safe_load(f"{{{words}}}" if bare else words)
     except yaml.YAMLError:
         raise RecipeError(
             f"{operator}: {name} is {text!r}: expected one number, or some by name, "
             "such as 3: 0.5, 8: 2"
         ) from None
-    if isinstance(found, Mapping):
-        return {str(key): value for key, value in found.items()}
-    return found
+    if isinstance(result, Mapping):
+        return {str(key): value for key, value in result.items()}
+    return result

@@ -60,7 +60,7 @@ class Looked:
     """What is shown of one sample."""
 
     picture: str
-    whole: str
+    merged: str
     each: str
     said: str
 
@@ -130,23 +130,23 @@ class Views:
     def looked(self, choice: Choice, seen: Seen, without: str) -> Looked:
         """One sample: what the network is given, what each module says, what they say together."""
         try:
-            found, title, about = self._sample(seen)
+            result, title, about = self._sample(seen)
         except IntarsiaError as error:
             return Looked("", "", "", pieces.message(str(error), bad=True))
-        picture = pieces.seen_picture(found.x, title, about, self.bounds)
-        each = pieces.answer_rows(each_answer(self.session, found), choice.names)
+        picture = pieces.seen_picture(result.x, title, about, self.bounds)
+        each = pieces.answer_rows(each_answer(self.session, result), choice.names)
         answers, said = {}, ""
         try:
             spec = choice.spec
-            answers["together"] = whole_answer(self.session, found, choice.names, spec)
+            answers["together"] = whole_answer(self.session, result, choice.names, spec)
             if without:
                 gone = taken_out(self.session, choice.names, without)
                 title = f"without module{'s' if len(gone) > 1 else ''} {', '.join(gone)}"
-                answers[title] = whole_answer(self.session, found, choice.names, spec, without)
+                answers[title] = whole_answer(self.session, result, choice.names, spec, without)
                 said = pieces.message(self._still(choice.names, gone, without))
         except IntarsiaError as error:
             said = pieces.message(str(error), bad=True)
-        return Looked(picture, pieces.whole_bars(answers, found.label), each, said)
+        return Looked(picture, pieces.whole_bars(answers, result.label), each, said)
 
     def _still(self, names: Sequence[str], gone: Sequence[str], without: str) -> str:
         """Which modules recognise a class, together with others, though it was taken out."""
@@ -194,5 +194,5 @@ class Views:
         if seen.drawing and self.paper is not None:
             x = self.paper.fit(read_drawing(seen.drawing))
             return Sample(x), "your drawing", pieces.DRAWN
-        found = sample(self.session, seen.number)
-        return found, f"test sample {found.number}", f"class {found.label}"
+        result = sample(self.session, seen.number)
+        return result, f"test sample {result.number}", f"class {result.label}"

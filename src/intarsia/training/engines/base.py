@@ -139,8 +139,8 @@ class Engine(ABC):
         """Sample order of every group in the bank, on the device."""
         groups = sorted({self.job.group(t) for t in self.job.tasks})
         seeds = dict.fromkeys(g.seed for g in groups)
-        whole = {seed: self.job.drawn(seed, round_, epoch) for seed in seeds}
-        return {g: self.job.seen(whole[g.seed], g) for g in groups}
+        merged = {seed: self.job.drawn(seed, round_, epoch) for seed in seeds}
+        return {g: self.job.seen(merged[g.seed], g) for g in groups}
 
     def dropout_stream(self, k: int, round_: int, epoch: int) -> int:
         task = self.job.tasks[k]

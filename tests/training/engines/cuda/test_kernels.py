@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="needs Trito
 
 
 @pytest.fixture(scope="module")
-def found():
+def result():
     done = subprocess.run(
         [sys.executable, __file__],
         env=os.environ | {"TRITON_INTERPRET": "1"},
@@ -45,8 +45,8 @@ CASES = ["grey", "colour", "shown", "mlp", "mlp shown", "mlp shown, pruned"]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_steps_equal_the_plain_loop(found, case):
-    distances = found[case]
+def test_steps_equal_the_plain_loop(result, case):
+    distances = result[case]
     assert min(distances["moved"]) > 1e-3  # or there would be little to compare
     for name in ("states", "first", "second", "losses", "scores"):
         assert max(distances[name]) < 1e-4, name
@@ -54,21 +54,21 @@ def test_steps_equal_the_plain_loop(found, case):
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c != "colour"])
-def test_pruned_weights_are_exactly_0_and_inactive_modules_stand_still(found, case):
-    assert found[case]["pruned"] == 0
-    assert found[case]["stood_still"]
+def test_pruned_weights_are_exactly_0_and_inactive_modules_stand_still(result, case):
+    assert result[case]["pruned"] == 0
+    assert result[case]["stood_still"]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_slot_takes_up_what_another_left(found, case):
-    assert found[case]["taken_up"]
+def test_a_slot_takes_up_what_another_left(result, case):
+    assert result[case]["taken_up"]
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if "shown" in c])
-def test_modules_of_unequal_epochs_do_not_notice_each_other(found, case):
+def test_modules_of_unequal_epochs_do_not_notice_each_other(result, case):
     """In two epochs of 5, 3, 1 and 2 steps, the last of which rests in the second."""
-    assert found[case]["steps"][0] == [10, 6, 2, 2]
-    assert found[case]["alone"]
+    assert result[case]["steps"][0] == [10, 6, 2, 2]
+    assert result[case]["alone"]
 
 
 def test_where_the_kernels_cannot_run_the_engine_is_refused():

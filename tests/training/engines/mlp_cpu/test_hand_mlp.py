@@ -93,9 +93,9 @@ def test_gradients_equal_autograds_with_the_same_factors(hidden, dropout, goal):
     value.backward()
 
     assert found_loss == pytest.approx(value.item(), rel=1e-5)
-    for (name, parameter), found in zip(parameters.items(), network.grads, strict=True):
+    for (name, parameter), result in zip(parameters.items(), network.grads, strict=True):
         expected = parameter.grad * mask[name] if name in mask else parameter.grad
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-7)
+        torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-7)
 
 
 def test_a_batch_of_hidden_labels_moves_nothing():
@@ -110,8 +110,8 @@ def test_a_batch_of_hidden_labels_moves_nothing():
 def test_logits_are_the_networks_in_evaluation():
     network = initialise("mlp([16, 12], dropout=0.5)", SHAPE, 5, 0).eval()
     x = torch.rand(BATCH, *SHAPE, generator=draw_of(0))
-    found = hand_of(network.state_dict(), {}, 0.5).logits(x)
-    torch.testing.assert_close(found, network(x).detach()[None])
+    result = hand_of(network.state_dict(), {}, 0.5).logits(x)
+    torch.testing.assert_close(result, network(x).detach()[None])
 
 
 def hand_of(state, mask, dropout):

@@ -83,9 +83,9 @@ def place_of(device: str, workers: int | None, cpus: int, gpus: float) -> Place:
         device = "cuda" if there.get("GPU", 0) >= gpus else "cpu"
     place = Place(device, workers, cpus, gpus if torch.device(device).type == "cuda" else 0.0)
     if place.room < 1:
-        found = f"{there.get('CPU', 0):g} CPUs and {there.get('GPU', 0):g} GPUs"
+        result = f"{there.get('CPU', 0):g} CPUs and {there.get('GPU', 0):g} GPUs"
         raise StudyError(
             f"a task on {device!r} takes {cpus} CPUs and {place.gpus:g} GPUs, "
-            f"but the cluster has {found}"
+            f"but the cluster has {result}"
         )
     return place

@@ -13,10 +13,10 @@ from ray.exceptions import RayError, RayTaskError
 
 from intarsia.errors import IntarsiaError, StudyError
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.plans import Plan
 from intarsia.studies.records import versions
-from intarsia.studies.runners.bank_training import companies
+from intarsia.studies.runners.bank_training import training_groups
 from intarsia.studies.runners.local import WAIT, Run, Say, missing_plans, standing
 from intarsia.studies.runners.ray.connection import Place, joined, place_of
 from intarsia.studies.runners.ray.ray_tasks import measure_cell, train_banks
@@ -46,9 +46,9 @@ def run_cluster(
     Without an address a cluster is started here, with one task per core; "auto" joins the one that
     this machine belongs to. A task takes `cpus`, and where the device is a GPU, `gpus` of them.
     """
-    found = standing(study.plan(options, Bench(store, "cpu")), store)
-    if not found.missing:
-        return found.measured
+    result = standing(study.plan(options, StudyContext(store, "cpu")), store)
+    if not result.missing:
+        return result.measured
     with store.in_use(), joined(address, workers, cpus):
         place = place_of(device, workers, cpus, gpus)
         return _OnCluster(study, options, store, place, say).work()
@@ -71,12 +71,12 @@ class _OnCluster(Run):
     def __init__(
         self, study: Study, options: Mapping[str, Any], store: Store, place: Place, say: Say
     ) -> None:
-        super().__init__(study, options, store, Bench(store, "cpu"), say)
+        super().__init__(study, options, store, StudyContext(store, "cpu"), say)
         self.place = place
         self.tasks: dict[ray.ObjectRef, _Task] = {}
         self.sent: OrderedDict[str, ray.ObjectRef] = OrderedDict()  # banks, by key
         self.data_sent = {
-            (*key, data.digest): ray.put(data) for key, data in self.bench.loaded.items()
+            (*key, data.digest): ray.put(data) for key, data in self.context.loaded.items()
         }
 
     def work(self) -> list[Measured]:
@@ -111,7 +111,7 @@ class _OnCluster(Run):
             if self.ready(cell):
                 self._send_cell(cell)
         device = torch.device(self.place.device)
-        for plans in companies(missing_plans(missing, self.store), device):
+        for plans in training_groups(missing_plans(missing, self.store), device):
             if len(self.tasks) >= room:
                 return
             self._send_plans(plans)
@@ -161,8 +161,8 @@ class _OnCluster(Run):
             num_gpus=self.place.gpus,
             max_retries=RETRIES,
         )(work)
-        found: list[ray.ObjectRef] = task.remote(*what)
-        return found
+        result: list[ray.ObjectRef] = task.remote(*what)
+        return result
 
     def _wait_for(
         self,
@@ -177,7 +177,7 @@ class _OnCluster(Run):
     def _collect(self, task: _Task) -> None:
         with task.claim:
             try:
-                note, *found = ray.get(task.answer)
+                note, *result = ray.get(task.answer)
             except RayTaskError as error:
                 if isinstance(error.cause, DamagedError):
                     task.again()
@@ -189,7 +189,7 @@ class _OnCluster(Run):
                     f"{task.name}: the cluster lost it {RETRIES + 1} times, the last time because "
                     f"{str(error).splitlines()[0]}"
                 ) from error
-            task.finish(note, found)
+            task.finish(note, result)
 
     def _bank(self, plan: Plan) -> ray.ObjectRef:
         """A bank in the cluster's memory."""

@@ -13,7 +13,7 @@ import torch
 from intarsia.data import Data
 from intarsia.errors import HealthWarning, StudyError
 from intarsia.studies.cells import Cell
-from intarsia.studies.context import Bench
+from intarsia.studies.context import StudyContext
 from intarsia.studies.plans import Plan
 from intarsia.studies.records import device_name, versions
 from intarsia.studies.runners.bank_training import train_plans
@@ -24,33 +24,33 @@ Sent = Mapping[tuple[str, str, str], Any]  # data by name, preset and digest
 
 def train_banks(plans: Sequence[Plan], setting: Mapping[str, Any]) -> list[Any]:
     """On a worker: a note, then the files of each bank."""
-    with _bench(setting) as (bench, store):
+    with _bench(setting) as (context, store):
         began = time.perf_counter()
         recipe = plans[0].recipe
-        banks = train_plans(plans, bench.data(recipe.data, recipe.preset), bench.device)
+        banks = train_plans(plans, context.data(recipe.data, recipe.preset), context.device)
         for plan, bank in zip(plans, banks, strict=True):
             store.add_bank(plan, bank)
-        return [_note(bench, began), *map(store.files, plans)]
+        return [_note(context, began), *map(store.files, plans)]
 
 
 def measure_cell(
     cell: Cell,
-    measure: Callable[[Cell, Bench], dict[str, Any]],
+    measure: Callable[[Cell, StudyContext], dict[str, Any]],
     setting: Mapping[str, Any],
     *banks: Mapping[str, bytes],
 ) -> list[Any]:
     """On a worker: a note, then the cell's result; the banks come in the order of the cell's."""
-    with _bench(setting) as (bench, store):
+    with _bench(setting) as (context, store):
         for plan, files in zip(cell.banks.values(), banks, strict=True):
             store.add_files(plan, files)
         began = time.perf_counter()
         with warnings.catch_warnings(action="ignore", category=HealthWarning):
-            result = measure(cell, bench)
-        return [_note(bench, began), result]
+            result = measure(cell, context)
+        return [_note(context, began), result]
 
 
 @contextmanager
-def _bench(setting: Mapping[str, Any]) -> Iterator[tuple[Bench, Store]]:
+def _bench(setting: Mapping[str, Any]) -> Iterator[tuple[StudyContext, Store]]:
     """A bench on a store that lasts for one task."""
     if setting["versions"] != versions():
         raise StudyError(
@@ -60,7 +60,10 @@ def _bench(setting: Mapping[str, Any]) -> Iterator[tuple[Bench, Store]]:
     torch.set_num_threads(setting["threads"])
     with tempfile.TemporaryDirectory(prefix="intarsia-") as folder:
         store = Store(folder)
-        yield Bench(store, setting["device"], lambda *key: _data(setting["data"], *key)), store
+        yield (
+            StudyContext(store, setting["device"], lambda *key: _data(setting["data"], *key)),
+            store,
+        )
 
 
 _here: dict[tuple[str, str, str], Data] = {}  # what this worker has received
@@ -70,8 +73,8 @@ def _data(sent: Sent, name: str, preset: str) -> Data:
     for key, ref in sent.items():
         if key[:2] == (name, preset):
             if key not in _here:
-                found: Any = ray.get(ref)
-                _here[key] = found
+                result: Any = ray.get(ref)
+                _here[key] = result
             return _here[key]
     raise StudyError(
         f"the study measures on {name!r} with preset {preset!r}, but its cells were planned "
@@ -79,7 +82,7 @@ def _data(sent: Sent, name: str, preset: str) -> Data:
     )
 
 
-def _note(bench: Bench, began: float) -> dict[str, Any]:
+def _note(context: StudyContext, began: float) -> dict[str, Any]:
     """For the record of the run: where, and how long it took there."""
     seconds = round(time.perf_counter() - began, 3)
-    return {"seconds": seconds, "device": device_name(bench.device), "kind": bench.device.type}
+    return {"seconds": seconds, "device": device_name(context.device), "kind": context.device.type}

@@ -1,4 +1,4 @@
-"""Kept: the bounded sample that a classifier remembers, so that later modules meet earlier data."""
+"""The bounded sample that a classifier remembers, so that later modules meet earlier data."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from intarsia.data.splits import random_keys, stratified
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class ReplayBuffer:
     """Training rows, and held-out rows that no module was trained on.
 
     `weight` has one number for each training row, None where all count alike.
@@ -21,7 +21,7 @@ class Kept:
     weight: np.ndarray | None = None
 
     @classmethod
-    def empty(cls, features: int) -> "Kept":
+    def empty(cls, features: int) -> "ReplayBuffer":
         none = Split(torch.zeros(0, features), torch.zeros(0, dtype=torch.int64))
         return cls(none, none)
 
@@ -33,7 +33,7 @@ class Kept:
         share: float,
         seed: int,
         weight: np.ndarray | None = None,
-    ) -> "Kept":
+    ) -> "ReplayBuffer":
         """Hold `share` of the rows out, class by class; a class of one row is trained on."""
         left, held = stratified(y, share, seed, stream=1)
         rows, labels = torch.tensor(x), torch.tensor(y, dtype=torch.int64)
@@ -43,14 +43,16 @@ class Kept:
     def __len__(self) -> int:
         return len(self.train) + len(self.validation)
 
-    def joined(self, other: "Kept") -> "Kept":
+    def joined(self, other: "ReplayBuffer") -> "ReplayBuffer":
         """The rows of both."""
-        return Kept(_joined(self.train, other.train), _joined(self.validation, other.validation))
+        return ReplayBuffer(
+            _joined(self.train, other.train), _joined(self.validation, other.validation)
+        )
 
-    def bounded(self, size: int, share: float, seed: int) -> "Kept":
+    def bounded(self, size: int, share: float, seed: int) -> "ReplayBuffer":
         """At most `size` rows, `share` of them held out; one of each class at the least."""
         held = round(size * share)
-        return Kept(
+        return ReplayBuffer(
             _bounded(self.train, size - held, seed, stream=2),
             _bounded(self.validation, held, seed, stream=3),
         )
