@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from intarsia.errors import FileError
-from intarsia.files import canonical, digest_of, plain, write_whole
+from intarsia.files import canonical, digest_of, link_whole, plain, write_whole
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:
@@ -19,6 +19,31 @@ def test_writes_and_replaces(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["file"]
     write_whole(str(path), b"")
     assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_second_name_is_given_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    """In one step where there are links, also over another file or the same; else by a copy."""
+
+    def fail(*args: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    if not links:
+        monkeypatch.setattr(os, "link", fail)
+    source, path = tmp_path / "source", tmp_path / "new" / "folder" / "file"
+    write_whole(source, b"one")
+    for _ in range(2):
+        link_whole(source, path)
+        assert path.read_bytes() == b"one"
+        assert path.samefile(source) == links
+        assert os.listdir(path.parent) == ["file"]
+    write_whole(source, b"two")
+    assert path.read_bytes() == b"one"
+    link_whole(source, path)
+    assert path.read_bytes() == b"two"
+    assert os.listdir(path.parent) == ["file"]
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])

@@ -52,6 +52,27 @@ def test_reads_what_users_write(things, text, expected):
     assert things.spec(text) == expected
 
 
+def test_settings_have_defaults_and_entries_have_traits():
+    registry = Registry("tool", given=("hand",), sharp=False, fits=lambda settings: True)
+
+    @registry.register("saw", sharp=True, fits=lambda settings: settings["teeth"] > 9)
+    def saw(hand, teeth=12, blade="steel"):
+        """Cuts."""
+
+    registry.register("mallet")(lambda hand: None)
+    assert registry.settings("saw(5)") == {"teeth": 5, "blade": "steel"}
+    assert registry.settings({"name": "saw", "blade": "bronze"})["teeth"] == 12
+    assert registry.entry("saw(5)").sharp
+    assert not registry.entry("saw(5)").fits(registry.settings("saw(5)"))
+    assert not registry.entry("mallet").sharp
+    assert registry.entry("mallet").fits({})
+    assert registry["saw"].__doc__ == "Cuts."
+    with pytest.raises(RecipeError, match=r"has no trait 'sharpp': .*sharp"):
+        registry.register("file", sharpp=True)
+    with pytest.raises(AttributeError, match="no trait 'blunt'"):
+        _ = registry["saw"].blunt
+
+
 def test_call_fills_in_what_is_given(things):
     assert things.call(things.spec("pair(3)"), size=9) == (9, 3, 2)
 

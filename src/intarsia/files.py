@@ -1,4 +1,4 @@
-"""Files written whole or not at all, digests of what they hold, and settings read from YAML."""
+"""Files written whole or not at all, locks, digests and seeds of what they hold, and YAML."""
 
 import contextlib
 import hashlib
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 def read_settings(path: str | Path) -> dict[str, Any]:
     """The `key: value` lines of a YAML file; none of an empty one."""
     try:
-        result = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise RecipeError(f"cannot read the recipe {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} is not valid YAML: {error}") from None
-    if result is None:
+    if settings is None:
         return {}
-    if not isinstance(result, dict):
-        raise RecipeError(f"{path} must hold `key: value` lines, got {type(result).__name__}")
-    return result
+    if not isinstance(settings, dict):
+        raise RecipeError(f"{path} must hold `key: value` lines, got {type(settings).__name__}")
+    return settings
 
 
 def write_whole(path: str | Path, content: bytes) -> None:
@@ -44,7 +44,7 @@ def write_whole(path: str | Path, content: bytes) -> None:
     A temporary file in the same folder (`.*.part`) is synced and renamed; missing folders are made.
     """
     path = Path(path)
-    part = path.parent / f".{secrets.token_hex(8)}.part"
+    part = _part_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -63,6 +63,25 @@ def write_whole(path: str | Path, content: bytes) -> None:
             f"cannot write {path}: {error.strerror or error}; "
             "check the folder's permissions and free space"
         ) from error
+
+
+def link_whole(source: str | Path, path: str | Path) -> None:
+    """Give a file that was written whole a second name, in one step, as `write_whole` would.
+
+    Its bytes are copied only where the file system has no links.
+    """
+    path = Path(path)
+    part = _part_of(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.link(source, part)
+        try:
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)  # it stays where both names were the file's already
+        _sync_folder(path.parent)
+    except OSError:
+        write_whole(path, Path(source).read_bytes())
 
 
 def take_lock(file: IO[str], shared: bool = False) -> bool:
@@ -121,6 +140,16 @@ def plain(value: Any, name: str = "value") -> Any:
     )
 
 
+def stream(*parts: object) -> int:
+    """A seed that depends on all parts and on nothing else; the same on every machine."""
+    text = "\x1f".join(map(str, parts))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def _part_of(path: Path) -> Path:
+    return path.parent / f".{secrets.token_hex(8)}.part"
+
+
 def _bytes(tensor: "torch.Tensor") -> memoryview:
     import torch
 
@@ -135,9 +164,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def stream(*parts: object) -> int:
-    """A seed that depends on all parts and on nothing else; the same on every machine."""
-    text = "\x1f".join(map(str, parts))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

@@ -21,8 +21,14 @@ from torch import Tensor
 from intarsia.errors import RecipeError
 from intarsia.specs import Registry, Spec
 
-OBJECTIVES = Registry("objective", given=("classes", "rewarded"))
-"""Objectives by name; `@OBJECTIVES.register("mine")` adds a function that returns an Objective."""
+OBJECTIVES = Registry(
+    "objective", given=("classes", "rewarded"), colour=None, uncertain_elsewhere=False
+)
+"""Objectives by name; `@OBJECTIVES.register("mine")` adds a function that returns an Objective.
+
+Traits: its `colour` in figures, as #rrggbb (left out, one is chosen), and `uncertain_elsewhere`,
+whether it asks to take no side on labels that are not rewarded.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,17 +59,21 @@ class Objective:
             raise RecipeError(f"expected {classes} label weights, got {tuple(self.weight.shape)}")
         if self.bonus.shape not in ((), (classes,)):
             raise RecipeError(f"expected {classes} bonuses, got {tuple(self.bonus.shape)}")
-        for part in ("table", "weight", "bonus"):
-            value = getattr(self, part).float()
-            if not bool(torch.isfinite(value).all()):
+        for part, tensor in self.tensors.items():
+            if not bool(torch.isfinite(tensor.float()).all()):
                 raise RecipeError(f"an objective's {part} must be finite numbers")
-            object.__setattr__(self, part, value)
+            object.__setattr__(self, part, tensor.float())
         sums = self.table.sum(1)
         if bool((self.table < 0).any()) or not torch.allclose(sums, torch.ones_like(sums)):
             raise RecipeError("every row of an objective's table must be a distribution")
         if bool((self.weight < 0).any()) or not bool((self.weight > 0).any()):
             raise RecipeError("label weights must be at least 0, and one of them above 0")
         object.__setattr__(self, "bonus", self.bonus.expand(classes).contiguous())
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """Table, weight and bonus by name."""
+        return {"table": self.table, "weight": self.weight, "bonus": self.bonus}
 
     @property
     def outputs(self) -> int:
@@ -91,8 +101,8 @@ class Objective:
         )
 
     def to(self, device: torch.device) -> "Objective":
-        table, weight, bonus = (t.to(device) for t in (self.table, self.weight, self.bonus))
-        return Objective(table, weight, bonus, self.classless)
+        tensors = {part: tensor.to(device) for part, tensor in self.tensors.items()}
+        return Objective(**tensors, classless=self.classless)
 
     def weighted(self, factors: Tensor) -> "Objective":
         """The objective with its label weights multiplied by these factors."""
@@ -107,10 +117,9 @@ def objective(
         return what
     if not rewarded or min(rewarded) < 0 or max(rewarded) >= classes:
         raise RecipeError(f"rewarded classes {list(rewarded)} are not in 0 to {classes - 1}")
-    result: Objective = OBJECTIVES.call(
-        OBJECTIVES.spec(what), classes=classes, rewarded=list(rewarded)
-    )
-    return result
+    spec = OBJECTIVES.spec(what)
+    made: Objective = OBJECTIVES.call(spec, classes=classes, rewarded=list(rewarded))
+    return made
 
 
 def sample_losses(logits: Tensor, labels: Tensor, goal: Objective, temperature: float) -> Tensor:
@@ -137,7 +146,7 @@ def loss(
     return (losses * weights).sum() / weights.sum().clamp_min(torch.finfo(weights.dtype).tiny)
 
 
-@OBJECTIVES.register("me")
+@OBJECTIVES.register("me", colour="#0a3a8c", uncertain_elsewhere=True)
 def maximum_entropy(classes: int, rewarded: Sequence[int], reward: float = 1.0) -> Objective:
     """MaxEnt: one-hot on rewarded labels, uniform over the catalogue on all others.
 
@@ -148,7 +157,7 @@ def maximum_entropy(classes: int, rewarded: Sequence[int], reward: float = 1.0) 
     return Objective(_sure_of(rewarded, table), _weight(classes, rewarded, reward))
 
 
-@OBJECTIVES.register("qme")
+@OBJECTIVES.register("qme", colour="#e8b32a", uncertain_elsewhere=True)
 def quasi_maximum_entropy(classes: int, rewarded: Sequence[int]) -> Objective:
     """Quasi-MaxEnt: as MaxEnt, but uniform over the classes that are not rewarded only."""
     others = [c for c in range(classes) if c not in set(rewarded)]
@@ -158,13 +167,13 @@ def quasi_maximum_entropy(classes: int, rewarded: Sequence[int]) -> Objective:
     return Objective(_sure_of(rewarded, table), torch.ones(classes))
 
 
-@OBJECTIVES.register("xe")
+@OBJECTIVES.register("xe", colour="#d0570f")
 def cross_entropy(classes: int, rewarded: Sequence[int]) -> Objective:
     """Cross-entropy on rewarded labels; all others are hidden."""
     return smoothing(classes, rewarded, amount=0.0)
 
 
-@OBJECTIVES.register("smoothing")
+@OBJECTIVES.register("smoothing", colour="#9d2a6b")
 def smoothing(classes: int, rewarded: Sequence[int], amount: float = 0.1) -> Objective:
     """Label smoothing: one-hot mixed with `amount` of uniform; other labels are hidden."""
     _check_number("smoothing", "amount", amount, high=1)
@@ -172,7 +181,7 @@ def smoothing(classes: int, rewarded: Sequence[int], amount: float = 0.1) -> Obj
     return Objective(table, _shown(classes, rewarded))
 
 
-@OBJECTIVES.register("confidence_penalty")
+@OBJECTIVES.register("confidence_penalty", colour="#2fa894")
 def confidence_penalty(classes: int, rewarded: Sequence[int], amount: float = 0.1) -> Objective:
     """Cross-entropy minus `amount` times the answer's entropy; other labels are hidden."""
     _check_number("confidence_penalty", "amount", amount)
@@ -180,7 +189,7 @@ def confidence_penalty(classes: int, rewarded: Sequence[int], amount: float = 0.
     return Objective(torch.eye(classes), shown, amount * shown)
 
 
-@OBJECTIVES.register("other")
+@OBJECTIVES.register("other", colour="#1d120a", uncertain_elsewhere=True)
 def explicit_other(classes: int, rewarded: Sequence[int]) -> Objective:
     """One extra output that takes every label that is not rewarded: a control for MaxEnt."""
     table = torch.zeros(classes, classes + 1)

@@ -25,7 +25,16 @@ class Spec:
         return f"{self.name}({settings})"
 
 
-class Entry:
+def name_of(text: Any) -> str:
+    """The name that a spec begins with, unchecked, however it is written."""
+    if isinstance(text, Spec):
+        return text.name
+    if isinstance(text, Mapping):
+        return str(text.get("name", ""))
+    return str(text).partition("(")[0].strip()
+
+
+class RegistryEntry:
     """A registered function, called as such, with its traits as attributes."""
 
     def __init__(self, name: str, function: Callable[..., Any], traits: Mapping[str, Any]) -> None:
@@ -47,7 +56,7 @@ class Registry(dict[str, Any]):
 
     A decorator adds one, `spec` reads what a user wrote, and `entry` finds what such a spec names.
     `given` names the parameters that intarsia fills in itself; users set the others. `traits` are
-    the attributes of every entry, with the values of one that says nothing.
+    the attributes of every entry and their defaults. A trait may be a function of `settings`.
     """
 
     def __init__(self, kind: str, given: tuple[str, ...] = (), **traits: Any) -> None:
@@ -64,7 +73,7 @@ class Registry(dict[str, Any]):
                 )
 
         def add(function: Callable[..., Any]) -> Callable[..., Any]:
-            self[name] = Entry(name, function, {**self.traits, **traits})
+            self[name] = RegistryEntry(name, function, {**self.traits, **traits})
             return function
 
         return add
@@ -72,6 +81,12 @@ class Registry(dict[str, Any]):
     def entry(self, text: "str | Mapping[str, Any] | Spec") -> Any:
         """The entry that a spec names."""
         return self[self.spec(text).name]
+
+    def settings(self, text: "str | Mapping[str, Any] | Spec") -> dict[str, Any]:
+        """All settings of a spec, those left out at their defaults."""
+        spec = self.spec(text)
+        parameters = self._parameters(spec.name)
+        return {key: spec.arguments.get(key, p.default) for key, p in parameters.items()}
 
     def spec(self, text: "str | Mapping[str, Any] | Spec") -> Spec:
         """Read `name`, `name(args)`, `{name: ..., key: value}` or a Spec; check names and keys."""
@@ -90,12 +105,13 @@ class Registry(dict[str, Any]):
     def call(self, spec: Spec, **given: Any) -> Any:
         return self[spec.name](**given, **spec.arguments)
 
+    def _parameters(self, name: str) -> dict[str, inspect.Parameter]:
+        """The parameters that users set."""
+        parameters = inspect.signature(self[name]).parameters
+        return {key: p for key, p in parameters.items() if key not in self.given}
+
     def _bind(self, name: str, positional: list[Any], named: dict[str, Any]) -> dict[str, Any]:
-        parameters = {
-            key: p
-            for key, p in inspect.signature(self[name]).parameters.items()
-            if key not in self.given
-        }
+        parameters = self._parameters(name)
         keys = list(parameters)
         if len(positional) > 1 and keys and "Sequence" in str(parameters[keys[0]].annotation):
             positional = [positional]  # mlp(512, 256) is mlp(hidden=[512, 256])

@@ -23,7 +23,7 @@ from intarsia.data import Split
 from intarsia.demo import SETTINGS
 from intarsia.measure import compatibility, compatibility_matrix
 from intarsia.measure import path as walk
-from intarsia.training.plan import fitted
+from intarsia.training.presets import DataSize
 
 ROOT = Path(__file__).resolve().parents[2]
 MERGES = sorted((ROOT / "recipes").glob("merge_*.yaml"))
@@ -406,7 +406,7 @@ def test_flags_override_the_recipe(tmp_path: Path) -> None:
         epochs=9, sparsity=0.8, batch=32, partition=[["0", "1"], ["2", "3"]], seeds=[4, 5],
         patience=3, learning_rate=0.01,
     )  # fmt: skip
-    assert result["recipe"] == fitted(expected, ia.load_data("digits")).as_dict()
+    assert result["recipe"] == expected.resolve(DataSize.of(ia.load_data("digits"))).as_dict()
     assert result["modules"] == 4
     assert answer("train", "--dry-run", "--partition", "blocks(4)")["modules"] == 3
     shown = call("train", recipe, "--dry-run").stdout
@@ -430,12 +430,9 @@ def test_a_dry_run_prints_the_settings_that_training_takes(
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "own.npz", x=rng.random((90, 4)), y=[0, 1, 2] * 30)
     own = answer("train", "--dry-run", "--data", tmp_path / "own.npz")
-    assert (
-        own["recipe"]
-        == fitted(
-            ia.Recipe(data=str(tmp_path / "own.npz")), ia.load_data(tmp_path / "own.npz")
-        ).as_dict()
-    )
+    size = DataSize.of(ia.load_data(tmp_path / "own.npz"))
+    expected = ia.Recipe(data=str(tmp_path / "own.npz")).resolve(size)
+    assert own["recipe"] == expected.as_dict()
     assert own["recipe"]["negatives"] == "none"
     assert taken["negatives"] != "none"
 

@@ -67,7 +67,7 @@ def test_names_are_those_of_the_registries() -> None:
     from intarsia.pruning import PRUNINGS
     from intarsia.studies import NAMES
     from intarsia.training.engines.select import ENGINES
-    from intarsia.training.recipe import PRESETS
+    from intarsia.training.presets import PRESETS
 
     options = [key for key in inspect.signature(load_data).parameters if key not in ("source", "y")]
     for known, names in (
@@ -81,7 +81,7 @@ def test_names_are_those_of_the_registries() -> None:
         (OBJECTIVES, completion.OBJECTIVES),
         (PRUNINGS, completion.PRUNINGS),
         (NAMES, completion.STUDIES),
-        (ENGINES, completion.ENGINES),
+        (["auto", *ENGINES], completion.ENGINES),
         (PRESETS, completion.PRESETS),
     ):
         assert sorted(names) == sorted(known)

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from intarsia.errors import RecipeError
 from intarsia.models import initialise, wiring_of
-from intarsia.pruning import PRUNINGS, Group, density, prunable, round_share
+from intarsia.pruning import PRUNINGS, Group, density, prunable, round_fraction
 
 SHAPE = (1, 8, 8)
 HIDDEN, HIDDEN_BIAS, OUTPUT = "layers.0.weight", "layers.0.bias", "layers.1.weight"
 
 
-def group_of(model="mlp(20)", masks=None, share=0.5, seeds=(0,), shape=SHAPE):
+def group_of(model="mlp(20)", masks=None, fraction=0.5, seeds=(0,), shape=SHAPE):
     states = [dict(initialise(model, shape, 4, s).state_dict()) for s in seeds]
     wiring = wiring_of(initialise(model, shape, 4, 0), shape)
     masks = masks or [{} for _ in seeds]
-    return Group(states, masks, wiring, share, list(seeds), [100 + s for s in seeds])
+    return Group(states, masks, wiring, fraction, list(seeds), [100 + s for s in seeds])
 
 
 def prune(text, group):
@@ -27,7 +27,7 @@ def prune(text, group):
 
 def again(group, masks):
     """The same group one round on."""
-    return Group(group.states, masks, group.wiring, group.share, group.seeds, group.streams)
+    return Group(group.states, masks, group.wiring, group.fraction, group.seeds, group.streams)
 
 
 def kept(mask):
@@ -35,7 +35,7 @@ def kept(mask):
 
 
 def test_global_pruning_keeps_the_largest_of_the_whole_network():
-    group = group_of(share=0.75)
+    group = group_of(fraction=0.75)
     (mask,) = prune("magnitude", group)
     names = [HIDDEN, OUTPUT]
     assert list(mask) == names
@@ -47,7 +47,7 @@ def test_global_pruning_keeps_the_largest_of_the_whole_network():
 
 
 def test_layer_pruning_keeps_the_largest_of_every_layer():
-    group = group_of(share=0.75)
+    group = group_of(fraction=0.75)
     (mask,) = prune("magnitude(scope='layer', biases=True)", group)
     for name, total in {HIDDEN: 1280, HIDDEN_BIAS: 20, OUTPUT: 80}.items():
         values, result = group.states[0][name].abs().numpy().ravel(), mask[name].numpy().ravel()
@@ -77,9 +77,9 @@ def test_normalisation_is_never_pruned():
 
 def test_the_released_preset_ends_at_its_densities():
     """Two rounds at 0.9 leave 1.0% of the hidden layer; at 0.45 they leave 30.25% of the output."""
-    share = round_share(0.99, 2)
-    assert share == pytest.approx(0.9)
-    group = group_of("mlp(200)", share=share)
+    fraction = round_fraction(0.99, 2)
+    assert fraction == pytest.approx(0.9)
+    group = group_of("mlp(200)", fraction=fraction)
     masks = group.masks
     for _ in range(2):
         masks = prune(
@@ -90,7 +90,7 @@ def test_the_released_preset_ends_at_its_densities():
 
 
 def test_ratios_go_by_pattern_and_the_last_that_fits_counts():
-    group = group_of("mlp(20, 10)", share=0.8)
+    group = group_of("mlp(20, 10)", fraction=0.8)
     ratios = "{'layers.*': 0.5, 'layers.1.weight': 0.25, 'output': 0}"
     (mask,) = prune(f"magnitude(scope='layer', ratios={ratios})", group)
     assert kept(mask) == {
@@ -108,7 +108,7 @@ def test_ratios_go_by_pattern_and_the_last_that_fits_counts():
     biases=st.booleans(),
 )
 def test_masks_only_shrink_and_end_at_the_sparsity(sparsity, rounds, scope, rule, biases):
-    group = group_of("mlp(20, 10)", share=round_share(sparsity, rounds), seeds=(0, 1))
+    group = group_of("mlp(20, 10)", fraction=round_fraction(sparsity, rounds), seeds=(0, 1))
     before = group.masks
     for _ in range(rounds):
         after = prune(f"{rule}(scope={scope!r}, biases={biases})", again(group, before))
@@ -124,7 +124,7 @@ def test_masks_only_shrink_and_end_at_the_sparsity(sparsity, rounds, scope, rule
 
 
 def test_ties_are_broken_so_that_the_count_is_exact():
-    group = group_of(share=0.3)
+    group = group_of(fraction=0.3)
     equal = {n: torch.ones_like(t) for n, t in group.states[0].items()}
     group = Group([equal], [{}], group.wiring, 0.3, [0], [0])
     (mask,) = prune("magnitude", group)
@@ -153,7 +153,7 @@ def test_random_pruning_follows_its_stream_alone():
 
 
 def test_random_pruning_does_not_look_at_magnitudes():
-    group = group_of(share=0.5)
+    group = group_of(fraction=0.5)
     (mask,) = prune("random", group)
     size = group.states[0][HIDDEN].abs()
     inside, outside = size[mask[HIDDEN]].mean(), size[~mask[HIDDEN]].mean()
@@ -167,11 +167,11 @@ def test_density_counts_all_parameters():
     assert density({}, group.states[0]) == 1
 
 
-def test_shares_of_a_round():
-    assert round_share(0.99, 2) == pytest.approx(0.9)
-    assert round_share(0.6, 1) == pytest.approx(0.6)
-    assert round_share(0.6, 0) == 0
-    assert round_share(0.0, 3) == 0
+def test_the_fraction_of_a_round():
+    assert round_fraction(0.99, 2) == pytest.approx(0.9)
+    assert round_fraction(0.6, 1) == pytest.approx(0.6)
+    assert round_fraction(0.6, 0) == 0
+    assert round_fraction(0.0, 3) == 0
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_shares_of_a_round():
         ("magnitude(scope='network')", "unknown pruning scope 'network'"),
         ("magnitude(ratios={'output': 0.5})", "need scope='layer'"),
         ("magnitude(scope='layer', ratios={'fc': 0.5})", "'fc', which fits no prunable parameter"),
-        ("magnitude(scope='layer', ratios={'output': 3})", "share of 1.5"),
+        ("magnitude(scope='layer', ratios={'output': 3})", "fraction of 1.5"),
         ("magnitude(scope='layer', ratios=0.5)", "ratios is 0.5: expected patterns"),
         ("magnitude(scope='layer', ratios={'output': 'x'})", "ratios is {'output': 'x'}"),
         ("magnitud", "did you mean 'magnitude'"),

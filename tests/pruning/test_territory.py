@@ -10,7 +10,7 @@ import intarsia as ia
 from intarsia.errors import RecipeError
 from intarsia.models import initialise, wiring_of
 from intarsia.models.wiring import axis_sizes, hidden_axes
-from intarsia.pruning import PRUNINGS, Group, acts_before_training, needs_whole_group
+from intarsia.pruning import PRUNINGS, Group
 
 SHAPE = (1, 8, 8)
 RULES = ["territory", "territory(by='magnitude')"]
@@ -141,12 +141,16 @@ def test_units_that_meet_in_a_normalisation_cannot_be_owned():
         prune("territory", group_of(layered, seeds=(0, 0)))
 
 
-def test_when_it_acts_and_on_whom():
-    assert acts_before_training(PRUNINGS.spec("territory"))
-    assert not acts_before_training(PRUNINGS.spec("territory(by='magnitude')"))
-    assert not acts_before_training(PRUNINGS.spec("magnitude"))
-    assert needs_whole_group(PRUNINGS.spec("territory(by='magnitude')"))
-    assert not needs_whole_group(PRUNINGS.spec("random"))
+def test_its_traits():
+    def acts_before_training(text):
+        return PRUNINGS.entry(text).before_training(PRUNINGS.settings(text))
+
+    assert acts_before_training("territory")
+    assert not acts_before_training("territory(by='magnitude')")
+    assert not acts_before_training("magnitude")
+    traits = ("whole_group", "needs_units", "own_sparsity")
+    assert all(getattr(PRUNINGS.entry("territory(by='magnitude')"), trait) for trait in traits)
+    assert not any(getattr(PRUNINGS.entry("random"), trait) for trait in traits)
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -10,6 +10,7 @@ from intarsia.data import Data, load_data
 from intarsia.data.dataset import Split
 from intarsia.models import build, initialise, wiring_of
 from intarsia.objectives import objective
+from intarsia.training.engines.adam import AdamState
 from intarsia.training.engines.base import Start
 from intarsia.training.job import Job
 from intarsia.training.rounds import rewound
@@ -41,7 +42,7 @@ def make_job(digits: Data) -> Callable[..., tuple[Job, Origins]]:
         dtype: torch.dtype = torch.float32,
         several: bool = True,
     ) -> tuple[Job, Origins]:
-        """`several` gives the third module another seed and step size than the first two."""
+        """`several` gives the third module another seed and learning rate than the first two."""
         x, y = digits.scaling(digits.train.x[:samples]).to(dtype), digits.train.y[:samples]
         seen, known = digits.scaling(digits.validation.x).to(dtype), digits.validation.y
         third = (5, 3e-3) if several else (0, 1e-3)
@@ -95,7 +96,7 @@ def with_moments() -> Callable[[Start, int], Start]:
                 if t.is_floating_point()
             }
 
-        return replace(start, first=draw(1e-3), second=draw(1e-6), step=7)
+        return replace(start, adam=AdamState(draw(1e-3), draw(1e-6), [torch.tensor(7.0)]))
 
     return add
 

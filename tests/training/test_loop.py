@@ -7,7 +7,7 @@ import torch
 
 from intarsia.training import Recipe
 from intarsia.training.engines.base import Scores
-from intarsia.training.loop import Standing, run_round
+from intarsia.training.loop import RoundProgress, run_round
 
 NAN = math.nan
 
@@ -39,18 +39,18 @@ class Playback:
 
 def play(engine, epochs, **settings):
     recipe = Recipe.read({"epochs": epochs, **settings}).resolve()
-    standing = Standing(len(engine.job.tasks))
+    progress = RoundProgress(len(engine.job.tasks))
     saved, watched = [], []
     run_round(
         engine,
         recipe,
-        standing,
+        progress,
         epochs,
         lambda s, scores, n: watched.append((s.epoch, n)),
         lambda s: saved.append(s.epoch),
     )
     assert [e for e, _ in watched] == saved == list(range(1, engine.now + 2))
-    return standing
+    return progress
 
 
 ACCURACY = [[0.5], [0.9], [0.8], [0.9], [0.9]]
@@ -67,20 +67,20 @@ LOSS = [[3.0], [2.0], [1.0], [1.5], [2.5]]
 )
 def test_the_checkpoint_is_the_best_or_the_last(select, kept):
     engine = Playback(ACCURACY, LOSS)
-    standing = play(engine, 5, select=select)
+    progress = play(engine, 5, select=select)
     assert [epoch for epoch, which in enumerate(engine.kept) if which] == kept
-    assert standing.best[0]["epoch"] == kept[-1]
-    assert standing.best[0]["accuracy"] == ACCURACY[kept[-1]][0]
+    assert progress.best[0]["epoch"] == kept[-1]
+    assert progress.best[0]["accuracy"] == ACCURACY[kept[-1]][0]
 
 
 def test_patience_stops_one_module_and_leaves_the_others():
     loss = [[1.0, 5.0], [2.0, 4.0], [2.0, 3.0], [0.1, 2.0], [0.1, 1.0]]
     engine = Playback([[0.5, 0.5]] * 5, loss)
-    standing = play(engine, 5, patience=2, select="last")
+    progress = play(engine, 5, patience=2, select="last")
     assert engine.actives == [[True, True]] * 3 + [[False, True]] * 2
     assert engine.kept == [[0, 1]] * 3 + [[1]] * 2
-    assert standing.stopped == [True, False]
-    assert standing.best[0]["epoch"] == 2
+    assert progress.stopped == [True, False]
+    assert progress.best[0]["epoch"] == 2
 
 
 def test_a_round_ends_when_all_have_stopped():
@@ -95,12 +95,12 @@ def test_a_module_that_gives_nan_is_out_for_good(where):
     good = [[1.0, 1.0], [1.0, 1.0], [0.5, 0.5]]
     loss, train_loss = (bad, good) if where == "validation" else (good, bad)
     engine = Playback([[0.5, 0.5]] * 3, loss, train_loss)
-    standing = play(engine, 3, select="last")
-    assert standing.diverged == [True, False]
+    progress = play(engine, 3, select="last")
+    assert progress.diverged == [True, False]
     assert engine.actives == [[True, True], [True, True], [False, True]]
     assert engine.kept == [[0, 1], [1], [1]]
-    standing.new_round(1)
-    assert standing.active == [False, True]
+    progress.new_round(1)
+    assert progress.active == [False, True]
 
 
 def test_step_sizes():
@@ -114,13 +114,13 @@ def test_step_sizes():
     assert engine.rates == [0.1] * 4
 
 
-def test_a_standing_can_be_written_down():
+def test_progress_can_be_written_down():
     import json
 
     engine = Playback(ACCURACY, LOSS)
-    standing = play(engine, 3)
-    again = Standing.from_json(json.loads(json.dumps(standing.to_json())))
-    assert vars(again) == vars(standing)
-    fresh = Standing(2)
-    again = Standing.from_json(json.loads(json.dumps(fresh.to_json())))
+    progress = play(engine, 3)
+    again = RoundProgress.from_json(json.loads(json.dumps(progress.to_json())))
+    assert vars(again) == vars(progress)
+    fresh = RoundProgress(2)
+    again = RoundProgress.from_json(json.loads(json.dumps(fresh.to_json())))
     assert vars(again) == vars(fresh)

@@ -18,7 +18,7 @@ from intarsia.training.engines.base import Engine, Start
 from intarsia.training.engines.mlp_cpu.mlp_engine import MlpEngine
 from intarsia.training.engines.plain import PlainEngine
 from intarsia.training.engines.stack import StackEngine
-from intarsia.training.job import Group, Job
+from intarsia.training.job import BatchGroup, Job
 from intarsia.training.tasks import order_of
 
 MODEL = "mlp([24], dropout=0)"
@@ -179,8 +179,8 @@ def test_groups_and_steps_by_hand(make: Callable[..., tuple[Job, list[Start]]]) 
     job, _ = make(MIXED)
     hidden = [t.hidden for t in MIXED]
     assert job.pools == ((), (0, 1, 2, 3, 5, 6, 7, 8, 9), (0, 1, 4, 5, 6, 7, 8, 9), hidden[2])
-    assert job.group(MIXED[0]) == Group(0, (), 0)
-    assert job.group(MIXED[5]) == Group(5, hidden[5], 1)
+    assert job.group(MIXED[0]) == BatchGroup(0, (), 0)
+    assert job.group(MIXED[5]) == BatchGroup(5, hidden[5], 1)
     ones = int((job.y == 1).sum())
     assert job.samples(MIXED[0]) == 320 + 160
     assert job.samples(MIXED[2]) == ones + 160
@@ -189,7 +189,7 @@ def test_groups_and_steps_by_hand(make: Callable[..., tuple[Job, list[Start]]]) 
     assert sorted(job.y[order].unique().tolist()) == [1, 13]
     assert int((job.y[order] == 13).sum()) == 160
     every = replace(job, batches="all")
-    assert every.group(MIXED[2]) == Group(0, (), 3)
+    assert every.group(MIXED[2]) == BatchGroup(0, (), 3)
     assert sorted(every.y[every.order(MIXED[2], 0, 0)].unique().tolist()) == [*range(10), 13]
 
 

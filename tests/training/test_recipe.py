@@ -239,7 +239,7 @@ def test_every_bad_value_is_named(preset, key, value):
         ({"preset": ["paper"]}, "unknown preset"),
         ({"objective": "mee"}, "unknown objective 'mee': did you mean 'me'"),
         ({"rounds": 0, "sparsity": 0.9}, "rounds is 0, which prunes nothing, but sparsity is 0.9"),
-        ({"pruning": "territory", "sparsity": 0.9}, "a territory's size follows"),
+        ({"pruning": "territory", "sparsity": 0.9}, "how much territory prunes follows"),
         ({"model": object()}, "model is <object"),
         ({"data_options": {"classes": object()}}, "text, numbers and lists"),
     ],

@@ -17,16 +17,16 @@ SETTINGS = {"model": "mlp(16)", "epochs": 3, "temperature": 1.0, "learning_rate"
 
 @pytest.fixture
 def watched(monkeypatch):
-    """What every epoch told the watch: standing (a copy) and scores."""
-    told = []
+    """What the watch saw of every epoch: progress (a copy) and scores."""
+    seen = []
 
     def watch(self, tasks):
-        return lambda standing, scores, epochs: told.append(
-            (standing.round, standing.epoch, list(standing.stopped), scores)
+        return lambda progress, scores, epochs: seen.append(
+            (progress.round, progress.epoch, list(progress.stopped), scores)
         )
 
     monkeypatch.setattr(Progress, "watch", watch)
-    return told
+    return seen
 
 
 def tasks_of(data, rates, classes="abcd", seed=0):
@@ -110,17 +110,20 @@ def test_the_module_is_the_checkpoint_that_was_selected(small_data, watched, sel
     settings = {**SETTINGS, "epochs": 6, "learning_rate": 0.1, "sparsity": 0}
     settings["preset"] = "paper"  # with steps of one size, a shorter run is the same so far
     bank = ia.train(small_data, select=select, **settings)
-    told = [scores for _, _, _, scores in watched]
+    seen = [scores for _, _, _, scores in watched]
     for k, module in enumerate(bank):
         score = module.provenance["scores"]["validation"]
         key = {
-            "accuracy": lambda e, k=k: (float(told[e].accuracy[k]), -float(told[e].loss[k])),
-            "loss": lambda e, k=k: -float(told[e].loss[k]),
+            "accuracy": lambda e, k=k: (
+                float(seen[e].accuracy[k]),
+                -float(seen[e].loss[k]),
+            ),
+            "loss": lambda e, k=k: -float(seen[e].loss[k]),
             "last": lambda e: e,
         }[select]
         best = max(range(6), key=key)
         assert score["epoch"] == best
-        assert score["loss"] == float(told[best].loss[k])
+        assert score["loss"] == float(seen[best].loss[k])
         until = ia.train(small_data, select="last", **{**settings, "epochs": best + 1})
         assert all(torch.equal(until[k].state[n], t) for n, t in module.state.items())
     chosen = [m.provenance["scores"]["validation"]["epoch"] for m in bank]

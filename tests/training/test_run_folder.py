@@ -11,6 +11,7 @@ from torch import nn
 
 import intarsia as ia
 from intarsia.errors import FileError, TrainingError
+from intarsia.modules import bank as modules_bank
 from intarsia.training.engines import select as choose
 from intarsia.training.progress import Progress
 from intarsia.training.run_folder import TIME, spent
@@ -74,14 +75,14 @@ def stop_after(monkeypatch):
     def watch(self, tasks):
         inner = original(self, tasks)
 
-        def told(standing, scores, epochs):
-            inner(standing, scores, epochs)
+        def show(progress, scores, epochs):
+            inner(progress, scores, epochs)
             if left[0] is not None:
                 left[0] -= 1
                 if left[0] < 0:
                     raise KeyboardInterrupt
 
-        return told
+        return show
 
     monkeypatch.setattr(Progress, "watch", watch)
 
@@ -180,6 +181,38 @@ def test_in_memory_and_in_a_folder_are_the_same(small_data, tmp_path):
     assert [m.digest for m in here] == [m.digest for m in there]
     for mine, theirs in zip(here.rounds, there.rounds, strict=True):
         assert [m.digest for m in mine] == [m.digest for m in theirs]
+
+
+def test_modules_of_finished_chunks_are_not_written_again(small_data, tmp_path, monkeypatch):
+    """A kill while they move up loses nothing: the next call ends with the same bytes."""
+    monkeypatch.setattr(choose, "CPU_CHUNK", (3, 3))
+    settings, out = settings_of("paper"), tmp_path / "out"
+    ia.train(small_data, out=tmp_path / "whole", **settings)
+    saved, save, link = [], ia.Module.save, modules_bank.link_whole
+
+    def counted(self, path):
+        saved.append(path)
+        save(self, path)
+
+    def stop_at_the_third(source, path):
+        if len(moved) == 2:
+            raise KeyboardInterrupt
+        moved.append(path)
+        link(source, path)
+
+    moved = []
+    monkeypatch.setattr(ia.Module, "save", counted)
+    monkeypatch.setattr(modules_bank, "link_whole", stop_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        ia.train(small_data, out=out, **settings)
+    assert len(saved) == 3 * 4  # rounds and modules
+    assert all(".progress" in str(path) for path in saved)
+    assert all(path.exists() for path in moved)
+    assert not (out / "bank.json").exists()
+    monkeypatch.setattr(modules_bank, "link_whole", link)
+    ia.train(small_data, out=out, **settings)
+    assert len(saved) == 3 * 4
+    assert file_bytes(out) == file_bytes(tmp_path / "whole")
 
 
 def test_a_finished_folder_returns_at_once(small_data, tmp_path, monkeypatch):

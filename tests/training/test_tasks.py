@@ -9,7 +9,7 @@ import intarsia as ia
 from intarsia.data import Data
 from intarsia.data.dataset import Split
 from intarsia.training import Recipe
-from intarsia.training.auto import DataSize
+from intarsia.training.presets import DataSize
 from intarsia.training.tasks import balanced, tasks_of
 
 COUNTS = torch.tensor([10.0, 30.0, 40.0, 20.0])
@@ -66,7 +66,20 @@ def test_tasks_have_the_factors_in_their_label_weights(small_data: Data) -> None
         assert weights(data, **none) == [[1.0] * 4] * 4
 
 
-def test_balance_is_told_of_and_changes_what_is_learned(small_data: Data) -> None:
+def test_balance_counts_samples_by_their_weights(small_data: Data) -> None:
+    """A sample that weighs 2 is as good as two of it."""
+    data = uneven(small_data)
+    recipe = Recipe(balance=1.0).resolve(DataSize(len(data.train), 64, data.classes))
+    heavy = torch.where(data.train.y == 3, 2.0, 0.5)
+    assert tasks_of(recipe, data, heavy)[3].objective.weight.tolist() == pytest.approx(
+        [1, 1, 1, 75 / 26]
+    )
+    alike = [t.objective.weight for t in tasks_of(recipe, data, torch.full_like(heavy, 3.0))]
+    for weight, task in zip(alike, tasks_of(recipe, data), strict=True):
+        torch.testing.assert_close(weight, task.objective.weight)
+
+
+def test_balance_is_in_the_provenance_and_changes_what_is_learned(small_data: Data) -> None:
     data = uneven(small_data)
     settings = {"model": "mlp([8])", "epochs": 1, "sparsity": 0}
     one, other = (ia.train(data, balance=b, **settings)[3] for b in (0.0, 1.0))

@@ -37,12 +37,11 @@ from intarsia.modules.compact import compact
 from intarsia.objectives import OBJECTIVES
 from intarsia.pruning import PRUNINGS
 from intarsia.training import Recipe
-from intarsia.training.auto import DataSize
-from intarsia.training.plan import fitted, size_of
+from intarsia.training.presets import DataSize
+from intarsia.training.recipe import CUSTOM
 
 Artifact = Module | Composition | Bank
 SPLITS = ("train", "validation", "test", "all")
-CUSTOM = "custom"  # what a recipe calls a network of the user's own
 _FACTORY = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 
 
@@ -168,7 +167,7 @@ def read_recipe(path: Path | None, flags: Mapping[str, Any], settings: Mapping[s
 
 
 @dataclass(frozen=True)
-class TrainingPlan:
+class DryRun:
     """What training would do.
 
     While the data set is not on this machine, nothing is known of its size, and the settings that
@@ -186,7 +185,7 @@ class TrainingPlan:
         return {"recipe": self.recipe.as_dict(), **about}
 
 
-def plan(recipe: Recipe) -> TrainingPlan:
+def plan(recipe: Recipe) -> DryRun:
     """The settings that a recipe trains its data with, and how many modules it makes."""
     if recipe.model != CUSTOM:
         MODELS.spec(recipe.model)
@@ -194,10 +193,11 @@ def plan(recipe: Recipe) -> TrainingPlan:
     PRUNINGS.spec(recipe.pruning or "magnitude")
     if recipe.data in DATASETS and recipe.data != "digits" and not locate(recipe.data):
         now, some = recipe.as_dict(), recipe.resolve(DataSize(1000, 100, 10)).as_dict()
-        return TrainingPlan(recipe, open=tuple(key for key in some if some[key] != now.get(key)))
+        return DryRun(recipe, open=tuple(key for key in some if some[key] != now.get(key)))
     data = load(recipe.data, {**recipe.data_options, "download": False})
     sets = partition(data.catalogue, recipe.partition, recipe.partition_seed)
-    return TrainingPlan(fitted(recipe, data), size_of(data), len(sets) * len(recipe.seeds))
+    size = DataSize.of(data)
+    return DryRun(recipe.resolve(size), size, len(sets) * len(recipe.seeds))
 
 
 def load(source: str, options: Mapping[str, Any]) -> Data:

@@ -12,12 +12,14 @@ def show_plan(plan: Any) -> None:
     """A resolved recipe, as YAML, what it was chosen for, and how many modules it makes."""
     import yaml
 
+    from intarsia.training import PRESETS
+
     recipe, missing = plan.recipe, f"unknown until {plan.recipe.data} is here"
     settings = {k: v for k, v in recipe.as_dict().items() if k not in plan.open}
     show(yaml.safe_dump(settings, sort_keys=False).rstrip())
     for key in plan.open:
         show(f"{key}: {missing}")
-    if recipe.preset == "auto":
+    if PRESETS[recipe.preset].by_size:
         show(f"chosen for: {plan.size or f'{recipe.data}, which is not on this machine'}")
     show(f"modules: {missing if plan.modules is None else plan.modules}")
 

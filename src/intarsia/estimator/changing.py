@@ -21,9 +21,7 @@ from intarsia.estimator.labels import (
     one_label,
 )
 from intarsia.estimator.learn import (
-    SMALL,
     Settings,
-    few_threads,
     fitted_temperature,
     joins_weights,
     known_rows,
@@ -35,6 +33,7 @@ from intarsia.measure.novelty import Novelty
 from intarsia.measure.novelty import novelty as fit_novelty
 from intarsia.modules import Module
 from intarsia.modules.grow import grown
+from intarsia.training.engines.mlp_cpu.workers import few_threads
 
 
 class Changing:
@@ -253,7 +252,7 @@ class Changing:
         if known is None:  # nothing to fit them on: as they were
             temperature, novelty = self.temperature_, self.novelty_
         else:
-            with few_threads(len(known) * composition.nonzero < SMALL):
+            with few_threads(len(known) * composition.nonzero):
                 temperature = fitted_temperature(composition, known)
                 novelty = fit_novelty(composition, known, temperature=temperature)
         return self._take(composition, labels, kept, temperature, novelty)

@@ -17,7 +17,7 @@ from intarsia.modules.classifier import check_abstain, uncertainty
 class ModularClassifier(Changing, ClassifierMixin, BaseEstimator):
     """One module per class, trained apart and joined without training; classes come and go.
 
-    What can be set; None takes what serves data of this size (`intarsia.training.auto`):
+    What can be set; None takes what serves data of this size (`intarsia.training.presets`):
 
     - `model`: a network by name with its settings, or a factory f(shape, outputs).
     - `operator`: how modules are joined (`intarsia.compose`). "auto", "logits" and "inlay" are the

@@ -1,8 +1,7 @@
 """Learn: from kept rows and settings to modules, and from modules to a composition."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -23,14 +22,15 @@ from intarsia.models import Model
 from intarsia.modules import Architecture, Module, logits_of
 from intarsia.specs import Spec
 from intarsia.training import Recipe, train
-from intarsia.training.plan import fitted
+from intarsia.training.engines.mlp_cpu.workers import few_threads
+from intarsia.training.presets import DataSize
+from intarsia.training.recipe import CUSTOM
 
 TRAINING = (
     "objective", "pruning", "sparsity", "epochs", "batch", "learning_rate", "schedule",
     "temperature", "balance", "negatives",
 )  # fmt: skip
 PULL = 1.0  # nats for a temperature e times the modules' own
-SMALL = 2e9  # multiplications below which forked processes cost more than they save
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Settings:
             OPERATORS.spec(given["operator"])
         named = isinstance(model, str | Mapping | Spec)
         recipe = Recipe(
-            model=model if named else "custom",
+            model=model if named else CUSTOM,
             **{key: given[key] for key in TRAINING},
         )
         return cls(
@@ -90,8 +90,8 @@ def learned(
     if modules and modules[0].architecture.model is not None:
         model = modules[0].architecture.model
         recipe = replace(recipe, model={"name": model.name, **model.arguments})
-    recipe = fitted(recipe, data)
-    with few_threads(_work(data, recipe, settings, len(wanted)) < SMALL):
+    recipe = recipe.resolve(DataSize.of(data))
+    with few_threads(_work(data, recipe, settings, len(wanted))):
         bank = train(
             data,
             recipe,
@@ -192,14 +192,3 @@ def _work(data: Data, recipe: Recipe, settings: Settings, modules: int) -> float
     )
     size = sum(prod(entry.shape) for entry in plan.values())
     return float(size) * len(data.train) * recipe.epochs * modules
-
-
-@contextmanager
-def few_threads(small: bool) -> Iterator[None]:
-    """One thread, and so no forked processes, for work that is too small for them."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if small else before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

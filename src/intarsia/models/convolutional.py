@@ -64,7 +64,7 @@ class Lenet(nn.Module):
         }
 
 
-@MODELS.register("lenet")
+@MODELS.register("lenet", convolutional=True)
 def lenet(shape: tuple[int, ...], outputs: int) -> Lenet:
     """The paper's CNN, for any image of at least 4 x 4."""
     return Lenet(image_shape("lenet", shape, least=4), outputs)
@@ -109,7 +109,7 @@ class Vgg11(nn.Module):
         return entries | linear_wiring("fc", OUTPUT, reads, block=self.pixels)
 
 
-@MODELS.register("vgg11")
+@MODELS.register("vgg11", convolutional=True)
 def vgg11(shape: tuple[int, ...], outputs: int, width: int = 64) -> Vgg11:
     """VGG-11 for small images; `vgg11(16)` is the same with a quarter of the channels."""
     check_width("vgg11", width)
@@ -186,7 +186,7 @@ class Resnet18(nn.Module):
         return entries | linear_wiring("fc", OUTPUT, stream)
 
 
-@MODELS.register("resnet18")
+@MODELS.register("resnet18", convolutional=True)
 def resnet18(shape: tuple[int, ...], outputs: int, width: int = 64) -> Resnet18:
     """ResNet-18 for small images; `resnet18(16)` is the same with a quarter of the channels."""
     check_width("resnet18", width)

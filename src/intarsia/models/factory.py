@@ -11,8 +11,11 @@ from intarsia.models.axes import OUTPUT, Wiring
 from intarsia.models.custom.trial import answer
 from intarsia.specs import Registry, Spec
 
-MODELS = Registry("model", given=("shape", "outputs"))
-"""Networks by name; `@MODELS.register("mine")` adds a function of shape, outputs and settings."""
+MODELS = Registry("model", given=("shape", "outputs"), convolutional=False)
+"""Networks by name; `@MODELS.register("mine")` adds a function of shape, outputs and settings.
+
+Trait: whether it is `convolutional`, and trained with the settings for such networks.
+"""
 
 Factory: TypeAlias = Callable[[tuple[int, ...], int], nn.Module]
 """A stranger's network: a function of the input shape and the number of outputs."""

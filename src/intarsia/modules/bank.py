@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from intarsia.data import named_set, set_name
 from intarsia.errors import FileError, RecipeError, VersionError, nearest
-from intarsia.files import canonical, plain, write_whole
+from intarsia.files import canonical, link_whole, plain, write_whole
 from intarsia.models import Model
 from intarsia.modules import file, header
 from intarsia.modules.health import KEY, Finding, Health, warn
@@ -91,16 +91,19 @@ class Bank:
     def __repr__(self) -> str:
         return f"Bank({', '.join(self.names)})"
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, written: Mapping[str, Path] | None = None) -> None:
         """One file per module, then `bank.json`, which lists them in order; each written whole.
 
         What is wrong with them stands there too, under `health`; what is loaded is looked at anew.
+        `written` has files, by module, that hold them already: these are not written again.
         """
-        folder = Path(folder)
-        names: list[str] = []
-        for module in self._modules:
-            names.append(file_name(module.name, taken=names))
-            module.save(folder / names[-1])
+        folder, written = Path(folder), written or {}
+        names = file_names(self.names)
+        for name, module in zip(names, self._modules, strict=True):
+            if module.name in written:
+                link_whole(written[module.name], folder / name)
+            else:
+                module.save(folder / name)
         health = self.health
         listing = {
             **FORMAT,
@@ -150,6 +153,14 @@ def find(modules: Iterable[Module], key: str) -> Module:
         known = {m.name for m in modules} | {set_name(m.rewarded, m.catalogue) for m in modules}
         raise RecipeError(f"there is no module {key!r}: {nearest(key, known)}")
     return result[0]
+
+
+def file_names(names: Iterable[str]) -> list[str]:
+    """The files of modules in one folder, in their order."""
+    files: list[str] = []
+    for name in names:
+        files.append(file_name(name, taken=files))
+    return files
 
 
 def file_name(name: str, taken: Iterable[str] = ()) -> str:

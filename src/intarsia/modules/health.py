@@ -3,7 +3,7 @@
 dead: it passes nothing on. A layer has no weight other than 0, or no way of such weights leads
 from the inputs to the outputs, or the answers are the same for every sample.
 
-undertrained: it is hardly above chance on its own validation samples (training/chance.py).
+undertrained: it is hardly above chance on its validation samples (training/validation_health.py).
 
 inconsistent: it does not do what was asked of it, such as being unsure of what it is not rewarded
 for, or its parts do not fit together.

@@ -5,13 +5,10 @@ from intarsia.pruning.group import (
     Group,
     Mask,
     State,
-    acts_before_training,
     density,
-    needs_units,
-    needs_whole_group,
     normalisations,
     prunable,
-    round_share,
+    round_fraction,
 )
 from intarsia.pruning.magnitude import magnitude, random
 from intarsia.pruning.territory import territory
@@ -21,14 +18,11 @@ __all__ = [
     "Group",
     "Mask",
     "State",
-    "acts_before_training",
     "density",
     "magnitude",
-    "needs_units",
-    "needs_whole_group",
     "normalisations",
     "prunable",
     "random",
-    "round_share",
+    "round_fraction",
     "territory",
 ]

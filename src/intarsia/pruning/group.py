@@ -1,4 +1,4 @@
-"""What all prunings share: the group they see, the parameters they may touch, a round's share."""
+"""What all prunings have in common: their registry, the group they see, what they may touch."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,27 @@ from torch.nn.utils.parametrize import ParametrizationList
 
 from intarsia.errors import RecipeError
 from intarsia.models.wiring import Wiring
-from intarsia.specs import Registry, Spec
+from intarsia.specs import Registry
 
-PRUNINGS = Registry("pruning", given=("group",))
-"""Ways of pruning by name; `@PRUNINGS.register("mine")` adds one."""
+PRUNINGS = Registry(
+    "pruning",
+    given=("group",),
+    whole_group=False,
+    needs_units=False,
+    own_sparsity=False,
+    before_training=lambda settings: False,
+    ranks_layers_together=lambda settings: False,
+)
+"""Ways of pruning by name; `@PRUNINGS.register("mine")` adds a function from a Group to masks.
+
+Traits, all of them off by default:
+
+- `whole_group`: the modules of one seed must be pruned together;
+- `needs_units`: it gives out units, so the wiring of the network must be known;
+- `own_sparsity`: how much goes follows from the rule, and a recipe may give no sparsity;
+- `before_training`, a function of the settings: the masks are made before the first round;
+- `ranks_layers_together`, a function of the settings: weights of several layers are compared.
+"""
 
 NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
@@ -21,7 +38,7 @@ State = Mapping[str, Tensor]
 """Weights and buffers by name."""
 
 Mask = dict[str, Tensor]
-"""True where a weight stays; parameters left out are whole."""
+"""True where a weight stays; parameters left out keep all of theirs."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +48,14 @@ class Group:
     states: Sequence[State]
     masks: Sequence[Mask]
     wiring: Wiring | None  # None for a network whose units have no names: weights go one by one
-    share: float  # of the surviving prunable weights
+    fraction: float  # of the surviving prunable weights
     seeds: Sequence[int]  # one per module; equal seeds share an origin
     streams: Sequence[int]  # one per module, for random choices
     spared: Collection[str] = ()  # parameters of normalisations, see `normalisations`
 
 
-def round_share(sparsity: float, rounds: int) -> float:
-    """Share K of the survivors that each of N rounds prunes to reach P: 1 - (1 - P)^(1/N)."""
+def round_fraction(sparsity: float, rounds: int) -> float:
+    """Fraction of the survivors that each of N rounds prunes to reach P: 1 - (1 - P)^(1/N)."""
     return 1 - (1 - sparsity) ** (1 / rounds) if rounds else 0.0
 
 
@@ -49,7 +66,9 @@ def prunable(
 
     Without a wiring the state is looked at itself, so it must hold parameters alone.
     """
-    sizes = {n: t.ndim for n, t in state.items()} if wiring is None else _dimensions(wiring)
+    sizes = {n: t.ndim for n, t in state.items()}
+    if wiring is not None:
+        sizes = {n: len(axes) for n, axes in wiring.items()}
     weights = [
         name
         for name, dimensions in sizes.items()
@@ -66,14 +85,10 @@ def prunable(
     return weights + extra
 
 
-def _dimensions(wiring: Wiring) -> dict[str, int]:
-    return {name: len(axes) for name, axes in wiring.items()}
-
-
 def normalisations(network: nn.Module) -> set[str]:
     """Names of the parameters that scale or shift what a layer has normalised.
 
-    Those of weight norm, one a unit, are among them.
+    Those of weight norm, one per unit, are among them.
     """
     names = set()
     for path, module in network.named_modules():
@@ -87,23 +102,8 @@ def normalisations(network: nn.Module) -> set[str]:
     return names
 
 
-def acts_before_training(spec: Spec) -> bool:
-    """Whether the masks are known from the start, so that one round of training is all."""
-    return spec.name == "territory" and spec.arguments.get("by", "share") == "share"
-
-
-def needs_units(spec: Spec) -> bool:
-    """Whether units are given out, so that the network's wiring must be known."""
-    return spec.name == "territory"
-
-
-def needs_whole_group(spec: Spec) -> bool:
-    """Whether the modules of one seed must be pruned together."""
-    return spec.name == "territory"
-
-
 def density(mask: Mask, parameters: Mapping[str, Tensor]) -> float:
-    """Surviving share of all parameters."""
+    """Surviving fraction of all parameters."""
     total = sum(p.numel() for p in parameters.values())
     gone = sum(int(m.numel() - torch.count_nonzero(m)) for m in mask.values())
     return 1 - gone / total

@@ -12,7 +12,7 @@ from intarsia.models.wiring import Wiring
 from intarsia.pruning.group import PRUNINGS, Group, Mask, prunable
 
 
-@PRUNINGS.register("magnitude")
+@PRUNINGS.register("magnitude", ranks_layers_together=lambda s: s["scope"] == "global")
 def magnitude(
     group: Group,
     scope: str = "global",
@@ -21,7 +21,7 @@ def magnitude(
 ) -> list[Mask]:
     """Prune the weights of smallest magnitude, over the whole network or layer by layer.
 
-    `ratios` scales the pruned share of single layers: a pattern of parameter names, or `output`
+    `ratios` scales the pruned fraction of single layers: a pattern of parameter names, or `output`
     for the layer that makes the logits, to a factor. It needs scope `layer`.
     """
     ratios = _checked(ratios or {})
@@ -29,13 +29,13 @@ def magnitude(
         _prune(
             {name: state[name].abs() for name in _names(state, group, biases)},
             mask,
-            _shares(state, group, scope, biases, ratios),
+            _fractions(state, group, scope, biases, ratios),
         )
         for state, mask in zip(group.states, group.masks, strict=True)
     ]
 
 
-@PRUNINGS.register("random")
+@PRUNINGS.register("random", ranks_layers_together=lambda s: s["scope"] == "global")
 def random(group: Group, scope: str = "global", biases: bool = False) -> list[Mask]:
     """Prune weights at random: the control for magnitude."""
     masks = []
@@ -45,7 +45,7 @@ def random(group: Group, scope: str = "global", biases: bool = False) -> list[Ma
             name: torch.rand(state[name].shape, generator=generator).to(state[name].device)
             for name in _names(state, group, biases)
         }
-        masks.append(_prune(scores, mask, _shares(state, group, scope, biases, {})))
+        masks.append(_prune(scores, mask, _fractions(state, group, scope, biases, {})))
     return masks
 
 
@@ -53,19 +53,19 @@ def _names(state: Mapping[str, Tensor], group: Group, biases: bool) -> list[str]
     return prunable(state, group.wiring, biases, group.spared)
 
 
-def _shares(
+def _fractions(
     state: Mapping[str, Tensor],
     group: Group,
     scope: str,
     biases: bool,
     ratios: Mapping[str, float],
 ) -> list[tuple[list[str], float]]:
-    """Parameter names that are ranked together, with the share of them that goes."""
+    """Parameter names that are ranked together, with the fraction of them that goes."""
     names = _names(state, group, biases)
     if scope == "global":
         if ratios:
             raise RecipeError("ratios per layer need scope='layer', got scope='global'")
-        return [(names, group.share)]
+        return [(names, group.fraction)]
     if scope != "layer":
         raise RecipeError(f"unknown pruning scope {scope!r}: use 'global' or 'layer'")
     factors = {name: _factor(name, group.wiring, ratios) for name in names}
@@ -75,7 +75,7 @@ def _shares(
             f"ratios name {unused[0]!r}, which fits no prunable parameter; "
             f"there are {', '.join(names)} and the word 'output'"
         )
-    return [([name], group.share * factors[name]) for name in names]
+    return [([name], group.fraction * factors[name]) for name in names]
 
 
 def _checked(ratios: Any) -> Mapping[str, float]:
@@ -99,24 +99,28 @@ def _matches(name: str, wiring: Wiring | None, pattern: str) -> bool:
     if pattern == "output":
         if wiring is None:
             raise RecipeError(
-                "ratios name the 'output' layer, which is known by the wiring that this network "
-                "has not: give the name of its weight instead"
+                "ratios name the 'output' layer, which is known by the wiring, and this network "
+                "has none: give the name of its weight instead"
             )
         first: Any = wiring[name][0]
         return first is not None and first.name == "output"
     return fnmatchcase(name, pattern)
 
 
-def _prune(scores: Mapping[str, Tensor], mask: Mask, shares: list[tuple[list[str], float]]) -> Mask:
-    """Drop round(share * survivors) entries of each set; ties go by position, so it is exact."""
+def _prune(
+    scores: Mapping[str, Tensor], mask: Mask, fractions: list[tuple[list[str], float]]
+) -> Mask:
+    """Drop round(fraction * survivors) entries of each set; ties go by position, so it is exact."""
     after = dict(mask)
-    for names, share in shares:
+    for names, fraction in fractions:
         kept = [mask.get(n, torch.ones_like(scores[n], dtype=torch.bool)).flatten() for n in names]
         alive = torch.cat(kept)
         ranked = torch.cat([scores[n].flatten() for n in names])[alive]
-        count = round(share * ranked.numel())
+        count = round(fraction * ranked.numel())
         if not 0 <= count <= ranked.numel():
-            raise RecipeError(f"cannot prune a share of {share:g}; it must lie between 0 and 1")
+            raise RecipeError(
+                f"cannot prune a fraction of {fraction:g}: it must lie between 0 and 1"
+            )
         places = alive.nonzero().squeeze(1)[torch.argsort(ranked, stable=True)[:count]]
         alive[places] = False
         for name, part in zip(names, alive.split([k.numel() for k in kept]), strict=True):

@@ -10,7 +10,13 @@ from intarsia.models.wiring import INPUT, Wiring, axis_sizes, hidden_axes, unit_
 from intarsia.pruning.group import PRUNINGS, Group, Mask, State
 
 
-@PRUNINGS.register("territory")
+@PRUNINGS.register(
+    "territory",
+    whole_group=True,
+    needs_units=True,
+    own_sparsity=True,
+    before_training=lambda settings: settings["by"] == "share",
+)
 def territory(group: Group, by: str = "share") -> list[Mask]:
     """Give every hidden unit to one module of its seed and prune what crosses a border.
 
@@ -42,40 +48,40 @@ def territory(group: Group, by: str = "share") -> list[Mask]:
         together[seed].append(position)
     for members in together.values():
         states = [group.states[m] for m in members]
-        owners = _share(states, wiring) if by == "share" else _won(states, wiring)
+        owners = _equal_runs(states, wiring) if by == "share" else _auctioned(states, wiring)
         for rank, member in enumerate(members):
             owned = {axis: owner == rank for axis, owner in owners.items()}
             masks[member] = _mask(states[rank], wiring, owned, masks[member])
     return masks
 
 
-def _share(states: list[State], wiring: Wiring) -> dict[str, Tensor]:
+def _equal_runs(states: list[State], wiring: Wiring) -> dict[str, Tensor]:
     """Owner of every unit of every hidden axis: equal runs, the first modules take the rest."""
-    sizes = axis_sizes(wiring, states[0])
     return {
-        axis: torch.arange(sizes[axis]) * len(states) // sizes[axis]
-        for axis in hidden_axes(wiring)
-        if _enough(axis, sizes[axis], len(states))
+        axis: torch.arange(units) * len(states) // units
+        for axis, units in _units(states, wiring).items()
     }
 
 
-def _won(states: list[State], wiring: Wiring) -> dict[str, Tensor]:
-    sizes = axis_sizes(wiring, states[0])
+def _auctioned(states: list[State], wiring: Wiring) -> dict[str, Tensor]:
+    """Owner of every unit of every hidden axis, by the size of the weights that touch it."""
     owners = {}
-    for axis in hidden_axes(wiring):
-        _enough(axis, sizes[axis], len(states))
-        claims = torch.stack([_claim(s, wiring, axis, sizes[axis]) for s in states])  # M, units
+    for axis, units in _units(states, wiring).items():
+        claims = torch.stack([_claim(s, wiring, axis, units) for s in states])  # M, units
         owners[axis] = _auction(claims / claims.sum(1, keepdim=True))
     return owners
 
 
-def _enough(axis: str, units: int, modules: int) -> bool:
-    if units < modules:
-        raise RecipeError(
-            f"{modules} modules cannot share the {units} units of axis {axis!r}: "
-            "use a wider network or fewer modules"
-        )
-    return True
+def _units(states: list[State], wiring: Wiring) -> dict[str, int]:
+    """How many units every hidden axis has: at least one for each module."""
+    sizes = axis_sizes(wiring, states[0])
+    for axis in hidden_axes(wiring):
+        if sizes[axis] < len(states):
+            raise RecipeError(
+                f"{len(states)} modules cannot share the {sizes[axis]} units of axis {axis!r}: "
+                "use a wider network or fewer modules"
+            )
+    return {axis: sizes[axis] for axis in hidden_axes(wiring)}
 
 
 def _claim(state: State, wiring: Wiring, axis: str, units: int) -> Tensor:
@@ -93,7 +99,7 @@ def _claim(state: State, wiring: Wiring, axis: str, units: int) -> Tensor:
 
 
 def _auction(claims: Tensor) -> Tensor:
-    """Hand out units by falling claim; no module takes more than its equal share, rounded up."""
+    """Hand out units by falling claim; no module takes more than an equal number, rounded up."""
     modules, units = claims.shape
     quota = [units // modules + (m < units % modules) for m in range(modules)]
     owner = torch.full((units,), -1)

@@ -10,7 +10,7 @@ from intarsia.data import Data, load_data
 from intarsia.modules import Bank
 from intarsia.studies.plans import Plan, plan_of
 from intarsia.training import Recipe
-from intarsia.training.plan import device_of
+from intarsia.training.job import device_of
 
 KEPT = 4  # banks in memory: cells that follow one another often ask for the same
 

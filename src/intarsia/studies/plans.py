@@ -9,7 +9,7 @@ from typing import Any
 from intarsia.data import Data
 from intarsia.files import digest_of, plain
 from intarsia.objectives import objective
-from intarsia.pruning import PRUNINGS, needs_whole_group
+from intarsia.pruning import PRUNINGS
 from intarsia.training import Recipe
 
 HIDDEN = {"shallow": (512,), "deep": (512, 256)}
@@ -57,7 +57,7 @@ class Plan:
     def training_group(self) -> str:
         """Plans of one company can be trained as one bank, each as if it were alone."""
         settings = self.recipe.as_dict()
-        if needs_whole_group(PRUNINGS.spec(self.recipe.pruning or "magnitude")):
+        if PRUNINGS.entry(self.recipe.pruning or "magnitude").whole_group:
             return self.key  # its masks depend on who is trained beside it
         shared = {k: v for k, v in settings.items() if k not in OWN}
         outputs = objective(self.recipe.objective, 2, [0]).outputs

@@ -1,4 +1,4 @@
-"""Job: what a bank trains on, and which samples each of its modules sees."""
+"""Job: a training plan on a device, and which samples each module of the bank sees there."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,12 +7,18 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from intarsia.data import Data
+from intarsia.data.negatives import make_pools, pools_of, read_negatives, weigh_pools
+from intarsia.errors import DataError, RecipeError, TrainingError
+from intarsia.models.custom.trial import input_dtype
 from intarsia.models.wiring import Wiring
+from intarsia.training.plan import TrainingPlan
 from intarsia.training.tasks import Task, order_of
 
 
-class Group(NamedTuple):
+class BatchGroup(NamedTuple):
     """Modules of one group see the same batches: one seed, one set of hidden labels, one pool."""
 
     seed: int
@@ -22,7 +28,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What a bank trains on: the network's form, the tasks, and data resident on the device.
+    """What a bank trains on: the network's form, the tasks, and data that lie on the device.
 
     Behind the N rows of the data lie the pools of made negatives, one for every set of labels that
     is hidden from some module, equally many rows in each; the rows of pool p have label C + p.
@@ -40,6 +46,50 @@ class Job:
     batches: str = "all"  # of all samples, or of the `shown` ones of each module
     pools: tuple[tuple[int, ...], ...] = ()  # the hidden labels that each pool was made without
     sample_weight: Tensor | None = None  # N and the pools; multiplies the label's
+
+    @classmethod
+    def of(cls, plan: TrainingPlan, device: torch.device) -> "Job":
+        """Put what a plan asks for on a device, and make the negatives that it wants."""
+        recipe, data = plan.recipe, plan.data
+        assert recipe.temperature is not None and recipe.batch is not None
+        wiring, network = plan.wiring, plan.network.to(device)
+        dtype = _input_dtype(network, data)
+        x, y = data.scaling(data.train.x).to(device, dtype), data.train.y.to(device)
+        weight = None if plan.sample_weight is None else plan.sample_weight.to(device)
+        sources = read_negatives(recipe.negatives)
+        pools = pools_of(t.hidden for t in plan.tasks) if sources else ()
+        if sources:
+            made, labels = make_pools(sources, x, y, pools, data.classes)
+            if weight is not None:
+                weight = torch.cat([weight, weigh_pools(weight, y, pools, len(made))])
+            x, y = torch.cat([x, made]), torch.cat([y, labels])
+        job = cls(
+            network=network,
+            wiring=wiring,
+            tasks=plan.tasks,
+            x=x,
+            y=y,
+            x_validation=data.scaling(data.validation.x).to(device, dtype),
+            y_validation=data.validation.y.to(device),
+            batch=min(recipe.batch, len(data.train)),
+            temperature=recipe.temperature,
+            batches=recipe.batches or "all",
+            pools=pools,
+            sample_weight=weight,
+        )
+        job._check_batches()
+        return job
+
+    def _check_batches(self) -> None:
+        """BatchNorm needs more than one sample to compare."""
+        if not any(isinstance(layer, _BatchNorm) for layer in self.network.modules()):
+            return
+        for task in self.tasks:
+            if self.size(task) < 2:
+                raise RecipeError(
+                    "a network with BatchNorm needs batches of at least 2 samples, got 1 "
+                    f"for module {task.name!r}"
+                )
 
     @property
     def device(self) -> torch.device:
@@ -61,12 +111,12 @@ class Job:
         counts: list[int] = torch.bincount(self.y, minlength=labels).tolist()
         return counts
 
-    def group(self, task: Task) -> Group:
+    def group(self, task: Task) -> BatchGroup:
         hidden = task.hidden if self.batches == "shown" else ()
         pool = self.pools.index(task.hidden) if self.pools else 0
         if not self.pools and sum(self.counts[label] for label in hidden) == len(self.y):
             hidden = ()  # no sample counts: the epoch moves nothing, whatever it passes over
-        return Group(task.seed, hidden, pool)
+        return BatchGroup(task.seed, hidden, pool)
 
     def order(self, task: Task, round_: int, epoch: int) -> Tensor:
         """The samples of a module's epoch, in order, on the device."""
@@ -90,7 +140,7 @@ class Job:
         """Batches in an epoch; what is left over of the shuffled samples waits for another."""
         return max(1, self.samples(task) // self.batch)
 
-    def seen(self, order: Tensor, group: Group) -> Tensor:
+    def seen(self, order: Tensor, group: BatchGroup) -> Tensor:
         """The samples of a drawn order, on its device, that are not hidden from a group."""
         if group.pool:
             order = torch.where(order < self.rows, order, order + group.pool * self.size_of_pool)
@@ -99,3 +149,29 @@ class Job:
         shown = torch.ones(len(self.counts), dtype=torch.bool)
         shown[list(group.hidden)] = False
         return order[shown.to(order.device)[self.y[order]]]
+
+
+def device_of(name: str) -> torch.device:
+    """The device of this name, tried out; `auto` is a GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).splitlines()[0]
+        raise TrainingError(f"device {name!r} cannot be used here: {first}") from error
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
+    return device
+
+
+def _input_dtype(network: nn.Module, data: Data) -> torch.dtype:
+    """What the network reads: float32, or whole numbers, which no scaling may have touched."""
+    dtype = input_dtype(network, data.shape)
+    if dtype == torch.int64 and data.scaling.kind != "none":
+        raise DataError(
+            f"{type(network).__name__} reads whole numbers, such as token ids, but {data.name!r} "
+            f"is scaled ({data.scaling.kind!r}): load it with scale='none'"
+        )
+    return dtype

@@ -12,8 +12,8 @@ from intarsia.training.recipe import Recipe
 
 
 @dataclass
-class Standing:
-    """How far a bank has come: plain values, so that it can be written down and taken up."""
+class RoundProgress:
+    """How far a bank has come in a round: plain values, so that a checkpoint can hold them."""
 
     modules: int
     round: int = 0
@@ -38,62 +38,64 @@ class Standing:
         return dict(vars(self))
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "Standing":
-        standing = cls(values["modules"])
-        vars(standing).update(values)
-        return standing
+    def from_json(cls, values: dict[str, Any]) -> "RoundProgress":
+        progress = cls(values["modules"])
+        vars(progress).update(values)
+        return progress
 
 
 class Watch(Protocol):
-    """Told after every epoch; draws progress or keeps quiet."""
+    """Called after every epoch; shows progress or keeps quiet."""
 
-    def __call__(self, standing: Standing, scores: Scores, epochs: int) -> None: ...
+    def __call__(self, progress: RoundProgress, scores: Scores, epochs: int) -> None: ...
 
 
 def run_round(
     engine: Engine,
     recipe: Recipe,
-    standing: Standing,
+    progress: RoundProgress,
     epochs: int,
     watch: Watch,
-    save: Callable[[Standing], None],
+    save: Callable[[RoundProgress], None],
 ) -> None:
-    """Train up to `epochs` epochs from where the standing is; leaves checkpoints in the engine."""
-    while standing.epoch < epochs and any(standing.active):
-        active = standing.active
-        losses, scores = train_epoch(engine, recipe, standing, epochs)
+    """Train up to `epochs` epochs from where the bank is; leaves checkpoints in the engine."""
+    while progress.epoch < epochs and any(progress.active):
+        active = progress.active
+        losses, scores = train_epoch(engine, recipe, progress, epochs)
         better = []
-        for k in range(standing.modules):
+        for k in range(progress.modules):
             if not active[k]:
                 continue
             if not (math.isfinite(losses[k]) and math.isfinite(scores.loss[k])):
-                standing.diverged[k] = True
-            elif _judge(standing, k, scores, recipe):
+                progress.diverged[k] = True
+            elif _judge(progress, k, scores, recipe):
                 better.append(k)
         engine.keep(better)
-        standing.epoch += 1
-        watch(standing, scores, epochs)
-        save(standing)
+        progress.epoch += 1
+        watch(progress, scores, epochs)
+        save(progress)
 
 
 def train_epoch(
-    engine: Engine, recipe: Recipe, standing: Standing, epochs: int
+    engine: Engine, recipe: Recipe, progress: RoundProgress, epochs: int
 ) -> tuple[Tensor, Scores]:
     """One epoch of training, and what validation says after it."""
-    rates = [_rate(recipe, t.learning_rate, standing.epoch, epochs) for t in engine.job.tasks]
-    losses = engine.epoch(standing.round, standing.epoch, rates, standing.active)
+    learning_rates = [
+        _scheduled(recipe, task.learning_rate, progress.epoch, epochs) for task in engine.job.tasks
+    ]
+    losses = engine.epoch(progress.round, progress.epoch, learning_rates, progress.active)
     return losses, engine.validate()
 
 
-def _judge(standing: Standing, k: int, scores: Scores, recipe: Recipe) -> bool:
+def _judge(progress: RoundProgress, k: int, scores: Scores, recipe: Recipe) -> bool:
     """Whether module k is to keep this epoch; also counts its patience."""
-    now, best = scores.row(k), standing.best[k]
+    now, best = scores.row(k), progress.best[k]
     keep = best is None or _key(now, recipe) >= _key(best, recipe)
     if keep:
-        standing.best[k] = now | {"epoch": standing.epoch}
-    standing.stale[k] = 0 if now["loss"] < standing.lowest[k] else standing.stale[k] + 1
-    standing.lowest[k] = min(standing.lowest[k], now["loss"])
-    standing.stopped[k] = recipe.patience is not None and standing.stale[k] >= recipe.patience
+        progress.best[k] = now | {"epoch": progress.epoch}
+    progress.stale[k] = 0 if now["loss"] < progress.lowest[k] else progress.stale[k] + 1
+    progress.lowest[k] = min(progress.lowest[k], now["loss"])
+    progress.stopped[k] = recipe.patience is not None and progress.stale[k] >= recipe.patience
     return keep
 
 
@@ -106,7 +108,7 @@ def _key(scores: dict[str, float], recipe: Recipe) -> tuple[float, ...]:
     return (scores["accuracy"], -scores["loss"])
 
 
-def _rate(recipe: Recipe, rate: float, epoch: int, epochs: int) -> float:
+def _scheduled(recipe: Recipe, learning_rate: float, epoch: int, epochs: int) -> float:
     if recipe.schedule == "cosine":
-        return rate * 0.5 * (1 + math.cos(math.pi * epoch / epochs))
-    return rate
+        return learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / epochs))
+    return learning_rate

@@ -1,95 +1,199 @@
-"""Settle: what a call of train asks for, filled in and checked, before anything is trained."""
+"""Plan: what a call of train asks for, checked and filled in, before anything is trained."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from intarsia.data import Data, check_options, load_data
-from intarsia.errors import DataError, RecipeError, TrainingError
-from intarsia.models import MODELS, Model
-from intarsia.models.custom.trial import input_dtype
+from intarsia.errors import DataError, RecipeError, WiringError
+from intarsia.files import digest_of
+from intarsia.models import Model, Wiring, initialise, silence, wiring_of
+from intarsia.models.wiring import carries_wiring
+from intarsia.modules import Architecture
+from intarsia.pruning import PRUNINGS
 from intarsia.specs import Spec
-from intarsia.training.auto import AUTO, DataSize
-from intarsia.training.job import Job
-from intarsia.training.recipe import Recipe
+from intarsia.training.presets import PRESETS, DataSize, describe
+from intarsia.training.recipe import CUSTOM, Recipe
 from intarsia.training.tasks import Task, check_tasks, tasks_of
 
 # What tasks of one's own bring along.
 REPLACED = ("objective", "balance", "partition", "partition_seed", "seeds", "learning_rate")
 
 
-@dataclass(frozen=True)
-class Settled:
-    """The resolved recipe, a stranger's factory if there is one, the loaded data and the tasks."""
+@dataclass(frozen=True, eq=False)
+class TrainingPlan:
+    """The resolved recipe, the loaded data and the tasks; and the network, which follows from them.
+
+    Nothing here depends on the device or the engine.
+    """
 
     recipe: Recipe
-    factory: Model | None
+    factory: Model | None  # of a custom network
     data: Data
     tasks: list[Task]
     own_tasks: bool  # given by the caller, not made from the recipe
     sample_weight: Tensor | None = None  # one per training sample
-    said: tuple[str, ...] = ()  # what was chosen for the data
+
+    @classmethod
+    def of(
+        cls,
+        data: Any,
+        recipe: Recipe | None,
+        model: Model | None,
+        settings: dict[str, Any],
+        tasks: Callable[[Data], Sequence[Task]] | None,
+        sample_weight: Any = None,
+    ) -> "TrainingPlan":
+        """From all that `train` was given, as its docstring says."""
+        asked, factory = _asked(data, recipe or Recipe(), model, settings)
+        resolved, loaded = _load(data, asked.resolve())
+        resolved = resolved.resolve(DataSize.of(loaded))
+        weight = _weights(sample_weight, len(loaded.train))
+        given = list(tasks(loaded)) if tasks else tasks_of(resolved, loaded, weight)
+        check_tasks(given, loaded)
+        if tasks:  # their objectives replace the recipe's, which may have left no choice of batches
+            batches = dataclasses.replace(resolved, batches=asked.batches)
+            resolved = batches.for_objectives(hidden=any(t.hidden for t in given))
+        if not len(loaded.validation):
+            raise DataError(
+                "training needs validation samples, to choose checkpoints and to see divergence; "
+                f"{loaded.name!r} has none: load it with validation above 0"
+            )
+        return cls(resolved, factory, loaded, given, tasks is not None, weight)
+
+    @property
+    def model(self) -> Model:
+        return self.factory or self.recipe.model
+
+    @property
+    def outputs(self) -> int:
+        return self.tasks[0].objective.outputs
+
+    @property
+    def choices(self) -> str | None:
+        """What the preset chose for the data, where that is worth telling."""
+        if not PRESETS[self.recipe.preset].by_size:
+            return None
+        return describe(self.recipe, DataSize.of(self.data))
+
+    @cached_property
+    def architecture(self) -> Architecture:
+        return Architecture.of(self.model, self.data.shape, self.outputs)
+
+    @cached_property
+    def network(self) -> nn.Module:
+        """A network of the form that is trained; the weights to begin with are in `origins`."""
+        return initialise(self.model, self.data.shape, self.outputs, 0)
+
+    @cached_property
+    def wiring(self) -> Wiring | None:
+        """The network's wiring; None where it has none, which only pruning by units minds."""
+        try:
+            return wiring_of(self.network, self.data.shape)
+        except WiringError as error:
+            if carries_wiring(self.network):
+                raise
+            pruning = PRUNINGS.entry(self.recipe.pruning or "magnitude")
+            if pruning.needs_units:
+                raise WiringError(
+                    f"pruning by {pruning.name} gives out units and needs the network's wiring: "
+                    f"{error}"
+                ) from error
+            return None
+
+    @cached_property
+    def origins(self) -> dict[int, tuple[str, dict[str, Tensor]]]:
+        """The initial weights of every seed, after their digest."""
+        return {seed: self._origin(seed) for seed in dict.fromkeys(t.seed for t in self.tasks)}
+
+    def _origin(self, seed: int) -> tuple[str, dict[str, Tensor]]:
+        network = initialise(self.model, self.data.shape, self.outputs, seed)
+        if self.recipe.silent and self.wiring is not None:
+            silence(network, self.wiring)
+        state = {n: t.detach().clone() for n, t in network.state_dict().items()}
+        return digest_of("origin", state), state
+
+    @cached_property
+    def key(self) -> str:
+        """What tells this run from others, wherever it is trained."""
+        tasks = [[t.name, t.rewarded, t.seed, t.learning_rate] for t in self.tasks]
+        tensors = {
+            f"{t.name}/{part}": tensor
+            for t in self.tasks
+            for part, tensor in t.objective.tensors.items()
+        }
+        if self.sample_weight is not None:
+            tensors["sample_weight"] = self.sample_weight
+        origins = [digest for digest, _ in self.origins.values()]
+        parts = [self.recipe.identity(), self.data.digest, tasks, origins]
+        probe = self.architecture.probe
+        if probe is not None:  # three digits, which no machine rounds otherwise
+            parts.append([f"{value:.3g}" for value in probe])
+        return digest_of(parts, tensors)
 
     def provenance(self, task: Task) -> dict[str, Any]:
-        """The recipe without what tasks of the caller's own replace, as it concerns this task."""
+        """What a module remembers of how it was asked for."""
         settings = self.recipe.for_objectives(hidden=bool(task.hidden)).as_dict()
-        return {k: v for k, v in settings.items() if not (self.own_tasks and k in REPLACED)}
+        if self.own_tasks:
+            settings = {k: v for k, v in settings.items() if k not in REPLACED}
+        about: dict[str, Any] = {"name": self.data.name, "digest": self.data.digest}
+        if self.data.fill is not None:  # what stood in place of missing values
+            about["fill"] = list(self.data.fill)
+        return {
+            "recipe": settings,
+            "seed": task.seed,
+            "learning_rate": task.learning_rate,
+            "objective": digest_of("objective", task.objective.tensors),
+            "data": about,
+        }
 
 
-def settle(
-    data: Any,
-    recipe: Recipe | None,
-    model: Model | None,
-    settings: dict[str, Any],
-    tasks: Callable[[Data], Sequence[Task]] | None,
-    sample_weight: Any = None,
-) -> Settled:
-    """Everything that `train` was given, as its docstring tells."""
-    asked, factory = _asked(data, recipe or Recipe(), model, settings)
-    resolved, loaded = _load(data, asked.resolve())
-    resolved = fitted(resolved, loaded)
-    said = chosen_for(resolved, loaded) if resolved.preset == "auto" else ()
-    weight = _weights(sample_weight, len(loaded.train))
-    given = list(tasks(loaded)) if tasks else tasks_of(resolved, loaded)
-    check_tasks(given, loaded)
-    if tasks:  # their objectives replace the recipe's, which may have left no choice of batches
-        hidden = any(t.hidden for t in given)
-        batches = dataclasses.replace(resolved, batches=asked.batches)
-        resolved = batches.for_objectives(hidden=hidden)
-    return Settled(resolved, factory, loaded, given, tasks is not None, weight, said)
+def _asked(
+    data: Any, base: Recipe, model: Model | None, settings: dict[str, Any]
+) -> tuple[Recipe, Model | None]:
+    """The recipe as it was asked for, and the factory of a custom network if there is one."""
+    factory = None
+    if model is not None and not isinstance(model, str | dict | Spec):
+        factory, settings = model, {**settings, "model": CUSTOM}
+    elif model is not None:
+        named = {"name": model.name, **model.arguments} if isinstance(model, Spec) else model
+        settings = {**settings, "model": named}
+    if isinstance(data, Data):
+        settings = {**settings, "data": data.name}
+    elif isinstance(data, str | Path):
+        settings = {**settings, "data": str(data)}
+    return Recipe.read({**base.as_dict(), **settings}), factory
 
 
-def fitted(recipe: Recipe, data: Data) -> Recipe:
-    """The recipe with the settings that follow from the size of the data."""
-    return recipe.resolve(size_of(data))
+def _load(data: Any, recipe: Recipe) -> tuple[Recipe, Data]:
+    """The loaded data, and the recipe with what loading tells."""
+    check_options(recipe.data_options)
+    if data is None or isinstance(data, str | Path):
+        return recipe, load_data(recipe.data, **recipe.data_options)
+    if isinstance(data, Data):
+        _check_loaded(data, recipe)
+        return dataclasses.replace(recipe, data_options=dict(data.options)), data
+    data = load_data(data, **recipe.data_options)
+    return dataclasses.replace(recipe, data=data.name), data
 
 
-def size_of(data: Data) -> DataSize:
-    """What the settings of the preset `auto` follow from."""
-    return DataSize(len(data.train), math.prod(data.shape), data.classes)
-
-
-def chosen_for(recipe: Recipe, data: Data) -> tuple[str, ...]:
-    """The settings of a recipe of the preset `auto`, to be printed."""
-    pruning = f"{recipe.pruning} to {recipe.sparsity:.0%}" if recipe.sparsity else "no pruning"
-    if recipe.pruning and not recipe.sparsity and recipe.pruning != AUTO["pruning"]:
-        pruning = str(recipe.pruning)
-    values = recipe.as_dict()
-    model = values["model"]
-    named = MODELS.spec(model) if isinstance(model, dict) else model
-    return (
-        f"settings for {size_of(data)}: model {named}, {pruning}, {recipe.epochs} epochs "
-        f"(pruning round {recipe.pruning_epochs}) in batches of {recipe.batch}, learning rate "
-        f"{recipe.learning_rate:g} {recipe.schedule}, negatives {recipe.negatives}, "
-        f"balance {recipe.balance:g}",
-    )
+def _check_loaded(data: Data, recipe: Recipe) -> None:
+    """Options for loading must be those that the data were loaded with."""
+    options = {**data.options, "scale": data.scaling.kind}
+    for option, wanted in recipe.data_options.items():
+        if options.get(option) != wanted:
+            raise RecipeError(
+                f"the recipe or its preset wants data loaded with {option}={wanted!r}, "
+                f"but {data.name!r} was loaded with {options.get(option, 'its default')!r}: "
+                "give the option to load_data, or give train the name"
+            )
 
 
 def _weights(given: Any, rows: int) -> Tensor | None:
@@ -107,89 +211,3 @@ def _weights(given: Any, rows: int) -> Tensor | None:
     if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()) or not weights.any():
         raise DataError("sample_weight must be finite, at least 0, and above 0 for some sample")
     return weights
-
-
-def device_of(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        first = str(error).splitlines()[0]
-        raise TrainingError(f"device {name!r} cannot be used here: {first}") from error
-    if device.type == "cuda" and device.index is None:
-        device = torch.device("cuda", torch.cuda.current_device())
-    return device
-
-
-def read_as(network: torch.nn.Module, data: Data) -> torch.dtype:
-    """What the network reads: float32, or whole numbers, which no scaling may have touched."""
-    dtype = input_dtype(network, data.shape)
-    if dtype == torch.int64 and data.scaling.kind != "none":
-        raise DataError(
-            f"{type(network).__name__} reads whole numbers, such as token ids, but {data.name!r} "
-            f"is scaled ({data.scaling.kind!r}): load it with scale='none'"
-        )
-    return dtype
-
-
-def check_samples(data: Data, job: Job) -> None:
-    """There is something to validate on, and enough in a batch for the network."""
-    if not len(data.validation):
-        raise DataError(
-            "training needs validation samples, to choose checkpoints and to see divergence; "
-            f"{data.name!r} has none: load it with validation above 0"
-        )
-    norm = torch.nn.modules.batchnorm._BatchNorm
-    if not any(isinstance(m, norm) for m in job.network.modules()):
-        return
-    for task in job.tasks:
-        if job.size(task) < 2:
-            raise RecipeError(
-                "a network with BatchNorm needs batches of at least 2 samples, got 1 "
-                f"for module {task.name!r}"
-            )
-
-
-def _asked(
-    data: Any, base: Recipe, model: Model | None, settings: dict[str, Any]
-) -> tuple[Recipe, Model | None]:
-    """The recipe as it was asked for, and the stranger's factory if there is one."""
-    factory = None
-    if model is not None and not isinstance(model, str | dict | Spec):
-        factory, settings = model, {**settings, "model": "custom"}
-    elif model is not None:
-        named = {"name": model.name, **model.arguments} if isinstance(model, Spec) else model
-        settings = {**settings, "model": named}
-    if isinstance(data, Data):
-        settings = {**settings, "data": data.name}
-    elif isinstance(data, str | Path):
-        settings = {**settings, "data": str(data)}
-    return Recipe.read({**base.as_dict(), **settings}), factory
-
-
-def _load(data: Any, merged: Recipe) -> tuple[Recipe, Data]:
-    """The loaded data, and the recipe with what loading tells."""
-    check_options(merged.data_options)
-    if data is None or isinstance(data, str | Path):
-        data = load_data(merged.data, **merged.data_options)
-    elif not isinstance(data, Data):
-        data = load_data(data, **merged.data_options)
-        merged = dataclasses.replace(merged, data=data.name)
-    else:
-        _check_loaded(data, merged)
-        merged = dataclasses.replace(merged, data_options=dict(data.options))
-    return merged, data
-
-
-def _check_loaded(data: Data, recipe: Recipe) -> None:
-    """Options for loading must be those that the data were loaded with."""
-    result = {**data.options, "scale": data.scaling.kind}
-    for option, wanted in recipe.data_options.items():
-        if result.get(option) != wanted:
-            raise RecipeError(
-                f"the recipe or its preset wants data loaded with {option}={wanted!r}, "
-                f"but {data.name!r} was loaded with {result.get(option, 'its default')!r}: "
-                "give the option to load_data, or give train the name"
-            )

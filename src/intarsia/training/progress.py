@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from intarsia.training.engines.base import Scores
-from intarsia.training.loop import Standing, Watch
+from intarsia.training.loop import RoundProgress, Watch
 from intarsia.training.recipe import Recipe
 from intarsia.training.tasks import Task
 
@@ -68,15 +68,15 @@ class Progress:
         assert self.recipe.pruning_epochs is not None and self.recipe.rounds is not None
         pruning_epochs, rounds = self.recipe.pruning_epochs, self.recipe.rounds
 
-        def told(standing: Standing, scores: Scores, epochs: int) -> None:
-            alive = [k for k, gone in enumerate(standing.diverged) if not gone]
+        def show(progress: RoundProgress, scores: Scores, epochs: int) -> None:
+            alive = [k for k, gone in enumerate(progress.diverged) if not gone]
             accuracy = float(scores.accuracy[alive].mean()) if alive else float("nan")
             entropy = float(scores.entropy[alive].nanmean()) if alive else float("nan")
-            self.done = before + len(tasks) * (standing.round * pruning_epochs + standing.epoch)
+            self.done = before + len(tasks) * (progress.round * pruning_epochs + progress.epoch)
             line = (
-                f"round {standing.round + 1}/{rounds + 1}, epoch {standing.epoch}/{epochs}, "
+                f"round {progress.round + 1}/{rounds + 1}, epoch {progress.epoch}/{epochs}, "
                 f"accuracy {accuracy:.4f}, entropy {entropy:.3f}"
             )
             self.bar.update(self.task, completed=self.done, description=line)
 
-        return told
+        return show

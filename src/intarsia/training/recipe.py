@@ -1,9 +1,8 @@
-"""Recipe: every setting of a training run, in one place, with the paper's values as presets."""
+"""Recipe: every setting of a training run, in one place; a preset fills in what is left open."""
 
 import contextlib
 import dataclasses
 import hashlib
-import inspect
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -15,15 +14,14 @@ from intarsia.data.negatives import read_negatives
 from intarsia.errors import RecipeError, nearest
 from intarsia.files import read_settings
 from intarsia.objectives import objective
-from intarsia.pruning import PRUNINGS, acts_before_training
+from intarsia.pruning import PRUNINGS
 from intarsia.specs import Spec
-from intarsia.training.auto import AUTO, DataSize, by_size
+from intarsia.training.presets import PRESETS, DataSize
 
 Text = str | Mapping[str, Any]  # `name`, `name(value, key=value)` or {name: ..., key: value}
 
-CONVOLUTIONAL = ("lenet", "resnet18", "vgg11")  # a network of your own takes an MLP's values
-TABLES = ("har", "yeast")  # data sets that the paper trains with a smaller step
-# Settings that came later, at the value at which they change nothing: it is no part of a recipe's
+CUSTOM = "custom"  # what a recipe calls a network of the user's own
+# Settings that came later, at the value at which they change nothing: it is not part of a recipe's
 # identity, so that older folders and digests stay.
 NEUTRAL: dict[str, Any] = {"batches": "all", "silent": False, "balance": 0.0, "negatives": "none"}
 
@@ -123,102 +121,9 @@ class Recipe:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _auto(recipe: Recipe, size: DataSize | None) -> dict[str, Any]:
-    """What serves a stranger: see `training.auto`."""
-    chosen = dict(AUTO)
-    if _name(recipe.model) in CONVOLUTIONAL or _name(recipe.model) == "custom":
-        chosen["learning_rate"] = 1e-3
-    if size is not None:
-        bare = recipe.model == "mlp"
-        chosen |= by_size(size, recipe.as_dict(), bare)
-    if recipe.pruning is not None and _ranks_layers_together(PRUNINGS.spec(recipe.pruning)):
-        chosen["silent"] = False  # a layer that begins at 0 would be the first to go
-    _without_rounds(chosen, recipe)
-    if recipe.epochs and recipe.pruning_epochs is None:
-        chosen["pruning_epochs"] = recipe.epochs
-    return chosen
-
-
-def _ranks_layers_together(pruning: Spec) -> bool:
-    """Whether weights of several layers are compared by their size."""
-    scope = inspect.signature(PRUNINGS[pruning.name]).parameters.get("scope")
-    return scope is not None and pruning.arguments.get("scope", scope.default) == "global"
-
-
-def _paper(recipe: Recipe, size: DataSize | None = None) -> dict[str, Any]:
-    """The values printed in the paper."""
-    small = recipe.data in TABLES
-    convolutional = _name(recipe.model) in CONVOLUTIONAL
-    chosen: dict[str, Any] = {
-        "pruning": "magnitude",
-        "sparsity": 0.6 if convolutional else 0.99,
-        "rounds": 2,
-        "epochs": 25 if small else 15 if convolutional else 20,
-        "batch": 64,
-        "learning_rate": 1e-4 if small else 1e-3,
-        "schedule": "constant",
-        "negatives": "none",
-        "balance": 0.0,
-        "silent": False,
-        "temperature": 1.0 if convolutional else 5.0,
-        "keep_moments": False,
-        "select": "accuracy",
-    }
-    _without_rounds(chosen, recipe)
-    chosen["pruning_epochs"] = recipe.epochs or chosen["epochs"]
-    return chosen
-
-
-def _without_rounds(chosen: dict[str, Any], recipe: Recipe) -> None:
-    """A territory is cut before training, or by one round; a sparsity of 0 asks for no round."""
-    if _name(recipe.pruning or "") == "territory":
-        at_once = acts_before_training(PRUNINGS.spec(recipe.pruning or ""))
-        chosen |= {"rounds": 0 if at_once else 1, "sparsity": 0.0}
-    elif recipe.sparsity == 0 or recipe.rounds == 0:
-        chosen |= {"rounds": 0, "sparsity": 0.0}
-
-
-def _released(recipe: Recipe, size: DataSize | None = None) -> dict[str, Any]:
-    """What the authors' published code does where it departs from the text."""
-    chosen = _paper(recipe)
-    pruned = chosen["rounds"] > 0
-    epochs = recipe.epochs or chosen["epochs"]
-    rounds = recipe.rounds or chosen["rounds"]
-    chosen |= {
-        "pruning": "magnitude(scope='layer', biases=True, ratios={'output': 0.5})",
-        "pruning_epochs": max(1, epochs // max(1, rounds)),
-        "temperature": 5.0,
-        "keep_moments": True,
-        "select": "last" if pruned else "loss",
-        "patience": 3,
-    }
-    if recipe.data in ("mnist", "fashion_mnist"):
-        chosen["data_options"] = {"scale": "signed"}
-    if recipe.data == "yeast":
-        chosen["learning_rate"] = 1e-3
-    if recipe.model == "mlp":
-        rates = {"har": 0.0, "yeast": 0.2}
-        dropout = rates.get(recipe.data, 0.5) if pruned else 0.3
-        hidden = [256] if recipe.data == "yeast" else [512]
-        chosen["model"] = {"name": "mlp", "hidden": hidden, "dropout": dropout}
-    return chosen
-
-
-PRESETS = {"auto": _auto, "paper": _paper, "released": _released}
-"""By name, what a recipe takes where it leaves a setting open."""
-
-
 def _hides(text: Text) -> bool:
     """Whether an objective hides labels, judged by a module of one class in ten."""
     return not bool((objective(text, 10, [0]).weight > 0).all())
-
-
-def _name(text: Any) -> str:
-    if isinstance(text, Spec):
-        return text.name
-    if isinstance(text, Mapping):
-        return str(text.get("name", ""))
-    return str(text).partition("(")[0].strip()
 
 
 def _number(key: str, value: Any) -> Any:
@@ -245,17 +150,17 @@ def _check(recipe: Recipe) -> None:
         if value is not None and not good:
             raise RecipeError(f"{key} is {value!r}: expected {expected}")
 
-    def number(key: str, low: float, high: float = math.inf, merged: bool = False) -> None:
+    def number(key: str, low: float, high: float = math.inf, whole: bool = False) -> None:
         value = getattr(recipe, key)
-        kind = "a whole number" if merged else "a number"
-        fine = isinstance(value, int if merged else int | float) and not isinstance(value, bool)
+        kind = "a whole number" if whole else "a number"
+        fine = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
         upto = "" if high == math.inf else f" to {high:g}"
         need(fine and low <= value <= high and value < math.inf, key, f"{kind} from {low:g}{upto}")
 
-    number("rounds", 0, merged=True)
+    number("rounds", 0, whole=True)
     for key in ("epochs", "pruning_epochs", "batch", "patience"):
-        number(key, 1, merged=True)
-    number("partition_seed", 0, merged=True)
+        number(key, 1, whole=True)
+    number("partition_seed", 0, whole=True)
     number("sparsity", 0)
     need(float(recipe.sparsity or 0) < 1, "sparsity", "a number from 0 to below 1")
     number("learning_rate", 0)
@@ -271,16 +176,16 @@ def _check(recipe: Recipe) -> None:
         text = isinstance(getattr(recipe, key), str | Mapping | Spec)
         need(text, key, "a name, as in name(value, key=value), or a mapping with a name")
     seeds = recipe.seeds
-    merged = isinstance(seeds, Sequence) and all(type(s) is int and 0 <= s < 2**63 for s in seeds)
-    need(merged and len(seeds) > 0, "seeds", "a list of whole numbers from 0 to 2**63 - 1")
+    fine = isinstance(seeds, Sequence) and all(type(s) is int and 0 <= s < 2**63 for s in seeds)
+    need(fine and len(seeds) > 0, "seeds", "a list of whole numbers from 0 to 2**63 - 1")
     need(len(set(seeds)) == len(seeds), "seeds", "no seed twice")
     if recipe.rounds == 0 and recipe.sparsity:
         raise RecipeError(
             f"rounds is 0, which prunes nothing, but sparsity is {recipe.sparsity:g}: "
             "leave one of them out"
         )
-    if recipe.sparsity and _name(recipe.pruning or "") == "territory":
+    if recipe.sparsity and recipe.pruning and PRUNINGS.entry(recipe.pruning).own_sparsity:
         raise RecipeError(
-            f"sparsity is {recipe.sparsity:g}, but a territory's size follows from the number of "
-            "modules: leave sparsity out"
+            f"sparsity is {recipe.sparsity:g}, but how much {PRUNINGS.spec(recipe.pruning).name} "
+            "prunes follows from its rule: leave sparsity out"
         )

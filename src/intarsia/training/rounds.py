@@ -3,24 +3,17 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from intarsia.pruning import (
-    PRUNINGS,
-    Group,
-    Mask,
-    acts_before_training,
-    normalisations,
-    round_share,
-)
+from intarsia.files import stream
+from intarsia.pruning import PRUNINGS, Group, Mask, normalisations, round_fraction
+from intarsia.training.engines.adam import AdamState
 from intarsia.training.engines.base import Engine, Start
-from intarsia.training.loop import Standing, Watch, run_round
+from intarsia.training.loop import RoundProgress, Watch, run_round
 from intarsia.training.recipe import Recipe
 from intarsia.training.run_folder import Checkpoint
-from intarsia.training.tasks import stream
 
 Values = dict[str, Tensor]
 
@@ -48,33 +41,35 @@ def train_rounds(
     """
     tasks = engine.job.tasks
     assert recipe.rounds is not None
-    standing, masks, tensors = checkpoint.load(len(tasks))
+    progress, masks, tensors = checkpoint.load(len(tasks))
     if not masks:
         masks = [{} for _ in tasks]
-        if acts_before_training(PRUNINGS.spec(recipe.pruning or "magnitude")):
-            masks = _prune(engine, recipe, origins, masks, standing)
-    moments: list[Any] = [None] * len(tasks)
+        pruning = recipe.pruning or "magnitude"
+        if PRUNINGS.entry(pruning).before_training(PRUNINGS.settings(pruning)):
+            masks = _prune(engine, recipe, origins, masks, progress)
+    moments: list[AdamState | None] = [None] * len(tasks)
     while True:
-        last = standing.round == recipe.rounds
+        last = progress.round == recipe.rounds
+        keeps_moments = bool(recipe.keep_moments and progress.round)
         starts = [
-            _start(*given, recipe, standing) for given in zip(origins, masks, moments, strict=True)
+            _start(*given, keeps_moments) for given in zip(origins, masks, moments, strict=True)
         ]
-        engine.begin(starts)
-        checkpoint.restore(engine.slots, tensors)
-        tensors = []
         epochs = recipe.epochs if last else recipe.pruning_epochs
         assert epochs is not None
+        engine.begin(starts, epochs)
+        checkpoint.restore(engine.slots, tensors)
+        tensors = []
         save = partial(checkpoint.save, engine, masks)
-        run_round(engine, recipe, standing, epochs, watch, save)
-        outcomes = _outcomes(engine, standing, masks)
-        after_round(standing.round, outcomes)
+        run_round(engine, recipe, progress, epochs, watch, save)
+        outcomes = _outcomes(engine, progress, masks)
+        after_round(progress.round, outcomes)
         if last:
             return
         trained = [o.state or origin for o, origin in zip(outcomes, origins, strict=True)]
-        masks = _prune(engine, recipe, trained, masks, standing)
+        masks = _prune(engine, recipe, trained, masks, progress)
         if recipe.keep_moments:
             moments = [engine.moments(k) for k in range(len(tasks))]
-        standing.new_round(standing.round + 1)
+        progress.new_round(progress.round + 1)
 
 
 def rewound(origin: Values, mask: Mask) -> Values:
@@ -85,19 +80,19 @@ def rewound(origin: Values, mask: Mask) -> Values:
     }
 
 
-def _start(origin: Values, mask: Mask, moments: Any, recipe: Recipe, standing: Standing) -> Start:
+def _start(origin: Values, mask: Mask, moments: AdamState | None, keeps_moments: bool) -> Start:
     state = rewound(origin, mask)
-    if not (recipe.keep_moments and standing.round):
+    if not keeps_moments:
         return Start(state, mask)
     if moments is None:  # taken up in the middle of a round: the checkpoint brings the moments
         zeros = {n: torch.zeros_like(t) for n, t in state.items()}
-        return Start(state, mask, zeros, zeros)
-    return Start(state, mask, *moments)
+        moments = AdamState(zeros, zeros, [torch.zeros(())])
+    return Start(state, mask, moments)
 
 
-def _outcomes(engine: Engine, standing: Standing, masks: Sequence[Mask]) -> list[Outcome]:
+def _outcomes(engine: Engine, progress: RoundProgress, masks: Sequence[Mask]) -> list[Outcome]:
     return [
-        Outcome(None if standing.diverged[k] else engine.best(k), mask, standing.best[k])
+        Outcome(None if progress.diverged[k] else engine.best(k), mask, progress.best[k])
         for k, mask in enumerate(masks)
     ]
 
@@ -107,20 +102,20 @@ def _prune(
     recipe: Recipe,
     states: Sequence[Values],
     masks: Sequence[Mask],
-    standing: Standing,
+    progress: RoundProgress,
 ) -> list[Mask]:
     """New masks of the modules that have not diverged; the others keep theirs."""
     assert recipe.pruning is not None and recipe.sparsity is not None and recipe.rounds is not None
-    alive = [k for k in range(len(masks)) if not standing.diverged[k]]
+    alive = [k for k in range(len(masks)) if not progress.diverged[k]]
     tasks = [engine.job.tasks[k] for k in alive]
     device, wiring = engine.job.device, engine.job.wiring
     group = Group(
         states=[_moved(_parameters(engine, states[k]), device) for k in alive],
         masks=[_moved(masks[k], device) for k in alive],
         wiring=wiring and {n: wiring[n] for n in engine.parameter_names},
-        share=round_share(recipe.sparsity, recipe.rounds),
+        fraction=round_fraction(recipe.sparsity, recipe.rounds),
         seeds=[t.seed for t in tasks],
-        streams=[stream("prune", t.seed, *t.rewarded, standing.round) for t in tasks],
+        streams=[stream("prune", t.seed, *t.rewarded, progress.round) for t in tasks],
         spared=normalisations(engine.job.network),
     )
     pruned = PRUNINGS.call(PRUNINGS.spec(recipe.pruning), group=group) if alive else []

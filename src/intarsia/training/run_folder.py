@@ -1,4 +1,9 @@
-"""Folder: where a run leaves its modules, piece by piece, and how it knows what is done."""
+"""Run folder: where a run leaves its modules, its checkpoints and its time, and how it is taken up.
+
+A folder belongs to one run, by the key of its plan, and to one process at a time, by a lock. A
+chunk of the bank that is done has its modules there; one in training has a checkpoint of its state
+after an epoch. All files are written whole, so a run that is killed goes on from what is there.
+"""
 
 import json
 import shutil
@@ -18,16 +23,17 @@ from intarsia.errors import TrainingError
 from intarsia.files import digest_of, take_lock, write_whole
 from intarsia.models import Model
 from intarsia.modules import LISTING, Bank, Module
+from intarsia.modules.bank import file_names
 from intarsia.pruning import Mask
 from intarsia.training.engines.base import Engine, Slot
-from intarsia.training.loop import Standing
+from intarsia.training.loop import RoundProgress
 from intarsia.training.recipe import Recipe
 
-RECIPE, PROGRESS = "recipe.yaml", ".progress"
+RECIPE, TIME, PROGRESS = "recipe.yaml", "time.json", ".progress"
 PART = f".{'[0-9a-f]' * 16}.part"  # what write_whole leaves if it is killed
 
 
-class Folder:
+class RunFolder:
     """A run's folder, or the memory where no path is given.
 
     .progress/ holds what is not finished: checkpoints and the modules of finished chunks. At the
@@ -82,7 +88,7 @@ class Folder:
     def _leave(self) -> None:
         if self.path is None or self.lock is None:
             return
-        if (self.path / LISTING).exists():  # all is there: what is left of the way can go
+        if (self.path / LISTING).exists():  # all is there: what led there can go
             shutil.rmtree(self.path / PROGRESS, ignore_errors=True)
         elif self.clock is not None:
             self.clock.stop()
@@ -118,7 +124,7 @@ class Folder:
 
     def chunk_done(self, chunk: str) -> bool:
         """Whether a chunk was completed before."""
-        return self._has(chunk, self.last)
+        return self.path is not None and (self._place(chunk, self.last) / LISTING).exists()
 
     def wants(self, round_: int) -> bool:
         """Whether the modules of a round are to be kept."""
@@ -140,24 +146,24 @@ class Folder:
         factory: Model | None,
         notes: Sequence[str] = (),
     ) -> Bank:
-        """All modules as one bank in this order, written out whole where there is a path."""
+        """All modules as one bank in this order; where there is a path, their files go up to it."""
         report = {**report, "key": self.key}
         wanted = range(self.last + 1) if self.keep_rounds else [self.last]
-        banks = [self._join(chunks, order, round_, report, factory) for round_ in wanted]
-        bank = banks[-1]
+        rounds = [self._join(chunks, order, round_, report, factory) for round_ in wanted]
+        bank, files = rounds.pop()
         if notes:
             bank.report["notes"] = list(notes)
-        bank.rounds = tuple(banks[:-1])
+        bank.rounds = tuple(earlier for earlier, _ in rounds)
         if not bank:
             self._forget()
             raise TrainingError("every module diverged: lower the learning rate")
         if self.path is not None:
-            for number, earlier in enumerate(bank.rounds, 1):
-                earlier.save(self.path / f"round-{number}")
+            for number, (earlier, its_files) in enumerate(rounds, 1):
+                earlier.save(self.path / f"round-{number}", its_files)
             write_whole(self.path / RECIPE, yaml.safe_dump(self.recipe.as_dict()).encode())
             if self.clock is not None:
                 self.clock.finish(self.path)
-            bank.save(self.path)
+            bank.save(self.path, files)
         return bank
 
     def _join(
@@ -167,28 +173,32 @@ class Folder:
         round_: int,
         report: dict[str, Any],
         factory: Model | None,
-    ) -> Bank:
-        parts = [
-            self.memory[chunk, round_]
-            if self.path is None
-            else Bank.load(self._place(chunk, round_), factory, quiet=True)
-            for chunk in chunks
-        ]
-        diverged = {name for part in parts for name in part.diverged}
-        modules = {module.name: module for part in parts for module in part}
-        return Bank(
+    ) -> tuple[Bank, dict[str, Path]]:
+        """The modules of all chunks after a round, and the files they were written to."""
+        modules: dict[str, Module] = {}
+        files: dict[str, Path] = {}
+        diverged: set[str] = set()
+        for chunk in chunks:
+            if self.path is None:
+                part = self.memory[chunk, round_]
+            else:
+                place = self._place(chunk, round_)
+                part = Bank.load(place, factory, quiet=True)
+                names = zip(part.names, file_names(part.names), strict=True)
+                files |= {name: place / file for name, file in names}
+            modules |= {module.name: module for module in part}
+            diverged |= set(part.diverged)
+        bank = Bank(
             [modules[name] for name in order if name in modules],
             [name for name in order if name in diverged],
             report,
         )
+        return bank, files
 
     def _forget(self) -> None:
         """Leave nothing that would bind the folder to this recipe."""
         if self.path is not None:
             shutil.rmtree(self.path / PROGRESS, ignore_errors=True)
-
-    def _has(self, chunk: str, round_: int) -> bool:
-        return self.path is not None and (self._place(chunk, round_) / LISTING).exists()
 
     def _place(self, chunk: str, round_: int) -> Path:
         assert self.path is not None
@@ -198,14 +208,14 @@ class Folder:
         """A folder belongs to one recipe and data set."""
         assert self.path is not None
         note, listing = self.path / PROGRESS / "key", self.path / LISTING
-        result = None
+        key = None
         if listing.exists():
-            result = Bank.report_of(self.path).get("key")
+            key = Bank.report_of(self.path).get("key")
         elif note.exists():
-            result = note.read_text(encoding="utf-8")
+            key = note.read_text(encoding="utf-8")
         else:
             write_whole(note, self.key.encode())
-        if result not in (None, self.key) or (listing.exists() and result is None):
+        if key not in (None, self.key) or (listing.exists() and key is None):
             raise TrainingError(
                 f"{self.path} holds modules of another recipe, data set, network or keep_rounds: "
                 "train into a new folder, or delete this one first"
@@ -213,7 +223,7 @@ class Folder:
 
 
 def other_threads(history: Sequence[int]) -> list[str]:
-    """What to tell of a run that was taken up with another number of threads."""
+    """What to say of a run that was taken up with another number of threads."""
     if len(history) < 2:
         return []
     return [
@@ -248,7 +258,7 @@ class Checkpoint:
         self.path, self.every, self.key = path, every, key
         self.written = time.monotonic()
 
-    def save(self, engine: Engine, masks: Sequence[Mask], standing: Standing) -> None:
+    def save(self, engine: Engine, masks: Sequence[Mask], progress: RoundProgress) -> None:
         """Write the state down if it is time; called at the end of an epoch."""
         if self.path is None or time.monotonic() - self.written < self.every:
             return
@@ -256,23 +266,23 @@ class Checkpoint:
         for k, (slot, mask) in enumerate(zip(engine.slots, masks, strict=True)):
             tensors |= {f"{k}/slot/{n}": t for n, t in slot.tensors().items()}
             tensors |= {f"{k}/mask/{n}": t for n, t in mask.items()}
-        note = json.dumps({"key": self.key, "standing": standing.to_json()})
+        note = json.dumps({"key": self.key, "standing": progress.to_json()})
         # one copy each, since slots may be views of one stack
         plain = {n: t.detach().cpu().clone() for n, t in tensors.items()}
         write_whole(self.path, save(plain, {"intarsia-progress": note}))
         self.written = time.monotonic()
 
-    def load(self, modules: int) -> tuple[Standing, list[Mask], list[dict[str, Tensor]]]:
-        """The standing, masks and slot tensors to go on from; empty lists for a fresh start."""
+    def load(self, modules: int) -> tuple[RoundProgress, list[Mask], list[dict[str, Tensor]]]:
+        """The progress, masks and slot tensors to go on from; empty lists for a fresh start."""
         if self.path is None or not self.path.exists():
-            return Standing(modules), [], []
+            return RoundProgress(modules), [], []
         try:
             with safe_open(self.path, "pt") as file:
                 note = json.loads((file.metadata() or {})["intarsia-progress"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             if note["key"] == self.key:
-                standing = Standing.from_json(note["standing"])
-                return standing, _part(tensors, "mask", modules), _part(tensors, "slot", modules)
+                progress = RoundProgress.from_json(note["standing"])
+                return progress, _part(tensors, "mask", modules), _part(tensors, "slot", modules)
         except (OSError, SafetensorError, LookupError, ValueError, TypeError) as error:
             raise self._damaged(repr(error)) from error
         raise TrainingError(
@@ -288,26 +298,23 @@ class Checkpoint:
                 raise self._damaged("its tensors are not those of the modules")
             slot.load(given)
 
+    def clear(self) -> None:
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
     def _damaged(self, why: str) -> TrainingError:
         return TrainingError(
             f"{self.path} cannot be read, {why}: delete it to train this part again"
         )
 
-    def clear(self) -> None:
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
-
 
 def _part(tensors: dict[str, Tensor], part: str, modules: int) -> list[dict[str, Tensor]]:
-    result: list[dict[str, Tensor]] = [{} for _ in range(modules)]
+    parts: list[dict[str, Tensor]] = [{} for _ in range(modules)]
     for name, tensor in tensors.items():
         k, kind, rest = name.split("/", 2)
         if kind == part:
-            result[int(k)][rest] = tensor
-    return result
-
-
-TIME = "time.json"
+            parts[int(k)][rest] = tensor
+    return parts
 
 
 @dataclass(frozen=True)
@@ -322,7 +329,7 @@ class Spent:
 
 
 class Clock:
-    """Runs while a folder is held; between calls the time so far waits among what is unfinished."""
+    """Runs while a folder is held; between calls the time so far is kept among the progress."""
 
     def __init__(self, progress: Path) -> None:
         self.note, self.began = progress / TIME, time.monotonic()
@@ -350,7 +357,7 @@ class Clock:
 def spent(folder: Path) -> Spent | None:
     """What the training in a folder took; None where its time was not kept or cannot be read."""
     try:
-        result = json.loads((folder / TIME).read_bytes())
-        return Spent(float(result["seconds"]), int(result["calls"]))
+        time_ = json.loads((folder / TIME).read_bytes())
+        return Spent(float(time_["seconds"]), int(time_["calls"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -15,7 +15,7 @@ from intarsia.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class Task:
-    """One module to train: its classes, seed, step size and objective."""
+    """One module to train: its classes, seed, learning rate and objective."""
 
     name: str
     rewarded: tuple[str, ...]
@@ -30,13 +30,17 @@ class Task:
         return tuple((self.objective.weight == 0).nonzero().flatten().tolist())
 
 
-def tasks_of(recipe: Recipe, data: Data) -> list[Task]:
-    """One task per seed and set of classes, seeds outermost."""
+def tasks_of(recipe: Recipe, data: Data, sample_weight: Tensor | None = None) -> list[Task]:
+    """One task per seed and set of classes, seeds outermost.
+
+    With `sample_weight`, one per training sample, balance counts the samples by it.
+    """
     sets = partition(data.catalogue, recipe.partition, seed=recipe.partition_seed)
     several = len(recipe.seeds) > 1
-    rate = recipe.learning_rate
-    assert rate is not None
-    counts = torch.bincount(data.train.y, minlength=data.classes).double()
+    learning_rate = recipe.learning_rate
+    assert learning_rate is not None
+    weight = None if sample_weight is None else sample_weight.double()
+    counts = torch.bincount(data.train.y, weight, minlength=data.classes).double()
     tasks = []
     for seed in recipe.seeds:
         for classes in sets:
@@ -45,12 +49,12 @@ def tasks_of(recipe: Recipe, data: Data) -> list[Task]:
             goal = objective(recipe.objective, data.classes, indices)
             if recipe.balance:
                 goal = goal.weighted(balanced(counts, indices, recipe.balance))
-            tasks.append(Task(name, tuple(classes), indices, seed, rate, goal))
+            tasks.append(Task(name, tuple(classes), indices, seed, learning_rate, goal))
     return tasks
 
 
 def balanced(counts: Tensor, rewarded: Sequence[int], balance: float) -> Tensor:
-    """A factor for each label: rewarded ones weigh (others / theirs) ** balance, by samples."""
+    """A factor for each label: rewarded ones weigh (others / own) ** balance, by these counts."""
     factors = torch.ones(len(counts))
     own = float(counts[list(rewarded)].sum())
     others = float(counts.sum()) - own
@@ -74,8 +78,8 @@ def check_tasks(tasks: Sequence[Task], data: Data) -> None:
         for index, name in zip(task.indices, task.rewarded, strict=False):
             if not 0 <= index < data.classes or data.catalogue[index] != name:
                 raise RecipeError(
-                    f"task {task.name!r} rewards {name!r} as number {index}, which the catalogue "
-                    f"has not: {', '.join(data.catalogue)}"
+                    f"task {task.name!r} rewards {name!r} as number {index}, which is not in the "
+                    f"catalogue: {', '.join(data.catalogue)}"
                 )
         if not task.rewarded or len(task.indices) != len(task.rewarded):
             raise RecipeError(f"task {task.name!r} needs one index for each of its classes")

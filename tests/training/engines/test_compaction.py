@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 
 from intarsia.models import initialise, wiring_of
+from intarsia.training.engines.adam import AdamState
 from intarsia.training.engines.base import Start
 from intarsia.training.engines.compaction import compaction_of, inputs_in_use, used_inputs
 from intarsia.training.rounds import rewound
@@ -37,7 +38,7 @@ def test_a_module_whose_moments_live_on_is_kept_whole():
     output = torch.zeros(3, 6, dtype=torch.bool)
     wiring, start = start_of({"layers.1.weight": output})
     zeros = {n: torch.zeros_like(t) for n, t in start.state.items()}
-    start = Start(start.state, start.mask, zeros, zeros)
+    start = Start(start.state, start.mask, AdamState(zeros, zeros, [torch.zeros(())]))
     small = compaction_of(wiring, start, torch.zeros(5, dtype=torch.bool))
     assert {axis: len(kept) for axis, kept in small.keep.items()} == {"layers.0": 6, "input": 5}
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from intarsia.errors import RecipeError
-from intarsia.specs import Entry, Registry
+from intarsia.specs import Registry, RegistryEntry
 
 State = Mapping[str, Tensor]
 On = Literal["weights", "units", "logits"]
@@ -25,7 +25,7 @@ OPERATORS = Registry(
 )
 """Ways of joining by name; `@operator(...)` adds one, with its traits."""
 
-Operator = Entry
+Operator = RegistryEntry
 
 
 def operator(

@@ -10,6 +10,7 @@ from intarsia.data import Data
 from intarsia.measure import Evaluation
 from intarsia.models import Model
 from intarsia.modules import Module
+from intarsia.objectives import OBJECTIVES
 from intarsia.reports.html.elements import numbers, paragraph
 from intarsia.reports.html.page import Report, Section, page
 from intarsia.reports.html.words import capital, counted, listed, mean, nats, percent, spread
@@ -32,8 +33,6 @@ from intarsia.reports.modules.pairwise import fits, way
 from intarsia.reports.modules.report_input import ReportInput, Source, subject_of
 from intarsia.reports.modules.reproduce import again
 from intarsia.reports.modules.trained import health, papers, trained
-
-UNSURE = ("me", "qme", "other")  # objectives that ask for no answer to what is not rewarded
 
 
 def modules_report(
@@ -122,7 +121,7 @@ def _goal(subject: ReportInput) -> str:
     if len(rewarded) == len(subject.catalogue):
         return f"{who} trained for all {counted(len(rewarded), 'class', 'classes')}."
     own = "its own class" if len(rewarded) == 1 else "its own classes"
-    if goal in UNSURE:
+    if goal in OBJECTIVES and OBJECTIVES[goal].uncertain_elsewhere:
         return f"{who} trained to be sure of {own} and to know nothing about all others."
     return f"{who} trained for {own} by the objective {goal}."
 

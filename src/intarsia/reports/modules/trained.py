@@ -92,7 +92,8 @@ def _course(recipe: Mapping[str, Any]) -> str:
     if not recipe.get("epochs"):
         return ""
     rounds, last = int(recipe.get("rounds") or 0), counted(int(recipe["epochs"]), "epoch")
-    owned = _text(recipe.get("pruning")).partition("(")[0] == "territory"
+    pruning = PRUNINGS.get(_text(recipe.get("pruning")).partition("(")[0])
+    owned = pruning is not None and pruning.needs_units
     if rounds:
         each = counted(int(recipe.get("pruning_epochs") or recipe["epochs"]), "epoch")
         what = "each module kept its territory" if owned else "weights were pruned"

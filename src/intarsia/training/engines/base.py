@@ -1,4 +1,4 @@
-"""Engine: trains the K modules of a bank for one epoch at a time; what all engines share."""
+"""Engine: trains the K modules of a bank, one epoch at a time; what is common to all engines."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from intarsia.training.job import Group, Job
-from intarsia.training.tasks import Task, stream
-
-BETAS = (0.9, 0.999)  # Adam's, as in the paper
-EPSILON = 1e-8
+from intarsia.files import stream
+from intarsia.training.engines.adam import AdamState
+from intarsia.training.job import BatchGroup, Job
+from intarsia.training.tasks import Task
 
 
 @dataclass
@@ -20,9 +19,7 @@ class Start:
 
     state: dict[str, Tensor]  # parameters and buffers, pruned entries 0
     mask: dict[str, Tensor] = field(default_factory=dict)
-    first: dict[str, Tensor] | None = None
-    second: dict[str, Tensor] | None = None
-    step: int = 0
+    adam: AdamState | None = None
 
 
 @dataclass
@@ -31,9 +28,7 @@ class Slot:
 
     parameters: dict[str, Tensor]
     buffers: dict[str, Tensor]
-    first: dict[str, Tensor]
-    second: dict[str, Tensor]
-    steps: list[Tensor]  # 0-d each: batches seen by Adam, one count wherever Adam keeps its own
+    adam: AdamState
     best: dict[str, Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -47,12 +42,12 @@ class Slot:
         """All of it under one flat set of names."""
         parts = {
             "now": self.current,
-            "first": self.first,
-            "second": self.second,
+            "first": self.adam.first,
+            "second": self.adam.second,
             "best": self.best,
         }
         flat = {f"{part}/{n}": t for part, values in parts.items() for n, t in values.items()}
-        return {**flat, "step": self.steps[0]}
+        return {**flat, "step": self.adam.steps[0]}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over some or all of what `tensors` gave at another time."""
@@ -60,13 +55,13 @@ class Slot:
             for name, own in self.tensors().items():
                 if name in tensors:
                     own.copy_(tensors[name])
-            for step in self.steps if "step" in tensors else ():
+            for step in self.adam.steps if "step" in tensors else ():
                 step.copy_(tensors["step"])
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Validation figures of K modules."""
+    """What validation measures of K modules."""
 
     accuracy: Tensor  # K, rewarded
     entropy: Tensor  # K, non-rewarded; nan where every class is rewarded
@@ -79,26 +74,24 @@ class Scores:
 class Engine(ABC):
     """Trains K modules; subclasses say how an epoch runs and how logits are made."""
 
-    name = "engine"
-
     def __init__(self, job: Job) -> None:
         self.job = job
         self.slots: list[Slot] = []
         self.parameter_names = [n for n, _ in job.network.named_parameters()]
-        self.objectives = Objectives(job.tasks, job.x, len(job.pools), job.sample_weight)
+        self.objectives = ObjectiveStack(job.tasks, job.x, len(job.pools), job.sample_weight)
 
-    def begin(self, starts: Sequence[Start]) -> None:
-        """Take up a round from these states and masks."""
+    def begin(self, starts: Sequence[Start], epochs: int = 1) -> None:
+        """Take up a round of so many epochs from these states and masks."""
         self.starts = list(starts)
         self.slots = self._slots(self.starts)
 
     @abstractmethod
     def _slots(self, starts: list[Start]) -> list[Slot]:
-        """Lay the modules out for training."""
+        """The tensors of all modules, as this engine wants them."""
 
     @abstractmethod
     def epoch(
-        self, round_: int, epoch: int, rates: Sequence[float], active: Sequence[bool]
+        self, round_: int, epoch: int, learning_rates: Sequence[float], active: Sequence[bool]
     ) -> Tensor:
         """Run one epoch; returns each module's mean training loss. Inactive modules stand still."""
 
@@ -119,28 +112,28 @@ class Engine(ABC):
         full = self._full(k, self.slots[k].best, self.starts[k].state)
         return {n: t.detach().cpu().clone() for n, t in full.items()}
 
-    def moments(self, k: int) -> tuple[dict[str, Tensor], dict[str, Tensor], int]:
-        """Adam's moments of module k, for a round that keeps them."""
-        slot = self.slots[k]
+    def moments(self, k: int) -> AdamState:
+        """Adam's state of module k on the CPU, for a round that keeps it."""
+        adam = self.slots[k].adam
         zeros = {n: torch.zeros_like(self.starts[k].state[n]) for n in self.parameter_names}
         first, second = (
             {n: t.cpu().clone() for n, t in self._full(k, moments, zeros).items()}
-            for moments in (slot.first, slot.second)
+            for moments in (adam.first, adam.second)
         )
-        return first, second, int(slot.steps[0])
+        return AdamState(first, second, [adam.steps[0].cpu().clone()])
 
     def _full(
         self, k: int, values: dict[str, Tensor], base: dict[str, Tensor]
     ) -> dict[str, Tensor]:
-        """Values in the network's own shapes; engines that compact lay them into the base."""
+        """Values in the network's own shapes; engines that compact put them into the base."""
         return values
 
-    def orders(self, round_: int, epoch: int) -> dict[Group, Tensor]:
+    def orders(self, round_: int, epoch: int) -> dict[BatchGroup, Tensor]:
         """Sample order of every group in the bank, on the device."""
         groups = sorted({self.job.group(t) for t in self.job.tasks})
         seeds = dict.fromkeys(g.seed for g in groups)
-        merged = {seed: self.job.drawn(seed, round_, epoch) for seed in seeds}
-        return {g: self.job.seen(merged[g.seed], g) for g in groups}
+        drawn = {seed: self.job.drawn(seed, round_, epoch) for seed in seeds}
+        return {g: self.job.seen(drawn[g.seed], g) for g in groups}
 
     def dropout_stream(self, k: int, round_: int, epoch: int) -> int:
         task = self.job.tasks[k]
@@ -150,7 +143,7 @@ class Engine(ABC):
         """Give back what the engine holds beyond tensors."""
 
 
-class Objectives:
+class ObjectiveStack:
     """The objectives of K modules, stacked, and the sums that their scores are made of."""
 
     def __init__(
@@ -239,3 +232,12 @@ class Objectives:
             )
         means = (sums[::2] / sums[1::2]).cpu()
         return Scores(accuracy=means[0], entropy=means[1], loss=means[2])
+
+
+def join_scores(parts: Sequence[Scores]) -> Scores:
+    """The scores of several parts of a bank as one."""
+    return Scores(
+        accuracy=torch.cat([p.accuracy for p in parts]),
+        entropy=torch.cat([p.entropy for p in parts]),
+        loss=torch.cat([p.loss for p in parts]),
+    )

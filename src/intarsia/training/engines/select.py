@@ -1,4 +1,4 @@
-"""Choose: which engine trains a bank, and in how large pieces. The choice is printed."""
+"""Select: which engine trains a bank, and in how large pieces. The choice is printed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from torch.func import functional_call
 from intarsia.errors import RecipeError, nearest
 from intarsia.models import Lenet, Mlp
 from intarsia.models.custom.trial import evaluating, is_foreign
+from intarsia.specs import Registry
 from intarsia.training.engines.base import Engine
 from intarsia.training.engines.mlp_cpu.mlp_engine import MlpEngine, threads_each
 from intarsia.training.engines.plain import PlainEngine
@@ -18,15 +19,33 @@ from intarsia.training.engines.stack import StackEngine
 from intarsia.training.job import Job
 from intarsia.training.tasks import Task
 
-ENGINES = ("auto", "plain", "single", "stack", "mlp", "lenet")
+AUTO = "auto"  # what was measured to be fastest
 STACK_BELOW = 3_000_000  # parameters; larger networks fill a GPU alone
 LARGEST = 128  # batch, outputs and taps that the fused kernels hold in registers
 CPU_CHUNK = (10, 256)  # modules at a time on a CPU: few enough to finish some early,
 CPU_SIZE = 4_000_000  # and many of them if they are small: so many parameters together
 
+ENGINES = Registry(
+    "engine",
+    given=("job",),
+    unfit=lambda job, patience: None,
+    pays=lambda job: None,
+    threads=torch.get_num_threads,
+    activations=lambda job: 0,
+)
+"""Ways of training a bank by name: functions from a Job to an Engine. `auto` tries them in order.
+
+Traits, functions all of them:
+
+- `unfit(job, patience)`: why it cannot train a job, and what to use; None if it can;
+- `pays(job)`: why `auto` should take it for a job that it can train; None if it should not;
+- `threads()`: how many CPU threads share the sums of a module;
+- `activations(job)`: bytes on a GPU of what a batch leaves behind, for each module.
+"""
+
 
 @dataclass(frozen=True)
-class Choice:
+class EngineChoice:
     """An engine by name, and why."""
 
     engine: str
@@ -36,62 +55,150 @@ class Choice:
         return f"{self.engine} ({self.why})"
 
 
-def choose(job: Job, wanted: str, patience: bool) -> Choice:
+def choose(job: Job, wanted: str, patience: bool) -> EngineChoice:
     """The engine for a job: what was asked for, or what was measured to be fastest."""
-    if wanted != "auto":
-        _check(job, wanted, patience)
-        return Choice(wanted, "as asked")
-    cuda = job.device.type == "cuda"
-    fused = "gradients by hand, fused kernels, all modules at once"
-    if _is_mlp(job) and not cuda:
-        return Choice("mlp", "gradients by hand, one module per core")
-    if _is_mlp(job) and _mlp_fits(job):
-        return Choice("mlp", fused)
-    if isinstance(job.network, Lenet) and cuda and _lenet_fits(job):
-        return Choice("lenet", fused)
-    size = sum(p.numel() for p in job.network.parameters())
-    several = len(job.tasks) > 1 and not patience
-    if cuda and size < STACK_BELOW and several and unstackable(job) is None:
-        return Choice("stack", f"{size:,} parameters a module leave a GPU idle alone")
-    why = "a module's state stays in the cache" if not cuda else "one module fills the GPU"
-    return Choice("single", why)
-
-
-def _check(job: Job, wanted: str, patience: bool) -> None:
-    """Raise RecipeError unless the engine that was asked for can train the job."""
+    if wanted == AUTO:
+        for name, engine in ENGINES.items():
+            why = engine.pays(job)
+            if why is not None and engine.unfit(job, patience) is None:
+                return EngineChoice(name, why)
     if wanted not in ENGINES:
-        raise RecipeError(f"unknown engine {wanted!r}: {nearest(wanted, ENGINES)}")
-    cuda = job.device.type == "cuda"
-    if wanted == "mlp" and not _is_mlp(job):
-        raise RecipeError("engine 'mlp' trains mlp networks only: use 'auto', 'single' or 'stack'")
-    if wanted == "mlp" and cuda and not _mlp_fits(job):
-        raise RecipeError(
-            "engine 'mlp' needs Triton on CUDA, a hidden layer, a batch of at most "
+        raise RecipeError(f"unknown engine {wanted!r}: {nearest(wanted, [AUTO, *ENGINES])}")
+    reason = ENGINES[wanted].unfit(job, patience)
+    if reason is not None:
+        raise RecipeError(f"engine {wanted!r} {reason}")
+    return EngineChoice(wanted, "as asked")
+
+
+def make_engine(choice: EngineChoice, job: Job) -> Engine:
+    engine: Engine = ENGINES[choice.engine](job)
+    return engine
+
+
+def threads_of(choice: EngineChoice, job: Job) -> int:
+    """How many CPU threads share the sums of a module: with another number they round otherwise."""
+    return 1 if job.device.type == "cuda" else int(ENGINES[choice.engine].threads())
+
+
+def chunks(
+    tasks: Sequence[Task], job: Job, choice: EngineChoice, whole_seeds: bool
+) -> list[list[Task]]:
+    """Tasks cut into pieces that fit the memory; a seed stays together where pruning needs it."""
+    limit = _limit(job, choice)
+    pieces: list[list[Task]] = [[]]
+    for seed in dict.fromkeys(t.seed for t in tasks):
+        group = [t for t in tasks if t.seed == seed]
+        step = len(group) if whole_seeds else limit
+        for first in range(0, len(group), step):
+            part = group[first : first + step]
+            if pieces[-1] and len(pieces[-1]) + len(part) > limit:
+                pieces.append([])
+            pieces[-1] += part
+    return pieces
+
+
+def _limit(job: Job, choice: EngineChoice) -> int:
+    size = _parameters(job)
+    if job.device.type != "cuda":
+        least, most = CPU_CHUNK
+        return max(least, torch.get_num_threads(), min(most, CPU_SIZE // max(1, size)))
+    # weights, gradients, two moments, checkpoint, mask; and what a batch leaves behind
+    state = 4 * size * 6
+    free, _ = torch.cuda.mem_get_info(job.device)
+    return max(1, int(0.7 * free) // (state + ENGINES[choice.engine].activations(job)))
+
+
+def _parameters(job: Job) -> int:
+    return sum(p.numel() for p in job.network.parameters())
+
+
+# The engines, as `auto` tries them.
+
+FUSED = "gradients by hand, fused kernels, all modules at once"
+
+
+def _kernels_fit(job: Job) -> bool:
+    """Whether the fused kernels, which weigh by label only, hold a batch and its logits."""
+    if job.sample_weight is not None:
+        return False
+    outputs = job.tasks[0].objective.outputs
+    return max(job.batch, outputs) <= LARGEST and find_spec("triton") is not None
+
+
+def _unfit_for_mlp(job: Job, patience: bool) -> str | None:
+    if not isinstance(job.network, Mlp) or job.wiring is None:
+        return "trains mlp networks only: use 'auto', 'single' or 'stack'"
+    if job.device.type == "cuda" and not (len(job.network.layers) > 1 and _kernels_fit(job)):
+        return (
+            "needs Triton on CUDA, a hidden layer, a batch of at most "
             f"{LARGEST}, at most {LARGEST} outputs and no sample_weight: use 'auto' or 'stack'"
         )
-    if wanted == "lenet" and not isinstance(job.network, Lenet):
-        raise RecipeError("engine 'lenet' trains lenet networks only: use 'auto' or 'stack'")
-    if wanted == "lenet" and not (cuda and _lenet_fits(job)):
-        raise RecipeError(
-            f"engine 'lenet' needs CUDA with Triton, a batch of at most {LARGEST}, at most "
-            f"{LARGEST} outputs, at most 5 colours and no sample_weight: use 'auto', 'single' or "
-            "'stack'"
+    return None
+
+
+@ENGINES.register(
+    "mlp",
+    unfit=_unfit_for_mlp,
+    pays=lambda job: (
+        FUSED if job.device.type == "cuda" else "gradients by hand, one module per core"
+    ),
+    threads=threads_each,  # its activations count among the state
+)
+def mlp(job: Job) -> Engine:
+    """MLPs, with gradients written out by hand."""
+    if job.device.type == "cuda":
+        from intarsia.training.engines.cuda.cuda_mlp import CudaMlpEngine
+
+        return CudaMlpEngine(job)
+    return MlpEngine(job)
+
+
+def _unfit_for_lenet(job: Job, patience: bool) -> str | None:
+    if not isinstance(job.network, Lenet):
+        return "trains lenet networks only: use 'auto' or 'stack'"
+    taps = 25 * job.x.shape[1] + 1
+    if not (job.device.type == "cuda" and taps <= LARGEST and _kernels_fit(job)):
+        return (
+            f"needs CUDA with Triton, a batch of at most {LARGEST}, at most {LARGEST} outputs, "
+            "at most 5 colours and no sample_weight: use 'auto', 'single' or 'stack'"
         )
-    if wanted == "stack" and patience:
-        raise RecipeError(
-            "engine 'stack' trains its modules in step, so patience cannot stop one of them: "
+    return None
+
+
+def _activations_of_lenet(job: Job) -> int:
+    assert isinstance(job.network, Lenet)
+    # pooled outputs twice and the winners' bytes; a picture, also twice, if seeds differ
+    pixels = prod(job.x.shape[1:])
+    return max(64, job.batch) * (9 * job.network.fc1.in_features + 8 * pixels)
+
+
+@ENGINES.register(
+    "lenet", unfit=_unfit_for_lenet, pays=lambda job: FUSED, activations=_activations_of_lenet
+)
+def lenet(job: Job) -> Engine:
+    """LeNets on a GPU."""
+    from intarsia.training.engines.cuda.cuda_lenet import CudaLenetEngine
+
+    return CudaLenetEngine(job)
+
+
+def _unfit_for_stack(job: Job, patience: bool) -> str | None:
+    if patience:
+        return (
+            "trains its modules in step, so patience cannot stop one of them: "
             "use 'auto' or 'single'"
         )
-    reason = unstackable(job) if wanted == "stack" else None
+    reason = unstackable(job)
     if reason is not None:
-        raise RecipeError(
-            f"engine 'stack' runs modules side by side by torch.vmap, which cannot run this "
+        return (
+            "runs modules side by side by torch.vmap, which cannot run this "
             f"network ({reason}): use 'auto' or 'single'"
         )
+    return None
 
 
 def unstackable(job: Job) -> str | None:
-    """Why torch.vmap cannot run the network, tried out where the network is a stranger's."""
+    """Why torch.vmap cannot run the network, tried out where the network is a custom one."""
     if not is_foreign(job.network):
         return None
     network = job.network
@@ -109,84 +216,38 @@ def unstackable(job: Job) -> str | None:
     return None
 
 
-def make_engine(choice: Choice, job: Job) -> Engine:
-    if choice.engine == "plain":
-        return PlainEngine(job)
-    if choice.engine == "single":
-        return StackEngine(job, width=1)
-    if choice.engine == "stack":
-        return StackEngine(job, width=len(job.tasks))
-    if choice.engine == "lenet":
-        from intarsia.training.engines.cuda.cuda_lenet import CudaLenetEngine
-
-        return CudaLenetEngine(job)
-    if job.device.type == "cuda":
-        from intarsia.training.engines.cuda.cuda_mlp import CudaMlpEngine
-
-        return CudaMlpEngine(job)
-    return MlpEngine(job)
+def _stack_pays(job: Job) -> str | None:
+    size = _parameters(job)
+    if job.device.type != "cuda" or size >= STACK_BELOW or len(job.tasks) < 2:
+        return None
+    return f"{size:,} parameters per module leave a GPU idle alone"
 
 
-def threads_of(choice: Choice, job: Job) -> int:
-    """How many CPU threads share the sums of a module: with another number they round otherwise."""
-    if job.device.type == "cuda":
-        return 1
-    return threads_each() if choice.engine == "mlp" else torch.get_num_threads()
+@ENGINES.register(
+    "stack",
+    unfit=_unfit_for_stack,
+    pays=_stack_pays,
+    activations=lambda job: 4 * job.batch * 64 * prod(job.x.shape[1:]),
+)
+def stack(job: Job) -> Engine:
+    """Any network, modules with the same batches and learning rate as one stack."""
+    return StackEngine(job, width=len(job.tasks))
 
 
-def chunks(tasks: Sequence[Task], job: Job, choice: Choice, whole_seeds: bool) -> list[list[Task]]:
-    """Tasks cut into pieces that fit the memory; a seed stays together where pruning needs it."""
-    limit = _limit(job, choice)
-    pieces: list[list[Task]] = [[]]
-    for seed in dict.fromkeys(t.seed for t in tasks):
-        group = [t for t in tasks if t.seed == seed]
-        step = len(group) if whole_seeds else limit
-        for first in range(0, len(group), step):
-            part = group[first : first + step]
-            if pieces[-1] and len(pieces[-1]) + len(part) > limit:
-                pieces.append([])
-            pieces[-1] += part
-    return pieces
+@ENGINES.register(
+    "single",
+    pays=lambda job: (
+        "one module fills the GPU"
+        if job.device.type == "cuda"
+        else "a module's state stays in the cache"
+    ),
+)
+def single(job: Job) -> Engine:
+    """Any network, one module after another."""
+    return StackEngine(job, width=1)
 
 
-def _limit(job: Job, choice: Choice) -> int:
-    size = sum(p.numel() for p in job.network.parameters())
-    if job.device.type != "cuda":
-        least, most = CPU_CHUNK
-        return max(least, torch.get_num_threads(), min(most, CPU_SIZE // max(1, size)))
-    # weights, gradients, two moments, checkpoint, mask; and what a batch leaves behind
-    state = 4 * size * 6
-    free, _ = torch.cuda.mem_get_info(job.device)
-    return max(1, int(0.7 * free) // (state + _left_behind(job, choice)))
-
-
-def _left_behind(job: Job, choice: Choice) -> int:
-    """Bytes of a module's activations, which the mlp engines count among its state."""
-    pixels = prod(job.x.shape[1:])
-    if choice.engine == "stack":
-        return 4 * job.batch * 64 * pixels
-    if choice.engine == "lenet":
-        assert isinstance(job.network, Lenet)
-        # pooled outputs twice and the winners' bytes; a picture, also twice, if seeds differ
-        return max(64, job.batch) * (9 * job.network.fc1.in_features + 8 * pixels)
-    return 0
-
-
-def _is_mlp(job: Job) -> bool:
-    return isinstance(job.network, Mlp) and job.wiring is not None
-
-
-def _mlp_fits(job: Job) -> bool:
-    return len(job.network.layers) > 1 and _kernels_fit(job)  # type: ignore[arg-type]
-
-
-def _lenet_fits(job: Job) -> bool:
-    return 25 * job.x.shape[1] + 1 <= LARGEST and _kernels_fit(job)
-
-
-def _kernels_fit(job: Job) -> bool:
-    """Whether the fused kernels, which weigh by label only, hold a batch and its logits."""
-    if job.sample_weight is not None:
-        return False
-    outputs = job.tasks[0].objective.outputs
-    return max(job.batch, outputs) <= LARGEST and find_spec("triton") is not None
+@ENGINES.register("plain")
+def plain(job: Job) -> Engine:
+    """Any network, by the book: the oracle that tests compare the others with."""
+    return PlainEngine(job)

@@ -1,4 +1,4 @@
-"""Stack engine: any nn.Module, in stacks of modules that share their batches and a step size.
+"""Stack engine: any nn.Module, in stacks of modules with the same batches and learning rate.
 
 torch.vmap runs the forward of a whole stack at once; a stack of one is the network itself.
 On CUDA a step is captured once as a graph and replayed.
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from intarsia.training.engines.base import Engine, Scores, Slot, Start
-from intarsia.training.engines.plain import adam, adam_state, join_scores
+from intarsia.training.engines.adam import AdamState, torch_adam
+from intarsia.training.engines.base import Engine, Scores, Slot, Start, join_scores
 from intarsia.training.job import Job
 
 Values = dict[str, Tensor]
@@ -29,7 +29,7 @@ class Stack:
     masks: Values  # of the parameters that have one
     grads: Values
     optimiser: torch.optim.Adam
-    rate: Tensor
+    learning_rate: Tensor
     total: Tensor  # G, sum of the losses of an epoch
     indices: Tensor  # batch in hand
     graph: "torch.cuda.CUDAGraph | None" = None
@@ -37,8 +37,6 @@ class Stack:
 
 class StackEngine(Engine):
     """Stacked forward, one backward, fused Adam on masked gradients."""
-
-    name = "stack"
 
     def __init__(self, job: Job, width: int) -> None:
         """`width` is the largest stack; 1 trains one module at a time."""
@@ -50,47 +48,43 @@ class StackEngine(Engine):
         self.stacks = []
         slots: list[Slot] = []
         for rows in _runs(self.job, self.width):
-            slots += self._lay(starts[rows], rows)
+            slots += self._stack(starts[rows], rows)
         return slots
 
-    def _lay(self, starts: list[Start], rows: slice) -> list[Slot]:
+    def _stack(self, starts: list[Start], rows: slice) -> list[Slot]:
         device = self.job.device
-        joined = Start(
-            {n: torch.stack([s.state[n] for s in starts]).to(device) for n in starts[0].state},
-            _stacked_masks(starts, device),
-            _stacked([s.first for s in starts], device),
-            _stacked([s.second for s in starts], device),
-            starts[0].step,
-        )
-        buffers = dict(joined.state)
+        mask = _stacked_masks(starts, device)
+        buffers = _stacked([s.state for s in starts], device)
         parameters = {n: buffers.pop(n).requires_grad_() for n in self.parameter_names}
-        first, second, steps = adam_state(joined, parameters, device)
+        adam = AdamState.begin(parameters, mask, _stacked_adam(starts, device))
         task = self.job.tasks[rows.start]
-        rate = torch.tensor(task.learning_rate, device=device)
-        optimiser = adam(parameters, first, second, steps, fused=True, rate=rate)
+        learning_rate = torch.tensor(task.learning_rate, device=device)
+        optimiser = torch_adam(parameters, adam, fused=True, learning_rate=learning_rate)
         grads = {n: torch.zeros_like(p) for n, p in parameters.items()}
         for name, parameter in parameters.items():
             parameter.grad = grads[name]
         total = torch.zeros(len(starts), device=device)
         indices = torch.zeros(self.job.size(task), dtype=torch.long, device=device)
-        masks = {n: m.to(torch.float32) for n, m in joined.mask.items()}
+        masks = {n: m.to(torch.float32) for n, m in mask.items()}
         self.stacks.append(
-            Stack(rows, parameters, buffers, masks, grads, optimiser, rate, total, indices)
+            Stack(rows, parameters, buffers, masks, grads, optimiser, learning_rate, total, indices)
         )
         row = [{n: v.detach()[g] for n, v in parameters.items()} for g in range(len(starts))]
         return [
             Slot(
                 row[g],
                 {n: v[g] for n, v in buffers.items()},
-                {n: v[g] for n, v in first.items()},
-                {n: v[g] for n, v in second.items()},
-                steps,
+                AdamState(
+                    {n: v[g] for n, v in adam.first.items()},
+                    {n: v[g] for n, v in adam.second.items()},
+                    adam.steps,
+                ),
             )
             for g in range(len(starts))
         ]
 
     def epoch(
-        self, round_: int, epoch: int, rates: Sequence[float], active: Sequence[bool]
+        self, round_: int, epoch: int, learning_rates: Sequence[float], active: Sequence[bool]
     ) -> Tensor:
         orders = self.orders(round_, epoch)
         self.job.network.train()
@@ -101,7 +95,7 @@ class StackEngine(Engine):
             torch.manual_seed(self.dropout_stream(stack.rows.start, round_, epoch))
             still = [k for k in range(len(active))[stack.rows] if not active[k]]
             frozen = {k: _copy(self.slots[k], but="step") for k in still}
-            stack.rate.fill_(rates[stack.rows.start])
+            stack.learning_rate.fill_(learning_rates[stack.rows.start])
             stack.total.zero_()
             task = self.job.tasks[stack.rows.start]
             steps = self.job.steps(task)
@@ -185,7 +179,7 @@ class StackEngine(Engine):
 
 
 def _runs(job: Job, width: int) -> list[slice]:
-    """Neighbouring tasks with one order of samples and one step size, cut to the width."""
+    """Neighbouring tasks with one order of samples and one learning rate, cut to the width."""
     runs: list[slice] = []
     before = None
     for k, task in enumerate(job.tasks):
@@ -202,11 +196,16 @@ def _copy(slot: Slot, but: str = "") -> Values:
     return {n: t.detach().clone() for n, t in slot.tensors().items() if n != but}
 
 
-def _stacked(values: list[Values | None], device: torch.device) -> Values | None:
-    given = [v for v in values if v is not None]
-    if len(given) < len(values):
+def _stacked(values: list[Values], device: torch.device) -> Values:
+    return {n: torch.stack([v[n] for v in values]).to(device) for n in values[0]}
+
+
+def _stacked_adam(starts: list[Start], device: torch.device) -> AdamState | None:
+    kept = [s.adam for s in starts if s.adam is not None]
+    if len(kept) < len(starts):
         return None
-    return {n: torch.stack([v[n] for v in given]).to(device) for n in given[0]}
+    first, second = (_stacked([getattr(a, m) for a in kept], device) for m in ("first", "second"))
+    return AdamState(first, second, kept[0].steps)
 
 
 def _stacked_masks(starts: list[Start], device: torch.device) -> Values:

@@ -169,7 +169,7 @@ def test_batches_of_the_samples_shown_equal_the_plain_loop(
     distances = [far_apart(a, b) for a, b in zip(ours, oracle, strict=True)]
     assert max(distances) <= (1e-4 if kind == "lenet" else 1e-5), distances
     torch.testing.assert_close(losses, oracle_losses, rtol=1e-4, atol=1e-6)
-    steps = [[int(slot.steps[0]) for slot in e.slots] for e in (plain, engine)]
+    steps = [[int(slot.adam.steps[0]) for slot in e.slots] for e in (plain, engine)]
     assert steps[0] == steps[1] == [2 * job.steps(t) for t in job.tasks]
     assert [job.size(t) for t in job.tasks] == [30, 30, 30, 30, 20]
 

@@ -17,6 +17,7 @@ import torch
 from intarsia.errors import RecipeError
 from intarsia.models import Mlp, build, initialise, wiring_of
 from intarsia.objectives import objective
+from intarsia.training.engines.adam import AdamState
 from intarsia.training.engines.base import Start
 from intarsia.training.engines.plain import PlainEngine
 from intarsia.training.engines.select import choose
@@ -149,11 +150,11 @@ def start_of(job, k, pruned, model="lenet", density=0.4):
 
 def with_moments(start):
     generator = torch.Generator().manual_seed(7)
-    start.first, start.second = (
+    first, second = (
         {n: size * torch.rand(t.shape, generator=generator) for n, t in start.state.items()}
         for size in (1e-3, 1e-6)
     )
-    start.step = 7
+    start.adam = AdamState(first, second, [torch.tensor(7.0)])
     return start
 
 
@@ -182,7 +183,7 @@ def compare(job, starts):
             for n, mask in start.mask.items()
         ),
         "stood_still": all(torch.equal(halfway[1][n], t) for n, t in mine[-1].items()),
-        "steps": [[int(slot.steps[0]) for slot in e.slots] for e in (plain, ours)],
+        "steps": [[int(slot.adam.steps[0]) for slot in e.slots] for e in (plain, ours)],
         "taken_up": taken_up(ours, engine_of(job), starts),
         "alone": job.batches == "all"
         or all(alone(job, k, starts[k], mine[k]) for k in modules[:-1]),
@@ -222,7 +223,9 @@ def alone(job, k, start, expected):
 def moments_of(engine, k):
     """Both moments where the mask keeps a weight; the loop's live on elsewhere too."""
     mask = engine.starts[k].mask
-    return [{n: t * mask.get(n, 1) for n, t in part.items()} for part in engine.moments(k)[:2]]
+    moments = engine.moments(k)
+    both = (moments.first, moments.second)
+    return [{n: t * mask.get(n, 1) for n, t in part.items()} for part in both]
 
 
 def taken_up(ours, other, starts):
@@ -230,9 +233,9 @@ def taken_up(ours, other, starts):
     for slot, given in zip(other.slots, ours.slots, strict=True):
         slot.load({n: t.clone() for n, t in given.tensors().items()})
     return all(
-        torch.equal(other.best(k)[n], t) and torch.equal(other.moments(k)[0][n], first)
+        torch.equal(other.best(k)[n], t) and torch.equal(other.moments(k).first[n], first)
         for k in range(len(starts))
-        for (n, t), first in zip(ours.best(k).items(), ours.moments(k)[0].values(), strict=True)
+        for (n, t), first in zip(ours.best(k).items(), ours.moments(k).first.values(), strict=True)
     )
 
 

@@ -8,7 +8,8 @@ import torch.nn.functional as F  # noqa: N812
 
 from intarsia.models import initialise
 from intarsia.objectives import loss, objective
-from intarsia.training.engines.base import Objectives, Slot
+from intarsia.training.engines.adam import AdamState
+from intarsia.training.engines.base import ObjectiveStack, Slot
 from intarsia.training.engines.mlp_cpu.hand_mlp import BULK, HandMlp, _factors
 from intarsia.training.engines.mlp_cpu.mlp_engine import MlpEngine
 from intarsia.training.tasks import Task
@@ -78,7 +79,7 @@ def test_gradients_equal_autograds_with_the_same_factors(hidden, dropout, goal):
     mask = {"layers.0.weight": torch.rand(hidden[0], 20, generator=generator) < 0.5}
 
     network = hand_of(state, mask, dropout)
-    objectives = Objectives([Task("t", ("b", "c"), (1, 2), 0, 0.0, aim)], x)
+    objectives = ObjectiveStack([Task("t", ("b", "c"), (1, 2), 0, 0.0, aim)], x)
     found_loss = network.epoch(x, y, [torch.arange(BATCH)], objectives, 0, 0.0, draw_of(3))
 
     draw = draw_of(3)
@@ -102,7 +103,7 @@ def test_a_batch_of_hidden_labels_moves_nothing():
     x, y = torch.rand(BATCH, *SHAPE, generator=draw_of(0)), torch.zeros(BATCH, dtype=torch.long)
     state = initialise("mlp([16], dropout=0)", SHAPE, 5, 0).state_dict()
     network = hand_of(state, {}, 0.0)
-    objectives = Objectives([Task("t", ("b",), (1,), 0, 0.1, objective("xe", 5, [1]))], x)
+    objectives = ObjectiveStack([Task("t", ("b",), (1,), 0, 0.1, objective("xe", 5, [1]))], x)
     assert network.epoch(x, y, [torch.arange(BATCH)], objectives, 0, 0.1, draw_of(0)) == 0
     assert all(torch.equal(network.slot.parameters[n], t) for n, t in state.items())
 
@@ -119,5 +120,5 @@ def hand_of(state, mask, dropout):
         return {n: torch.zeros_like(t) for n, t in state.items()}
 
     parameters = {n: t.clone() for n, t in state.items()}
-    slot = Slot(parameters, {}, zeros(), zeros(), [torch.tensor(0.0)])
+    slot = Slot(parameters, {}, AdamState(zeros(), zeros(), [torch.tensor(0.0)]))
     return HandMlp(slot, mask, dropout, TEMPERATURE)

@@ -13,7 +13,7 @@ import torch
 import intarsia as ia
 from intarsia.errors import TrainingError
 from intarsia.training.engines.mlp_cpu.hand_mlp import HandMlp
-from intarsia.training.engines.mlp_cpu.workers import Arena, Workers
+from intarsia.training.engines.mlp_cpu.workers import WORTH, Arena, Workers, few_threads
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
 
@@ -104,15 +104,39 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("preset", ["paper", "released"])
-def test_modules_are_the_same_with_and_without_workers(small_data, preset):
+def test_modules_are_the_same_with_and_without_workers(small_data, preset, monkeypatch):
+    made, init = [], Workers.__init__
+
+    def counted(self, count, serve):
+        made.append(count)
+        init(self, count, serve)
+
+    monkeypatch.setattr(Workers, "__init__", counted)
+    monkeypatch.setattr("intarsia.training.engines.mlp_cpu.mlp_engine.WORTH", 0)
     settings = {"model": "mlp([24])", "epochs": 2, "preset": preset, "sparsity": 0.8}
     torch.set_num_threads(1)
     alone = ia.train(small_data, **settings)
     torch.set_num_threads(2)
     shared = ia.train(small_data, **settings)
     assert torch.get_num_threads() == 2
+    assert made == [2] * len(made)
+    assert len(made) == shared[0].provenance["recipe"]["rounds"] + 1  # forked in every round
     for a, b in zip(alone, shared, strict=True):
         assert a.digest == b.digest
+
+
+def test_too_little_work_is_not_shared(small_data, monkeypatch):
+    def never(self, count, serve):
+        raise AssertionError("forked")
+
+    monkeypatch.setattr(Workers, "__init__", never)
+    torch.set_num_threads(2)
+    ia.train(small_data, model="mlp([24])", epochs=2)
+    with few_threads(WORTH - 1):
+        assert torch.get_num_threads() == 1
+    with few_threads(WORTH):
+        assert torch.get_num_threads() == 2
+    assert torch.get_num_threads() == 2
 
 
 def test_a_module_alone_trains_on_one_thread_too(small_data, monkeypatch):

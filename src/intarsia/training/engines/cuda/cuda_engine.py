@@ -1,4 +1,4 @@
-"""What the engines for CUDA share: stacked modules, launches of the kernels, graphs of steps."""
+"""What is common to the engines for CUDA: stacked modules, launches of kernels, graphs of steps."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -8,7 +8,8 @@ import torch
 import triton
 from torch import Tensor
 
-from intarsia.training.engines.base import BETAS, EPSILON, Engine, Slot, Start
+from intarsia.training.engines.adam import BETAS, EPSILON, AdamState
+from intarsia.training.engines.base import Engine, Slot, Start
 from intarsia.training.engines.cuda import linear_kernels as kernels
 from intarsia.training.job import Job
 
@@ -20,7 +21,7 @@ TILE = (64, 64, 4)  # outputs, inputs and warps of a weight update, by measureme
 
 
 class CudaEngine(Engine):
-    """Trains K modules in step; subclasses say how they are laid out and what a step is."""
+    """Trains K modules in step; subclasses say what their layout and a step are."""
 
     dropout = 0.0
 
@@ -42,18 +43,20 @@ class CudaEngine(Engine):
         self.alone = torch.arange(modules, dtype=torch.int32, device=device)
         self.cursor = torch.zeros(1, dtype=torch.int32, device=device)
         self.left, self.active = torch.zeros_like(self.alone), torch.zeros_like(self.alone)
-        self.rate, self.step_size, self.root, self.loss = torch.zeros(4, modules, device=device)
+        self.learning_rate, self.step_size, self.root, self.loss = torch.zeros(
+            4, modules, device=device
+        )
         self.order = torch.zeros(len(self.groups), len(job.y), dtype=torch.int32, device=device)
         self.labels_all = job.y.to(torch.int32)
 
-    # laying out
+    # layout
 
     def _prepare(self, starts: list[Start]) -> None:
-        """Settle the layout of a round, where it is not the same in all."""
+        """Find the layout of a round, where it is not the same in all."""
 
     @abstractmethod
-    def _laid(self, values: list[Values]) -> Values:
-        """Values in the shapes of the network, one dict a module, as the kernels read them."""
+    def _layout(self, values: list[Values]) -> Values:
+        """Values in the shapes of the network, one dict per module, as the kernels read them."""
 
     def _slots(self, starts: list[Start]) -> list[Slot]:
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -62,18 +65,21 @@ class CudaEngine(Engine):
         self.first: Values = {}
         self.second: Values = {}
         self._prepare(starts)
-        self.parameters = self._laid([s.state for s in starts])
-        self.first = self._moments([s.first for s in starts], starts)
-        self.second = self._moments([s.second for s in starts], starts)
+        self.parameters = self._layout([s.state for s in starts])
+        self.first = self._moments([s.adam.first if s.adam else None for s in starts], starts)
+        self.second = self._moments([s.adam.second if s.adam else None for s in starts], starts)
         self.masks = self._masks(starts)
-        self.steps = torch.tensor([float(s.step) for s in starts], device=self.job.device)
+        counts = [0.0 if s.adam is None else float(s.adam.steps[0]) for s in starts]
+        self.steps = torch.tensor(counts, device=self.job.device)
         return [
             Slot(
                 {n: t[k] for n, t in self.parameters.items()},
                 {},
-                {n: t[k] for n, t in self.first.items()},
-                {n: t[k] for n, t in self.second.items()},
-                [self.steps[k]],
+                AdamState(
+                    {n: t[k] for n, t in self.first.items()},
+                    {n: t[k] for n, t in self.second.items()},
+                    [self.steps[k]],
+                ),
             )
             for k in range(len(starts))
         ]
@@ -85,7 +91,7 @@ class CudaEngine(Engine):
             {n: torch.where(s.mask[n], t, 0) if n in s.mask else t for n, t in (g or {}).items()}
             for g, s in zip(given, starts, strict=True)
         ]
-        return self._laid(kept)
+        return self._layout(kept)
 
     def _masks(self, starts: list[Start]) -> Values:
         """Masks of the parameters that are pruned in any module, as bytes."""
@@ -99,17 +105,17 @@ class CudaEngine(Engine):
             }
             for s in starts
         ]
-        return {n: t for n, t in self._laid(filled).items() if n in names}
+        return {n: t for n, t in self._layout(filled).items() if n in names}
 
     # training
 
     def epoch(
-        self, round_: int, epoch: int, rates: Sequence[float], active: Sequence[bool]
+        self, round_: int, epoch: int, learning_rates: Sequence[float], active: Sequence[bool]
     ) -> Tensor:
         for row, order in enumerate(self.orders(round_, epoch).values()):
             self.order[row, : len(order)].copy_(order)
         self._draw(round_, epoch)
-        self.rate.copy_(torch.tensor(rates))
+        self.learning_rate.copy_(torch.tensor(learning_rates))
         self.loss.zero_()
         left = [count if on else 0 for count, on in zip(self.counts, active, strict=True)]
         unit = _unit(max(self.counts))
@@ -147,8 +153,8 @@ class CudaEngine(Engine):
     def _advance(self) -> None:
         modules = len(self.job.tasks)
         kernels.advance[(triton.cdiv(modules, 128),)](
-            self.steps, self.left, self.active, self.cursor, self.rate, self.step_size, self.root,
-            self.job.batch, modules,
+            self.steps, self.left, self.active, self.cursor, self.learning_rate, self.step_size,
+            self.root, self.job.batch, modules,
             LOG_BETA1=log(BETAS[0]), LOG_BETA2=log(BETAS[1]), BLOCK=128,
         )  # fmt: skip
 

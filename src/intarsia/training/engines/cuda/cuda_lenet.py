@@ -5,7 +5,8 @@ import triton
 from torch import Tensor
 
 from intarsia.models import Lenet
-from intarsia.training.engines.base import BETAS, EPSILON, Scores
+from intarsia.training.engines.adam import BETAS, EPSILON
+from intarsia.training.engines.base import Scores
 from intarsia.training.engines.cuda import lenet_kernels
 from intarsia.training.engines.cuda.cuda_engine import CudaEngine, Values, tall, twice
 from intarsia.training.job import Job
@@ -22,8 +23,6 @@ class CudaLenetEngine(CudaEngine):
     fc1 reads its inputs by position and then channel, the network's own order is the other way.
     """
 
-    name = "lenet"
-
     def __init__(self, job: Job, precision: str = "tf32x3", graphs: bool = True) -> None:
         super().__init__(job, precision, graphs)
         assert isinstance(job.network, Lenet)
@@ -37,7 +36,7 @@ class CudaLenetEngine(CudaEngine):
         self.nobody, self.everyone = torch.zeros_like(self.alone), torch.ones_like(self.alone)
         self._workspace(job.network)
 
-    # laying out
+    # layout
 
     def _workspace(self, network: Lenet) -> None:
         job, modules, device = self.job, len(self.job.tasks), self.job.device
@@ -54,8 +53,8 @@ class CudaLenetEngine(CudaEngine):
             modules, self.pieces[2], self.channels, self.taps_tile, device=device
         )
 
-    def _laid(self, values: list[Values]) -> Values:
-        result = {}
+    def _layout(self, values: list[Values]) -> Values:
+        stacks = {}
         for name in self.parameter_names:
             one = self._inward(name, values[0][name])
             stacked = torch.empty(
@@ -63,8 +62,8 @@ class CudaLenetEngine(CudaEngine):
             )
             for row, given in zip(stacked, values, strict=True):
                 row.copy_(self._inward(name, given[name].to(self.job.device)))
-            result[name] = stacked
-        return result
+            stacks[name] = stacked
+        return stacks
 
     def _inward(self, name: str, value: Tensor) -> Tensor:
         if name == "conv.weight":

@@ -3,20 +3,18 @@
 import torch
 from torch import Tensor
 
+from intarsia.files import stream
 from intarsia.models import Mlp
 from intarsia.training.engines.base import Scores, Start
 from intarsia.training.engines.compaction import Compaction, compaction_of, inputs_in_use
 from intarsia.training.engines.cuda.cuda_engine import CudaEngine, Values, twice
 from intarsia.training.job import Job
-from intarsia.training.tasks import stream
 
 LANE = 16  # axes are padded to this, so that rows start where wide loads can
 
 
 class CudaMlpEngine(CudaEngine):
     """Trains K `models.Mlp` networks with one read of each weight forward and one update back."""
-
-    name = "mlp"
 
     def __init__(self, job: Job, precision: str = "tf32x3", graphs: bool = True) -> None:
         super().__init__(job, precision, graphs)
@@ -29,7 +27,7 @@ class CudaMlpEngine(CudaEngine):
         shape = (self.layers - 1, len(job.tasks))
         self.draws = torch.zeros(shape, dtype=torch.int64, device=job.device)
 
-    # laying out
+    # layout
 
     def _prepare(self, starts: list[Start]) -> None:
         assert self.job.wiring is not None
@@ -44,10 +42,10 @@ class CudaMlpEngine(CudaEngine):
         self._inputs(widths[0])
         self._workspace(widths)
 
-    def _laid(self, values: list[Values]) -> Values:
+    def _layout(self, values: list[Values]) -> Values:
         """Compacted, and filled up with zeros where modules differ in size."""
         small = [c.take(v) for c, v in zip(self.compactions, values, strict=True)]
-        result = {}
+        stacks = {}
         for name in self.parameter_names:
             tensors = [s[name] for s in small]
             sizes = [_lane(max(t.shape[d] for t in tensors)) for d in range(tensors[0].ndim)]
@@ -56,8 +54,8 @@ class CudaMlpEngine(CudaEngine):
             stacked = torch.zeros(len(tensors), *sizes, dtype=tensors[0].dtype)
             for k, t in enumerate(tensors):
                 stacked[k][tuple(slice(size) for size in t.shape)] = t
-            result[name] = stacked.to(self.job.device)
-        return result
+            stacks[name] = stacked.to(self.job.device)
+        return stacks
 
     def _inputs(self, width: int) -> None:
         """Samples with only the columns in use: one set for all modules, or one each."""
@@ -143,6 +141,6 @@ def _lane(size: int) -> int:
 
 
 def _columns(x: Tensor, keep: Tensor, width: int) -> Tensor:
-    result = torch.zeros(len(x), width, device=x.device)
-    result[:, : len(keep)] = x.index_select(1, keep)
-    return result
+    columns = torch.zeros(len(x), width, device=x.device)
+    columns[:, : len(keep)] = x.index_select(1, keep)
+    return columns

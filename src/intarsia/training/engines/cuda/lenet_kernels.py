@@ -3,8 +3,8 @@
 Pooled outputs are numbered by position first, then channel: the I = P * C inputs of the layer
 above. A patch is read from the picture where it is needed, 4 to a pooled position, one for each q
 of its 2 x 2 window; along the taps it lies contiguous going forward, along the batch going back.
-Sums over positions are cut at the same places for every bank and added in order. What is UNEVEN and
-who is active is told in `kernels`.
+Sums over positions are cut at the same places for every bank and added in order. `linear_kernels`
+says what is UNEVEN and who is active.
 """
 # ruff: noqa: N803, SIM102 (a constant and a value do not go into one condition)
 # mypy: disallow-untyped-defs=False

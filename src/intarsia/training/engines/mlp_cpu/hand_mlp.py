@@ -1,7 +1,7 @@
 """One MLP with its gradients written out by hand.
 
 With h = relu(W x + b) * keep in the hidden layers and p = softmax(z / t), a sample's loss pulls on
-log p by g = -target * share, dz = (g - p * sum(g)) / t, and going back dW = d^T h, db = sum d,
+log p by g = -target * fraction, dz = (g - p * sum(g)) / t, and going back dW = d^T h, db = sum d,
 dh = (d W) * keep * [h > 0]. sum(g) stays: in floats a row of the table does not add up to 1.
 """
 
@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from intarsia.training.engines.base import BETAS, EPSILON, Objectives, Slot
+from intarsia.training.engines.adam import adam_step
+from intarsia.training.engines.base import ObjectiveStack, Slot
 
 BULK = 16  # batches whose small work is done together
 BITS = torch.tensor([[(byte >> bit) & 1 for bit in range(8)] for byte in range(256)]).float()
@@ -43,9 +44,9 @@ class HandMlp:
         x_all: Tensor,
         y_all: Tensor,
         batches: Sequence[Tensor],
-        objectives: Objectives,
+        objectives: ObjectiveStack,
         k: int,
-        rate: float,
+        learning_rate: float,
         draw: torch.Generator,
     ) -> float:
         """Train on all batches towards objective k; returns the mean loss."""
@@ -58,23 +59,24 @@ class HandMlp:
             weight = objectives.weight[k][labels]
             if objectives.sample_weight is not None:
                 weight = weight * objectives.sample_weight[places]
-            share = weight / weight.sum(1, keepdim=True).clamp_min(torch.finfo(weight.dtype).tiny)
+            total = weight.sum(1, keepdim=True).clamp_min(torch.finfo(weight.dtype).tiny)
+            fraction = weight / total  # of the batch
             bonus = objectives.bonus[k][labels] if objectives.has_bonus else None
-            pull = -target * share[..., None]  # of the loss on log p
+            pull = -target * fraction[..., None]  # of the loss on log p
             log_p = torch.empty_like(target)
             for i, indices in enumerate(some):
                 x = x_all.index_select(0, indices)
                 hidden = self._forward(x, keeps, log_p[i])
                 if bonus is not None:
-                    p, weight = log_p[i].exp(), (bonus[i] * share[i])[:, None]
+                    p, weight = log_p[i].exp(), (bonus[i] * fraction[i])[:, None]
                     pull[i] += weight * p * (1 + log_p[i])
                 d = torch.ops.aten._log_softmax_backward_data(pull[i], log_p[i], 1, pull.dtype)
                 self._backward(d if self.temperature == 1 else d.div_(self.temperature), hidden)
-                self._adam(rate)
+                adam_step(self.slot.parameters, self.grads, self.slot.adam, learning_rate)
             loss = -(target * log_p).sum(-1)
             if bonus is not None:
                 loss += bonus * (log_p.exp() * log_p).sum(-1)
-            losses += float((loss * share).sum())
+            losses += float((loss * fraction).sum())
         return losses / len(batches)
 
     def _forward(self, x: Tensor, keeps: Sequence[Iterator[Tensor]], log_p: Tensor) -> list[Tensor]:
@@ -98,25 +100,6 @@ class HandMlp:
                     d.mul_(1 / (1 - self.dropout))
         for grad, mask in self.masked:
             grad.mul_(mask)
-
-    def _adam(self, rate: float) -> None:
-        slot = self.slot
-        slot.steps[0].add_(1)
-        torch._fused_adam_(
-            list(slot.parameters.values()),
-            self.grads,
-            list(slot.first.values()),
-            list(slot.second.values()),
-            [],
-            slot.steps * len(self.grads),
-            lr=rate,
-            beta1=BETAS[0],
-            beta2=BETAS[1],
-            weight_decay=0.0,
-            eps=EPSILON,
-            amsgrad=False,
-            maximize=False,
-        )
 
 
 def _runs(batches: Sequence[Tensor]) -> Iterator[list[Tensor]]:

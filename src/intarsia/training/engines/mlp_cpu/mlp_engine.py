@@ -7,23 +7,20 @@ import torch
 from torch import Tensor
 
 from intarsia.models import Mlp, Wiring
-from intarsia.training.engines.base import Engine, Scores, Slot, Start
+from intarsia.training.engines.adam import AdamState
+from intarsia.training.engines.base import Engine, Scores, Slot, Start, join_scores
 from intarsia.training.engines.compaction import Compaction, compaction_of, inputs_in_use
 from intarsia.training.engines.mlp_cpu.hand_mlp import HandMlp
-from intarsia.training.engines.mlp_cpu.workers import Arena, Workers
-from intarsia.training.engines.plain import adam_state, join_scores
+from intarsia.training.engines.mlp_cpu.workers import WORTH, Arena, Workers
 from intarsia.training.job import Job
 
 Values = dict[str, Tensor]
 
-WORTH = 2e7  # products of weights and samples in an epoch below which no process is forked
-FEWER = 0.75  # share of the inputs in use below which a module gets samples of its own
+FEWER = 0.75  # fraction of the inputs in use below which a module gets samples of its own
 
 
 class MlpEngine(Engine):
     """Trains `models.Mlp` networks, as many at a time as torch has threads."""
-
-    name = "mlp"
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
@@ -34,12 +31,12 @@ class MlpEngine(Engine):
         self.threads = threads_each()
         self.workers: Workers | None = None
 
-    def begin(self, starts: Sequence[Start]) -> None:
+    def begin(self, starts: Sequence[Start], epochs: int = 1) -> None:
         self.close()
-        super().begin(starts)
+        super().begin(starts, epochs)
         count = min(torch.get_num_threads(), len(starts))
         size = sum(t.numel() for slot in self.slots for t in slot.parameters.values())
-        if count > 1 and size * len(self.job.y) > WORTH and Workers.possible():
+        if count > 1 and size * len(self.job.y) * epochs > WORTH and Workers.possible():
             self.workers = Workers(count, self._serve)
 
     def close(self) -> None:
@@ -57,7 +54,7 @@ class MlpEngine(Engine):
         small = [_take(c, start) for c, start in zip(self.compactions, starts, strict=True)]
         step = torch.zeros(1)
         arena = Arena(sum(Arena.room([*s.state.values()] * 3 + [step]) for s in small))
-        slots = [_slot(start, arena, self.job.device) for start in small]
+        slots = [_slot(start, arena) for start in small]
         self.networks = [
             HandMlp(slot, start.mask, self.dropout, self.job.temperature)
             for slot, start in zip(slots, small, strict=True)
@@ -81,10 +78,14 @@ class MlpEngine(Engine):
         return self.compactions[k].put(values, base)
 
     def epoch(
-        self, round_: int, epoch: int, rates: Sequence[float], active: Sequence[bool]
+        self, round_: int, epoch: int, learning_rates: Sequence[float], active: Sequence[bool]
     ) -> Tensor:
-        calls = [("train", k, round_, epoch, rates[k]) for k in range(len(rates)) if active[k]]
-        losses = torch.zeros(len(rates))
+        calls = [
+            ("train", k, round_, epoch, learning_rate)
+            for k, learning_rate in enumerate(learning_rates)
+            if active[k]
+        ]
+        losses = torch.zeros(len(learning_rates))
         for call, loss in zip(calls, self._call(calls), strict=True):
             losses[call[1]] = loss
         return losses
@@ -108,13 +109,13 @@ class MlpEngine(Engine):
         """What a worker does for one module."""
         return self._train(k, *arguments) if what == "train" else self._validate(k)
 
-    def _train(self, k: int, round_: int, epoch: int, rate: float) -> float:
+    def _train(self, k: int, round_: int, epoch: int, learning_rate: float) -> float:
         job, task = self.job, self.job.tasks[k]
         order = job.order(task, round_, epoch)
         batches = order[: job.steps(task) * job.batch].split(job.batch)
         draw = torch.Generator().manual_seed(self.dropout_stream(k, round_, epoch))
         return self.networks[k].epoch(
-            self.inputs[k][0], job.y, batches, self.objectives, k, rate, draw
+            self.inputs[k][0], job.y, batches, self.objectives, k, learning_rate, draw
         )
 
     def _validate(self, k: int) -> Scores:
@@ -135,7 +136,7 @@ def threads_each() -> int:
 def _compaction(wiring: Wiring, start: Start, in_use: Tensor) -> Compaction:
     """Units always go; inputs only in numbers that pay for a copy of the samples."""
     compaction = compaction_of(wiring, start, in_use)
-    if start.first is None and len(compaction.keep["input"]) > FEWER * int(in_use.sum()):
+    if start.adam is None and len(compaction.keep["input"]) > FEWER * int(in_use.sum()):
         compaction.keep["input"] = in_use.nonzero().flatten()
     return compaction
 
@@ -143,13 +144,18 @@ def _compaction(wiring: Wiring, start: Start, in_use: Tensor) -> Compaction:
 def _take(compaction: Compaction, start: Start) -> Start:
     """The part of a start that trains; kept moments come with all units, see `compaction_of`."""
     state, mask = compaction.take(start.state), compaction.take(start.mask)
-    return Start(state, mask, start.first, start.second, start.step)
+    return Start(state, mask, start.adam)
 
 
-def _slot(start: Start, arena: Arena, device: torch.device) -> Slot:
-    first, second, steps = adam_state(start, start.state, device)
-    laid = [{n: arena.copy(t) for n, t in v.items()} for v in (start.state, first, second)]
-    return Slot(laid[0], {}, laid[1], laid[2], [arena.copy(steps[0].reshape(1))[0]])
+def _slot(start: Start, arena: Arena) -> Slot:
+    """The tensors of a module in memory that the workers share; one count of steps is enough."""
+    adam = AdamState.begin(start.state, start.mask, start.adam)
+    parameters, first, second = (
+        {n: arena.copy(t) for n, t in values.items()}
+        for values in (start.state, adam.first, adam.second)
+    )
+    steps = [arena.copy(adam.steps[0].reshape(1))[0]]
+    return Slot(parameters, {}, AdamState(first, second, steps))
 
 
 def _columns(x: Tensor, columns: Tensor) -> Tensor:

@@ -11,7 +11,8 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -21,6 +22,18 @@ from torch import Tensor
 from intarsia.errors import TrainingError
 
 ALIGN = 64  # bytes, a cache line
+WORTH = 2e9  # multiplications below which more threads or processes cost more than they save
+
+
+@contextmanager
+def few_threads(work: float) -> Iterator[None]:
+    """One thread, and so no forked process, where `work` multiplications are too few to share."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if work < WORTH else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class Arena:

@@ -17,7 +17,7 @@ from intarsia.training.engines.base import Start
 from intarsia.training.engines.mlp_cpu.mlp_engine import MlpEngine
 from intarsia.training.engines.plain import PlainEngine
 from intarsia.training.engines.stack import StackEngine
-from intarsia.training.job import Group
+from intarsia.training.job import BatchGroup
 from intarsia.training.tasks import order_of
 
 MODEL = "mlp([24], dropout=0)"
@@ -69,7 +69,7 @@ def run(engine, starts, epochs=3, active=None):
     scores = engine.validate()
     engine.keep(range(len(rates)))
     states = [engine.best(k) for k in range(len(rates))]
-    steps = [int(slot.steps[0]) for slot in engine.slots]
+    steps = [int(slot.adam.steps[0]) for slot in engine.slots]
     engine.close()
     return states, losses, steps, scores
 
@@ -170,11 +170,11 @@ def test_a_stack_holds_modules_of_one_group_only(mixed, masked):
 def test_the_count_of_steps_by_hand(mixed):
     job, _ = mixed()
     count = int((job.y == 1).sum())
-    assert job.group(MIXED[1]) == Group(0, (0, 2, 3, 4, 5, 6, 7, 8, 9))
+    assert job.group(MIXED[1]) == BatchGroup(0, (0, 2, 3, 4, 5, 6, 7, 8, 9))
     assert (job.samples(MIXED[1]), job.size(MIXED[1])) == (count, 32)
     assert job.steps(MIXED[1]) == count // 32
     assert (job.samples(MIXED[5]), job.size(MIXED[5]), job.steps(MIXED[5])) == (20, 20, 1)
-    assert job.group(MIXED[0]) == Group(0, ())
+    assert job.group(MIXED[0]) == BatchGroup(0, ())
     assert job.steps(MIXED[0]) == len(job.y) // 32
     every = replace(job, batches="all")
     assert {every.steps(t) for t in MIXED} == {len(job.y) // 32}

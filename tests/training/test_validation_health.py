@@ -13,7 +13,7 @@ import intarsia as ia
 from intarsia.modules import Finding
 from intarsia.objectives import Objective, loss, objective
 from intarsia.training import Task
-from intarsia.training.chance import constant_loss, gain, learning_findings
+from intarsia.training.validation_health import constant_loss, gain, learning_findings
 
 CLASSES = 4
 COUNTS = torch.tensor([30, 10, 50, 10])

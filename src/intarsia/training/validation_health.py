@@ -1,8 +1,9 @@
-"""Chance: whether a trained module knows more than no module would, by its validation samples.
+"""What a module's validation samples say against it: that it learned nothing, or is too sure.
 
-The yardstick is the best constant answer. Of all answers that do not look at the sample, the
-weighted mean m of the objective's rows over the validation labels has the lowest loss, L(m); the
-answer that is the row of each label has L(rows), and L(m) - L(rows) is what there is to learn.
+A module is undertrained where it is hardly above chance. The yardstick is the best constant answer.
+Of all answers that do not look at the sample, the weighted mean m of the objective's rows over the
+validation labels has the lowest loss, L(m); the answer that is the row of each label has L(rows),
+and L(m) - L(rows) is what there is to learn.
 
 A module can know much and have a large loss, if it is too sure of what it knows. So its answers p
 are toned down towards the constant one, to p^a m^(1-a), with the a from 0 to 1 that serves it best.
@@ -12,6 +13,9 @@ is to learn, with a one-sided 95% bound, since a few samples prove little.
 The rewarded accuracy would not do. A module for one class that answers it whatever it sees has an
 accuracy of 1. Where all samples ask for the same answer, as in cross-entropy on one class, there is
 nothing to learn and nothing to say.
+
+A module is inconsistent where it is far surer of samples it is not rewarded for than its objective
+asks.
 """
 
 import math

@@ -7,7 +7,7 @@ import pytest
 
 from intarsia.errors import RecipeError
 from intarsia.training import Recipe
-from intarsia.training.auto import BATCHES, FEWEST, MANY, MOST, STEPS, DataSize, by_size
+from intarsia.training.presets import BATCHES, FEWEST, MANY, MOST, STEPS, DataSize, by_size
 
 ROWS = (3, 20, 150, 1_000, 1_437, 9_000, 60_000, 1_000_000)
 FEATURES = (1, 4, 20, 21, 64, 784, 20_000)
