@@ -107,7 +107,7 @@ def grown_models(
     for name, rule in RULES.items():
         modules = [m if m.rewarded == (str(new),) else ruled(m, rule) for m in base.modules_]
         model = copy(base)
-        model._settle(modules, base._labels, base.background_)
+        model._rejoin(modules, base._labels, base.background_)
         models.append((name, model))
     return models
 

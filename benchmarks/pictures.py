@@ -41,8 +41,8 @@ def main() -> None:
 
 def picture_reports(browser: Browser) -> None:
     page = opened(browser, (REPORTS / "demo.html").as_uri())
-    save(page, "report-demo", end="#glance figure")
-    save(page, "report-path", "#path h2", "#path .beside")
+    save(page, "report-demo", end="#overview figure")
+    save(page, "report-path", "#path h2", "#path .side-by-side")
     page.emulate_media(color_scheme="dark")
     save(page, "report-modules", "#modules h2", "#modules .card:nth-child(6)")
     page = opened(browser, (REPORTS / "study.html").as_uri())

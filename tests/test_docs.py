@@ -21,6 +21,7 @@ from intarsia.composition.operators.registry import Operator
 from intarsia.files import digest_of
 from intarsia.objectives import OBJECTIVES
 from intarsia.pruning import PRUNINGS
+from intarsia.reports import SECTIONS
 from intarsia.studies import NAMES, STUDIES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -89,7 +90,7 @@ def trained_once(banks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def registries() -> Iterator[None]:
     """What a page registers goes with it; our own studies may have come meanwhile."""
     known: tuple[dict[str, Any], ...] = (
-        ia.OPERATORS, ia.NEGATIVES, OBJECTIVES, PRUNINGS, STUDIES,
+        ia.OPERATORS, ia.NEGATIVES, OBJECTIVES, PRUNINGS, STUDIES, SECTIONS,
     )  # fmt: skip
     before = [{*registry, *NAMES} for registry in known]
     yield

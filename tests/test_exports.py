@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from intarsia.composition import OPERATORS, compose
 from intarsia.data import Scaling, Split, load_data
 from intarsia.errors import FileError, ModelError, RecipeError
-from intarsia.exports import Artifact, export, export_program, to_network
+from intarsia.exports import Exportable, export, export_program, to_network
 from intarsia.files import digest_of
 from intarsia.models import initialise
 from intarsia.modules import Architecture, Bank, Module
@@ -57,13 +57,13 @@ def raw(model: str, dtype: torch.dtype = torch.uint8, rows: int = 7) -> Tensor:
     return x.to(dtype)
 
 
-def artifact(model: str, operator: str | None = None) -> Artifact:
+def artifact(model: str, operator: str | None = None) -> Exportable:
     if operator is None:
         return part("a", model)
     return compose([part(name, model) for name in "abc"], operator)
 
 
-def answers(what: Artifact, x: Tensor) -> Tensor:
+def answers(what: Exportable, x: Tensor) -> Tensor:
     with torch.no_grad():
         return (what.to_module() if isinstance(what, Module) else what)(x)
 

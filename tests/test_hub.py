@@ -137,7 +137,7 @@ def test_the_card_tells_what_is_known(classifier: ModularClassifier, tmp_path: P
     assert yaml.safe_load(front)["library_name"] == "intarsia"
     for piece in (
         "`zero`",
-        "No module speaks for `one`",
+        "No module recognises `one`",
         "Joined by `inlay`",
         f"{classifier.novelty_.threshold:.4g}",
         f"{classifier.modules_[0].nonzero} of {classifier.modules_[0].parameters}",
@@ -191,7 +191,7 @@ def test_troubles_with_the_hub_are_told(
         raise OSError("no network")
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(snapshot_download=fail))
-    with pytest.raises(FileError, match=r"no folder here.*no network"):
+    with pytest.raises(FileError, match=r"not a folder here.*no network"):
         from_pretrained("nobody/nothing")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     for call in (lambda: from_pretrained("a/b"), lambda: classifier.push_to_hub("a/b")):
@@ -214,7 +214,7 @@ def test_mistakes_and_damage_are_named(classifier: ModularClassifier, tmp_path: 
         ({**config, "kind": ["module"]}, "it is not of"),
         ({**config, "more": 1}, "unknown more"),
         ({**config, "background": "0" * 64}, "not the background"),
-        ({**config, "classifier": 3}, "no mapping"),
+        ({**config, "classifier": 3}, "not a mapping"),
         ({**config, "classifier": {**state, "seed": "x"}}, "'seed'"),
         ({**config, "classifier": {**state, "features": 3}}, "3 features"),
         ({**config, "classifier": {**state, "parameters": {}}}, "lacks"),

@@ -128,7 +128,7 @@ def test_5_the_report_says_it_first(folder: Path, data: ia.Data) -> None:
 def test_6_the_studio_has_a_banner_and_a_mark_on_every_tile(folder: Path, data: ia.Data) -> None:
     pytest.importorskip("gradio", reason="the studio is an extra")
     from intarsia.studio import Session
-    from intarsia.studio.ui.views import Choice, Views
+    from intarsia.studio.ui.views import Selection, Views
     from intarsia.studio.ui.widgets import heading
 
     session = Session(ia.Bank.load(folder), data, "logits", rows=50)
@@ -137,8 +137,8 @@ def test_6_the_studio_has_a_banner_and_a_mark_on_every_tile(folder: Path, data: 
     assert SAID in banner[0]
     views = Views(session)
     assert [label.splitlines()[-1] for label, _ in views.tiles()] == ["\u26a0 dead"] * 10
-    shown = views.joined(Choice(session.names, "logits", {}), None)
-    assert re.search(r"class='bad'.*dead: it answers .* to all of 50 samples", shown.said)
+    shown = views.merged_view(Selection(session.names, "logits", {}), None)
+    assert re.search(r"class='bad'.*dead: it answers .* to all of 50 samples", shown.message)
 
 
 def test_7_the_exit_code_under_strict(folder: Path, tmp_path: Path) -> None:

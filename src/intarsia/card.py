@@ -1,4 +1,4 @@
-"""The card of a module, composition or classifier: what it knows, how it was made, its use."""
+"""The model card of a module, composition or classifier: its classes, training and use."""
 
 from collections.abc import Sequence
 
@@ -48,12 +48,12 @@ def _summary(artifact: Module | Composition | ModularClassifier, parts: Sequence
     first = parts[0]
     known = {name for part in parts for name in part.rewarded}
     lines = [
-        "Each module is sure of its own classes and as uncertain as can be about all others.",
+        "Each module is sure of its own classes and as uncertain as possible about all others.",
         f"Catalogue: {', '.join(map(_code, first.catalogue))}.",
     ]
-    silent = [name for name in first.catalogue if name not in known]
-    if silent:
-        lines.append(f"No module speaks for {', '.join(map(_code, silent))}.")
+    unknown = [name for name in first.catalogue if name not in known]
+    if unknown:
+        lines.append(f"No module recognises {', '.join(map(_code, unknown))}.")
     if not isinstance(artifact, Module):
         merged = artifact.composition_ if isinstance(artifact, ModularClassifier) else artifact
         lines.append(f"Joined by `{merged.operator}`, without training.")
@@ -67,15 +67,15 @@ def _summary(artifact: Module | Composition | ModularClassifier, parts: Sequence
 
 def _table(parts: Sequence[Module]) -> str:
     rows = [
-        "| module | weights kept | validation accuracy | entropy elsewhere |",
+        "| module | weights kept | validation accuracy | entropy on other classes |",
         "|---|---|---|---|",
     ]
     for part in parts:
         scores = part.provenance.get("scores", {}).get("validation") or {}
-        figures = [figure(scores.get(key)) for key in ("accuracy", "entropy")]
+        numbers = [figure(scores.get(key)) for key in ("accuracy", "entropy")]
         rows.append(
             f"| {_code(part.name)} | {part.nonzero} of {part.parameters} | "
-            f"{figures[0]} | {figures[1]} |"
+            f"{numbers[0]} | {numbers[1]} |"
         )
     return "\n".join(rows)
 
@@ -94,13 +94,13 @@ def _training(parts: Sequence[Module]) -> str:
 
 def _use(artifact: Module | Composition | ModularClassifier, address: str) -> str:
     call = {
-        ModularClassifier: "thing.predict(X, abstain=True)",
-        Composition: "thing.predict(x)",
-        Module: "thing.to_module().predict(x)",
+        ModularClassifier: "model.predict(X, abstain=True)",
+        Composition: "model.predict(x)",
+        Module: "model.to_module().predict(x)",
     }[type(artifact)]
     return (
         "```python\nimport intarsia\n\n"
-        f"thing = intarsia.from_pretrained({address!r})\n"
+        f"model = intarsia.from_pretrained({address!r})\n"
         f"{call}\n```\n\nMade with intarsia {intarsia.__version__}.\n"
     )
 
@@ -111,6 +111,6 @@ def _task(module: Module) -> str:
 
 
 def _code(text: str) -> str:
-    """Text between back ticks, on one line; a name may hold anything."""
+    """Text between back ticks, on one line; a name may contain anything."""
     clean = " ".join(text.split()).replace("`", "'").replace("|", "/")
     return f"`{clean}`"

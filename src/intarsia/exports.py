@@ -1,4 +1,4 @@
-"""A module or composition for those who have no intarsia: tensors, ONNX, or a plain network."""
+"""Modules and compositions for use without intarsia: tensors, ONNX, or a plain network."""
 
 import logging
 import warnings
@@ -19,19 +19,19 @@ from intarsia.files import canonical, plain, write_whole
 from intarsia.modules import Classifier, Module
 from intarsia.modules.classifier import share_other
 
-Artifact = Module | Composition | Classifier
+Exportable = Module | Composition | Classifier
 FORMATS = ("safetensors", "onnx")
 INPUTS = {"float32": torch.float32, "uint8": torch.uint8}
 
 
 def export(
-    artifact: Artifact, path: str | Path, format: str | None = None, inputs: str = "float32"
+    artifact: Exportable, path: str | Path, format: str | None = None, inputs: str = "float32"
 ) -> str:
     """Write a file that others read: `safetensors` (tensors alone) or `onnx` (the computation).
 
     The format follows from the name's ending where it is not given. ONNX needs the extra `onnx`;
     its file takes raw inputs, N x *shape of the type `inputs` (float32 or uint8) and any N, and
-    gives logits. The catalogue, scaling and temperature stand in the metadata of either. Returns
+    gives logits. The catalogue, scaling and temperature are in the metadata of either. Returns
     the format.
     """
     kind = _format(Path(path), format)
@@ -45,7 +45,7 @@ def export(
     return kind
 
 
-def export_program(artifact: Artifact, inputs: str = "float32") -> torch.export.ExportedProgram:
+def export_program(artifact: Exportable, inputs: str = "float32") -> torch.export.ExportedProgram:
     """The computation from raw inputs to logits as torch.export has it, for any number of rows.
 
     It has no file format here: the archives of torch.export.save hold pickled parts, which their
@@ -56,7 +56,7 @@ def export_program(artifact: Artifact, inputs: str = "float32") -> torch.export.
         return torch.export.export(model, (_example(model, inputs),), dynamic_shapes=_any_rows())
 
 
-def to_network(artifact: Artifact) -> nn.Module:
+def to_network(artifact: Exportable) -> nn.Module:
     """A network of torch's own layers from raw inputs, N x *shape, to logits; no class of ours.
 
     The layers keep their names. It is made for use, not for training: dropout is off for good.
@@ -67,7 +67,7 @@ def to_network(artifact: Artifact) -> nn.Module:
 
 
 class _Reading(nn.Module):
-    """A classifier without the checks of its inputs, which a tracer cannot follow."""
+    """A classifier without the input checks, which a tracer cannot follow."""
 
     shift: Tensor
     scale: Tensor
@@ -118,33 +118,34 @@ def _onnx(model: nn.Module, about: str, example: Tensor) -> bytes:
             verbose=False,
         )
     assert program is not None
-    result = program.model_proto
-    # Beside every node the exporter writes where it stands in our source, on this machine.
-    for node in (*result.graph.node, *(n for f in result.functions for n in f.node)):
+    model_proto = program.model_proto
+    # With every node the exporter writes its place in our source, on this machine.
+    graph = model_proto.graph
+    for node in (*graph.node, *(n for f in model_proto.functions for n in f.node)):
         del node.metadata_props[:]
-    for value in (*result.graph.input, *result.graph.output, *result.graph.value_info):
+    for value in (*graph.input, *graph.output, *graph.value_info):
         del value.metadata_props[:]
-    del result.graph.metadata_props[:]
-    result.metadata_props.add(key="intarsia", value=about)
-    return result.SerializeToString(deterministic=True)
+    del graph.metadata_props[:]
+    model_proto.metadata_props.add(key="intarsia", value=about)
+    return model_proto.SerializeToString(deterministic=True)
 
 
 @contextmanager
 def _tracing(what: str) -> Iterator[None]:
-    """Whatever a stranger's network, or operator, makes a tracer say becomes one error of ours."""
+    """Whatever a tracer raises for a custom network or operator becomes one error of ours."""
     try:
         yield
     except Exception as error:
-        said = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
         raise ModelError(
-            f"{what} cannot follow this network ({said}): its forward, and the operator's "
+            f"{what} cannot follow this network ({reason}): its forward, and the operator's "
             "function, must not branch on the values of tensors"
         ) from error
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch tells itself: a deprecation inside it, that torchvision is missing, and
+    """Without torch's notes to itself: a deprecation inside it, that torchvision is missing, and
     how its own recurrent layers keep their weights.
     """
     registration = logging.getLogger("torch.onnx._internal.exporter._registration")
@@ -176,10 +177,10 @@ def _classifiers(model: nn.Module) -> list[Classifier]:
     return [part for part in model.modules() if isinstance(part, Classifier)]
 
 
-def _facts(artifact: Artifact, model: Classifier | Composition) -> dict[str, Any]:
-    """What a reader needs beside the tensors: classes in order, shape and scaling of the inputs."""
+def _facts(artifact: Exportable, model: Classifier | Composition) -> dict[str, Any]:
+    """What a reader needs besides the tensors: classes in order, shape and scaling of inputs."""
     networks = _classifiers(model)
-    result: dict[str, Any] = {
+    about: dict[str, Any] = {
         "catalogue": model.catalogue,
         "rewarded": model.rewarded,
         "temperature": model.temperature,
@@ -187,17 +188,17 @@ def _facts(artifact: Artifact, model: Classifier | Composition) -> dict[str, Any
         "scaling": [part.scaling.to_json() for part in networks],  # one per network
     }
     if isinstance(artifact, Module):
-        result["architecture"] = str(artifact.architecture)
+        about["architecture"] = str(artifact.architecture)
     if isinstance(artifact, Composition):
-        result["operator"] = str(artifact.operator)
-        result["parts"] = [part.name for part in artifact.parts]
+        about["operator"] = str(artifact.operator)
+        about["parts"] = [part.name for part in artifact.parts]
         # Of a calibration: each network's logits times its scale, and the offset added at the end.
         calibration = {"scales": artifact.scales, "offset": artifact.offset}
-        result |= {key: value for key, value in calibration.items() if value is not None}
-    return plain(result, "export")
+        about |= {key: value for key, value in calibration.items() if value is not None}
+    return plain(about, "export")
 
 
-def _model(artifact: Artifact) -> Classifier | Composition:
+def _model(artifact: Exportable) -> Classifier | Composition:
     """A copy on the CPU in evaluation mode; a composition of one network is that network."""
     if isinstance(artifact, Module):
         return artifact.to_module()

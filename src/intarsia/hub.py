@@ -1,4 +1,4 @@
-"""Folders that travel: a module, composition or classifier with its card, here or on the hub."""
+"""Folders to share: a module, composition or classifier with its card, here or on the hub."""
 
 import tempfile
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from intarsia.card import card_of
 from intarsia.composition import Composition
 from intarsia.errors import FileError
 from intarsia.estimator import ModularClassifier
-from intarsia.estimator.state import background_tensors, packed, unpacked
+from intarsia.estimator.stored_state import background_tensors, packed, unpacked
 from intarsia.files import canonical, digest_of, write_whole
 from intarsia.models import Model
 from intarsia.modules import Module, file, header
@@ -34,9 +34,9 @@ def save_pretrained(artifact: Pretrained, folder: str | Path, *, background: boo
     """Write a module, composition or fitted classifier into a folder, with a model card.
 
     The weights are intarsia's safetensors files, config.json has the rest, and nothing is pickled.
-    A classifier's kept rows are samples of its training data: `background=False` leaves them out,
-    and what is loaded then needs a background to learn more classes. A composition keeps the
-    samples it was given.
+    A classifier's background holds rows of its training data: `background=False` leaves them out,
+    and what is loaded then must be given a background to learn more classes. A composition keeps
+    the samples it was given.
     """
     _write(artifact, Path(folder), background, "path/to/this/folder")
 
@@ -98,26 +98,26 @@ def push_to_hub(
 
 
 def _write(artifact: Pretrained, folder: Path, background: bool, address: str) -> None:
-    kind, held = _kind(artifact)
+    kind, weights = _kind(artifact)
     config: dict[str, Any] = {**FORMAT, "intarsia": intarsia.__version__, "kind": kind}
-    if isinstance(held, Composition) and held.samples is not None and not background:
+    if isinstance(weights, Composition) and weights.samples is not None and not background:
         raise FileError(
-            f"the composition by {held.operator} has {len(held.samples)} rows of data, which go "
-            "with it: allow that with background=True, or join the modules without samples"
+            f"the composition by {weights.operator} has {len(weights.samples)} rows of data, which "
+            "go with it: allow that with background=True, or join the modules without samples"
         )
     if isinstance(artifact, ModularClassifier):
         config["classifier"] = packed(artifact)
         tensors = background_tensors(artifact.background_) if background else {}
         config["background"] = digest_of("background", tensors) if tensors else None
         _write_background(folder / BACKGROUND, tensors)
-    held.save(folder / FILES[kind])
+    weights.save(folder / FILES[kind])
     write_whole(folder / CARD, card_of(artifact, address).encode())
-    # Last, so that a folder with a configuration is whole.
+    # Last, so that a folder with a configuration is complete.
     write_whole(folder / CONFIG, canonical(config).encode() + b"\n")
 
 
 def _kind(artifact: Pretrained) -> tuple[str, Module | Composition]:
-    """What it is called, and what of it holds the weights."""
+    """Its kind, and what holds its weights."""
     if isinstance(artifact, ModularClassifier):
         from sklearn.utils.validation import check_is_fitted
 
@@ -140,8 +140,8 @@ def _config(path: Path) -> dict[str, Any]:
         raise FileError(
             f"{error.strerror or error}: give a folder that save_pretrained made"
         ) from error
-    result = {key: config.get(key) for key in FORMAT}
-    if result != FORMAT or config.get("kind") not in tuple(FILES):  # which may be no string
+    stated = {key: config.get(key) for key in FORMAT}
+    if stated != FORMAT or config.get("kind") not in tuple(FILES):  # which may not be a string
         raise FileError(
             f"it is not of {FORMAT}: give a folder that save_pretrained made, with this version "
             "of intarsia or an earlier one"
@@ -149,7 +149,7 @@ def _config(path: Path) -> dict[str, Any]:
     more = ("classifier", "background") if config["kind"] == "classifier" else ()
     header.check_keys(config, (*FORMAT, "intarsia", "kind", *more))
     if more and not isinstance(config["classifier"], dict):
-        raise FileError("its 'classifier' is no mapping: get the files again")
+        raise FileError("its 'classifier' is not a mapping: get the files again")
     return config
 
 
@@ -171,7 +171,7 @@ def _read_background(path: Path, digest: Any) -> dict[str, Tensor]:
 
 def _downloaded(repo_id: str, revision: str | None, token: str | None) -> Path:
     result = _call(
-        f"{repo_id} is no folder here, and cannot be fetched from the hub",
+        f"{repo_id} is not a folder here, and cannot be fetched from the hub",
         _hub().snapshot_download,
         repo_id,
         revision=revision,
@@ -182,7 +182,7 @@ def _downloaded(repo_id: str, revision: str | None, token: str | None) -> Path:
 
 
 def _call(what: str, function: Callable[..., Any], *args: Any, **settings: Any) -> Any:
-    """The hub has many errors of its own and of its network; ours says what was tried."""
+    """The hub and its network raise many errors; ours says what was tried."""
     try:
         return function(*args, **settings)
     except Exception as error:

@@ -15,7 +15,12 @@ from .checks import grave_faults
 from .conftest import Opened
 
 INK = "pad => pad.getContext('2d').getImageData(0, 0, 280, 280).data.some((v, i) => i % 4 < 3 && v)"
-TABS = {"Whole": False, "One sample": False, "Path": True, "Compatibility": True}  # measured anew?
+TABS = {
+    "Confusion": False,
+    "One sample": False,
+    "Path": True,
+    "Compatibility": True,
+}  # measured anew?
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +41,7 @@ def test_it_opens_with_all_modules_joined(page: Page, demo_folder: Path) -> None
 def test_switching_a_module_off_and_on_changes_the_whole_and_back(
     page: Page, demo_folder: Path
 ) -> None:
-    places = ("#confusion .picture", "#accuracy .figure")
+    places = ("#confusion .picture", "#accuracy .number")
     before = {name: page.locator(name).inner_html() for name in places}
     nine = ia.compose([m for m in ia.Bank.load(demo_folder / "modules") if m.name != "3"], "inlay")
     score = ia.evaluate(nine, ia.load_data("digits").test)
@@ -88,12 +93,12 @@ def test_a_sample_is_answered_by_each_module_and_by_the_whole(
     merged = ia.compose(ia.Bank.load(demo_folder / "modules"), "inlay")
     share = float(merged.predict_proba(test.x[7:8]).max())
     expect(page.locator("#sample-seen")).to_contain_text("7")
-    expect(page.locator("#whole-answer .verdict")).to_contain_text(f"{share:.3f}")
+    expect(page.locator("#joined-answer .verdict")).to_contain_text(f"{share:.3f}")
     expect(page.locator("#module-answers .answer")).to_have_count(10)
 
 
 def test_a_class_taken_out_and_put_back_gives_the_same_answer(page: Page) -> None:
-    merged = page.locator("#whole-answer")
+    merged = page.locator("#joined-answer")
     before = merged.inner_html()
     page.locator("#take-out").get_by_label("3", exact=True).check()
     expect(merged.locator("section")).to_have_count(2)
@@ -110,11 +115,11 @@ def test_a_drawn_digit_is_answered(page: Page) -> None:
     stroke(page, pad, ring())
     expect(page.locator("#sample-seen")).to_contain_text("draw")
     assert page.locator("#sample-seen").inner_html() != before
-    expect(page.locator("#whole-answer .verdict")).to_contain_text("0 with")
+    expect(page.locator("#joined-answer .verdict")).to_contain_text("0 with")
     page.get_by_role("button", name="Clear").click()
     expect(page.locator("#sample-seen")).to_contain_text("test sample 7")
     stroke(page, pad, [(0.1 + x / 3, 0.1 + y / 3) for x, y in ring()])  # a small one is no blot
-    expect(page.locator("#whole-answer .verdict")).to_contain_text("0 with")
+    expect(page.locator("#joined-answer .verdict")).to_contain_text("0 with")
     page.get_by_role("button", name="Next sample").click()
     expect(page.locator("#sample-seen")).to_contain_text("test sample 8")
     assert not page.evaluate(INK, pad.element_handle())
@@ -183,7 +188,7 @@ def test_axe_finds_no_grave_fault_in_light_and_in_dark(
     with page.expect_response("**/predict") if measured else nullcontext():
         page.get_by_role("tab", name=tab).click()
     expect(page.locator("#tabs .pending")).to_have_count(0)  # paler until the answer is there
-    part = None if tab == "Whole" else "#tabs"  # the rest of the page stays as it is
+    part = None if tab == "Confusion" else "#tabs"  # the rest of the page stays as it is
     assert grave_faults(page, within=part) == []
     turn = "document.body.classList.toggle('dark')"  # as Gradio does by the person's preference
     assert page.evaluate(turn)

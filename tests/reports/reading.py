@@ -28,6 +28,7 @@ def rows(html: str) -> dict[str, list[float]]:
 
 def lines(html: str) -> list[str]:
     """The commands at the end of a page."""
-    result = re.search(r'<pre class="commands"><code>(.*?)</code>', part(html, "again"), re.DOTALL)
+    last = html[html.rindex("<section ") :]
+    result = re.search(r'<pre class="commands"><code>(.*?)</code>', last, re.DOTALL)
     assert result
     return unescape(result[1]).splitlines()

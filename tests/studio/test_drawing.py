@@ -9,7 +9,7 @@ import torch
 import intarsia as ia
 from intarsia.data import Split
 from intarsia.errors import DataError
-from intarsia.studio.drawing import Paper, read_drawing
+from intarsia.studio.drawing import DrawingScaler, read_drawing
 
 
 def bar(height: int, width: int, top: int, left: int, side: int = 112) -> np.ndarray:
@@ -25,12 +25,12 @@ def pictures(size: int, box: slice, high: int = 255) -> ia.Data:
 
 
 def test_paper_is_read_off_the_pictures() -> None:
-    paper = Paper.of(pictures(28, slice(4, 24)))
+    paper = DrawingScaler.of(pictures(28, slice(4, 24)))
     assert paper is not None
     # 20 pixels of slope at each edge; in one corner, two of them are one diagonal.
     assert paper.pen == pytest.approx(2 * 400 / (78 + 2**0.5))
-    assert paper == Paper(28, 28, 0.0, 255.0, 20.0, (14.0, 14.0), paper.pen)
-    off = Paper.of(pictures(16, slice(2, 8)))
+    assert paper == DrawingScaler(28, 28, 0.0, 255.0, 20.0, (14.0, 14.0), paper.pen)
+    off = DrawingScaler.of(pictures(16, slice(2, 8)))
     assert off is not None
     assert (off.side, off.centre) == (6.0, (5.0, 5.0))
 
@@ -41,7 +41,7 @@ def test_the_pen_is_as_wide_as_the_strokes(width: int, blur: int) -> None:
     x = torch.zeros(60, 1, 60, 60)
     x[:, :, 5:55, 20 : 20 + width] = 255.0  # a long stroke down
     x = torch.nn.functional.avg_pool2d(x, blur, stride=1, padding=blur // 2)
-    paper = Paper.of(ia.load_data(x[:, 0].round().byte().numpy(), np.arange(60) % 3))
+    paper = DrawingScaler.of(ia.load_data(x[:, 0].round().byte().numpy(), np.arange(60) % 3))
     assert paper is not None
     assert paper.pen == pytest.approx(width, rel=0.12)
 
@@ -51,9 +51,9 @@ def test_the_pen_is_as_wide_as_the_strokes(width: int, blur: int) -> None:
 def test_a_drawing_is_scaled_and_centred_wherever_it_was_drawn(
     top: int, left: int, size: int
 ) -> None:
-    paper = Paper(28, 28, 0.0, 255.0, 20.0, (14.0, 14.0))
+    paper = DrawingScaler(28, 28, 0.0, 255.0, 20.0, (14.0, 14.0))
     # Twice as high as wide: 20 by 10 pixels, its middle in the middle.
-    result = paper.fit(bar(30 * size, 15 * size, top, left))
+    result = paper.transform(bar(30 * size, 15 * size, top, left))
     expected = torch.zeros(28, 28)
     expected[4:24, 9:19] = 255.0
     assert result.shape == (1, 1, 28, 28)
@@ -65,7 +65,7 @@ def test_ink_that_is_heavy_on_one_side_stays_on_the_page() -> None:
     drawing = np.zeros((112, 112))
     drawing[:, 56] = 1.0  # a thin line down, with a heavy foot
     drawing[90:112, 20:92] = 1.0
-    result = Paper(8, 8, 0.0, 16.0, 8.0, (4.0, 4.0)).fit(drawing)[0, 0]
+    result = DrawingScaler(8, 8, 0.0, 16.0, 8.0, (4.0, 4.0)).transform(drawing)[0, 0]
     assert float(result[0].max()) > 0.2  # the top of the line
     assert float(result[7].max()) > 14
     assert float(result.max()) <= 16.0
@@ -73,27 +73,27 @@ def test_ink_that_is_heavy_on_one_side_stays_on_the_page() -> None:
 
 def test_drawn_samples_are_known_again(digits: ia.Data) -> None:
     """Digits blown up, moved, and laid onto the paper look like others of their class."""
-    paper = Paper.of(digits)
+    paper = DrawingScaler.of(digits)
     assert paper is not None
     known = digits.train.x[:, 0]
     right = 0
     for picture, label in zip(digits.test.x[:60, 0], digits.test.y[:60], strict=True):
         page = np.zeros((112, 112))
         page[20:100, 5:85] = np.kron(picture.numpy() / 16.0, np.ones((10, 10)))
-        nearest = (known - paper.fit(page)[0, 0]).square().sum(dim=(1, 2)).argmin()
+        nearest = (known - paper.transform(page)[0, 0]).square().sum(dim=(1, 2)).argmin()
         right += int(digits.train.y[nearest] == label)
     assert right >= 57
 
 
 def test_what_cannot_be_drawn_has_no_paper() -> None:
     table = ia.load_data(np.random.default_rng(0).normal(size=(60, 5)), np.arange(60) % 3)
-    assert Paper.of(table) is None
+    assert DrawingScaler.of(table) is None
     bright = ia.load_data(np.full((60, 8, 8), 200, np.uint8), np.arange(60) % 3)
-    assert Paper.of(bright) is None
-    assert Paper.of(pictures(100, slice(4, 24))) is None
+    assert DrawingScaler.of(bright) is None
+    assert DrawingScaler.of(pictures(100, slice(4, 24))) is None
     blank = pictures(28, slice(4, 24))
     empty = Split(torch.zeros_like(blank.train.x), blank.train.y)
-    assert Paper.of(ia.Data.build("blank", "abc", empty, empty, empty, "unit")) is None
+    assert DrawingScaler.of(ia.Data.build("blank", "abc", empty, empty, empty, "unit")) is None
 
 
 def test_the_pages_bytes_are_read_or_refused() -> None:
@@ -104,4 +104,4 @@ def test_the_pages_bytes_are_read_or_refused() -> None:
         with pytest.raises(DataError, match="draw again"):
             read_drawing(bad)
     with pytest.raises(DataError, match="the drawing is empty"):
-        Paper(8, 8, 0.0, 16.0, 8.0, (4.0, 4.0)).fit(np.zeros((10, 10)))
+        DrawingScaler(8, 8, 0.0, 16.0, 8.0, (4.0, 4.0)).transform(np.zeros((10, 10)))

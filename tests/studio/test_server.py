@@ -108,7 +108,7 @@ def test_the_page_names_no_other_host(client: Client) -> None:
     assert client.config["analytics_enabled"] is False
     for name in (
         "module-tiles", "operator", "confusion", "accuracy", "entropy", "sample-draw",
-        "sample-number", "module-answers", "whole-answer", "take-out", "path-from", "path-to",
+        "sample-number", "module-answers", "joined-answer", "take-out", "path-from", "path-to",
         "path-figure", "compatibility", "load-file", "message",
     ):  # fmt: skip
         assert name in client.names
@@ -150,7 +150,7 @@ def test_an_upload_is_checked_told_and_deleted(
     replace(bank["3"], name="mine").save(tmp_path / "mine.safetensors")
     path = client.upload("mine.safetensors", (tmp_path / "mine.safetensors").read_bytes())
     result = client.use("load-file", "upload", load_file=arrived(path))
-    assert "loaded mine, to be switched on" in result["message"]
+    assert "loaded mine; switch it on" in result["message"]
     assert [name for _, name in result["module-tiles"]["choices"]][-1] == "mine"
     assert not Path(path).exists()
 

@@ -15,7 +15,7 @@ from intarsia.errors import CompositionError
 from intarsia.measure.compatibility import MEASURES
 from intarsia.modules import logits_of
 from intarsia.studio import Session
-from intarsia.studio.scores import changes, entropy_on, overall, switched
+from intarsia.studio.scores import describe_switch, entropy_on, largest_changes, overall_accuracy
 from intarsia.studio.ui.views import Views
 
 
@@ -68,7 +68,7 @@ def test_a_class_that_was_taken_out_comes_back_bit_for_bit(own_session: Session)
     before = session.joined_logits(session.names, "sum").clone()
     without = session.joined_logits(["0", "8+9"], "sum")
     session._logits.clear()
-    session._wholes.clear()
+    session._compositions.clear()
     assert not torch.equal(before, without)
     assert torch.equal(session.joined_logits(session.names, "sum"), before)
 
@@ -76,7 +76,7 @@ def test_a_class_that_was_taken_out_comes_back_bit_for_bit(own_session: Session)
 def test_cards_say_what_evaluate_says_of_each_module(
     session: Session, bank: ia.Bank, digits: ia.Data
 ) -> None:
-    for card, module in zip(session.cards, bank, strict=True):
+    for card, module in zip(session.tiles, bank, strict=True):
         score = ia.evaluate(module, digits.test)
         assert (card.name, card.rewarded) == (module.name, module.rewarded)
         assert card.accuracy == score.accuracy
@@ -162,7 +162,7 @@ def test_modules_that_do_not_fit_are_refused_or_come_with_a_caution(
 def test_overall_accuracy_and_entropy_by_hand(session: Session, digits: ia.Data) -> None:
     score = session.score(["0", "3"], "sum")
     logits = session.joined_logits(["0", "3"], "sum")
-    assert overall(score) == pytest.approx(
+    assert overall_accuracy(score) == pytest.approx(
         float((logits.argmax(dim=1) == digits.test.y).double().mean())
     )
     entropies = measure.entropy(logits, session["0"].temperature)
@@ -174,14 +174,14 @@ def test_overall_accuracy_and_entropy_by_hand(session: Session, digits: ia.Data)
 
 
 def test_what_a_switch_did_is_said_in_few_words(session: Session) -> None:
-    assert switched(["0", "3"], ["0"]) == "3 off"
-    assert switched(["0"], ["0", "3", "8"]) == "3 and 8 on"
-    assert switched(["0"], ["3"], ("sum", "inlay")) == "0 off, 3 on, sum to inlay"
-    assert switched("abcde", "f") == "5 modules off, f on"
-    assert switched("abcde", "") == "all off"
-    assert switched("", "ab", None, "ab") == "all on"
-    assert switched("", "ab", None, "abc") == "a and b on"
+    assert describe_switch(["0", "3"], ["0"]) == "3 off"
+    assert describe_switch(["0"], ["0", "3", "8"]) == "3 and 8 on"
+    assert describe_switch(["0"], ["3"], ("sum", "inlay")) == "0 off, 3 on, sum to inlay"
+    assert describe_switch("abcde", "f") == "5 modules off, f on"
+    assert describe_switch("abcde", "") == "all off"
+    assert describe_switch("", "ab", None, "ab") == "all on"
+    assert describe_switch("", "ab", None, "abc") == "a and b on"
     before, after = (session.score(names, "sum") for names in (["0", "3"], ["0"]))
-    told = changes(before, after)
+    told = largest_changes(before, after)
     assert told[0] == ("3", before.accuracy_per_class[3], after.accuracy_per_class[3])
-    assert changes(after, after) == []
+    assert largest_changes(after, after) == []

@@ -9,7 +9,7 @@ import pytest
 import intarsia as ia
 from intarsia.errors import CompositionError, DataError, FileError, RecipeError
 from intarsia.studio import Session, open_paths
-from intarsia.studio.uploads import Loaded, load, load_from_folder, others
+from intarsia.studio.uploads import LoadResult, load, load_from_folder, loadable_files
 
 
 def test_every_kind_of_path_opens(bank: ia.Bank, bank_folder: Path, tmp_path: Path) -> None:
@@ -66,9 +66,9 @@ def test_a_file_is_taken_in_with_the_loaders_checks(
 ) -> None:
     session, path = own_session, tmp_path / "upload-7f.safetensors"
     replace(bank["3"], name="mine").save(path)
-    assert load(session, path, "mine.safetensors").said == "loaded mine, to be switched on"
+    assert load(session, path, "mine.safetensors").message == "loaded mine; switch it on"
     assert session.names == ("0", "3", "8+9", "mine")
-    assert "is here already" in load(session, path, "mine.safetensors").said
+    assert "are here already" in load(session, path, "mine.safetensors").message
     assert session.names == ("0", "3", "8+9", "mine")
 
     replace(bank["3"], name="far", origin="0" * 64).save(path)
@@ -95,9 +95,9 @@ def test_a_composition_brings_the_parts_that_are_new(
     session = Session([bank["0"]], digits)
     ia.compose(bank, "sum").save(tmp_path / "whole.safetensors")
     result = load(session, tmp_path / "whole.safetensors")
-    assert result == Loaded((("3", "3"), ("8+9", "8+9")))
+    assert result == LoadResult((("3", "3"), ("8+9", "8+9")))
     bank.save(tmp_path / "bank")
-    with pytest.raises(FileError, match="is a folder, give the file of a module"):
+    with pytest.raises(FileError, match="is a folder: give the file of a module"):
         load(session, tmp_path / "bank")
 
 
@@ -115,14 +115,16 @@ def test_files_come_from_the_given_folder_alone(
     far = replace(bank["0"], catalogue=tuple("abcdefghij"), rewarded=("a",))
     far.save(given / "letters.safetensors")
     known = ["0.safetensors", "more/3.safetensors", "more/8+9.safetensors"]
-    assert others(session) == known
-    assert load_from_folder(session, "more/3.safetensors") == Loaded((("3", "3"),))
-    assert load_from_folder(session, "0.safetensors").said.startswith("loaded 0 as '0 (2)', since")
-    assert others(session) == known[2:]
+    assert loadable_files(session) == known
+    assert load_from_folder(session, "more/3.safetensors") == LoadResult((("3", "3"),))
+    assert load_from_folder(session, "0.safetensors").message.startswith(
+        "loaded 0 as '0 (2)', since"
+    )
+    assert loadable_files(session) == known[2:]
     with pytest.raises(FileError, match=r"^letters.safetensors: .* its catalogue is"):
         load_from_folder(session, "letters.safetensors")
     session.remove("0 (2)")
-    assert (session.names, others(session)) == (("0", "3"), [known[0], known[2]])
+    assert (session.names, loadable_files(session)) == (("0", "3"), [known[0], known[2]])
     with pytest.raises(CompositionError, match="was here from the start"):
         session.remove("0")
     for name in (

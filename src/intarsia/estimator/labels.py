@@ -1,4 +1,4 @@
-"""Labels as scikit-learn knows them, and the class names they have in a catalogue."""
+"""Labels as scikit-learn has them, and their class names in a catalogue."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -17,7 +17,7 @@ class EstimatorError(IntarsiaError, ValueError):
 
 
 def as_value_error(method: Callable[P, R]) -> Callable[P, R]:
-    """Errors of ours become an EstimatorError with the same words."""
+    """Errors of ours become an EstimatorError with the same message."""
 
     @wraps(method)
     def call(*args: P.args, **settings: P.kwargs) -> R:
@@ -35,8 +35,8 @@ def names_of(labels: np.ndarray) -> tuple[str, ...]:
     """The catalogue of these labels, in their order."""
     names = tuple(str(label) or "''" for label in labels.tolist())
     if len(set(names)) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise EstimatorError(f"two labels read {twice!r} as text: rename one of them")
+        repeated = next(name for i, name in enumerate(names) if name in names[:i])
+        raise EstimatorError(f"two labels are {repeated!r} as text: rename one of them")
     return names
 
 
@@ -49,7 +49,7 @@ def index_of(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def one_label(name: Any) -> Any:
     """`name` as it stands, if it can be the label of one class."""
     if np.ndim(name) or name is None:
-        raise EstimatorError(f"{name!r} is no label: give that of one class, text or a number")
+        raise EstimatorError(f"{name!r} is not a label: give that of one class, text or a number")
     return name
 
 
@@ -67,16 +67,16 @@ def extended(labels: np.ndarray, more: Any) -> np.ndarray:
     if labels.dtype.kind in "iu" and given.dtype.kind == "f":
         if (given != np.round(given)).any():
             raise EstimatorError(
-                f"the label {given.tolist()[0]!r} is no whole number, the classes so far are: "
+                f"the label {given.tolist()[0]!r} is not a whole number, the classes so far are: "
                 "give labels of one kind"
             )
         given = given.astype(np.int64)
     new = np.unique(given[index_of(given, labels) < 0])
-    return np.concatenate([labels, new]) if len(new) else labels  # of one kind: names stay
+    return np.concatenate([labels, new]) if len(new) else labels
 
 
 def unknown_label(wanted: Any, classes: np.ndarray) -> np.ndarray:
-    """What stands for an abstention: `wanted`, or -1 among numbers and "unknown" among text."""
+    """The label of an abstention: `wanted`, or -1 among numbers and "unknown" among text."""
     if wanted is None:
         wanted = "unknown" if _kind(classes) == "text" else -1
     label = np.asarray(wanted, dtype=object if classes.dtype.kind == "O" else None)

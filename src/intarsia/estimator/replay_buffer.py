@@ -1,4 +1,4 @@
-"""The bounded sample that a classifier remembers, so that later modules meet earlier data."""
+"""A bounded sample of the data that a classifier keeps, for modules that are trained later."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from intarsia.data.splits import random_keys, stratified
 class ReplayBuffer:
     """Training rows, and held-out rows that no module was trained on.
 
-    `weight` has one number for each training row, None where all count alike.
+    `weight` has one number per training row, None where all weigh the same.
     """
 
     train: Split
@@ -26,16 +26,16 @@ class ReplayBuffer:
         return cls(none, none)
 
     @classmethod
-    def cut(
+    def split(
         cls,
         x: np.ndarray,
         y: np.ndarray,
-        share: float,
+        held_out: float,
         seed: int,
         weight: np.ndarray | None = None,
     ) -> "ReplayBuffer":
-        """Hold `share` of the rows out, class by class; a class of one row is trained on."""
-        left, held = stratified(y, share, seed, stream=1)
+        """Hold out a fraction of the rows, class by class; a class of one row is trained on."""
+        left, held = stratified(y, held_out, seed, stream=1)
         rows, labels = torch.tensor(x), torch.tensor(y, dtype=torch.int64)
         train, validation = (Split(rows[part], labels[part]) for part in (left, held))
         return cls(train, validation, None if weight is None else weight[left])
@@ -49,9 +49,9 @@ class ReplayBuffer:
             _joined(self.train, other.train), _joined(self.validation, other.validation)
         )
 
-    def bounded(self, size: int, share: float, seed: int) -> "ReplayBuffer":
-        """At most `size` rows, `share` of them held out; one of each class at the least."""
-        held = round(size * share)
+    def bounded(self, size: int, held_out: float, seed: int) -> "ReplayBuffer":
+        """At most `size` rows, a fraction `held_out` of them held out; at least one per class."""
+        held = round(size * held_out)
         return ReplayBuffer(
             _bounded(self.train, size - held, seed, stream=2),
             _bounded(self.validation, held, seed, stream=3),

@@ -2,5 +2,6 @@
 
 from intarsia.reports.create import report
 from intarsia.reports.html.page import Report, Section, page
+from intarsia.reports.modules.sections import SECTIONS, ReportContext, section
 
-__all__ = ["Report", "Section", "page", "report"]
+__all__ = ["SECTIONS", "Report", "ReportContext", "Section", "page", "report", "section"]

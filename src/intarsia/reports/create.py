@@ -29,10 +29,10 @@ def report(
 ) -> Report:
     """What was trained or measured, on one page that needs nothing else; `.save(path)` writes it.
 
-    `thing` is a bank, a composition, a module or several, or paths of them; also the folder that
-    `intarsia demo` writes, or the store or pack of a study, of which `study` names one.
+    `artifact` is a bank, a composition, a module or several, or paths of them; also the folder that
+    `intarsia demo` writes, or the store or archive of a study, of which `study` names one.
 
-    `data` is by default what the modules were trained on; where it is not to be had the page says
+    `data` is by default what the modules were trained on; where it is not available the page says
     so and leaves out what would be measured on it. `compare` holds other classifiers of the same
     classes by name, for the table of ways to join. `sections` come before the commands at the end:
     that is where probes go. At most `rows` test samples are measured on. `data_options` are those

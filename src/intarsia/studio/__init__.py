@@ -1,9 +1,9 @@
-"""A page to play with modules in the browser: what `intarsia studio` opens.
+"""A page in the browser to switch modules on and off: what `intarsia studio` opens.
 
-All it knows is in plain classes; Gradio is imported by `page` and `serve` alone.
+All it knows is in plain classes; Gradio is imported by `serve` and `application` alone.
 """
 
 from intarsia.studio.opening import Opened, open_paths
-from intarsia.studio.session import Card, Session
+from intarsia.studio.session import ModuleTile, Session
 
-__all__ = ["Card", "Opened", "Session", "open_paths"]
+__all__ = ["ModuleTile", "Opened", "Session", "open_paths"]

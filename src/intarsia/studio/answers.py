@@ -1,4 +1,4 @@
-"""What every module, and what they together, answer for one sample."""
+"""What every module, and all of them joined, answer for one sample."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from intarsia.modules.classifier import uncertainty
 from intarsia.specs import Spec
 from intarsia.studio.session import Session
 
-UNSURE = 0.95  # of the largest entropy
+UNSURE = 0.95  # fraction of the largest entropy
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class Answer:
     name: str
     catalogue: tuple[str, ...]
     probabilities: np.ndarray  # C
-    entropy: float  # as a share of log C: 0 is sure, 1 is uniform
+    entropy: float  # as a fraction of log C: 0 is certain, 1 is uniform
 
     @property
     def best(self) -> str:
@@ -32,12 +32,12 @@ class Answer:
 
     @property
     def unsure(self) -> bool:
-        """Whether it is as good as no answer, which is what classes that are off should get."""
+        """Whether it is nearly uniform, as it should be for classes that are off."""
         return self.entropy > UNSURE
 
     @property
-    def sureness(self) -> float:
-        """Its probability."""
+    def confidence(self) -> float:
+        """The probability of the best class."""
         return float(self.probabilities.max())
 
 
@@ -50,8 +50,8 @@ class Sample:
     label: str | None = None
 
 
-def sample(session: Session, number: float | None) -> Sample:
-    """A test sample; they are counted from 0."""
+def sample_at(session: Session, number: float | None) -> Sample:
+    """A test sample by its number, from 0."""
     count = len(session.test)
     if number is None or number != int(number) or not 0 <= number < count:
         which = "no number is given" if number is None else f"there is no sample {number:g}"
@@ -61,40 +61,40 @@ def sample(session: Session, number: float | None) -> Sample:
     return Sample(session.test.x[place : place + 1], place, label)
 
 
-def each_answer(session: Session, seen: Sample) -> list[Answer]:
-    """What each module alone says of a sample."""
-    result = []
+def module_answers(session: Session, asked: Sample) -> list[Answer]:
+    """What each module alone answers for a sample."""
+    answers = []
     for module in session.modules:
-        if seen.number is None:
-            logits = logits_of(module.to_module(), seen.x)
+        if asked.number is None:
+            logits = logits_of(module.to_module(), asked.x)
         else:
-            logits = session.logits(module.name)[seen.number][None]
-        result.append(_answer(module.name, logits, module))
-    return result
+            logits = session.logits(module.name)[asked.number][None]
+        answers.append(_answer(module.name, logits, module))
+    return answers
 
 
-def whole_answer(
+def merged_answer(
     session: Session,
-    seen: Sample,
+    asked: Sample,
     names: Sequence[str],
     operator: str | Spec,
     without: str = "",
 ) -> Answer:
-    """What the modules of these names say together, with those of a class taken out if asked."""
+    """What the modules of these names answer joined; `without` takes out those of a class."""
     if without:
-        gone = taken_out(session, names, without)
-        names = [name for name in names if name not in gone]
+        removed = removable_modules(session, names, without)
+        names = [name for name in names if name not in removed]
         if not names:
             raise CompositionError(f"without {without!r} no module is left: switch another one on")
-    if seen.number is None:
-        logits = logits_of(session.merged(names, operator), seen.x)
+    if asked.number is None:
+        logits = logits_of(session.merged(names, operator), asked.x)
     else:
-        logits = session.joined_logits(names, operator)[seen.number][None]
-    return _answer("whole", logits, session[names[0]])
+        logits = session.joined_logits(names, operator)[asked.number][None]
+    return _answer("all modules", logits, session[names[0]])
 
 
-def taken_out(session: Session, names: Sequence[str], without: str) -> tuple[str, ...]:
-    """The modules that recognise a class and no other; an error of ours where there are none."""
+def removable_modules(session: Session, names: Sequence[str], without: str) -> tuple[str, ...]:
+    """The modules that recognise this class and no other; an error where there are none."""
     knowing = [name for name in names if without in session[name].rewarded]
     alone = tuple(name for name in knowing if len(session[name].rewarded) == 1)
     if not knowing:
@@ -107,8 +107,8 @@ def taken_out(session: Session, names: Sequence[str], without: str) -> tuple[str
     return alone
 
 
-def next_of(session: Session, name: str, after: float | None) -> int:
-    """The number of the next test sample of a class, or of any where none is named; goes round."""
+def next_sample(session: Session, name: str, after: float | None) -> int:
+    """The number of the next test sample of a class, or of any; the first follows the last."""
     start = -1 if after is None else int(after)
     if not name:
         return (start + 1) % len(session.test)

@@ -1,4 +1,4 @@
-"""A drawing made into what the network knows: cut out, scaled and centred like the data."""
+"""A drawing made into an input: cut out, scaled and centred like the pictures of the data."""
 
 import base64
 import binascii
@@ -12,15 +12,15 @@ from torch.nn import functional
 from intarsia.data import Data, evenly_spaced
 from intarsia.errors import DataError
 
-LARGEST = 64  # pixels a side of the pictures that are drawn
-FINE = 224  # pixels a side, about, of the paper that a drawing is laid on before it is shrunk
-INK = 0.1  # of the range: what is paler is paper
+LARGEST = 64  # pixels per side of pictures that can be drawn
+FINE = 224  # pixels per side, about, of the canvas that a drawing is put on before it is shrunk
+INK = 0.1  # of the range: what is paler is background
 LOOKED_AT = 1000  # training pictures
 
 
 @dataclass(frozen=True)
-class Paper:
-    """How the data's pictures lie on their paper: their size, where the ink is, its range."""
+class DrawingScaler:
+    """The statistics of the data's pictures: size, range of values, and where the ink is."""
 
     height: int
     width: int
@@ -28,11 +28,11 @@ class Paper:
     high: float
     side: float  # the longer side of the ink's box, the median over pictures
     centre: tuple[float, float]  # of the ink's mass, in pixels from the corner; the mean
-    pen: float = 2.0  # width of a stroke in pixels, the median
+    pen: float = 2.0  # the width of a stroke in pixels, the median
 
     @classmethod
-    def of(cls, data: Data) -> "Paper | None":
-        """Read off the training pictures; None for data that cannot be drawn.
+    def of(cls, data: Data) -> "DrawingScaler | None":
+        """Fitted on the training pictures; None for data that cannot be drawn.
 
         They must be small, of one channel, and empty at the edge more often than not.
         """
@@ -55,8 +55,8 @@ class Paper:
         pen = float(_strokes(x).median())
         return cls(shape[1], shape[2], low, high, float(sides.median()), mean, pen)
 
-    def fit(self, drawing: np.ndarray) -> Tensor:
-        """1 x 1 x H x W raw inputs from a drawing of any size, values from 0 (paper) to 1 (ink)."""
+    def transform(self, drawing: np.ndarray) -> Tensor:
+        """1 x 1 x H x W raw inputs from a drawing of any size, values from 0 to 1 (ink)."""
         ink = torch.as_tensor(np.asarray(drawing, dtype=np.float64))
         rows, columns = (ink > INK).any(dim=1), (ink > INK).any(dim=0)
         if not bool(rows.any()):
@@ -68,16 +68,16 @@ class Paper:
         large = functional.interpolate(
             cut[None, None], size=size, mode="bilinear", antialias=True, align_corners=False
         )[0, 0]
-        page = torch.zeros(self.height * k, self.width * k, dtype=ink.dtype)
+        canvas = torch.zeros(self.height * k, self.width * k, dtype=ink.dtype)
         top, left = (
-            _place(mass, k * middle, n, merged)
-            for mass, middle, n, merged in zip(
-                _centre(large), self.centre, large.shape, page.shape, strict=True
+            _start(mass, k * middle, n, total)
+            for mass, middle, n, total in zip(
+                _centre(large), self.centre, large.shape, canvas.shape, strict=True
             )
         )
-        part = large[: page.shape[0], : page.shape[1]]
-        page[top : top + part.shape[0], left : left + part.shape[1]] = part
-        small = functional.avg_pool2d(page[None, None], k).clamp(0, 1)
+        part = large[: canvas.shape[0], : canvas.shape[1]]
+        canvas[top : top + part.shape[0], left : left + part.shape[1]] = part
+        small = functional.avg_pool2d(canvas[None, None], k).clamp(0, 1)
         return (self.low + small * (self.high - self.low)).to(torch.float32)
 
 
@@ -89,7 +89,7 @@ def read_drawing(text: str) -> np.ndarray:
         raise DataError("the drawing cannot be read: clear it and draw again") from error
     side = int(len(grey) ** 0.5)
     if side < 2 or side * side != len(grey):
-        raise DataError("the drawing is no square picture: clear it and draw again")
+        raise DataError("the drawing is not a square picture: clear it and draw again")
     return grey.reshape(side, side) / 255.0
 
 
@@ -117,9 +117,9 @@ def _centre(picture: Tensor) -> tuple[float, float]:
 
 
 def _strokes(x: Tensor) -> Tensor:
-    """How wide the strokes of N x H x W pictures are: a long stroke has two edges as long as it.
+    """The stroke widths of N x H x W pictures: a long stroke has two edges as long as itself.
 
-    The length of all edges is that of all slopes, whatever the blur.
+    The length of all edges is the sum of all slopes, whatever the blur.
     """
     framed = functional.pad(x, (1, 1, 1, 1))
     down, right = framed.diff(dim=1)[:, :, :-1], framed.diff(dim=2)[:, :-1]
@@ -127,6 +127,6 @@ def _strokes(x: Tensor) -> Tensor:
     return 2 * x.sum(dim=(1, 2)) / edges
 
 
-def _place(mass: float, middle: float, size: int, merged: int) -> int:
-    """Where a piece begins so that its mass lies at the middle, as far as it stays on the page."""
-    return min(max(0, round(middle - mass)), max(0, merged - size))
+def _start(mass: float, middle: float, size: int, total: int) -> int:
+    """Where a part begins so that its mass is at the middle, as far as it stays on the canvas."""
+    return min(max(0, round(middle - mass)), max(0, total - size))

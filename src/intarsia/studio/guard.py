@@ -1,4 +1,4 @@
-"""What stands between the studio and the network: one host, one page, nothing from elsewhere."""
+"""The guard between the studio and the network: one host, one page, nothing from elsewhere."""
 
 import json
 import re
@@ -15,18 +15,18 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# What the page asks for. Gradio has many more routes: files of the disk, a proxy, an API, a queue.
-READS = re.compile(
+# The routes the page needs. Gradio has many more: files of the disk, a proxy, an API, a queue.
+GET_PATHS = re.compile(
     r"/|/(assets|static)/.+|/theme\.css|/favicon\.ico|/manifest\.json"
     r"|/gradio_api/(upload_progress|heartbeat/\w+)"
 )
-ASKS = "/gradio_api/run/predict"
+PREDICT = "/gradio_api/run/predict"
 UPLOAD = "/gradio_api/upload"
-WRITES = re.compile(f"{ASKS}|{UPLOAD}")
-LARGEST = 2**22  # bytes of what is asked with; files go another way
+POST_PATHS = re.compile(f"{PREDICT}|{UPLOAD}")
+LARGEST = 2**22  # bytes of a request; files go another way
 LARGEST_FILE = 64 * 2**20  # bytes
-AROUND = 2**16  # bytes that a request may be longer than its file
-UNCLAIMED = 60  # seconds after which a file that nobody asked about goes when another one comes
+ENVELOPE = 2**16  # bytes by which a request may be longer than its file
+UNCLAIMED = 60  # seconds after which an unused upload is deleted when another one arrives
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
@@ -39,15 +39,15 @@ HEADERS = [
     (b"x-content-type-options", b"nosniff"),
 ]
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-OUTSIDE = re.compile(rb"<meta\s[^>]*(?:og:|twitter:)[^>]*/>\s*")
+SOCIAL_TAGS = re.compile(rb"<meta\s[^>]*(?:og:|twitter:)[^>]*/>\s*")
 
 
 class Guard:
     """An ASGI application around another.
 
-    A request must name the machine as the person did, so that no name of an attacker's that leads
-    here is answered (DNS rebinding), and must come from the page itself. Of the page's head the
-    lines that tell social networks about Gradio are taken out, and its policy keeps the browser
+    A request must name the machine as the user did, so that an attacker's host name that resolves
+    to it gets no answer (DNS rebinding), and must come from the page itself. The tags that describe
+    Gradio to social networks are removed from the page's head, and its policy keeps the browser
     from asking any other host. Values that name a file which was not uploaded are refused: Gradio
     would copy it from the disk, or fetch it from the web, before anyone looks at it.
     """
@@ -59,54 +59,53 @@ class Guard:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
-            return  # nothing here speaks over a websocket
-        if reason := self.refuses(scope["method"], scope["path"], dict(scope["headers"])):
-            status, words = reason
-            return await _answer(send, status, words)
+            return  # nothing here uses a websocket
+        if reason := self.refusal(scope["method"], scope["path"], dict(scope["headers"])):
+            return await _answer(send, *reason)
         if scope["path"] == UPLOAD:
-            self._forget()
-        if scope["path"] == ASKS:
+            self._delete_stale_uploads()
+        if scope["path"] == PREDICT:
             body = await _body(receive)
             if body is None or not self._only_uploads(body):
-                return await _answer(send, 400, "The studio reads no such values.")
-            receive = _replayed(body, receive)
+                return await _answer(send, 400, "The studio does not accept these values.")
+            receive = _replay(body, receive)
         if scope["path"] == "/":
             plain = [(k, v) for k, v in scope["headers"] if k != b"accept-encoding"]
-            return await self.app({**scope, "headers": plain}, receive, _edited(send))
-        await self.app(scope, receive, _guarded(send))
+            return await self.app({**scope, "headers": plain}, receive, _without_social_tags(send))
+        await self.app(scope, receive, _with_policy(send))
 
-    def refuses(
+    def refusal(
         self, method: str, path: str, headers: dict[bytes, bytes]
     ) -> tuple[int, str] | None:
         """Why a request is not answered, with its status; None where it is."""
         host = headers.get(b"host", b"").decode("latin-1")
-        if not self.knows(_name(host)):
+        if not self.is_own_name(_host_name(host)):
             return 421, (
                 f"The studio is not at {host!r}: open the address that it printed, or start it "
                 "with --host and this name."
             )
         origin = headers.get(b"origin")
-        if origin is not None and _place(origin.decode("latin-1")) != host.lower():
-            return 403, "Requests come from the studio's own page."
-        known = {"GET": READS, "HEAD": READS, "POST": WRITES}.get(method)
+        if origin is not None and _netloc(origin.decode("latin-1")) != host.lower():
+            return 403, "Requests must come from the studio's own page."
+        known = {"GET": GET_PATHS, "HEAD": GET_PATHS, "POST": POST_PATHS}.get(method)
         if known is None or not known.fullmatch(path):
             return 404, "The studio has no such page."
-        if path == UPLOAD and not _short_enough(headers.get(b"content-length", b"")):
+        if path == UPLOAD and not _fits_limit(headers.get(b"content-length", b"")):
             return 413, f"Files may have up to {LARGEST_FILE // 2**20} MB."
         return None
 
-    def knows(self, name: str) -> bool:
-        """Whether this is a name of the machine that nobody else can lead here.
+    def is_own_name(self, name: str) -> bool:
+        """Whether this names the machine and cannot be made to by anybody else.
 
-        Where the studio listens beyond the loopback, any address of numbers may be the machine's;
-        names are what rebinding needs.
+        Where the studio listens beyond the loopback, any numeric address may be the machine's;
+        rebinding needs a host name.
         """
         if name == self.host or name in LOOPBACK:
             return True
         return self.host not in LOOPBACK and _is_address(name)
 
     def _only_uploads(self, body: bytes) -> bool:
-        """Whether all files that values name were uploaded; what is no JSON is not looked at."""
+        """Whether all files named in a request were uploaded; False if it is not JSON."""
         try:
             values = [json.loads(body)]
         except (ValueError, RecursionError):
@@ -121,8 +120,8 @@ class Guard:
                 values.extend(value)
         return True
 
-    def _forget(self) -> None:
-        """Delete files that came a while ago and were never asked about."""
+    def _delete_stale_uploads(self) -> None:
+        """Delete files that arrived a while ago and were never used."""
         for path in self.uploads.glob("*/*"):
             if path.is_file() and path.stat().st_mtime < time.time() - UNCLAIMED:
                 path.unlink(missing_ok=True)
@@ -134,7 +133,7 @@ class Guard:
             return False
 
 
-def _name(host: str) -> str:
+def _host_name(host: str) -> str:
     """A host without its port; empty where it cannot be read."""
     try:
         return urlsplit(f"//{host}").hostname or ""
@@ -142,7 +141,7 @@ def _name(host: str) -> str:
         return ""
 
 
-def _place(origin: str) -> str:
+def _netloc(origin: str) -> str:
     """The host and port of an origin; empty where it cannot be read."""
     try:
         return urlsplit(origin).netloc.lower()
@@ -150,8 +149,8 @@ def _place(origin: str) -> str:
         return ""
 
 
-def _short_enough(length: bytes) -> bool:
-    return length.isdigit() and int(length) <= LARGEST_FILE + AROUND
+def _fits_limit(length: bytes) -> bool:
+    return length.isdigit() and int(length) <= LARGEST_FILE + ENVELOPE
 
 
 def _is_address(name: str) -> bool:
@@ -162,8 +161,8 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _guarded(send: Send) -> Send:
-    """Every answer carries the policy."""
+def _with_policy(send: Send) -> Send:
+    """Add the policy to every answer."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -173,8 +172,8 @@ def _guarded(send: Send) -> Send:
     return sending
 
 
-def _edited(send: Send) -> Send:
-    """The page without the addresses in its head that only name others."""
+def _without_social_tags(send: Send) -> Send:
+    """The page without the tags in its head that name other hosts."""
     begun: list[Message] = []
     body = bytearray()
 
@@ -185,7 +184,7 @@ def _edited(send: Send) -> Send:
         body.extend(message.get("body", b""))
         if message.get("more_body"):
             return
-        content = OUTSIDE.sub(b"", bytes(body))
+        content = SOCIAL_TAGS.sub(b"", bytes(body))
         start = begun[0]
         kept = [(k, v) for k, v in start.get("headers", []) if k.lower() != b"content-length"]
         length = (b"content-length", str(len(content)).encode())
@@ -196,19 +195,19 @@ def _edited(send: Send) -> Send:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """All that a request brings; None where that is too much, or it was broken off."""
-    result, more = bytearray(), True
+    """The body of a request; None where it is too large, or was broken off."""
+    content, more = bytearray(), True
     while more:
         message = await receive()
-        result.extend(message.get("body", b""))
+        content.extend(message.get("body", b""))
         more = message.get("more_body", False)
-        if message["type"] != "http.request" or len(result) > LARGEST:
+        if message["type"] != "http.request" or len(content) > LARGEST:
             return None
-    return bytes(result)
+    return bytes(content)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """The request's content once more, then what comes after it."""
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A receiver that gives the body that was read already, then what follows it."""
     waiting = [{"type": "http.request", "body": body}]
 
     async def receiving() -> Message:
@@ -217,7 +216,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return receiving
 
 
-async def _answer(send: Send, status: int, words: str) -> None:
+async def _answer(send: Send, status: int, text: str) -> None:
     headers = [(b"content-type", b"text/plain; charset=utf-8"), *HEADERS]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": f"{words}\n".encode()})
+    await send({"type": "http.response.body", "body": f"{text}\n".encode()})

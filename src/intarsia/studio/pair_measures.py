@@ -1,4 +1,4 @@
-"""What is measured between two modules: the way from one to the other, and how they fit."""
+"""What is measured between two modules: the path from one to the other, and compatibility."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,18 +6,20 @@ from functools import cached_property
 from threading import RLock
 
 from intarsia import measure
+from intarsia.composition import OPERATORS
 from intarsia.composition.checks import check_fit
+from intarsia.composition.operators.registry import On
 from intarsia.data import Data, Split, subsample
 from intarsia.errors import CompositionError
 from intarsia.measure import Matrix, compatibility_matrix
 from intarsia.measure.pair import check_pair
 from intarsia.modules import Module
 
-FEW = 1000  # rows that are looked at
+PAIR_ROWS = 1000  # samples of each split
 
 
-class Pairs:
-    """Paths and matrices, each measured once; the interference is read from the samples."""
+class PairMeasures:
+    """Paths and matrices, each measured once; interference is read from the samples."""
 
     def __init__(self, data: Data, samples: Split) -> None:
         self.data, self.samples = data, samples
@@ -26,52 +28,57 @@ class Pairs:
         self._lock = RLock()
 
     def path(self, a: Module, b: Module) -> measure.Path:
-        """The way between two modules, on a few rows of the training and the test split."""
+        """The path between two modules, on a subsample of the training and the test split."""
         with self._lock:
             key = (a.name, b.name)
             if key not in self._paths:
                 if a is b:
                     raise CompositionError(f"a path needs two modules, both are {a.name!r}")
-                self._paths[key] = measure.path(a, b, self._little)
+                self._paths[key] = measure.path(a, b, self._subsample)
             return self._paths[key]
 
     def matrix(self, modules: Sequence[Module]) -> Matrix:
-        """How every two modules fit; those that cannot be laid over the first have no place."""
+        """The compatibility of every two modules, of those comparable with the first."""
         names = tuple(module.name for module in modules)
         with self._lock:
             if names not in self._matrices:
-                fitting = [module for module in modules if _fits(modules[0], module)]
-                self._matrices = {names: compatibility_matrix(fitting, self.samples)}
+                comparable = [m for m in modules if _comparable(modules[0], m)]
+                self._matrices = {names: compatibility_matrix(comparable, self.samples)}
             return self._matrices[names]
 
     def forget(self, name: str) -> None:
-        """Another module may get this name."""
+        """Drop all that was measured with a module: another one may get its name."""
         with self._lock:
-            self._paths = {key: way for key, way in self._paths.items() if name not in key}
+            self._paths = {key: path for key, path in self._paths.items() if name not in key}
             self._matrices = {}
 
     @cached_property
-    def _little(self) -> Data:
-        train, test = (subsample(split, FEW) for split in (self.data.train, self.data.test))
+    def _subsample(self) -> Data:
+        train, test = (subsample(split, PAIR_ROWS) for split in (self.data.train, self.data.test))
         return replace(self.data, train=train, test=test)
 
 
 def caution(first: Module, module: Module) -> str:
-    """Why a module's weights cannot be added to another's, and what works instead."""
+    """Why a module's weights cannot be added to another's, and what works; empty if they can."""
     try:
         check_fit((first, module), "weights")
         return ""
     except CompositionError as error:
-        reason = str(error).rpartition(": ")[0]  # its advice is for those who train
+        reason = str(error).rpartition(": ")[0]  # without its advice, which is about training
+    sums = sorted(name for name, operator in OPERATORS.items() if operator.logit_sum)
+    fitting = [name for name in sums if _fits(first, module, OPERATORS[name].on)]
+    return f"{reason}; join it by {' or '.join(fitting)}"
+
+
+def _fits(first: Module, module: Module, on: On) -> bool:
     try:
-        check_fit((first, module), "units")
-        ways = "inlay or logits"
+        check_fit((first, module), on)
     except CompositionError:
-        ways = "logits"
-    return f"{reason}; join it by {ways}"
+        return False
+    return True
 
 
-def _fits(first: Module, module: Module) -> bool:
+def _comparable(first: Module, module: Module) -> bool:
     try:
         check_pair(first, module)
     except CompositionError:

@@ -1,50 +1,42 @@
-"""An evaluation from logits that are there already, and what changed since the last one."""
+"""What an evaluation says beyond its own numbers, and what changed since the last one."""
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
-from torch import Tensor
 
-from intarsia import measure
 from intarsia.measure import Evaluation
-from intarsia.modules import Module, Predicting
 
-SEEN = 0.005  # a class's accuracy that changed by less is not told
-MOST = 3  # classes told of one change
-
-
-def scored(logits: Tensor, labels: Tensor, model: Module | Predicting) -> Evaluation:
-    """What `evaluate` says of a model whose logits are known."""
-    return measure.evaluate_logits(logits, labels, model)
+SMALLEST = 0.005  # change of a class's accuracy that is shown
+MOST = 3  # classes, or modules, that are named
 
 
-def overall(score: Evaluation) -> float:
-    """The share of all samples that are answered right, of whatever class."""
+def overall_accuracy(score: Evaluation) -> float:
+    """The fraction of all samples that are answered correctly, of whatever class."""
     return float(score.confusion.trace() / max(1, score.confusion.sum()))
 
 
 def entropy_on(score: Evaluation, rewarded: bool) -> float:
     """Mean entropy over the samples of the classes that are, or are not, rewarded; nan if none."""
-    of = [(name in score.rewarded) == rewarded for name in score.catalogue]
-    counts = score.confusion.sum(axis=1) * np.array(of)
+    chosen = [(name in score.rewarded) == rewarded for name in score.catalogue]
+    counts = score.confusion.sum(axis=1) * np.array(chosen)
     known = counts > 0
     if not known.any():
         return math.nan
     return float((score.entropy_per_class[known] * counts[known]).sum() / counts.sum())
 
 
-def switched(
+def describe_switch(
     before: Sequence[str],
     after: Sequence[str],
     operators: tuple[str, str] | None = None,
     known: Sequence[str] = (),
 ) -> str:
-    """What was done, in a few words: `3 off`, `3 and 5 on`, `all on`, `sum to inlay`."""
+    """What was switched, in a few words: `3 off`, `3 and 5 on`, `all on`, `sum to inlay`."""
     done = []
-    merged = {"off": not after, "on": set(after) == set(known)}
+    is_all = {"off": not after, "on": set(after) == set(known)}
     for names, word in ((set(before) - set(after), "off"), (set(after) - set(before), "on")):
-        if len(names) > 1 and merged[word]:
+        if len(names) > 1 and is_all[word]:
             done.append(f"all {word}")
         elif names:
             shown = sorted(names)
@@ -55,7 +47,7 @@ def switched(
     return ", ".join(done)
 
 
-def changes(before: Evaluation, after: Evaluation) -> list[tuple[str, float, float]]:
+def largest_changes(before: Evaluation, after: Evaluation) -> list[tuple[str, float, float]]:
     """The classes whose accuracy changed most: name, before, after."""
     moved = np.nan_to_num(after.accuracy_per_class - before.accuracy_per_class)
     order = np.argsort(-np.abs(moved), kind="stable")[:MOST]
@@ -66,5 +58,5 @@ def changes(before: Evaluation, after: Evaluation) -> list[tuple[str, float, flo
             float(after.accuracy_per_class[i]),
         )
         for i in order
-        if abs(moved[i]) >= SEEN
+        if abs(moved[i]) >= SMALLEST
     ]

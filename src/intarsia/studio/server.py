@@ -1,4 +1,4 @@
-"""Serve the page: on the loopback by default, with a folder for uploads that goes with it."""
+"""Serve the page: on the loopback by default, with a temporary folder for uploads."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ SETTINGS = {
 
 
 def check_extra() -> None:
-    """An error that says what to install, where Gradio is not here."""
+    """Raise an error that says what to install, if Gradio is missing."""
     if find_spec("gradio") is None:
         raise FileError(
             "the studio needs the package gradio: install it with pip install 'intarsia[studio]'"
@@ -42,14 +42,14 @@ def serve(
     say: Callable[[str], None] = print,
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve until stopped. Without a port it is PORT, or a free one where that is taken.
+    """Serve until stopped; the port is by default PORT, or a free one where that is taken.
 
-    `ready` is told the address once somebody listens there.
+    `ready` is called with the address once the socket listens.
     """
     import uvicorn
 
     class Server(uvicorn.Server):
-        """One that says nothing of pages that were open when it was stopped."""
+        """A server that logs nothing about pages that are open when it stops."""
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
@@ -64,7 +64,7 @@ def serve(
         say(f"the studio is at {address} (Ctrl-C stops it)")
         ready(address)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        if open_browser:  # which waits for the server's first answer
+        if open_browser:  # in a thread, since it waits for the server's first answer
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         try:
             server.run(sockets=[listener])
@@ -74,7 +74,7 @@ def serve(
 
 @contextmanager
 def application(session: Session, title: str, host: str = HOST) -> Iterator[Guard]:
-    """The guarded page as an ASGI application; its uploads are gone afterwards."""
+    """The guarded page as an ASGI application; its uploads are deleted afterwards."""
     check_extra()
     with (
         TemporaryDirectory(prefix="intarsia-studio-") as folder,
@@ -88,7 +88,7 @@ def application(session: Session, title: str, host: str = HOST) -> Iterator[Guar
 
 @contextmanager
 def listening(host: str, port: int | None) -> Iterator[socket.socket]:
-    """A socket that listens already: nobody else takes the port, and who comes early waits."""
+    """A socket that listens already: no one else gets the port, and early requests wait."""
     wanted = [PORT, 0] if port is None else [port]
     for number in wanted:
         try:
@@ -106,7 +106,7 @@ def listening(host: str, port: int | None) -> Iterator[socket.socket]:
 
 
 def address_of(host: str, listener: socket.socket) -> str:
-    """Where a browser on this machine finds it."""
+    """The address for a browser on this machine."""
     everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
     name = everywhere.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{name}:{listener.getsockname()[1]}/"
@@ -128,7 +128,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 @contextmanager
 def _environment(settings: dict[str, str]) -> Iterator[None]:
-    """Gradio reads these when it is imported, when a page is built, and when a file comes."""
+    """Gradio reads these when it is imported, when a page is built, and when a file arrives."""
     before = {key: os.environ.get(key) for key in settings}
     os.environ.update(settings)
     try:

@@ -76,14 +76,14 @@ def test_the_houses_figures_can_be_put_into_a_page() -> None:
 
 
 def test_what_is_no_drawing_is_refused() -> None:
-    with pytest.raises(DataError, match="'it' is no SVG with a viewBox"):
+    with pytest.raises(DataError, match="'it' is not an SVG with a viewBox"):
         elements.figure("<svg></svg>", "", "", name="it")
 
 
 def test_pieces_side_by_side_have_the_room_they_need() -> None:
     wide = elements.figure(SVG.format(400, ""), "", "", name="a")
-    assert "--least:300px" in elements.beside([wide])
-    assert "--least:240px" in elements.beside(["<p>text</p>"])
+    assert "--least:300px" in elements.side_by_side([wide])
+    assert "--least:240px" in elements.side_by_side(["<p>text</p>"])
 
 
 def test_words() -> None:

@@ -1,4 +1,4 @@
-"""What a report measures, beside what `evaluate` says of the composition itself."""
+"""What a report measures, compared with what `evaluate` says of the composition itself."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,20 +12,20 @@ from intarsia.data import Split
 from intarsia.errors import CompositionError, DataError, FileError, RecipeError
 from intarsia.measure import Evaluation
 from intarsia.reports.html.words import percent
-from intarsia.reports.modules.measurements import Measured, steps
+from intarsia.reports.modules.measurements import Measurements, steps
 from intarsia.reports.modules.report_input import ReportInput, subject_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
-def subject(demo_folder: Path) -> ReportInput:
+def inputs(demo_folder: Path) -> ReportInput:
     return subject_of(demo_folder)
 
 
 @pytest.fixture(scope="module")
-def measured(subject: ReportInput) -> Measured:
-    return Measured(subject)
+def measured(inputs: ReportInput) -> Measurements:
+    return Measurements(inputs)
 
 
 def same(seen: Evaluation, expected: Evaluation) -> None:
@@ -38,8 +38,8 @@ def same(seen: Evaluation, expected: Evaluation) -> None:
     )
 
 
-def test_each_module_and_all_of_them(subject: ReportInput, measured: Measured) -> None:
-    test, bank = ia.load_data("digits").test, subject.modules
+def test_each_module_and_all_of_them(inputs: ReportInput, measured: Measurements) -> None:
+    test, bank = ia.load_data("digits").test, inputs.modules
     for module in bank[:2]:
         same(measured.single[module.name], ia.evaluate(module, test))
     assert list(measured.joined) == ["sum", "logits"]
@@ -47,23 +47,25 @@ def test_each_module_and_all_of_them(subject: ReportInput, measured: Measured) -
         same(score, ia.evaluate(ia.compose(bank, operator), test))
 
 
-def test_on_the_way_there(subject: ReportInput, measured: Measured) -> None:
-    test, bank = ia.load_data("digits").test, subject.modules
+def test_on_the_way_there(inputs: ReportInput, measured: Measurements) -> None:
+    test, bank = ia.load_data("digits").test, inputs.modules
     for operator, curve in measured.curves.items():
         assert list(curve) == list(range(1, 11))
         same(curve[1], ia.evaluate(bank[0], test))
         same(curve[3], ia.evaluate(ia.compose(bank[:3], operator), test))
 
 
-def test_one_taken_out(subject: ReportInput, measured: Measured) -> None:
-    test, merged = ia.load_data("digits").test, ia.compose(subject.modules, "logits")
+def test_one_taken_out(inputs: ReportInput, measured: Measurements) -> None:
+    test, merged = ia.load_data("digits").test, ia.compose(inputs.modules, "logits")
     assert measured.added is not None
     same(measured.added, ia.evaluate(merged, test))
     same(measured.without["3"], ia.evaluate(merged - "3", test))
 
 
-def test_the_pair_is_the_one_of_most_interference(subject: ReportInput, measured: Measured) -> None:
-    matrix = ia.compatibility_matrix(subject.modules, ia.load_data("digits"))
+def test_the_pair_is_the_one_of_most_interference(
+    inputs: ReportInput, measured: Measurements
+) -> None:
+    matrix = ia.compatibility_matrix(inputs.modules, ia.load_data("digits"))
     assert measured.matrix is not None
     assert measured.pair is not None
     assert measured.path is not None
@@ -75,8 +77,8 @@ def test_the_pair_is_the_one_of_most_interference(subject: ReportInput, measured
     assert measured.path.curves["test"].n == 359
 
 
-def test_answers_are_mean_probabilities(subject: ReportInput, measured: Measured) -> None:
-    test, module = ia.load_data("digits").test, subject.modules[3]
+def test_answers_are_mean_probabilities(inputs: ReportInput, measured: Measurements) -> None:
+    test, module = ia.load_data("digits").test, inputs.modules[3]
     expected = module.to_module().predict_proba(test.x)[test.y == 3].mean(dim=0)
     seen = measured.answers(measured.logits(module))
     np.testing.assert_allclose(seen[3], expected.numpy(), rtol=1e-5)
@@ -84,7 +86,7 @@ def test_answers_are_mean_probabilities(subject: ReportInput, measured: Measured
 
 
 def test_the_demo_has_other_ways(
-    subject: ReportInput, measured: Measured, demo_folder: Path
+    inputs: ReportInput, measured: Measurements, demo_folder: Path
 ) -> None:
     test = ia.load_data("digits").test
     assert list(measured.compared) == [
@@ -95,12 +97,12 @@ def test_the_demo_has_other_ways(
     same(measured.compared["one network trained on all classes"], joint)
 
 
-def test_a_composition_is_measured_by_its_own_operator(subject: ReportInput) -> None:
-    merged = ia.compose(subject.modules[:3], "ties(density=0.5)")
-    result = Measured(subject_of(merged))
+def test_a_composition_is_measured_by_its_own_operator(inputs: ReportInput) -> None:
+    merged = ia.compose(inputs.modules[:3], "ties(density=0.5)")
+    result = Measurements(subject_of(merged))
     assert list(result.curves) == ["ties(density=0.5)", "sum", "logits"]
     same(result.joined["ties(density=0.5)"], ia.evaluate(merged, ia.load_data("digits").test))
-    inlay = Measured(subject_of(ia.compose(subject.modules[:3], "inlay")))
+    inlay = Measurements(subject_of(ia.compose(inputs.modules[:3], "inlay")))
     assert list(inlay.curves) == ["inlay", "sum"]  # the logit sum is the inlay's own
 
 
@@ -119,12 +121,12 @@ def test_a_composition_is_measured_with_its_options(
     modules = ia.Bank.load(two_seeds)
     modules = [modules["0-s0"], modules["1-s1" if "align" in options else "1-s0"]]
     merged = ia.compose(modules, operator, samples=data, **options)
-    result = Measured(subject_of(merged))
+    result = Measurements(subject_of(merged))
     same(result.joined[label], ia.evaluate(merged, data.test))
     same(result.joined["logits"], ia.evaluate(ia.compose(modules, "logits"), data.test))
     html = ia.report(merged).html
     assert f"<h1>Two modules joined by {label}</h1>" in html
-    told = {"logits": "logits added", "inlay": "laid side by side (inlay)", "sum": "weights added"}
+    told = {"logits": "logits added", "inlay": "side by side (inlay)", "sum": "weights added"}
     shown = f"right when joined: {told[operator]}{label.removeprefix(operator)}</li>"
     assert f"<strong>{percent(result.joined[label].accuracy)}</strong> {shown}" in html
 
@@ -133,18 +135,18 @@ def test_a_calibrated_composition_grows_calibrated(two_seeds: Path) -> None:
     modules, samples = ia.Bank.load(two_seeds).seed(0), ia.load_data("digits").test
     less = Split(samples.x[:60], samples.y[:60])
     merged = ia.compose(modules, "logits", samples=less, calibrate=True)
-    curve = Measured(subject_of(merged)).curves["logits, calibrated"]
+    curve = Measurements(subject_of(merged)).curves["logits, calibrated"]
     same(curve[2], ia.evaluate(merged - modules[2], samples))
 
 
-def test_fewer_test_samples_on_request(subject: ReportInput) -> None:
-    result = subject_of(subject.modules[0], rows=50)
+def test_fewer_test_samples_on_request(inputs: ReportInput) -> None:
+    result = subject_of(inputs.modules[0], rows=50)
     assert len(result.test) == 50
     with pytest.raises(RecipeError, match="rows is 0"):
-        subject_of(subject.modules[0], rows=0)
+        subject_of(inputs.modules[0], rows=0)
 
 
-def test_modules_of_two_origins_are_not_added(subject: ReportInput) -> None:
+def test_modules_of_two_origins_are_not_added(inputs: ReportInput) -> None:
     other = ia.train(
         ia.load_data("digits"),
         preset="paper",
@@ -155,38 +157,38 @@ def test_modules_of_two_origins_are_not_added(subject: ReportInput) -> None:
         seeds=[5],
         progress=False,
     )
-    result = Measured(subject_of([subject.modules[0], other[0]]))
+    result = Measurements(subject_of([inputs.modules[0], other[0]]))
     assert list(result.joined) == ["logits"]
     assert "its origin is" in result.refused["sum"]
     assert result.path is None
-    merged = ia.compose(result.subject.modules, "logits")
+    merged = ia.compose(result.inputs.modules, "logits")
     same(result.joined["logits"], ia.evaluate(merged, ia.load_data("digits").test))
 
 
-def test_of_classes_that_repeat_one_seed_is_joined(subject: ReportInput) -> None:
-    zero = subject.modules[0]
+def test_of_classes_that_repeat_one_seed_is_joined(inputs: ReportInput) -> None:
+    zero = inputs.modules[0]
     again = replace(zero, name="again", provenance={**zero.provenance, "seed": 9})
-    result = subject_of([*subject.modules[:2], again])
+    result = subject_of([*inputs.modules[:2], again])
     assert [m.name for m in result.together] == ["0", "1"]
     assert [m.name for m in result.others] == ["again"]
 
 
-def test_what_cannot_be_reported(tmp_path: Path, subject: ReportInput) -> None:
+def test_what_cannot_be_reported(tmp_path: Path, inputs: ReportInput) -> None:
     with pytest.raises(FileError, match="no such file or folder"):
         subject_of(tmp_path / "nothing")
     with pytest.raises(FileError, match="all of them diverged"):
         subject_of(ia.Bank([], ["3"]))
     with pytest.raises(DataError, match="two modules are called '0'"):
-        subject_of([subject.modules[0]] * 2)
-    shifted = replace(subject.modules[1], catalogue=tuple("1023456789"))
+        subject_of([inputs.modules[0]] * 2)
+    shifted = replace(inputs.modules[1], catalogue=tuple("1023456789"))
     with pytest.raises(CompositionError, match="its catalogue is"):
-        subject_of([subject.modules[0], shifted])
+        subject_of([inputs.modules[0], shifted])
     with pytest.raises(DataError, match="a report is made of"):
         subject_of([3])  # type: ignore[list-item]
 
 
-def test_a_long_curve_has_points_at_its_ends(subject: ReportInput) -> None:
-    many = [subject.modules[0]] * 55
+def test_a_long_curve_has_points_at_its_ends(inputs: ReportInput) -> None:
+    many = [inputs.modules[0]] * 55
     places = steps(many)
     assert len(places) == 20
     assert (places[0], places[-1]) == (1, 55)

@@ -19,7 +19,10 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 Read = Callable[[str], Any]
 KINDS = ("accuracy", "entropy")
-ALL = ["glance", "trained", "modules", "joined", "curve", "removed", "fits", "path", "again"]
+ALL = [
+    *("overview", "trained", "modules", "joined", "curve", "removed"),
+    *("compatibility", "path", "reproduce"),
+]
 
 
 def keys(html: str) -> list[str]:
@@ -65,7 +68,13 @@ def test_the_same_files_give_the_same_page(demo_folder: Path) -> None:
     assert report.html == (demo_folder / "report.html").read_text()
     assert set(report.figures) >= {
         *("answers", "weights", "confusion-alone", "confusion-sum", "confusion-logits"),
-        *("curve-accuracy", "curve-entropy", "path-loss", "path-accuracy", "fits-interference"),
+        *(
+            "curve-accuracy",
+            "curve-entropy",
+            "path-loss",
+            "path-accuracy",
+            "compatibility-interference",
+        ),
     }
     shown = re.findall(r'<figure id="figure-([\w-]+)"', report.html)
     assert sorted(shown) == sorted(set(report.figures) - {"weights"})  # those are in the cards
@@ -73,7 +82,7 @@ def test_the_same_files_give_the_same_page(demo_folder: Path) -> None:
 
 def test_one_module(demo_folder: Path, read_page: Read) -> None:
     report = ia.report(demo_folder / "modules" / "3.safetensors")
-    assert keys(report.html) == ["glance", "trained", "modules", "again"]
+    assert keys(report.html) == ["overview", "trained", "modules", "reproduce"]
     page = read_page(report.html)
     assert page.problems == []
     assert page.headings[0] == (1, "A module for 3")
@@ -92,7 +101,7 @@ def test_modules_that_cannot_be_joined_say_why(demo_folder: Path) -> None:
     one, other = ia.Bank.load(demo_folder / "modules")[:2]
     warm = ia.Module(**{**vars_of(other), "temperature": 2.0})
     report = ia.report([one, warm], "digits")
-    assert keys(report.html) == ["glance", "trained", "modules", "joined", "again"]
+    assert keys(report.html) == ["overview", "trained", "modules", "joined", "reproduce"]
     assert "its temperature is 2.0, not 5.0" in text(report.html)
 
 
@@ -100,13 +109,13 @@ def test_a_composition_and_a_section_of_ones_own(demo_folder: Path, read_page: R
     bank = ia.Bank.load(demo_folder / "modules")
     probe = Section("probe", "A fresh head", "<p>recovers all of it</p>")
     report = ia.report(ia.compose(bank[:3], "inlay"), title="Three <digits>", sections=[probe])
-    assert keys(report.html) == [*ALL[:-1], "probe", "again"]
+    assert keys(report.html) == [*ALL[:-1], "probe", "reproduce"]
     page = read_page(report.html)
     assert page.problems == []
     assert page.headings[0] == (1, "Three <digits>")
     inlay = ia.evaluate(ia.compose(bank[:3], "inlay"), ia.load_data("digits").test)
     told = f"{percent(inlay.accuracy)} of {inlay.confusion[:3].sum()} test samples of three classes"
-    assert f"Laid side by side (inlay): {told} right" in report.html
+    assert f"Side by side (inlay): {told} right" in report.html
     assert "intarsia compose modules/ --operator inlay" in report.html
 
 
@@ -118,7 +127,7 @@ def test_without_its_data_a_page_has_what_the_files_say(
 
     monkeypatch.setattr("intarsia.reports.modules.report_input.data_for", gone)
     report = ia.report(demo_folder / "modules")
-    assert keys(report.html) == ["glance", "trained", "modules", "again"]
+    assert keys(report.html) == ["overview", "trained", "modules", "reproduce"]
     assert read_page(report.html).problems == []
     assert "digits &lt;cannot&gt; be fetched" in report.html
     assert "of their own validation samples" in report.html
@@ -165,9 +174,9 @@ def test_numbers_of_several_seeds_are_means_with_their_spread(two_seeds: Path) -
         assert f"{ours[0]} {ours[1]}" in words
         first = f"{name.capitalize()}, seed 0: {percent(accuracy[0])} of 107 test samples"
         assert first in words
-    lead = words[words.index("Joined without training, those of a seed") :][:100]
+    lead = words[words.index("Joined without training, those of one seed") :][:100]
     assert any(f"are right on {number} (n = 2) of 107" in lead for number in told.values())
-    for key in ("glance", "curve", "removed", "fits", "path"):
+    for key in ("overview", "curve", "removed", "compatibility", "path"):
         assert "This is seed 0, one of two." in text(part(html, key))
     assert "Module 0-s0" in words
     assert "0-s0: kept the origin" in words
@@ -215,7 +224,7 @@ def test_the_picture_is_told_by_what_was_measured(two_seeds: Path) -> None:
 def test_no_picture_is_told_of_where_there_is_none(
     two_seeds: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("intarsia.reports.modules.merged.TILES_UP_TO", 2)
+    monkeypatch.setattr("intarsia.reports.modules.overview.TILES_UP_TO", 2)
     html = ia.report(two_seeds, rows=50).html
     assert "figure-answers" not in html
     assert "The picture shows" not in html

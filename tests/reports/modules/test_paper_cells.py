@@ -1,4 +1,4 @@
-"""The paper's cells stand beside a bank of its settings, and beside no other."""
+"""The paper's cells are shown for a bank of its settings, and for no other."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +9,9 @@ import torch
 import intarsia as ia
 from intarsia.data import Data, Split
 from intarsia.modules import Architecture
-from intarsia.reports.modules.measurements import Measured
 from intarsia.reports.modules.report_input import subject_of
-from intarsia.reports.modules.trained import paper_model, papers
+from intarsia.reports.modules.sections import ReportContext
+from intarsia.reports.modules.trained import paper_cells, paper_model
 from intarsia.studies.plans import plan_of
 from intarsia.studies.tables import Spread
 
@@ -61,32 +61,32 @@ def test_the_papers_settings_are_known(data: Data) -> None:
     assert paper_model(subject_of(bank(data, **unpruned), data)) == "shallow"
 
 
-def test_printed_cells_stand_beside_ours(data: Data) -> None:
-    result = papers(Measured(subject_of(bank(data), data)))
+def test_printed_cells_are_compared_with_ours(data: Data) -> None:
+    result = paper_cells(ReportContext(subject_of(bank(data), data)))
     assert result is not None
-    assert "0.999 (0.001)" in result.body  # Table 1, shallow, MNIST, with IMP
-    assert "two, sum" in result.body
-    assert "0.992" in result.body  # two modules by logits, in the text
+    assert "0.999 (0.001)" in result  # Table 1, shallow, MNIST, with IMP
+    assert "two, sum" in result
+    assert "0.992" in result  # two modules by logits, in the text
 
 
 def test_several_seeds_stand_there_with_their_spread(data: Data) -> None:
     two = bank(data, seeds=(0, 1))
     scores = [ia.evaluate(ia.compose(two.seed(s), "sum"), data.test) for s in (0, 1)]
-    result = papers(Measured(subject_of(two, data)))
+    result = paper_cells(ReportContext(subject_of(two, data)))
     assert result is not None
     accuracy, entropy = (Spread.of(getattr(s, k) for s in scores) for k in ("accuracy", "entropy"))
     assert entropy.sd > 0.01
-    assert f'<th scope="row">two, sum</th><td class="number">{accuracy}</td>' in result.body
-    assert f'<td class="number">{entropy}</td>' in result.body
+    assert f'<th scope="row">two, sum</th><td class="number">{accuracy}</td>' in result
+    assert f'<td class="number">{entropy}</td>' in result
     every = bank(data, names=NAMES, seeds=(0, 1))
     scores = [ia.evaluate(ia.compose(every.seed(s), "sum"), data.test) for s in (0, 1)]
-    result = papers(Measured(subject_of(every, data)))
+    result = paper_cells(ReportContext(subject_of(every, data)))
     assert result is not None
     ours = Spread.of(score.accuracy for score in scores)
-    assert f"above 0.90; ours is {ours.mean:.3f} ± {ours.sd:.3f} (n = 2)." in result.body
+    assert f"above 0.90; ours is {ours.mean:.3f} ± {ours.sd:.3f} (n = 2)." in result
 
 
 def test_other_data_has_no_cell(data: Data) -> None:
     other = bank(data)
     strange = Data.build("mnist", NAMES, data.test, data.test, data.train, scale="signed")
-    assert papers(Measured(subject_of(other, strange))) is None
+    assert paper_cells(ReportContext(subject_of(other, strange))) is None

@@ -49,7 +49,7 @@ def test_those_of_a_bank_run(
         run = CliRunner().invoke(app, line)
         assert run.exit_code == 0, (line, run.stderr, run.exception)
     assert Path("report.html").read_text() == html
-    same = ia.Bank.load("again")
+    same = ia.Bank.load("reproduced")
     assert [m.digest for m in same] == [m.digest for m in ia.Bank.load(two_seeds)]
     ia.compose(ia.Bank.load(two_seeds).seed(0), "sum").save("expected.safetensors")
     assert Path("sum.safetensors").read_bytes() == Path("expected.safetensors").read_bytes()
@@ -63,7 +63,7 @@ def test_settings_that_were_chosen_for_the_data_are_those_of_the_next_time(
     (line,) = by_verb(ia.report("bank", rows=50).html)["train"]
     run = CliRunner().invoke(app, ["train", *line])
     assert run.exit_code == 0, run.stderr
-    assert [m.digest for m in ia.Bank.load("again")] == [m.digest for m in bank]
+    assert [m.digest for m in ia.Bank.load("reproduced")] == [m.digest for m in bank]
 
 
 def test_those_of_one_module_join_nothing(two_seeds: Path, tmp_path: Path) -> None:
@@ -126,5 +126,5 @@ def test_data_of_ones_own(load: Callable[[str], Any], tmp_path: Path) -> None:
     named = source if load is str else "DATA.npz"
     assert {given[given.index("--data") + 1] for given in result["evaluate"]} == {named}
     assert result["compatibility"][0][-2:] == ["--samples", named]
-    assert ("DATA.npz stands for a file" in words(part(html, "again"))) == (load is not str)
+    assert ("DATA.npz stands for a file" in words(part(html, "reproduce"))) == (load is not str)
     assert result["train"][0][2:] == ([] if load is str else ["--data", "DATA.npz"])

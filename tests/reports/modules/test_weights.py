@@ -1,4 +1,4 @@
-"""Effective weights beside the formula of a small network, and live units beside a count."""
+"""Effective weights by the formula of a small network, and live units by a count."""
 
 import numpy as np
 import pytest

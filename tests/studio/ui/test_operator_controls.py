@@ -28,7 +28,7 @@ def mine() -> Iterator[str]:
 
 def test_kinds_follow_from_the_signature(mine: str) -> None:
     assert controls_of(mine) == [
-        Control("times", "whole", 2),
+        Control("times", "integer", 2),
         Control("how", "choice", "a", ("a", "b")),
         Control("loud", "flag", False),
     ]

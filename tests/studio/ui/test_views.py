@@ -11,10 +11,10 @@ import pytest
 
 import intarsia as ia
 from intarsia.figures.png import png
-from intarsia.studio import Card, Session
+from intarsia.studio import ModuleTile, Session
 from intarsia.studio.answers import Answer
-from intarsia.studio.ui.pieces import answer_rows, message, tile, whole_bars
-from intarsia.studio.ui.views import Choice, Seen, Views
+from intarsia.studio.ui.fragments import answer_rows, merged_bars, message, tile
+from intarsia.studio.ui.views import SampleRequest, Selection, Views
 
 
 @pytest.fixture
@@ -23,9 +23,9 @@ def views(session: Session) -> Views:
 
 
 def test_the_whole_in_figures_and_what_a_switch_changed(views: Views, session: Session) -> None:
-    both = Choice(("0", "3"), "sum", {})
+    both = Selection(("0", "3"), "sum", {})
     score = session.score(["0", "3"], "sum")
-    shown = views.joined(both, None)
+    shown = views.merged_view(both, None)
     assert f"{score.accuracy:.4f}" in shown.accuracy
     assert "Accuracy, classes that are on" in shown.accuracy
     assert "2 of 10 classes" in shown.accuracy
@@ -33,55 +33,58 @@ def test_the_whole_in_figures_and_what_a_switch_changed(views: Views, session: S
     assert f"{score.entropy:.3f}" in shown.entropy
     assert "none yet" in shown.change
     assert "2 modules, sum" in shown.confusion
-    assert shown.said == ""
-    after = views.joined(replace(both, names=("0",)), shown.shown)
+    assert shown.message == ""
+    after = views.merged_view(replace(both, names=("0",)), shown.shown)
     assert "Last switch: 3 off" in after.change
     assert "<b>3</b>" in after.change
     # Compared with itself there is nothing to tell.
-    assert "none yet" in views.joined(both, shown.shown).change
+    assert "none yet" in views.merged_view(both, shown.shown).change
 
 
 def test_an_error_blanks_the_figures_and_is_told_as_it_is(views: Views) -> None:
-    before = views.joined(Choice(("0",), "sum", {}), None).shown
-    off = views.joined(Choice((), "sum", {}), before)
-    assert "no module is on: switch at least one on" in off.said
+    before = views.merged_view(Selection(("0",), "sum", {}), None).shown
+    off = views.merged_view(Selection((), "sum", {}), before)
+    assert "no module is on: switch at least one on" in off.message
     assert re.search(r"class='big'>-<", off.accuracy)
     assert off.confusion == ""
     assert off.shown == ((), "sum")
-    both = views.joined(Choice(("0", "3"), "sum", {}), off.shown)
+    both = views.merged_view(Selection(("0", "3"), "sum", {}), off.shown)
     assert "Last switch: 0 and 3 on" in both.change
-    every = Choice(views.session.names, "sum", {})
-    assert "Last switch: all on" in views.joined(every, off.shown).change
-    assert "Last switch: all off" in views.joined(replace(every, names=()), both.shown).change
-    wrong = views.joined(Choice(("0",), "ties", {"density": "7"}), before)
-    assert "density is 7.0: expected a share from 0 to 1" in wrong.said
+    every = Selection(views.session.names, "sum", {})
+    assert "Last switch: all on" in views.merged_view(every, off.shown).change
+    assert "Last switch: all off" in views.merged_view(replace(every, names=()), both.shown).change
+    wrong = views.merged_view(Selection(("0",), "ties", {"density": "7"}), before)
+    assert "density is 7.0: expected a share from 0 to 1" in wrong.message
 
 
 def test_one_sample_with_a_class_taken_out_and_put_back(views: Views, session: Session) -> None:
-    choice = Choice(session.names, "sum", {})
-    result = views.looked(choice, Seen(4), "")
+    choice = Selection(session.names, "sum", {})
+    result = views.sample_view(choice, SampleRequest(4), "")
     assert result.merged.count("<section") == 1
     assert result.each.count("class='answer'") == 3
     assert "Shown: test sample 4<" in result.picture
     assert f"class {session.catalogue[int(session.test.y[4])]}, 8 by 8 pixels" in result.picture
-    less = views.looked(choice, Seen(4), "3")
+    less = views.sample_view(choice, SampleRequest(4), "3")
     assert "without module 3" in less.merged
-    assert views.looked(choice, Seen(4), "") == result
-    off = views.looked(replace(choice, names=("0",)), Seen(4), "3")
+    assert views.sample_view(choice, SampleRequest(4), "") == result
+    off = views.sample_view(replace(choice, names=("0",)), SampleRequest(4), "3")
     assert off.merged.count("<section") == 1
-    assert "no module that is on recognises &#x27;3&#x27;: it is out already" in off.said
+    assert "no module that is on recognises &#x27;3&#x27;: it is out already" in off.message
     assert off.each.count("class='answer off'") == 2
-    shared = views.looked(choice, Seen(4), "8")
-    assert "cannot be taken out alone" in shared.said
-    assert "give a whole number from 0 to 358" in views.looked(choice, Seen(999), "").said
-    assert "draw again" in views.looked(choice, Seen(0, "???"), "").said
+    shared = views.sample_view(choice, SampleRequest(4), "8")
+    assert "cannot be taken out alone" in shared.message
+    assert (
+        "give a whole number from 0 to 358"
+        in views.sample_view(choice, SampleRequest(999), "").message
+    )
+    assert "draw again" in views.sample_view(choice, SampleRequest(0, "???"), "").message
 
 
 def test_a_drawing_is_shown_as_the_network_sees_it(views: Views, session: Session) -> None:
     drawing = np.zeros((40, 40), np.uint8)
     drawing[5:35, 18:24] = 255
     text = base64.b64encode(drawing.tobytes()).decode()
-    result = views.looked(Choice(session.names, "sum", {}), Seen(0, text), "")
+    result = views.sample_view(Selection(session.names, "sum", {}), SampleRequest(0, text), "")
     assert "Shown: your drawing" in result.picture
     assert "as the network sees it, 8 by 8 pixels" in result.picture
     assert "data:image/png;base64," in result.picture
@@ -107,9 +110,9 @@ def test_names_are_text_not_html(bank: ia.Bank, digits: ia.Data) -> None:
     bad = "<script>alert('x')</script>"
     session = Session([replace(bank["0"], name=bad), bank["3"]], digits, rows=40)
     views = Views(session)
-    choice = Choice(session.names, "sum", {})
-    shown = views.joined(choice, ((bad,), "sum"))
-    looked = views.looked(choice, Seen(0), "0")
+    choice = Selection(session.names, "sum", {})
+    shown = views.merged_view(choice, ((bad,), "sum"))
+    looked = views.sample_view(choice, SampleRequest(0), "0")
     pages = [*vars(shown).values(), *vars(looked).values(), message(bad)]
     pages += [views.matrix("cosine", (bad, "3"))]
     assert not [page for page in pages if isinstance(page, str) and "<script>" in page]
@@ -120,20 +123,20 @@ def test_a_row_of_a_table_is_shown_as_numbers() -> None:
     data = ia.load_data(x, np.arange(90) % 3)
     settings = {"sparsity": 0.0, "epochs": 1, "progress": False}
     views = Views(Session(ia.train(data, model="mlp(4)", **settings), data))
-    assert views.paper is None
-    result = views.looked(Choice(views.session.names, "sum", {}), Seen(0), "")
+    assert views.scaler is None
+    result = views.sample_view(Selection(views.session.names, "sum", {}), SampleRequest(0), "")
     assert f"{float(data.test.x[0, 0]):.3g}, " in result.picture
     assert "20 numbers" in result.picture
 
 
 def test_an_answer_without_a_preference_is_not_told_as_one() -> None:
     even = Answer("3", ("3", "7"), np.array([0.49, 0.51]), 0.999)
-    assert "not sure: 7 with 0.510" in whole_bars({"together": even}, "3")
-    assert "wrong" not in whole_bars({"together": even}, "3")
+    assert "not sure: 7 with 0.510" in merged_bars({"joined": even}, "3")
+    assert "wrong" not in merged_bars({"joined": even}, "3")
     assert "none of mine" in answer_rows([even], ["3"])
     sure = replace(even, probabilities=np.array([0.1, 0.9]), entropy=0.47)
-    assert ">7 with 0.900<" in whole_bars({"together": sure}, "3")
-    assert " wrong'" in whole_bars({"together": sure}, "3")
+    assert ">7 with 0.900<" in merged_bars({"joined": sure}, "3")
+    assert " wrong'" in merged_bars({"joined": sure}, "3")
     assert "7 0.90" in answer_rows([sure], ["3"])
 
 
@@ -155,7 +158,7 @@ def test_a_png_holds_the_pixels() -> None:
 
 
 def test_a_tile_says_name_accuracy_and_density() -> None:
-    card = Card("3-s0", ("3",), 0.9876, 0.99, 0.0512)
+    card = ModuleTile("3-s0", ("3",), 0.9876, 0.99, 0.0512)
     assert tile(card) == "3-s0 (3)\n0.988 · 5.1% kept"
     assert tile(replace(card, name="3 (2)")).startswith("3 (2)\n")
     assert tile(replace(card, name="3", density=1.0)) == "3\n0.988 · 100% kept"

@@ -13,7 +13,7 @@ from intarsia.composition.operators.registry import operator, total
 EXPERTS = "https://doi.org/10.1162/089976602760128018"
 
 
-@operator("logits", on="logits", paper=EXPERTS)
+@operator("logits", on="logits", paper=EXPERTS, label="logits added", logit_sum=True)
 def sum_of_logits(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
     """z = sum of z_i, a product of experts: those that are uniform drop out."""
     return total(logits)

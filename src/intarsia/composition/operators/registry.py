@@ -22,6 +22,8 @@ OPERATORS = Registry(
     paper="",
     samples=False,
     colour=None,
+    label="",
+    logit_sum=False,
 )
 """Ways of joining by name; `@operator(...)` adds one, with its traits."""
 
@@ -29,7 +31,14 @@ Operator = RegistryEntry
 
 
 def operator(
-    name: str, *, on: On, paper: str, samples: bool = False, colour: str | None = None
+    name: str,
+    *,
+    on: On,
+    paper: str,
+    samples: bool = False,
+    colour: str | None = None,
+    label: str = "",
+    logit_sum: bool = False,
 ) -> Callable[[Callable[..., Any]], Operator]:
     """Register a function as an operator; its signature is its schema.
 
@@ -40,7 +49,8 @@ def operator(
     - on logits, one N x C tensor per part gives N x C.
 
     The parts come sorted by name. One that `samples` must be given for says so. `colour` is the
-    operator's own in figures, as #rrggbb; without it one is chosen.
+    operator's own in figures, as #rrggbb; without it one is chosen. `label` is what sentences call
+    it instead of its name, and `logit_sum` says that it gives exactly the sum of the parts' logits.
     """
 
     def add(function: Callable[..., Any]) -> Operator:
@@ -51,7 +61,8 @@ def operator(
                 f"operator {name!r} takes ({', '.join(takes)}): expected ({', '.join(expected)}) "
                 "first, then its settings"
             )
-        OPERATORS.register(name, on=on, paper=paper, samples=samples, colour=colour)(function)
+        traits = {"colour": colour, "label": label, "logit_sum": logit_sum}
+        OPERATORS.register(name, on=on, paper=paper, samples=samples, **traits)(function)
         entry: Operator = OPERATORS[name]
         return entry
 

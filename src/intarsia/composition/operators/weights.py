@@ -21,7 +21,12 @@ Affine = Literal["sum", "mean"]
 SOUPS = "https://arxiv.org/abs/2203.05482"
 
 
-@operator("sum", on="weights", paper="https://openreview.net/forum?id=Z0j9NJt08I")
+@operator(
+    "sum",
+    on="weights",
+    paper="https://openreview.net/forum?id=Z0j9NJt08I",
+    label="weights added",
+)
 def sum_of_weights(
     states: Sequence[State], context: MergeContext, affine: Affine = "sum"
 ) -> dict[str, Tensor]:

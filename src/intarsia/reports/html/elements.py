@@ -1,4 +1,4 @@
-"""Pieces of a page as HTML text; every one escapes the text it is given."""
+"""Elements of a page as HTML; each escapes the text it is given."""
 
 import math
 import re
@@ -7,8 +7,8 @@ from html import escape
 
 from intarsia.errors import DataError
 
-Entry = str | int | float | None
-"""What stands in a cell of a table; numbers are written as they are, floats with four digits."""
+TableValue = str | int | float | None
+"""A cell of a table; integers are written as they are, floats with four digits."""
 
 SCROLLS_FROM = 420  # pixels of a drawing: narrower ones fit a phone
 SMALLEST, LARGEST = 0.75, 1.15  # of a size as drawn, so that letters stay readable
@@ -20,7 +20,7 @@ def paragraph(text: str) -> str:
 
 
 def notice(title: str, text: str) -> str:
-    """What a reader must not miss, in a box of its own."""
+    """What a reader must not miss, in a box."""
     body = f"<strong>{escape(title)}</strong>\n{paragraph(text)}"
     return f'<div class="notice" role="note">\n{body}\n</div>'
 
@@ -31,8 +31,8 @@ def listing(items: Iterable[str]) -> str:
     return f"<ul>\n{lines}</ul>"
 
 
-def facts(pairs: Mapping[str, Entry]) -> str:
-    """Names and values, one pair a line."""
+def facts(pairs: Mapping[str, TableValue]) -> str:
+    """Names and values, one pair per line."""
     lines = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(entry_text(value))}</dd></div>\n"
         for name, value in pairs.items()
@@ -43,27 +43,29 @@ def facts(pairs: Mapping[str, Entry]) -> str:
 def numbers(pairs: Iterable[tuple[str, str]]) -> str:
     """The few numbers to be seen first, each with what it is, as tiles."""
     lines = "".join(
-        f"<li><strong>{escape(number)}</strong> {escape(words)}</li>\n" for number, words in pairs
+        f"<li><strong>{escape(number)}</strong> {escape(label)}</li>\n" for number, label in pairs
     )
     return f'<ul class="numbers">\n{lines}</ul>'
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Entry]], caption: str) -> str:
-    """A table whose first column heads its rows; where it is too wide it scrolls by itself."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[TableValue]], caption: str) -> str:
+    """A table whose first column heads its rows; a wide one scrolls by itself."""
     texts = [[entry_text(entry) for entry in row] for row in rows]
     for row in texts:
         if len(row) != len(columns):
             raise DataError(
                 f"the table {caption!r} has a row of {len(row)} entries for {len(columns)} columns"
             )
-    each = [[row[place] for row in texts] for place in range(len(columns))]
-    marks = [
+    by_column = [[row[place] for row in texts] for place in range(len(columns))]
+    classes = [
         ' class="number"' if place and _are_numbers(column) else ""
-        for place, column in enumerate(each)
+        for place, column in enumerate(by_column)
     ]
-    heads = zip(columns, marks, strict=True)
-    head = "".join(f'<th scope="col"{mark}>{escape(name)}</th>' for name, mark in heads)
-    body = "".join(f"<tr>{_cells(row, marks)}</tr>\n" for row in texts)
+    head = "".join(
+        f'<th scope="col"{class_}>{escape(name)}</th>'
+        for name, class_ in zip(columns, classes, strict=True)
+    )
+    body = "".join(f"<tr>{_cells(row, classes)}</tr>\n" for row in texts)
     return (
         f'<div class="scroll" role="group" aria-label="{escape(caption)}" tabindex="0">\n'
         f"<table>\n<caption>{escape(caption)}</caption>\n<thead><tr>{head}</tr></thead>\n"
@@ -80,7 +82,7 @@ def figure(svg: str, caption: str, label: str, *, name: str) -> str:
     head = re.match(r"\s*(?:<\?xml[^>]*>\s*)?<svg\b([^>]*)>", svg)
     size = head and re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', head[1])
     if head is None or size is None:
-        raise DataError(f"the figure {name!r} is no SVG with a viewBox from 0 0: draw it again")
+        raise DataError(f"the figure {name!r} is not an SVG with a viewBox from 0 0: draw it again")
     width, height = float(size[1]), float(size[2])
     inside = re.sub(r"<title>.*?</title>\s*", "", svg[head.end() :], count=1, flags=re.S)
     inside = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{escape(name)}-", inside).strip()
@@ -105,28 +107,28 @@ def commands(lines: Iterable[str]) -> str:
 
 
 def folded(summary: str, body: str) -> str:
-    """HTML that is opened by a click, or by printing."""
+    """HTML that opens on a click, or when the page is printed."""
     return f"<details>\n<summary>{escape(summary)}</summary>\n{body}\n</details>"
 
 
-def beside(pieces: Iterable[str]) -> str:
-    """Figures, or other pieces, side by side where each has the room it needs."""
+def side_by_side(pieces: Iterable[str]) -> str:
+    """Figures, or other pieces, next to each other where each has the room it needs."""
     body = "\n".join(pieces)
     least = max([240, *map(int, re.findall(r"min-width:(\d+)px", body))])
-    return f'<div class="beside" style="--least:{least}px">\n{body}\n</div>'
+    return f'<div class="side-by-side" style="--least:{least}px">\n{body}\n</div>'
 
 
-def entry_text(value: Entry) -> str:
-    """A value of a table or of facts; a dash for what is not there."""
+def entry_text(value: TableValue) -> str:
+    """A value of a table or of facts; a dash for a missing one."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def _cells(row: Sequence[str], marks: Sequence[str]) -> str:
+def _cells(row: Sequence[str], classes: Sequence[str]) -> str:
     first = f'<th scope="row">{escape(row[0])}</th>' if row else ""
-    rest = zip(row[1:], marks[1:], strict=True)
-    return first + "".join(f"<td{mark}>{escape(text)}</td>" for text, mark in rest)
+    rest = zip(row[1:], classes[1:], strict=True)
+    return first + "".join(f"<td{class_}>{escape(text)}</td>" for text, class_ in rest)
 
 
 def _are_numbers(column: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The page of a report: one HTML file that carries all it shows and asks the network nothing."""
+"""The page of a report: one HTML file that holds all it shows and asks the network for nothing."""
 
 import base64
 import hashlib
@@ -26,7 +26,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """A page and its figures, SVG text by name."""
+    """A page, and its figures as SVG text by name."""
 
     html: str
     figures: Mapping[str, str] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Report:
         figures: str | Path | None = None,
         formats: Sequence[str] = ("svg",),
     ) -> list[Path]:
-        """Write the page, and its figures into a folder where one is given; what was written.
+        """Write the page, and its figures into a folder if one is given; returns the paths.
 
         Formats are svg, pdf and png; the last two need the extra `figures`.
         """
@@ -59,9 +59,9 @@ def page(title: str, lead: str, sections: Sequence[Section], made: Mapping[str, 
     `lead` is plain text, one paragraph; `made` says at the foot what the page was made of.
     """
     keys = [section.key for section in sections]
-    twice = next((key for place, key in enumerate(keys) if key in keys[:place]), None)
-    if twice is not None:
-        raise DataError(f"two sections of a page have the key {twice!r}: give each its own")
+    repeated = next((key for place, key in enumerate(keys) if key in keys[:place]), None)
+    if repeated is not None:
+        raise DataError(f"two sections of a page have the key {repeated!r}: give each its own")
     script = _resource("page.js")
     return "\n".join(
         [
@@ -110,7 +110,7 @@ def _section(section: Section) -> str:
 
 
 def _policy(script: str) -> str:
-    """What a browser may load for the page: nothing but what is in it, and no other script."""
+    """The content security policy: nothing but what is in the page, and no other script."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "

@@ -1,4 +1,4 @@
-"""Numbers and lists as a sentence has them."""
+"""Numbers and lists in words, for sentences."""
 
 import math
 import statistics
@@ -23,45 +23,45 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 
 def capital(sentence: str) -> str:
-    """The first letter large, all others as they are."""
+    """The first letter in upper case, all others as they are."""
     return sentence[:1].upper() + sentence[1:]
 
 
-def percent(share: float) -> str:
-    """One decimal, two close to nothing and to all; `-` for a share of nothing."""
-    if math.isnan(share) or share == 1:
-        return "-" if math.isnan(share) else "100%"
-    if share == 0 or 0.0005 <= share < 0.9995:
-        return f"{100 * share:.1f}%"
-    return f"{min(max(100 * share, 0.01), 99.99):.2f}%"
+def percent(fraction: float) -> str:
+    """One decimal, two close to 0 and to 1; `-` for nan."""
+    if math.isnan(fraction) or fraction == 1:
+        return "-" if math.isnan(fraction) else "100%"
+    if fraction == 0 or 0.0005 <= fraction < 0.9995:
+        return f"{100 * fraction:.1f}%"
+    return f"{min(max(100 * fraction, 0.01), 99.99):.2f}%"
 
 
-def spread(shares: Sequence[float]) -> str:
-    """`78.5% ± 2.9`, mean and standard deviation; of one share the share."""
-    result = Spread.of(shares)
+def spread(fractions: Sequence[float]) -> str:
+    """`78.5% ± 2.9`, mean and standard deviation; of one fraction the fraction."""
+    result = Spread.of(fractions)
     return percent(result.mean) + (f" ± {100 * result.sd:.1f}" if result.n > 1 else "")
 
 
 def nats(value: float) -> str:
-    """An entropy as sentences have it; `-` for a mean over nothing."""
+    """An entropy; `-` for nan."""
     return "-" if math.isnan(value) else f"{value:.3f}"
 
 
 def mean(values: Iterable[float]) -> float:
-    """Of the values that are numbers; nan where there are none."""
+    """The mean of the finite values; nan where there are none."""
     known = [value for value in values if math.isfinite(value)]
     return statistics.fmean(known) if known else math.nan
 
 
 def duration(seconds: float) -> str:
     """`21 min 4 s`."""
-    merged = round(seconds)
-    hours, minutes = merged // 3600, merged % 3600 // 60
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole % 3600 // 60
     if hours:
         return f"{hours} h {minutes} min"
     if minutes:
-        return f"{minutes} min {merged % 60} s"
-    return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{merged} s"
+        return f"{minutes} min {whole % 60} s"
+    return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{whole} s"
 
 
 def listed(items: Sequence[str], most: int = 12) -> str:

@@ -1,4 +1,4 @@
-"""What the modules are together: what each answers, and what all of them do."""
+"""The modules joined: all at once, one after another, and with one of them taken out."""
 
 import math
 import re
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from intarsia.figures import answers_figure, confusion_figure, line_figure
+from intarsia.composition import OPERATORS
+from intarsia.figures import confusion_figure, line_figure
 from intarsia.measure import Evaluation
-from intarsia.reports.html.elements import beside, listing, paragraph, table
-from intarsia.reports.html.page import Section
+from intarsia.reports.html.elements import listing, paragraph, side_by_side, table
 from intarsia.reports.html.words import (
     capital,
     counted,
@@ -21,132 +21,165 @@ from intarsia.reports.html.words import (
     percent,
     spread,
 )
-from intarsia.reports.modules.figure_set import FigureSet
-from intarsia.reports.modules.measurements import Measured
+from intarsia.reports.modules.measurements import Measurements
 from intarsia.reports.modules.report_input import ReportInput
+from intarsia.reports.modules.sections import ReportContext, section
 from intarsia.studies.tables import Spread
 
-TILES_UP_TO = 12  # modules, and
-CLASSES_UP_TO = 20  # classes, that a picture of all their answers has room for
-UNSURE = 0.9  # of the ceiling: answers this near to it are nearly even
-NAMES = {"sum": "weights added", "logits": "logits added", "inlay": "laid side by side (inlay)"}
-MEANING = {
-    "sum": "the weights of all modules added: one network of the size of one",
-    "logits": "their answers added, which an inlay does in one sparse network",
-    "inlay": "one sparse network of all their units, which adds their answers",
-}
+UNSURE = 0.9  # of the ceiling: answers this close to it are nearly even
+RESULT = {
+    "weights": "one network of the size of one module",
+    "units": "one sparse network with the units of all modules",
+    "logits": "all modules answer, and their answers are combined",
+}  # of joining, by what an operator works on
 
 
-def name_of(operator: str) -> str:
-    """An operator as a sentence has it, with the options that follow it."""
-    name, comma, options = operator.partition(", ")
-    return f"{NAMES[name]}{comma}{options}" if name in NAMES else operator
+@section("joined", "Joined", order=40, needs_data=True)
+def joined(context: ReportContext) -> str | None:
+    """Confusion matrices of one module and of all, and the ways to join in numbers."""
+    measured, modules = context.measured, context.inputs.together
+    if len(modules) < 2:
+        return None
+    if not measured.joined:
+        reasons = listing(f"{operator}: {why}" for operator, why in measured.refused.items())
+        text = "These modules cannot be joined as they are; each stands for itself."
+        return f"{paragraph(text)}\n{reasons}"
+    scores, single = measured.joined, measured.single
+    best = best_of(measured)
+    overall = {m.name: single[m.name].confusion.trace() / single[m.name].n for m in modules}
+    best_alone = max(overall, key=lambda name: overall[name])
+    text = (
+        f"Joined without any training, {counted(len(modules), 'module')} are right on "
+        f"{joined_accuracy(measured, best)} of the {samples_of(scores[best])} "
+        f"({name_of(measured, best)})"
+    )
+    others = [
+        f"{joined_accuracy(measured, o)} with {name_of(measured, o)}" for o in scores if o != best
+    ]
+    text += f"; {listed(others)}" if others else ""
+    text += (
+        f". The best module alone, {best_alone}, is right on {percent(overall[best_alone])} of "
+        "all samples, those of every class."
+    )
+    if single[best_alone].entropy >= UNSURE * single[best_alone].ceiling:
+        text += " Where its answer is nearly even, the largest is a matter of chance."
+    seed = f", seed {context.inputs.seeds[0]}" if context.inputs.others else ""
+    panels = {"alone": (f"module {best_alone} alone", single[best_alone])}
+    panels |= {o: (name_of(measured, o) + seed, score) for o, score in scores.items()}
+    body = [
+        paragraph(text),
+        side_by_side(confusion(context, key, *panel) for key, panel in panels.items()),
+        _ways(measured),
+        *(paragraph(f"Not joined by {o}: {why}") for o, why in measured.refused.items()),
+    ]
+    return "\n".join(body)
 
 
-def best_of(measured: Measured) -> str:
-    """The operator of the highest accuracy, of all seeds; of equal ones the first."""
+@section("curve", "One after another", order=50, needs_data=True)
+def one_by_one(context: ReportContext) -> str | None:
+    """Accuracy and entropy as modules are added, one after another."""
+    measured, modules = context.measured, context.inputs.together
+    curves = measured.curves
+    if len(modules) < 2 or not curves:
+        return None
+    ends = [
+        f"{percent(curve[1].accuracy)} to {percent(curve[len(modules)].accuracy)} "
+        f"with {name_of(measured, operator)}"
+        for operator, curve in curves.items()
+    ]
+    text = (
+        f"Modules are joined one after another, in the order {listed([m.name for m in modules])}. "
+        f"Accuracy, over the classes that are in so far, goes from {listed(ends)}. Entropy is over "
+        "all classes that are not yet in: it should stay near its ceiling of "
+        f"{nats(measured.single[modules[0].name].ceiling)} nats until the last module comes."
+        f"{one_seed(context.inputs)}"
+    )
+    figures = []
+    for key, title in (("accuracy", "accuracy so far"), ("entropy", "entropy on the rest, nats")):
+        panel = {
+            _legend(measured, operator): {
+                float(count): value
+                for count, score in curve.items()
+                if math.isfinite(value := getattr(score, key))
+            }
+            for operator, curve in curves.items()
+        }
+        if not any(panel.values()):
+            continue
+        svg = line_figure({title: panel}, title=title, x="modules", bounds=_bounds(key, measured))
+        figures.append(context.figure(f"curve-{key}", svg, *_curve_caption(key, measured)))
+    return f"{paragraph(text)}\n{side_by_side(figures)}"
+
+
+@section("removed", "A class taken out", order=60, needs_data=True)
+def removed(context: ReportContext) -> str | None:
+    """What becomes of a class when its module is removed."""
+    without, merged = context.measured.without, context.measured.added
+    if not without or merged is None:
+        return None
+    rows: list[list[Any]] = []
+    for module in context.inputs.together:
+        if module.name not in without:
+            continue
+        score = without[module.name]
+        own, kept = [score.catalogue.index(c) for c in module.rewarded], _rewarded_places(score)
+        before, after = (_accuracy_on(own, s) for s in (merged, score))
+        entropy, rest = _entropy_on(own, score), _accuracy_on(kept, merged)
+        rows.append([module.name, before, after, entropy, rest, _accuracy_on(kept, score)])
+    columns = [
+        *("module taken out", "accuracy on its classes before", "after"),
+        *("entropy there after", "accuracy on the rest before", "rest after"),
+    ]
+    before, after, entropy, rest, left = (mean(column) for column in [*zip(*rows, strict=True)][1:])
+    text = (
+        "A composition remembers its parts: taking a module out leaves exactly what the others "
+        f"make without it. Accuracy on its class goes from {percent(before)} to {percent(after)}, "
+        f"with {nats(entropy)} of at most {nats(merged.ceiling)} nats of entropy there; on all "
+        f"other classes it goes from {percent(rest)} to {percent(left)}. These are means over the "
+        f"table. Put back, every bit is as before.{one_seed(context.inputs)}"
+    )
+    caption = "Each module taken out alone, logits added; accuracy is on test samples"
+    return paragraph(text) + table(columns, rows, caption)
+
+
+def name_of(measured: Measurements, operator: str) -> str:
+    """A way of joining as a sentence has it, with what is done around it."""
+    spec = measured.spec(operator)
+    label = "" if spec.arguments else OPERATORS[spec.name].label
+    return (label or str(spec)) + operator.removeprefix(str(spec))
+
+
+def best_of(measured: Measurements) -> str:
+    """The operator of the highest accuracy, averaged over seeds; of equal ones the first."""
     means = {o: mean(s.accuracy for s in scores) for o, scores in measured.seeded.items()}
     return max(means, key=lambda operator: means[operator])
 
 
-def reached(measured: Measured, operator: str) -> str:
+def joined_accuracy(measured: Measurements, operator: str) -> str:
     """The accuracy of all modules joined: `78.5% ± 2.9 (n = 5)` where there are five seeds."""
     scores = measured.seeded[operator]
     return spread([s.accuracy for s in scores]) + (f" (n = {len(scores)})" if scores[1:] else "")
 
 
-def one_seed(subject: ReportInput) -> str:
-    """A sentence for what is shown of one seed alone; empty where there are no others."""
-    if not subject.others:
-        return ""
-    return f" This is seed {subject.seeds[0]}, one of {number(len(subject.seeds))}."
-
-
-def asked(score: Evaluation) -> str:
-    """Of which samples an accuracy is."""
-    count = int(score.confusion[places_of(score)].sum())
+def samples_of(score: Evaluation) -> str:
+    """The samples that an accuracy is of: `107 test samples of three classes`."""
+    count = int(score.confusion[_rewarded_places(score)].sum())
     if len(score.rewarded) == len(score.catalogue):
         return f"{count:,} test samples"
     return f"{count:,} test samples of {counted(len(score.rewarded), 'class', 'classes')}"
 
 
-def overview(measured: Measured, drawn: FigureSet) -> str:
-    """The picture of what every module answers, and all of them together; empty where too many."""
-    modules, catalogue = measured.subject.together, measured.subject.catalogue
-    if not 1 < len(modules) <= TILES_UP_TO or len(catalogue) > CLASSES_UP_TO or not measured.joined:
+def one_seed(inputs: ReportInput) -> str:
+    """A sentence for what is shown of one seed alone; empty where there are no others."""
+    if not inputs.others:
         return ""
-    best = best_of(measured)
-    parts = {module.name: measured.answers(measured.logits(module)) for module in modules}
-    merged = {name_of(best): measured.answers(measured.whole_logits(best))}
-    single = [measured.single[module.name] for module in modules]
-    each = f"right on {percent(mean(s.accuracy for s in single))} of its own samples"
-    unsure = mean(s.entropy for s in single)
-    if not math.isnan(unsure):
-        each += f", with {nats(unsure)} of at most {nats(single[0].ceiling)} nats on all others"
-    told = f"right on {percent(measured.joined[best].accuracy)}"
-    seed = one_seed(measured.subject)
-    return drawn.figure(
-        "answers",
-        answers_figure(parts, merged, catalogue),
-        "Mean answers: a row is a true class, a column an answer, darker is more probable. Left, "
-        f"each module alone: on average {each}. Right, all of them joined ({name_of(best)}): "
-        f"{told}.{seed}",
-        f"What {counted(len(modules), 'module')} answer: alone, on average {each}; joined, "
-        f"{told}.{seed}",
-    )
+    return f" This is seed {inputs.seeds[0]}, one of {number(len(inputs.seeds))}."
 
 
-def alone(measured: Measured, drawn: FigureSet) -> str:
-    """The confusion matrix of the one module that there is."""
-    module = measured.subject.together[0]
-    return _confusion(drawn, "alone", f"module {module.name}", measured.single[module.name])
-
-
-def joined(measured: Measured, drawn: FigureSet) -> Section:
-    """Confusion matrices of one module and of all, and the ways to join in numbers."""
-    scores, single = measured.joined, measured.single
-    modules = measured.subject.together
-    best = best_of(measured)
-    overall = {m.name: single[m.name].confusion.trace() / single[m.name].n for m in modules}
-    best_alone = max(overall, key=lambda name: overall[name])
-    words = (
-        f"Joined without any training, {counted(len(modules), 'module')} are right on "
-        f"{reached(measured, best)} of the {asked(scores[best])} ({name_of(best)})"
-    )
-    others = [f"{reached(measured, o)} with {name_of(o)}" for o in scores if o != best]
-    words += f"; {listed(others)}" if others else ""
-    words += (
-        f". The best module alone, {best_alone}, is right on {percent(overall[best_alone])} of "
-        "all samples, those of every class."
-    )
-    if single[best_alone].entropy >= UNSURE * single[best_alone].ceiling:
-        words += " Where its answer is nearly even, the largest is a matter of chance."
-    body = [paragraph(words)]
-    seed = f", seed {measured.subject.seeds[0]}" if measured.subject.others else ""
-    panels = {"alone": (f"module {best_alone} alone", single[best_alone])}
-    panels |= {operator: (name_of(operator) + seed, score) for operator, score in scores.items()}
-    body.append(beside(_confusion(drawn, key, *panel) for key, panel in panels.items()))
-    body.append(_ways(measured))
-    body += [paragraph(f"Not joined by {o}: {why}") for o, why in _refused(measured).items()]
-    return Section("joined", "Joined", "\n".join(body))
-
-
-def apart(measured: Measured) -> Section:
-    """Why there is nothing joined."""
-    words = "These modules cannot be joined as they are; each stands for itself."
-    reasons = listing(f"{operator}: {why}" for operator, why in _refused(measured).items())
-    return Section("joined", "Joined", f"{paragraph(words)}\n{reasons}")
-
-
-def places_of(score: Evaluation) -> list[int]:
-    """Of the rewarded classes in the catalogue."""
-    return [place for place, name in enumerate(score.catalogue) if name in score.rewarded]
-
-
-def _confusion(drawn: FigureSet, key: str, title: str, score: Evaluation) -> str:
-    """The picture has all samples, the words those of rewarded classes; of one module, also all."""
+def confusion(context: ReportContext, key: str, title: str, score: Evaluation) -> str:
+    """A confusion matrix; its caption counts samples of rewarded classes, or all of one module."""
     wrong = np.zeros_like(score.confusion)
-    rows = list(range(len(wrong))) if key == "alone" else places_of(score)
+    rows = list(range(len(wrong))) if key == "alone" else _rewarded_places(score)
     wrong[rows] = score.confusion[rows]
     np.fill_diagonal(wrong, 0)
     row, column = np.unravel_index(wrong.argmax(), wrong.shape)
@@ -156,17 +189,21 @@ def _confusion(drawn: FigureSet, key: str, title: str, score: Evaluation) -> str
         if wrong.any()
         else "There is no error."
     )
-    right, of = score.accuracy, asked(score)
+    right, samples = score.accuracy, samples_of(score)
     if key == "alone":
-        right, of = score.confusion.trace() / score.n, f"{score.n:,} test samples"
-    told = f"{capital(title)}: {percent(right)} of {of} right."
+        right, samples = score.confusion.trace() / score.n, f"{score.n:,} test samples"
+    caption = f"{capital(title)}: {percent(right)} of {samples} right. {most}"
     svg = confusion_figure({title: score.confusion}, score.catalogue)
     name = f"confusion-{re.sub(r'[^a-z0-9]+', '-', key).strip('-')}"
-    return drawn.figure(name, svg, f"{told} {most}", f"{told} {most}")
+    return context.figure(name, svg, caption, caption)
 
 
-def _ways(measured: Measured) -> str:
-    ways = {_way(o): scores for o, scores in measured.seeded.items()}
+def _ways(measured: Measurements) -> str:
+    """A table of all ways to one classifier: those of joining, and what they are compared with."""
+    ways = {
+        f"{name_of(measured, o)}: {RESULT[OPERATORS.entry(measured.spec(o)).on]}": scores
+        for o, scores in measured.seeded.items()
+    }
     ways |= {name: [score] for name, score in measured.compared.items()}
     accuracy = {name: Spread.of(s.accuracy for s in scores) for name, scores in ways.items()}
     entropy = {name: Spread.of(s.entropy for s in scores) for name, scores in ways.items()}
@@ -181,79 +218,41 @@ def _ways(measured: Measured) -> str:
     return table(columns, rows, caption)
 
 
-def _way(operator: str) -> str:
-    name = operator.partition(", ")[0]
-    known = name in MEANING
-    return f"{name_of(operator)}: {MEANING[name]}" if known else f"operator {operator}"
+def _legend(measured: Measurements, operator: str) -> str:
+    return "logits = inlay" if measured.is_logit_sum(operator) else operator
 
 
-def _refused(measured: Measured) -> dict[str, str]:
-    return {o: why for o, why in measured.refused.items() if o != "compatibility"}
+def _bounds(key: str, measured: Measurements) -> tuple[float, float]:
+    ceiling = measured.single[measured.inputs.together[0].name].ceiling
+    return (0.0, 1.0 if key == "accuracy" else ceiling)
 
 
-def one_by_one(measured: Measured, drawn: FigureSet) -> Section:
-    """Accuracy and entropy as modules are added, one after another."""
-    curves, modules = measured.curves, measured.subject.together
-    ends = [
-        f"{percent(curve[1].accuracy)} to {percent(curve[len(modules)].accuracy)} "
-        f"with {name_of(operator)}"
-        for operator, curve in curves.items()
-    ]
-    words = (
-        f"Modules are joined one after another, in the order {listed([m.name for m in modules])}. "
-        f"Accuracy, over the classes that are in so far, goes from {listed(ends)}. Entropy is over "
-        "all classes that are not yet in: it should stay near its ceiling of "
-        f"{nats(measured.single[modules[0].name].ceiling)} nats until the last module comes."
-        f"{one_seed(measured.subject)}"
-    )
-    figures = []
-    for key, title in (("accuracy", "accuracy so far"), ("entropy", "entropy on the rest, nats")):
-        panel = {
-            _key(operator): {
-                float(count): value
-                for count, score in curve.items()
-                if math.isfinite(value := getattr(score, key))
-            }
-            for operator, curve in curves.items()
-        }
-        if not any(panel.values()):
-            continue
-        svg = line_figure({title: panel}, title=title, x="modules", bounds=_bounds(key, measured))
-        figures.append(drawn.figure(f"curve-{key}", svg, *_told(key, measured)))
-    return Section("curve", "One after another", f"{paragraph(words)}\n{beside(figures)}")
+def _curve_caption(key: str, measured: Measurements) -> tuple[str, str]:
+    """The caption of a merge curve, and the message for a screen reader."""
+    count = len(measured.inputs.together)
+    if key == "accuracy":
+        ends = [
+            f"{name_of(measured, o)} {percent(c[count].accuracy)}"
+            for o, c in measured.curves.items()
+        ]
+        message = f"With all {counted(count, 'module')} in, accuracy is {listed(ends)}."
+        message += one_seed(measured.inputs)
+        return f"Accuracy on the classes that are in so far. {message}", message
+    ends = []
+    for operator, curve in measured.curves.items():
+        last = [s.entropy for s in curve.values() if math.isfinite(s.entropy)][-1]
+        ends.append(f"{name_of(measured, operator)} {nats(last)}")
+    message = f"The last entropy on classes not yet in: {listed(ends)} nats."
+    message += one_seed(measured.inputs)
+    return f"Entropy on samples of classes that are not in yet. {message}", message
 
 
-def taken_out(measured: Measured) -> Section:
-    """What becomes of a class when its module is taken out again."""
-    without, merged = measured.without, measured.added
-    assert merged is not None
-    rows: list[list[Any]] = []
-    for module in measured.subject.together:
-        if module.name not in without:
-            continue
-        score = without[module.name]
-        places, kept = [score.catalogue.index(c) for c in module.rewarded], places_of(score)
-        before, after = (_right_on(places, s) for s in (merged, score))
-        entropy, rest = _entropy_on(places, score), _right_on(kept, merged)
-        rows.append([module.name, before, after, entropy, rest, _right_on(kept, score)])
-    columns = [
-        *("module taken out", "right on its classes before", "after"),
-        *("entropy there after", "right on the rest before", "rest after"),
-    ]
-    before, after, entropy, rest, left = (mean(column) for column in [*zip(*rows, strict=True)][1:])
-    words = (
-        "A composition remembers its parts: taking a module out leaves exactly what the others "
-        f"make without it. Its class is then answered right on {percent(after)} of its samples "
-        f"instead of {percent(before)}, with {nats(entropy)} of at most "
-        f"{nats(merged.ceiling)} nats of entropy, while the others go from {percent(rest)} to "
-        f"{percent(left)}. These are means over the table. Put back, every bit is as "
-        f"before.{one_seed(measured.subject)}"
-    )
-    caption = "Each module taken out alone, logits added; accuracy is on test samples"
-    return Section("removed", "A class taken out", paragraph(words) + table(columns, rows, caption))
+def _rewarded_places(score: Evaluation) -> list[int]:
+    """The places of the rewarded classes in the catalogue."""
+    return [place for place, name in enumerate(score.catalogue) if name in score.rewarded]
 
 
-def _right_on(places: Sequence[int], score: Evaluation) -> float:
+def _accuracy_on(places: Sequence[int], score: Evaluation) -> float:
     """Accuracy on the samples of these classes; nan where there are none."""
     counts = score.confusion[places]
     return float(counts[:, places].trace() / counts.sum()) if counts.sum() else math.nan
@@ -266,30 +265,3 @@ def _entropy_on(places: Sequence[int], score: Evaluation) -> float:
     if not known.any():
         return math.nan
     return float(np.average(score.entropy_per_class[places][known], weights=counts[known]))
-
-
-def _key(operator: str) -> str:
-    return "logits = inlay" if operator in ("logits", "inlay") else operator
-
-
-def _bounds(key: str, measured: Measured) -> tuple[float, float]:
-    ceiling = measured.single[measured.subject.together[0].name].ceiling
-    return (0.0, 1.0 if key == "accuracy" else ceiling)
-
-
-def _told(key: str, measured: Measured) -> tuple[str, str]:
-    """The caption and the message of a merge curve."""
-    count = len(measured.subject.together)
-    if key == "accuracy":
-        ends = [f"{name_of(o)} {percent(c[count].accuracy)}" for o, c in measured.curves.items()]
-        message = f"With all {counted(count, 'module')} in, accuracy is {listed(ends)}."
-        message += one_seed(measured.subject)
-        return f"Accuracy on the classes that are in so far. {message}", message
-    last: Sequence[tuple[str, float]] = [
-        (operator, [s.entropy for s in curve.values() if math.isfinite(s.entropy)][-1])
-        for operator, curve in measured.curves.items()
-    ]
-    ends = [f"{name_of(operator)} {nats(value)}" for operator, value in last]
-    message = f"The last entropy on classes not yet in: {listed(ends)} nats."
-    message += one_seed(measured.subject)
-    return f"Entropy on samples of classes that are not in yet. {message}", message

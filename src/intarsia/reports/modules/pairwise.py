@@ -1,4 +1,4 @@
-"""Why a join works or fails: what modules share two by two, and the path between two of them."""
+"""Why joining works or fails: the compatibility of every two modules, and a path between two."""
 
 import numpy as np
 
@@ -6,69 +6,70 @@ from intarsia.figures import line_figure, matrix_figure
 from intarsia.measure import Matrix, Path
 from intarsia.measure.compatibility import MEASURES
 from intarsia.measure.path import TOLERANCE
-from intarsia.reports.html.elements import Entry, beside, folded, paragraph, table
-from intarsia.reports.html.page import Section
+from intarsia.reports.html.elements import TableValue, folded, paragraph, side_by_side, table
 from intarsia.reports.html.words import capital, counted, listed, percent
-from intarsia.reports.modules.figure_set import FigureSet
-from intarsia.reports.modules.measurements import Measured
 from intarsia.reports.modules.merged import one_seed
+from intarsia.reports.modules.sections import ReportContext, section
 
 SHOWN = ("interference", "unit_overlap")  # the others are folded away
 
 
-def fits(measured: Measured, drawn: FigureSet) -> Section:
-    """The compatibility of every two modules."""
-    matrix = measured.matrix
-    assert matrix is not None
+@section("compatibility", "Compatibility", order=70, needs_data=True)
+def compatibility(context: ReportContext) -> str | None:
+    """The measures between every two modules."""
+    matrix = context.measured.matrix
+    if matrix is None:
+        return None
     known = [name for name in MEASURES if np.isfinite(matrix[name]).any()]
-    shown = [_measure(matrix, name, drawn) for name in known if name in SHOWN]
-    rest = [_measure(matrix, name, drawn) for name in known if name not in SHOWN]
-    body = [paragraph(_opening(matrix) + one_seed(measured.subject)), beside(shown)]
+    shown = [_measure(matrix, name, context) for name in known if name in SHOWN]
+    rest = [_measure(matrix, name, context) for name in known if name not in SHOWN]
+    body = [paragraph(_opening(matrix) + one_seed(context.inputs)), side_by_side(shown)]
     if rest:
-        body.append(folded(f"{capital(counted(len(rest), 'more measure'))}", beside(rest)))
-    count = len(measured.subject.together)
+        body.append(folded(capital(counted(len(rest), "more measure")), side_by_side(rest)))
+    count = len(context.inputs.together)
     if count > len(matrix.names):
         body.insert(1, paragraph(f"Shown are the first {len(matrix.names)} of {count} modules."))
-    return Section("fits", "What fits", "\n".join(body))
+    return "\n".join(body)
 
 
-def way(measured: Measured, drawn: FigureSet) -> Section:
-    """The path between the two modules that disturb each other most."""
-    path = measured.path
-    assert path is not None
+@section("path", "The path between two", order=80, needs_data=True)
+def path_between(context: ReportContext) -> str | None:
+    """The path between the two modules that interfere most."""
+    path = context.measured.path
+    if path is None:
+        return None
     one, other = path.modules
     verdict = "connected" if path.connected else "not connected"
     barriers = [f"{curve.barrier:.1f}% on {name} samples" for name, curve in path.curves.items()]
     sizes = [f"{curve.n:,} {name}" for name, curve in path.curves.items()]
-    words = (
+    text = (
         f"Walk from the weights of module {one} to those of module {other}, through their sum in "
         "the middle: the loss should stay below the straight line between its ends, or rise above "
-        f"it by {TOLERANCE:g}% at most, the shaded band. These two, which disturb each other most, "
+        f"it by {TOLERANCE:g}% at most, the shaded band. These two, which interfere most, "
         f"are {verdict}: the highest rise is {listed(barriers)}. Measured on {listed(sizes)} "
-        f"samples.{one_seed(measured.subject)}"
+        f"samples.{one_seed(context.inputs)}"
     )
-    body = [paragraph(words), beside(_panels(path, drawn)), _places(path)]
-    return Section("path", "The path between two", "\n".join(body))
+    return "\n".join([paragraph(text), side_by_side(_panels(path, context)), _table(path)])
 
 
 def _opening(matrix: Matrix) -> str:
     values = matrix["interference"]
-    words = (
+    text = (
         "Interference is the accuracy that two modules are expected to lose when their weights are "
         f"added instead of their logits, read from {matrix.samples:,} unlabelled samples. "
     )
     if np.isfinite(values).any():
         one, other = _names(matrix, int(np.nanargmax(values)))
         average, most = _points(np.nanmean(values)), _points(np.nanmax(values))
-        words += f"Over all pairs it is {average} percentage points"
-        words += f"; most between {one} and {other}, {most}" if most != average else ""
-        words += ". Modules that share few hidden units can hardly disturb each other. "
+        text += f"Over all pairs it is {average} percentage points"
+        text += f"; most between {one} and {other}, {most}" if most != average else ""
+        text += ". Modules that share few hidden units can hardly interfere. "
     else:
-        words += "Here it cannot be told: no module takes any of them for its own. "
-    return words + "Logits and inlays mix nothing, so nothing here matters to them."
+        text += "Here it is unknown: no module takes any of them for its own. "
+    return text + "Logits and inlays mix no weights, so none of this matters to them."
 
 
-def _measure(matrix: Matrix, name: str, drawn: FigureSet) -> str:
+def _measure(matrix: Matrix, name: str, context: ReportContext) -> str:
     values, title = matrix[name], name.replace("_", " ")
     least, most = _three(np.nanmin(values)), _three(np.nanmax(values))
     message = f"{capital(title)}: {MEASURES[name]}. "
@@ -78,7 +79,7 @@ def _measure(matrix: Matrix, name: str, drawn: FigureSet) -> str:
         one, other = _names(matrix, int(np.nanargmax(values)))
         message += f"From {least} to {most}, most between {one} and {other}."
     svg = matrix_figure({title: values}, matrix.names)
-    return drawn.figure(f"fits-{name.replace('_', '-')}", svg, message, message)
+    return context.figure(f"compatibility-{name.replace('_', '-')}", svg, message, message)
 
 
 def _names(matrix: Matrix, place: int) -> tuple[str, str]:
@@ -86,15 +87,15 @@ def _names(matrix: Matrix, place: int) -> tuple[str, str]:
     return matrix.names[row], matrix.names[column]
 
 
-def _points(share: float) -> str:
-    return f"{round(100 * share, 1) + 0.0:.1f}"
+def _points(fraction: float) -> str:
+    return f"{round(100 * fraction, 1) + 0.0:.1f}"
 
 
 def _three(value: float) -> str:
-    return f"{round(value, 3) + 0.0:.3f}"  # no minus before a zero
+    return f"{round(value, 3) + 0.0:.3f}"  # no minus sign before a zero
 
 
-def _panels(path: Path, drawn: FigureSet) -> list[str]:
+def _panels(path: Path, context: ReportContext) -> list[str]:
     x = f"from {path.modules[0]} (0) to {path.modules[1]} (1)"
     bands = {
         f"{name}: straight line + {TOLERANCE:g}%": {
@@ -103,7 +104,7 @@ def _panels(path: Path, drawn: FigureSet) -> list[str]:
         }
         for name, curve in path.curves.items()
     }
-    result = []
+    panels = []
     for key, title in (("loss", "loss"), ("accuracy", "accuracy on both modules' classes")):
         curves = {
             name: dict(zip(path.t, getattr(curve, key), strict=True))
@@ -112,8 +113,8 @@ def _panels(path: Path, drawn: FigureSet) -> list[str]:
         panel = {**curves, **bands} if key == "loss" else curves
         message = _message(path, key)
         svg = line_figure({title: panel}, title=title, x=x)
-        result.append(drawn.figure(f"path-{key}", svg, message, message))
-    return result
+        panels.append(context.figure(f"path-{key}", svg, message, message))
+    return panels
 
 
 def _message(path: Path, key: str) -> str:
@@ -131,8 +132,8 @@ def _message(path: Path, key: str) -> str:
     )
 
 
-def _places(path: Path) -> str:
-    middle, rows = len(path.t) // 2, list[list[Entry]]()
+def _table(path: Path) -> str:
+    middle, rows = len(path.t) // 2, list[list[TableValue]]()
     for name, curve in path.curves.items():
         worst = int(curve.excess.argmax())
         marks = ((path.modules[0], 0), ("sum", middle), (path.modules[1], -1), ("worst", worst))

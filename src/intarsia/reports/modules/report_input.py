@@ -1,4 +1,4 @@
-"""What a report is about: modules, the whole they were joined to, and the data to measure on."""
+"""What a report is about: modules, their composition if there is one, and data to measure on."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ TEST_ROWS, LARGE, LARGE_ROWS = 10_000, 2_000_000, 1_000  # rows; parameters; row
 
 @dataclass(frozen=True, eq=False)
 class ReportInput:
-    """Modules in their order; `whole` is a composition of them, where one was given."""
+    """Modules in their order; `merged` is a composition of them, where one was given."""
 
     modules: tuple[Module, ...]
     merged: Composition | None = None
@@ -54,7 +54,7 @@ class ReportInput:
 
     @cached_property
     def health(self) -> Health:
-        """What is wrong with the modules, and with the whole where there is one."""
+        """What is wrong with the modules, and with their composition where there is one."""
         if self.merged is not None:
             return self.merged.health
         if self.bank is not None:
@@ -63,7 +63,7 @@ class ReportInput:
 
     @cached_property
     def together(self) -> tuple[Module, ...]:
-        """The modules that are joined: of the whole, all, or of one seed where classes repeat."""
+        """The modules that are joined: the composition's, or all; one seed's if classes repeat."""
         if self.merged is not None:
             return self.merged.parts
         if len({module.rewarded for module in self.modules}) == len(self.modules):
@@ -78,7 +78,7 @@ class ReportInput:
 
     @cached_property
     def families(self) -> tuple[tuple[Module, ...], ...]:
-        """The modules that are joined, then those of other seeds that are for the same classes."""
+        """The modules that are joined, then those of other seeds for the same classes."""
         of_seeds = [
             tuple(m for m in self.others if m.provenance.get("seed") == seed)
             for seed in self.seeds[1:]
@@ -89,28 +89,28 @@ class ReportInput:
 
     @cached_property
     def test(self) -> Split:
-        """The test samples that are measured on, all of them unless they are very many."""
+        """The test samples to measure on: all of them, unless there are very many."""
         assert self.data is not None
         most = self.rows or (LARGE_ROWS if self.large else TEST_ROWS)
         return subsample(self.data.test, most)
 
     @property
     def large(self) -> bool:
-        """Whether a network takes so long that fewer samples have to do."""
+        """Whether the network is so slow that fewer samples have to do."""
         return self.modules[0].parameters > LARGE
 
     @property
     def data_name(self) -> str:
-        learned = self.modules[0].provenance.get("data") or {}
-        return self.data.name if self.data else str(learned.get("name") or "unnamed data")
+        trained_on = self.modules[0].provenance.get("data") or {}
+        return self.data.name if self.data else str(trained_on.get("name") or "unnamed data")
 
     @property
     def source(self) -> str | None:
         """What a command calls the data: a name or a file; None for data that has neither."""
-        result = self.named or str(self.recipe.get("data") or "")
+        name = self.named or str(self.recipe.get("data") or "")
         if self.data is not None and not self.known and self.named is None:
-            result = self.data.name
-        return result if result in DATASETS or is_path(result) else None
+            name = self.data.name
+        return name if name in DATASETS or is_path(name) else None
 
 
 def subject_of(

@@ -1,4 +1,4 @@
-"""What was trained, and by what settings."""
+"""What was trained, with which settings: health first, then facts, and the paper's cells."""
 
 import inspect
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from intarsia.modules import Architecture
 from intarsia.objectives import OBJECTIVES
 from intarsia.pruning import PRUNINGS
 from intarsia.reports.html.elements import (
-    Entry,
+    TableValue,
     commands,
     facts,
     folded,
@@ -21,10 +21,10 @@ from intarsia.reports.html.elements import (
     paragraph,
     table,
 )
-from intarsia.reports.html.page import Section
 from intarsia.reports.html.words import capital, counted, duration, listed
-from intarsia.reports.modules.measurements import Measured
+from intarsia.reports.modules.measurements import LOGIT_SUM, WEIGHT_SUM, Measurements
 from intarsia.reports.modules.report_input import ReportInput
+from intarsia.reports.modules.sections import ReportContext, section
 from intarsia.studies.maxent.paper import TWINS, pair_cell, single_cell
 from intarsia.studies.maxent.single import BESIDE, MEANING, beside
 from intarsia.studies.plans import plan_of
@@ -32,53 +32,56 @@ from intarsia.studies.tables import Spread, Table
 from intarsia.training.run_folder import spent
 
 FOLDED_FROM = 12  # findings: more of them are shown on a click
+MODELS = ("shallow", "deep", "cnn")
+FREE = ("seeds", "partition", "partition_seed", "model", "data_options", "batches")
 
 
-def health(subject: ReportInput) -> list[Section]:
-    """What is dead, undertrained or inconsistent, before all else; no section if nothing is."""
-    result = subject.health
-    if result.ok:
-        return []
-    kinds = [finding.kind for finding in result.findings]
+@section("health", "Health", order=0)
+def health(context: ReportContext) -> str | None:
+    """What is dead, undertrained or inconsistent, before all else; nothing if all is well."""
+    verdict = context.inputs.health
+    if verdict.ok:
+        return None
+    kinds = [finding.kind for finding in verdict.findings]
     count = listed([f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)])
-    rows = [(f.kind, f.module, f.message, f.advice) for f in result.findings]
+    rows = [(f.kind, f.module, f.message, f.advice) for f in verdict.findings]
     shown = table(["health", "module", "what is wrong", "what to do"], rows, "Every finding")
     body = shown if len(rows) <= FOLDED_FROM else folded(f"All {len(rows)} findings", shown)
-    warning = f"Not healthy: {count}. The numbers below are to be read with that in mind."
-    return [Section("health", "Health", f"{notice(warning, result.summary)}\n{body}")]
+    warning = f"Not healthy: {count}. Read the numbers below with that in mind."
+    return f"{notice(warning, verdict.summary)}\n{body}"
 
 
-def trained(subject: ReportInput) -> Section:
+@section("trained", "What was trained", order=20)
+def trained(context: ReportContext) -> str:
     """Recipe, data, seeds, engine, time and versions."""
-    body = [paragraph(_opening(subject)), facts(_facts(subject))]
-    notes = [] if subject.bank is None else list(subject.bank.report.get("notes") or [])
-    diverged = () if subject.bank is None else subject.bank.diverged
+    inputs = context.inputs
+    body = [paragraph(_opening(inputs)), facts(_facts(inputs))]
+    notes = [] if inputs.bank is None else list(inputs.bank.report.get("notes") or [])
+    diverged = () if inputs.bank is None else inputs.bank.diverged
     if diverged:
-        notes.append(f"diverged and kept out: {listed(diverged)}; lower the learning rate")
-    if not subject.known:
+        notes.append(f"diverged and left out: {listed(diverged)}; lower the learning rate")
+    if not inputs.known:
         notes.append(
             "the modules were not trained on this data, or it is split otherwise: samples that "
             "they have seen may be among those measured here"
         )
     if notes:
         body.append(listing(notes))
-    if subject.recipe:
-        text = yaml.safe_dump(dict(subject.recipe), sort_keys=False).rstrip()
+    if inputs.recipe:
+        text = yaml.safe_dump(dict(inputs.recipe), sort_keys=False).rstrip()
         body.append(folded("The whole recipe", commands(text.splitlines())))
-    return Section("trained", "What was trained", "\n".join(body))
+    return "\n".join(body)
 
 
-def _opening(subject: ReportInput) -> str:
-    recipe, modules = subject.recipe, subject.modules
-    words = (
-        f"{capital(counted(len(modules), 'module'))}, {_classes(subject)} of {subject.data_name}"
-    )
-    if len(subject.seeds) > 1:
-        words += f", trained with {counted(len(subject.seeds), 'seed')}"
+def _opening(inputs: ReportInput) -> str:
+    recipe, modules = inputs.recipe, inputs.modules
+    words = f"{capital(counted(len(modules), 'module'))}, {_classes(inputs)} of {inputs.data_name}"
+    if len(inputs.seeds) > 1:
+        words += f", trained with {counted(len(inputs.seeds), 'seed')}"
     words += "."
     words += _course(recipe)
-    origins = len({module.origin for module in subject.together})
-    if len(subject.together) > 1:
+    origins = len({module.origin for module in inputs.together})
+    if len(inputs.together) > 1:
         words += (
             " All that are joined here share one origin, so that their weights can be added."
             if origins == 1
@@ -88,7 +91,7 @@ def _opening(subject: ReportInput) -> str:
 
 
 def _course(recipe: Mapping[str, Any]) -> str:
-    """How long training took, round by round; empty where the recipe does not say."""
+    """The length of training, round by round; empty where the recipe does not say."""
     if not recipe.get("epochs"):
         return ""
     rounds, last = int(recipe.get("rounds") or 0), counted(int(recipe["epochs"]), "epoch")
@@ -114,54 +117,54 @@ def _course(recipe: Mapping[str, Any]) -> str:
     return words
 
 
-def _classes(subject: ReportInput) -> str:
-    """Which classes the modules are for."""
-    sets = {module.rewarded for module in subject.modules}
-    names = listed(sorted(set_name(classes, subject.catalogue) for classes in sets))
-    if len(subject.modules) == 1:
-        every = len(subject.modules[0].rewarded) == len(subject.catalogue)
-        all_ = f"all {counted(len(subject.catalogue), 'class', 'classes')}"
+def _classes(inputs: ReportInput) -> str:
+    """The classes that the modules are for."""
+    sets = {module.rewarded for module in inputs.modules}
+    names = listed(sorted(set_name(classes, inputs.catalogue) for classes in sets))
+    if len(inputs.modules) == 1:
+        every = len(inputs.modules[0].rewarded) == len(inputs.catalogue)
+        all_ = f"all {counted(len(inputs.catalogue), 'class', 'classes')}"
         return f"for {all_ if every else names}"
     if any(len(classes) > 1 for classes in sets):
         return f"for {names}"
-    return "one for each class" if len(sets) == len(subject.catalogue) else f"one for {names}"
+    return "one for each class" if len(sets) == len(inputs.catalogue) else f"one for {names}"
 
 
-def _facts(subject: ReportInput) -> dict[str, Entry]:
-    recipe, first = subject.recipe, subject.modules[0]
-    learned = first.provenance
-    result: dict[str, Any] = {"data": _data(subject), "network": str(first.architecture)}
+def _facts(inputs: ReportInput) -> dict[str, TableValue]:
+    recipe, first = inputs.recipe, inputs.modules[0]
+    provenance = first.provenance
+    entries: dict[str, Any] = {"data": _data(inputs), "network": str(first.architecture)}
     for key, registry in (("objective", OBJECTIVES), ("pruning", PRUNINGS)):
-        result[key] = _explained(_text(recipe.get(key)), registry)
+        entries[key] = _explained(_text(recipe.get(key)), registry)
     for key in ("sparsity", "batch", "temperature"):
-        result[key] = _text(recipe.get(key))
+        entries[key] = _text(recipe.get(key))
     if recipe.get("learning_rate"):
         schedule = recipe.get("schedule") or "constant"
-        result["learning rate"] = f"{recipe['learning_rate']:g}, {schedule}"
-    result["preset"] = recipe.get("preset")
-    result["seeds"] = listed([str(seed) for seed in subject.seeds if seed is not None])
-    result["origin"] = ", ".join(dict.fromkeys(m.origin[:16] for m in subject.together))
-    if learned.get("engine"):
-        result["engine"] = f"{learned['engine']} on {learned.get('device')}"
-    result["time"] = _time(subject)
-    result["trained with"] = _versions(learned.get("versions") or {})
-    return {key: value for key, value in result.items() if value}
+        entries["learning rate"] = f"{recipe['learning_rate']:g}, {schedule}"
+    entries["preset"] = recipe.get("preset")
+    entries["seeds"] = listed([str(seed) for seed in inputs.seeds if seed is not None])
+    entries["origin"] = ", ".join(dict.fromkeys(m.origin[:16] for m in inputs.together))
+    if provenance.get("engine"):
+        entries["engine"] = f"{provenance['engine']} on {provenance.get('device')}"
+    entries["time"] = _time(inputs)
+    entries["trained with"] = _versions(provenance.get("versions") or {})
+    return {key: value for key, value in entries.items() if value}
 
 
-def _data(subject: ReportInput) -> str:
-    data = subject.data
+def _data(inputs: ReportInput) -> str:
+    data = inputs.data
     if data is None:
-        return f"{subject.data_name}, not at hand: {subject.missing}"
-    inputs = " x ".join(map(str, data.shape))
+        return f"{inputs.data_name}, not available: {inputs.missing}"
+    shape = " x ".join(map(str, data.shape))
     return (
-        f"{data.name}, inputs {inputs}; {len(data.train):,} samples to train, "
+        f"{data.name}, inputs {shape}; {len(data.train):,} samples to train, "
         f"{len(data.validation):,} to validate, {len(data.test):,} to test"
     )
 
 
-def _time(subject: ReportInput) -> str:
-    """What training took, where its folder says so."""
-    took = None if subject.folder is None else spent(subject.folder)
+def _time(inputs: ReportInput) -> str:
+    """The time that training took, where its folder says so."""
+    took = None if inputs.folder is None else spent(inputs.folder)
     if took is None:
         return ""
     if took.calls == 1:
@@ -186,26 +189,23 @@ def _text(value: Any) -> str:
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-MODELS = ("shallow", "deep", "cnn")
-FREE = ("seeds", "partition", "partition_seed", "model", "data_options", "batches")
-
-
-def papers(measured: Measured) -> Section | None:
-    """Single modules, and two of them joined, beside the paper; None where it has no such cell."""
-    subject = measured.subject
-    model = paper_model(subject)
+@section("paper", "Compared with the paper", order=90, needs_data=True)
+def paper_cells(context: ReportContext) -> str | None:
+    """Single modules, and two of them joined, next to the paper's cells, where it has any."""
+    inputs, measured = context.inputs, context.measured
+    model = paper_model(inputs)
     if model is None:
         return None
-    assert subject.data is not None
-    name, imp = subject.data.name, bool(subject.recipe["sparsity"])
+    assert inputs.data is not None
+    name, imp = inputs.data.name, bool(inputs.recipe["sparsity"])
     rows = []
-    if all(len(module.rewarded) == 1 for module in subject.modules):
+    if all(len(module.rewarded) == 1 for module in inputs.modules):
         scores = list(measured.single.values())
         cell = single_cell(model, name, imp)
         numbers = [s.accuracy for s in scores], [s.entropy for s in scores]
         rows += [["one module", *beside(*numbers, cell)]] if cell else []
-    sizes = [len(module.rewarded) for module in subject.together]
-    for operator in ("sum", "logits") if len(sizes) == 2 and sizes[0] == sizes[1] else ():
+    sizes = [len(module.rewarded) for module in inputs.together]
+    for operator in (WEIGHT_SUM, LOGIT_SUM) if len(sizes) == 2 and sizes[0] == sizes[1] else ():
         cell = pair_cell(model, name, sizes[0], "me", imp, operator)
         if cell and operator in measured.seeded:
             scores = measured.seeded[operator]
@@ -213,14 +213,14 @@ def papers(measured: Measured) -> Section | None:
             rows.append([f"two, {operator}", *beside(*both, cell)])
     if not rows:
         return None
-    cells = Table("Beside the paper", ["modules", *BESIDE], rows)
-    return Section("paper", cells.title, _body(cells, measured, model, imp))
+    cells = Table("Compared with the paper", ["modules", *BESIDE], rows)
+    return _cells_body(cells, measured, model, imp)
 
 
-def paper_model(subject: ReportInput) -> str | None:
+def paper_model(inputs: ReportInput) -> str | None:
     """The paper's name for the network, if all settings of the training are the paper's."""
-    recipe, data = subject.recipe, subject.data
-    if data is None or not subject.known or recipe.get("preset") != "paper":
+    recipe, data = inputs.recipe, inputs.data
+    if data is None or not inputs.known or recipe.get("preset") != "paper":
         return None
     unpruned = {} if recipe.get("sparsity") else {"sparsity": 0.0}
     for model in MODELS:
@@ -229,7 +229,7 @@ def paper_model(subject: ReportInput) -> str | None:
             own = Architecture.of(plan.recipe.model, data.shape, len(data.catalogue))
         except IntarsiaError:
             continue
-        if own == subject.modules[0].architecture and _same(plan.recipe.as_dict(), recipe):
+        if own == inputs.modules[0].architecture and _same(plan.recipe.as_dict(), recipe):
             return model
     return None
 
@@ -238,29 +238,27 @@ def _same(paper: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
     return all(own.get(key) == value for key, value in paper.items() if key not in FREE)
 
 
-def _ours(measured: Measured) -> str:
+def _ours(measured: Measurements) -> str:
     """The accuracy of the weight sum, with its deviation where there are several seeds."""
-    result = Spread.of(score.accuracy for score in measured.seeded["sum"])
-    return f"{result.mean:.3f}" + (f" ± {result.sd:.3f} (n = {result.n})" if result.n > 1 else "")
+    ours = Spread.of(score.accuracy for score in measured.seeded[WEIGHT_SUM])
+    return f"{ours.mean:.3f}" + (f" ± {ours.sd:.3f} (n = {ours.n})" if ours.n > 1 else "")
 
 
-def _body(cells: Table, measured: Measured, model: str, imp: bool) -> str:
-    subject = measured.subject
+def _cells_body(cells: Table, measured: Measurements, model: str, imp: bool) -> str:
+    inputs = measured.inputs
     how = "with pruning" if imp else "without pruning"
     words = (
-        f"The modules were trained by the paper's settings for the {model} network, {how}, so that "
-        "its printed cells can stand beside ours; in brackets, standard deviations. A mark says "
-        "where they lie more than two of the paper's deviations apart."
+        f"The modules were trained with the paper's settings for the {model} network, {how}, so "
+        "its printed cells can be compared with ours; in brackets, standard deviations. A mark "
+        "shows where they are more than two of the paper's deviations apart."
     )
-    if model == "shallow" and imp and measured.split.y.numel() and "sum" in measured.joined:
-        all_in = len(measured.joined["sum"].rewarded) == len(subject.catalogue)
-        if all_in and subject.data_name in TWINS:
+    if model == "shallow" and imp and measured.split.y.numel() and WEIGHT_SUM in measured.joined:
+        all_in = len(measured.joined[WEIGHT_SUM].rewarded) == len(inputs.catalogue)
+        if all_in and inputs.data_name in TWINS:
             words += (
                 " For all classes joined by adding weights the paper prints no number but says "
                 f"above 0.90; ours is {_ours(measured)}."
             )
     rows = [[str(entry) if entry is not None else None for entry in row] for row in cells.rows]
-    shown = table(
-        cells.columns, rows, f"Ours and the paper's, {subject.data_name}, {model} network"
-    )
+    shown = table(cells.columns, rows, f"Ours and the paper's, {inputs.data_name}, {model} network")
     return "\n".join([paragraph(words), shown, listing([MEANING, *cells.all_notes()])])

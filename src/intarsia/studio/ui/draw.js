@@ -1,6 +1,6 @@
 // A square pad: the pointer draws, and so do the arrow keys with Shift. Once the pointer is lifted
 // the strokes are drawn again, as large as they can be, and sent as grey bytes: a small drawing has
-// then lines as thin, beside its size, as a large one.
+// then lines as thin, relative to its size, as a large one.
 const pad = element.querySelector("canvas");
 const ink = pad.getContext("2d", { willReadFrequently: true });
 const small = document.createElement("canvas");
@@ -29,7 +29,7 @@ function line(from, to) {
 function send() {
   const view = small.getContext("2d", { willReadFrequently: true });
   const room = small.width - 2 * edge;
-  const pen = room * Number(pad.dataset.share);
+  const pen = room * Number(pad.dataset.fraction);
   const ends = strokes.flat();
   const low = [0, 1].map((i) => Math.min(...ends.map((end) => end[i])));
   const sides = [0, 1].map((i) => Math.max(...ends.map((end) => end[i])) - low[i]);

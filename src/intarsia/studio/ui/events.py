@@ -1,4 +1,4 @@
-"""What happens when something on the page is used."""
+"""What happens when the controls of the page are used."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any
 import gradio as gr
 
 from intarsia.errors import CompositionError, IntarsiaError
-from intarsia.studio.answers import next_of
-from intarsia.studio.ui import pieces
+from intarsia.studio.answers import next_sample
+from intarsia.studio.ui import fragments
 from intarsia.studio.ui.layout import Layout
-from intarsia.studio.ui.views import Choice, Seen
-from intarsia.studio.uploads import Loaded, load, load_from_folder, others
+from intarsia.studio.ui.views import SampleRequest, Selection
+from intarsia.studio.uploads import LoadResult, load, load_from_folder, loadable_files
 
 QUIET: dict[str, Any] = {
     "queue": False,  # answered at once, by one request
@@ -25,7 +25,7 @@ SLOW: dict[str, Any] = {
 LAST: dict[str, Any] = {"trigger_mode": "always_last", **SLOW}
 
 
-class Acting:
+class Events:
     """The functions behind a page's controls; `uploads` is where files arrive."""
 
     def __init__(self, page: Layout, uploads: Path) -> None:
@@ -33,13 +33,13 @@ class Acting:
         self.views, self.session = page.views, page.session
 
     def connect(self, blocks: gr.Blocks) -> None:
-        """Say who is told when what changes."""
-        page, choice = self.page, self.page.what()
+        """Say which function follows which control."""
+        page, selection = self.page, self.page.selection()
         gr.on(
-            [artifact.change for artifact in choice],
+            [control.change for control in selection],
             self.switch,
-            [page.shown, page.seen, page.without, *choice],
-            page.everything(),
+            [page.shown, page.request, page.without, *selection],
+            page.outputs(),
             **LAST,
         )
         page.operator.change(
@@ -47,34 +47,38 @@ class Acting:
         )
         page.all_on.click(lambda: list(self.session.names), None, page.tiles, **QUIET)
         page.all_off.click(list, None, page.tiles, **QUIET)
-        self._connect_sample(choice)
+        self._connect_sample(selection)
         self._connect_pairs()
         self._connect_files()
         first = {**SLOW, "show_progress_on": [page.accuracy]}
-        blocks.load(self.opened, choice, [*page.everything(), *page.known()], **first)
+        blocks.load(self.opened, selection, [*page.outputs(), *page.module_lists()], **first)
 
     def _connect_files(self) -> None:
         page = self.page
-        told = [page.message, *page.known()]
+        changed = [page.message, *page.module_lists()]
         # As it arrived: read by Gradio, a file would leave a second one behind.
-        page.file.upload(self.upload, page.file, [page.file, *told], preprocess=False, **QUIET)
-        page.take.click(self.other, page.other, told, **QUIET)
+        page.file.upload(self.upload, page.file, [page.file, *changed], preprocess=False, **QUIET)
+        page.load_other.click(self.other, page.other_file, changed, **QUIET)
         chosen = [page.tiles, page.start, page.end, page.without]
-        page.remove.click(self.remove, [page.guest, *chosen], told, **QUIET)
+        page.remove.click(self.remove, [page.loaded_module, *chosen], changed, **QUIET)
 
-    def _connect_sample(self, choice: list[Any]) -> None:
+    def _connect_sample(self, selection: list[Any]) -> None:
         page = self.page
-        view = [page.seen, page.without, *choice]
+        view = [page.request, page.without, *selection]
         sample = [page.picture, page.merged, page.each, page.message]
         cleared = [] if page.pad is None else [page.pad]
         page.number.change(
-            self.numbered, [page.number, *view], [page.seen, *sample, *cleared], **LAST
+            self.numbered, [page.number, *view], [page.request, *sample, *cleared], **LAST
         )
         if page.pad is not None:
-            page.pad.change(self.drawn, [page.pad, *view], [page.seen, *sample], **LAST)
+            page.pad.change(self.drawn, [page.pad, *view], [page.request, *sample], **LAST)
         page.without.change(self.look, view, sample, **LAST)
-        page.kind.change(self.first, page.kind, [page.number, page.message], **QUIET)
-        page.next.click(self.next, [page.kind, page.number], [page.number, page.message], **QUIET)
+        page.sample_class.change(
+            self.first, page.sample_class, [page.number, page.message], **QUIET
+        )
+        page.next.click(
+            self.next, [page.sample_class, page.number], [page.number, page.message], **QUIET
+        )
 
     def _connect_pairs(self) -> None:
         page = self.page
@@ -82,7 +86,7 @@ class Acting:
             [page.path_tab.select, page.start.change, page.end.change],
             self.views.path,
             [page.start, page.end],
-            page.way,
+            page.path_figure,
             **SLOW,
         )
         gr.on(
@@ -97,44 +101,49 @@ class Acting:
         )
 
     def opened(self, *values: Any) -> tuple[Any, ...]:
-        """What fills a page that was just opened."""
-        return (*self.switch(None, Seen(), "", *values), *self._known())
+        """All that a page shows when it is opened."""
+        return (*self.switch(None, SampleRequest(), "", *values), *self._module_lists())
 
-    def switch(self, shown: Any, seen: Seen, without: str, *values: Any) -> tuple[Any, ...]:
-        """All that follows from what is on."""
-        choice = self._choice(values)
-        result = self.views.joined(choice, shown)
-        looked = self.views.looked(choice, seen, without)
+    def switch(
+        self, shown: Any, request: SampleRequest, without: str, *values: Any
+    ) -> tuple[Any, ...]:
+        """All that depends on what is switched on."""
+        selection = self._selection(values)
+        merged = self.views.merged_view(selection, shown)
+        sample = self.views.sample_view(selection, request, without)
         return (
-            result.confusion, result.accuracy, result.entropy, result.change,
-            result.said or looked.said, result.shown, looked.picture, looked.merged, looked.each,
+            merged.confusion, merged.accuracy, merged.entropy, merged.change,
+            merged.message or sample.message, merged.shown,
+            sample.picture, sample.merged, sample.each,
         )  # fmt: skip
 
-    def look(self, seen: Seen, without: str, *values: Any) -> tuple[str, ...]:
-        result = self.views.looked(self._choice(values), seen, without)
-        return result.picture, result.merged, result.each, result.said
+    def look(self, request: SampleRequest, without: str, *values: Any) -> tuple[str, ...]:
+        view = self.views.sample_view(self._selection(values), request, without)
+        return view.picture, view.merged, view.each, view.message
 
     def numbered(
-        self, number: float | None, seen: Seen, without: str, *values: Any
+        self, number: float | None, request: SampleRequest, without: str, *values: Any
     ) -> tuple[Any, ...]:
-        """A test sample was chosen: it takes the place of a drawing, if there was one."""
-        seen = Seen(number)
+        """A test sample was chosen: it replaces a drawing, if there was one."""
+        request = SampleRequest(number)
         cleared = () if self.page.pad is None else ("",)
-        return (seen, *self.look(seen, without, *values), *cleared)
+        return (request, *self.look(request, without, *values), *cleared)
 
-    def drawn(self, drawing: str, seen: Seen, without: str, *values: Any) -> tuple[Any, ...]:
-        seen = Seen(seen.number, drawing or "")
-        return (seen, *self.look(seen, without, *values))
+    def drawn(
+        self, drawing: str, request: SampleRequest, without: str, *values: Any
+    ) -> tuple[Any, ...]:
+        request = SampleRequest(request.number, drawing or "")
+        return (request, *self.look(request, without, *values))
 
     def first(self, kind: str) -> tuple[Any, str]:
         return self.next(kind, None)
 
     def next(self, kind: str, after: float | None) -> tuple[Any, str]:
-        """The number of the next sample of a class; a class without one leaves it as it is."""
+        """The number of the next sample of a class; unchanged where the class has none."""
         try:
-            return next_of(self.session, kind, after), ""
+            return next_sample(self.session, kind, after), ""
         except IntarsiaError as error:
-            return gr.skip(), pieces.message(str(error), bad=True)
+            return gr.skip(), fragments.message(str(error), bad=True)
 
     def settings(self, operator: str) -> list[Any]:
         return [
@@ -151,11 +160,11 @@ class Acting:
         return one, other, [one, other], self.views.matrix(measure, (one, other))
 
     def upload(self, given: Any) -> tuple[Any, ...]:
-        """A file arrived: it is read, and deleted whatever it was."""
+        """A file arrived: read it, and delete it in any case."""
         path = Path(str((given or {}).get("path", ""))).resolve()
         if not path.is_relative_to(self.uploads.resolve()) or not path.is_file():
-            said = pieces.message("the file did not arrive: choose it again", bad=True)
-            return (None, said, *self._known())
+            message = fragments.message("the file did not arrive: choose it again", bad=True)
+            return (None, message, *self._module_lists())
         try:
             return (None, *self._loaded(lambda: load(self.session, path, path.name)))
         finally:
@@ -163,20 +172,20 @@ class Acting:
 
     def other(self, name: str | None) -> tuple[Any, ...]:
         if not name:
-            said = pieces.message("no file is chosen: choose one of the list first", bad=True)
-            return (said, *self._known())
+            message = fragments.message("no file is chosen: choose one of the list first", bad=True)
+            return (message, *self._module_lists())
         return self._loaded(lambda: load_from_folder(self.session, name))
 
     def remove(
         self, name: str | None, tiles: list[str], start: str, end: str, without: str
     ) -> tuple[Any, ...]:
-        """Let go of a module that was loaded; what was chosen of it on the page goes, too."""
+        """Remove a module that was loaded, and deselect it wherever it was selected."""
         try:
             if not name:
                 raise CompositionError("no module is chosen: choose one of the list first")
             self.session.remove(name)
         except IntarsiaError as error:
-            return (pieces.message(str(error), bad=True), *self._known())
+            return (fragments.message(str(error), bad=True), *self._module_lists())
         names, classes = self.session.names, [key for _, key in self.views.classes()]
         left = (
             [tile for tile in tiles if tile != name],
@@ -184,35 +193,35 @@ class Acting:
             end if end != name else names[-1],
             without if without in classes else "",
         )
-        return (pieces.message(f"removed {name}"), *self._known(left))
+        return (fragments.message(f"removed {name}"), *self._module_lists(left))
 
-    def _loaded(self, loading: Callable[[], Loaded]) -> tuple[Any, ...]:
-        """What to say of a file; its modules come in switched off."""
+    def _loaded(self, loading: Callable[[], LoadResult]) -> tuple[Any, ...]:
+        """The message about a file; its modules are off at first."""
         try:
-            said = pieces.message(loading().said)
+            message = fragments.message(loading().message)
         except IntarsiaError as error:
-            said = pieces.message(str(error), bad=True)
-        return (said, *self._known())
+            message = fragments.message(str(error), bad=True)
+        return (message, *self._module_lists())
 
-    def _known(self, values: tuple[Any, ...] = ()) -> tuple[Any, ...]:
-        """The lists that grow when a module is loaded, and what is chosen of them."""
-        names, files = list(self.session.names), others(self.session)
-        guests = [name for name in names if name not in self.session.given]
+    def _module_lists(self, values: tuple[Any, ...] = ()) -> tuple[Any, ...]:
+        """The lists that change when a module is loaded or removed, and what is chosen in them."""
+        names, files = list(self.session.names), loadable_files(self.session)
+        loaded = [name for name in names if name not in self.session.initial]
         kept = [{"value": value} for value in values] or [{}] * 4
         lists = (self.views.tiles(), names, names, self.views.classes())
         return (
             *(gr.update(choices=c, **value) for c, value in zip(lists, kept, strict=True)),
             gr.update(choices=files, value=None, visible=bool(files)),
             gr.update(visible=bool(files)),
-            gr.update(choices=guests, value=guests[-1] if guests else None),
-            gr.update(visible=bool(guests)),
+            gr.update(choices=loaded, value=loaded[-1] if loaded else None),
+            gr.update(visible=bool(loaded)),
         )
 
-    def _choice(self, values: tuple[Any, ...]) -> Choice:
+    def _selection(self, values: tuple[Any, ...]) -> Selection:
         tiles, operator, *settings = values
         mine = {
             setting: value
             for (name, setting, _), value in zip(self.page.controls, settings, strict=True)
             if name == operator
         }
-        return Choice(tuple(tiles), operator, mine)
+        return Selection(tuple(tiles), operator, mine)

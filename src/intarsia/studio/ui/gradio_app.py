@@ -1,4 +1,4 @@
-"""The page, laid out in Gradio: what it shows is made by Views, what it knows is the Session's."""
+"""The page as a Gradio application: Views makes what it shows, the Session has what it knows."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from fastapi import FastAPI
 
 from intarsia.studio.guard import LARGEST_FILE
 from intarsia.studio.session import Session
-from intarsia.studio.ui.events import Acting
+from intarsia.studio.ui.events import Events
 from intarsia.studio.ui.layout import Layout
 from intarsia.studio.ui.views import Views
 
@@ -57,5 +57,5 @@ def mount(blocks: gr.Blocks) -> FastAPI:
 def build(session: Session, title: str, uploads: Path) -> gr.Blocks:
     """All controls, and what happens when they are used; `uploads` is where files arrive."""
     with gr.Blocks(title="intarsia studio", analytics_enabled=False, fill_width=True) as blocks:
-        Acting(Layout(Views(session), title), uploads).connect(blocks)
+        Events(Layout(Views(session), title), uploads).connect(blocks)
     return blocks

@@ -1,4 +1,4 @@
-"""Where everything on the page stands; what happens when it is used is in acting.py."""
+"""The controls of the page and their places; what happens when they are used is in events.py."""
 
 from typing import Any
 
@@ -7,39 +7,46 @@ import gradio as gr
 from intarsia.measure.compatibility import MEASURES
 from intarsia.studio.guard import LARGEST_FILE
 from intarsia.studio.ui.operator_controls import controls_of
-from intarsia.studio.ui.views import Seen, Views
-from intarsia.studio.ui.widgets import heading, made, notice, pad, place, script
-from intarsia.studio.uploads import others
+from intarsia.studio.ui.views import SampleRequest, Views
+from intarsia.studio.ui.widgets import (
+    control_widget,
+    drawing_pad,
+    heading,
+    message_line,
+    script,
+    slot,
+)
+from intarsia.studio.uploads import loadable_files
 
 RADIO_UP_TO = 16  # classes to choose by one click; more go into a list
-WORKING = "<p role='status'>Computing ...</p>"  # seen after half a second of waiting, by studio.css
+WORKING = "<p role='status'>Computing ...</p>"  # after half a second, by studio.css
 MATRIX = (
-    "Interference foretells best what adding two modules' weights will cost; the others say how "
-    "much the two share. A cell chooses its pair for the path, and joins the two."
+    "Interference is the best prediction of what adding two modules' weights will cost; the others "
+    "say how much the two share. A cell selects its pair for the path, and joins the two."
 )
 
 
 class Layout:
-    """The controls of one page, in the order they stand."""
+    """The controls of one page, in their order on it."""
 
     def __init__(self, views: Views, title: str) -> None:
         self.views, self.session = views, views.session
-        self.shown, self.seen = gr.State(None), gr.State(Seen())
+        self.shown, self.request = gr.State(None), gr.State(SampleRequest())
         gr.HTML(heading(views.session, title), elem_id="heading", apply_default_css=False)
-        self.message = notice()
+        self.message = message_line()
         gr.HTML(WORKING, elem_id="working", apply_default_css=False)
         with gr.Row():
             with gr.Column(scale=2, min_width=300):
-                self._choosing()
-                self._loading()
+                self._module_panel()
+                self._load_panel()
             with gr.Column(scale=5, min_width=320):
-                with gr.Row(equal_height=True, elem_id="figures"):
+                with gr.Row(equal_height=True, elem_id="numbers"):
                     self.accuracy, self.entropy, self.change = map(
-                        place, ("accuracy", "entropy", "change")
+                        slot, ("accuracy", "entropy", "change")
                     )
                 with gr.Tabs(elem_id="tabs", overflow_behavior="wrap"):
-                    with gr.Tab("Whole", id="whole"):
-                        self.confusion = place("confusion")
+                    with gr.Tab("Confusion", id="confusion-tab"):
+                        self.confusion = slot("confusion")
                     with gr.Tab("One sample", id="sample"):
                         self._sample()
                     with gr.Tab("Path", id="path") as self.path_tab:
@@ -47,11 +54,11 @@ class Layout:
                     with gr.Tab("Compatibility", id="compatibility-tab") as self.matrix_tab:
                         self._matrix()
 
-    def _choosing(self) -> None:
+    def _module_panel(self) -> None:
         names = list(self.session.names)
         self.tiles = gr.CheckboxGroup(
             self.views.tiles(), value=names, label="Modules", elem_id="module-tiles",
-            info="Accuracy on its own classes, and the share of weights kept",
+            info="Accuracy on its own classes, and the fraction of weights kept",
         )  # fmt: skip
         with gr.Row():
             self.all_on, self.all_off = (
@@ -69,36 +76,38 @@ class Layout:
             given = first.arguments if name == first.name else {}
             with gr.Column(visible=name == first.name, elem_id=f"settings-{name}") as group:
                 for control in controls_of(name):
-                    one = made(name, control, given.get(control.name, control.default))
+                    one = control_widget(name, control, given.get(control.name, control.default))
                     self.controls.append((name, control.name, one))
             self.groups[name] = group
 
-    def _loading(self) -> None:
+    def _load_panel(self) -> None:
         with gr.Accordion("Load a module file", open=False, elem_id="load"):
             self.file = gr.File(
                 label=f"A .safetensors file of yours, up to {LARGEST_FILE // 2**20} MB",
                 file_types=[".safetensors"],
                 elem_id="load-file", height=150,
             )  # fmt: skip
-            # Gradio's own example, which would stand in the page, names a file elsewhere.
+            # Gradio's own example, which would be in the page, names a file elsewhere.
             self.file.example_payload = lambda: None  # type: ignore[method-assign]
-            files = others(self.session)
-            self.other = gr.Dropdown(
+            files = loadable_files(self.session)
+            self.other_file = gr.Dropdown(
                 files, value=None, label="Or another file of the folder", elem_id="load-other",
                 visible=bool(files),
             )  # fmt: skip
-            self.take = gr.Button(
+            self.load_other = gr.Button(
                 "Load this file", size="sm", elem_id="load-this", visible=bool(files)
             )
             with gr.Column(visible=False, elem_id="loaded") as self.loaded:
-                self.guest = gr.Dropdown([], label="Modules loaded so far", elem_id="loaded-module")
+                self.loaded_module = gr.Dropdown(
+                    [], label="Modules loaded so far", elem_id="loaded-module"
+                )
                 self.remove = gr.Button("Remove this module", size="sm", elem_id="loaded-remove")
 
     def _sample(self) -> None:
         with gr.Row():
             with gr.Column(scale=2, min_width=300, elem_id="sample"):
                 with gr.Row():
-                    self.kind = gr.Dropdown(
+                    self.sample_class = gr.Dropdown(
                         [("any", ""), *((c, c) for c in self.session.catalogue)], value="",
                         label="Sample of class", elem_id="sample-class", min_width=100,
                     )  # fmt: skip
@@ -109,8 +118,8 @@ class Layout:
                     )  # fmt: skip
                 self.next = gr.Button("Next sample", size="sm", elem_id="sample-next")
                 with gr.Row(elem_id="pictures"):
-                    self.picture = place("sample-seen")
-                    self.pad = pad(self.views)
+                    self.picture = slot("sample-seen")
+                    self.pad = drawing_pad(self.views)
             with gr.Column(scale=3, min_width=300):
                 choices = self.views.classes()
                 control = gr.Radio if len(choices) <= RADIO_UP_TO else gr.Dropdown
@@ -118,9 +127,9 @@ class Layout:
                     choices, value="", label="Take a class out", elem_id="take-out",
                     info="The same modules without the one for it; choose nothing to put it back",
                 )  # fmt: skip
-                self.merged = place("whole-answer")
+                self.merged = slot("joined-answer")
                 gr.HTML("<h2>Each module alone</h2>", elem_id="alone", apply_default_css=False)
-                self.each = place("module-answers")
+                self.each = slot("module-answers")
 
     def _path(self) -> None:
         names = list(self.session.names)
@@ -129,7 +138,7 @@ class Layout:
                 names, value=names[0], label="From module", elem_id="path-from"
             )
             self.end = gr.Dropdown(names, value=names[-1], label="To module", elem_id="path-to")
-        self.way = place("path-figure")
+        self.path_figure = slot("path-figure")
 
     def _matrix(self) -> None:
         kinds = [(name.replace("_", " "), name) for name in MEASURES]
@@ -144,19 +153,19 @@ class Layout:
             apply_default_css=False,
         )
 
-    def what(self) -> list[Any]:
+    def selection(self) -> list[Any]:
         """The controls that say what is joined, and how."""
         return [self.tiles, self.operator, *(control for _, _, control in self.controls)]
 
-    def known(self) -> list[Any]:
-        """The lists that follow a module that comes or goes."""
+    def module_lists(self) -> list[Any]:
+        """The lists that change when a module is loaded or removed."""
         return [
-            self.tiles, self.start, self.end, self.without, self.other, self.take, self.guest,
-            self.loaded,
+            self.tiles, self.start, self.end, self.without, self.other_file, self.load_other,
+            self.loaded_module, self.loaded,
         ]  # fmt: skip
 
-    def everything(self) -> list[Any]:
-        """The places that follow a switch."""
+    def outputs(self) -> list[Any]:
+        """What changes with a switch."""
         return [
             self.confusion, self.accuracy, self.entropy, self.change, self.message, self.shown,
             self.picture, self.merged, self.each,

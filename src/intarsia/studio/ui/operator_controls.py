@@ -1,4 +1,4 @@
-"""The settings of operators as controls: read off their signatures, which are their schema."""
+"""The settings of operators as controls: their signatures are their schema."""
 
 import inspect
 import types
@@ -14,12 +14,12 @@ from intarsia.composition.merge_recipe import settings_of
 from intarsia.errors import RecipeError
 from intarsia.specs import Spec
 
-Kind = Literal["number", "whole", "flag", "choice", "text"]
+Kind = Literal["number", "integer", "flag", "choice", "text"]
 
 
 @dataclass(frozen=True)
 class Control:
-    """One setting: how it is asked for, and what it is where nothing is said."""
+    """One setting: its kind of control, and its default."""
 
     name: str
     kind: Kind
@@ -30,9 +30,9 @@ class Control:
 
 def controls_of(operator: str) -> list[Control]:
     """The settings that a user can give an operator, in their order."""
-    how = OPERATORS[operator]
-    parameters = inspect.signature(how).parameters
-    types_of = typing.get_type_hints(getattr(how, "function", how))
+    function = OPERATORS[operator].function
+    parameters = inspect.signature(function).parameters
+    types_of = typing.get_type_hints(function)
     return [
         _control(name, types_of.get(name, Any), parameters[name].default)
         for name in settings_of(operator)
@@ -40,7 +40,7 @@ def controls_of(operator: str) -> list[Control]:
 
 
 def spec_of(operator: str, values: Mapping[str, Any]) -> Spec:
-    """The operator with what the controls hold; what is as it would be anyway is left out."""
+    """The operator with the values of its controls; defaults are left out."""
     given = {}
     for control in controls_of(operator):
         value = read(operator, control, values.get(control.name, control.default))
@@ -50,10 +50,10 @@ def spec_of(operator: str, values: Mapping[str, Any]) -> Spec:
 
 
 def read(operator: str, control: Control, value: Any) -> Any:
-    """A control's value as the operator takes it; an empty one is the default."""
+    """A control's value as the operator takes it; the default where it is empty."""
     if value is None or value == "":
         return None if control.optional else control.default
-    if control.kind in ("number", "whole"):
+    if control.kind in ("number", "integer"):
         return _number(operator, control, value)
     if control.kind == "text" and isinstance(value, str):
         return _literal(operator, control.name, value)
@@ -61,7 +61,7 @@ def read(operator: str, control: Control, value: Any) -> Any:
 
 
 def about(operator: str) -> str:
-    """The first sentence of an operator's own words."""
+    """The first paragraph of an operator's docstring."""
     words = inspect.getdoc(OPERATORS[operator]) or ""
     return " ".join(words.partition("\n\n")[0].split())
 
@@ -75,7 +75,7 @@ def _control(name: str, annotation: Any, default: Any) -> Control:
         kind = rest[0]
         if typing.get_origin(kind) is Literal:
             return Control(name, "choice", default, tuple(typing.get_args(kind)), optional)
-        known: dict[Any, Kind] = {bool: "flag", int: "whole", float: "number"}
+        known: dict[Any, Kind] = {bool: "flag", int: "integer", float: "number"}
         if kind in known:
             return Control(name, known[kind], default, (), optional)
     return Control(name, "text", default, (), optional)

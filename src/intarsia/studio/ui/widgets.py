@@ -1,4 +1,4 @@
-"""The elements that the page is laid out from."""
+"""The widgets of the page."""
 
 from html import escape
 from pathlib import Path
@@ -9,22 +9,22 @@ import gradio as gr
 from intarsia.modules import Health
 from intarsia.studio.guard import LARGEST_FILE
 from intarsia.studio.session import Session
+from intarsia.studio.ui.fragments import health_banner
 from intarsia.studio.ui.operator_controls import Control
-from intarsia.studio.ui.pieces import health_banner
 from intarsia.studio.ui.views import Views
 
 HERE = Path(__file__).parent
 
 
-def place(name: str) -> gr.HTML:
-    """A place that pieces are put into."""
+def slot(name: str) -> gr.HTML:
+    """A place for fragments."""
     return gr.HTML(
         "", html_template="${value}", elem_id=name, js_on_load=None, apply_default_css=False
     )
 
 
-def notice() -> gr.HTML:
-    """Where the page says what went well or wrong; it answers at once to files it will not send."""
+def message_line() -> gr.HTML:
+    """Where the page says what went well or wrong; files it will not send are refused at once."""
     return gr.HTML(
         "",
         html_template="<div role='status' aria-live='polite'>${value}</div>",
@@ -34,18 +34,18 @@ def notice() -> gr.HTML:
     )
 
 
-def pad(views: Views) -> gr.HTML | None:
-    """A pad to draw on, for pictures that can be drawn."""
-    if views.paper is None:
+def drawing_pad(views: Views) -> gr.HTML | None:
+    """A pad to draw on, for data whose pictures can be drawn."""
+    if views.scaler is None:
         return None
-    paper = views.paper
-    width = round(280 * paper.pen / paper.width)
+    scaler = views.scaler
+    width = round(280 * scaler.pen / scaler.width)
     return gr.HTML(
         "",
         elem_id="sample-draw",
         html_template=(
             "<div class='pad'><h2>Or draw one</h2><canvas width='280' height='280' tabindex='0' "
-            f"role='img' data-pen='{width}' data-share='{paper.pen / paper.side:.3f}' "
+            f"role='img' data-pen='{width}' data-fraction='{scaler.pen / scaler.side:.3f}' "
             "aria-label='A pad to draw on'></canvas><button type='button'>Clear</button>"
             "<p class='small'>By keyboard: Shift and arrow keys</p></div>"
         ),
@@ -54,8 +54,8 @@ def pad(views: Views) -> gr.HTML | None:
     )
 
 
-def made(operator: str, control: Control, value: Any) -> Any:
-    """A control of the kind that its setting asks for."""
+def control_widget(operator: str, control: Control, value: Any) -> Any:
+    """The widget for a setting of an operator, by its kind."""
     about: dict[str, Any] = {
         "label": control.name.replace("_", " "),
         "elem_id": f"setting-{operator}-{control.name}",
@@ -70,21 +70,21 @@ def made(operator: str, control: Control, value: Any) -> Any:
     if control.kind == "text":
         about["info"] = "one number, or some by name: 3: 0.5, 8: 2"
         return gr.Textbox("" if value is None else str(value), max_lines=1, **about)
-    if control.optional:  # a field for numbers makes 0 of nothing
+    if control.optional:  # gr.Number would turn an empty field into 0
         return gr.Textbox("" if value is None else str(value), max_lines=1, **about)
-    return gr.Number(value, precision=0 if control.kind == "whole" else None, step=0.05, **about)
+    return gr.Number(value, precision=0 if control.kind == "integer" else None, step=0.05, **about)
 
 
 def heading(session: Session, title: str) -> str:
     first = session.modules[0]
-    words = (
+    text = (
         f"{escape(title)}: {len(session.modules)} modules of {escape(str(first.architecture))}, "
         f"measured on {len(session.test):,} test samples of {escape(session.data.name)}"
     )
     health = Health.of(module.health for module in session.modules)
-    return f"<h1>intarsia studio</h1><p class='small'>{words}</p>{health_banner(health)}"
+    return f"<h1>intarsia studio</h1><p class='small'>{text}</p>{health_banner(health)}"
 
 
 def script(name: str) -> str:
-    """What an element does in the browser."""
+    """The JavaScript of a widget."""
     return (HERE / f"{name}.js").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A fitted classifier as plain values and tensors, and back; what a file says is never trusted."""
+"""A fitted classifier as plain values and tensors, and back; files are never trusted."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,8 +10,8 @@ from torch import Tensor
 from intarsia.composition import Composition
 from intarsia.data import Split
 from intarsia.errors import DataError, FileError
-from intarsia.estimator.classifier import ModularClassifier
 from intarsia.estimator.labels import names_of
+from intarsia.estimator.modular_classifier import ModularClassifier
 from intarsia.estimator.replay_buffer import ReplayBuffer
 from intarsia.files import plain
 from intarsia.measure.novelty import Novelty
@@ -27,7 +27,7 @@ VALUES = bool | int | float | str
 
 
 def packed(classifier: ModularClassifier) -> dict[str, Any]:
-    """Everything but the composition and the background, as JSON holds it."""
+    """Everything but the composition and the background, as JSON values."""
     labels = classifier._labels
     values = labels.tolist()
     if labels.dtype.kind not in KINDS or not all(isinstance(v, VALUES) for v in values):
@@ -53,10 +53,10 @@ def unpacked(
     tensors: Mapping[str, Tensor],
     model: Model | None,
 ) -> ModularClassifier:
-    """The classifier again, or a FileError; `tensors` are its background's, if there is one."""
+    """The classifier from its fields, or a FileError; `tensors` are those of its background."""
     header.check_keys(fields, FIELDS)
     if not isinstance(fields["parameters"], dict):
-        raise FileError("its 'parameters' are no mapping: get the files again")
+        raise FileError("its 'parameters' are not a mapping: get the files again")
     parameters = dict(fields["parameters"])
     known = ModularClassifier().get_params()
     header.check_keys(parameters, tuple(known))
@@ -81,16 +81,16 @@ def unpacked(
     if fields["feature_names"] is not None:
         names = header.texts(fields["feature_names"], "feature_names")
         classifier.feature_names_in_ = np.array(names, dtype=object)
-    kept = _kept(tensors, int(features), len(labels))
-    return classifier._take(composition.double(), labels, kept, temperature, novelty)
+    buffer = _replay_buffer(tensors, int(features), len(labels))
+    return classifier._set_fitted(composition.double(), labels, buffer, temperature, novelty)
 
 
-def background_tensors(kept: ReplayBuffer) -> dict[str, Tensor]:
-    parts = {"train": kept.train, "validation": kept.validation}
+def background_tensors(buffer: ReplayBuffer) -> dict[str, Tensor]:
+    parts = {"train": buffer.train, "validation": buffer.validation}
     return {f"{part}/{key}": getattr(split, key) for part, split in parts.items() for key in "xy"}
 
 
-def _kept(tensors: Mapping[str, Tensor], features: int, classes: int) -> ReplayBuffer:
+def _replay_buffer(tensors: Mapping[str, Tensor], features: int, classes: int) -> ReplayBuffer:
     if not tensors:
         return ReplayBuffer.empty(features)
     header.check_keys(tensors, tuple(background_tensors(ReplayBuffer.empty(features))))
@@ -114,9 +114,9 @@ def _parameter(name: str, value: Any) -> Any:
     if isinstance(value, Spec):
         value = {"name": value.name, **value.arguments}
     if name == "random_state" and not isinstance(value, int | np.integer):
-        return None  # a generator; what it gave is the seed
+        return None  # a generator; the seed that it gave is stored
     if name == "model" and not isinstance(value, str | Mapping):
-        return None  # a factory, which from_pretrained is given again
+        return None  # a factory, which from_pretrained must be given
     return plain(value, name)
 
 
@@ -127,7 +127,7 @@ def _labels(value: Any) -> np.ndarray:
             raise ValueError(f"labels of type {dtype}")
         labels = np.array(values, dtype=dtype)
         if labels.ndim != 1 or not len(labels) or labels.tolist() != values:
-            raise ValueError("they are not what they were")
+            raise ValueError("they do not fit their type")
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise FileError(f"its labels cannot be read ({error}): get the files again") from error
     return labels

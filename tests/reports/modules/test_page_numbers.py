@@ -1,4 +1,4 @@
-"""Every number that the page of the demo tells, beside the same number measured here."""
+"""Every number on the page of the demo, compared with the same number measured here."""
 
 import re
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_what_was_trained(html: str) -> None:
 
 def test_tiles(html: str, bank: ia.Bank) -> None:
     density = sum(m.nonzero for m in bank) / sum(m.parameters for m in bank)
-    assert f"{percent(density)} of the parameters kept" in words(part(html, "glance"))
+    assert f"{percent(density)} of the parameters kept" in words(part(html, "overview"))
 
 
 def test_cards(html: str, bank: ia.Bank, data: Data) -> None:
@@ -135,17 +135,17 @@ def test_a_class_taken_out(html: str, bank: ia.Bank, data: Data) -> None:
         assert told[name] == pytest.approx(numbers, abs=1e-4)
     before, after, entropy, rest, left = np.mean(list(expected.values()), axis=0)
     text = words(removed)
-    assert f"answered right on {percent(after)} of its samples instead of {percent(before)}" in text
+    assert f"on its class goes from {percent(before)} to {percent(after)}, " in text
     assert f"with {nats(entropy)} of at most 2.303 nats of entropy" in text
-    assert f"the others go from {percent(rest)} to {percent(left)}." in text
+    assert f"other classes it goes from {percent(rest)} to {percent(left)}." in text
 
 
-def test_what_fits_and_the_path(html: str, bank: ia.Bank, data: Data) -> None:
+def test_compatibility_and_the_path(html: str, bank: ia.Bank, data: Data) -> None:
     matrix = ia.compatibility_matrix(bank, data)["interference"]
     one, other = divmod(int(np.nanargmax(matrix)), 10)
     told = f"Over all pairs it is {100 * np.nanmean(matrix):.1f} percentage points; most between "
     told += f"{one} and {other}, {100 * np.nanmax(matrix):.1f}."
-    assert told in words(part(html, "fits")).replace("-0.0", "0.0")
+    assert told in words(part(html, "compatibility")).replace("-0.0", "0.0")
     way = ia.path(bank[one], bank[other], data, samples=1000)
     numbers = rows(part(html, "path"))
     for name, curve in way.curves.items():

@@ -364,14 +364,14 @@ def test_mistakes_are_named(four: ModularClassifier, five: ModularClassifier, di
         four.add_class(x[y == 3], 3)
     with pytest.raises(EstimatorError, match="of one kind"):
         four.add_class(x[y == 4], "four")
-    with pytest.raises(EstimatorError, match="no whole number"):
+    with pytest.raises(EstimatorError, match="not a whole number"):
         four.add_class(x[y == 4], 4.5)
     with pytest.raises(EstimatorError, match="no class 7"):
         four.remove_class(7)
     for nothing in ([3], None, np.array([1, 2])):
-        with pytest.raises(EstimatorError, match="is no label"):
+        with pytest.raises(EstimatorError, match="is not a label"):
             four.remove_class(nothing)
-        with pytest.raises(EstimatorError, match="is no label"):
+        with pytest.raises(EstimatorError, match="is not a label"):
             four.add_class(x[y == 4], nothing)
     with pytest.raises(EstimatorError, match="background_y has labels of no rows"):
         four.add_class(x[y == 4], 4, background_y=[1, 2])

@@ -1,4 +1,4 @@
-"""Pieces of the page as HTML: figures, tiles, small bars, the picture that the network sees."""
+"""Fragments of the page as HTML: numbers, tiles, small bars, the picture that the network sees."""
 
 import math
 import re
@@ -15,45 +15,47 @@ from intarsia.measure import Evaluation, Matrix
 from intarsia.measure.compatibility import MEASURES
 from intarsia.modules import Health
 from intarsia.studio.answers import Answer
-from intarsia.studio.scores import changes, entropy_on, overall
-from intarsia.studio.session import Card
+from intarsia.studio.scores import entropy_on, largest_changes, overall_accuracy
+from intarsia.studio.session import ModuleTile
 
-NAMED_UP_TO = 12  # classes whose names stand below their bars
+NAMED_UP_TO = 12  # classes whose names are written below their bars
 SHOWN_NUMBERS = 12  # of a row of a table that is shown
 DRAWN = "as the network sees it"
 DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 IN_PYTHON = re.compile(r" \((bank\.seed\(0\) picks one|align=\"weights\")\)")
-PERCENT = ("interference",)  # measures that are small shares of accuracy
+PERCENT = ("interference",)  # measures that are small fractions of accuracy
 
 
-def tile(card: Card) -> str:
-    """The lines of a tile: its name, and below it how good it is and how much of it is left."""
-    classes = set_name(card.rewarded, ())
-    told = card.name == classes or card.name.startswith(f"{classes} (")  # a second one of its name
-    title = card.name if told else f"{card.name} ({classes})"
-    decimals = 0 if card.density >= 0.1 else 1
-    lines = [title, f"{_number(card.accuracy, 3)} · {card.density:.{decimals}%} kept"]
-    return "\n".join(lines + [f"\u26a0 {', '.join(card.health)}"] * bool(card.health))
+def tile(module: ModuleTile) -> str:
+    """The lines of a tile: its name, and below it its accuracy and how much of it is kept."""
+    name, classes = module.name, set_name(module.rewarded, ())
+    named = name == classes or name.startswith(f"{classes} (")  # a second one of its name
+    decimals = 0 if module.density >= 0.1 else 1
+    lines = [
+        name if named else f"{name} ({classes})",
+        f"{_number(module.accuracy, 3)} · {module.density:.{decimals}%} kept",
+    ]
+    return "\n".join(lines + [f"\u26a0 {', '.join(module.health)}"] * bool(module.health))
 
 
 def health_banner(health: Health) -> str:
-    """What is wrong, above everything; nothing where all is well."""
+    """What is wrong, at the top of the page; empty where all is well."""
     if health.ok:
         return ""
     return f"<p class='bad' role='note'><b>Not healthy</b> {escape(health.summary)}</p>"
 
 
-def accuracy_figure(score: Evaluation) -> str:
-    on, there = len(score.rewarded), len(score.catalogue)
+def accuracy_number(score: Evaluation) -> str:
+    on, total = len(score.rewarded), len(score.catalogue)
     return _big(
         "Accuracy, classes that are on",
         _number(score.accuracy),
-        f"{on} of {there} classes",
-        f"{_number(overall(score))} on all {score.n:,} test samples",
+        f"{on} of {total} classes",
+        f"{_number(overall_accuracy(score))} on all {score.n:,} test samples",
     )
 
 
-def entropy_figure(score: Evaluation) -> str:
+def entropy_number(score: Evaluation) -> str:
     """High is right for the classes that are off, low for those that are on."""
     on, off = (entropy_on(score, rewarded=which) for which in (True, False))
     most = f"of {score.ceiling:.3f} at most; "
@@ -63,30 +65,37 @@ def entropy_figure(score: Evaluation) -> str:
     return _big("Entropy, classes that are off", _number(off, 3), *lines)
 
 
-def change_figure(done: str, before: Evaluation | None, after: Evaluation) -> str:
-    """What the last switch did; before it there may have been nothing."""
-    title = f"Last switch: {escape(done)}"
+def change_summary(switch: str, before: Evaluation | None, after: Evaluation) -> str:
+    """What the last switch changed; before it there may have been nothing."""
+    title = f"Last switch: {escape(switch)}"
     if before is None:
-        words = f"{_number(overall(after))} on all samples"
-        return f"<div class='figure'><h2>{title}</h2><p>{words}</p></div>"
+        text = f"{_number(overall_accuracy(after))} on all samples"
+        return f"<div class='number'><h2>{title}</h2><p>{text}</p></div>"
     lines = [
         f"<li><b>{escape(name)}</b> {_number(was, 3)} &rarr; {_number(now, 3)}</li>"
-        for name, was, now in changes(before, after)
+        for name, was, now in largest_changes(before, after)
     ]
-    moved = f"{_number(overall(before))} &rarr; {_number(overall(after))} on all samples"
+    all_samples = [_number(overall_accuracy(score)) for score in (before, after)]
+    moved = f"{' &rarr; '.join(all_samples)} on all samples"
     per_class = f"<ul>{''.join(lines)}</ul>" if lines else _small("no class changed much")
-    return f"<div class='figure'><h2>{title}</h2><p>{moved}</p>{per_class}</div>"
+    return f"<div class='number'><h2>{title}</h2><p>{moved}</p>{per_class}</div>"
 
 
-def first_figure() -> str:
-    return "<div class='figure'><h2>Last switch</h2>" + _small("none yet: click a tile") + "</div>"
+def no_change() -> str:
+    """In place of the last switch, before there was one."""
+    return "<div class='number'><h2>Last switch</h2>" + _small("none yet: click a tile") + "</div>"
+
+
+def blank_number(title: str) -> str:
+    """In place of a number that cannot be computed."""
+    return _big(escape(title), "-")
 
 
 def confusion_picture(score: Evaluation, title: str) -> str:
-    """The matrix on its own paper; a screen reader gets the figures of every class."""
+    """The confusion matrix; a screen reader gets the accuracy of every class."""
     rows = "".join(
-        f"<li>{escape(name)}: {_number(float(share), 3)}</li>"
-        for name, share in zip(score.catalogue, score.accuracy_per_class, strict=True)
+        f"<li>{escape(name)}: {_number(float(accuracy), 3)}</li>"
+        for name, accuracy in zip(score.catalogue, score.accuracy_per_class, strict=True)
     )
     svg = confusion_figure({title: score.confusion}, score.catalogue)
     return f"<div class='picture'>{svg}</div><ul class='unseen'>{rows}</ul>"
@@ -97,24 +106,24 @@ def answer_rows(answers: Sequence[Answer], on: Sequence[str]) -> str:
     return "<div class='answers'>" + "".join(_row(a, a.name in on) for a in answers) + "</div>"
 
 
-def whole_bars(answers: Mapping[str, Answer], truth: str | None) -> str:
-    """The composition's distribution, beside it the one with a class taken out."""
+def merged_bars(answers: Mapping[str, Answer], truth: str | None) -> str:
+    """The answer of the modules joined, and next to it the one with a class taken out."""
     panels = []
     for title, answer in answers.items():
         known = truth is not None and not answer.unsure
         right = "" if not known else (" right" if answer.best == truth else " wrong")
-        verdict = f"{answer.best} with {answer.sureness:.3f}"
+        verdict = f"{answer.best} with {answer.confidence:.3f}"
         verdict = f"not sure: {verdict}" if answer.unsure else verdict
         panels.append(
-            f"<section class='whole{right}'><h2>{escape(title)}</h2>"
+            f"<section class='joined{right}'><h2>{escape(title)}</h2>"
             f"<p class='verdict'>{escape(verdict)}</p>{_bars(answer, truth)}"
-            f"<p class='small'>entropy {answer.entropy:.2f} of the largest</p></section>"
+            f"<p class='small'>entropy {answer.entropy:.2f} of its maximum</p></section>"
         )
-    return f"<div class='wholes'>{''.join(panels)}</div>"
+    return f"<div class='joined-answers'>{''.join(panels)}</div>"
 
 
 def seen_picture(x: Tensor, title: str, about: str, bounds: tuple[float, float]) -> str:
-    """What the network is given: small pictures as they are, rows of a table as numbers."""
+    """What the network sees: small pictures as they are, rows of a table as numbers."""
     kind = "drawing" if about == DRAWN else "sample"
     heading = f"<div class='seen {kind}'><h2>Shown: {escape(title)}</h2>"
     shape = tuple(x.shape[1:])
@@ -157,7 +166,7 @@ def matrix_table(
 
 
 def message(text: str, bad: bool = False) -> str:
-    """One line to the person; what went wrong stands out."""
+    """One line for the user; errors stand out."""
     if not text:
         return ""
     text = IN_PYTHON.sub("", DIGEST.sub(r"\1...", text))
@@ -165,7 +174,7 @@ def message(text: str, bad: bool = False) -> str:
 
 
 def _row(answer: Answer, on: bool) -> str:
-    verdict = "none of mine" if answer.unsure else f"{answer.best} {answer.sureness:.2f}"
+    verdict = "none of mine" if answer.unsure else f"{answer.best} {answer.confidence:.2f}"
     state = "" if on else "<span class='small'>off</span>"
     return (
         f"<div class='answer{'' if on else ' off'}'><b>{escape(answer.name)}</b>{state}"
@@ -174,7 +183,7 @@ def _row(answer: Answer, on: bool) -> str:
 
 
 def _bars(answer: Answer, truth: str | None, named: bool = True) -> str:
-    """One bar a class; the names below where there is room for them."""
+    """One bar per class; the names below where there is room for them."""
     named = named and len(answer.catalogue) <= NAMED_UP_TO
     bars = []
     for name, p in zip(answer.catalogue, answer.probabilities, strict=True):
@@ -187,9 +196,9 @@ def _bars(answer: Answer, truth: str | None, named: bool = True) -> str:
             f"<div><em style='height:{height:.1f}%'></em></div>{label}{mark}</div>"
         )
     doubt = "not sure, " if answer.unsure else ""
-    words = f"{answer.name}: {doubt}{answer.best} with {answer.sureness:.3f}"
-    words = escape(words, quote=True)
-    return f"<div class='bars' role='img' aria-label='{words}'>{''.join(bars)}</div>"
+    label = f"{answer.name}: {doubt}{answer.best} with {answer.confidence:.3f}"
+    label = escape(label, quote=True)
+    return f"<div class='bars' role='img' aria-label='{label}'>{''.join(bars)}</div>"
 
 
 def _cell(
@@ -202,25 +211,25 @@ def _cell(
 ) -> str:
     if one == other:
         return "<td class='none'></td>"
-    share = 0.0 if math.isnan(value) else (value - ends[0]) / max(ends[1] - ends[0], 0.01)
+    shade = 0.0 if math.isnan(value) else (value - ends[0]) / max(ends[1] - ends[0], 0.01)
     number = _number(100 * value, 2) if percent else _number(value, 3)
-    words = f"{one} and {other}: {number}"
+    label = f"{one} and {other}: {number}"
     pressed = "true" if chosen and {*chosen} == {one, other} else "false"
     return (
-        f"<td><button type='button' style='--share:{share * 100:.0f}%' "
+        f"<td><button type='button' style='--shade:{shade * 100:.0f}%' "
         f"data-one='{escape(one, quote=True)}' data-other='{escape(other, quote=True)}' "
-        f"aria-pressed='{pressed}' aria-label='{escape(words, quote=True)}'>"
+        f"aria-pressed='{pressed}' aria-label='{escape(label, quote=True)}'>"
         f"{number}</button></td>"
     )
 
 
 def _big(title: str, value: str, *lines: str) -> str:
-    words = "".join(map(_small, lines))
-    return f"<div class='figure'><h2>{title}</h2><p class='big'>{value}</p>{words}</div>"
+    below = "".join(map(_small, lines))
+    return f"<div class='number'><h2>{title}</h2><p class='big'>{value}</p>{below}</div>"
 
 
-def _small(words: str) -> str:
-    return f"<p class='small'>{escape(words)}</p>"
+def _small(text: str) -> str:
+    return f"<p class='small'>{escape(text)}</p>"
 
 
 def _number(value: float, decimals: int = 4) -> str:

@@ -1,4 +1,4 @@
-"""Learn: from kept rows and settings to modules, and from modules to a composition."""
+"""Fitting: from rows and settings to modules, and from modules to a composition."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,15 +30,15 @@ TRAINING = (
     "objective", "pruning", "sparsity", "epochs", "batch", "learning_rate", "schedule",
     "temperature", "balance", "negatives",
 )  # fmt: skip
-PULL = 1.0  # nats for a temperature e times the modules' own
+PULL = 1.0  # nats of penalty for a temperature e times the modules' own
 
 
 @dataclass(frozen=True)
-class Settings:
+class EstimatorSettings:
     """The parameters of the estimator, checked."""
 
     recipe: Recipe
-    factory: Model | None  # of a network that intarsia has no name for
+    factory: Model | None  # of a custom network
     scale: str
     shape: tuple[int, ...] | None
     validation: float
@@ -47,8 +47,8 @@ class Settings:
     device: str
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> "Settings":
-        # A search over np.arange sets numpy's numbers.
+    def read(cls, given: Mapping[str, Any]) -> "EstimatorSettings":
+        # A grid search over np.arange sets numpy scalars.
         given = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
         model, shape, background = (given[key] for key in ("model", "shape", "background"))
         if not isinstance(background, int) or isinstance(background, bool) or background < 0:
@@ -56,7 +56,7 @@ class Settings:
                 f"background is {background!r}: expected how many rows to keep, a whole number "
                 "from 0"
             )
-        if given["operator"] != AUTO:  # an unknown one should not be told after the training
+        if given["operator"] != AUTO:  # an unknown one should fail before the training
             OPERATORS.spec(given["operator"])
         named = isinstance(model, str | Mapping | Spec)
         recipe = Recipe(
@@ -75,15 +75,15 @@ class Settings:
         )
 
 
-def learned(
+def train_modules(
     rows: ReplayBuffer,
     catalogue: tuple[str, ...],
     wanted: Sequence[str],
-    settings: Settings,
+    settings: EstimatorSettings,
     seed: int,
     modules: Sequence[Module],
 ) -> list[Module]:
-    """One module for each class that is wanted, of the network and scaling of those there are."""
+    """One module for each wanted class, with the network and scaling of the existing modules."""
     scaling = modules[0].scaling if modules else None
     data = _data(rows, catalogue, wanted, settings, scaling)
     recipe = settings.recipe
@@ -111,34 +111,32 @@ def learned(
 
 def joins_weights(operator: Any) -> bool:
     """Whether modules are joined weight by weight, which needs one origin for all."""
-    if operator == AUTO:
-        return False
-    how: Any = OPERATORS[OPERATORS.spec(operator).name]
-    return how.on == "weights"
+    return operator != AUTO and bool(OPERATORS.entry(operator).on == "weights")
 
 
-def laid(modules: Sequence[Module], operator: Any, kept: ReplayBuffer) -> Composition:
-    """The modules joined, in float64; the operator sees the kept rows only where it needs them."""
+def join_modules(modules: Sequence[Module], operator: Any, buffer: ReplayBuffer) -> Composition:
+    """The modules joined, in float64; the operator gets the kept rows only if it needs them."""
     if operator == AUTO:
         return compose(modules).double()
-    how: Any = OPERATORS[OPERATORS.spec(operator).name]
-    looks = how.samples or (joins_weights(operator) and has_batchnorm(modules[0].to_module()))
-    samples = kept.train if looks and len(kept) else None
+    looks = OPERATORS.entry(operator).samples or (
+        joins_weights(operator) and has_batchnorm(modules[0].to_module())
+    )
+    samples = buffer.train if looks and len(buffer) else None
     return compose(modules, operator, samples=samples).double()
 
 
-def known_rows(merged: Composition, held: Split | None) -> Split | None:
-    """The rows whose class has a module; None where there are none."""
+def rows_with_module(merged: Composition, held: Split | None) -> Split | None:
+    """The rows of classes that have a module; None if there are none."""
     if held is None:
         return None
     known = held.select([merged.catalogue.index(name) for name in merged.rewarded])
     return known if len(known) else None
 
 
-def fitted_temperature(merged: Composition, held: Split) -> float:
+def fit_temperature(merged: Composition, held: Split) -> float:
     """The temperature at which held-out rows are most probable, by the classes with a module.
 
-    A weak pull towards the modules' own keeps a few rows that are all right from being believed.
+    A weak pull towards the modules' own temperature guards against a few rows that all are right.
     """
     places = [merged.catalogue.index(name) for name in merged.rewarded]
     z = logits_of(merged, held.x)[:, places].double()
@@ -158,10 +156,10 @@ def _data(
     rows: ReplayBuffer,
     catalogue: tuple[str, ...],
     wanted: Sequence[str],
-    settings: Settings,
+    settings: EstimatorSettings,
     scaling: Scaling | None,
 ) -> Data:
-    # To a module all labels that it does not reward are one, so any of them stands for no label.
+    # A module treats all labels that it does not reward alike, so any of them can stand for none.
     spare = next((i for i, name in enumerate(catalogue) if name not in wanted), 0)
     train, held = (
         Split(_shaped(part.x, settings.shape), part.y.where(part.y >= 0, spare))
@@ -184,7 +182,7 @@ def _shaped(x: torch.Tensor, shape: tuple[int, ...] | None) -> torch.Tensor:
     return x if shape is None else lay_out(x, shape, "the rows of X")
 
 
-def _work(data: Data, recipe: Recipe, settings: Settings, modules: int) -> float:
+def _work(data: Data, recipe: Recipe, settings: EstimatorSettings, modules: int) -> float:
     """Roughly how many multiplications the training takes."""
     assert recipe.epochs is not None
     plan = Architecture.of(settings.factory or recipe.model, data.shape, data.classes).plan(
