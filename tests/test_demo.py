@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import intarsia as ia
 from intarsia.cli.app import app
-from intarsia.demo import Findings, continuing, demo
+from intarsia.demo import DemoFindings, demo, next_commands
 
 EPOCHS = 3  # those of the fixture demo_made; the whole demo has 20
 
@@ -22,11 +22,11 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
-def made(demo_made: tuple[Path, Findings]) -> tuple[Path, Findings]:
+def made(demo_made: tuple[Path, DemoFindings]) -> tuple[Path, DemoFindings]:
     return demo_made
 
 
-def test_figures_are_those_of_the_files(made: tuple[Path, Findings]) -> None:
+def test_figures_are_those_of_the_files(made: tuple[Path, DemoFindings]) -> None:
     out, result = made
     test = ia.load_data("digits").test
     bank, owners = ia.Bank.load(out / "modules"), ia.Bank.load(out / "territory")
@@ -48,7 +48,7 @@ def test_figures_are_those_of_the_files(made: tuple[Path, Findings]) -> None:
     assert result.ceiling == math.log(10)
 
 
-def test_modules_are_pruned_by_95_percent(made: tuple[Path, Findings]) -> None:
+def test_modules_are_pruned_by_95_percent(made: tuple[Path, DemoFindings]) -> None:
     for module in ia.Bank.load(made[0] / "modules"):
         weights = [n for n in module.plan if n.endswith("weight")]
         kept = sum(int(module.mask[n].sum()) for n in weights)
@@ -64,7 +64,7 @@ def test_the_joint_network_has_the_same_shape_and_all_classes(made: tuple[Path, 
     assert joint.density == 1
 
 
-def test_adding_weights_of_territories_is_adding_logits(made: tuple[Path, Findings]) -> None:
+def test_adding_weights_of_territories_is_adding_logits(made: tuple[Path, DemoFindings]) -> None:
     bank = ia.Bank.load(made[0] / "territory")
     x = ia.load_data("digits").test.x
     with torch.no_grad():
@@ -72,7 +72,7 @@ def test_adding_weights_of_territories_is_adding_logits(made: tuple[Path, Findin
     torch.testing.assert_close(by_weights, by_logits, rtol=1e-4, atol=1e-4)
 
 
-def test_taking_out_and_putting_back(made: tuple[Path, Findings]) -> None:
+def test_taking_out_and_putting_back(made: tuple[Path, DemoFindings]) -> None:
     out, result = made
     removal, data = result.removal, ia.load_data("digits")
     assert removal.same_bits
@@ -85,7 +85,7 @@ def test_taking_out_and_putting_back(made: tuple[Path, Findings]) -> None:
     assert removal.entropy[1] > removal.entropy[0]  # without its module less sure of threes
 
 
-def test_report_holds_the_figures_and_its_links_resolve(made: tuple[Path, Findings]) -> None:
+def test_report_holds_the_figures_and_its_links_resolve(made: tuple[Path, DemoFindings]) -> None:
     out, result = made
     report = (out / "report.md").read_text()
     for row in result.rows:
@@ -98,7 +98,7 @@ def test_report_holds_the_figures_and_its_links_resolve(made: tuple[Path, Findin
 
 
 def test_a_second_run_reads_the_folder_and_writes_the_same_bytes(
-    made: tuple[Path, Findings],
+    made: tuple[Path, DemoFindings],
 ) -> None:
     out, result = made
     files = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
@@ -110,14 +110,14 @@ def test_a_second_run_reads_the_folder_and_writes_the_same_bytes(
     assert {p: p.stat().st_mtime_ns for p in times} == times  # nothing was trained again
 
 
-def test_it_prints_tables_and_commands_that_work(made: tuple[Path, Findings]) -> None:
+def test_it_prints_tables_and_commands_that_work(made: tuple[Path, DemoFindings]) -> None:
     out, result = made
     run = CliRunner().invoke(app, ["demo", "--out", str(out), "--epochs", str(EPOCHS)])
     assert run.exit_code == 0, run.stderr
     for row in result.rows:
         assert re.search(rf"{re.escape(row.name)}\s+│\s+{row.accuracy:.4f}", run.stdout)
     assert "the same bits" in run.stdout
-    commands = continuing(out)
+    commands = next_commands(out)
     assert all(command in run.stdout for command in commands)
     for command in commands:
         verb, *words = shlex.split(command.removeprefix("intarsia "))
@@ -126,20 +126,32 @@ def test_it_prints_tables_and_commands_that_work(made: tuple[Path, Findings]) ->
         assert after.exit_code == 0, (command, after.stderr)
 
 
+def test_its_folder_stands_for_its_modules(made: tuple[Path, DemoFindings], tmp_path: Path) -> None:
+    out, result = made
+    merged = tmp_path / "merged.safetensors"
+    for words in (["inspect", out], ["evaluate", out], ["compose", out, "-o", merged]):
+        run = CliRunner().invoke(app, [*map(str, words), "--json"])
+        assert run.exit_code == 0, run.stderr
+        content = json.loads(run.stdout)
+        modules = content.get("modules") or content.get("parts") or content["models"].values()
+        assert len(modules) == len(result.modules)
+    assert json.loads(run.stdout)["rewarded"] == [module.name for module in result.modules]
+
+
 def test_it_says_how_to_have_the_command_at_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from intarsia.cli.train_verbs import _at_hand
+    from intarsia.cli.train_verbs import _activation
 
     (tmp_path / "a venv" / "bin").mkdir(parents=True)
     (tmp_path / "a venv" / "bin" / "activate").touch()
     monkeypatch.setattr("sys.prefix", str(tmp_path / "a venv"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert _at_hand() == [". 'a venv/bin/activate'"]
+    assert _activation() == [". 'a venv/bin/activate'"]
     there = tmp_path / "intarsia"
     there.touch(0o755)
-    assert _at_hand() == []
+    assert _activation() == []
 
 
 @pytest.mark.slow

@@ -41,10 +41,11 @@ MAY_IMPORT = {
     "reports": GROUND
     | {"figures", "data", "models", "objectives", "pruning", "modules", "measure"}
     | {"composition", "training", "studies"}
-    | {"arguments", "__version__"},
+    | {"artifacts", "__version__"},
+    "artifacts": GROUND | {"data", "models", "modules", "composition", "hub"},
     "studio": GROUND
     | {"figures", "data", "models", "objectives", "modules", "measure", "composition"}
-    | {"arguments"},
+    | {"artifacts"},
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from intarsia.cli.study.study_options import study_and_options
+from intarsia.cli.study.study_options import StudyChoice
 from intarsia.reports.study.option_inference import run_command
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.archive import Pack, pack, save_pack
@@ -162,7 +162,8 @@ def test_a_pages_command_gives_its_options(form: str, given: dict[str, Any]) -> 
     words = shlex.split(run_command(study, options))[4:]
     flags = {key: _after(words, f"--{key}") for key in ("data", "models", "seeds", "preset")}
     named = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
-    assert study_and_options("complete", _after(words, "--form"), flags, named, None)[1] == options
+    choice = StudyChoice("complete", scale=_after(words, "--form"), set_=named, **flags)
+    assert choice.options() == options
 
 
 def _text(path: Path) -> str | None:

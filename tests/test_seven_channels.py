@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import intarsia as ia
 from intarsia.cli.app import app
-from intarsia.composition.opening import header_of
+from intarsia.composition.module_paths import header_of
 from intarsia.errors import HealthWarning
 from intarsia.modules import Health
 

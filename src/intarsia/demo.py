@@ -20,7 +20,7 @@ from intarsia.training import Recipe, train
 
 # Learning rate, schedule and epochs were chosen on validation data, not on the test data below.
 SETTINGS: dict[str, Any] = {
-    "preset": "paper",  # whose way is to add weights
+    "preset": "paper",  # its modules are joined by adding weights
     "data": "digits",
     "model": "mlp(512)",
     "sparsity": 0.95,
@@ -28,12 +28,12 @@ SETTINGS: dict[str, Any] = {
     "learning_rate": 0.01,
     "schedule": "cosine",
 }
-TAKEN_OUT = "3"
+REMOVED = "3"
 
 
 @dataclass(frozen=True)
-class Single:
-    """One module on the test data."""
+class ModuleScores:
+    """One module, measured on the test data."""
 
     name: str
     accuracy: float
@@ -43,8 +43,8 @@ class Single:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One way to a classifier of all classes, on the test data."""
+class Approach:
+    """One way to a classifier of all classes, measured on the test data."""
 
     name: str
     parameters: int  # that survive
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Removal:
-    """The weight sum before a module is taken out, without it, and with it put back."""
+    """The weight sum before a module is removed, without it, and with it put back."""
 
     name: str
     accuracy: tuple[float, float, float]  # on the class
@@ -63,13 +63,13 @@ class Removal:
 
 
 @dataclass(frozen=True)
-class Findings:
+class DemoFindings:
     """What the demo measured."""
 
     ceiling: float
     test_samples: int
-    modules: list[Single]
-    rows: list[Row]
+    modules: list[ModuleScores]
+    rows: list[Approach]
     removal: Removal
     dense_bytes: int  # of one module's weights, unpruned
     engine: str
@@ -86,7 +86,7 @@ def demo(
     epochs: int | None = None,
     progress: bool | None = None,
     say: Callable[[str], None] = lambda line: None,
-) -> Findings:
+) -> DemoFindings:
     """Train, join, take apart, and write the report; a finished folder is read, not trained again.
 
     The modules with territories and the joint network get as many epochs as the pruned modules have
@@ -105,72 +105,78 @@ def demo(
 
     say("training ten modules, one for each digit, in three rounds to 95% sparsity")
     modules = bank("modules")
-    say("training ten modules again, each with hidden units of its own (territory)")
-    owners = bank("territory", **territory)
+    say("training ten more modules, each with hidden units of its own (territory)")
+    territories = bank("territory", **territory)
     say("training one network on all digits, for comparison")
     joint = bank("joint", **everything)[0]
 
     say("joining and measuring")
-    joins = {
+    compositions = {
         "sum": compose(modules, "sum"),
         "inlay": compose(modules, "inlay"),
-        "territory": compose(owners, "sum"),
+        "territory": compose(territories, "sum"),
     }
-    joins["sum"].save(out / "whole.safetensors")
-    scores = {name: evaluate(join, data.test) for name, join in joins.items()}
+    compositions["sum"].save(out / "whole.safetensors")
+    scores = {name: evaluate(composition, data.test) for name, composition in compositions.items()}
     scores["joint"] = evaluate(joint, data.test)
-    findings = Findings(
+    findings = DemoFindings(
         ceiling=scores["sum"].ceiling,
         test_samples=len(data.test),
-        modules=_singles(modules, data.test, out / "modules"),
-        rows=_rows(joins, joint, scores),
-        removal=_take_out(compose(modules, "sum"), modules[TAKEN_OUT], data),
+        modules=_module_scores(modules, data.test, out / "modules"),
+        rows=_approaches(compositions, joint, scores),
+        removal=_remove_and_add(compose(modules, "sum"), modules[REMOVED], data),
         dense_bytes=sum(t.numel() * t.element_size() for t in modules[0].state.values()),
         engine=f"{modules.report['engine']} on {modules.report['device']}",
         versions=modules.report["versions"],
     )
-    _draw(out, modules, joins, scores, data)
+    _draw(out, modules, compositions, scores, data)
     write_whole(out / "report.md", _report(findings, recipe, out).encode())
     say("writing the report")
     report(out, data).save(out / "report.html")
     return findings
 
 
-def _singles(bank: Bank, split: Split, folder: Path) -> list[Single]:
-    result = []
+def _module_scores(bank: Bank, split: Split, folder: Path) -> list[ModuleScores]:
+    scores = []
     for module in bank:
         score = evaluate(module, split)
         size = (folder / file_name(module.name)).stat().st_size
-        result.append(Single(module.name, score.accuracy, score.entropy, module.density, size))
-    return result
+        numbers = (score.accuracy, score.entropy, module.density, size)
+        scores.append(ModuleScores(module.name, *numbers))
+    return scores
 
 
-def _rows(joins: dict[str, Composition], joint: Module, scores: dict[str, Evaluation]) -> list[Row]:
+def _approaches(
+    compositions: dict[str, Composition], joint: Module, scores: dict[str, Evaluation]
+) -> list[Approach]:
     titles = {
         "sum": "modules, weights added",
         "inlay": "modules, laid side by side (inlay)",
         "territory": "modules with territories, weights added",
     }
-    rows = []
-    for key, title in titles.items():
-        rows.append(Row(title, joins[key].nonzero, scores[key].accuracy))
-    return [*rows, Row("one network trained on all", joint.nonzero, scores["joint"].accuracy)]
+    return [
+        *(
+            Approach(title, compositions[key].nonzero, scores[key].accuracy)
+            for key, title in titles.items()
+        ),
+        Approach("one network trained on all", joint.nonzero, scores["joint"].accuracy),
+    ]
 
 
-def _take_out(merged: Composition, module: Module, data: Data) -> Removal:
-    """Measure with, without and again with the module; `whole` is as it was in the end."""
+def _remove_and_add(merged: Composition, module: Module, data: Data) -> Removal:
+    """Measure with the module, without it, and with it put back: in the end nothing has changed."""
     mine = data.catalogue.index(module.rewarded[0])
     others = [c for c in range(data.classes) if c != mine]
-    logits, figures = [], []
+    logits, scores = [], []
     for change in (None, merged.remove, merged.add):
         if change is not None:
             change(module)
         score = evaluate(merged, data.test, rewarded=others)
-        figures.append(
+        scores.append(
             (score.accuracy_per_class[mine], score.entropy_per_class[mine], score.accuracy)
         )
         logits.append(logits_of(merged, data.test.x))
-    accuracy, entropy, rest = (tuple(map(float, column)) for column in zip(*figures, strict=True))
+    accuracy, entropy, rest = (tuple(map(float, column)) for column in zip(*scores, strict=True))
     same = torch.equal(logits[0], logits[2])
     return Removal(module.name, accuracy, entropy, rest, same)  # type: ignore[arg-type]
 
@@ -178,12 +184,12 @@ def _take_out(merged: Composition, module: Module, data: Data) -> Removal:
 def _draw(
     out: Path,
     bank: Bank,
-    joins: dict[str, Composition],
+    compositions: dict[str, Composition],
     scores: dict[str, Evaluation],
     data: Data,
 ) -> None:
     parts = {module.name: _answers(module.to_module(), data.test) for module in bank}
-    merged = {"ten modules, weights added": _answers(joins["sum"], data.test)}
+    merged = {"ten modules, weights added": _answers(compositions["sum"], data.test)}
     write_whole(out / "answers.svg", answers_figure(parts, merged, data.catalogue).encode())
     titles = {"weights added": "sum", "inlay": "inlay", "trained on all": "joint"}
     counts = {title: scores[key].confusion for title, key in titles.items()}
@@ -197,14 +203,14 @@ def _answers(model: Predicting, split: Split) -> np.ndarray:
     return np.stack([answers[labels == c].mean(axis=0) for c in range(answers.shape[1])])
 
 
-def _report(findings: Findings, recipe: Recipe, out: Path) -> str:
+def _report(findings: DemoFindings, recipe: Recipe, out: Path) -> str:
     singles, removal = findings.modules, findings.removal
     mean = [float(np.mean([getattr(s, k) for s in singles])) for k in ("accuracy", "entropy")]
     lines = [
         "# Ten digit modules, joined",
         "",
-        f"Figures are of the {findings.test_samples} test samples of scikit-learn's digits, seed 0."
-        f" Engine {findings.engine}; "
+        f"All numbers are of the {findings.test_samples} test samples of scikit-learn's digits, "
+        f"seed 0. Engine {findings.engine}; "
         + ", ".join(f"{name} {version}" for name, version in sorted(findings.versions.items()))
         + ".",
         "",
@@ -258,20 +264,20 @@ def _report(findings: Findings, recipe: Recipe, out: Path) -> str:
         "## Go on",
         "",
         "```bash",
-        *continuing(out),
+        *next_commands(out),
         "```",
         "",
     ]
     return "\n".join(lines)
 
 
-def continuing(out: Path) -> list[str]:
-    """Commands that take up what the demo left in its folder."""
+def next_commands(out: Path) -> list[str]:
+    """Commands that go on with what the demo wrote into its folder."""
     folder = quote(str(out))
     return [
-        f"intarsia inspect {folder}/modules/{TAKEN_OUT}.safetensors",
+        f"intarsia inspect {folder}/modules/{REMOVED}.safetensors",
         f"intarsia evaluate {folder}/whole.safetensors --data digits --confusion",
-        f"intarsia compose {folder}/modules --without {TAKEN_OUT} -o {folder}/nine.safetensors",
+        f"intarsia compose {folder}/modules --without {REMOVED} -o {folder}/nine.safetensors",
         f"intarsia evaluate {folder}/nine.safetensors --data digits",
         f"intarsia compatibility {folder}/modules --samples digits",
         f"intarsia path {folder}/modules/3.safetensors {folder}/modules/8.safetensors",

@@ -68,6 +68,12 @@ def from_pretrained(
         return unpacked(config["classifier"], composition, tensors, model)
 
 
+def weights_file(folder: Path) -> Path:
+    """The file of a folder's module or composition; of a classifier that of its composition."""
+    with file.reading(folder / CONFIG):
+        return folder / FILES[_config(folder / CONFIG)["kind"]]
+
+
 def push_to_hub(
     artifact: Pretrained,
     repo_id: str,

@@ -14,11 +14,10 @@ import pytest
 import safetensors.torch
 import torch
 import yaml
+from command_line import CommandLine
 from sklearn.datasets import load_digits
-from typer.testing import CliRunner
 
 import intarsia as ia
-from intarsia.cli.app import app
 from intarsia.data import Split
 from intarsia.demo import SETTINGS
 from intarsia.measure import compatibility, compatibility_matrix
@@ -29,30 +28,10 @@ ROOT = Path(__file__).resolve().parents[2]
 MERGES = sorted((ROOT / "recipes").glob("merge_*.yaml"))
 RECIPES = sorted(set((ROOT / "recipes").glob("*.yaml")) - set(MERGES))
 TINY = ["--data", "digits", "--model", "mlp(32)", "--sparsity", "0.5", "--epochs", "2"]
-
+CLI = CommandLine()
+call, answer, refusal = CLI.call, CLI.answer, CLI.refusal
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def call(*words: object, code: int = 0) -> Any:
-    run = CliRunner().invoke(app, [str(word) for word in words])
-    assert run.exit_code == code, (run.stdout, run.stderr, run.exception)
-    return run
-
-
-def answer(*words: object) -> dict[str, Any]:
-    """The one JSON object that a command prints."""
-    return json.loads(call(*words, "--json").stdout)
-
-
-def refusal(*words: object) -> str:
-    """The one line that a command prints on stderr where it fails."""
-    run = call(*words, code=1)
-    assert run.stdout == ""
-    assert run.stderr.startswith("error: ")
-    assert run.stderr.count("\n") == 1
-    assert "Traceback" not in run.stderr
-    return run.stderr
 
 
 @pytest.fixture(scope="module")

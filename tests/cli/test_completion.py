@@ -27,7 +27,7 @@ print(json.dumps([offered, sorted(heavy)]))
 """
 EXPECTED = {
     "intarsia comp": {"compose", "compact", "compatibility"},
-    "intarsia study ": {"list", "run", "status", "table", "figure", "pack", "unpack"},
+    "intarsia study ": {"list", "run", "status", "table", "figure", "archive", "restore"},
     "intarsia compose m -o x --operator lo": {"logits", "logit_mean", "logit_weighted"},
     "intarsia train --data mn": {"mnist"},
     "intarsia train --preset ": set(completion.PRESETS),
@@ -58,7 +58,7 @@ def test_the_shell_can_be_shown_what_to_install() -> None:
 
 
 def test_names_are_those_of_the_registries() -> None:
-    from intarsia.cli.arguments import SPLITS
+    from intarsia.artifacts import ALL_SPLITS, SPLITS
     from intarsia.composition import OPERATORS
     from intarsia.composition.alignment.align import How
     from intarsia.data import DATASETS, NEGATIVES, load_data
@@ -71,7 +71,7 @@ def test_names_are_those_of_the_registries() -> None:
 
     options = [key for key in inspect.signature(load_data).parameters if key not in ("source", "y")]
     for known, names in (
-        (SPLITS, completion.SPLITS),
+        ([*SPLITS, ALL_SPLITS], completion.SPLITS),
         (["auto", *OPERATORS], completion.OPERATORS),
         (get_args(How), completion.ALIGNMENTS),
         (DATASETS, completion.DATASETS),

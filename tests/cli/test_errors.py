@@ -12,7 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 import intarsia as ia
-from intarsia.cli.app import STUDY_VERBS, VERBS, app
+from intarsia.cli.app import app
+from intarsia.cli.verbs import study
 
 FAILS = {  # what makes each verb fail by an error of ours
     "demo": ["--out", "file", "--epochs", "1"],
@@ -32,8 +33,8 @@ FAILS = {  # what makes each verb fail by an error of ours
     "study status": ["nothing"],
     "study table": ["nothing"],
     "study figure": ["nothing", "-o", "x.svg"],
-    "study pack": ["nothing", "-o", "x.json"],
-    "study unpack": ["nowhere.json"],
+    "study archive": ["nothing", "-o", "x.json"],
+    "study restore": ["nowhere.json"],
 }
 WITHOUT = {"operators"}  # which cannot fail
 
@@ -50,8 +51,8 @@ def error(said: str) -> dict[str, str]:
 
 
 def test_every_verb_is_here() -> None:
-    verbs = {verb.__name__ for verb in VERBS}
-    verbs |= {f"study {verb.__name__.strip('_')}" for verb in STUDY_VERBS}
+    verbs = {command.name for command in app.registered_commands}
+    verbs |= {f"study {command.name}" for command in study.registered_commands}
     assert verbs == set(FAILS) | WITHOUT
 
 

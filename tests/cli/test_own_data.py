@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import CommandLine
 
 import intarsia as ia
-from intarsia.cli.app import app
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
+CLI = CommandLine()
+call, answer, refusal = CLI.call, CLI.answer, CLI.refusal
 SHORT = ["--sparsity", "0.5", "--epochs", "4", "--learning-rate", "0.01"]
 NAMES = ("C++", "a, b", "C", "grün")
 FACTORY = """
@@ -24,22 +25,6 @@ def tiny(shape, outputs):
 
 ready = tiny((2,), 2)
 """
-
-
-def call(*words: object, code: int = 0) -> Any:
-    run = CliRunner().invoke(app, [str(word) for word in words])
-    assert run.exit_code == code, (run.stdout, run.stderr, run.exception)
-    return run
-
-
-def answer(*words: object) -> dict[str, Any]:
-    return json.loads(call(*words, "--json").stdout)
-
-
-def refusal(*words: object) -> str:
-    run = call(*words, code=1)
-    assert run.stderr.count("\n") == 1
-    return run.stderr
 
 
 def table(path: Path, names: tuple[str, ...] = NAMES, gaps: bool = False) -> Path:

@@ -1,118 +1,41 @@
-"""The command line: its verbs and their examples. Torch is imported by the verbs, not by help."""
+"""The command line: all verbs, those of other packages too, and the entry point.
 
-from collections.abc import Callable
-from typing import Annotated, Any
+Torch is imported by the verbs when they run, not by help. A package adds a verb by a module that
+registers it with `intarsia.cli.verbs.verb`, named by an entry point of the group `intarsia.verbs`.
+"""
+
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Annotated
 
 import typer
 
 from intarsia import __version__
-from intarsia.cli import compose_verbs as composing
-from intarsia.cli import measure_verbs as measuring
-from intarsia.cli import page_verbs as reporting
-from intarsia.cli import page_verbs as studio
-from intarsia.cli import train_verbs as training
-from intarsia.cli.console import Verbs
-from intarsia.cli.study import archive_verbs as study_packing
-from intarsia.cli.study import run_verbs as studying
-from intarsia.cli.study import show_verbs as study_showing
+from intarsia.cli.console import say
+from intarsia.cli.verbs import app
 
-app = typer.Typer(
-    cls=Verbs,
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with [bold]intarsia demo[/bold]: ten modules, joined, in under a minute.",
+# In the order of the help.
+VERB_FILES = (
+    "train_verbs",
+    "compose_verbs",
+    "measure_verbs",
+    "page_verbs",
+    "study.run_verbs",
+    "study.show_verbs",
+    "study.archive_verbs",
 )
+PLUGINS = "intarsia.verbs"
 
-VERBS: dict[Callable[..., Any], tuple[str, ...]] = {
-    training.demo: ("demo", "demo --out digits-demo"),
-    training.data: ("data", "data mnist", "data flowers.csv --target species"),
-    training.train: (
-        "train recipes/digits.yaml modules/",
-        "train modules/ --data mnist --sparsity 0.95 --seeds 0,1,2",
-        "train pairs/ --partition 0+1,2+3 --set patience=3",
-        "train flowers/ --data flowers.csv --target species",
-        "train mine/ --data digits --model package.module:factory",
-        "train recipes/mnist_deep.yaml --dry-run",
-    ),
-    composing.compose: (
-        "compose demo/modules -o whole.safetensors",
-        "compose modules/ -o merged.safetensors --operator 'ties(density=0.2)'",
-        "compose modules/ --seed 0 --without 3 -o nine.safetensors --operator inlay",
-        "compose recipes/merge_ties.yaml -o merged.safetensors",
-    ),
-    composing.operators: ("operators", "operators --json"),
-    measuring.evaluate: (
-        "evaluate demo/whole.safetensors --data digits --confusion",
-        "evaluate demo/modules --data digits --split validation",
-        "evaluate whole.safetensors --data mnist --rewarded 0,1 --abstain 0.9 --json",
-    ),
-    measuring.compatibility: (
-        "compatibility demo/modules --samples digits",
-        "compatibility 3.safetensors 8.safetensors --samples mnist",
-        "compatibility modules/ --seed 0 --samples mnist --figure compatibility.svg",
-    ),
-    measuring.path: (
-        "path demo/modules/3.safetensors demo/modules/8.safetensors --data digits",
-        "path 3.safetensors 8.safetensors --points 41 --figure path.svg",
-    ),
-    composing.compact: (
-        "compact demo/modules/3.safetensors -o small.safetensors",
-        "compact inlay.safetensors -o small.safetensors",
-    ),
-    composing.export: (
-        "export whole.safetensors -o whole.onnx",
-        "export whole.safetensors -o whole.onnx --inputs uint8",
-        "export demo/modules/3.safetensors -o tensors.safetensors",
-    ),
-    measuring.inspect: ("inspect demo/modules/3.safetensors", "inspect demo/modules --json"),
-    reporting.report: (
-        "report demo",
-        "report modules/ -o modules.html --figures figures/ --formats svg,pdf",
-        "report whole.safetensors --data mnist --rows 2000",
-        "report docs/results/study_pairs.json -o pairs.html",
-    ),
-    studio.studio: (
-        "studio demo",
-        "studio modules/ --seed 0 --no-open",
-        "studio 3.safetensors 8.safetensors --data mnist",
-    ),
-}
-
-study = typer.Typer(
-    cls=Verbs,
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Make a paper's tables and figures: run a study, see how far it is, show what it found.",
-    epilog="Begin with [bold]intarsia study run single --form small[/bold]: it takes seconds.",
-)
-
-STUDY_VERBS: dict[Callable[..., Any], tuple[str, ...]] = {
-    studying.list_: ("study list", "study list pairs"),
-    studying.run: (
-        "study run single --form small",
-        "study run pairs --data mnist --models shallow,deep --seeds 5",
-        "study run pairs --data mnist --dry-run",
-        "study run complete --set operators=sum,logits --store shared/ --engine processes",
-    ),
-    studying.status: ("study status pairs --data mnist",),
-    study_showing.table: (
-        "study table pairs --data mnist",
-        "study table pairs --data mnist -o pairs.tex",
-        "study table pairs --from pairs.json --models shallow --format csv",
-    ),
-    study_showing.figure: (
-        "study figure complete --data mnist -o complete.svg",
-        "study figure complete --from complete.json -o figures/ --format pdf",
-    ),
-    study_packing.pack: ("study pack pairs --data mnist -o pairs.json",),
-    study_packing.unpack: ("study unpack pairs.json theirs.json --store shared/",),
-}
+__all__ = ["app", "main"]
 
 
 def main() -> None:
     """The entry point."""
+    for entry in entry_points(group=PLUGINS):
+        try:
+            entry.load()
+        except Exception as error:  # their code; all other verbs work without it
+            say(f"warning: the verb {entry.name!r} of {entry.value} cannot be loaded: {error}")
     app(prog_name="intarsia")
 
 
@@ -131,8 +54,5 @@ def intarsia(
     """Sparse class modules: train them, join them without retraining, take them apart."""
 
 
-for group, verbs in ((app, VERBS), (study, STUDY_VERBS)):
-    for verb, lines in verbs.items():
-        shown = "\n\n".join(["Examples:", *(f"[bold]intarsia {line}[/bold]" for line in lines)])
-        group.command(verb.__name__.strip("_"), epilog=shown)(verb)
-app.add_typer(study, name="study")
+for file in VERB_FILES:
+    import_module(f"intarsia.cli.{file}")

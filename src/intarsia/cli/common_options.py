@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from intarsia.cli import completion
-from intarsia.cli.console import note
+from intarsia.cli.console import say
 from intarsia.errors import FileError
 
 if TYPE_CHECKING:
     from intarsia.modules import Health
 
-DATA = "A named set, .csv, .parquet, .npz or a folder of images"
+PATH_HELP = "A module, a composition, a bank folder, or what demo or save_pretrained wrote"
+DATA_HELP = "A named set, .csv, .parquet, .npz or a folder of images"
 NOT_HEALTHY = 3  # the exit code under --strict
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object and nothing else, errors too.")
 ]
-SetData = Annotated[
+DataOptions = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
@@ -42,16 +43,23 @@ Factory = Annotated[
         help="Makes the modules' network, if it is your own; imported from here, too.",
     ),
 ]
+Align = Annotated[
+    str | None,
+    typer.Option(
+        help="Match hidden units first: weights or activations.",
+        autocompletion=completion.one_of(completion.ALIGNMENTS),
+    ),
+]
 Figure = Annotated[Path | None, typer.Option("--figure", help="Draw it, as .svg.")]
 Seed = Annotated[int | None, typer.Option(help="The seed to take of a bank folder.")]
 Samples = Annotated[
     str | None,
     typer.Option(
-        help=f"Data whose validation part may be looked at. {DATA}.",
+        help=f"Data whose validation split may be looked at. {DATA_HELP}.",
         autocompletion=completion.data,
     ),
 ]
-
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 Strict = Annotated[
     bool,
     typer.Option(
@@ -60,11 +68,11 @@ Strict = Annotated[
 ]
 
 
-def tell_health(health: "Health", strict: bool = False) -> None:
-    """After all else is printed: what is wrong, in a line on stderr, and the exit code."""
+def report_health(health: "Health", strict: bool = False) -> None:
+    """After everything else is printed: what is wrong, in a line on stderr, and the exit code."""
     if health.ok:
         return
-    note(f"warning: {health.summary}")
+    say(f"warning: {health.summary}")
     if strict:
         raise typer.Exit(NOT_HEALTHY)
 

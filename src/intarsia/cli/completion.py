@@ -40,7 +40,7 @@ def one_of(names: Sequence[str]) -> Complete:
 
 
 def some_of(names: Sequence[str]) -> Complete:
-    """Completes the last name of a list that is parted by commas."""
+    """Completes the last name of a list that is separated by commas."""
 
     def complete(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")

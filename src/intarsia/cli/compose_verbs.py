@@ -6,13 +6,29 @@ from typing import Annotated
 import typer
 
 from intarsia.cli import completion
-from intarsia.cli.common_options import Factory, Json, Samples, Seed, Strict, Target, tell_health
+from intarsia.cli.common_options import (
+    Align,
+    Factory,
+    Json,
+    Samples,
+    Seed,
+    Strict,
+    Target,
+    report_health,
+)
 from intarsia.cli.console import show_json
 from intarsia.cli.display import show_calibration, show_facts, show_operators
+from intarsia.cli.verbs import verb
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
 
 
+@verb(
+    "compose demo/modules -o whole.safetensors",
+    "compose modules/ -o merged.safetensors --operator 'ties(density=0.2)'",
+    "compose modules/ --seed 0 --without 3 -o nine.safetensors --operator inlay",
+    "compose recipes/merge_ties.yaml -o merged.safetensors",
+)
 def compose(
     paths: Annotated[
         list[Path],
@@ -30,13 +46,7 @@ def compose(
             autocompletion=completion.one_of(completion.OPERATORS),
         ),
     ] = None,
-    align: Annotated[
-        str | None,
-        typer.Option(
-            help="Match hidden units first: weights or activations.",
-            autocompletion=completion.one_of(completion.ALIGNMENTS),
-        ),
-    ] = None,
+    align: Align = None,
     samples: Samples = None,
     target: Target = None,
     recalibrate: Annotated[
@@ -60,16 +70,16 @@ def compose(
 ) -> None:
     """Join modules into one classifier, without training, and write it to a file.
 
-    Flags override the recipe.
+    Options override the recipe.
     """
-    from intarsia.cli.arguments import factory_of, merge_recipe, samples_of
+    from intarsia.cli.arguments import import_factory, merge_recipe, samples_setting
     from intarsia.cli.describe import describe
 
     given = {
-        "operator": operator, "align": align, "samples": samples_of(samples, target),
+        "operator": operator, "align": align, "samples": samples_setting(samples, target),
         "recalibrate": recalibrate, "calibrate": calibrate, "seed": seed, "without": without,
     }  # fmt: skip
-    merged = merge_recipe(paths, given).compose(factory_of(model))
+    merged = merge_recipe(paths, given).compose(import_factory(model))
     merged.save(out)
     result = describe(merged, out)
     if json:
@@ -77,19 +87,22 @@ def compose(
     else:
         show_facts(result)
         show_calibration(result)
-    tell_health(merged.health, strict)
+    report_health(merged.health, strict)
 
 
+@verb("operators", "operators --json")
 def operators(json: Json = False) -> None:
     """List the ways of joining modules: what each works on, its settings and its paper."""
-    from intarsia.cli.describe import known_operators
+    from intarsia.cli.describe import describe_operators
 
-    result = known_operators()
-    if json:
-        return show_json({"operators": result})
-    show_operators(result)
+    result = describe_operators()
+    return show_json({"operators": result}) if json else show_operators(result)
 
 
+@verb(
+    "compact demo/modules/3.safetensors -o small.safetensors",
+    "compact inlay.safetensors -o small.safetensors",
+)
 def compact(
     path: Annotated[Path, typer.Argument(help="A module, or a composition of one network.")],
     out: Out,
@@ -97,24 +110,38 @@ def compact(
     json: Json = False,
 ) -> None:
     """Drop the hidden units that nothing depends on: a smaller network with the same answers."""
-    from intarsia.cli.arguments import compacted, factory_of
+    from intarsia.artifacts import open_network, weights_path
+    from intarsia.cli.arguments import import_factory
     from intarsia.cli.describe import describe
+    from intarsia.modules import Module
+    from intarsia.modules import compact as compacted
 
-    before, after = compacted(path, factory_of(model))
+    artifact = open_network(path, import_factory(model))
+    if isinstance(artifact, Module):
+        before, after = artifact, compacted(artifact)
+    else:
+        after = artifact.compact()
+        assert artifact.joined is not None  # or there would be nothing to compact
+        before = artifact.joined
     after.save(out)
     result = describe(after, out)
     result["before"] = {
         "architecture": str(before.architecture),
         "parameters": before.parameters,
-        "bytes": path.stat().st_size,
+        "bytes": weights_path(path).stat().st_size,
     }
     if json:
         show_json(result)
     else:
         show_facts(result)
-    tell_health(after.health)
+    report_health(after.health)
 
 
+@verb(
+    "export whole.safetensors -o whole.onnx",
+    "export whole.safetensors -o whole.onnx --inputs uint8",
+    "export demo/modules/3.safetensors -o tensors.safetensors",
+)
 def export(
     path: Annotated[Path, typer.Argument(help="A module or a composition.")],
     out: Annotated[
@@ -130,15 +157,16 @@ def export(
     json: Json = False,
 ) -> None:
     """Write a network for those who have no intarsia: ONNX, or its tensors alone."""
-    from intarsia.cli.arguments import factory_of, one_thing
+    from intarsia.artifacts import open_network
+    from intarsia.cli.arguments import import_factory
     from intarsia.cli.describe import describe_export
     from intarsia.exports import export as write
 
-    artifact = one_thing(path, factory_of(model))
+    artifact = open_network(path, import_factory(model))
     kind = write(artifact, out, format_, inputs)
     result = describe_export(artifact, out, kind, inputs)
     if json:
         show_json(result)
     else:
         show_facts(result)
-    tell_health(artifact.health)
+    report_health(artifact.health)

@@ -1,29 +1,37 @@
-"""What things are, as plain values: what `--json` prints and the tables are made from."""
+"""Artifacts, data and plans as plain values: what `--json` prints and tables are made from."""
 
 import inspect
 import math
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from intarsia.cli.arguments import Artifact
+from intarsia.artifacts import SPLITS, Artifact, weights_path
 from intarsia.composition import OPERATORS, Composition
 from intarsia.composition.merge_recipe import settings_of
-from intarsia.composition.opening import header_of
-from intarsia.data import DATASETS, Data, Scaling, locate
+from intarsia.composition.module_paths import header_of
+from intarsia.data import DATASETS, Data, Scaling, check_options, load_data, locate, partition
 from intarsia.files import plain
+from intarsia.models import MODELS
 from intarsia.modules import Bank, Module, file_name
+from intarsia.objectives import OBJECTIVES
+from intarsia.pruning import PRUNINGS
+from intarsia.training import Recipe
+from intarsia.training.presets import DataSize
+from intarsia.training.recipe import CUSTOM
 
 
 def describe(artifact: Artifact, path: Path) -> dict[str, Any]:
     """A module, a composition or a bank that was read from a path."""
+    file = weights_path(path)
     if isinstance(artifact, Bank):
-        return describe_bank(artifact, path)
-    head = {"path": str(path), "kind": "module", "bytes": path.stat().st_size}
+        return {**describe_bank(artifact, file), "path": str(path)}
+    head = {"path": str(path), "kind": "module", "bytes": file.stat().st_size}
     head |= {"health": artifact.health.to_json()}
-    result = _module(artifact) if isinstance(artifact, Module) else _composition(artifact, path)
-    return plain({**head, **result}, str(path))
+    content = _module(artifact) if isinstance(artifact, Module) else _composition(artifact, file)
+    return plain({**head, **content}, str(path))
 
 
 def describe_bank(bank: Bank, folder: Path | None) -> dict[str, Any]:
@@ -57,10 +65,10 @@ def describe_bank(bank: Bank, folder: Path | None) -> dict[str, Any]:
 
 def describe_data(data: Data) -> dict[str, Any]:
     """Shapes, counts of every class in every split, scaling and digest."""
-    splits = {part: getattr(data, part) for part in ("train", "validation", "test")}
+    splits = {name: getattr(data, name) for name in SPLITS}
     counts = {
-        part: dict(zip(data.catalogue, split.y.bincount(minlength=data.classes), strict=True))
-        for part, split in splits.items()
+        name: dict(zip(data.catalogue, split.y.bincount(minlength=data.classes), strict=True))
+        for name, split in splits.items()
     }
     return plain(
         {
@@ -69,7 +77,7 @@ def describe_data(data: Data) -> dict[str, Any]:
             "shape": data.shape,
             "type": str(data.train.x.dtype).removeprefix("torch."),
             "catalogue": data.catalogue,
-            "samples": {part: len(split) for part, split in splits.items()},
+            "samples": {name: len(split) for name, split in splits.items()},
             "counts": counts,
             "scaling": _scaling(data.scaling),
             "digest": data.digest,
@@ -78,13 +86,13 @@ def describe_data(data: Data) -> dict[str, Any]:
     )
 
 
-def known_sets() -> list[dict[str, Any]]:
+def describe_datasets() -> list[dict[str, Any]]:
     """Every named data set and where it would come from on this machine."""
     return [
         {
             "name": name,
             "title": source.title,
-            "inputs": " x ".join(map(str, source.shape)),
+            "inputs": " x ".join(map(str, source.shape or ())),
             "classes": len(source.keep or ()) or source.classes,
             "rows": source.rows,
             "where": _where(name),
@@ -93,12 +101,39 @@ def known_sets() -> list[dict[str, Any]]:
     ]
 
 
-def known_operators() -> list[dict[str, Any]]:
+def describe_plan(recipe: Recipe) -> dict[str, Any]:
+    """What training would do: the settings it takes, the data's size, how many modules it makes.
+
+    While the data set is not on this machine, its size is null, and `open` names the settings that
+    follow from it.
+    """
+    if recipe.model != CUSTOM:
+        MODELS.spec(recipe.model)
+    OBJECTIVES.spec(recipe.objective)
+    PRUNINGS.spec(recipe.pruning or "magnitude")
+    if recipe.data in DATASETS and DATASETS[recipe.data].files and not locate(recipe.data):
+        now, some = recipe.as_dict(), recipe.resolve(DataSize(1000, 100, 10)).as_dict()
+        unknown = [key for key in some if some[key] != now.get(key)]
+        return {"recipe": now, "size": None, "modules": None, "open": unknown}
+    options = {**recipe.data_options, "download": False}
+    check_options(options)
+    data = load_data(recipe.data, **options)
+    sets = partition(data.catalogue, recipe.partition, recipe.partition_seed)
+    size = DataSize.of(data)
+    return {
+        "recipe": recipe.resolve(size).as_dict(),
+        "size": asdict(size),
+        "modules": len(sets) * len(recipe.seeds),
+        "open": [],
+    }
+
+
+def describe_operators() -> list[dict[str, Any]]:
     """Every operator with what it works on, its settings and their defaults, and its paper."""
-    result = []
+    operators = []
     for name, how in OPERATORS.items():
         parameters = inspect.signature(how).parameters
-        result.append(
+        operators.append(
             {
                 "name": name,
                 "on": getattr(how, "on", None),
@@ -108,7 +143,7 @@ def known_operators() -> list[dict[str, Any]]:
                 "paper": getattr(how, "paper", ""),
             }
         )
-    return result
+    return operators
 
 
 def describe_export(
@@ -140,8 +175,8 @@ def _where(name: str) -> str:
     path = locate(name)
     if path is None:
         return f"download from {urlsplit(files[0].copies[0][0]).netloc}"
-    own = os.environ.get("INTARSIA_DATA")
-    kind = "folder" if own and path.parent == Path(own).expanduser() else "cache"
+    folder = os.environ.get("INTARSIA_DATA")
+    kind = "folder" if folder and path.parent == Path(folder).expanduser() else "cache"
     return f"{kind} {path}"
 
 
@@ -184,7 +219,7 @@ def _composition(merged: Composition, path: Path) -> dict[str, Any]:
 
 
 def _networks(artifact: Module | Composition) -> list[Module]:
-    """What is run: one network, or the parts where their logits are joined."""
+    """The networks that run: one, or the parts where their logits are joined."""
     if isinstance(artifact, Module):
         return [artifact]
     return list(artifact.parts) if artifact.joined is None else [artifact.joined]
@@ -205,7 +240,7 @@ def _row(module: Module) -> dict[str, Any]:
 
 
 def _tensors(modules: list[Module]) -> list[dict[str, Any]]:
-    """Shape, type and survivors of every tensor; of several modules, the survivors of all."""
+    """Shape, type and surviving entries of every tensor, counted over all modules."""
     rows = []
     for name, entry in modules[0].plan.items():
         entries = math.prod(entry.shape)

@@ -1,39 +1,71 @@
-"""What each verb prints for people."""
+"""What each verb prints for people, out of the values that describe.py makes."""
 
 import math
 import statistics
 from collections.abc import Iterable
 from typing import Any
 
-from intarsia.cli.console import facts, note, plain_text, show, table
+from intarsia.cli.console import facts, plain_text, say, show, table
 
 
-def show_plan(plan: Any) -> None:
+def show_datasets(datasets: list[dict[str, Any]]) -> None:
+    """Every named data set in a row."""
+    columns = ("name", "title", "inputs", "classes", "rows", "where")
+    show(table(columns, [[entry[c] for c in columns] for entry in datasets]))
+
+
+def show_data(data: dict[str, Any]) -> None:
+    """What a data set holds, class by class and split by split."""
+    counts = data["counts"]
+    rows = [[name, *(split[name] for split in counts.values())] for name in data["catalogue"]]
+    rows.append(["all", *(sum(split.values()) for split in counts.values())])
+    show(
+        facts((key, data[key]) for key in ("name", "inputs", "type", "scaling", "digest")),
+        table(["class", *counts], rows),
+    )
+
+
+def show_plan(plan: dict[str, Any]) -> None:
     """A resolved recipe, as YAML, what it was chosen for, and how many modules it makes."""
     import yaml
 
     from intarsia.training import PRESETS
+    from intarsia.training.presets import DataSize
 
-    recipe, missing = plan.recipe, f"unknown until {plan.recipe.data} is here"
-    settings = {k: v for k, v in recipe.as_dict().items() if k not in plan.open}
+    recipe = plan["recipe"]
+    missing = f"unknown until {recipe['data']} is here"
+    settings = {key: value for key, value in recipe.items() if key not in plan["open"]}
     show(yaml.safe_dump(settings, sort_keys=False).rstrip())
-    for key in plan.open:
+    for key in plan["open"]:
         show(f"{key}: {missing}")
-    if PRESETS[recipe.preset].by_size:
-        show(f"chosen for: {plan.size or f'{recipe.data}, which is not on this machine'}")
-    show(f"modules: {missing if plan.modules is None else plan.modules}")
+    if PRESETS[recipe["preset"]].by_size:
+        absent = f"{recipe['data']}, which is not on this machine"
+        show(f"chosen for: {DataSize(**plan['size']) if plan['size'] else absent}")
+    show(f"modules: {missing if plan['modules'] is None else plan['modules']}")
+
+
+def show_description(result: dict[str, Any]) -> None:
+    """A module, a composition with its parts, or a bank."""
+    if result["kind"] == "bank":
+        return show_bank(result)
+    show_facts(result)
+    show_calibration(result)
+    for part in ("parts", "tensors"):
+        if rows := result.get(part):
+            columns = [column for column in rows[0] if column != "digest"]
+            show(table(columns, [[plain_text(row[c]) for c in columns] for row in rows]))
 
 
 def show_facts(result: dict[str, Any]) -> None:
-    """Everything but the tables."""
+    """What a module, a composition or a file is, without its tables."""
     skipped = ("health", "parts", "tensors", "provenance", "calibration")
     rows = [(k.replace("_", " "), plain_text(v)) for k, v in result.items() if k not in skipped]
-    learned = [(k, plain_text(v)) for k, v in result.get("provenance", {}).items()]
-    show(facts(row for row in [*rows, *learned] if row[1]))
+    provenance = [(k, plain_text(v)) for k, v in result.get("provenance", {}).items()]
+    show(facts(row for row in [*rows, *provenance] if row[1]))
 
 
 def show_calibration(result: dict[str, Any]) -> None:
-    """What a composition's calibration does, beside doing without; nothing where there is none."""
+    """Accuracy and loss with and without a composition's calibration, where it has one."""
     from intarsia.measure import figure
 
     fitted = result.get("calibration")
@@ -59,14 +91,14 @@ def show_abstention(result: dict[str, Any]) -> None:
 
     keys = ("answered", "accuracy", "refused", "auroc_entropy")
     rows = [(name, *(figure(getattr(a, key)) for key in keys)) for name, a in result.items()]
-    share = next(iter(result.values())).threshold
+    fraction = next(iter(result.values())).threshold
     headings = ["abstaining", "rewarded answered", "of these right", "others refused", "AUROC"]
-    title = f"above {share:g} of the largest entropy"
+    title = f"above {fraction:g} of the largest entropy"
     show(table(headings, rows, title))
 
 
 def show_operators(result: list[dict[str, Any]]) -> None:
-    """One table for each of the things that operators work on."""
+    """One table for operators on weights, one for those on logits, and so on."""
     for on in dict.fromkeys(entry["on"] for entry in result):
         rows = [
             (
@@ -82,7 +114,7 @@ def show_operators(result: list[dict[str, Any]]) -> None:
 
 
 def show_scores(scores: dict[str, Any], confusion: bool) -> None:
-    """Evaluations by name: one in full, several a row each."""
+    """Evaluations by name: one in full, several in one row each."""
     from intarsia.measure import figure
 
     each = list(scores.values())
@@ -115,49 +147,54 @@ def show_bank(result: dict[str, Any]) -> None:
         f"engine: {result['engine']} on {result['device']}",
     )
     for name in result["diverged"]:
-        note(f"module {name!r} diverged and is kept out: lower its learning rate")
+        say(f"module {name!r} diverged and is kept out: lower its learning rate")
 
 
-def show_demo(result: Any) -> None:
-    """The demo's findings: each module, all of them joined, one taken out."""
+def show_demo(findings: Any) -> None:
+    """The demo's findings: each module, all of them joined, one removed."""
     from intarsia.measure import figure
 
-    taken = result.removal
+    removal = findings.removal
     show(
         table(
-            ["module", "accuracy", f"entropy (of {result.ceiling:.3f})", "density", "bytes"],
+            ["module", "accuracy", f"entropy (of {findings.ceiling:.3f})", "density", "bytes"],
             [
                 (m.name, figure(m.accuracy), figure(m.entropy), f"{m.density:.1%}", f"{m.bytes:,}")
-                for m in result.modules
+                for m in findings.modules
             ],
             "Each module: accuracy on its own digit, entropy on the others",
         ),
         table(
             ["all ten digits, one network", "accuracy", "parameters"],
-            [(r.name, figure(r.accuracy), f"{r.parameters:,}") for r in result.rows],
-            "Joined without training, beside one network trained on all",
+            [(r.name, figure(r.accuracy), f"{r.parameters:,}") for r in findings.rows],
+            "Joined without training, and one network trained on all",
         ),
         table(
-            ["weights added", f"accuracy on {taken.name}", "entropy there", "accuracy on the rest"],
+            [
+                "weights added",
+                f"accuracy on {removal.name}",
+                "entropy there",
+                "accuracy on the rest",
+            ],
             [
                 (when, *map(figure, figures))
                 for when, *figures in zip(
-                    ("whole", f"without {taken.name}", "put back"),
-                    taken.accuracy,
-                    taken.entropy,
-                    taken.others,
+                    ("whole", f"without {removal.name}", "put back"),
+                    removal.accuracy,
+                    removal.entropy,
+                    removal.others,
                     strict=True,
                 )
             ],
-            f"Digit {taken.name} taken out and put back"
-            + (": the same bits" if taken.same_bits else ": NOT the same bits"),
+            f"Digit {removal.name} taken out and put back"
+            + (": the same bits" if removal.same_bits else ": NOT the same bits"),
         ),
-        f"test data, {result.test_samples} samples; engine: {result.engine}",
+        f"test data, {findings.test_samples} samples; engine: {findings.engine}",
     )
 
 
-def spread(values: Iterable[float | None]) -> str:
-    """Mean and standard deviation of what is there."""
+def _spread(values: Iterable[float | None]) -> str:
+    """Mean and standard deviation of the values that are known."""
     known = [v for v in values if v is not None and not math.isnan(v)]
     if not known:
         return "-"
@@ -166,5 +203,5 @@ def spread(values: Iterable[float | None]) -> str:
 
 
 def _means(rows: list[dict[str, Any]]) -> str:
-    accuracy, entropy = (spread([row[k] for row in rows]) for k in ("accuracy", "entropy"))
+    accuracy, entropy = (_spread([row[k] for row in rows]) for k in ("accuracy", "entropy"))
     return f"{len(rows)} modules, mean ± deviation: accuracy {accuracy}, entropy {entropy}"

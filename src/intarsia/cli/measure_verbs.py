@@ -1,40 +1,50 @@
 """evaluate, path, compatibility, inspect: what modules know, and how they fit."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from intarsia.cli import completion
 from intarsia.cli.common_options import (
-    DATA,
+    DATA_HELP,
+    PATH_HELP,
+    Align,
+    DataOptions,
     Factory,
     Figure,
     Json,
     Samples,
     Seed,
-    SetData,
     Strict,
     Target,
     check_figure,
-    tell_health,
+    report_health,
 )
-from intarsia.cli.console import note, plain_text, show, show_json, table
-from intarsia.cli.display import (
-    show_abstention,
-    show_bank,
-    show_calibration,
-    show_facts,
-    show_scores,
-)
+from intarsia.cli.console import note, show, show_json
+from intarsia.cli.display import show_abstention, show_description, show_scores
+from intarsia.cli.verbs import verb
+
+if TYPE_CHECKING:
+    from intarsia.composition import Composition
+    from intarsia.data import Data, Split
+    from intarsia.measure import Evaluation
+    from intarsia.measure.abstention import Abstention
+    from intarsia.modules import Module
 
 
+@verb(
+    "evaluate demo/whole.safetensors --data digits --confusion",
+    "evaluate demo/modules --data digits --split validation",
+    "evaluate whole.safetensors --data mnist --rewarded 0,1 --abstain 0.9 --json",
+)
 def evaluate(
-    path: Annotated[Path, typer.Argument(help="A module, a composition, or a bank folder.")],
+    path: Annotated[Path, typer.Argument(help=f"{PATH_HELP}.")],
     data: Annotated[
         str | None,
         typer.Option(
-            help=f"{DATA}; by default what it learned from.", autocompletion=completion.data
+            help=f"{DATA_HELP}; by default what it was trained on.", autocompletion=completion.data
         ),
     ] = None,
     target: Target = None,
@@ -54,26 +64,19 @@ def evaluate(
     confusion: Annotated[bool, typer.Option("--confusion", help="Show the matrix.")] = False,
     abstain: Annotated[
         float | None,
-        typer.Option(help="Also withhold answers above this share of the largest entropy."),
+        typer.Option(help="Also withhold answers above this fraction of the largest entropy."),
     ] = None,
     figure_: Annotated[
         Path | None, typer.Option("--figure", help="Draw the confusion matrix as .svg.")
     ] = None,
     model: Factory = None,
-    set_: SetData = None,
+    set_: DataOptions = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Measure rewarded accuracy, non-rewarded entropy and confusion."""
-    from intarsia.cli.arguments import (
-        abstentions,
-        data_for,
-        data_options,
-        factory_of,
-        models_of,
-        split_for,
-    )
-    from intarsia.composition.opening import open_path
+    from intarsia.artifacts import classifiers_of, data_for, open_artifact, split_for
+    from intarsia.cli.arguments import data_options, import_factory
     from intarsia.data.partitions import read_names
     from intarsia.figures import confusion_figure
     from intarsia.files import write_whole
@@ -83,43 +86,44 @@ def evaluate(
 
     check_figure(figure_)
     wanted = read_names(rewarded, "--rewarded") if rewarded else None
-    artifact = open_path(path, factory_of(model))
-    models = models_of(artifact)
-    result, same = data_for(artifact, data, data_options(set_, target))
-    samples = split_for(artifact, result, split)
-    scores = {name: measure(model, samples, wanted) for name, model in models.items()}
-    withheld = {} if abstain is None else abstentions(models, scores, samples, abstain)
+    artifact = open_artifact(path, import_factory(model))
+    models = classifiers_of(artifact)
+    loaded, same = data_for(artifact, data, data_options(set_, target))
+    samples = split_for(artifact, loaded, split)
+    scores = {name: measure(one, samples, wanted) for name, one in models.items()}
+    withheld = {} if abstain is None else _abstentions(models, scores, samples, abstain)
     health = Health.of([artifact.health], *one_answer(scores))
     if figure_ is not None:
         panels = {name: score.confusion for name, score in scores.items()}
         catalogue = next(iter(scores.values())).catalogue
         write_whole(figure_, confusion_figure(panels, catalogue).encode())
     if not same:
-        note(f"note: this is not the data that {path} was trained on, or it is split otherwise")
+        note(f"this is not the data that {path} was trained on, or it is split otherwise")
     if json:
         show_json(
             {
                 "path": str(path),
                 "health": health.to_json(),
-                "data": result.name,
+                "data": loaded.name,
                 "split": split,
                 "trained_on_this_data": same,
                 "models": {name: score.to_json() for name, score in scores.items()},
-                **(
-                    {"abstention": {k: v.to_json() for k, v in withheld.items()}}
-                    if withheld
-                    else {}
-                ),
             }
+            | ({"abstention": {k: v.to_json() for k, v in withheld.items()}} if withheld else {})
         )
     else:
-        show(f"{path} on {result.name}, {split} split")
+        show(f"{path} on {loaded.name}, {split} split")
         show_scores(scores, confusion)
         if withheld:
             show_abstention(withheld)
-    tell_health(health, strict)
+    report_health(health, strict)
 
 
+@verb(
+    "compatibility demo/modules --samples digits",
+    "compatibility 3.safetensors 8.safetensors --samples mnist",
+    "compatibility modules/ --seed 0 --samples mnist --figure compatibility.svg",
+)
 def compatibility(
     paths: Annotated[list[Path], typer.Argument(help="Module files, bank folders, compositions.")],
     samples: Samples = None,
@@ -129,16 +133,17 @@ def compatibility(
     model: Factory = None,
     json: Json = False,
 ) -> None:
-    """Tell before a merge what will fit: what modules share, and what adding them will cost."""
-    from intarsia.cli.arguments import factory_of, modules_of, samples_of
+    """Predict before a merge what will fit: what modules share, and what adding them will cost."""
+    from intarsia.artifacts import open_modules
+    from intarsia.cli.arguments import import_factory, samples_setting
     from intarsia.composition.merge_recipe import load_samples, read_samples
     from intarsia.files import write_whole
     from intarsia.measure import compatibility as between
     from intarsia.measure import compatibility_matrix
 
     check_figure(figure_)
-    named = read_samples(samples_of(samples, target))
-    modules = modules_of(paths, seed, factory_of(model))
+    named = read_samples(samples_setting(samples, target))
+    modules = open_modules(paths, seed, import_factory(model))
     inputs = load_samples(named, modules)
     if figure_ is not None:
         write_whole(figure_, compatibility_matrix(modules, inputs).figure().encode())
@@ -150,16 +155,20 @@ def compatibility(
         return show_json(result.to_json())
     show(result)
     if samples is None:
-        note("note: the interference needs samples, give them with --samples")
+        note("the interference needs samples, give them with --samples")
 
 
+@verb(
+    "path demo/modules/3.safetensors demo/modules/8.safetensors --data digits",
+    "path 3.safetensors 8.safetensors --points 41 --figure path.svg",
+)
 def path(
     a: Annotated[Path, typer.Argument(help="The module to start from.")],
     b: Annotated[Path, typer.Argument(help="The module to reach.")],
     data: Annotated[
         str | None,
         typer.Option(
-            help=f"{DATA}; by default what A learned from.", autocompletion=completion.data
+            help=f"{DATA_HELP}; by default what A was trained on.", autocompletion=completion.data
         ),
     ] = None,
     target: Target = None,
@@ -167,68 +176,85 @@ def path(
     rows: Annotated[
         int | None, typer.Option(help="Training samples to measure on; by default all.")
     ] = None,
-    align: Annotated[
-        str | None,
-        typer.Option(
-            help="Match B's hidden units to A's first: weights or activations.",
-            autocompletion=completion.one_of(completion.ALIGNMENTS),
-        ),
-    ] = None,
+    align: Align = None,
     figure_: Figure = None,
     model: Factory = None,
-    set_: SetData = None,
+    set_: DataOptions = None,
     json: Json = False,
 ) -> None:
     """Walk from one module to another through the sum of their weights: is there a barrier?"""
-    from intarsia.cli.arguments import (
-        aligned_pair,
-        data_for,
-        data_options,
-        factory_of,
-        labelled,
-        one_module,
-    )
+    from intarsia.artifacts import data_for, labelled, open_module
+    from intarsia.cli.arguments import data_options, import_factory
     from intarsia.files import write_whole
     from intarsia.measure import path as walk
 
     check_figure(figure_)
-    own = factory_of(model)
-    one, other = one_module(a, own), one_module(b, own)
-    result, same = data_for(one, data, data_options(set_, target))
+    factory = import_factory(model)
+    one, other = open_module(a, factory), open_module(b, factory)
+    loaded, same = data_for(one, data, data_options(set_, target))
     if align is not None:
-        one, other = aligned_pair(one, other, align, result)
-    way = walk(one, other, labelled(one, result), points, samples=rows, aligned=align is not None)
+        one, other = _aligned(one, other, align, loaded)
+    way = walk(one, other, labelled(one, loaded), points, samples=rows, aligned=align is not None)
     if figure_ is not None:
         write_whole(figure_, way.figure().encode())
     if not same:
-        note(f"note: this is not the data that {a} was trained on, or it is split otherwise")
+        note(f"this is not the data that {a} was trained on, or it is split otherwise")
     if json:
-        return show_json({"data": result.name, "trained_on_this_data": same, **way.to_json()})
+        return show_json({"data": loaded.name, "trained_on_this_data": same, **way.to_json()})
     show(way)
 
 
+@verb("inspect demo/modules/3.safetensors", "inspect demo/modules --json")
 def inspect(
-    path: Annotated[Path, typer.Argument(help="A module, a composition, or a bank folder.")],
+    path: Annotated[Path, typer.Argument(help=f"{PATH_HELP}.")],
     model: Factory = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Show what a file or folder holds: classes, architecture, density, origin, provenance."""
-    from intarsia.cli.arguments import factory_of
+    from intarsia.artifacts import open_artifact
+    from intarsia.cli.arguments import import_factory
     from intarsia.cli.describe import describe
-    from intarsia.composition.opening import open_path
 
-    artifact = open_path(path, factory_of(model))
+    artifact = open_artifact(path, import_factory(model))
     result = describe(artifact, path)
     if json:
         show_json(result)
-    elif result["kind"] == "bank":
-        show_bank(result)
     else:
-        show_facts(result)
-        show_calibration(result)
-        for part in ("parts", "tensors"):
-            if rows := result.get(part):
-                columns = [c for c in rows[0] if c != "digest"]
-                show(table(columns, [[plain_text(row[c]) for c in columns] for row in rows]))
-    tell_health(artifact.health, strict)
+        show_description(result)
+    report_health(artifact.health, strict)
+
+
+def _aligned(a: "Module", b: "Module", how: str, data: "Data") -> tuple["Module", "Module"]:
+    """Both modules, with the hidden units of the second matched to those of the first."""
+    import torch
+
+    from intarsia.composition.alignment.align import How, align
+    from intarsia.errors import RecipeError, nearest
+
+    if how not in get_args(How):
+        raise RecipeError(f"unknown alignment {how!r}: {nearest(how, get_args(How))}")
+    inputs = a.scaling(data.validation.x[:1000]) if how == "activations" else None
+    if inputs is not None and a.architecture.model is not None:
+        inputs = inputs.to(torch.float32)  # networks that have a name read no others
+    one, other = align([a, b], how, inputs)  # type: ignore[arg-type]
+    return one, other
+
+
+def _abstentions(
+    models: "Mapping[str, Module | Composition]",
+    scores: "Mapping[str, Evaluation]",
+    samples: "Split",
+    fraction: float,
+) -> "dict[str, Abstention]":
+    """How each model withholds answers: samples of rewarded classes are the known ones."""
+    from intarsia.measure import abstention
+
+    result = {}
+    for name, model in models.items():
+        catalogue, rewarded = scores[name].catalogue, scores[name].rewarded
+        known = [index for index, label in enumerate(catalogue) if label in rewarded]
+        others = [index for index, label in enumerate(catalogue) if label not in rewarded]
+        inside, outside = samples.select(known), samples.select(others)
+        result[name] = abstention(model, inside, outside, fraction)
+    return result

@@ -1,4 +1,4 @@
-"""report: what was trained or measured, on one page."""
+"""report, studio: what was trained or measured, on a page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,23 +6,30 @@ from typing import Annotated
 import typer
 
 from intarsia.cli import completion
-from intarsia.cli.common_options import DATA, Factory, Json, Seed, SetData, Target
-from intarsia.cli.console import busy, note, show, show_json
+from intarsia.cli.common_options import DATA_HELP, DataOptions, Factory, Json, Seed, Target
+from intarsia.cli.console import busy, note, say, show, show_json
+from intarsia.cli.verbs import verb
 
 
+@verb(
+    "report demo",
+    "report modules/ -o modules.html --figures figures/ --formats svg,pdf",
+    "report whole.safetensors --data mnist --rows 2000",
+    "report docs/results/study_pairs.json -o pairs.html",
+)
 def report(
     paths: Annotated[
         list[Path],
         typer.Argument(
             help="A bank folder, module files, a composition, a demo's folder, or a study's store "
-            "or pack."
+            "or archive."
         ),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The page.")] = Path("report.html"),
     data: Annotated[
         str | None,
         typer.Option(
-            help=f"{DATA}; by default what the modules learned from.",
+            help=f"{DATA_HELP}; by default what the modules were trained on.",
             autocompletion=completion.data,
         ),
     ] = None,
@@ -44,11 +51,11 @@ def report(
         str, typer.Option(help="Of these files: svg, pdf, png; the last two need an extra.")
     ] = "svg",
     model: Factory = None,
-    set_: SetData = None,
+    set_: DataOptions = None,
     json: Json = False,
 ) -> None:
     """Make one page that shows what was trained, what it knows and how it fits."""
-    from intarsia.cli.arguments import data_options, factory_of
+    from intarsia.cli.arguments import data_options, import_factory
     from intarsia.errors import FileError
     from intarsia.figures.convert import figure_format
     from intarsia.reports import report as make
@@ -65,7 +72,7 @@ def report(
             rows=rows,
             study=study,
             data_options=data_options(set_, target),
-            model=factory_of(model),
+            model=import_factory(model),
         )
     written = made.save(out, figures, kinds)
     if json:
@@ -78,20 +85,28 @@ def report(
         )
     show(f"{out}: {out.stat().st_size // 1000:,} kB, opens in any browser and needs no network")
     if figures is not None:
-        note(f"{len(written) - 1} figures in {figures}")
+        say(f"{len(written) - 1} figures in {figures}")
 
 
+@verb(
+    "studio demo",
+    "studio modules/ --seed 0 --no-open",
+    "studio 3.safetensors 8.safetensors --data mnist",
+)
 def studio(
     paths: Annotated[
         list[Path],
         typer.Argument(
             metavar="PATHS...",
-            help="A bank folder, module files, a composition, or what a demo left.",
+            help="A bank folder, module files, a composition, or a demo's folder.",
         ),
     ],
     data: Annotated[
         str | None,
-        typer.Option(help=f"{DATA}; by default what they learned.", autocompletion=completion.data),
+        typer.Option(
+            help=f"{DATA_HELP}; by default what they were trained on.",
+            autocompletion=completion.data,
+        ),
     ] = None,
     target: Target = None,
     port: Annotated[
@@ -107,28 +122,28 @@ def studio(
     ] = None,
     seed: Seed = None,
     model: Factory = None,
-    set_: SetData = None,
+    set_: DataOptions = None,
     json: Json = False,
 ) -> None:
     """Open a page to switch modules on and off, draw samples, and see what they answer."""
     title = ", ".join(path.resolve().name for path in paths)
-    note(f"reading {title} ...")  # at once: the imports below take a while
+    say(f"reading {title} ...")  # at once: the imports below take a while
 
-    from intarsia.cli.arguments import data_options, factory_of
+    from intarsia.cli.arguments import data_options, import_factory
     from intarsia.studio.opening import open_paths
     from intarsia.studio.server import check_extra, serve
 
     check_extra()
-    result = open_paths(paths, data, data_options(set_, target), seed, factory_of(model))
-    for remark in result.notes:
-        note(f"note: {remark}")
-    count = min(rows or len(result.data.test), len(result.data.test))
-    about = f"{len(result.modules)} modules about {count:,} test samples of {result.data.name}"
-    note(f"asking {about} ...")
-    session = result.session(rows)
+    opened = open_paths(paths, data, data_options(set_, target), seed, import_factory(model))
+    for remark in opened.notes:
+        note(remark)
+    count = min(rows or len(opened.data.test), len(opened.data.test))
+    samples = f"{count:,} test samples of {opened.data.name}"
+    say(f"running {len(opened.modules)} modules on {samples} ...")
+    session = opened.session(rows)
 
     def ready(address: str) -> None:
         if json:
             show_json({"address": address})
 
-    serve(session, title, host, port, open_browser=open_, say=note, ready=ready)
+    serve(session, title, host, port, open_browser=open_, say=say, ready=ready)

@@ -3,6 +3,7 @@
 import shutil
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -10,140 +11,155 @@ from typing import Annotated
 import typer
 
 from intarsia.cli import completion
-from intarsia.cli.common_options import DATA, Json, SetData, Strict, Target, tell_health
-from intarsia.cli.console import facts, note, show, show_json, table
-from intarsia.cli.display import show_bank, show_demo, show_plan
+from intarsia.cli.common_options import (
+    DATA_HELP,
+    DataOptions,
+    Device,
+    Json,
+    Strict,
+    Target,
+    report_health,
+)
+from intarsia.cli.console import say, show, show_json
+from intarsia.cli.display import show_bank, show_data, show_datasets, show_demo, show_plan
+from intarsia.cli.verbs import verb
 
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Any other setting, its value as in YAML."),
-]
 
-
+@verb("demo", "demo --out digits-demo", resumes=True)
 def demo(
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("demo"),
-    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of a round.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs per round.")] = None,
     json: Json = False,
 ) -> None:
     """Train ten digit modules, join them, take one out, and write a report."""
-    from intarsia.demo import continuing
     from intarsia.demo import demo as run
+    from intarsia.demo import next_commands
 
     began = time.perf_counter()
-    result = run(out, epochs=epochs, say=note)
+    findings = run(out, epochs=epochs, say=say)
     if json:
-        return show_json(result.to_json() | {"report": str(out / "report.html")})
-    show_demo(result)
+        return show_json(findings.to_json() | {"report": str(out / "report.html")})
+    show_demo(findings)
     page = out / "report.html"
     show(f"{time.perf_counter() - began:.0f} s; report: {page}, opens in any browser")
     show("\ngo on with")
-    show(*(f"  {command}" for command in [*_at_hand(), *continuing(out)]))
+    show(*(f"  {command}" for command in [*_activation(), *next_commands(out)]))
     show(f"\nor play with them in the browser: make studio, or intarsia studio {quote(str(out))}")
 
 
+@verb("data", "data mnist", "data flowers.csv --target species")
 def data(
     source: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME|PATH]", help=f"{DATA}.", autocompletion=completion.data),
+        typer.Argument(metavar="[NAME|PATH]", help=f"{DATA_HELP}.", autocompletion=completion.data),
     ] = None,
     target: Target = None,
-    set_: SetData = None,
+    set_: DataOptions = None,
     download: Annotated[bool, typer.Option(help="Fetch what is not on this machine.")] = True,
     json: Json = False,
 ) -> None:
     """List the known data sets and where they come from, or show what one holds."""
-    from intarsia.cli.arguments import data_options, load
-    from intarsia.cli.describe import describe_data, known_sets
+    from intarsia.cli.arguments import data_options
+    from intarsia.cli.describe import describe_data, describe_datasets
+    from intarsia.data import check_options, load_data
 
     if source is None:
-        sets = known_sets()
-        if json:
-            return show_json({"sets": sets})
-        columns = ("name", "title", "inputs", "classes", "rows", "where")
-        return show(table(columns, [[entry[c] for c in columns] for entry in sets]))
-    result = describe_data(load(source, {**data_options(set_, target), "download": download}))
-    if json:
-        return show_json(result)
-    counts = result["counts"]
-    show(
-        facts((k, result[k]) for k in ("name", "inputs", "type", "scaling", "digest")),
-        table(
-            ["class", *counts],
-            [[name, *(part[name] for part in counts.values())] for name in result["catalogue"]]
-            + [["all", *(sum(part.values()) for part in counts.values())]],
-        ),
-    )
+        datasets = describe_datasets()
+        return show_json({"sets": datasets}) if json else show_datasets(datasets)
+    options = {**data_options(set_, target), "download": download}
+    check_options(options)
+    result = describe_data(load_data(source, **options))
+    return show_json(result) if json else show_data(result)
 
 
-def train(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[RECIPE.yaml] OUT", help="A recipe, if there is one, and the modules' folder."
-        ),
-    ] = None,
+@dataclass(frozen=True)
+class RecipeOptions:
+    """The settings of a recipe that have an option of their own."""
+
     data: Annotated[
-        str | None, typer.Option(help=f"{DATA}.", autocompletion=completion.data)
-    ] = None,
-    target: Target = None,
+        str | None, typer.Option(help=f"{DATA_HELP}.", autocompletion=completion.data)
+    ] = None
+    target: Target = None
     model: Annotated[
         str | None,
         typer.Option(
             help="Such as mlp(512, 256) or lenet; or package.module:factory, your own.",
             autocompletion=completion.one_of(completion.MODELS),
         ),
-    ] = None,
+    ] = None
     objective: Annotated[
         str | None,
         typer.Option(
             help="me, qme, xe, smoothing(0.1), ...",
             autocompletion=completion.one_of(completion.OBJECTIVES),
         ),
-    ] = None,
+    ] = None
     partition: Annotated[
         str | None,
         typer.Option(
             help="each, blocks(5), or sets of classes: 0+1,2+3; names with a comma or + in quotes."
         ),
-    ] = None,
-    seeds: Annotated[str | None, typer.Option(help="Such as 0,1,2: all modules for each.")] = None,
+    ] = None
+    seeds: Annotated[str | None, typer.Option(help="Such as 0,1,2: all modules for each.")] = None
     pruning: Annotated[
         str | None,
         typer.Option(
             help="magnitude, random or territory.",
             autocompletion=completion.one_of(completion.PRUNINGS),
         ),
-    ] = None,
-    sparsity: Annotated[float | None, typer.Option(help="Share of weights to prune.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Pruning rounds.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Epochs of a round.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Samples in a step.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Adam's step size.")] = None,
-    schedule: Annotated[str | None, typer.Option(help="constant or cosine.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Divides the logits.")] = None,
+    ] = None
+    sparsity: Annotated[float | None, typer.Option(help="Fraction of weights to prune.")] = None
+    rounds: Annotated[int | None, typer.Option(help="Pruning rounds.")] = None
+    epochs: Annotated[int | None, typer.Option(help="Epochs per round.")] = None
+    batch: Annotated[int | None, typer.Option(help="Samples per step.")] = None
+    learning_rate: Annotated[float | None, typer.Option(help="Adam's step size.")] = None
+    schedule: Annotated[str | None, typer.Option(help="constant or cosine.")] = None
+    temperature: Annotated[float | None, typer.Option(help="Divides the logits.")] = None
     negatives: Annotated[
         str | None,
         typer.Option(
             help="Made-up samples of no class: none, or such as 'noise(0.25) + mixed(0.25)'.",
             autocompletion=completion.one_of(completion.NEGATIVES),
         ),
-    ] = None,
+    ] = None
     balance: Annotated[
         float | None,
-        typer.Option(help="0: every sample counts alike, to 1: rewarded ones as all others."),
-    ] = None,
+        typer.Option(help="From 0, every sample counts alike, to 1, rewarded ones as all others."),
+    ] = None
     select: Annotated[
         str | None, typer.Option(help="Checkpoint of a round: accuracy, loss or last.")
-    ] = None,
+    ] = None
     preset: Annotated[
         str | None,
         typer.Option(
             help="By default auto, by the size of the data; else paper or released.",
             autocompletion=completion.one_of(completion.PRESETS),
         ),
+    ] = None
+
+
+@verb(
+    "train recipes/digits.yaml modules/",
+    "train modules/ --data mnist --sparsity 0.95 --seeds 0,1,2",
+    "train pairs/ --partition 0+1,2+3 --set patience=3",
+    "train flowers/ --data flowers.csv --target species",
+    "train mine/ --data digits --model package.module:factory",
+    "train recipes/mnist_deep.yaml --dry-run",
+    resumes=True,
+)
+def train(
+    options: RecipeOptions,
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[RECIPE.yaml] OUT", help="A recipe, if there is one, and the modules' folder."
+        ),
     ] = None,
-    set_: Set = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any other setting, its value as in YAML."),
+    ] = None,
+    device: Device = "auto",
     engine: Annotated[
         str,
         typer.Option(
@@ -163,35 +179,27 @@ def train(
 ) -> None:
     """Train one module per set of classes and seed; stopped, the same command resumes.
 
-    Flags override the recipe; what neither gives comes from the preset.
+    Options override the recipe; what neither gives comes from the preset.
     """
-    given = {
-        "data": data, "target": target, "model": model, "objective": objective,
-        "partition": partition, "seeds": seeds, "pruning": pruning, "sparsity": sparsity,
-        "rounds": rounds, "epochs": epochs, "batch": batch, "learning_rate": learning_rate,
-        "schedule": schedule, "temperature": temperature, "negatives": negatives,
-        "balance": balance, "select": select, "preset": preset,
-    }  # fmt: skip
     from intarsia.cli.arguments import (
         assignments,
-        factory_of,
+        import_factory,
         is_factory,
-        plan,
         read_recipe,
         recipe_and_out,
     )
-    from intarsia.cli.describe import describe_bank
+    from intarsia.cli.describe import describe_bank, describe_plan
     from intarsia.training import train as run
 
     file, out = recipe_and_out(paths or [], dry_run)
-    recipe = read_recipe(file, given, assignments(set_))
-    own = factory_of(model) if is_factory(model) else None
+    recipe = read_recipe(file, vars(options), assignments(set_))
+    model = import_factory(options.model) if is_factory(options.model) else None
     if dry_run:
-        planned = plan(recipe)
-        return show_json(planned.to_json()) if json else show_plan(planned)
+        plan = describe_plan(recipe)
+        return show_json(plan) if json else show_plan(plan)
     began = time.perf_counter()
     bank = run(
-        None, recipe, model=own, out=out, device=device, engine=engine, keep_rounds=keep_rounds
+        None, recipe, model=model, out=out, device=device, engine=engine, keep_rounds=keep_rounds
     )
     result = describe_bank(bank, out) | {"seconds": round(time.perf_counter() - began, 3)}
     if json:
@@ -199,10 +207,10 @@ def train(
     else:
         show_bank(result)
         show(f"{result['seconds']:.1f} s, in {out}")
-    tell_health(bank.health, strict)
+    report_health(bank.health, strict)
 
 
-def _at_hand() -> list[str]:
+def _activation() -> list[str]:
     """What puts `intarsia` on the path of a shell that runs it from a virtual environment."""
     activate = Path(sys.prefix) / "bin" / "activate"
     if shutil.which("intarsia") or not activate.exists():

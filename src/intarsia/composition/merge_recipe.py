@@ -10,7 +10,7 @@ from typing import Any, Self
 from intarsia.composition.build import Options
 from intarsia.composition.checks import locate
 from intarsia.composition.composition import AUTO, Composition, compose
-from intarsia.composition.opening import parts_at
+from intarsia.composition.module_paths import modules_at
 from intarsia.composition.operators.registry import OPERATORS
 from intarsia.data import (
     DATASETS,
@@ -109,7 +109,7 @@ class MergeRecipe:
         parts: list[Module] = []
         own: dict[str, float] = {}
         for entry in _entries(recipe):
-            result = parts_at(Path(entry["model"]), recipe.seed, one_seed=one_seed, model=model)
+            result = modules_at(Path(entry["model"]), recipe.seed, one_seed=one_seed, model=model)
             for weight in entry["parameters"].values():  # all else is the operator's by now
                 own |= {part.name: weight for part in result}
             parts += result

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from intarsia.artifacts import is_study
 from intarsia.composition import Composition
 from intarsia.data import Data
 from intarsia.errors import StudyError
@@ -77,4 +78,4 @@ def _study_path(artifact: Source) -> Path | None:
     if not isinstance(artifact, str | Path):
         return None
     path = Path(artifact)
-    return path if path.suffix == ".json" or (path / "store.json").exists() else None
+    return path if is_study(path) else None

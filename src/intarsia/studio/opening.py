@@ -5,17 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from intarsia.cli.arguments import Artifact, data_for
+from intarsia.artifacts import data_for, modules_of, open_artifact
 from intarsia.composition import Composition
-from intarsia.composition.opening import open_path
 from intarsia.data import Data
 from intarsia.errors import FileError
 from intarsia.models import Model
 from intarsia.modules import Bank, Module
-from intarsia.modules.bank import LISTING
 from intarsia.studio.session import Session
-
-OF_THE_DEMO = "modules"  # the bank to play with, among those that a demo leaves
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +50,15 @@ def open_paths(
     notes = []
     like = None
     for path in paths:
-        artifact = open_path(_bank_of(path), model)
+        artifact = open_artifact(path, model)
         if isinstance(artifact, Composition):
             like = artifact
-        if isinstance(artifact, Bank) and seed is None and len(artifact.seeds) > 1:
+        if isinstance(artifact, Bank) and seed is not None:
+            artifact = artifact.seed(seed)
+        elif isinstance(artifact, Bank) and len(artifact.seeds) > 1:
             artifact = artifact.seed(artifact.seeds[0])
             notes.append(f"{path}: modules of seed {artifact.seeds[0]}, --seed chooses others")
-        for module in _parts(artifact, path, seed):
+        for module in modules_of(artifact):
             if module.name in modules:
                 raise FileError(
                     f"{path}: a module {module.name!r} was read before: leave one of them out"
@@ -72,21 +70,3 @@ def open_paths(
         notes.append(f"{data.name} is not what {paths[0]} was trained on, or it is split otherwise")
     folders = tuple(path.resolve() for path in paths if path.is_dir())
     return Opened(tuple(modules.values()), like, data, folders, tuple(notes))
-
-
-def _bank_of(path: Path) -> Path:
-    """The path itself; of a demo the folder of its modules."""
-    inside = path / OF_THE_DEMO
-    is_demo = (inside / LISTING).is_file() and not (path / LISTING).exists()
-    return inside if is_demo else path
-
-
-def _parts(artifact: Artifact, path: Path, seed: int | None) -> Sequence[Module]:
-    if isinstance(artifact, Composition):
-        return artifact.parts
-    if isinstance(artifact, Module):
-        return (artifact,)
-    bank: Bank = artifact if seed is None else artifact.seed(seed)
-    if not len(bank):
-        raise FileError(f"{path} has no modules, all of them diverged")
-    return tuple(bank)

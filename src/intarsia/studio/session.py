@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from intarsia import measure
-from intarsia.cli.arguments import labelled
+from intarsia.artifacts import labelled
 from intarsia.composition import OPERATORS, Composition, MergeContext
 from intarsia.composition.build import Options
 from intarsia.composition.checks import check_fit

@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from intarsia.composition import Composition
-from intarsia.composition.opening import header_of, open_path
+from intarsia.artifacts import modules_of, open_artifact
+from intarsia.composition.module_paths import header_of
 from intarsia.errors import FileError, IntarsiaError
 from intarsia.models import Model
 from intarsia.modules import Bank, Module
@@ -102,7 +102,7 @@ def _headers(path: Path, changed: int) -> tuple[dict[str, Any], ...]:
 
 
 def _parts(path: Path, model: Model | None) -> tuple[Module, ...]:
-    artifact = open_path(path, model)
+    artifact = open_artifact(path, model)
     if isinstance(artifact, Bank):
         raise FileError(f"{path}: is a folder: give the file of a module")
-    return artifact.parts if isinstance(artifact, Composition) else (artifact,)
+    return modules_of(artifact)

@@ -1,4 +1,4 @@
-"""`intarsia study`: run, stop, go on, look, show and pack a study of the user's own."""
+"""`intarsia study`: run, stop, go on, look, show and archive a study of the user's own."""
 
 import csv
 import json
@@ -11,20 +11,19 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from typer.testing import CliRunner
+from command_line import CommandLine
 
-from intarsia.cli.app import app
-from intarsia.cli.study.study_options import load_module
-from intarsia.cli.study.study_results import dead, missing_lines
-from intarsia.studies import NAMES, STUDIES, Cell, Measured
+from intarsia.studies import NAMES, STUDIES
 from intarsia.studies.archive import Pack, load_pack, save_pack
+from intarsia.studies.selection import load_module
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
+CLI = CommandLine("study")
+call, answer, refusal = CLI.call, CLI.answer, CLI.refusal
 MODULE = "own_study_of_the_tests"
 SOURCE = '''
 """Two modules of the digits a seed, and cells that need no module."""
@@ -37,21 +36,21 @@ FORM = {"data": ["digits"], "models": ["mlp(8)"], "seeds": 2, "powers": [1, 2], 
         "slow": 0, "recipe": {"epochs": 1, "sparsity": 0.5, "rounds": 1}}
 
 
-def cells(options, bench):
-    found = []
+def cells(options, context):
+    planned = []
     for seed in seeds_of(options["seeds"]):
-        plan = bench.plan(options["data"][0], options["models"][0], [("0",), ("1",)], seed,
+        plan = context.plan(options["data"][0], options["models"][0], [("0",), ("1",)], seed,
                           **options["recipe"])
         for power in options["powers"]:
             settings = {"power": power, "seed": seed, "rate": options["rate"]}
-            found.append(Cell("own", settings | {"slow": options["slow"]}, {"modules": plan}))
-    return found
+            planned.append(Cell("own", settings | {"slow": options["slow"]}, {"modules": plan}))
+    return planned
 
 
-def measure(cell, bench):
+def measure(cell, context):
     time.sleep(cell.settings["slow"])
-    entropies = [ia.evaluate(m, bench.data("digits").test).entropy
-                 for m in bench.bank(cell.banks["modules"])]
+    entropies = [ia.evaluate(m, context.data("digits").test).entropy
+                 for m in context.bank(cell.banks["modules"])]
     return {"value": [e ** cell.settings["power"] for e in entropies]}
 
 
@@ -100,32 +99,14 @@ def store(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "store"))
 
 
-def call(*words: object, code: int = 0) -> Any:
-    run = CliRunner().invoke(app, ["study", *map(str, words)])
-    assert run.exit_code == code, (run.stdout, run.stderr, run.exception)
-    return run
-
-
-def answer(*words: object) -> dict[str, Any]:
-    return json.loads(call(*words, "--json").stdout)
-
-
-def refusal(*words: object) -> str:
-    run = call(*words, code=1)
-    assert run.stdout == ""
-    assert run.stderr.startswith("error: ")
-    assert run.stderr.count("\n") == 1
-    return run.stderr
-
-
 def cell_files(store: Path) -> list[Path]:
     return sorted((store / "cells" / "own").glob("*.json"))
 
 
-def test_list_names_the_studies_with_forms_and_options() -> None:
+def test_list_names_the_studies_with_scales_and_options() -> None:
     result = {study["name"]: study for study in answer("list")["studies"]}
     assert set(NAMES) <= set(result)
-    assert all({"paper", "small"} <= set(result[name]["forms"]) for name in NAMES)
+    assert all({"paper", "small"} <= set(result[name]["scales"]) for name in NAMES)
     assert all(result[name]["title"] and result[name]["about"] for name in NAMES)
     shown = call("list").stdout
     assert all(name in shown for name in NAMES)
@@ -190,55 +171,24 @@ def test_status_counts_what_else_lies_in_the_store(finished: Path) -> None:
     words = ["status", "own", "--store", finished, "--set", "rate=0.1"]
     assert answer(*words)["others"] == 4
     shown = call(*words).stdout
-    assert "4 cells of other settings or definitions lie in this store" in shown
+    assert "4 cells of other settings or definitions are in this store" in shown
     assert answer("status", "own", "--store", finished)["others"] == 0
 
 
-def test_groups_of_missing_cells_leave_out_what_is_last() -> None:
-    """Three data sets, three models, sizes and seeds: too many groups with the sizes."""
-    cells = [
-        Cell("any", {"data": d, "model": m, "size": z, "preset": "paper", "seed": s, "x": [1]}, {})
-        for d in ("har", "mnist", "yeast")
-        for m in ("deep", "shallow", "cnn")
-        for z in (1, 2)
-        for s in range(5)
-    ]
-    assert missing_lines(cells[3:], cells)[:2] == [
-        "missing: har deep: 7",
-        "missing: har shallow: 10",
-    ]
-    subsample = [cell for cell in cells if cell.settings["data"] == "har"]
-    assert missing_lines(subsample[1:], cells)[:2] == [
-        "missing: har deep size=1: 4", "missing: har deep size=2: 5",
-    ]  # fmt: skip
-    assert missing_lines(cells[:1], cells) == [f"missing: {cells[0]}"]
-
-
 def test_values_that_give_no_cell_are_named(tmp_path: Path) -> None:
-    words = ["pairs", "--form", "small", "--store", tmp_path / "s", "--set", "sizes=1,20,30"]
+    words = ["pairs", "--scale", "small", "--store", tmp_path / "s", "--set", "sizes=1,20,30"]
     run = call("run", *words, "--dry-run", "--device", "cpu")
     assert run.stderr.splitlines() == ["note: no cell has sizes=20,30"]
     for name in NAMES:
-        run = call("run", name, "--form", "small", "--store", tmp_path / "s", "--dry-run")
+        run = call("run", name, "--scale", "small", "--store", tmp_path / "s", "--dry-run")
         assert run.stderr == ""
 
 
 def test_dead_modules_are_told(tmp_path: Path) -> None:
-    words = ["run", "single", "--form", "small", "--seeds", 1, "--device", "cpu"]
+    words = ["run", "single", "--scale", "small", "--seeds", 1, "--device", "cpu"]
     recipe = "recipe={epochs: 1, rounds: 1, sparsity: %s}"
     run = call(*words, "--models", "mlp(2)", "--set", recipe % 0.999, "--store", tmp_path / "s")
     assert "note: in 1 of 1 cells all modules are dead: prune less" in run.stderr
-
-
-def test_dead_needs_a_group_without_a_live_unit() -> None:
-    def cell(*lives: list[Any]) -> Measured:
-        return Measured(
-            {}, {"classes": ["0"], **{str(i): {"live": v} for i, v in enumerate(lives)}}
-        )
-
-    told = [cell([3, 2], [0, 0]), cell([0, None])]
-    assert dead(told) == 2
-    assert dead([cell([3, 0]), cell([None, None]), cell([])]) == 0
 
 
 def test_what_is_missing_or_damaged_is_done_again(finished: Path, store: Path) -> None:
@@ -297,7 +247,7 @@ def test_a_partial_store_is_shown_and_what_is_missing_said(store: Path, tmp_path
     run = call("figure", "own", "--store", store, "-o", tmp_path / "f.svg")
     assert run.stdout.strip() == str(tmp_path / "f.svg")
     assert "1 of 4 cells are missing, 1 damaged" in run.stderr
-    run = call("pack", "own", "--store", store, "-o", tmp_path / "p.json")
+    run = call("archive", "own", "--store", store, "-o", tmp_path / "p.json")
     assert "1 of 4 cells are missing, 1 damaged" in run.stderr
     assert f"{harmed.name}: is damaged" in run.stderr
     assert load_pack(tmp_path / "p.json").missing == 2
@@ -321,7 +271,7 @@ def test_figures_as_pdf_and_png(finished: Path, tmp_path: Path) -> None:
 
 def test_a_pack_shows_what_the_store_did(finished: Path, tmp_path: Path) -> None:
     pack = tmp_path / "own.json"
-    assert "4 cells" in call("pack", "own", "--store", finished, "-o", pack).stdout
+    assert "4 cells" in call("archive", "own", "--store", finished, "-o", pack).stdout
     for words in (["table", "own"], ["table", "own", "--format", "markdown"]):
         assert call(*words, "--from", pack).stdout == call(*words, "--store", finished).stdout
     call("figure", "own", "--from", pack, "-o", tmp_path / "f.svg")
@@ -329,13 +279,13 @@ def test_a_pack_shows_what_the_store_did(finished: Path, tmp_path: Path) -> None
     assert (tmp_path / "f-curves.svg").read_bytes() == (tmp_path / "g-curves.svg").read_bytes()
     said = refusal("table", "path", "--from", pack)
     assert "is of the study 'own', not of 'path'" in said
-    wrong = call("table", "own", "--from", pack, "--form", "small", code=2)
-    assert "leave out --form" in wrong.stderr
+    wrong = call("table", "own", "--from", pack, "--scale", "small", code=2)
+    assert "leave out --scale" in wrong.stderr
 
 
 def test_options_pick_cells_of_a_pack(finished: Path, tmp_path: Path) -> None:
     pack = tmp_path / "own.json"
-    call("pack", "own", "--store", finished, "-o", pack)
+    call("archive", "own", "--store", finished, "-o", pack)
     for words in (["--seeds", 1], ["--seeds", "0,1"], ["--set", "powers=2"], ["--set", "rate=0.5"]):
         picked, merged = (
             call("table", "own", *words, *place, "--format", "csv").stdout
@@ -349,7 +299,7 @@ def test_options_pick_cells_of_a_pack(finished: Path, tmp_path: Path) -> None:
     said = refusal("table", "own", "--from", pack, "--seeds", "7,8")
     assert "no cell of the study 'own' with these options is finished in" in said
     said = refusal("table", "own", "--from", pack, "--set", "recipe={epochs: 2}")
-    assert "option 'recipe' cannot pick cells of a pack" in said
+    assert "option 'recipe' cannot pick cells of an archive" in said
     assert said.strip().endswith("these can: powers, rate, seeds, slow")
 
 
@@ -358,14 +308,14 @@ def test_a_pack_of_other_definitions_is_told(
 ) -> None:
     pack = tmp_path / "own.json"
     cell_files(store)[0].unlink()
-    call("pack", "own", "--store", store, "-o", pack)
+    call("archive", "own", "--store", store, "-o", pack)
     said = call("table", "own", "--from", pack, "--seeds", 2).stderr.splitlines()
-    assert said == ["note: 1 of 4 cells of the whole pack are missing"]
+    assert said == ["note: 1 of 4 cells of the whole archive are missing"]
     now = STUDIES["own"]
     monkeypatch.setitem(STUDIES, "own", replace(now, version=2))
     said = call("table", "own", "--from", pack).stderr
     assert "note: 1 of 4 cells are missing" in said
-    assert f"note: 3 of 3 cells of {pack} are none of own's today" in said
+    assert f"note: 3 of 3 cells of {pack} are not among own's today" in said
     said = call("figure", "own", "--from", pack, "-o", tmp_path).stderr
     assert "3 of 3 cells" in said
     fewer = {k: v for k, v in now.forms["small"].items() if k != "rate"}
@@ -390,7 +340,7 @@ def test_unpack_leaves_a_run_what_the_pack_leaves_out(finished: Path, tmp_path: 
     merged = load_packed(finished, tmp_path / "own.json")
     half = replace(merged, measured=merged.measured[:3], missing=1)
     save_pack(tmp_path / "half.json", half)
-    run = call("unpack", tmp_path / "half.json", "--store", tmp_path / "s")
+    run = call("restore", tmp_path / "half.json", "--store", tmp_path / "s")
     assert run.stdout.strip() == f"3 cells of {tmp_path / 'half.json'}, in {tmp_path / 's'}"
     run = call("run", "own", "--store", tmp_path / "s", "--device", "cpu")
     assert run.stderr.count("cell ") == 1
@@ -400,7 +350,7 @@ def test_unpack_leaves_a_run_what_the_pack_leaves_out(finished: Path, tmp_path: 
 
 def test_nothing_is_not_packed(finished: Path, tmp_path: Path) -> None:
     out = tmp_path / "none.json"
-    said = refusal("pack", "own", "--store", finished, "--seeds", "8,9", "-o", out)
+    said = refusal("archive", "own", "--store", finished, "--seeds", "8,9", "-o", out)
     assert "no cell of the study 'own' with these options is finished" in said
     assert not out.exists()
 
@@ -408,14 +358,14 @@ def test_nothing_is_not_packed(finished: Path, tmp_path: Path) -> None:
 def test_only_damaged_cells_are_named(store: Path, tmp_path: Path) -> None:
     for path in cell_files(store):
         path.write_text("{")
-    for words in (["table", "own"], ["pack", "own", "-o", tmp_path / "p.json"]):
+    for words in (["table", "own"], ["archive", "own", "-o", tmp_path / "p.json"]):
         said = refusal(*words, "--store", store)
         assert "(4 are damaged: " in said
         assert ".json: is damaged" in said
 
 
 @pytest.mark.parametrize(
-    "words", [["pack", "own", "-o"], ["table", "own", "-o"], ["figure", "own", "-o"]]
+    "words", [["archive", "own", "-o"], ["table", "own", "-o"], ["figure", "own", "-o"]]
 )
 def test_no_folder_is_made_by_the_way(words: list[str], finished: Path, tmp_path: Path) -> None:
     name = "f.svg" if words[0] == "figure" else "p.json"
@@ -432,14 +382,14 @@ def test_a_dash_is_stdout(finished: Path, tmp_path: Path, monkeypatch: pytest.Mo
     svg = call(*words, "--seeds", 1, "-o", "-").stdout
     assert ElementTree.fromstring(svg).tag.endswith("svg")
     assert "not for 2 as svg (curves, again)" in refusal(*words, "-o", "-")
-    packed = call("pack", "own", "--store", finished, "-o", "-").stdout
+    packed = call("archive", "own", "--store", finished, "-o", "-").stdout
     assert list(tmp_path.iterdir()) == []
-    call("pack", "own", "--store", finished, "-o", "p.json")
+    call("archive", "own", "--store", finished, "-o", "p.json")
     assert (tmp_path / "p.json").read_text() == packed
 
 
 def load_packed(store: Path, path: Path) -> Pack:
-    call("pack", "own", "--store", store, "-o", path)
+    call("archive", "own", "--store", store, "-o", path)
     return load_pack(path)
 
 
@@ -457,7 +407,7 @@ def load_packed(store: Path, path: Path) -> Pack:
         (["--set", "recipe={epochs: 2}"], "recipe", {"epochs": 2}),
     ],
 )
-def test_options_are_read_as_the_form_has_them(
+def test_options_are_read_as_the_study_has_them(
     words: list[str], key: str, value: object, tmp_path: Path
 ) -> None:
     result = answer("run", "own", *words, "--store", tmp_path / "s", "--dry-run", "--device", "cpu")
@@ -471,7 +421,7 @@ def test_options_are_read_as_the_form_has_them(
         (["run", "own", "--set", "power=1"], "did you mean 'powers'? known: data, models, powers,"),
         (["run", "own", "--set", "colour=1"], "no option 'colour': known: data, models, powers,"),
         (["run", "own", "--set", "epochs=1"], "as in --set 'recipe={epochs: ...}'"),
-        (["run", "own", "--form", "smal"], "did you mean 'small'"),
+        (["run", "own", "--scale", "smal"], "did you mean 'small'"),
         (["run", "own", "--seeds", "many"], "option 'seeds' is 'many': expected a count such as 5"),
         (["run", "own", "--seeds", "0"], "option 'seeds' is 0"),
         (["run", "own", "--set", "rate=high"], "option 'rate' is 'high': expected something like"),
@@ -506,7 +456,7 @@ def test_errors_about_stores_and_modules(finished: Path, tmp_path: Path) -> None
     said = refusal("table", "own", "--from", tmp_path / "other.json")
     assert "is no pack of a study: it has no 'digest'" in said
     (tmp_path / "other.json").write_text("[]")
-    assert "is no pack of a study: expected" in refusal("unpack", tmp_path / "other.json")
+    assert "is no pack of a study: expected" in refusal("restore", tmp_path / "other.json")
     assert "is not a store" in refusal("status", "own", "--store", tmp_path)
     (tmp_path / "json.py").write_text("")
     assert "rename the file" in refusal("list", "--module", tmp_path / "json.py")

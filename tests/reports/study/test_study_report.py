@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from intarsia.cli.study.study_options import study_and_options
+from intarsia.cli.study.study_options import StudyChoice
 from intarsia.errors import FileError, StudyError
 from intarsia.figures import line_figure
 from intarsia.files import digest_of
@@ -318,7 +318,7 @@ def test_the_command_asks_for_the_same_options() -> None:
             sets = [value for key, value in pairs if key == "--set"]
             flags = {key[2:]: value for key, value in pairs if key != "--set"}
             asked = flags.pop("form", None)
-            assert study_and_options(name, asked, flags, sets, None)[1] == options
+            assert StudyChoice(name, scale=asked, set_=sets, **flags).options() == options
 
 
 def _asked() -> Iterator[tuple[str, dict[str, Any]]]:

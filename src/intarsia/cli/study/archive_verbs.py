@@ -1,4 +1,4 @@
-"""study pack, unpack: the finished cells of a study in one file, and back into a store."""
+"""study archive, restore: the finished cells of a study in one file, and back into a store."""
 
 import tempfile
 from pathlib import Path
@@ -9,84 +9,71 @@ import typer
 from intarsia.cli.common_options import Json
 from intarsia.cli.console import note, show, show_content, show_json
 from intarsia.cli.study.study_options import (
+    DEFAULT_STORE,
     STDOUT,
-    STORE,
-    Data,
-    Form,
-    Models,
-    Module,
-    Name,
-    Preset,
-    Seeds,
-    Set,
+    ModuleOption,
     StoreFolder,
+    StudyChoice,
+    check_folder,
+    import_studies,
 )
+from intarsia.cli.verbs import study as group
+from intarsia.cli.verbs import verb
 
 
-def pack(
-    name: Name,
+@verb("study archive pairs --data mnist -o pairs.json", group=group)
+def archive(
+    choice: StudyChoice,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The file to write, as .json; - is stdout.")
     ],
-    data: Data = None,
-    models: Models = None,
-    seeds: Seeds = None,
-    preset: Preset = None,
-    form: Form = None,
-    set_: Set = None,
-    module: Module = None,
-    store: StoreFolder = STORE,
     json: Json = False,
 ) -> None:
     """Write the finished cells of a study into one file, to send or to keep with a paper."""
-    from intarsia.cli.study.study_options import check_folder, study_and_options
-    from intarsia.cli.study.study_results import look, nothing, remarks
-    from intarsia.studies.archive import pack as gather
-    from intarsia.studies.archive import save_pack
+    from intarsia.studies.archive import pack, save_pack
+    from intarsia.studies.selection import nothing_finished, progress_remarks, stored_progress
 
     check_folder(out)
-    flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
-    study, options = study_and_options(name, form, flags, set_, module)
-    folder, result = look(study, options, store)
-    if not result.finished:
-        raise nothing(study, store, list(result.damaged.values()))
-    packed = gather(study, options, result.cells, folder)
-    for line in [*result.damaged.values(), *remarks(options, result)]:
-        note(line)
+    study, options = choice.study(), choice.options()
+    store, progress = stored_progress(study, options, choice.store)
+    if not progress.finished:
+        raise nothing_finished(study, choice.store, list(progress.damaged.values()))
+    gathered = pack(study, options, progress.cells, store)
+    for remark in progress_remarks(options, progress):
+        note(remark)
     if out != STDOUT:
-        save_pack(out, packed)
+        save_pack(out, gathered)
+        cells = len(gathered.measured)
         if json:
-            return show_json({"study": name, "path": str(out), "cells": len(packed.measured)})
-        return show(f"{len(packed.measured)} cells, in {out}")
-    with tempfile.TemporaryDirectory() as place:
-        save_pack(Path(place) / "pack.json", packed)
-        show_content((Path(place) / "pack.json").read_text(encoding="utf-8"))
+            return show_json({"study": study.name, "path": str(out), "cells": cells})
+        return show(f"{cells} cells, in {out}")
+    with tempfile.TemporaryDirectory() as folder:
+        save_pack(Path(folder) / "archive.json", gathered)
+        show_content((Path(folder) / "archive.json").read_text(encoding="utf-8"))
 
 
-def unpack(
-    files: Annotated[list[Path], typer.Argument(help="Packs, as study pack wrote them.")],
-    module: Module = None,
-    store: StoreFolder = STORE,
+@verb("study restore pairs.json theirs.json --store shared/", group=group)
+def restore(
+    files: Annotated[list[Path], typer.Argument(help="Archives, as study archive wrote them.")],
+    module: ModuleOption = None,
+    store: StoreFolder = DEFAULT_STORE,
     json: Json = False,
 ) -> None:
-    """Put the cells of packs into a store; a run then measures only what they leave out."""
-    from intarsia.cli.study.study_options import load_module
+    """Put the cells of archives into a store; a run then measures only what they leave out."""
     from intarsia.studies import Store, StudyContext
-    from intarsia.studies.archive import load_pack
-    from intarsia.studies.archive import unpack as take
+    from intarsia.studies.archive import load_pack, unpack
 
-    if module is not None:
-        load_module(module)
-    packs = [load_pack(file) for file in files]
-    into = Store(store)
-    context = StudyContext(into, "cpu")
+    import_studies(module)
+    archives = [load_pack(file) for file in files]
+    target = Store(store)
+    context = StudyContext(target, "cpu")
     counts = []
-    for file, what in zip(files, packs, strict=True):
-        taken, strange = take(what, into, context)
-        if strange:
-            note(f"note: {strange} cells of {file} are none of {what.study}'s today: left out")
-        counts.append({"path": str(file), "cells": taken, "left_out": strange})
+    for file, content in zip(files, archives, strict=True):
+        taken, unknown = unpack(content, target, context)
+        if unknown:
+            note(f"{unknown} cells of {file} are not among {content.study}'s today: left out")
+        counts.append({"path": str(file), "cells": taken, "left_out": unknown})
     if json:
-        return show_json({"store": str(store), "packs": counts})
-    for pack in counts:
-        show(f"{pack['cells']} cells of {pack['path']}, in {store}")
+        return show_json({"store": str(store), "archives": counts})
+    for count in counts:
+        show(f"{count['cells']} cells of {count['path']}, in {store}")

@@ -6,76 +6,65 @@ from typing import Annotated, Any
 
 import typer
 
-from intarsia.cli.common_options import Json
-from intarsia.cli.console import facts, note, plain_text, show, show_json, show_whole, table
-from intarsia.cli.study.study_options import (
-    STORE,
-    Data,
-    Form,
-    Models,
-    Module,
-    Name,
-    Preset,
-    Seeds,
-    Set,
-    StoreFolder,
-)
-from intarsia.cli.study.study_results import dead, missing_lines, without_cell
+from intarsia.cli.common_options import Device, Json
+from intarsia.cli.console import facts, note, plain_text, say, show, show_json, show_wide, table
+from intarsia.cli.study.study_options import ModuleOption, StudyChoice, import_studies
+from intarsia.cli.verbs import study as group
+from intarsia.cli.verbs import verb
 
 
+@verb("study list", "study list pairs", group=group)
 def list_(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One study alone.")] = None,
-    module: Module = None,
+    module: ModuleOption = None,
     json: Json = False,
 ) -> None:
-    """List the studies, or show one with its forms and their options."""
-    from intarsia.cli.study.study_options import load_module
+    """List the studies, or show one with its scales and their options."""
     from intarsia.studies import NAMES, STUDIES, find_study
 
-    if module is not None:
-        load_module(module)
+    import_studies(module)
     names = [name] if name else list(dict.fromkeys([*NAMES, *STUDIES]))
     studies = [find_study(each) for each in names]
-    forms = [{form: study.options(form) for form in study.forms} for study in studies]
+    scales = [{scale: study.options(scale) for scale in study.forms} for study in studies]
     if json:
         return show_json(
             {
                 "studies": [
-                    {"name": s.name, "title": s.title, "about": s.about, "forms": own}
-                    for s, own in zip(studies, forms, strict=True)
+                    {"name": s.name, "title": s.title, "about": s.about, "scales": own}
+                    for s, own in zip(studies, scales, strict=True)
                 ]
             }
         )
     if name is None:
         rows = [
             (s.name, s.title, ", ".join(own), ", ".join(_keys(own)))
-            for s, own in zip(studies, forms, strict=True)
+            for s, own in zip(studies, scales, strict=True)
         ]
-        show(table(["study", "title", "forms", "options"], rows))
+        show(table(["study", "title", "scales", "options"], rows))
         return show("study list NAME shows a study's options with their values")
     show(studies[0].title, studies[0].about)
     values = [
-        (key, *(plain_text(own.get(key)) for own in forms[0].values())) for key in _keys(forms[0])
+        (key, *(plain_text(own.get(key)) for own in scales[0].values())) for key in _keys(scales[0])
     ]
-    show(table(["option", *forms[0]], values))
+    show(table(["option", *scales[0]], values))
 
 
+@verb(
+    "study run single --scale small",
+    "study run pairs --data mnist --models shallow,deep --seeds 5",
+    "study run pairs --data mnist --dry-run",
+    "study run complete --set operators=sum,logits --store shared/ --engine processes",
+    group=group,
+    resumes=True,
+)
 def run(
-    name: Name,
-    data: Data = None,
-    models: Models = None,
-    seeds: Seeds = None,
-    preset: Preset = None,
-    form: Form = None,
-    set_: Set = None,
-    module: Module = None,
-    store: StoreFolder = STORE,
+    choice: StudyChoice,
     engine: Annotated[str, typer.Option(help="local, processes or ray.")] = "local",
     workers: Annotated[int | None, typer.Option(min=1, help="Of processes or ray.")] = None,
     address: Annotated[
         str | None, typer.Option(help="Of a Ray cluster, or auto; without it one is started.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    device: Device = "auto",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what there is to do, and do nothing.")
     ] = False,
@@ -83,93 +72,86 @@ def run(
 ) -> None:
     """Measure what is missing of a study and show its tables; stopped, the same command resumes.
 
-    What no option gives comes from the form: the paper's size, unless --form says otherwise.
+    What no option gives comes from the scale: the paper's size, unless --scale says otherwise.
     """
-    from intarsia.cli.study.study_options import study_and_options
-    from intarsia.cli.study.study_results import planned
     from intarsia.studies import Store
     from intarsia.studies.runners.dispatch import run_with
+    from intarsia.studies.selection import count_dead, preview
 
-    flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
-    study, options = study_and_options(name, form, flags, set_, module)
-    lines, guess = planned(study, options, store, device, dry_run)
-    for line in lines:
-        note(line)
-    if guess is not None:
+    study, options = choice.study(), choice.options()
+    remarks, cost = preview(study, options, choice.store, device, cost=dry_run)
+    for remark in remarks:
+        note(remark)
+    if cost is not None:
         if json:
-            return show_json({"study": name, "options": options, **guess})
+            return show_json({"study": study.name, "options": options, **vars(cost)})
         return show(
-            f"cells: {guess['cells']}, missing: {guess['missing']}",
-            f"modules to train: {guess['modules']}",
-            f"training: {_duration(guess['minutes'])}, by {guess['basis']}; measuring on top",
+            f"cells: {cost.cells}, missing: {cost.missing}",
+            f"modules to train: {cost.modules}",
+            f"training: {_duration(cost.minutes)}, by {cost.basis}; measuring on top",
         )
     began = time.perf_counter()
-    measured = run_with(engine, study, options, Store(store), device, workers, note, address)
-    if count := dead(measured):
-        note(f"note: in {count} of {len(measured)} cells all modules are dead: prune less")
+    store = Store(choice.store)
+    measured = run_with(engine, study, options, store, device, workers, say, address)
+    if dead := count_dead(measured):
+        note(f"in {dead} of {len(measured)} cells all modules are dead: prune less")
     tables = study.tables(measured)
     seconds = round(time.perf_counter() - began, 1)
     if json:
-        about = {"study": name, "options": options, "cells": len(measured), "store": str(store)}
-        return show_json({**about, "seconds": seconds, "tables": [t.to_json() for t in tables]})
-    show_whole(tables)
-    show(f"\n{len(measured)} cells, {seconds} s, in {store}")
+        about = {"study": study.name, "options": options, "cells": len(measured)}
+        about |= {"store": str(choice.store), "seconds": seconds}
+        return show_json({**about, "tables": [table.to_json() for table in tables]})
+    show_wide(tables)
+    show(f"\n{len(measured)} cells, {seconds} s, in {choice.store}")
 
 
-def status(
-    name: Name,
-    data: Data = None,
-    models: Models = None,
-    seeds: Seeds = None,
-    preset: Preset = None,
-    form: Form = None,
-    set_: Set = None,
-    module: Module = None,
-    store: StoreFolder = STORE,
-    json: Json = False,
-) -> None:
+@verb("study status pairs --data mnist", group=group)
+def status(choice: StudyChoice, json: Json = False) -> None:
     """Say how far a study is: cells finished, missing and damaged, and banks that are trained."""
-    from intarsia.cli.study.study_options import study_and_options
-    from intarsia.cli.study.study_results import look, others_in
+    from intarsia.studies.selection import (
+        count_others,
+        missing_lines,
+        stored_progress,
+        unmatched_values,
+    )
 
-    flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
-    study, options = study_and_options(name, form, flags, set_, module)
-    folder, result = look(study, options, store)
-    others = others_in(folder, result)
-    plans = {plan.key: plan for cell in result.cells for plan in cell.banks.values()}
-    there = sum(map(folder.has_bank, plans.values()))
-    missing = [cell for cell in result.missing if cell.key not in result.damaged]
+    study, options = choice.study(), choice.options()
+    store, progress = stored_progress(study, options, choice.store)
+    others = count_others(store, progress)
+    plans = {plan.key: plan for cell in progress.cells for plan in cell.banks.values()}
+    trained = sum(map(store.has_bank, plans.values()))
+    missing = [cell for cell in progress.missing if cell.key not in progress.damaged]
     if json:
         return show_json(
             {
-                "study": name,
+                "study": study.name,
                 "options": options,
-                "cells": len(result.cells),
-                "finished": len(result.finished),
+                "cells": len(progress.cells),
+                "finished": len(progress.finished),
                 "missing": [{"key": cell.key, "settings": cell.settings} for cell in missing],
-                "damaged": result.damaged,
+                "damaged": progress.damaged,
                 "others": others,
-                "banks": {"needed": len(plans), "trained": there},
+                "banks": {"needed": len(plans), "trained": trained},
             }
         )
     counts = {
-        "cells": len(result.cells),
-        "finished": len(result.finished),
+        "cells": len(progress.cells),
+        "finished": len(progress.finished),
         "missing": len(missing),
-        "damaged": len(result.damaged),
-        "banks": f"{there} of {len(plans)} are trained",
+        "damaged": len(progress.damaged),
+        "banks": f"{trained} of {len(plans)} are trained",
     }
     show(facts(counts.items()))
-    show(*missing_lines(missing, result.cells), *result.damaged.values())
+    show(*missing_lines(missing, progress.cells), *progress.damaged.values())
     if others:
-        show(f"{others} cells of other settings or definitions lie in this store")
-    for line in without_cell(options, result.cells):
-        note(line)
+        show(f"{others} cells of other settings or definitions are in this store")
+    for remark in unmatched_values(options, progress.cells):
+        note(remark)
 
 
-def _keys(forms: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The options of all forms."""
-    return list(dict.fromkeys(key for options in forms.values() for key in options))
+def _keys(scales: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The options of all scales."""
+    return list(dict.fromkeys(key for options in scales.values() for key in options))
 
 
 def _duration(minutes: float) -> str:

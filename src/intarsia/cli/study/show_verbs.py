@@ -1,4 +1,4 @@
-"""study table, figure: what is finished of a study, of a store or of a pack."""
+"""study table, figure: what is finished of a study, in a store or in an archive."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,40 +7,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from intarsia.cli.common_options import Json
-from intarsia.cli.console import note, show, show_content, show_json, show_whole
-from intarsia.cli.study.study_options import (
-    STDOUT,
-    STORE,
-    Data,
-    Form,
-    From,
-    Models,
-    Module,
-    Name,
-    Preset,
-    Seeds,
-    Set,
-    StoreFolder,
-)
+from intarsia.cli.console import note, show, show_content, show_json, show_wide
+from intarsia.cli.study.study_options import STDOUT, StudyChoice, check_folder
+from intarsia.cli.verbs import study as group
+from intarsia.cli.verbs import verb
 from intarsia.errors import StudyError, nearest
 
 if TYPE_CHECKING:
-    from intarsia.cli.study.study_results import Shown
     from intarsia.studies import Table
+    from intarsia.studies.selection import StudySelection
 
 FORMATS = {"text": "txt", "markdown": "md", "csv": "csv", "latex": "tex", "json": "json"}
 
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from", metavar="ARCHIVE.json", help="An archive, not a store; options pick its cells."
+    ),
+]
 
+
+@verb(
+    "study table pairs --data mnist",
+    "study table pairs --data mnist -o pairs.tex",
+    "study table pairs --from pairs.json --models shallow --format csv",
+    group=group,
+)
 def table(
-    name: Name,
-    data: Data = None,
-    models: Models = None,
-    seeds: Seeds = None,
-    preset: Preset = None,
-    form: Form = None,
-    set_: Set = None,
-    module: Module = None,
-    store: StoreFolder = STORE,
+    choice: StudyChoice,
     from_: From = None,
     format_: Annotated[
         str | None,
@@ -51,63 +45,56 @@ def table(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show the tables of what is finished, of a store or a pack; what is missing is said."""
-    from intarsia.cli.study.study_options import check_folder
+    """Show the tables of what is finished, of a store or an archive, and name what is missing."""
     from intarsia.files import write_whole
 
     out = None if out == STDOUT else out
     kind = _table_format("json" if json and out is None else format_, out)
     if out is not None:
         check_folder(out)
-    flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
-    result = _found(name, form, flags, set_, module, store, from_)
-    tables = result.study.tables(result.measured)
+    selection = _select(choice, from_)
+    tables = selection.study.tables(selection.measured)
     if out is None and kind == "text":
-        return show_whole(tables)
-    texts = _texts(kind, tables, result)
+        return show_wide(tables)
+    texts = _texts(kind, tables, selection)
     if out is None:
         return show_content("\n".join(texts))
     written = {out: "\n".join(texts)}
-    if kind == "csv" and len(texts) > 1:  # a reader of CSV wants one table a file
+    if kind == "csv" and len(texts) > 1:  # a reader of CSV wants one table per file
         written = {out.with_stem(f"{out.stem}-{n}"): text for n, text in enumerate(texts, 1)}
     for path, text in written.items():
         write_whole(path, text.encode())
     if json:
-        show_json({"study": name, "files": [str(path) for path in written]})
+        show_json({"study": selection.study.name, "files": [str(path) for path in written]})
 
 
+@verb(
+    "study figure complete --data mnist -o complete.svg",
+    "study figure complete --from complete.json -o figures/ --format pdf",
+    group=group,
+)
 def figure(
-    name: Name,
+    choice: StudyChoice,
     out: Annotated[
         Path,
         typer.Option(
             "--out", "-o", help="A file: .svg, .pdf, .png; a folder for all; - is stdout."
         ),
     ],
-    data: Data = None,
-    models: Models = None,
-    seeds: Seeds = None,
-    preset: Preset = None,
-    form: Form = None,
-    set_: Set = None,
-    module: Module = None,
-    store: StoreFolder = STORE,
     from_: From = None,
     format_: Annotated[
         str, typer.Option("--format", help="Of the files in a folder: svg, pdf or png.")
     ] = "svg",
     json: Json = False,
 ) -> None:
-    """Draw the figures of what is finished, of a store or a pack; what is missing is said."""
-    from intarsia.cli.study.study_options import check_folder
+    """Draw the figures of what is finished, of a store or an archive, and name what is missing."""
     from intarsia.figures.convert import figure_format, save_figure
 
     in_folder = out.is_dir() or not out.suffix
     figure_format(f"figures.{format_}" if in_folder else out)
     check_folder(out)
-    flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
-    result = _found(name, form, flags, set_, module, store, from_)
-    figures = result.study.figures(result.measured)
+    selection = _select(choice, from_)
+    name, figures = selection.study.name, selection.study.figures(selection.measured)
     if not figures:
         raise StudyError(f"study {name!r} has no figure: its answer is in `study table {name}`")
     if out == STDOUT:
@@ -123,28 +110,19 @@ def figure(
     show(*written)
 
 
-def _found(
-    name: str,
-    form: str | None,
-    flags: Mapping[str, str | None],
-    set_: list[str] | None,
-    module: str | None,
-    store: Path,
-    pack: Path | None,
-) -> "Shown":
-    """What there is to show; what is missing or damaged is said on stderr."""
-    from intarsia.cli.study.study_options import study_and_given, study_and_options
-    from intarsia.cli.study.study_results import shown, shown_pack
+def _select(choice: StudyChoice, archive: Path | None) -> "StudySelection":
+    """The cells to show; remarks on what is missing or damaged go to stderr."""
+    from intarsia.studies.selection import select_archived, select_stored
 
-    if pack is not None and form is not None:
-        raise typer.BadParameter("a pack has a form already: leave out --form")
-    if pack is None:
-        result = shown(*study_and_options(name, form, flags, set_, module), store)
+    if archive is not None and choice.scale is not None:
+        raise typer.BadParameter("an archive has a scale already: leave out --scale")
+    if archive is None:
+        selection = select_stored(choice.study(), choice.options(), choice.store)
     else:
-        result = shown_pack(*study_and_given(name, form, flags, set_, module), pack)
-    for line in result.notes:
-        note(line)
-    return result
+        selection = select_archived(choice.study(), choice.given(), archive)
+    for remark in selection.remarks:
+        note(remark)
+    return selection
 
 
 def _only(figures: Mapping[str, str], kind: str) -> str:
@@ -169,14 +147,14 @@ def _table_format(given: str | None, out: Path | None) -> str:
     return given or "text"
 
 
-def _texts(kind: str, tables: "Sequence[Table]", result: "Shown") -> list[str]:
-    """What a file or a pipe gets, table by table."""
+def _texts(kind: str, tables: "Sequence[Table]", selection: "StudySelection") -> list[str]:
+    """The text of every table in a format; all of them in one JSON object."""
     import json
 
     if kind == "json":
-        about = {"study": result.study.name, "options": result.options}
-        lack = {"missing": result.missing, "damaged": result.damaged}
-        made: dict[str, Any] = {**about, **lack, "tables": [table.to_json() for table in tables]}
-        return [json.dumps(made, indent=2, ensure_ascii=False) + "\n"]
+        about = {"study": selection.study.name, "options": selection.options}
+        lack = {"missing": selection.missing, "damaged": selection.damaged}
+        content: dict[str, Any] = {**about, **lack, "tables": [table.to_json() for table in tables]}
+        return [json.dumps(content, indent=2, ensure_ascii=False) + "\n"]
     ways = {"markdown": "markdown", "csv": "csv", "latex": "latex", "text": "__str__"}
     return [getattr(table, ways[kind])().rstrip("\n") + "\n" for table in tables]

@@ -6,16 +6,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from intarsia.cli.arguments import data_for, labelled
+from intarsia.artifacts import (
+    Artifact,
+    Kind,
+    data_for,
+    kind_of,
+    labelled,
+    modules_of,
+    open_artifact,
+    weights_path,
+)
 from intarsia.composition import Composition
-from intarsia.composition.opening import open_path
 from intarsia.data import DATASETS, Data, Split, is_path, subsample
 from intarsia.errors import DataError, FileError, IntarsiaError, RecipeError
 from intarsia.models import Model
 from intarsia.modules import LISTING, Bank, Health, Module, file_name
 from intarsia.modules.traits import CATALOGUE, SHAPE, check_traits
 
-Artifact = Bank | Composition | Module
 Source = str | Path | Artifact | Sequence[str | Path] | Iterable[Module]
 
 TEST_ROWS, LARGE, LARGE_ROWS = 10_000, 2_000_000, 1_000  # rows; parameters; rows of such a network
@@ -169,19 +176,19 @@ def _of(artifact: Source, model: Model | None = None) -> ReportInput:
 
 def _at(paths: tuple[Path, ...], model: Model | None) -> ReportInput:
     if len(paths) > 1:
-        things = [(path, open_path(path, model)) for path in paths]
-        parts = [module for _, artifact in things for module in _of(artifact).modules]
-        files = {artifact.name: path for path, artifact in things if isinstance(artifact, Module)}
+        things = [(path, open_artifact(path, model)) for path in paths]
+        parts = [module for _, artifact in things for module in modules_of(artifact)]
+        files = {one.name: weights_path(at) for at, one in things if isinstance(one, Module)}
         return replace(_listed(tuple(parts)), paths=paths, files=files)
     path = paths[0]
     if not path.exists():
         raise FileError(f"{path}: there is no such file or folder")
-    if path.is_dir() and not (path / LISTING).exists() and (path / "modules" / LISTING).exists():
+    if kind_of(path) is Kind.DEMO:
         return _demo(path)
-    artifact = open_path(path, model)
+    artifact = open_artifact(path, model)
     if isinstance(artifact, Bank):
         return _in_folder(artifact, path)
-    files = {artifact.name: path} if isinstance(artifact, Module) else {}
+    files = {artifact.name: weights_path(path)} if isinstance(artifact, Module) else {}
     return replace(_of(artifact), paths=paths, files=files)
 
 

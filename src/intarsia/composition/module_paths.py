@@ -1,4 +1,4 @@
-"""What a path holds: a module, a composition, or a folder of modules."""
+"""Module paths: the module, the composition or the bank that a file or folder holds."""
 
 import json
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from intarsia.models import Model
 from intarsia.modules import Bank, Module
 
 
-def open_path(path: Path, model: Model | None = None) -> Module | Composition | Bank:
+def load_path(path: Path, model: Model | None = None) -> Module | Composition | Bank:
     """A bank from a folder; from a file a module or a composition, whichever it is.
 
-    `model` as in Module.load. Their health is for the caller to tell.
+    `model` as in Module.load. No warning of its health: the caller shows that.
     """
     if path.is_dir():
         return Bank.load(path, model, quiet=True)
@@ -26,7 +26,7 @@ def open_path(path: Path, model: Model | None = None) -> Module | Composition | 
 
 
 def header_of(path: Path) -> dict[str, Any]:
-    """intarsia's header as it stands in a file, unchecked; empty where there is none."""
+    """The header that intarsia wrote into a file, unchecked; empty where there is none."""
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})["intarsia"])
@@ -35,11 +35,14 @@ def header_of(path: Path) -> dict[str, Any]:
     return header if isinstance(header, dict) else {}
 
 
-def parts_at(
+def modules_at(
     path: Path, seed: int | None, *, one_seed: bool, model: Model | None = None
 ) -> Sequence[Module]:
-    """All modules that a path holds, of one seed where a folder has several and one is needed."""
-    artifact = open_path(path, model)
+    """All modules that a path holds; of a bank with several seeds those of `seed`.
+
+    Without a seed they are those of all seeds, or an error where `one_seed` is needed.
+    """
+    artifact = load_path(path, model)
     if isinstance(artifact, Composition):
         return artifact.parts
     if isinstance(artifact, Module):

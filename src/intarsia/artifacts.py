@@ -1,0 +1,198 @@
+"""Artifacts: open any path that intarsia wrote, know what it is, and find the data it wants."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from intarsia.composition import Composition
+from intarsia.composition.module_paths import header_of, load_path, modules_at
+from intarsia.data import DATASETS, Data, Split, check_options, load_data, options_for
+from intarsia.errors import DataError, FileError, nearest
+from intarsia.files import read_settings
+from intarsia.models import Model
+from intarsia.modules import LISTING, Bank, Module
+
+Artifact = Module | Composition | Bank
+SPLITS = ("train", "validation", "test")
+ALL_SPLITS = "all"
+DEMO_BANK = "modules"  # the folder of the demo's modules; its other banks are for comparison
+
+
+class Kind(Enum):
+    """What a path can hold, in the words of an error."""
+
+    MODULE = "a module"
+    COMPOSITION = "a composition"
+    BANK = "a bank of modules"
+    DEMO = "the folder of a demo"
+    PRETRAINED = "a folder that save_pretrained wrote"
+    RUN = "a training run that is not finished: run the same command again to finish it"
+    STORE = "the store of a study: `intarsia report` and `intarsia study` show it"
+    ARCHIVE = "JSON, as the archive of a study: `intarsia report` and `intarsia study` show those"
+    RECIPE = "a training recipe: `intarsia train` makes modules of it"
+    MERGE_RECIPE = "a merge recipe: `intarsia compose` makes a composition of it"
+    OTHER = "not a file or folder of intarsia"
+
+
+# Files that say what a folder is, the first that is there; a finished run is a bank.
+MARKERS = {
+    LISTING: Kind.BANK,
+    "store.json": Kind.STORE,
+    "config.json": Kind.PRETRAINED,
+    f"{DEMO_BANK}/{LISTING}": Kind.DEMO,
+    ".progress": Kind.RUN,
+}
+FORMATS = {"intarsia-module": Kind.MODULE, "intarsia-composition": Kind.COMPOSITION}
+
+
+def kind_of(path: Path) -> Kind:
+    """What a file or folder is, by its name and header; it is checked when it is opened.
+
+    What does not exist, or was written by others, is OTHER.
+    """
+    if path.is_dir():
+        return next((MARKERS[name] for name in MARKERS if (path / name).exists()), Kind.OTHER)
+    if (stated := str(header_of(path).get("format"))) in FORMATS:
+        return FORMATS[stated]
+    if is_recipe(path):
+        merges = path.is_file() and "models" in read_settings(path)
+        return Kind.MERGE_RECIPE if merges else Kind.RECIPE
+    return Kind.ARCHIVE if path.suffix == ".json" else Kind.OTHER
+
+
+def is_recipe(path: Path) -> bool:
+    """Whether a path is that of a YAML file."""
+    return path.suffix in (".yaml", ".yml")
+
+
+def is_study(path: Path) -> bool:
+    """Whether a path holds cells of studies: a store, or an archive."""
+    return kind_of(path) in (Kind.STORE, Kind.ARCHIVE)
+
+
+def weights_path(path: Path) -> Path:
+    """Where the modules of a path lie: of a demo its bank, of a folder for the hub its one file."""
+    kind = kind_of(path)
+    if kind is Kind.DEMO:
+        return path / DEMO_BANK
+    if kind is Kind.PRETRAINED:
+        from intarsia.hub import weights_file
+
+        return weights_file(path)
+    holds_modules = kind in (Kind.MODULE, Kind.COMPOSITION, Kind.BANK, Kind.OTHER)
+    if path.exists() and not holds_modules:
+        raise FileError(f"{path}: expected modules, but it is {kind.value}")
+    return path  # of another kind the loader says what is wrong
+
+
+def open_artifact(path: Path, model: Model | None = None) -> Artifact:
+    """The module, composition or bank that a path holds; of a saved classifier its composition.
+
+    `model` as in Module.load. No warning of its health: the caller shows that.
+    """
+    return load_path(weights_path(path), model)
+
+
+def open_module(path: Path, model: Model | None = None) -> Module:
+    """The module of a file."""
+    artifact = open_artifact(path, model)
+    if not isinstance(artifact, Module):
+        raise FileError(
+            f"{path} holds a {type(artifact).__name__.lower()}: give the file of a module"
+        )
+    return artifact
+
+
+def open_network(path: Path, model: Model | None = None) -> Module | Composition:
+    """A module or a composition; a bank has too many networks."""
+    artifact = open_artifact(path, model)
+    if isinstance(artifact, Bank):
+        raise FileError(f"{path} holds a bank: give one of its files, or compose it first")
+    return artifact
+
+
+def open_modules(
+    paths: Sequence[Path], seed: int | None = None, model: Model | None = None
+) -> list[Module]:
+    """All modules that the paths hold, of one seed where a bank has several."""
+    return [
+        module
+        for path in paths
+        for module in modules_at(weights_path(path), seed, one_seed=True, model=model)
+    ]
+
+
+def modules_of(artifact: Artifact) -> tuple[Module, ...]:
+    """The module itself, a composition's parts, or a bank's modules, of which there must be one."""
+    if isinstance(artifact, Module):
+        return (artifact,)
+    if isinstance(artifact, Composition):
+        return artifact.parts
+    if not len(artifact):
+        raise FileError("the bank has no modules, all of them diverged")
+    return tuple(artifact)
+
+
+def classifiers_of(artifact: Artifact) -> Mapping[str, Module | Composition]:
+    """What can be measured, by name: a composition as one, a bank's modules one by one."""
+    if isinstance(artifact, Composition):
+        return {"composition": artifact}
+    return {module.name: module for module in modules_of(artifact)}
+
+
+def data_for(
+    artifact: Artifact, source: str | None, options: Mapping[str, Any]
+) -> tuple[Data, bool]:
+    """The data to measure on, and whether the modules were trained on it, split as it is.
+
+    Without a source it is what they were trained on. Options that it was loaded with then, or that
+    another file is to be read with alike, hold unless others are given.
+    """
+    first = modules_of(artifact)[0]
+    if source is None:
+        source = _training_data(first)
+    check_options(options)
+    data = load_data(source, **{**options_for(source, first.provenance), **options})
+    return data, data.digest == (first.provenance.get("data") or {}).get("digest")
+
+
+def split_for(artifact: Artifact, data: Data, name: str) -> Split:
+    """A split, or all three, with labels that are indices into the modules' catalogue."""
+    if name not in (*SPLITS, ALL_SPLITS):
+        raise DataError(f"unknown split {name!r}: {nearest(name, (*SPLITS, ALL_SPLITS))}")
+    catalogue = modules_of(artifact)[0].catalogue
+    unknown = [label for label in data.catalogue if label not in catalogue]
+    if unknown:
+        raise DataError(
+            f"{data.name} has the class {unknown[0]!r}, which is not in the modules' catalogue "
+            f"({', '.join(catalogue)}): keep others only, as in --set 'classes=[...]'"
+        )
+    names = SPLITS if name == ALL_SPLITS else (name,)
+    x, y = (torch.cat([getattr(getattr(data, part), key) for part in names]) for key in "xy")
+    if not len(y):
+        raise DataError(f"{data.name} has no samples in its {name} split: choose another --split")
+    indices = torch.tensor([catalogue.index(label) for label in data.catalogue])
+    return Split(x, indices[y])
+
+
+def labelled(artifact: Artifact, data: Data) -> Data:
+    """Training and test split with labels that are indices into the modules' catalogue."""
+    train, test = (split_for(artifact, data, name) for name in ("train", "test"))
+    return replace(data, catalogue=modules_of(artifact)[0].catalogue, train=train, test=test)
+
+
+def _training_data(module: Module) -> str:
+    """The name or path of the data that a module was trained on, where it can still be loaded."""
+    source = (module.provenance.get("recipe") or {}).get("data")
+    if not source:
+        raise DataError("the file does not say what it was trained on: name the data with --data")
+    if source not in DATASETS and not Path(source).exists():
+        raise DataError(
+            f"module {module.name!r} was trained on {source!r}, which is not here: "
+            "give it with --data, as a file .npz, .csv or .parquet, or a folder of images"
+        )
+    return str(source)

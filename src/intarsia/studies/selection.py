@@ -1,0 +1,318 @@
+"""Selection: the options that somebody asks of a study, and the finished cells that have them.
+
+Options come as a command line reads them: numbers where the study has text, one value where it has
+a list. Cells come out of a store, or out of an archive, whose cells are picked by their settings.
+"""
+
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from intarsia.data import Data, load_data
+from intarsia.errors import DataError, FileError, IntarsiaError, StudyError, nearest
+from intarsia.studies.archive import load_pack
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import StudyContext
+from intarsia.studies.runners.estimate import Estimate, estimate
+from intarsia.studies.runners.local import Standing, standing
+from intarsia.studies.store import Store
+from intarsia.studies.study import OWN, Study, seeds_of
+from intarsia.training import Recipe
+
+TYPES = {bool: "truth", int: "number", float: "number", str: "text", list: "list", dict: "mapping"}
+NAMED = 12  # missing cells, or groups of them, that are named
+ALWAYS = ("data", "model")  # named in a group even if all cells have the same
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class StudySelection:
+    """The finished cells of a study, how many others are missing or damaged, and remarks."""
+
+    study: Study
+    options: Mapping[str, Any]
+    measured: Sequence[Measured]
+    missing: int
+    damaged: int = 0
+    remarks: Sequence[str] = ()
+
+
+def default_scale(study: Study) -> str:
+    """The paper's scale where the study has it, else its first."""
+    return "paper" if "paper" in study.forms else next(iter(study.forms))
+
+
+def read_options(study: Study, given: Mapping[str, Any], scale: str | None) -> dict[str, Any]:
+    """The options given, each of the type that the study has; an unknown one is an error."""
+    known = study.options(scale or default_scale(study))
+    for key in given:
+        if key not in known:
+            raise StudyError(f"study {study.name!r} has no option {key!r}: {_hint(key, known)}")
+    return {key: _read_option(value, known[key], key) for key, value in given.items()}
+
+
+def load_module(source: str) -> None:
+    """Import a module that registers studies, by its file or by its name.
+
+    A file's folder is added to the import path, so that worker processes find it too.
+    """
+    path = Path(source)
+    if path.suffix == ".py" and not path.is_file():
+        raise StudyError(f"--module {source}: there is no such file")
+    if path.is_file() and str(path.resolve().parent) not in sys.path:
+        sys.path.append(str(path.resolve().parent))
+    try:
+        module = import_module(path.stem if path.is_file() else source)
+    except (ImportError, SyntaxError) as error:
+        raise StudyError(f"--module {source}: cannot be imported: {error}") from error
+    if path.is_file() and Path(module.__file__ or "").resolve() != path.resolve():
+        raise StudyError(
+            f"--module {source}: another module is called {path.stem!r}: rename the file"
+        )
+
+
+def stored_progress(
+    study: Study, options: Mapping[str, Any], folder: Path
+) -> tuple[Store, Standing]:
+    """An existing store, and which cells of a study it has."""
+    store = Store(folder, make=False)
+    return store, standing(study.plan(options, StudyContext(store, "cpu")), store)
+
+
+def select_stored(study: Study, options: Mapping[str, Any], folder: Path) -> StudySelection:
+    """The finished cells of a store; an error where there are none."""
+    _, stored = stored_progress(study, options, folder)
+    damaged = list(stored.damaged.values())
+    if not stored.finished:
+        raise nothing_finished(study, folder, damaged)
+    missing = len(stored.missing) - len(damaged)
+    remarks = progress_remarks(options, stored)
+    return StudySelection(study, options, stored.measured, missing, len(damaged), remarks)
+
+
+def select_archived(study: Study, given: Mapping[str, Any], path: Path) -> StudySelection:
+    """The cells of an archive that have the options given; an error where there are none."""
+    archive = load_pack(path)
+    if archive.study != study.name:
+        raise StudyError(f"{path} is of the study {archive.study!r}, not of {study.name!r}")
+    wanted = {key: seeds_of(v) if key == "seeds" else v for key, v in given.items()}
+    measured = _pick(archive.measured, wanted, archive.options)
+    if not measured:
+        raise nothing_finished(study, path, [])
+    remarks = unmatched_values(wanted, measured)
+    if archive.missing:
+        total = len(archive.measured) + archive.missing
+        cells = "cells of the whole archive" if given else "cells"
+        remarks.append(f"{archive.missing} of {total} {cells} are missing")
+    if outdated := _outdated(study, archive.options, measured):
+        remarks.append(
+            f"{outdated} of {len(measured)} cells of {path} are not among {study.name}'s today: "
+            "a default, the data or the way of measuring has changed since"
+        )
+    options = {**archive.options, **given}
+    return StudySelection(study, options, measured, archive.missing, 0, remarks)
+
+
+def progress_remarks(options: Mapping[str, Any], stored: Standing) -> list[str]:
+    """Cells that are damaged, values that give no cell, and how many cells are missing."""
+    damaged = list(stored.damaged.values())
+    remarks = [*damaged, *unmatched_values(options, stored.cells)]
+    if stored.missing:
+        missing = len(stored.missing) - len(damaged)
+        more = f", {len(damaged)} damaged" if damaged else ""
+        remarks.append(f"{missing} of {len(stored.cells)} cells are missing{more}")
+    return remarks
+
+
+def nothing_finished(study: Study, where: Path, damaged: Sequence[str]) -> StudyError:
+    """The error where no cell is finished."""
+    why = f" ({len(damaged)} are damaged: {damaged[0]})" if damaged else ""
+    return StudyError(
+        f"no cell of the study {study.name!r} with these options is finished in {where}{why}: "
+        "run it first, or give the options that it was run with"
+    )
+
+
+def count_others(store: Store, stored: Standing) -> int:
+    """How many cells of the same studies the store has beyond these."""
+    own = {cell.key for cell in stored.cells}
+    return len(store.keys({cell.study for cell in stored.cells}) - own)
+
+
+def preview(
+    study: Study, options: Mapping[str, Any], folder: Path, device: str, *, cost: bool
+) -> tuple[list[str], Estimate | None]:
+    """Before a run: remarks on its options and, if asked for, an estimate of its cost."""
+    with _existing_or_empty(folder) as store:
+        context = StudyContext(store, device)
+        cells = study.plan(options, context)
+        expected = estimate(cells, store, context) if cost else None
+        return unmatched_values(options, cells), expected
+
+
+def unmatched_values(
+    options: Mapping[str, Any], cells: Iterable[Cell] | Iterable[Measured]
+) -> list[str]:
+    """A remark for each option with values that no cell has, where options and settings compare."""
+    remarks, settings = [], [cell.settings for cell in cells]
+    for option, values in options.items():
+        name = _setting_of(option, settings)
+        if name is None or not isinstance(values, list):
+            continue
+        seen = [own.get(name) for own in settings]
+        absent = [value for value in values if value not in seen]
+        if 0 < len(absent) < len(values):  # if all were, the study may write them in another way
+            remarks.append(f"no cell has {option}={','.join(map(str, absent))}")
+    return remarks
+
+
+def missing_lines(missing: Sequence[Cell], cells: Sequence[Cell]) -> list[str]:
+    """Each missing cell, or if they are many, how many there are by their settings but the seed.
+
+    Settings that all cells share are left out, and then the last ones while groups are too many.
+    """
+    if len(missing) <= NAMED:
+        return [f"missing: {cell}" for cell in missing]
+    names = [
+        name
+        for name in dict.fromkeys(key for cell in cells for key in cell.settings)
+        if name != "seed" and (values := _plain_values(name, [cell.settings for cell in cells]))
+        if name in ALWAYS or len(values) > 1
+    ]
+    counts = Counter(_label(cell, names) for cell in missing)
+    while len(counts) > NAMED and len(names) > 1:
+        names.pop()
+        counts = Counter(_label(cell, names) for cell in missing)
+    lines = [f"missing: {label}: {count}" for label, count in list(counts.items())[:NAMED]]
+    rest = sum(counts.values()) - sum(list(counts.values())[:NAMED])
+    return [*lines, *([f"and {rest} more; --json names them all"] if rest else [])]
+
+
+def count_dead(measured: Sequence[Measured]) -> int:
+    """In how many cells a group of modules has no live hidden unit, by `live` of its result."""
+    groups = [[v for v in m.result.values() if isinstance(v, Mapping)] for m in measured]
+    lives = [[group.get("live") or [] for group in own] for own in groups]
+    return sum(any(0 in live and not any(live) for live in own) for own in lives)
+
+
+def _hint(key: str, known: Mapping[str, Any]) -> str:
+    if "recipe" in known and key in {f.name for f in fields(Recipe)} - set(OWN):
+        return f"it is a setting of the recipe, as in --set 'recipe={{{key}: ...}}'"
+    close = nearest(key, known)
+    every = f"known: {', '.join(sorted(known))}"
+    return every if close == every else f"{close} {every}"
+
+
+def _read_option(value: Any, example: Any, key: str) -> Any:
+    """A value of the example's type: commas make a list, and numbers text where text stands."""
+    if isinstance(value, str) and not isinstance(example, str) and "," in value:
+        parts = re.split(r",\s*(?![^(]*\))", value)  # not inside mlp(512, 256)
+        value = [yaml.safe_load(part) for part in parts if part]
+    if key == "seeds":
+        return _read_seeds(value)
+    if isinstance(example, list):
+        values = value if isinstance(value, list) else [value]
+        types = {_type(one) for one in example}
+        return [_convert(one, types, example, key) for one in values]
+    return _convert(value, {_type(example)}, example, key)
+
+
+def _convert(value: Any, types: set[str], example: Any, key: str) -> Any:
+    if types == {"text"} and _type(value) in ("number", "truth"):
+        return str(value)
+    if types == {"number"} and isinstance(value, str):
+        with suppress(ValueError):
+            return float(value)  # YAML takes 1e-3 for text
+    if len(types) == 1 and types != {"nothing"} and _type(value) not in types:
+        raise StudyError(f"option {key!r} is {value!r}: expected something like {example!r}")
+    return value
+
+
+def _read_seeds(value: Any) -> Any:
+    seeds = value if isinstance(value, list) else [value]
+    if not seeds or not all(type(s) is int and s >= 0 for s in seeds) or value == 0:
+        raise StudyError(f"option 'seeds' is {value!r}: expected a count such as 5, or 0,1,2")
+    return value
+
+
+def _type(value: Any) -> str:
+    return TYPES.get(type(value), "nothing")
+
+
+def _pick(
+    measured: Sequence[Measured], given: Mapping[str, Any], known: Iterable[str]
+) -> list[Measured]:
+    """The cells that have one of the values of each option given.
+
+    Cells without the setting stay: the option does not concern them.
+    """
+    settings = [m.settings for m in measured]
+    kept = list(measured)
+    for option, value in given.items():
+        name = _setting_of(option, settings)
+        if name is None:
+            able = [other for other in known if _setting_of(other, settings)]
+            raise StudyError(
+                f"option {option!r} cannot pick cells of an archive: these can: {', '.join(able)}"
+            )
+        wanted = [*(value if isinstance(value, list) else [value]), None]
+        kept = [m for m in kept if m.settings.get(name) in wanted]
+    return kept
+
+
+def _outdated(study: Study, options: Mapping[str, Any], measured: Sequence[Measured]) -> int:
+    """How many cells the study no longer defines; 0 where that takes data that are not here."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            context = StudyContext(Store(folder), "cpu", _load_here)
+            today = study.options(next(iter(study.forms)), **options)
+            keys = {cell.key for cell in study.plan(today, context)}
+    except (DataError, FileError):
+        return 0
+    except IntarsiaError:  # options or settings that no longer exist
+        keys = set()
+    return sum(m.key not in keys for m in measured)
+
+
+def _load_here(name: str, preset: str) -> Data:
+    """Data of this machine: nothing is fetched to show an archive."""
+    options = Recipe(preset=preset, data=name).resolve().data_options
+    return load_data(name, **options, download=False)
+
+
+@contextmanager
+def _existing_or_empty(folder: Path) -> Iterator[Store]:
+    """The store, or an empty one for the moment where there is none."""
+    if folder.exists():
+        yield Store(folder)
+    else:
+        with tempfile.TemporaryDirectory() as empty:
+            yield Store(empty)
+
+
+def _setting_of(option: str, settings: Sequence[Settings]) -> str | None:
+    """The setting that an option or its singular names, where its values are text or numbers."""
+    names = (option, option.removesuffix("s"), option.removesuffix("ies") + "y")
+    return next((name for name in names if _plain_values(name, settings)), None)
+
+
+def _plain_values(name: str, settings: Sequence[Settings]) -> set[Any]:
+    """The different values of a setting; none if one of them is longer than text or a number."""
+    values = [own[name] for own in settings if own.get(name) is not None]
+    return set(values) if all(isinstance(v, str | int | float) for v in values) else set()
+
+
+def _label(cell: Cell, names: Sequence[str]) -> str:
+    own = [(name, cell.settings[name]) for name in names if cell.settings.get(name) is not None]
+    parts = [v if isinstance(v, str) else f"{name}={v}" for name, v in own]
+    return " ".join(parts) or cell.study

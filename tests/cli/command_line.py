@@ -1,0 +1,34 @@
+"""Calls of the command line in this process, and what they must look like."""
+
+import json
+from typing import Any
+
+from typer.testing import CliRunner
+
+from intarsia.cli.app import app
+
+
+class CommandLine:
+    """`intarsia` with the same first words in every call."""
+
+    def __init__(self, *before: str) -> None:
+        self.before = before
+
+    def call(self, *words: object, code: int = 0) -> Any:
+        """What a command printed, and its exit code, which must be this one."""
+        run = CliRunner().invoke(app, [*self.before, *map(str, words)])
+        assert run.exit_code == code, (run.stdout, run.stderr, run.exception)
+        return run
+
+    def answer(self, *words: object) -> dict[str, Any]:
+        """The one JSON object that a command prints."""
+        return json.loads(self.call(*words, "--json").stdout)
+
+    def refusal(self, *words: object) -> str:
+        """The one line that a command prints on stderr where it fails."""
+        run = self.call(*words, code=1)
+        assert run.stdout == ""
+        assert run.stderr.startswith("error: ")
+        assert run.stderr.count("\n") == 1
+        assert "Traceback" not in run.stderr
+        return run.stderr

@@ -1,0 +1,6 @@
+"""Makes command_line.py importable by the tests here."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
