@@ -21,8 +21,11 @@ from torch import Tensor
 from intarsia.errors import RecipeError
 from intarsia.specs import Registry, Spec
 
-OBJECTIVES = Registry("objective", given=("classes", "rewarded"))
-"""Objectives by name; `@OBJECTIVES.register("mine")` adds a function that returns an Objective."""
+OBJECTIVES = Registry("objective", given=("classes", "rewarded"), colour=None)
+"""Objectives by name; `@OBJECTIVES.register("mine")` adds a function that returns an Objective.
+
+The trait `colour` is an objective's own in figures, as #rrggbb; without it one is chosen.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +140,7 @@ def loss(
     return (losses * weights).sum() / weights.sum().clamp_min(torch.finfo(weights.dtype).tiny)
 
 
-@OBJECTIVES.register("me")
+@OBJECTIVES.register("me", colour="#0a3a8c")
 def maximum_entropy(classes: int, rewarded: Sequence[int], reward: float = 1.0) -> Objective:
     """MaxEnt: one-hot on rewarded labels, uniform over the catalogue on all others.
 
@@ -148,7 +151,7 @@ def maximum_entropy(classes: int, rewarded: Sequence[int], reward: float = 1.0) 
     return Objective(_sure_of(rewarded, table), _weight(classes, rewarded, reward))
 
 
-@OBJECTIVES.register("qme")
+@OBJECTIVES.register("qme", colour="#e8b32a")
 def quasi_maximum_entropy(classes: int, rewarded: Sequence[int]) -> Objective:
     """Quasi-MaxEnt: as MaxEnt, but uniform over the classes that are not rewarded only."""
     others = [c for c in range(classes) if c not in set(rewarded)]
@@ -158,13 +161,13 @@ def quasi_maximum_entropy(classes: int, rewarded: Sequence[int]) -> Objective:
     return Objective(_sure_of(rewarded, table), torch.ones(classes))
 
 
-@OBJECTIVES.register("xe")
+@OBJECTIVES.register("xe", colour="#d0570f")
 def cross_entropy(classes: int, rewarded: Sequence[int]) -> Objective:
     """Cross-entropy on rewarded labels; all others are hidden."""
     return smoothing(classes, rewarded, amount=0.0)
 
 
-@OBJECTIVES.register("smoothing")
+@OBJECTIVES.register("smoothing", colour="#9d2a6b")
 def smoothing(classes: int, rewarded: Sequence[int], amount: float = 0.1) -> Objective:
     """Label smoothing: one-hot mixed with `amount` of uniform; other labels are hidden."""
     _check_number("smoothing", "amount", amount, high=1)
@@ -172,7 +175,7 @@ def smoothing(classes: int, rewarded: Sequence[int], amount: float = 0.1) -> Obj
     return Objective(table, _shown(classes, rewarded))
 
 
-@OBJECTIVES.register("confidence_penalty")
+@OBJECTIVES.register("confidence_penalty", colour="#2fa894")
 def confidence_penalty(classes: int, rewarded: Sequence[int], amount: float = 0.1) -> Objective:
     """Cross-entropy minus `amount` times the answer's entropy; other labels are hidden."""
     _check_number("confidence_penalty", "amount", amount)
@@ -180,7 +183,7 @@ def confidence_penalty(classes: int, rewarded: Sequence[int], amount: float = 0.
     return Objective(torch.eye(classes), shown, amount * shown)
 
 
-@OBJECTIVES.register("other")
+@OBJECTIVES.register("other", colour="#1d120a")
 def explicit_other(classes: int, rewarded: Sequence[int]) -> Objective:
     """One extra output that takes every label that is not rewarded: a control for MaxEnt."""
     table = torch.zeros(classes, classes + 1)

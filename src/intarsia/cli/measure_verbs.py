@@ -57,7 +57,8 @@ def evaluate(
         typer.Option(help="Also withhold answers above this share of the largest entropy."),
     ] = None,
     figure_: Annotated[
-        Path | None, typer.Option("--figure", help="Draw the confusion matrix as .svg.")
+        Path | None,
+        typer.Option("--figure", help="Draw the confusion matrix: .svg, .pdf or .png."),
     ] = None,
     model: Factory = None,
     set_: SetData = None,
@@ -75,8 +76,6 @@ def evaluate(
     )
     from intarsia.composition.opening import open_path
     from intarsia.data.partitions import read_names
-    from intarsia.figures import confusion_figure
-    from intarsia.files import write_whole
     from intarsia.measure import evaluate as measure
     from intarsia.measure.evaluation import one_answer
     from intarsia.modules import Health
@@ -91,9 +90,11 @@ def evaluate(
     withheld = {} if abstain is None else abstentions(models, scores, samples, abstain)
     health = Health.of([artifact.health], *one_answer(scores))
     if figure_ is not None:
+        from intarsia.plots import confusion_panels, save
+
         panels = {name: score.confusion for name, score in scores.items()}
         catalogue = next(iter(scores.values())).catalogue
-        write_whole(figure_, confusion_figure(panels, catalogue).encode())
+        save(confusion_panels(panels, catalogue), figure_)
     if not same:
         note(f"note: this is not the data that {path} was trained on, or it is split otherwise")
     if json:
@@ -132,7 +133,6 @@ def compatibility(
     """Tell before a merge what will fit: what modules share, and what adding them will cost."""
     from intarsia.cli.arguments import factory_of, modules_of, samples_of
     from intarsia.composition.merge_recipe import load_samples, read_samples
-    from intarsia.files import write_whole
     from intarsia.measure import compatibility as between
     from intarsia.measure import compatibility_matrix
 
@@ -141,7 +141,9 @@ def compatibility(
     modules = modules_of(paths, seed, factory_of(model))
     inputs = load_samples(named, modules)
     if figure_ is not None:
-        write_whole(figure_, compatibility_matrix(modules, inputs).figure().encode())
+        from intarsia.plots import save
+
+        save(compatibility_matrix(modules, inputs).figure(), figure_)
     if len(modules) == 2:
         result: Any = between(modules[0], modules[1], inputs)
     else:
@@ -188,7 +190,6 @@ def path(
         labelled,
         one_module,
     )
-    from intarsia.files import write_whole
     from intarsia.measure import path as walk
 
     check_figure(figure_)
@@ -199,7 +200,9 @@ def path(
         one, other = aligned_pair(one, other, align, result)
     way = walk(one, other, labelled(one, result), points, samples=rows, aligned=align is not None)
     if figure_ is not None:
-        write_whole(figure_, way.figure().encode())
+        from intarsia.plots import save
+
+        save(way.figure(), figure_)
     if not same:
         note(f"note: this is not the data that {a} was trained on, or it is split otherwise")
     if json:

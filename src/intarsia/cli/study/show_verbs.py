@@ -25,6 +25,8 @@ from intarsia.cli.study.study_options import (
 from intarsia.errors import StudyError, nearest
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from intarsia.cli.study.study_results import Shown
     from intarsia.studies import Table
 
@@ -100,10 +102,10 @@ def figure(
 ) -> None:
     """Draw the figures of what is finished, of a store or a pack; what is missing is said."""
     from intarsia.cli.study.study_options import check_folder
-    from intarsia.figures.convert import figure_format, save_figure
+    from intarsia.plots import check_format, save, svg
 
     in_folder = out.is_dir() or not out.suffix
-    figure_format(f"figures.{format_}" if in_folder else out)
+    check_format(f"figures.{format_}" if in_folder else out)
     check_folder(out)
     flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
     result = _found(name, form, flags, set_, module, store, from_)
@@ -111,12 +113,12 @@ def figure(
     if not figures:
         raise StudyError(f"study {name!r} has no figure: its answer is in `study table {name}`")
     if out == STDOUT:
-        return show_content(_only(figures, format_))
+        return show_content(svg(_only(figures, format_)))
     written = []
-    for title, svg in figures.items():
+    for title, drawn in figures.items():
         path = out.with_stem(f"{out.stem}-{title}") if len(figures) > 1 else out
         path = out / f"{title}.{format_}" if in_folder else path
-        save_figure(path, svg)
+        save(drawn, path)
         written.append(str(path))
     if json:
         return show_json({"study": name, "files": written})
@@ -147,7 +149,7 @@ def _found(
     return result
 
 
-def _only(figures: Mapping[str, str], kind: str) -> str:
+def _only(figures: "Mapping[str, Figure]", kind: str) -> "Figure":
     """The figure that goes to stdout."""
     if kind != "svg" or len(figures) > 1:
         raise StudyError(

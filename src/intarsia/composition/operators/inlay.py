@@ -24,7 +24,7 @@ LARGEST = 2**30  # entries of one tensor
 TOLERANCE = 1e-3  # of the logits' size: far above rounding, far below another function
 
 
-@operator("inlay", on="units", paper="https://doi.org/10.1162/089976602760128018")
+@operator("inlay", on="units", paper="https://doi.org/10.1162/089976602760128018", colour="#7fb2e5")
 def inlay(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
     """z = sum of z_i as one network: the live units of all parts side by side."""
     context.wiring_for("inlay")

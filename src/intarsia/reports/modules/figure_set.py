@@ -1,15 +1,18 @@
 """The figures of a report: each goes into the page and is kept for a file of its own."""
 
+from matplotlib.figure import Figure
+
+from intarsia.plots import svg
 from intarsia.reports.html.elements import figure
 
 
 class FigureSet:
-    """SVG text by name, in the order in which the figures were drawn."""
+    """Figures by name, in the order in which they were drawn."""
 
     def __init__(self) -> None:
-        self.svgs: dict[str, str] = {}
+        self.figures: dict[str, Figure] = {}
 
-    def figure(self, name: str, svg: str, caption: str, label: str) -> str:
+    def figure(self, name: str, drawn: Figure, caption: str, label: str) -> str:
         """Keep a figure and give its HTML, as `elements.figure` makes it."""
-        self.svgs[name] = svg
-        return figure(svg, caption, label, name=name)
+        self.figures[name] = drawn
+        return figure(svg(drawn), caption, label, name=name)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from intarsia.figures import answers_figure, confusion_figure, line_figure
 from intarsia.measure import Evaluation
+from intarsia.plots import answers, confusion_panels, curve_panels
 from intarsia.reports.html.elements import beside, listing, paragraph, table
 from intarsia.reports.html.page import Section
 from intarsia.reports.html.words import (
@@ -87,7 +87,7 @@ def overview(measured: Measured, drawn: FigureSet) -> str:
     seed = one_seed(measured.subject)
     return drawn.figure(
         "answers",
-        answers_figure(parts, merged, catalogue),
+        answers(parts, merged, catalogue),
         "Mean answers: a row is a true class, a column an answer, darker is more probable. Left, "
         f"each module alone: on average {each}. Right, all of them joined ({name_of(best)}): "
         f"{told}.{seed}",
@@ -160,9 +160,9 @@ def _confusion(drawn: FigureSet, key: str, title: str, score: Evaluation) -> str
     if key == "alone":
         right, of = score.confusion.trace() / score.n, f"{score.n:,} test samples"
     told = f"{capital(title)}: {percent(right)} of {of} right."
-    svg = confusion_figure({title: score.confusion}, score.catalogue)
+    picture = confusion_panels({title: score.confusion}, score.catalogue)
     name = f"confusion-{re.sub(r'[^a-z0-9]+', '-', key).strip('-')}"
-    return drawn.figure(name, svg, f"{told} {most}", f"{told} {most}")
+    return drawn.figure(name, picture, f"{told} {most}", f"{told} {most}")
 
 
 def _ways(measured: Measured) -> str:
@@ -218,8 +218,9 @@ def one_by_one(measured: Measured, drawn: FigureSet) -> Section:
         }
         if not any(panel.values()):
             continue
-        svg = line_figure({title: panel}, title=title, x="modules", bounds=_bounds(key, measured))
-        figures.append(drawn.figure(f"curve-{key}", svg, *_told(key, measured)))
+        bounds = _bounds(key, measured)
+        picture = curve_panels({title: panel}, title=title, x="modules", bounds=bounds)
+        figures.append(drawn.figure(f"curve-{key}", picture, *_told(key, measured)))
     return Section("curve", "One after another", f"{paragraph(words)}\n{beside(figures)}")
 
 

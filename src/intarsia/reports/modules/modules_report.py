@@ -10,10 +10,11 @@ from intarsia.data import Data
 from intarsia.measure import Evaluation
 from intarsia.models import Model
 from intarsia.modules import Module
+from intarsia.plots import weights
 from intarsia.reports.html.elements import numbers, paragraph
 from intarsia.reports.html.page import Report, Section, page
 from intarsia.reports.html.words import capital, counted, listed, mean, nats, percent, spread
-from intarsia.reports.modules.cards import cards, own_scores, weights_figure
+from intarsia.reports.modules.cards import cards, own_scores
 from intarsia.reports.modules.figure_set import FigureSet
 from intarsia.reports.modules.measurements import Measured, label_of
 from intarsia.reports.modules.merged import (
@@ -56,12 +57,12 @@ def modules_report(
     modules, pictures = cards(subject.together, subject.others, scores, split)
     parts = [*health(subject), _glance(subject, measured, drawn), trained(subject), modules]
     if pictures:
-        drawn.svgs["weights"] = weights_figure(pictures)
+        drawn.figures["weights"] = weights(pictures)
     if measured is not None:
         parts += _found(measured, drawn)
     parts += [*sections, again(subject, measured)]
     html = page(title or _title(subject), _lead(subject, measured), parts, _made(subject))
-    return Report(html, drawn.svgs)
+    return Report(html, drawn.figures)
 
 
 def _found(measured: Measured, drawn: FigureSet) -> list[Section]:

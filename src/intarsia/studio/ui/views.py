@@ -9,6 +9,7 @@ from intarsia.composition import OPERATORS
 from intarsia.errors import IntarsiaError
 from intarsia.measure import Evaluation
 from intarsia.measure.evaluation import one_answer
+from intarsia.plots import svg
 from intarsia.specs import Spec
 from intarsia.studio.answers import Sample, each_answer, sample, taken_out, whole_answer
 from intarsia.studio.drawing import Paper, read_drawing
@@ -166,7 +167,7 @@ class Views:
             + " and ".join(f"{curve.n:,} {split}" for split, curve in way.curves.items())
             + " samples."
         )
-        return f"<p>{words}</p><div class='picture wide'>{way.figure()}</div>"
+        return f"<p>{words}</p><div class='picture wide'>{svg(way.figure())}</div>"
 
     def matrix(self, measure: str, chosen: tuple[str, str] | None) -> str:
         try:
