@@ -35,6 +35,7 @@ from torch import Tensor
 import intarsia as ia
 from banks import DATA, FOLDER, bank_of
 from curve_page import curve_figure
+from intarsia import plots
 from intarsia.composition import align
 from intarsia.composition.operators.registry import total
 from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
@@ -67,7 +68,7 @@ def main() -> None:
         "data": {name: curves_of(name, options) for name in options.data},
     }
     save(options.out, "curve", result)
-    (options.out / "curve.svg").write_text(curve_figure(result))
+    plots.save(curve_figure(result), options.out / "curve.svg")
 
 
 def curves_of(name: str, options: argparse.Namespace) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 import statistics
 from collections.abc import Callable
 
-from intarsia.figures import line_figure
+from matplotlib.figure import Figure
+
+from intarsia.plots import curve_panels
 from pages import Result, page, table
 
 TITLES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
@@ -44,7 +46,7 @@ def curve(load: Load) -> str:
     )
 
 
-def curve_figure(result: Result) -> str:
+def curve_figure(result: Result) -> Figure:
     """The rewarded accuracy of all ways, one panel for each data set."""
     panels = {
         TITLES[name]: {
@@ -53,7 +55,7 @@ def curve_figure(result: Result) -> str:
         }
         for name, found in result["data"].items()
     }
-    return line_figure(
+    return curve_panels(
         panels,
         title="Rewarded accuracy while modules are joined",
         x="modules joined",

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 
 import intarsia as ia
 from ideas_maps import inlay_figure, unit_figure
 from intarsia.data import Data, Split
-from intarsia.figures import bar_figure, line_figure, matrix_figure
 from intarsia.modules import Bank, Module, logits_of
+from intarsia.plots import bar_panels, curve_panels, matrix_panels, save
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "assets" / "ideas"
 SETTINGS = {
@@ -26,12 +27,12 @@ MINE, THEIRS = "3", "8"  # the module that is looked at, and one more
 def main() -> None:
     torch.set_num_threads(1)  # the same bytes wherever it is drawn
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, svg in figures().items():
-        (FOLDER / f"{name}.svg").write_text(svg)
+    for name, figure in figures().items():
+        save(figure, FOLDER / f"{name}.svg")
         print(f"docs/assets/ideas/{name}.svg")
 
 
-def figures() -> dict[str, str]:
+def figures() -> dict[str, Figure]:
     """All figures, by name."""
     data = ia.load_data("digits")
     pruned = ia.train(data, sparsity=0.95, keep_rounds=True, **SETTINGS)
@@ -50,7 +51,7 @@ def figures() -> dict[str, str]:
     }
 
 
-def objective_figure(data: Data) -> str:
+def objective_figure(data: Data) -> Figure:
     """What a module for one class is to answer for every label; hidden labels have no row."""
     panels = {}
     for name in ("me", "qme", "xe"):
@@ -58,10 +59,10 @@ def objective_figure(data: Data) -> str:
         table = goal.table.double().numpy().copy()
         table[goal.weight.numpy() == 0] = np.nan
         panels[name] = table
-    return matrix_figure(panels, data.catalogue)
+    return matrix_panels(panels, data.catalogue)
 
 
-def answers(data: Data, taught: Module, plain: Module) -> str:
+def answers(data: Data, taught: Module, plain: Module) -> Figure:
     """Mean answers of two modules to their own class and to all others."""
     mine = data.test.y == data.catalogue.index(MINE)
     shown = {f"shown {MINE}": mine, f"shown any digit but {MINE}": ~mine}
@@ -79,12 +80,12 @@ def answers(data: Data, taught: Module, plain: Module) -> str:
         for title, rows in shown.items()
     }
     title = f"mean answers of modules for {MINE}, by objective"
-    return bar_figure(
+    return bar_panels(
         panels, title=title, x="answer", y="probability", share_y=True, bounds=(0.0, 1.0)
     )
 
 
-def joining(data: Data, banks: dict[str, Bank]) -> str:
+def joining(data: Data, banks: dict[str, Bank]) -> Figure:
     """Accuracy on the classes joined so far, weights added and side by side."""
     panels: dict[str, dict[str, dict[float, float]]] = {}
     for title, bank in banks.items():
@@ -94,13 +95,13 @@ def joining(data: Data, banks: dict[str, Bank]) -> str:
             for count in range(1, len(bank) + 1):
                 merged = ia.compose(bank[:count], operator)
                 curve[count] = ia.evaluate(merged, data.test).accuracy
-    return line_figure(
+    return curve_panels(
         panels, title="accuracy on the classes joined", x="modules joined", y="accuracy",
         share_y=True, bounds=(0.0, 1.0),
     )  # fmt: skip
 
 
-def path(data: Data, banks: dict[str, Bank]) -> str:
+def path(data: Data, banks: dict[str, Bank]) -> Figure:
     """How far the loss rises above the straight line between the ends of a path, in percent."""
     panels = {}
     for objective, bank in banks.items():
@@ -109,13 +110,13 @@ def path(data: Data, banks: dict[str, Bank]) -> str:
             split: dict(zip(result.t.tolist(), curve.excess.tolist(), strict=True))
             for split, curve in result.curves.items()
         }
-    return line_figure(
+    return curve_panels(
         panels, title=f"from {MINE} to {THEIRS} through their sum", x=f"t, from {MINE} to {THEIRS}",
         y="excess, %", bands={"up to 2%: connected": (-math.inf, 2.0)},
     )  # fmt: skip
 
 
-def rounds(data: Data, bank: Bank) -> str:
+def rounds(data: Data, bank: Bank) -> Figure:
     """What pruning leaves, round by round: means over modules, and all of them joined."""
     panels: dict[str, dict[str, dict[float, tuple[float, float]]]] = {
         "rewarded accuracy": {"single modules": {}, "all, weights added": {}, "all, inlay": {}},
@@ -132,13 +133,13 @@ def rounds(data: Data, bank: Bank) -> str:
             result = ia.evaluate(ia.compose(stage, operator), data.test)
             panels["rewarded accuracy"][title][number] = (result.accuracy, 0.0)
     ceiling = math.log(data.classes)
-    return line_figure(
+    return curve_panels(
         panels, title="rounds of pruning", x="round: weights that survive", x_names=names,
         bounds={"rewarded accuracy": (0.0, 1.0), "non-rewarded entropy": (0.0, ceiling)},
     )  # fmt: skip
 
 
-def unknown(data: Data, bank: Bank) -> str:
+def unknown(data: Data, bank: Bank) -> Figure:
     """How uncertain a composition of five modules is about their digits and about the others."""
     five = ia.compose(bank[:5], "inlay")
     uncertain = np.asarray(ia.entropy(logits_of(five, data.test.x), five.temperature))
@@ -151,9 +152,9 @@ def unknown(data: Data, bank: Bank) -> str:
         middles = (edges[:-1] + edges[1:]) / 2
         curves[name] = dict(zip(middles.tolist(), (counts / rows.sum()).tolist(), strict=True))
     limit = ia.threshold(five, data.validation.select(range(5))) * ceiling
-    return line_figure(
+    return curve_panels(
         {"modules 0 to 4 joined": curves}, title="entropy of answers", x="entropy of the answer",
-        y="share of samples", x_names={0.0: "0", limit: "threshold", ceiling: f"{ceiling:.2f}"},
+        y="fraction of samples", x_names={0.0: "0", limit: "threshold", ceiling: f"{ceiling:.2f}"},
         bounds=(0.0, 1.0),
     )  # fmt: skip
 

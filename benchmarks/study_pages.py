@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from intarsia.plots import svg
 from intarsia.reports.study.option_inference import run_command
 from intarsia.studies import seeds_of
 from pages import page, table
@@ -50,7 +51,7 @@ def study_files(studies: Studies, said: Mapping[str, Verdict], folder: Path) -> 
     for name, variants in studies.items():
         figures = chosen_figures(variants[0])
         result[folder / f"study_{name}.md"] = study_page(variants, said[name], list(figures))
-        result |= {folder / f"{file}.svg": svg for file, svg in figures.items()}
+        result |= {folder / f"{file}.svg": text for file, text in figures.items()}
     return result
 
 
@@ -70,9 +71,9 @@ def study_page(variants: Sequence[Variant], said: Verdict, figures: Sequence[str
 
 
 def chosen_figures(variant: Variant) -> dict[str, str]:
-    """A few of the study's figures, by the name of their file."""
-    drawn = variant.study.figures(variant.measured)
-    fit = [name for name, svg in drawn.items() if len(svg.encode()) < BYTES]
+    """A few of the study's figures as SVG text, by the name of their file."""
+    drawn = {name: svg(figure) for name, figure in variant.study.figures(variant.measured).items()}
+    fit = [name for name, text in drawn.items() if len(text.encode()) < BYTES]
     ranked = sorted(fit, key=lambda name: -sum(word in name for word in FIRST))
     return {f"study_{name}": drawn[name] for name in fit if name in ranked[:FIGURES]}
 

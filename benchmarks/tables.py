@@ -18,6 +18,7 @@ from defaults_page import defaults, nonsense
 from filesize_page import filesize
 from growth_page import growth
 from inlay_page import inlay
+from intarsia.plots import svg
 from merge_page import merge, merge_in_short
 from pages import Result
 from quality_page import quality
@@ -65,7 +66,7 @@ def main() -> None:
 def written(results: Path = RESULTS) -> dict[Path, str]:
     """Every file that is made here, and what it should hold; studies are read from `results`."""
     pages = {RESULTS / f"{name}.md": write(load) for name, write in PAGES.items()}
-    figure = {RESULTS / "curve.svg": curve_figure(load("curve"))}
+    figure = {RESULTS / "curve.svg": svg(curve_figure(load("curve")))}
     studies = read_studies(results)
     said, names = verdicts(studies), titles(studies)
     pages |= study_files(studies, said, results)

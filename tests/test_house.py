@@ -26,25 +26,25 @@ MAY_IMPORT = {
     "errors": set(),
     "specs": {"errors"},
     "files": {"errors"},
-    "figures": {"errors", "files"},
     "data": GROUND,
     "models": GROUND | {"data"},
     "objectives": GROUND,
     "pruning": GROUND | {"data", "models"},
     "modules": GROUND | {"data", "models"},
-    "measure": GROUND | {"figures", "data", "models", "objectives", "modules"},
-    "composition": GROUND | {"data", "models", "objectives", "modules", "measure"},
+    "measure": GROUND | {"plots", "data", "models", "objectives", "modules"},
+    "composition": GROUND | {"data", "models", "objectives", "modules"},
+    "plots": GROUND | {"objectives", "composition"},
     "training": GROUND | {"data", "models", "objectives", "pruning", "modules", "measure"},
     "studies": GROUND
-    | {"figures", "data", "models", "objectives", "pruning", "modules", "measure"}
+    | {"plots", "data", "models", "objectives", "pruning", "modules", "measure"}
     | {"composition", "training", "__version__"},
     "reports": GROUND
-    | {"figures", "data", "models", "objectives", "pruning", "modules", "measure"}
+    | {"plots", "data", "models", "objectives", "pruning", "modules", "measure"}
     | {"composition", "training", "studies"}
     | {"artifacts", "__version__"},
     "artifacts": GROUND | {"data", "models", "modules", "composition", "hub"},
     "studio": GROUND
-    | {"figures", "data", "models", "objectives", "modules", "measure", "composition"}
+    | {"plots", "data", "models", "objectives", "modules", "measure", "composition"}
     | {"artifacts"},
 }
 

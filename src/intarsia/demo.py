@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from intarsia import plots
 from intarsia.composition import Composition, compose
 from intarsia.data import Data, Split, load_data
-from intarsia.figures import answers_figure, confusion_figure
 from intarsia.files import plain, write_whole
 from intarsia.measure import Evaluation, evaluate
 from intarsia.modules import Bank, Module, Predicting, file_name, logits_of
@@ -190,10 +190,10 @@ def _draw(
 ) -> None:
     parts = {module.name: _answers(module.to_module(), data.test) for module in bank}
     merged = {"ten modules, weights added": _answers(compositions["sum"], data.test)}
-    write_whole(out / "answers.svg", answers_figure(parts, merged, data.catalogue).encode())
+    plots.save(plots.answers(parts, merged, data.catalogue), out / "answers.svg")
     titles = {"weights added": "sum", "inlay": "inlay", "trained on all": "joint"}
     counts = {title: scores[key].confusion for title, key in titles.items()}
-    write_whole(out / "confusion.svg", confusion_figure(counts, data.catalogue).encode())
+    plots.save(plots.confusion_panels(counts, data.catalogue), out / "confusion.svg")
 
 
 def _answers(model: Predicting, split: Split) -> np.ndarray:

@@ -3,7 +3,6 @@
 import json
 import math
 from dataclasses import replace
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -170,10 +169,17 @@ def test_it_prints_draws_and_is_json(split: Split) -> None:
     value = json.loads(json.dumps(result.to_json()))
     assert value["curves"]["split"]["barrier"] == pytest.approx(result.barrier)
     assert value["connected"] is result.connected
-    words = [t.text for t in ElementTree.fromstring(result.figure()).iter() if t.text]
-    assert {"loss", "rewarded accuracy", "non-rewarded entropy"} <= set(words)
-    assert "split: straight line + 2%" in words
-    assert "non-rewarded entropy" not in hand_made(1.0, 1.5, 1.0).figure()
+    figure = result.figure()
+    panels = ["loss", "rewarded accuracy", "non-rewarded entropy"]
+    assert [ax.get_title() for ax in figure.axes] == panels
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "split",
+        "split: straight line + 2%",
+    ]
+    loss = figure.axes[0].lines[0]
+    assert loss.get_xdata().tolist() == result.t.tolist()
+    assert loss.get_ydata() == pytest.approx(result.curves["split"].loss)
+    assert [ax.get_title() for ax in hand_made(1.0, 1.5, 1.0).figure().axes] == panels[:2]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import typer
 
 from intarsia.cli import completion
 from intarsia.cli.console import say
-from intarsia.errors import FileError
 
 if TYPE_CHECKING:
     from intarsia.modules import Health
@@ -50,7 +49,7 @@ Align = Annotated[
         autocompletion=completion.one_of(completion.ALIGNMENTS),
     ),
 ]
-Figure = Annotated[Path | None, typer.Option("--figure", help="Draw it, as .svg.")]
+Figure = Annotated[Path | None, typer.Option("--figure", help="Draw it: .svg, .pdf or .png.")]
 Seed = Annotated[int | None, typer.Option(help="The seed to take of a bank folder.")]
 Samples = Annotated[
     str | None,
@@ -78,6 +77,8 @@ def report_health(health: "Health", strict: bool = False) -> None:
 
 
 def check_figure(path: Path | None) -> None:
-    """Before anything is computed: figures are SVG."""
-    if path is not None and path.suffix.lower() != ".svg":
-        raise FileError(f"--figure {path}: figures are SVG, give a name that ends in .svg")
+    """Before anything is computed: whether the ending names a format."""
+    if path is not None:
+        from intarsia.plots import check_format
+
+        check_format(path)

@@ -67,7 +67,8 @@ def evaluate(
         typer.Option(help="Also withhold answers above this fraction of the largest entropy."),
     ] = None,
     figure_: Annotated[
-        Path | None, typer.Option("--figure", help="Draw the confusion matrix as .svg.")
+        Path | None,
+        typer.Option("--figure", help="Draw the confusion matrix: .svg, .pdf or .png."),
     ] = None,
     model: Factory = None,
     set_: DataOptions = None,
@@ -78,8 +79,6 @@ def evaluate(
     from intarsia.artifacts import classifiers_of, data_for, open_artifact, split_for
     from intarsia.cli.arguments import data_options, import_factory
     from intarsia.data.partitions import read_names
-    from intarsia.figures import confusion_figure
-    from intarsia.files import write_whole
     from intarsia.measure import evaluate as measure
     from intarsia.measure.evaluation import one_answer
     from intarsia.modules import Health
@@ -94,9 +93,11 @@ def evaluate(
     withheld = {} if abstain is None else _abstentions(models, scores, samples, abstain)
     health = Health.of([artifact.health], *one_answer(scores))
     if figure_ is not None:
+        from intarsia.plots import confusion_panels, save
+
         panels = {name: score.confusion for name, score in scores.items()}
         catalogue = next(iter(scores.values())).catalogue
-        write_whole(figure_, confusion_figure(panels, catalogue).encode())
+        save(confusion_panels(panels, catalogue), figure_)
     if not same:
         note(f"this is not the data that {path} was trained on, or it is split otherwise")
     if json:
@@ -137,7 +138,6 @@ def compatibility(
     from intarsia.artifacts import open_modules
     from intarsia.cli.arguments import import_factory, samples_setting
     from intarsia.composition.merge_recipe import load_samples, read_samples
-    from intarsia.files import write_whole
     from intarsia.measure import compatibility as between
     from intarsia.measure import compatibility_matrix
 
@@ -146,7 +146,9 @@ def compatibility(
     modules = open_modules(paths, seed, import_factory(model))
     inputs = load_samples(named, modules)
     if figure_ is not None:
-        write_whole(figure_, compatibility_matrix(modules, inputs).figure().encode())
+        from intarsia.plots import save
+
+        save(compatibility_matrix(modules, inputs).figure(), figure_)
     if len(modules) == 2:
         result: Any = between(modules[0], modules[1], inputs)
     else:
@@ -185,7 +187,6 @@ def path(
     """Walk from one module to another through the sum of their weights: is there a barrier?"""
     from intarsia.artifacts import data_for, labelled, open_module
     from intarsia.cli.arguments import data_options, import_factory
-    from intarsia.files import write_whole
     from intarsia.measure import path as walk
 
     check_figure(figure_)
@@ -196,7 +197,9 @@ def path(
         one, other = _aligned(one, other, align, loaded)
     way = walk(one, other, labelled(one, loaded), points, samples=rows, aligned=align is not None)
     if figure_ is not None:
-        write_whole(figure_, way.figure().encode())
+        from intarsia.plots import save
+
+        save(way.figure(), figure_)
     if not same:
         note(f"this is not the data that {a} was trained on, or it is split otherwise")
     if json:

@@ -47,9 +47,7 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="A folder for the figures, each as a file of its own.")
     ] = None,
-    formats: Annotated[
-        str, typer.Option(help="Of these files: svg, pdf, png; the last two need an extra.")
-    ] = "svg",
+    formats: Annotated[str, typer.Option(help="Of these files: svg, pdf, png.")] = "svg",
     model: Factory = None,
     set_: DataOptions = None,
     json: Json = False,
@@ -57,12 +55,12 @@ def report(
     """Make one page that shows what was trained, what it knows and how it fits."""
     from intarsia.cli.arguments import data_options, import_factory
     from intarsia.errors import FileError
-    from intarsia.figures.convert import figure_format
+    from intarsia.plots import check_format
     from intarsia.reports import report as make
 
     kinds = list(dict.fromkeys(kind.strip() for kind in formats.split(",")))
     for kind in kinds:
-        figure_format(f"figure.{kind}")  # before anything is measured
+        check_format(f"figure.{kind}")  # before anything is measured
     if out.is_dir():
         raise FileError(f"{out} is a folder: name the page, such as -o {out / 'report.html'}")
     with busy("measuring what the page shows"):

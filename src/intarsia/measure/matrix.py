@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from intarsia.errors import DataError, nearest
-from intarsia.figures import matrix_figure
 from intarsia.files import plain
 from intarsia.measure.evaluation import figure, printed
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.console import Group
     from rich.table import Table
 
@@ -31,10 +31,12 @@ class Matrix:
             raise DataError(f"there is no measure {measure!r}: {nearest(measure, self.measures)}")
         return self.measures[measure]
 
-    def figure(self) -> str:
-        """All measures as heat maps, SVG text."""
+    def figure(self) -> "Figure":
+        """All measures as heat maps."""
+        from intarsia.plots import matrix_panels
+
         known = {n.replace("_", " "): v for n, v in self.measures.items() if np.isfinite(v).any()}
-        return matrix_figure(known, self.names)
+        return matrix_panels(known, self.names)
 
     def to_json(self) -> dict[str, Any]:
         return plain(vars(self), "compatibility")

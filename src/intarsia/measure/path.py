@@ -9,7 +9,6 @@ import torch
 
 from intarsia.data import Data, Split, evenly_spaced
 from intarsia.errors import CompositionError, DataError, RecipeError
-from intarsia.figures import line_figure
 from intarsia.files import plain
 from intarsia.measure.evaluation import figure, printed
 from intarsia.measure.logits import nonrewarded_entropy, rewarded_accuracy
@@ -18,6 +17,7 @@ from intarsia.modules import Classifier, Module, logits_of
 from intarsia.objectives import Objective, loss, objective
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.console import Group
 
 Loss = Literal["kl", "cross_entropy"]
@@ -80,8 +80,10 @@ class Path:
         result = {"barrier": self.barrier, "connected": self.connected, "tolerance": TOLERANCE}
         return plain({**vars(self), "curves": curves, **result}, "path")
 
-    def figure(self) -> str:
-        """Loss with the band that it may rise into, accuracy and entropy along t, SVG text."""
+    def figure(self) -> "Figure":
+        """Loss with the band that it may rise into, accuracy and entropy along t."""
+        from intarsia.plots import curve_panels
+
         bands = {
             f"{name}: straight line + {TOLERANCE:g}%": {
                 t: (end, end, end * (1 + TOLERANCE / 100))
@@ -100,7 +102,7 @@ class Path:
         }
         panels["loss"] |= bands
         way = "from {} (0) to {} (1)".format(*self.modules)
-        return line_figure(panels, title=self._summary(), x=way)
+        return curve_panels(panels, title=self._summary(), x=way)
 
     def __rich__(self) -> "Group":
         from rich.console import Group

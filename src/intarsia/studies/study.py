@@ -4,13 +4,16 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intarsia.errors import StudyError, nearest
 from intarsia.files import plain
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.tables import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NAMES = (
     "single",
@@ -49,7 +52,7 @@ class Study:
     """What is asked, how it is cut into cells, how a cell is measured, how answers are shown.
 
     `forms` holds every option with its value, in the paper's size and in a small one on the digits.
-    `tables` and `figures` (SVG by name) take any of the cells, also those of a run under way.
+    `tables` and `figures` (by name) take any of the cells, also those of a run under way.
     `version` rises whenever `measure` gives other numbers, so that older cells are measured anew;
     `neutral` has the settings of cells that came later, at the value that leaves older cells alone.
     """
@@ -61,7 +64,7 @@ class Study:
     cells: Callable[[Mapping[str, Any], StudyContext], list[Cell]]
     measure: Callable[[Cell, StudyContext], dict[str, Any]]
     tables: Callable[[Sequence[Measured]], list[Table]]
-    figures: Callable[[Sequence[Measured]], dict[str, str]]
+    figures: Callable[[Sequence[Measured]], "dict[str, Figure]"]
     neutral: Mapping[str, Any] = field(default_factory=dict)
     version: int = 1
 

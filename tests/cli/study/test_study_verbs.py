@@ -29,7 +29,7 @@ SOURCE = '''
 """Two modules of the digits a seed, and cells that need no module."""
 import time
 import intarsia as ia
-from intarsia.figures import line_figure
+from intarsia.plots import curve_panels
 from intarsia.studies import Cell, Spread, Study, Table, register, seeds_of
 
 FORM = {"data": ["digits"], "models": ["mlp(8)"], "seeds": 2, "powers": [1, 2], "rate": 0.5,
@@ -62,8 +62,8 @@ def tables(done):
 
 def figures(done):
     curves = {str(m.settings["seed"]): {1: 1.0, 2: m.result["value"][0]} for m in done}
-    svg = line_figure({"all": curves}, title="curves")
-    return {"curves": svg, "again": svg} if len(done) > 2 else {"curves": svg}
+    drawn = curve_panels({"all": curves}, title="curves")
+    return {"curves": drawn, "again": drawn} if len(done) > 2 else {"curves": drawn}
 
 
 register(Study("own", "A study of the tests", "Is it run?", {"small": FORM},
@@ -262,7 +262,6 @@ def test_several_figures_get_a_suffix_or_a_folder(finished: Path, tmp_path: Path
 
 
 def test_figures_as_pdf_and_png(finished: Path, tmp_path: Path) -> None:
-    pytest.importorskip("vl_convert")
     call("figure", "own", "--store", finished, "-o", tmp_path, "--format", "pdf")
     assert (tmp_path / "curves.pdf").read_bytes().startswith(b"%PDF-")
     call("figure", "own", "--store", finished, "--seeds", 1, "-o", tmp_path / "one.png")

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from intarsia.errors import DataError
-from intarsia.figures import line_figure
+from intarsia.plots import curve_panels, svg
 from intarsia.reports.html import elements
 from intarsia.reports.html.words import counted, listed, nats, percent, spread
 
@@ -68,11 +68,11 @@ def test_a_drawing_keeps_its_ids_apart_and_says_its_message() -> None:
 
 
 def test_the_houses_figures_can_be_put_into_a_page() -> None:
-    svg = line_figure({"panel": {"sum": {1: 0.5, 2: 0.75}}}, title="accuracy")
-    html = elements.figure(svg, "Caption", "Message", name="it")
+    drawn = curve_panels({"panel": {"sum": {1: 0.5, 2: 0.75}}}, title="accuracy")
+    html = elements.figure(svg(drawn), "Caption", "Message", name="it")
     assert html.count("<svg") == html.count("</svg>") == 1
     assert "panel</text>" in html
-    assert 'font-family="sans-serif"' in html
+    assert 'font-size="12"' in html
 
 
 def test_what_is_no_drawing_is_refused() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from intarsia.errors import DataError, FileError
-from intarsia.figures import line_figure
+from intarsia.plots import curve_panels, svg
 from intarsia.reports import Report, Section, page
 
 CSS = files("intarsia.reports.html").joinpath("page.css").read_text()
@@ -63,13 +63,13 @@ def test_letters_stand_out_from_their_ground(scheme: str) -> None:
 
 
 def test_a_report_writes_its_page_and_its_figures(tmp_path: Path) -> None:
-    svg = line_figure({"panel": {"sum": {1: 0.5, 2: 0.75}}}, title="accuracy")
-    report = Report("<!doctype html>", {"curve": svg})
+    drawn = curve_panels({"panel": {"sum": {1: 0.5, 2: 0.75}}}, title="accuracy")
+    report = Report("<!doctype html>", {"curve": drawn})
     assert report.save(tmp_path / "a.html") == [tmp_path / "a.html"]
     assert (tmp_path / "a.html").read_text() == "<!doctype html>"
     written = report.save(tmp_path / "b.html", tmp_path / "drawn", ("svg", "png"))
     assert [p.name for p in written] == ["b.html", "curve.svg", "curve.png"]
-    assert (tmp_path / "drawn" / "curve.svg").read_text() == svg
+    assert (tmp_path / "drawn" / "curve.svg").read_text() == svg(drawn)
     assert (tmp_path / "drawn" / "curve.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(FileError, match="one of"):
         report.save(tmp_path / "c.html", tmp_path, ("jpg",))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import intarsia as ia
-from intarsia.figures import line_figure
+from intarsia.plots import curve_panels
 from intarsia.reports import SECTIONS, ReportContext, Section, section
 from intarsia.reports.html.elements import paragraph, table
 
@@ -44,8 +44,12 @@ def test_it_measures_and_draws_with_the_others(two_seeds: Path) -> None:
     @section("worst", "The worst module", order=45, needs_data=True)
     def worst(context: ReportContext) -> str:
         scores = {name: s.accuracy for name, s in context.measured.single.items()}
-        svg = line_figure({"accuracy": {"all": dict(enumerate(scores.values()))}}, title="accuracy")
-        return context.figure("worst", svg, f"The worst: {min(scores.values()):.4f}", "accuracies")
+        drawn = curve_panels(
+            {"accuracy": {"all": dict(enumerate(scores.values()))}}, title="accuracy"
+        )
+        return context.figure(
+            "worst", drawn, f"The worst: {min(scores.values()):.4f}", "accuracies"
+        )
 
     bank, data = ia.Bank.load(two_seeds), ia.load_data("digits")
     report = ia.report(bank, data)

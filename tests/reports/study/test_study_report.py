@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import yaml
+from matplotlib.figure import Figure
 
 from intarsia.cli.study.study_options import StudyChoice
 from intarsia.errors import FileError, StudyError
-from intarsia.figures import line_figure
 from intarsia.files import digest_of
+from intarsia.plots import curve_panels
 from intarsia.reports import Report
 from intarsia.reports.html.words import duration
 from intarsia.reports.study.html_tables import MINUS
@@ -74,9 +75,9 @@ def tables(measured: Sequence[Measured]) -> list[Table]:
     return [Table("Glaze & gloss", columns, rows)]
 
 
-def figures(measured: Sequence[Measured]) -> dict[str, str]:
+def figures(measured: Sequence[Measured]) -> dict[str, Figure]:
     curve = {m.settings["seed"]: m.result["accuracy"] for m in measured}
-    return {"glaze-digits": line_figure({"": {"sum": curve}}, title="gloss by seed", x="seed")}
+    return {"glaze-digits": curve_panels({"": {"sum": curve}}, title="gloss by seed", x="seed")}
 
 
 GLAZE = Study(
@@ -252,7 +253,10 @@ def test_a_damaged_cell_is_named_and_missing(store: Store) -> None:
 def test_what_finds_no_room_is_left_out_and_said(
     packed: Pack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    huge = {f"glaze-{n}": f'<svg viewBox="0 0 9 9">{"x" * (ROOM // 2 + 9)}</svg>' for n in (1, 2)}
+    curve = {"sum": {0: 1.0}}
+    huge = {
+        f"glaze-{n}": curve_panels({"": curve}, title="t", x="x" * (ROOM // 4 + 9)) for n in (1, 2)
+    }
     drawn = dataclasses.replace(GLAZE, figures=lambda measured: huge)
     monkeypatch.setitem(STUDIES, "glaze", drawn)
     report = study_report(packed)

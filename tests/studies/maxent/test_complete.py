@@ -1,13 +1,13 @@
 """Complete merges: the small form against a plain loop, and what tables say of them."""
 
 import statistics
-from xml.etree import ElementTree
 
 import pytest
 import torch
 
 import intarsia as ia
 from intarsia.composition import OPERATORS
+from intarsia.plots import svg
 from intarsia.studies import Measured, Spread, Store, StudyContext, find_study, run
 from intarsia.studies.maxent.complete import EQUAL, PAPER
 from intarsia.studies.maxent.complete_merges import figure_name, orders_of
@@ -83,12 +83,16 @@ def test_tables_and_figures_take_part_of_the_cells(done):
         assert {table.rows[0][1] for table in STUDY.tables([cell])} == {
             "yes" if cell.settings["imp"] else "no"
         }
-        (svg,) = STUDY.figures([cell]).values()
-        assert ElementTree.fromstring(svg).tag.endswith("svg")
-    (svg,) = STUDY.figures(done).values()
+        (drawn,) = STUDY.figures([cell]).values()
+        assert [ax.get_title() for ax in drawn.axes] == [
+            f"{what}, {'with' if cell.settings['imp'] else 'without'} IMP"
+            for what in ("accuracy", "entropy")
+        ]
+    (drawn,) = STUDY.figures(done).values()
+    text_of_all = svg(drawn)
     for text in ("accuracy, with IMP", "entropy, without IMP", "logits = inlay", "regmean"):
-        assert text in svg
-    assert ">own<" not in svg
+        assert text in text_of_all
+    assert ">own<" not in text_of_all
 
 
 def test_lost_modules_and_refusals_are_told(done):

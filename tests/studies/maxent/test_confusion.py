@@ -9,6 +9,7 @@ import torch
 
 from intarsia.composition import compose
 from intarsia.modules import Bank
+from intarsia.plots import svg
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.study import Study
 
@@ -91,7 +92,8 @@ def test_figures_show_a_pair_its_merges_and_the_whole(small: Ran) -> None:
     study, _, done = small
     drawn = study.figures(done)
     assert len(drawn) == 6
-    words = {t.text for t in ElementTree.fromstring(drawn["confusion-digits-mlp-32-me-imp"]).iter()}
+    text = svg(drawn["confusion-digits-mlp-32-me-imp"])
+    words = {t.text for t in ElementTree.fromstring(text).iter()}
     one, other = done[0].result["merges"][0]["parts"]
     assert {f"module {one}", f"module {other}", f"{one}+{other} by sum", "all by logits"} <= words
 

@@ -7,6 +7,7 @@ import pytest
 
 from intarsia.measure import path
 from intarsia.modules import Bank
+from intarsia.plots import svg
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.maxent.pairs import pairs_of
 from intarsia.studies.study import Study
@@ -109,8 +110,8 @@ def test_table_by_hand() -> None:
 def test_figure_has_a_panel_for_each_split_and_the_band(small: Ran) -> None:
     study, _, done = small
     for some in (done, done[:1]):
-        (name, svg), *more = study.figures(some).items()
-        words = {t.text for t in ElementTree.fromstring(svg).iter() if t.text}
+        (name, drawn), *more = study.figures(some).items()
+        words = {t.text for t in ElementTree.fromstring(svg(drawn)).iter() if t.text}
         assert name == "path-digits"
         assert not more
         assert {"mlp(32), train", "mlp(32), test", "with IMP", "without IMP", "up to 2%"} <= words

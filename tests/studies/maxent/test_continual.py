@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import intarsia as ia
+from intarsia.plots import svg
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.maxent.baselines import UNPRUNED, fine_tune, untrained
 from intarsia.studies.maxent.continual import added, arrivals, fine_tuned, prefixes, trained_jointly
@@ -187,4 +188,4 @@ def test_figures_draw_every_way(done: Sequence[Measured]) -> None:
     figures = STUDY.figures(done)
     assert list(figures) == ["continual-digits-mlp-32"]
     for way in ("logits = inlay", "sum", "fine-tuning", "joint training"):
-        assert way in figures["continual-digits-mlp-32"]
+        assert way in svg(figures["continual-digits-mlp-32"])

@@ -9,6 +9,7 @@ import torch
 from intarsia.data import Split
 from intarsia.measure import evaluate
 from intarsia.modules import Bank, logits_of
+from intarsia.plots import svg
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.cells import Cell
 from intarsia.studies.maxent.merging import whole_of
@@ -144,7 +145,8 @@ def test_figures_have_a_bar_and_a_point_for_each_objective(small: Ran) -> None:
     names = [f"controls-digits-{how}-entropy" for how in ("sum", "logits", "inlay")]
     assert list(drawn) == ["controls-digits", *names]
     words = {
-        name: {t.text for t in ElementTree.fromstring(svg).iter()} for name, svg in drawn.items()
+        name: {t.text for t in ElementTree.fromstring(svg(one)).iter()}
+        for name, one in drawn.items()
     }
     shown = {"mlp(32), with IMP", "mlp(32), without IMP", "me", "smoothing", "other"}
     assert shown | {"sum", "logits", "inlay"} <= words["controls-digits"]

@@ -14,6 +14,8 @@ from intarsia.cli.verbs import verb
 from intarsia.errors import StudyError, nearest
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from intarsia.studies import Table
     from intarsia.studies.selection import StudySelection
 
@@ -87,23 +89,23 @@ def figure(
     ] = "svg",
     json: Json = False,
 ) -> None:
-    """Draw the figures of what is finished, of a store or an archive, and name what is missing."""
-    from intarsia.figures.convert import figure_format, save_figure
+    """Draw the figures of what is finished, of a store or a pack; what is missing is said."""
+    from intarsia.plots import check_format, save, svg
 
     in_folder = out.is_dir() or not out.suffix
-    figure_format(f"figures.{format_}" if in_folder else out)
+    check_format(f"figures.{format_}" if in_folder else out)
     check_folder(out)
     selection = _select(choice, from_)
     name, figures = selection.study.name, selection.study.figures(selection.measured)
     if not figures:
         raise StudyError(f"study {name!r} has no figure: its answer is in `study table {name}`")
     if out == STDOUT:
-        return show_content(_only(figures, format_))
+        return show_content(svg(_only(figures, format_)))
     written = []
-    for title, svg in figures.items():
+    for title, drawn in figures.items():
         path = out.with_stem(f"{out.stem}-{title}") if len(figures) > 1 else out
         path = out / f"{title}.{format_}" if in_folder else path
-        save_figure(path, svg)
+        save(drawn, path)
         written.append(str(path))
     if json:
         return show_json({"study": name, "files": written})
@@ -125,7 +127,7 @@ def _select(choice: StudyChoice, archive: Path | None) -> "StudySelection":
     return selection
 
 
-def _only(figures: Mapping[str, str], kind: str) -> str:
+def _only(figures: "Mapping[str, Figure]", kind: str) -> "Figure":
     """The figure that goes to stdout."""
     if kind != "svg" or len(figures) > 1:
         raise StudyError(

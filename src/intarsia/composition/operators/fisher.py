@@ -19,7 +19,13 @@ MANY = 256  # samples at once where no layer makes patches
 _KEPT = StatsCache()
 
 
-@operator("fisher", on="weights", paper="https://arxiv.org/abs/2111.09832", samples=True)
+@operator(
+    "fisher",
+    on="weights",
+    paper="https://arxiv.org/abs/2111.09832",
+    samples=True,
+    colour="#d0570f",
+)
 def fisher(
     states: Sequence[State],
     context: MergeContext,

@@ -30,6 +30,7 @@ TOLERANCE = 1e-3  # of the logits' size: far above rounding, far below another f
     paper="https://doi.org/10.1162/089976602760128018",
     label="side by side (inlay)",
     logit_sum=True,
+    colour="#7fb2e5",
 )
 def inlay(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
     """z = sum of z_i as one network: the live units of all parts side by side."""

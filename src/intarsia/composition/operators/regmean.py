@@ -18,7 +18,13 @@ STEPS, TOLERANCE = 500, 1e-7  # most steps of a solution, and its residual besid
 _KEPT = StatsCache()
 
 
-@operator("regmean", on="weights", paper="https://arxiv.org/abs/2212.09849", samples=True)
+@operator(
+    "regmean",
+    on="weights",
+    paper="https://arxiv.org/abs/2212.09849",
+    samples=True,
+    colour="#2fa894",
+)
 def regmean(
     states: Sequence[State], context: MergeContext, alpha: float = 0.9
 ) -> dict[str, Tensor]:

@@ -33,7 +33,12 @@ Weights = float | Mapping[str, float]
 Preset = Literal["paper", "peft", "mergekit", "fusion_bench"]
 
 
-@operator("task_arithmetic", on="weights", paper="https://arxiv.org/abs/2212.04089")
+@operator(
+    "task_arithmetic",
+    on="weights",
+    paper="https://arxiv.org/abs/2212.04089",
+    colour="#4f7a1f",
+)
 def task_arithmetic(
     states: Sequence[State],
     context: MergeContext,
@@ -47,7 +52,7 @@ def task_arithmetic(
     return vectors.laid(scale * combination(context.weights(weights), vectors.each))
 
 
-@operator("ties", on="weights", paper="https://arxiv.org/abs/2306.01708")
+@operator("ties", on="weights", paper="https://arxiv.org/abs/2306.01708", colour="#9d2a6b")
 def ties(
     states: Sequence[State],
     context: MergeContext,
@@ -80,7 +85,7 @@ def ties(
     return vectors.laid(steps.join(vectors.each, context.weights(weights), vectors.sizes, how))
 
 
-@operator("dare", on="weights", paper="https://arxiv.org/abs/2311.03099")
+@operator("dare", on="weights", paper="https://arxiv.org/abs/2311.03099", colour="#8c7f74")
 def dare(
     states: Sequence[State],
     context: MergeContext,

@@ -26,6 +26,7 @@ SOUPS = "https://arxiv.org/abs/2203.05482"
     on="weights",
     paper="https://openreview.net/forum?id=Z0j9NJt08I",
     label="weights added",
+    colour="#1d120a",
 )
 def sum_of_weights(
     states: Sequence[State], context: MergeContext, affine: Affine = "sum"
@@ -46,7 +47,7 @@ def sum_of_weights(
     return join_states(states, plan, join)
 
 
-@operator("mean", on="weights", paper=SOUPS)
+@operator("mean", on="weights", paper=SOUPS, colour="#e8b32a")
 def mean_of_weights(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
     """theta = sum of theta_i / K over all K modules, also those in which an entry is pruned."""
     return join_states(states, context.plan, lambda name, tensors: mean(tensors))

@@ -9,9 +9,11 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from intarsia.errors import DataError
-from intarsia.figures.convert import figure_format, save_figure
 from intarsia.files import write_whole
+from intarsia.plots import check_format, save
 from intarsia.reports.html.elements import facts, paragraph
 
 
@@ -26,10 +28,10 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """A page, and its figures as SVG text by name."""
+    """A page and its figures by name."""
 
     html: str
-    figures: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, Figure] = field(default_factory=dict)
 
     def save(
         self,
@@ -39,17 +41,17 @@ class Report:
     ) -> list[Path]:
         """Write the page, and its figures into a folder if one is given; returns the paths.
 
-        Formats are svg, pdf and png; the last two need the extra `figures`.
+        Formats are svg, pdf and png.
         """
         wanted = []
         if figures is not None:
             kinds = dict.fromkeys(formats)
             wanted = [Path(figures) / f"{name}.{kind}" for name in self.figures for kind in kinds]
         for file in wanted:
-            figure_format(file)  # before anything is written
+            check_format(file)  # before anything is written
         write_whole(path, self.html.encode())
         for file in wanted:
-            save_figure(file, self.figures[file.stem])
+            save(self.figures[file.stem], file)
         return [Path(path), *wanted]
 
 

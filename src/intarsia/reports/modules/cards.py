@@ -9,11 +9,11 @@ from torch import Tensor
 
 from intarsia.data import Split, subsample
 from intarsia.errors import WiringError
-from intarsia.figures.png import png as encoded
-from intarsia.figures.svg import GAP, MARGIN, page, per_row, short, text
 from intarsia.models.custom.trial import input_dtype
 from intarsia.models.wiring import hidden_axes, live_units
 from intarsia.modules import Module
+from intarsia.plots import png
+from intarsia.plots import weights as draw_weights
 from intarsia.reports.html.elements import TableValue, folded, paragraph, table
 from intarsia.reports.html.words import capital, counted, nats, percent
 from intarsia.reports.modules.sections import ReportContext, section
@@ -42,7 +42,7 @@ def cards(context: ReportContext) -> str:
     rest = [*inputs.together[MOST:], *inputs.others]
     body = [paragraph(_opening(context, units))]
     if pictures:
-        context.figures["weights"] = weights_figure(pictures)
+        context.figures["weights"] = draw_weights(pictures)
         body.append(_legend(split is not None, list(pictures.values())))
     elif made and any("strongest" in card for card in made):
         body.append(paragraph(_explanation(split is not None, "input")))
@@ -79,9 +79,10 @@ def _opening(context: ReportContext, units: Units) -> str:
 
 
 def _legend(has_data: bool, pictures: Sequence[np.ndarray]) -> str:
+    scale = png(np.linspace(-1, 1, 64)[None])
     colours = (
         '<p class="legend"><span>against its class</span>'
-        f'<img src="{scale_png()}" width="64" height="1" alt="blue to pale to brown">'
+        f'<img src="{scale}" width="64" height="1" alt="blue to pale to brown">'
         "<span>for its class</span></p>"
     )
     total = sum(float(np.abs(values).sum()) for values in pictures)
@@ -209,12 +210,7 @@ def _inputs_of(module: Module, split: Split | None, places: list[int]) -> Tensor
     return module.scaling(x.reshape(len(x), *module.architecture.shape)).to(torch.float32)
 
 
-# Against, nothing, for: two hues that colour-blind eyes tell apart, over the page's own paper.
-AGAINST, NOTHING, FOR = (0x0A, 0x3A, 0x8C), (0xF7, 0xF1, 0xE6), (0x7A, 0x3A, 0x0A)
 LARGEST = 96  # pixels of a side; larger pictures are thinned out
-SIDE = 120  # of a picture in the figure of all of them
-A_ROW = 5
-Size = tuple[int, int]
 
 
 def picture_of(weights: np.ndarray) -> np.ndarray | None:
@@ -226,37 +222,6 @@ def picture_of(weights: np.ndarray) -> np.ndarray | None:
     flat = weights.sum(axis=0)
     step = -(-max(flat.shape) // LARGEST)
     return flat[::step, ::step]
-
-
-def png(values: np.ndarray) -> str:
-    """H x W numbers as the address of a picture: zero pale, the largest magnitude darkest."""
-    most = float(np.abs(values).max()) or 1.0
-    shades = np.rint(127.5 * (1 + values / most)).astype(np.uint8)
-    return encoded(shades[..., None], _palette().tobytes())
-
-
-def scale_png() -> str:
-    """The colours from against to for, as a strip."""
-    return png(np.linspace(-1, 1, 64)[None])
-
-
-def weights_figure(pictures: Mapping[str, np.ndarray]) -> str:
-    """The pictures of all modules, with their names."""
-    columns, pitch = per_row(len(pictures), A_ROW), SIDE + GAP
-    marks = []
-    for place, (name, values) in enumerate(pictures.items()):
-        row, column = divmod(place, columns)
-        x, y = MARGIN + column * (SIDE + 14), 30 + row * pitch
-        marks.append(text(x + SIDE / 2, y - 8, short(name), "middle", bold=True))
-        marks.append(
-            f'<image x="{x:g}" y="{y:g}" width="{SIDE}" height="{SIDE}" href="{png(values)}" '
-            'style="image-rendering:pixelated"/>'
-        )
-    rows = -(-len(pictures) // columns)
-    width, below = 2 * MARGIN + columns * (SIDE + 14) - 14, 30 + rows * pitch
-    legend = "brown speaks for the module's class, blue against it"
-    marks.append(text(MARGIN, below, legend))
-    return page(max(width, 340), below + MARGIN, marks, "weights: " + ", ".join(pictures))
 
 
 def strip(units: np.ndarray) -> str:
@@ -285,10 +250,3 @@ def image(values: np.ndarray, label: str) -> str:
         f'<img src="{png(values)}" width="{width}" height="{height}" alt="{escape(label)}" '
         f'style="--shape:{width}/{height}">'
     )
-
-
-def _palette() -> np.ndarray:
-    """256 colours, 3 bytes each."""
-    t = np.linspace(-1, 1, 256)[:, None]
-    ends = np.where(t < 0, AGAINST, FOR)
-    return np.rint(np.array(NOTHING) * (1 - abs(t)) + ends * abs(t)).astype(np.uint8)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from intarsia.composition import OPERATORS
-from intarsia.figures import confusion_figure, line_figure
 from intarsia.measure import Evaluation
+from intarsia.plots import confusion_panels, curve_panels
 from intarsia.reports.html.elements import listing, paragraph, side_by_side, table
 from intarsia.reports.html.words import (
     capital,
@@ -106,8 +106,9 @@ def one_by_one(context: ReportContext) -> str | None:
         }
         if not any(panel.values()):
             continue
-        svg = line_figure({title: panel}, title=title, x="modules", bounds=_bounds(key, measured))
-        figures.append(context.figure(f"curve-{key}", svg, *_curve_caption(key, measured)))
+        bounds = _bounds(key, measured)
+        picture = curve_panels({title: panel}, title=title, x="modules", bounds=bounds)
+        figures.append(context.figure(f"curve-{key}", picture, *_curve_caption(key, measured)))
     return f"{paragraph(text)}\n{side_by_side(figures)}"
 
 
@@ -193,9 +194,9 @@ def confusion(context: ReportContext, key: str, title: str, score: Evaluation) -
     if key == "alone":
         right, samples = score.confusion.trace() / score.n, f"{score.n:,} test samples"
     caption = f"{capital(title)}: {percent(right)} of {samples} right. {most}"
-    svg = confusion_figure({title: score.confusion}, score.catalogue)
+    picture = confusion_panels({title: score.confusion}, score.catalogue)
     name = f"confusion-{re.sub(r'[^a-z0-9]+', '-', key).strip('-')}"
-    return context.figure(name, svg, caption, caption)
+    return context.figure(name, picture, caption, caption)
 
 
 def _ways(measured: Measurements) -> str:

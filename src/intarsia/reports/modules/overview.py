@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from intarsia.figures import answers_figure
 from intarsia.measure import Evaluation
+from intarsia.plots import answers
 from intarsia.reports.html.elements import numbers, paragraph
 from intarsia.reports.html.words import counted, mean, nats, percent, spread
 from intarsia.reports.modules.merged import best_of, confusion, name_of, one_seed
@@ -76,7 +76,7 @@ def _answers(context: ReportContext) -> str:
     seed = one_seed(context.inputs)
     return context.figure(
         "answers",
-        answers_figure(parts, merged, catalogue),
+        answers(parts, merged, catalogue),
         "Mean answers: a row is a true class, a column an answer, darker is more probable. Left, "
         f"each module alone: on average {each}. Right, all of them joined ({name}): "
         f"{together}.{seed}",

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from intarsia.figures import line_figure, matrix_figure
 from intarsia.measure import Matrix, Path
 from intarsia.measure.compatibility import MEASURES
 from intarsia.measure.path import TOLERANCE
+from intarsia.plots import curve_panels, matrix_panels
 from intarsia.reports.html.elements import TableValue, folded, paragraph, side_by_side, table
 from intarsia.reports.html.words import capital, counted, listed, percent
 from intarsia.reports.modules.merged import one_seed
@@ -78,8 +78,8 @@ def _measure(matrix: Matrix, name: str, context: ReportContext) -> str:
     else:
         one, other = _names(matrix, int(np.nanargmax(values)))
         message += f"From {least} to {most}, most between {one} and {other}."
-    svg = matrix_figure({title: values}, matrix.names)
-    return context.figure(f"compatibility-{name.replace('_', '-')}", svg, message, message)
+    picture = matrix_panels({title: values}, matrix.names)
+    return context.figure(f"compatibility-{name.replace('_', '-')}", picture, message, message)
 
 
 def _names(matrix: Matrix, place: int) -> tuple[str, str]:
@@ -112,8 +112,8 @@ def _panels(path: Path, context: ReportContext) -> list[str]:
         }
         panel = {**curves, **bands} if key == "loss" else curves
         message = _message(path, key)
-        svg = line_figure({title: panel}, title=title, x=x)
-        panels.append(context.figure(f"path-{key}", svg, message, message))
+        picture = curve_panels({title: panel}, title=title, x=x)
+        panels.append(context.figure(f"path-{key}", picture, message, message))
     return panels
 
 

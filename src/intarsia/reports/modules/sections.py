@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from matplotlib.figure import Figure
+
 from intarsia.modules import Module
+from intarsia.plots import svg
 from intarsia.reports.html.elements import figure
 from intarsia.reports.html.page import Section
 from intarsia.reports.html.words import mean
@@ -41,7 +44,7 @@ class ReportContext:
     """What a section is made from: the modules, what is measured, and the figures so far."""
 
     inputs: ReportInput
-    figures: dict[str, str] = field(default_factory=dict)  # SVG text by name, in page order
+    figures: dict[str, Figure] = field(default_factory=dict)  # by name, in page order
 
     @property
     def has_data(self) -> bool:
@@ -75,10 +78,10 @@ class ReportContext:
             mean(s.accuracy for s in scores), mean(s.entropy for s in scores), scores[0].ceiling
         )
 
-    def figure(self, name: str, svg: str, caption: str, label: str) -> str:
+    def figure(self, name: str, drawn: Figure, caption: str, label: str) -> str:
         """Keep a figure for a file of its own and give its HTML, as `elements.figure` does."""
-        self.figures[name] = svg
-        return figure(svg, caption, label, name=name)
+        self.figures[name] = drawn
+        return figure(svg(drawn), caption, label, name=name)
 
 
 def section(

@@ -48,7 +48,7 @@ def study_report(
         "Made on": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "Made by": f"intarsia {__version__}",
     }
-    figures = {f"{name}{s.mark}": svg for s in result for name, svg in s.figures.items()}
+    figures = {f"{name}{s.mark}": one for s in result for name, one in s.figures.items()}
     return Report(page(title, lead, sections, made), figures)
 
 

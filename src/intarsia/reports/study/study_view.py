@@ -1,10 +1,12 @@
 """Pieces of a study's page: what it says, its figures and tables, the commands to get it again."""
 
-import re
 from dataclasses import dataclass
-from html import escape, unescape
+from html import escape
+
+from matplotlib.figure import Figure
 
 from intarsia.errors import StudyError
+from intarsia.plots import svg
 from intarsia.reports.html.elements import commands, figure, folded, listing, paragraph
 from intarsia.reports.html.words import duration
 from intarsia.reports.study.html_tables import tables_html
@@ -22,7 +24,7 @@ class Shown:
 
     part: Part
     tables: list[Table]
-    figures: dict[str, str]
+    figures: dict[str, Figure]
     summary: Summary
     mark: str = ""
 
@@ -91,10 +93,10 @@ def summary_html(shown: Shown) -> str:
 def figures_html(shown: Shown, room: Room, most: int) -> str:
     """The first few, the others folded."""
     out, drawn = room.out, []
-    for name, svg in shown.figures.items():
-        title = _title(svg, name, shown.part.study.name)
+    for name, picture in shown.figures.items():
+        title = _title(picture, name, shown.part.study.name)
         label = f"{title}; its numbers are in the tables"
-        html = figure(svg, f"{title}.", label, name=f"{name}{shown.mark}")
+        html = figure(svg(picture), f"{title}.", label, name=f"{name}{shown.mark}")
         if taken := room.take(html):
             drawn.append(taken)
     pieces = drawn[:most]
@@ -128,11 +130,10 @@ def _too_large(count: int, what: str, command: str) -> str:
     )
 
 
-def _title(svg: str, name: str, study: str) -> str:
+def _title(picture: Figure, name: str, study: str) -> str:
     """What the drawing says of itself, and what of its name it does not say."""
-    result = re.search(r"<title>(.*?)</title>", svg, flags=re.S)
     words = [HALVES.get(part, part) for part in name.removeprefix(study).strip("-").split("-")]
-    title = unescape(result[1]).replace(name, ", ".join(words)) if result else ""
+    title = str(picture.get_label()).replace(name, ", ".join(words))
     if not title:
         return ", ".join(words)
     told = all(word in title for word in words)

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from intarsia.figures import line_figure
+from matplotlib.figure import Figure
+
+from intarsia.plots import curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import (
@@ -81,7 +83,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return result
 
 
-def figures(done: Sequence[Measured]) -> dict[str, str]:
+def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     """One figure a data set and model: accuracy and entropy, with and without pruning."""
     result = {}
     for (data, model), cells in grouped(done, "data", "model").items():
@@ -98,7 +100,7 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
                     panels[f"{what}, {'with' if imp else 'without'} IMP"] = curves
         if panels:
             title = f"complete merge, {data}, {model}"
-            result[figure_name("complete", data, model)] = line_figure(
+            result[figure_name("complete", data, model)] = curve_panels(
                 panels, title=title, x="modules", **axes_of(panels)
             )
     return result

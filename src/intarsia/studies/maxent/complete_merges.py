@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from intarsia.composition import OPERATORS, MergeContext, compose
@@ -17,9 +18,9 @@ from intarsia.composition.operators.registry import Operator
 from intarsia.data import Data
 from intarsia.data.splits import random_keys
 from intarsia.errors import CompositionError, ModelError, StudyError
-from intarsia.figures import line_figure
 from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
 from intarsia.modules import Bank, Module, logits_of
+from intarsia.plots import curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.options import check_count, check_operators
@@ -151,7 +152,7 @@ def step_notes(done: Sequence[Measured]) -> list[str]:
     return list(notes)
 
 
-def varied_figures(done: Sequence[Measured], key: str, name: str, word: str) -> dict[str, str]:
+def varied_figures(done: Sequence[Measured], key: str, name: str, word: str) -> dict[str, Figure]:
     """One figure a data set and model: a curve for each value of a setting, by operator."""
     figures = {}
     for (data, model), group in grouped(done, "data", "model").items():
@@ -167,14 +168,14 @@ def varied_figures(done: Sequence[Measured], key: str, name: str, word: str) -> 
                     panels[f"{what}, {NAMES.get(operator, operator)}"] = curves
         if panels:
             title = f"modules added one by one, {data}, {model}"
-            figures[figure_name(name, data, model)] = line_figure(
+            figures[figure_name(name, data, model)] = curve_panels(
                 panels, title=title, x="modules", **axes_of(panels)
             )
     return figures
 
 
 def axes_of(panels: Iterable[str]) -> dict[str, Any]:
-    """What line_figure is told of panels named "accuracy, ..." and "entropy, ..."."""
+    """What curve_panels is given for panels named "accuracy, ..." and "entropy, ..."."""
     measures = {panel: panel.partition(",")[0] for panel in panels}
     bounds = {"accuracy": (0.0, 1.0), "entropy": (0.0, inf)}
     return {

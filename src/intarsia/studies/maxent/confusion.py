@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from torch import nn
 
 from intarsia.composition import compose
 from intarsia.data import Split
-from intarsia.figures import confusion_figure
 from intarsia.measure import evaluate
+from intarsia.plots import confusion_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import figure_name
@@ -102,7 +103,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return [Table("Confusion of modules and of their merges", columns, rows, notes)]
 
 
-def figures(done: Sequence[Measured]) -> dict[str, str]:
+def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     """A pair of modules, their merge, and the merge of all, of the first seed there is."""
     found = {}
     for (data, model, imp, objective), group in grouped(done, *GROUP).items():
@@ -114,7 +115,7 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
         panels = {_title(m, catalogue): np.array(m["counts"]) for m in shown}
         name = figure_name("confusion", data, model, objective, "imp" if imp else "unpruned")
         if panels:  # not where all modules diverged
-            found[name] = confusion_figure(panels, catalogue)
+            found[name] = confusion_panels(panels, catalogue)
     return found
 
 

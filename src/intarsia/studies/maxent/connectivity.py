@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 
 from intarsia.data import Data, Split
-from intarsia.figures import line_figure
 from intarsia.measure import path
 from intarsia.measure.path import TOLERANCE, Curve
+from intarsia.plots import COLOURS, curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import figure_name
@@ -101,7 +102,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return [Table("Mode connectivity through the sum of two modules", columns, rows, notes)]
 
 
-def figures(done: Sequence[Measured]) -> dict[str, str]:
+def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     """Mean excess along the path with its standard deviation, and the band that it may rise to."""
     found: dict[str, dict[str, Any]] = {}
     for (data, model), group in grouped(done, "data", "model").items():
@@ -118,13 +119,14 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
             if curves:
                 found.setdefault(figure_name("path", data), {})[f"{model}, {split}"] = curves
     return {
-        name: line_figure(
+        name: curve_panels(
             panels,
             title="excess of the loss along the path through the sum",
             x="t",
             y="excess %",
             share_y=True,
             bands={f"up to {TOLERANCE:g}%": (0.0, TOLERANCE)},
+            colours={"with IMP": COLOURS[1], "without IMP": COLOURS[3]},
         )
         for name, panels in found.items()
     }

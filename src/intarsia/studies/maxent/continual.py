@@ -5,13 +5,14 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from intarsia.composition import compose
 from intarsia.data import Data, Split
-from intarsia.figures import line_figure
 from intarsia.measure import accuracy_per_class, rewarded_accuracy
 from intarsia.modules import Bank, logits_of
+from intarsia.plots import COLOURS, curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.baselines import UNPRUNED, check_rates, fine_tune, on, untrained
@@ -96,7 +97,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     ]
 
 
-def figures(done: Sequence[Measured]) -> dict[str, str]:
+def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     """Accuracy after each arrival: over all classes so far, those before, and the new one."""
     result = {}
     for (data, model), group in grouped(done, "data", "model").items():
@@ -111,8 +112,14 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
         }
         title = f"{data}, {model}: classes arrive one by one"
         name = figure_name("continual", data, model)
-        result[name] = line_figure(
-            panels, title=title, x="classes", y="accuracy", share_y=True, bounds=(0.0, 1.0)
+        result[name] = curve_panels(
+            panels,
+            title=title,
+            x="classes",
+            y="accuracy",
+            share_y=True,
+            bounds=(0.0, 1.0),
+            colours={TUNING: COLOURS[3], JOINT: COLOURS[4]},
         )
     return result
 

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from intarsia.data import Split
-from intarsia.figures import bar_figure, line_figure
 from intarsia.measure import evaluate
+from intarsia.plots import bar_panels, curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import figure_name
@@ -100,7 +102,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return found
 
 
-def figures(done: Sequence[Measured]) -> dict[str, str]:
+def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     """Accuracy of all modules joined: as bars, and against the entropy of each module alone."""
     bars: dict[str, dict[str, dict[str, Any]]] = {}
     points: dict[str, dict[str, dict[str, Any]]] = {}
@@ -118,9 +120,9 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
                 panels.setdefault(panel, {})[objective] = {entropy: found}
     title, across = "accuracy of all modules joined", "non-rewarded entropy of single modules"
     shared: dict[str, Any] = {"y": "accuracy", "share_y": True, "bounds": (0.0, 1.0)}
-    drawn = {name: bar_figure(some, title=title, **shared) for name, some in bars.items()}
+    drawn = {name: bar_panels(some, title=title, **shared) for name, some in bars.items()}
     for name, some in points.items():
-        drawn[name] = line_figure(some, title=f"{title}, by {across}", x=across, **shared)
+        drawn[name] = curve_panels(some, title=f"{title}, by {across}", x=across, **shared)
     return drawn
 
 

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from intarsia.figures import bar_figure
+from matplotlib.figure import Figure
+
 from intarsia.measure.significance import welch
+from intarsia.plots import bar_panels
 from intarsia.studies.cells import Measured
 from intarsia.studies.maxent import pairs
 from intarsia.studies.maxent.ordering import INDEPENDENT
@@ -39,7 +41,7 @@ def tables(measured: Sequence[Measured]) -> list[Table]:
     return [Table("What IMP does to two modules whose weights are added", columns, rows, notes)]
 
 
-def figures(measured: Sequence[Measured]) -> dict[str, str]:
+def figures(measured: Sequence[Measured]) -> dict[str, Figure]:
     """A figure a data set and measure, a panel a model, groups by |R|, a bar an objective."""
     panels: dict[tuple[str, str], Any] = {}
     for what in MEASURES:
@@ -49,7 +51,7 @@ def figures(measured: Sequence[Measured]) -> dict[str, str]:
                 own = panels.setdefault((data, what), {}).setdefault(model, {})
                 own.setdefault(str(size), {})[objective] = point(change)
     return {
-        f"impact-{data}-{what}": bar_figure(
+        f"impact-{data}-{what}": bar_panels(
             own,
             title=f"Change of {what} by IMP, {data}: two modules, weights added",
             x="|R|",

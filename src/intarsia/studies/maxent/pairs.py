@@ -5,8 +5,10 @@ from itertools import combinations
 from math import comb
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from intarsia.data import disjoint_pairs, partition
-from intarsia.figures import bar_figure
+from intarsia.plots import bar_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.merging import merge_pairs
@@ -109,7 +111,7 @@ def tables(measured: Sequence[Measured]) -> list[Table]:
     ]
 
 
-def figures(measured: Sequence[Measured]) -> dict[str, str]:
+def figures(measured: Sequence[Measured]) -> dict[str, Figure]:
     """Accuracy of weight sums: a figure a data set and half, a panel a model."""
     panels: dict[str, Any] = {}
     for (model, size, imp, data), own in collected(measured, "sum", "accuracy").items():
@@ -119,7 +121,7 @@ def figures(measured: Sequence[Measured]) -> dict[str, str]:
         name = f"pairs-{data}-{'imp' if imp else 'unpruned'}"
         panels.setdefault(name, {}).setdefault(model, {})[str(size)] = bars
     return {
-        name: bar_figure(
+        name: bar_panels(
             own,
             title=f"Two modules, weights added: {name}",
             x="|R|",

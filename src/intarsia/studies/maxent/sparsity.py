@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from intarsia.data import set_name
-from intarsia.figures import line_figure
+from intarsia.plots import curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import (
@@ -104,7 +106,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return [*result, _pair_table(pairs)] if pairs else result
 
 
-def figures(done: Sequence[Measured]) -> dict[str, str]:
+def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     steps, pairs = _kinds(done)
     result = varied_figures(steps, "sparsity", "sparsity", "sparsity")
     for (data, model), cells in grouped(pairs, "data", "model").items():
@@ -123,7 +125,7 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
                     panels[f"{what}, |R| = {size}"] = curves
         if panels:
             name, title = figure_name("sparsity", "pairs", data, model), f"pairs, {data}, {model}"
-            result[name] = line_figure(panels, title=title, x="sparsity", **axes_of(panels))
+            result[name] = curve_panels(panels, title=title, x="sparsity", **axes_of(panels))
     return result
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import (
@@ -62,7 +64,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return step_tables("Complete merge by temperature", columns, groups, notes)
 
 
-def figures(done: Sequence[Measured]) -> dict[str, str]:
+def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     return varied_figures(done, "temperature", "temperature", "t =")
 
 

@@ -5,14 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from intarsia.composition import Composition, compose
 from intarsia.data import Data, Split
 from intarsia.data.dataset import evenly_spaced
-from intarsia.figures import line_figure
 from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
 from intarsia.modules import Bank, Module, logits_of
+from intarsia.plots import COLOURS, curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.baselines import UNPRUNED, Ascent, best_ascent, check_rates
@@ -98,7 +99,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     ]
 
 
-def figures(done: Sequence[Measured]) -> dict[str, str]:
+def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     """The removed class and the others after each removal, by the class's place."""
     found = {}
     for (data, model), group in grouped(done, "data", "model").items():
@@ -117,13 +118,14 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
         title = f"{data}, {model}: each class removed in turn"
         name = figure_name("unlearning", data, model)
         classes = group[0].result["classes"]
-        found[name] = line_figure(
+        found[name] = curve_panels(
             panels,
             title=title,
             x="class removed",
             x_names={float(place): str(name) for place, name in enumerate(classes)},
             y={PANELS[key]: unit for key, unit in UNITS.items()},
             bounds={PANELS[key]: bounds for key, bounds in BOUNDS.items()},
+            colours={ASCENT: COLOURS[3], RETRAINING: COLOURS[4]},
         )
     return found
 

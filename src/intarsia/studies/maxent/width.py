@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from math import log2
 from typing import Any
 
-from intarsia.figures import line_figure
+from matplotlib.figure import Figure
+
+from intarsia.plots import curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import (
@@ -68,7 +70,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return step_tables("Complete merge by width", columns, groups, notes)
 
 
-def figures(done: Sequence[Measured]) -> dict[str, str]:
+def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     """The accuracy of all modules against the width."""
     result = {}
     for (data,), cells in grouped(done, "data").items():
@@ -84,7 +86,7 @@ def figures(done: Sequence[Measured]) -> dict[str, str]:
         if panels:
             title = f"accuracy of all modules by width, {data}"
             places = {p for own in panels.values() for curve in own.values() for p in curve}
-            result[figure_name("width", data)] = line_figure(
+            result[figure_name("width", data)] = curve_panels(
                 panels,
                 title=title,
                 x="hidden units",

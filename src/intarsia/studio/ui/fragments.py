@@ -9,11 +9,10 @@ import numpy as np
 from torch import Tensor
 
 from intarsia.data import set_name
-from intarsia.figures import confusion_figure
-from intarsia.figures.png import png
 from intarsia.measure import Evaluation, Matrix
 from intarsia.measure.compatibility import MEASURES
 from intarsia.modules import Health
+from intarsia.plots import confusion_panels, png, svg
 from intarsia.studio.answers import Answer
 from intarsia.studio.scores import entropy_on, largest_changes, overall_accuracy
 from intarsia.studio.session import ModuleTile
@@ -97,8 +96,8 @@ def confusion_picture(score: Evaluation, title: str) -> str:
         f"<li>{escape(name)}: {_number(float(accuracy), 3)}</li>"
         for name, accuracy in zip(score.catalogue, score.accuracy_per_class, strict=True)
     )
-    svg = confusion_figure({title: score.confusion}, score.catalogue)
-    return f"<div class='picture'>{svg}</div><ul class='unseen'>{rows}</ul>"
+    picture = svg(confusion_panels({title: score.confusion}, score.catalogue))
+    return f"<div class='picture'>{picture}</div><ul class='unseen'>{rows}</ul>"
 
 
 def answer_rows(answers: Sequence[Answer], on: Sequence[str]) -> str:
@@ -134,7 +133,7 @@ def seen_picture(x: Tensor, title: str, about: str, bounds: tuple[float, float])
         return f"{heading}<code>{', '.join(numbers)}{more}</code>{words}</div>"
     low, high = bounds
     grey = ((x[0].double() - low) / max(high - low, 1e-12)).clamp(0, 1) * 255
-    address = png(grey.round().byte().permute(1, 2, 0).numpy())
+    address = png(grey.round().byte().expand(3, -1, -1).permute(1, 2, 0).numpy())
     size = f"{shape[2]} by {shape[1]} pixels"
     alt = f"the {size} that the network sees"
     return f"{heading}<img src='{address}' alt='{alt}'/>{_small(f'{about}, {size}')}</div>"

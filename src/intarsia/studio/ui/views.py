@@ -8,6 +8,7 @@ from intarsia.composition import OPERATORS
 from intarsia.errors import IntarsiaError
 from intarsia.measure import Evaluation
 from intarsia.measure.evaluation import one_answer
+from intarsia.plots import svg
 from intarsia.specs import Spec
 from intarsia.studio.answers import (
     Sample,
@@ -170,7 +171,7 @@ class Views:
             + " and ".join(f"{curve.n:,} {split}" for split, curve in path.curves.items())
             + " samples."
         )
-        return f"<p>{text}</p><div class='picture wide'>{path.figure()}</div>"
+        return f"<p>{text}</p><div class='picture wide'>{svg(path.figure())}</div>"
 
     def matrix(self, measure: str, chosen: tuple[str, str] | None) -> str:
         try:

@@ -1,0 +1,37 @@
+"""Pictures on matplotlib: curves, bars and heat maps, each drawn on axes or on a figure of its own.
+
+A function that draws one panel takes `ax` and returns it; without it there is a new figure in
+intarsia's style, found as `ax.figure`. Those of several panels (`..._panels`) return a Figure.
+"""
+
+from intarsia.plots.bars import bar_panels, bars
+from intarsia.plots.curves import curve_panels, curves
+from intarsia.plots.heatmaps import (
+    answers,
+    confusion,
+    confusion_panels,
+    matrix,
+    matrix_panels,
+    weights,
+)
+from intarsia.plots.render import check_format, png, save, svg
+from intarsia.plots.style import COLOURS, house_style
+
+__all__ = [
+    "COLOURS",
+    "answers",
+    "bar_panels",
+    "bars",
+    "check_format",
+    "confusion",
+    "confusion_panels",
+    "curve_panels",
+    "curves",
+    "house_style",
+    "matrix",
+    "matrix_panels",
+    "png",
+    "save",
+    "svg",
+    "weights",
+]
