@@ -192,7 +192,8 @@ def plan(recipe: Recipe) -> TrainingPlan:
         MODELS.spec(recipe.model)
     OBJECTIVES.spec(recipe.objective)
     PRUNINGS.spec(recipe.pruning or "magnitude")
-    if recipe.data in DATASETS and recipe.data != "digits" and not locate(recipe.data):
+    known = DATASETS.get(recipe.data)
+    if known is not None and known.files and not locate(recipe.data):
         now, some = recipe.as_dict(), recipe.resolve(DataSize(1000, 100, 10)).as_dict()
         return TrainingPlan(recipe, open=tuple(key for key in some if some[key] != now.get(key)))
     data = load(recipe.data, {**recipe.data_options, "download": False})

@@ -84,7 +84,7 @@ def known_sets() -> list[dict[str, Any]]:
         {
             "name": name,
             "title": source.title,
-            "inputs": " x ".join(map(str, source.shape)),
+            "inputs": " x ".join(map(str, source.shape or ())),
             "classes": len(source.keep or ()) or source.classes,
             "rows": source.rows,
             "where": _where(name),

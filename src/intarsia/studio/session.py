@@ -13,7 +13,7 @@ from torch import Tensor
 from intarsia import measure
 from intarsia.cli.arguments import labelled
 from intarsia.composition import OPERATORS, Composition, MergeContext
-from intarsia.composition.build import Options
+from intarsia.composition.build import MergeOptions
 from intarsia.composition.checks import check_fit
 from intarsia.composition.operators.registry import total
 from intarsia.data import Data, Split, subsample
@@ -187,13 +187,13 @@ class Session:
                 self._wholes[key] = Composition(parts, key[1], samples=samples, options=options)
             return _latest(self._wholes, key, NETWORKS)
 
-    def around(self, operator: str | Spec) -> tuple[Split | None, Options]:
+    def around(self, operator: str | Spec) -> tuple[Split | None, MergeOptions]:
         """The samples and options that an operator gets: of the composition where it is its own."""
         if self.like is not None and OPERATORS.spec(operator).name == self.like.operator.name:
             return self.like.samples, self.like.options
-        return self.samples, Options()
+        return self.samples, MergeOptions()
 
-    def path(self, a: str, b: str) -> measure.Path:
+    def path(self, a: str, b: str) -> measure.WeightPath:
         """The way between two modules, on a few rows of the training and the test split."""
         return self._pairs.path(self[a], self[b])
 

@@ -10,10 +10,17 @@ from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.arithmetic import check_flag, combination, mean, normalised
 from intarsia.composition.operators.registry import operator, total
 
-EXPERTS = "https://doi.org/10.1162/089976602760128018"
+EXPERTS = "https://doi.org/10.1162/089976602760128018"  # products of experts
 
 
-@operator("logits", on="logits", paper=EXPERTS)
+@operator(
+    "logits",
+    on="logits",
+    paper=EXPERTS,
+    colour="#0a3a8c",
+    label="logits added",
+    logit_sum=True,
+)
 def sum_of_logits(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
     """z = sum of z_i, a product of experts: those that are uniform drop out."""
     return total(logits)
@@ -46,7 +53,7 @@ def mean_of_probabilities(logits: Sequence[Tensor], context: MergeContext) -> Te
     return t * (torch.logsumexp(each, dim=0) - math.log(len(logits)))
 
 
-@operator("own", on="logits", paper="https://openreview.net/forum?id=Z0j9NJt08I")
+@operator("own", on="logits", paper="https://openreview.net/forum?id=Z0j9NJt08I", colour="#b58fd0")
 def own_scores(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
     """z_c = t (log p_i(c) + log C) by the module i that rewards c: its evidence against uniform.
 

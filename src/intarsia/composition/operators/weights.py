@@ -15,13 +15,20 @@ from intarsia.composition.operators.arithmetic import (
 )
 from intarsia.composition.operators.registry import State, operator, total
 from intarsia.modules.architecture import Plan
-from intarsia.modules.statistics import beside, joint_buffer, mean_where
+from intarsia.modules.statistics import joint_buffer, mean_where, sibling_name
 
 Affine = Literal["sum", "mean"]
-SOUPS = "https://arxiv.org/abs/2203.05482"
+SOUPS = "https://arxiv.org/abs/2203.05482"  # model soups
 
 
-@operator("sum", on="weights", paper="https://openreview.net/forum?id=Z0j9NJt08I")
+@operator(
+    "sum",
+    on="weights",
+    paper="https://openreview.net/forum?id=Z0j9NJt08I",
+    colour="#1d120a",
+    label="weights added",
+    weight_sum=True,
+)
 def sum_of_weights(
     states: Sequence[State], context: MergeContext, affine: Affine = "sum"
 ) -> dict[str, Tensor]:
@@ -41,7 +48,7 @@ def sum_of_weights(
     return join_states(states, plan, join)
 
 
-@operator("mean", on="weights", paper=SOUPS)
+@operator("mean", on="weights", paper=SOUPS, colour="#e8b32a")
 def mean_of_weights(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
     """theta = sum of theta_i / K over all K modules, also those in which an entry is pruned."""
     return join_states(states, context.plan, lambda name, tensors: mean(tensors))
@@ -78,6 +85,6 @@ def join_states(
 
 
 def _is_affine(name: str, plan: Plan) -> bool:
-    """Whether a tensor scales or shifts the units whose running mean lies beside it."""
-    statistics = beside(name, "running_mean")
+    """Whether a tensor scales or shifts the units whose running mean its layer keeps."""
+    statistics = sibling_name(name, "running_mean")
     return statistics in plan and plan[statistics].shape == plan[name].shape

@@ -3,7 +3,7 @@
 import numpy as np
 
 from intarsia.figures import line_figure, matrix_figure
-from intarsia.measure import Matrix, Path
+from intarsia.measure import Matrix, WeightPath
 from intarsia.measure.compatibility import MEASURES
 from intarsia.measure.path import TOLERANCE
 from intarsia.reports.html.elements import Entry, beside, folded, paragraph, table
@@ -94,7 +94,7 @@ def _three(value: float) -> str:
     return f"{round(value, 3) + 0.0:.3f}"  # no minus before a zero
 
 
-def _panels(path: Path, drawn: FigureSet) -> list[str]:
+def _panels(path: WeightPath, drawn: FigureSet) -> list[str]:
     x = f"from {path.modules[0]} (0) to {path.modules[1]} (1)"
     bands = {
         f"{name}: straight line + {TOLERANCE:g}%": {
@@ -116,7 +116,7 @@ def _panels(path: Path, drawn: FigureSet) -> list[str]:
     return result
 
 
-def _message(path: Path, key: str) -> str:
+def _message(path: WeightPath, key: str) -> str:
     middle = len(path.t) // 2
     test = path.curves["test"]
     if key == "loss":
@@ -131,7 +131,7 @@ def _message(path: Path, key: str) -> str:
     )
 
 
-def _places(path: Path) -> str:
+def _places(path: WeightPath) -> str:
     middle, rows = len(path.t) // 2, list[list[Entry]]()
     for name, curve in path.curves.items():
         worst = int(curve.excess.argmax())

@@ -11,7 +11,7 @@ import torch
 from intarsia.data import Data, Split
 from intarsia.figures import line_figure
 from intarsia.measure import path
-from intarsia.measure.path import TOLERANCE, Curve
+from intarsia.measure.path import TOLERANCE, PathCurve
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import figure_name
@@ -147,7 +147,7 @@ def _moved(data: Data, device: torch.device) -> Data:
     return replace(data, train=train, test=test)
 
 
-def _kept(curve: Curve) -> dict[str, Any]:
+def _kept(curve: PathCurve) -> dict[str, Any]:
     return {
         "loss": curve.loss.tolist(),
         "ends": [float(curve.loss[0]), float(curve.loss[-1])],
