@@ -7,7 +7,16 @@ __version__ = "0.1.0"
 
 # Where each public name lives; torch is imported when the first of them is used.
 _HOMES = {
-    "data": ["NEGATIVES", "Data", "Scaling", "Split", "disjoint_pairs", "load_data", "partition"],
+    "data": [
+        "DATASETS",
+        "NEGATIVES",
+        "Data",
+        "Scaling",
+        "Split",
+        "disjoint_pairs",
+        "load_data",
+        "partition",
+    ],
     "models": ["MODELS", "build", "initialise", "wiring_of"],
     "objectives": ["OBJECTIVES", "Objective", "objective"],
     "pruning": ["PRUNINGS"],
@@ -38,6 +47,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 # In full, since type checkers read it without running it.
 __all__ = [
+    "DATASETS",
     "MODELS",
     "NEGATIVES",
     "OBJECTIVES",
@@ -101,7 +111,16 @@ if TYPE_CHECKING:
         compose,
         operator,
     )
-    from intarsia.data import NEGATIVES, Data, Scaling, Split, disjoint_pairs, load_data, partition
+    from intarsia.data import (
+        DATASETS,
+        NEGATIVES,
+        Data,
+        Scaling,
+        Split,
+        disjoint_pairs,
+        load_data,
+        partition,
+    )
     from intarsia.errors import IntarsiaError
     from intarsia.estimator import ModularClassifier
     from intarsia.exports import export, export_program, to_network

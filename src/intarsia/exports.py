@@ -17,7 +17,7 @@ from intarsia.composition import Composition
 from intarsia.errors import FileError, ModelError, RecipeError, nearest
 from intarsia.files import canonical, plain, write_whole
 from intarsia.modules import Classifier, Module
-from intarsia.modules.classifier import share_other
+from intarsia.modules.classifier import divide_other
 
 Exportable = Module | Composition | Classifier
 FORMATS = ("safetensors", "onnx")
@@ -79,7 +79,7 @@ class _Reading(nn.Module):
         if self.scaled:
             self.register_buffer("shift", model.shift)
             self.register_buffer("scale", model.scale)
-        self.dtype = torch.int64 if model.merged else torch.float32
+        self.dtype = torch.int64 if model.reads_integers else torch.float32
         self.classes, self.temperature = len(model.catalogue), model.temperature
         with torch.no_grad():
             example = _example(model, "float32").to(self.dtype)
@@ -88,7 +88,7 @@ class _Reading(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = x.to(self.dtype)
         logits = self.network((x - self.shift) * self.scale if self.scaled else x)
-        return share_other(logits, self.classes, self.temperature) if self.other else logits
+        return divide_other(logits, self.classes, self.temperature) if self.other else logits
 
 
 def _traceable(model: nn.Module) -> nn.Module:

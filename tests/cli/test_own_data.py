@@ -95,7 +95,7 @@ def test_class_names_with_plus_and_comma(trained: Path, tmp_path: Path) -> None:
     result = answer("evaluate", trained, "--rewarded", "'C++',\"a, b\"")
     assert result["models"]["C"]["rewarded"] == ["C++", "a, b"]
     said = refusal("evaluate", trained, "--rewarded", "C++")
-    assert "stand in quotes" in said
+    assert "are quoted" in said
     words = ["--data", "own.csv", "--target", "kind", "--partition", "'C++'+C,\"a, b\"+grün"]
     call("train", "pairs", *words, "--model", "mlp(8)", *SHORT)
     pairs = ia.Bank.load(tmp_path / "pairs")

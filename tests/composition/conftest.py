@@ -67,7 +67,7 @@ def build_parts(
 
 
 @pytest.fixture(scope="session")
-def make_ground() -> Callable[..., MergeContext]:
+def make_context() -> Callable[..., MergeContext]:
     """A merge context of such parts, with `samples` random raw inputs where asked for."""
     build = lru_cache(build_parts)
 

@@ -1,4 +1,4 @@
-"""What is wrong with a whole, besides what is wrong with its parts."""
+"""What is wrong with a composition, besides what is wrong with its parts."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,17 +23,17 @@ def silent(module: Module) -> Module:
 
 
 @pytest.mark.parametrize("operator", ["sum", "logits", "inlay"])
-def test_parts_that_speak_make_a_healthy_whole(make_ground: Make, operator: str) -> None:
-    assert compose(make_ground(3).parts, operator).health.ok
+def test_parts_that_speak_make_a_healthy_composition(make_context: Make, operator: str) -> None:
+    assert compose(make_context(3).parts, operator).health.ok
 
 
 @pytest.mark.parametrize("operator", ["logits", "inlay", "mean"])
 @pytest.mark.parametrize("given", [False, True])
 def test_a_whole_that_answers_the_same_is_dead(
-    make_ground: Make, operator: str, given: bool
+    make_context: Make, operator: str, given: bool
 ) -> None:
     """Its weights do not tell: it is asked, about its samples if it has any."""
-    parts = [silent(part) for part in make_ground(3).parts]
+    parts = [silent(part) for part in make_context(3).parts]
     assert all(part.health.ok for part in parts)
     samples = torch.arange(60.0).reshape(10, 6) if given else None
     with pytest.warns(HealthWarning, match="dead: 'composition'"):
@@ -43,13 +43,13 @@ def test_a_whole_that_answers_the_same_is_dead(
     assert finding.message == f"it answers the same to all of {what}"
 
 
-def test_samples_that_are_all_the_same_prove_nothing(make_ground: Make) -> None:
-    merged = compose(make_ground(2).parts, "logits", samples=torch.ones(20, 6))
+def test_samples_that_are_all_the_same_prove_nothing(make_context: Make) -> None:
+    merged = compose(make_context(2).parts, "logits", samples=torch.ones(20, 6))
     assert merged.health.ok
 
 
-def test_health_follows_what_is_added_and_removed(make_ground: Make) -> None:
-    one, two, three = make_ground(3).parts
+def test_health_follows_what_is_added_and_removed(make_context: Make) -> None:
+    one, two, three = make_context(3).parts
     merged = compose([silent(one), silent(two)], "logits")
     assert not merged.health.ok
     merged.add(three)
@@ -58,20 +58,20 @@ def test_health_follows_what_is_added_and_removed(make_ground: Make) -> None:
     assert not merged.health.ok
 
 
-def test_classes_that_are_counted_more_often_are_inconsistent(make_ground: Make) -> None:
-    uneven = make_ground(3, rewarded=(("a",), ("a", "b"), ("c",))).parts
+def test_classes_that_are_counted_more_often_are_inconsistent(make_context: Make) -> None:
+    uneven = make_context(3, rewarded=(("a",), ("a", "b"), ("c",))).parts
     with pytest.warns(HealthWarning, match="inconsistent"):
         (finding,) = compose(uneven, "logits").health.findings
     assert finding.message.startswith("2 parts reward 'a' and 1 ")
-    even = make_ground(2, rewarded=(("a", "b"), ("a", "b"))).parts  # an ensemble
+    even = make_context(2, rewarded=(("a", "b"), ("a", "b"))).parts  # an ensemble
     assert compose(even, "logits").health.ok
 
 
 def test_a_saved_whole_says_it_and_a_healthy_one_is_as_it_was(
-    make_ground: Make, tmp_path: Path
+    make_context: Make, tmp_path: Path
 ) -> None:
     path = tmp_path / "whole.safetensors"
-    parts = [silent(part) for part in make_ground(2).parts]
+    parts = [silent(part) for part in make_context(2).parts]
     compose(parts, "logits").save(path)
     with pytest.warns(HealthWarning, match=r"whole\.safetensors is not healthy: dead"):
         loaded = Composition.load(path)
@@ -81,7 +81,7 @@ def test_a_saved_whole_says_it_and_a_healthy_one_is_as_it_was(
 
 
 def test_a_network_that_cannot_read_made_up_inputs_is_joined_all_the_same(
-    make_ground: Make,
+    make_context: Make,
 ) -> None:
     class Picky(torch.nn.Linear):
         def forward(self, x: Any) -> Any:
@@ -89,5 +89,5 @@ def test_a_network_that_cannot_read_made_up_inputs_is_joined_all_the_same(
                 raise ValueError("out of range")
             return super().forward(x)
 
-    parts = make_ground(2, model=lambda shape, outputs: Picky(*shape, outputs)).parts
+    parts = make_context(2, model=lambda shape, outputs: Picky(*shape, outputs)).parts
     assert compose(parts, "logits").health.ok

@@ -51,7 +51,7 @@ def part(name: str, model: str = "mlp(10)", shape: tuple[int, ...] = (6,), seed:
 
 
 def same(one: Composition, other: Composition) -> bool:
-    """Equal to the last bit: weights, answers and what is told about them."""
+    """Equal to the last bit: weights, answers and what is reported of them."""
     states = one.state_dict(), other.state_dict()
     with torch.no_grad():
         equal = torch.equal(one(X), other(X))
@@ -92,7 +92,7 @@ def test_one_module_is_itself(how: str, name: str) -> None:
 def test_sum_is_the_sum_of_states() -> None:
     modules = [part(n) for n in "302"]
     joined = compose(modules, "sum")
-    for name, tensor in joined.laid[0].network.state_dict().items():
+    for name, tensor in joined.networks[0].network.state_dict().items():
         expected = torch.stack([m.state[name].double() for m in modules]).sum(0)
         assert torch.allclose(tensor.double(), expected, atol=1e-6)
     union = {k: torch.stack([m.mask[k] for m in modules]).any(0) for k in modules[0].mask}
@@ -128,11 +128,11 @@ def _dense(name: str, model: Any, outputs: int = 5) -> Module:
     return replace(part(name), state=state, mask={}, architecture=architecture, factory=factory)
 
 
-def _pruned(module: Module, share: float) -> Module:
+def _pruned(module: Module, fraction: float) -> Module:
     """Of the units of the first layer only so many reach the second."""
     weight = module.state["layers.1.weight"]
     mask = torch.ones_like(weight, dtype=torch.bool)
-    mask[:, round(share * weight.shape[1]) :] = False
+    mask[:, round(fraction * weight.shape[1]) :] = False
     state = module.state | {"layers.1.weight": weight * mask}
     return replace(module, state=state, mask={"layers.1.weight": mask})
 
@@ -238,7 +238,7 @@ def test_failed_change_changes_nothing() -> None:
 def test_mode_device_and_dtype_stay() -> None:
     both = compose([part("0"), part("1")])
     assert not both.training
-    assert both.train().add(part("2")).laid[0].network.training
+    assert both.train().add(part("2")).networks[0].network.training
     for how in ("sum", "logits"):
         wide = compose([part("0"), part("1")], how).double()
         for changed in (wide + part("2"), wide - "1", wide.add(part("2"))):
@@ -381,13 +381,13 @@ def test_settings_that_cannot_be_used_are_refused_when_joining(how: str, message
 
 
 def test_another_origin_only_matters_for_weights() -> None:
-    stranger = replace(part("1"), origin="f" * 64)
+    foreign = replace(part("1"), origin="f" * 64)
     with pytest.raises(CompositionError, match=r"origin is ffff.*align.*inlay.*logits"):
-        compose([part("0"), stranger], "sum")
-    assert compose([part("0"), stranger], "logits").rewarded == ("0", "1")
+        compose([part("0"), foreign], "sum")
+    assert compose([part("0"), foreign], "logits").rewarded == ("0", "1")
 
 
-def test_duplicates_and_strangers() -> None:
+def test_duplicates_and_others() -> None:
     with pytest.raises(CompositionError, match="'0' is given twice: leave one out"):
         compose([part("0"), part("0")])
     other = replace(part("1"), name="0")
@@ -427,7 +427,7 @@ def test_running_statistics_are_averaged_and_noted() -> None:
         }  # fmt: skip
         modules.append(replace(module, state=state, mask={}))
     joined = compose(modules, "sum")
-    for name, buffer in joined.laid[0].network.named_buffers():
+    for name, buffer in joined.networks[0].network.named_buffers():
         assert (buffer == (4 if "num_batches" in name else 2.5)).all(), name
     assert "give samples to recompute them" in joined.report["notes"][0]
     assert compose(modules, "logits").report["notes"] == []
@@ -465,7 +465,7 @@ def _samples(x: Tensor) -> dict[str, Tensor]:
         (lambda h, t: h.update(operator="sum"), "expected a mapping"),
         (lambda h, t: h["operator"].update(name="summ"), "did you mean 'sum'"),
         (lambda h, t: h.update(parts=[]), "of no part"),
-        (lambda h, t: h.update(parts={}), "no list of modules"),
+        (lambda h, t: h.update(parts={}), "not a list of modules"),
         (lambda h, t: h["parts"].append(h["parts"][0]), "lacks the tensor"),
         (lambda h, t: h["parts"][1].update(name="0"), "two parts of one name"),
         (lambda h, t: h["parts"][1].update(temperature=2.0), "its temperature is 2.0"),
@@ -536,5 +536,5 @@ def test_statistics_of_a_unit_come_from_the_modules_that_keep_it() -> None:
         state["norm.running_mean"] = torch.full((2,), mean)
         state["norm.weight"] = torch.tensor(kept)
         modules.append(replace(module, state=state, mask={}))
-    joined = compose(modules, "sum").laid[0].network.state_dict()
+    joined = compose(modules, "sum").networks[0].network.state_dict()
     assert joined["norm.running_mean"].tolist() == [1.0, 2.5]

@@ -1,4 +1,4 @@
-"""What operators keep of a part changes their time and not a bit of what they lay."""
+"""What operators keep of a part changes their time and not a bit of what they make."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,12 +22,12 @@ ROOMS = {"fisher": fisher, "regmean": regmean}
 @pytest.fixture(params=ROOMS)
 def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """An operator that has kept nothing yet."""
-    monkeypatch.setattr(ROOMS[request.param], "_KEPT", StatsCache())
+    monkeypatch.setattr(ROOMS[request.param], "_CACHE", StatsCache())
     return request.param
 
 
 def forget(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ROOMS[name], "_KEPT", StatsCache())
+    monkeypatch.setattr(ROOMS[name], "_CACHE", StatsCache())
 
 
 def state(merged: Any) -> dict[str, torch.Tensor]:
@@ -39,12 +39,12 @@ def same(one: Any, other: Any) -> bool:
 
 
 def test_kept_and_fresh_are_the_same_bits(
-    name: str, make_ground: Make, monkeypatch: pytest.MonkeyPatch
+    name: str, make_context: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context = make_ground(4, samples=40)
+    context = make_context(4, samples=40)
     a, b, c, d = context.parts
     merged = compose([a, b, c], name, samples=context.samples)
-    kept = ROOMS[name]._KEPT
+    kept = ROOMS[name]._CACHE
     assert len(kept) == 3
     grown = compose([b, c], name, samples=context.samples).add(d).remove("b")
     assert len(kept) == 4
@@ -58,14 +58,14 @@ def test_kept_and_fresh_are_the_same_bits(
 
 
 def test_a_part_is_looked_at_once(
-    name: str, make_ground: Make, monkeypatch: pytest.MonkeyPatch
+    name: str, make_context: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
     room = ROOMS[name]
     function = {"fisher": "diagonal", "regmean": "gram_matrices"}[name]
     find = getattr(room, function)
     monkeypatch.setattr(room, function, lambda *given: seen.append(1) or find(*given))
-    context = make_ground(3, samples=20)
+    context = make_context(3, samples=20)
     merged = compose(context.parts, name, samples=context.samples)
     merged.remove("a")
     assert len(seen) == 3
@@ -81,27 +81,27 @@ def test_a_part_is_looked_at_once(
     assert len(seen) == 10
 
 
-def test_a_strangers_network_is_asked_each_time(name: str, make_ground: Make) -> None:
+def test_a_custom_network_is_asked_each_time(name: str, make_context: Make) -> None:
     def plain(shape: tuple[int, ...], outputs: int) -> nn.Module:
         return nn.Sequential(nn.Linear(shape[0], 5), nn.ReLU(), nn.Linear(5, outputs))
 
     def bent(shape: tuple[int, ...], outputs: int) -> nn.Module:
         return nn.Sequential(nn.Linear(shape[0], 5), nn.Tanh(), nn.Linear(5, outputs))
 
-    context = make_ground(2, model=plain, samples=20)
+    context = make_context(2, model=plain, samples=20)
     # As in files of old, which do not say what the factory's network computed.
     parts = [
         replace(part, architecture=replace(part.architecture, probe=None)) for part in context.parts
     ]
     one = compose(parts, name, samples=context.samples)
-    assert len(ROOMS[name]._KEPT) == 0
+    assert len(ROOMS[name]._CACHE) == 0
     others: list[Module] = [replace(part, factory=bent) for part in parts]
     assert [o.digest for o in others] == [p.digest for p in parts]
     assert not same(one, compose(others, name, samples=context.samples))
 
 
-def test_room_is_bounded_and_the_oldest_goes(make_ground: Make) -> None:
-    context = make_ground(3, samples=5)
+def test_room_is_bounded_and_the_oldest_goes(make_context: Make) -> None:
+    context = make_context(3, samples=5)
     inputs = context.scaled("a test")
     asked: list[int] = []
 

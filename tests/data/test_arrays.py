@@ -178,7 +178,7 @@ CASES = [
     ),
     (lambda: load_data({"x": X, "y": Y - 1, "classes": ["a", "b", "c"]}), "first -1 in row 0"),
     (lambda: load_data({"x": X, "y": Y, "classes": list("abcd")}), "'d' has 0"),
-    (lambda: load_data({"x": X, "y": Y, "classes": list("aba")}), "stands twice"),
+    (lambda: load_data({"x": X, "y": Y, "classes": list("aba")}), "is named twice"),
     (
         lambda: load_data({"x": X, "y": ["cat", "dot"] * 30, "classes": ["cat", "dog"]}),
         "label 'dot' .row 1. is outside the catalogue: did you mean 'dog'",
@@ -189,8 +189,8 @@ CASES = [
     (lambda: load_data(X, Y, classes=3), "'all' or a list of names, got 3"),
     (lambda: load_data(X, Y, classes={"0", "1"}), "'all' or a list"),
     (lambda: load_data(X, Y, scale="minmax"), "unknown scaling"),
-    (lambda: load_data(X, Y, validation=1.5), "validation is a share"),
-    (lambda: load_data(X, Y, test=-1), "test is a share"),
+    (lambda: load_data(X, Y, validation=1.5), "validation is a fraction"),
+    (lambda: load_data(X, Y, test=-1), "test is a fraction"),
     (lambda: load_data(X, Y, seed=-1), "seed"),
     (lambda: load_data(X, Y, target="label"), "target= has no meaning"),
     (lambda: load_data(X, Y, labels="coarse"), "only cifar100"),
@@ -369,9 +369,9 @@ def test_a_network_that_looks_tokens_up_learns_from_them() -> None:
 def test_a_missing_label_is_told_by_its_row(y: object) -> None:
     with pytest.raises(DataError, match=r"the label of row 1 \(counted from 0\) is missing"):
         load_data(X, y)
-    with pytest.raises(ValueError, match="the label of row 1") as told:
+    with pytest.raises(ValueError, match="the label of row 1") as refused:
         ia.ModularClassifier().fit(X, y)
-    assert isinstance(told.value, ia.IntarsiaError)
+    assert isinstance(refused.value, ia.IntarsiaError)
 
 
 def test_a_missing_label_of_pandas_is_told_by_its_row() -> None:

@@ -127,5 +127,5 @@ def test_every_name_can_be_typed(sets: list[list[str]]) -> None:
 
 @pytest.mark.parametrize("words", ["C++", "a,,b", "'a", '"a"b', "", "+a"])
 def test_words_without_a_name_say_how_to_quote(words: str) -> None:
-    with pytest.raises(RecipeError, match=r"stand in quotes"):
+    with pytest.raises(RecipeError, match=r"are quoted"):
         read_sets(words, "--partition")

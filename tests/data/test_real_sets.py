@@ -1,4 +1,4 @@
-"""The real data sets, where INTARSIA_DATA or a folder shared/data beside the project has them."""
+"""The real data sets, where INTARSIA_DATA or a folder shared/data next to the project has them."""
 
 import hashlib
 import os
@@ -48,11 +48,11 @@ def test_sizes_and_stratification(real, name: str, sizes: tuple[int, ...], scale
     assert (counts[1] - exact).abs().max() < 1
 
 
-def test_yeast_shares_are_the_papers(real) -> None:
+def test_yeast_fractions_are_the_papers(real) -> None:
     data = real("yeast")
     total = 1299
-    shares = [len(part) / total for part in (data.train, data.validation, data.test)]
-    np.testing.assert_allclose(shares, [0.65, 0.15, 0.20], atol=0.001)
+    fractions = [len(part) / total for part in (data.train, data.validation, data.test)]
+    np.testing.assert_allclose(fractions, [0.65, 0.15, 0.20], atol=0.001)
     scaled = data.scaling(data.train.x)
     np.testing.assert_allclose(scaled.mean(dim=0), 0, atol=1e-4)
     # A column that hardly varies may be constant in the training split.

@@ -3,11 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intarsia.data.splits import check_seed, check_share, stratified
+from intarsia.data.splits import check_fraction, check_seed, stratified
 from intarsia.errors import DataError
 
 sizes = st.lists(st.integers(2, 60), min_size=1, max_size=8)
-shares = st.floats(0.01, 0.99)
+fractions = st.floats(0.01, 0.99)
 
 
 def labels(sizes: list[int], seed: int) -> np.ndarray:
@@ -15,22 +15,22 @@ def labels(sizes: list[int], seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation(y)
 
 
-@given(sizes, shares, st.integers(0, 2**40))
+@given(sizes, fractions, st.integers(0, 2**40))
 def test_parts_are_disjoint_and_whole_and_every_class_is_in_both(
-    sizes: list[int], share: float, seed: int
+    sizes: list[int], fraction: float, seed: int
 ) -> None:
     y = labels(sizes, 1)
-    left, cut = stratified(y, share, seed)
+    left, cut = stratified(y, fraction, seed)
     assert np.array_equal(np.sort(np.concatenate([left, cut])), np.arange(len(y)))
     assert set(y[left]) == set(y[cut]) == set(range(len(sizes)))
 
 
 @given(st.lists(st.integers(20, 200), min_size=1, max_size=8), st.floats(0.1, 0.9))
-def test_every_class_is_within_a_row_of_its_share(sizes: list[int], share: float) -> None:
+def test_every_class_is_within_a_row_of_its_fraction(sizes: list[int], fraction: float) -> None:
     y = labels(sizes, 2)
-    _, cut = stratified(y, share, 0)
-    assert len(cut) == round(share * len(y))
-    assert np.abs(np.bincount(y[cut]) - share * np.array(sizes)).max() < 1
+    _, cut = stratified(y, fraction, 0)
+    assert len(cut) == round(fraction * len(y))
+    assert np.abs(np.bincount(y[cut]) - fraction * np.array(sizes)).max() < 1
 
 
 def test_seeds_and_streams_cut_differently_and_the_same_seed_alike() -> None:
@@ -72,7 +72,7 @@ def test_bad_seeds(seed: object) -> None:
         check_seed(seed)
 
 
-@pytest.mark.parametrize("share", [-0.1, 1, 1.0, float("nan"), "0.2", True])
-def test_bad_shares(share: object) -> None:
-    with pytest.raises(DataError, match="validation is a share"):
-        check_share("validation", share)
+@pytest.mark.parametrize("fraction", [-0.1, 1, 1.0, float("nan"), "0.2", True])
+def test_bad_fractions(fraction: object) -> None:
+    with pytest.raises(DataError, match="validation is a fraction"):
+        check_fraction("validation", fraction)

@@ -20,7 +20,7 @@ HEAD = """\
 
 What holds for [a network of your own](models.md#a-network-of-your-own) follows from what its
 layers do. Weights are trained, pruned and added one by one, whatever the network is. What moves,
-owns or lays out **units** needs the [wiring](models.md#wiring): alignment, territories, inlays and
+owns or arranges **units** needs the [wiring](models.md#wiring): alignment, territories, inlays and
 compaction. Where it cannot be read off the network, they say so by name and with the reason, and
 everything else goes on without.
 
@@ -44,7 +44,7 @@ REMEDY = """
 
 - *cannot read the axes of ...*: give the network a [`wiring`](models.md#wiring) if its units can be
   told apart. It is tried out numerically before it is used.
-- *inlay cannot lay ...*: join by `logits`, which gives the same sum from networks that stay apart.
+- *inlay cannot join ...*: join by `logits`, which gives the same sum from networks that stay apart.
 - *ties ...*, *gives dict ...*: wrap the network, as the reason says.
 """
 
@@ -61,12 +61,12 @@ def page(cells: Mapping[str, Mapping[str, str]]) -> str:
         for column, answer in row.items():
             if answer != "yes":
                 by_reason.setdefault(reason(answer), []).append(column)
-        told = "; ".join(
+        summary = "; ".join(
             f"{'all' if len(columns) == len(COLUMNS) else ', '.join(columns)}: {why}"
             for why, columns in by_reason.items()
         )
-        if told:
-            reasons.append(f"- **{name}**: {told}")
+        if summary:
+            reasons.append(f"- **{name}**: {summary}")
     return "\n".join([HEAD.rstrip("\n"), "", *lines, *reasons]) + "\n" + REMEDY
 
 

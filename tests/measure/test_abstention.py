@@ -1,4 +1,4 @@
-"""Abstention: entropies as shares, thresholds, and how well the unknown is found."""
+"""Abstention: entropies as fractions, thresholds, and how well the unknown is found."""
 
 import json
 import math
@@ -37,27 +37,27 @@ def test_uncertainty_is_the_entropy_as_a_share() -> None:
 
 def test_predict_answers_minus_one_above_the_share(model: Classifier) -> None:
     rows = torch.tensor([[0.0, 9, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]])
-    shares = uncertainty(rows, 2.0)
-    assert shares[0] < 0.3 < 0.9 < shares[2] < shares[1]
+    fractions = uncertainty(rows, 2.0)
+    assert fractions[0] < 0.3 < 0.9 < fractions[2] < fractions[1]
     assert model.predict(rows).tolist() == [1, 0, 0]
     assert model.predict(rows, abstain=0.5).tolist() == [1, -1, -1]
-    assert model.predict(rows, abstain=float(shares[2])).tolist() == [1, -1, 0]
+    assert model.predict(rows, abstain=float(fractions[2])).tolist() == [1, -1, 0]
     assert model.predict(rows, abstain=1).tolist() == [1, 0, 0]
-    for share in (-0.1, 1.1, math.nan, True, "much"):
+    for fraction in (-0.1, 1.1, math.nan, True, "much"):
         with pytest.raises(DataError, match="abstain"):
-            model.predict(rows, abstain=share)  # type: ignore[arg-type]
+            model.predict(rows, abstain=fraction)  # type: ignore[arg-type]
 
 
 @given(
-    shares=st.lists(st.floats(0, 1), min_size=1, max_size=40, unique=True),
+    fractions=st.lists(st.floats(0, 1), min_size=1, max_size=40, unique=True),
     answered=st.integers(0, 20).map(lambda n: n / 20),
 )
-def test_a_threshold_answers_as_many_as_asked(shares: list[float], answered: float) -> None:
-    limit = threshold_of(shares, answered)
-    got = sum(share <= limit for share in shares) / len(shares)
+def test_a_threshold_answers_as_many_as_asked(fractions: list[float], answered: float) -> None:
+    limit = threshold_of(fractions, answered)
+    got = sum(fraction <= limit for fraction in fractions) / len(fractions)
     # Of neighbours that are the same number halfway between them, one more may be answered.
     assert got >= answered - 1e-9
-    assert got < answered + 1.0000001 / len(shares) or np.diff(sorted(shares)).min() < 1e-300
+    assert got < answered + 1.0000001 / len(fractions) or np.diff(sorted(fractions)).min() < 1e-300
 
 
 def test_threshold_reads_samples_of_any_form(model: Classifier) -> None:

@@ -45,7 +45,7 @@ def part(name: str, seed: int, model: str = "mlp(9, 7)", keep: float = 0.3) -> M
     )
 
 
-def stranger(name: str, factory: Callable[..., nn.Module], seed: int) -> Module:
+def custom(name: str, factory: Callable[..., nn.Module], seed: int) -> Module:
     """A module whose network intarsia has no name for."""
     state = initialise(factory, (6,), 4, seed).state_dict()
     kind = Architecture(None, (6,), 4)
@@ -227,7 +227,7 @@ def test_network_without_wiring_has_no_units() -> None:
     def factory(shape: tuple[int, ...], outputs: int) -> nn.Module:
         return Odd()
 
-    modules = [stranger(name, factory, seed) for seed, name in enumerate("ab")]
+    modules = [custom(name, factory, seed) for seed, name in enumerate("ab")]
     result = compatibility(*modules, X)
     assert math.isnan(result.unit_overlap)
     assert not result.unit_overlap_per_axis
@@ -240,7 +240,7 @@ def test_batchnorm_of_the_sum_normalises_by_the_samples() -> None:
     def factory(shape: tuple[int, ...], outputs: int) -> nn.Module:
         return nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, outputs))
 
-    modules = [stranger(name, factory, seed) for seed, name in enumerate("ab")]
+    modules = [custom(name, factory, seed) for seed, name in enumerate("ab")]
     far = [
         replace(m, state={k: v + 3 if "running" in k else v for k, v in m.state.items()})
         for m in modules
@@ -267,7 +267,7 @@ def test_modules_that_cannot_be_compared(change: dict[str, object], message: str
 def test_other_networks_and_other_things_are_refused() -> None:
     with pytest.raises(CompositionError, match=r"model is mlp\(hidden=\[9\]"):
         compatibility(part("a", 0), part("b", 0, "mlp(9)"))
-    with pytest.raises(CompositionError, match="a Bank cannot be laid beside"):
+    with pytest.raises(CompositionError, match="a Bank cannot be compared with a module"):
         compatibility(Bank([part("a", 0)]), part("b", 0))  # type: ignore[arg-type]
 
 

@@ -114,7 +114,7 @@ def test_nothing_left_is_nan() -> None:
         (np.zeros(3), [0, 1, 2], [0], "shape \\(3,\\)"),
         (np.zeros((2, 0)), [0, 1], [0], "expected N x C"),
         (np.array([["a", "b"]]), [0], [0], "expected N x C numbers"),
-        ([[1.0], [1.0, 2.0]], [0, 1], [0], "are no array"),
+        ([[1.0], [1.0, 2.0]], [0, 1], [0], "are not an array"),
         (np.zeros((2, 3)), [0, 1, 2], [0], "3 labels for 2 rows"),
         (np.zeros((2, 3)), [0, 3], [0], "the label 3 is outside .* 0 to 2"),
         (np.zeros((2, 3)), [0, -1], [0], "the label -1"),

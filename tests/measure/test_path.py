@@ -14,7 +14,7 @@ from intarsia.data import Data, Scaling, Split
 from intarsia.errors import CompositionError, DataError, RecipeError
 from intarsia.measure import evaluate, path
 from intarsia.measure.pair import blend
-from intarsia.measure.path import Curve, Path
+from intarsia.measure.path import PathCurve, WeightPath
 from intarsia.models import initialise
 from intarsia.modules import Architecture, Module
 
@@ -69,10 +69,10 @@ def test_every_point_is_the_formula_of_the_paper(split: Split) -> None:
     target = np.full((4, 4), 0.25)
     target[:2] = np.eye(4)[:2]
     for place, t in enumerate(result.t):
-        shares = (1, 2 * t) if t <= 0.5 else (2 * (1 - t), 1)
+        weights = (1, 2 * t) if t <= 0.5 else (2 * (1 - t), 1)
         model = a.to_module()
         model.network.load_state_dict(
-            {k: shares[0] * v + shares[1] * b.state[k] for k, v in a.state.items()}
+            {k: weights[0] * v + weights[1] * b.state[k] for k, v in a.state.items()}
         )
         with torch.no_grad():
             z = model(split.x).double().numpy() / 3.0
@@ -90,10 +90,10 @@ def test_cross_entropy_is_larger_by_the_entropy_of_the_targets(split: Split) -> 
     assert cross.loss == pytest.approx(kl.loss + hidden * math.log(4))
 
 
-def hand_made(*losses: float) -> Path:
+def hand_made(*losses: float) -> WeightPath:
     values = np.array(losses)
-    curve = Curve(values, np.full_like(values, 0.5), np.full_like(values, np.nan), 10, 40)
-    return Path(("a", "b"), ("a", "b"), "kl", np.linspace(0, 1, len(values)), {"test": curve})
+    curve = PathCurve(values, np.full_like(values, 0.5), np.full_like(values, np.nan), 10, 40)
+    return WeightPath(("a", "b"), ("a", "b"), "kl", np.linspace(0, 1, len(values)), {"test": curve})
 
 
 def test_barrier_by_hand() -> None:
@@ -200,10 +200,10 @@ def test_settings_that_cannot_be_used(
 
 def test_modules_and_samples_that_do_not_fit(split: Split) -> None:
     a, b = part("a", 0), part("b", 1)
-    stranger = replace(b, origin="f")
+    foreign = replace(b, origin="f")
     with pytest.raises(CompositionError, match=r"origin is f, not 0.*bank.seed\(0\).*align"):
-        path(a, stranger, split)
-    aligned = path(a, stranger, split, points=3, aligned=True)
+        path(a, foreign, split)
+    aligned = path(a, foreign, split, points=3, aligned=True)
     assert (
         aligned.curves["split"].loss.tolist() == path(a, b, split, 3).curves["split"].loss.tolist()
     )

@@ -198,7 +198,7 @@ STRANGERS = {
 
 
 @pytest.mark.parametrize("name", STRANGERS)
-def test_strangers_by_the_inferred_wiring(name: str) -> None:
+def test_custom_networks_by_the_inferred_wiring(name: str) -> None:
     factory: Callable[[], nn.Module]
     factory, shape, hidden = STRANGERS[name]
     network = factory()

@@ -115,9 +115,9 @@ def test_layers_without_a_rule_are_refused() -> None:
 @pytest.mark.parametrize(
     ("widths", "message"),
     [
-        ({"layer.0": 5}, "no hidden axis of this network: did you mean 'layers.0'"),
-        ({"input": 5}, "'input', which is no hidden axis"),
-        ({"output": 5}, "'output', which is no hidden axis"),
+        ({"layer.0": 5}, "not a hidden axis of this network: did you mean 'layers.0'"),
+        ({"input": 5}, "'input', which is not a hidden axis"),
+        ({"output": 5}, "'output', which is not a hidden axis"),
         ({"layers.0": 0}, "width 0: expected a whole number"),
         ({"layers.0": True}, "width True: expected a whole number"),
         ({"layers.0": 2.0}, r"width 2.0: expected a whole number"),

@@ -12,7 +12,7 @@ from intarsia.models import initialise
 STACK, BATCH = 3, 4
 
 
-def stranger(shape: tuple[int, ...], outputs: int) -> nn.Module:
+def custom(shape: tuple[int, ...], outputs: int) -> nn.Module:
     """Plain BatchNorm layers of torch, in two and in one dimension."""
     return nn.Sequential(
         nn.Conv2d(shape[0], 5, 3),
@@ -26,7 +26,7 @@ def stranger(shape: tuple[int, ...], outputs: int) -> nn.Module:
     )
 
 
-@pytest.mark.parametrize("model", ["mlp(8, dropout=0)", "resnet18(4)", "vgg11(4)", stranger])
+@pytest.mark.parametrize("model", ["mlp(8, dropout=0)", "resnet18(4)", "vgg11(4)", custom])
 @pytest.mark.parametrize("side", [28, 32])
 def test_a_training_step_on_a_stack_equals_a_loop(model: object, side: int) -> None:
     shape = (3, side, side)
@@ -64,7 +64,7 @@ def test_a_training_step_on_a_stack_equals_a_loop(model: object, side: int) -> N
                 assert buffers[name][k] == 2
 
 
-@pytest.mark.parametrize("model", ["lenet", "resnet18(4)", "vgg11(4)", stranger])
+@pytest.mark.parametrize("model", ["lenet", "resnet18(4)", "vgg11(4)", custom])
 @pytest.mark.parametrize("training", [True, False])
 def test_logits_and_statistics_of_a_stack_equal_a_loop(model: object, training: bool) -> None:
     networks = [initialise(model, (3, 16, 16), 5, seed).train(training) for seed in range(STACK)]

@@ -92,7 +92,7 @@ def test_replaced_module_is_noticed(bank: Bank, make_module: Make, tmp_path: Pat
         ({"version": 2}, "another version"),
         ({"files": [{"file": "../3.safetensors", "digest": ""}]}, "not a file of this folder"),
         ({"files": [{"file": "gone.safetensors", "digest": ""}]}, "no such file"),
-        ({"files": [3]}, "3 is no file"),
+        ({"files": [3]}, "3 is not a file"),
         ({"files": {}}, "lists no files"),
         ({"files": [{"file": 3, "digest": ""}]}, "expected text"),
         ({"diverged": "x"}, "expected a list of text"),
@@ -113,5 +113,5 @@ def test_folder_without_a_bank(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"bank.json: No such file.*Bank.save"):
         Bank.load(tmp_path)
     (tmp_path / "bank.json").write_text("[")
-    with pytest.raises(FileError, match="no JSON object"):
+    with pytest.raises(FileError, match="not a JSON object"):
         Bank.load(tmp_path)

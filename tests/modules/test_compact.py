@@ -131,7 +131,7 @@ class Stranger(nn.Module):
         return self.fc(x.view(-1, 96) if self.fixed else x.flatten(1))
 
 
-def test_a_strangers_network(make_module: Make, tmp_path: Path) -> None:
+def test_a_custom_network(make_module: Make, tmp_path: Path) -> None:
     module = with_statistics(make_module(model=Stranger, shape=(1, 4, 4), density=0.01, seed=4))
     small = compact(module)
     assert 0 < small.architecture.widths["conv"] < 6
@@ -184,9 +184,9 @@ def test_widths_are_told_and_only_where_there_are_any(make_module: Make) -> None
         ({"layers.0": None}, "whole number from 1"),
         ({"layers.0": 2**31 + 1}, "whole number from 1"),
         ({"layers.0": 2**31}, "tensor 'layers.0.bias' has shape|asks for"),
-        ({"layers.9": 3}, "no hidden axis"),
-        ({"input": 3}, "no hidden axis"),
-        ({"output": 3}, "no hidden axis"),
+        ({"layers.9": 3}, "not a hidden axis"),
+        ({"input": 3}, "not a hidden axis"),
+        ({"output": 3}, "not a hidden axis"),
         ({"layers.0": 2**31, "layers.1": 2**31}, "has shape|asks for|cannot be built"),
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intarsia.errors import FileError
-from intarsia.modules.architecture import Entry
+from intarsia.modules.architecture import TensorSpec
 from intarsia.modules.file import decode, encode
 
 SPECIAL = [0.0, -0.0, 1.5, -3e-42, 3.4e38]
@@ -28,7 +28,8 @@ def test_round_trip_is_bit_exact(
     values = torch.tensor([0.0] * pruned_first + [v if k else 0.0 for k, v in cells])
     values = torch.nan_to_num(values.to(dtype))
     entry, stored = encode("w", values, keep)
-    tensor, mask = decode("w", entry["encoding"], Entry(tuple(values.shape), dtype, True), stored)
+    expected = TensorSpec(tuple(values.shape), dtype, True)
+    tensor, mask = decode("w", entry["encoding"], expected, stored)
     assert mask is not None
     assert torch.equal(mask, keep)
     width = {2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]
@@ -97,4 +98,4 @@ def test_inconsistent_encodings_are_refused(
     encoding: str, stored: dict[str, torch.Tensor], message: str
 ) -> None:
     with pytest.raises(FileError, match=message):
-        decode("w", encoding, Entry((10,), torch.float32, True), stored)
+        decode("w", encoding, TensorSpec((10,), torch.float32, True), stored)

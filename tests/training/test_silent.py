@@ -152,7 +152,7 @@ def test_a_network_without_wiring_that_changed_is_refused_by_its_origin(small_da
         return network
 
     parts = tuple(replace(module, factory=changed) for module in bank)
-    with pytest.raises(CompositionError, match="cannot be made again from its seed"):
+    with pytest.raises(CompositionError, match="cannot be made anew from its seed"):
         MergeContext(parts).origin()
 
 

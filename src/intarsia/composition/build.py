@@ -1,9 +1,9 @@
-"""From parts to one network: align, join, recalibrate, calibrate; the same bits each time."""
+"""From parts to one classifier: align, join, recalibrate, calibrate; the same bits each time."""
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -19,22 +19,22 @@ from intarsia.composition.calibration import (
     scales_of,
 )
 from intarsia.composition.merge_context import MergeContext
-from intarsia.composition.operators.inlay import TOLERANCE, laid_mask
-from intarsia.composition.operators.registry import OPERATORS, Operator, total
+from intarsia.composition.operators.arithmetic import off_the_sum
+from intarsia.composition.operators.registry import OPERATORS, Operator, State, total
 from intarsia.data import Split
 from intarsia.errors import CompositionError, RecipeError, nearest
 from intarsia.files import digest_of
 from intarsia.models.custom.trial import trial_inputs
 from intarsia.models.wiring import hidden_axes
 from intarsia.modules import Module, logits_of
-from intarsia.modules.statistics import beside
+from intarsia.modules.statistics import sibling_name
 from intarsia.specs import Spec
 
 Parts = tuple[Module, ...]
 
 
 @dataclass(frozen=True)
-class Options:
+class MergeOptions:
     """What is done around the operator; see `compose`."""
 
     align: str | None = None
@@ -51,24 +51,26 @@ class Options:
 
 
 @dataclass(frozen=True, eq=False)
-class Laid:
-    """What is run: the joined network, or the parts where logits are joined."""
+class MergeResult:
+    """What a composition runs: the joined module, or the parts where logits are joined."""
 
-    held: Parts
+    modules: Parts
     context: MergeContext
     rewarded: tuple[str, ...]
     notes: tuple[str, ...]
-    scales: Tensor | None = None  # one a part, its logits' factor; in one network in its weights
+    scales: Tensor | None = None  # one per part, its logits' factor; in one network in its weights
     offset: Tensor | None = None  # C, added to the logits
     calibration: Calibration | None = None
 
 
-def lay(parts: Parts, operator: Spec, options: Options, samples: Split | None) -> Laid:
-    """Join parts that fit."""
+def build_merge(
+    parts: Parts, operator: Spec, options: MergeOptions, samples: Split | None
+) -> MergeResult:
+    """Join parts that fit, which `check_fit` says."""
     how: Operator = OPERATORS[operator.name]
     classes = {c for module in parts for c in module.rewarded}
     rewarded = tuple(c for c in parts[0].catalogue if c in classes)
-    context = _ground(parts, how, options, samples)
+    context = _context(parts, how, options, samples)
     if how.samples and samples is None:
         raise CompositionError(
             f"{operator.name} looks at samples and has none: compose(..., samples=data), or "
@@ -81,22 +83,26 @@ def lay(parts: Parts, operator: Spec, options: Options, samples: Split | None) -
     offset = None if calibration is None else offset_of(calibration, parts)
     if how.on == "logits":
         scales = None if calibration is None else scales_of(calibration, parts)
-        return Laid(parts, context, rewarded, (), scales, offset, calibration)
+        return MergeResult(parts, context, rewarded, (), scales, offset, calibration)
     if calibration is not None:
         louder = tuple(scaled(part, calibration.scales[part.name]) for part in context.parts)
         context = replace(context, parts=louder)
     joined = _joined(context, how, operator, rewarded)
-    joined, notes = _settled(joined, context, how, options)
+    notes: tuple[str, ...] = ()
     if how.on == "weights":
-        notes += _foreign_buffers(context)
-    if operator.name == "sum":
-        notes += _apart(joined, context)
+        joined, notes = _recalibrated(joined, context, options)
+        notes += _buffer_notes(context)
+    if how.weight_sum:
+        notes += _territory_notes(joined, context)
     if calibration is not None and samples is not None:
         check_scaled(joined, parts, calibration, samples.x)
-    return Laid((joined,), context, rewarded, notes, None, offset, calibration)
+    return MergeResult((joined,), context, rewarded, notes, None, offset, calibration)
 
 
-def _ground(parts: Parts, how: Operator, options: Options, samples: Split | None) -> MergeContext:
+def _context(
+    parts: Parts, how: Operator, options: MergeOptions, samples: Split | None
+) -> MergeContext:
+    """What the operator is given beside the parts, which are aligned first if asked for."""
     if options.align is None:
         return MergeContext(parts, samples)
     if how.on != "weights":
@@ -111,9 +117,32 @@ def _ground(parts: Parts, how: Operator, options: Options, samples: Split | None
     return MergeContext(aligned, samples, aligned=len(parts) > 1)
 
 
+def _calibration(context: MergeContext, how: Operator, operator: Spec) -> Calibration:
+    """Fitted through the operator where it joins logits; else logits must add up by themselves."""
+    one = context.parts[0].architecture.outputs == context.classes  # else other is divided after
+    adds_up = how.on == "units" or (how.weight_sum and one and _is_disjoint(context))
+    if how.on != "logits" and not adds_up:
+        raise CompositionError(
+            f"{operator} mixes the units of its parts, so that they have no scales of their own "
+            'to calibrate: join them by "inlay" or "logits", or train territories'
+        )
+    if context.samples is None or not bool((context.samples.y >= 0).any()):
+        raise CompositionError("calibrate needs labelled samples: compose(..., samples=data)")
+    logits = [logits_of(part.to_module(), context.samples.x) for part in context.parts]
+
+    def join(scaled_logits: Sequence[Tensor]) -> Tensor:
+        if how.on != "logits":
+            return total(scaled_logits)
+        joined: Tensor = how(scaled_logits, context, **operator.arguments)
+        return joined
+
+    return calibrate(logits, context.samples.y, context.parts, join)
+
+
 def _joined(
     context: MergeContext, how: Operator, operator: Spec, rewarded: tuple[str, ...]
 ) -> Module:
+    """One module of the state that the operator makes of the parts' states."""
     parts, first = context.parts, context.parts[0]
     state = how([part.state for part in parts], context, **operator.arguments)
     for key, tensor in state.items():
@@ -127,9 +156,9 @@ def _joined(
         architecture = architecture.fitted(state, first.factory)
         # Its units lie elsewhere than those of any part or of another inlay.
         origin = digest_of([operator.name, [[part.name, part.origin] for part in parts]])
-        mask = laid_mask(context) if operator.name == "inlay" else _nonzero(state, context)
+        mask = how.mask(context) if how.mask else _nonzero(state, context)
     else:
-        mask = _union(parts, state)
+        mask = _union(state, context)
     return Module(
         name="+".join(module.name for module in parts),
         state=state,
@@ -144,14 +173,27 @@ def _joined(
     )
 
 
-def _settled(
-    joined: Module, context: MergeContext, how: Operator, options: Options
+def _nonzero(state: State, context: MergeContext) -> dict[str, Tensor]:
+    return {name: state[name] != 0 for name, entry in context.plan.items() if entry.learned}
+
+
+def _union(state: State, context: MergeContext) -> dict[str, Tensor]:
+    """An entry survives where it does in any part, unless the operator dropped what was there."""
+    union = {}
+    for name in (name for name, entry in context.plan.items() if entry.learned):
+        everything = torch.ones_like(state[name], dtype=torch.bool)
+        kept = torch.stack([mask.get(name, everything) for mask in context.masks])
+        was_there = torch.stack([part.state[name] != 0 for part in context.parts]).any(0)
+        union[name] = kept.any(0) & ((state[name] != 0) | ~was_there)
+    return union
+
+
+def _recalibrated(
+    joined: Module, context: MergeContext, options: MergeOptions
 ) -> tuple[Module, tuple[str, ...]]:
     """BatchNorm statistics that fit the joined network, and what is to be said about them."""
-    if how.on != "weights" or len(context.parts) == 1:
-        return joined, ()
     network = joined.architecture.network(joined.state, joined.factory)
-    if not has_batchnorm(network):
+    if len(context.parts) == 1 or not has_batchnorm(network):
         return joined, ()
     if context.has_wiring and _keeps_units(joined, context) and _is_disjoint(context):
         return joined, (
@@ -174,39 +216,23 @@ def _is_disjoint(context: MergeContext) -> bool:
     return context.has_wiring and disjoint_units(context.parts, context.wiring)
 
 
-def _apart(joined: Module, context: MergeContext) -> tuple[str, ...]:
-    """What is to be said where territories do not give what they are for, the sum of logits.
-
-    A stranger's forward may do to the outputs what is not additive, such as log_softmax, and an
-    explicit other is shared out after the network.
-    """
-    first = context.parts[0]
-    adds = not first.architecture.is_foreign and first.architecture.outputs == context.classes
-    if adds or len(context.parts) == 1 or not _is_disjoint(context):
-        return ()
-    merged, *each = (module.to_module() for module in (joined, *context.parts))
-    x = trial_inputs(each[0], first.architecture.shape)
-    with torch.no_grad():
-        logits = [part(x) for part in each]
-        off = float((merged(x) - total(logits)).abs().max())
-    if off <= TOLERANCE * max(float(total([z.abs() for z in logits]).max()), TOLERANCE):
-        return ()
-    note = (
-        f"no two parts share a unit, and yet the sum of their weights is {off:.3g} off the sum of "
-        "their logits, because the network does more to its outputs than adding up weighted units: "
-        'for the sum of logits join them by "logits"'
+def _keeps_units(joined: Module, context: MergeContext) -> bool:
+    """Whether hidden units have the sum of the parts' weights: a mean, say, makes them smaller."""
+    hidden = set(hidden_axes(context.wiring))
+    return all(
+        torch.allclose(joined.state[name], total([part.state[name] for part in context.parts]))
+        for name, entry in context.plan.items()
+        if entry.learned and any(axis and axis.name in hidden for axis in context.wiring[name])
     )
-    warnings.warn(note, stacklevel=2)
-    return (note,)
 
 
-def _foreign_buffers(context: MergeContext) -> tuple[str, ...]:
+def _buffer_notes(context: MergeContext) -> tuple[str, ...]:
     """What is to be said of buffers, other than BatchNorm's, that training has changed."""
     states, plan = [part.state for part in context.parts], context.plan
     for name, entry in plan.items():
         if entry.learned or not entry.dtype.is_floating_point:
             continue
-        known = beside(name, "running_mean") in plan and beside(name, "running_var") in plan
+        known = all(sibling_name(name, key) in plan for key in ("running_mean", "running_var"))
         if known or all(torch.equal(state[name], states[0][name]) for state in states):
             continue
         note = (
@@ -218,51 +244,26 @@ def _foreign_buffers(context: MergeContext) -> tuple[str, ...]:
     return ()
 
 
-def _keeps_units(joined: Module, context: MergeContext) -> bool:
-    """Whether hidden units have the sum of the parts' weights: a mean, say, makes them smaller."""
-    hidden = set(hidden_axes(context.wiring))
-    return all(
-        torch.allclose(joined.state[name], total([part.state[name] for part in context.parts]))
-        for name, entry in context.plan.items()
-        if entry.learned and any(axis and axis.name in hidden for axis in context.wiring[name])
+def _territory_notes(joined: Module, context: MergeContext) -> tuple[str, ...]:
+    """What is to be said where territories do not give what they are for, the sum of logits.
+
+    A custom forward may do to the outputs what is not additive, such as log_softmax, and an
+    explicit other is divided among the classes after the network.
+    """
+    first = context.parts[0]
+    adds = not first.architecture.is_foreign and first.architecture.outputs == context.classes
+    if adds or len(context.parts) == 1 or not _is_disjoint(context):
+        return ()
+    merged, *each = (module.to_module() for module in (joined, *context.parts))
+    x = trial_inputs(each[0], first.architecture.shape)
+    with torch.no_grad():
+        off = off_the_sum(merged(x), [part(x) for part in each])
+    if off is None:
+        return ()
+    note = (
+        f"no two parts share a unit, and yet the sum of their weights is {off:.3g} off the sum of "
+        "their logits, because the network does more to its outputs than adding up weighted units: "
+        'for the sum of logits join them by "logits"'
     )
-
-
-def _calibration(context: MergeContext, how: Operator, operator: Spec) -> Calibration:
-    """Fitted through the operator where it joins logits; else logits must add up by themselves."""
-    one = context.parts[0].architecture.outputs == context.classes  # else other is shared out after
-    adds_up = how.on == "units" or (operator.name == "sum" and one and _is_disjoint(context))
-    if how.on != "logits" and not adds_up:
-        raise CompositionError(
-            f"{operator} mixes the units of its parts, so that they have no scales of their own "
-            'to calibrate: join them by "inlay" or "logits", or train territories'
-        )
-    if context.samples is None or not bool((context.samples.y >= 0).any()):
-        raise CompositionError("calibrate needs labelled samples: compose(..., samples=data)")
-    logits = [logits_of(part.to_module(), context.samples.x) for part in context.parts]
-
-    def join(scaled_logits: Sequence[Tensor]) -> Tensor:
-        if how.on != "logits":
-            return total(scaled_logits)
-        result: Tensor = how(scaled_logits, context, **operator.arguments)
-        return result
-
-    return calibrate(logits, context.samples.y, context.parts, join)
-
-
-def _union(parts: Parts, state: Any) -> dict[str, Tensor]:
-    """An entry survives where it does in any part, unless the operator dropped what was there."""
-    masks = [module.mask for module in parts]
-    shared = {name for name in state if parts[0].plan[name].learned}
-    union = {}
-    for name in shared:
-        kept = torch.stack(
-            [m.get(name, torch.ones_like(state[name], dtype=torch.bool)) for m in masks]
-        )
-        was_there = torch.stack([part.state[name] != 0 for part in parts]).any(0)
-        union[name] = kept.any(0) & ((state[name] != 0) | ~was_there)
-    return union
-
-
-def _nonzero(state: Any, context: MergeContext) -> dict[str, Tensor]:
-    return {name: state[name] != 0 for name, entry in context.plan.items() if entry.learned}
+    warnings.warn(note, stacklevel=2)
+    return (note,)

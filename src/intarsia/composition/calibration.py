@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from intarsia.composition.operators.registry import total
+from intarsia.composition.operators.arithmetic import off_the_sum
 from intarsia.errors import CompositionError
 from intarsia.models.wiring import OUTPUT
 from intarsia.modules import Module, logits_of
@@ -16,7 +16,6 @@ from intarsia.modules import Module, logits_of
 Join = Callable[[Sequence[Tensor]], Tensor]  # one N x C of logits per part -> N x C
 STEPS = 30
 PULL = 0.1  # the best of 0.001 to 1 on MNIST and Fashion-MNIST validation samples
-TOLERANCE = 1e-3  # of the logits' size: far above rounding, far below another function
 LOUDEST = 7.0  # of log scales: beyond e^7 samples of few classes would drive a scale without end
 
 
@@ -73,10 +72,10 @@ def scaled(part: Module, scale: float) -> Module:
 def check_scaled(
     joined: Module, parts: Sequence[Module], calibration: Calibration, inputs: Tensor
 ) -> None:
-    """A stranger's forward may do to the output what does not scale, such as normalise it."""
+    """A custom forward may do to the output what does not scale, such as normalise it."""
     each = [calibration.scales[p.name] * logits_of(p.to_module(), inputs) for p in parts]
-    off = float((logits_of(joined.to_module(), inputs) - total(each)).abs().max())
-    if not off <= TOLERANCE * float(total([z.abs() for z in each]).max()):
+    off = off_the_sum(logits_of(joined.to_module(), inputs), each)
+    if off is not None:
         raise CompositionError(
             f"the logits of this network are {off:.3g} off those that were calibrated, so its "
             'forward does more to its outputs than adding up weighted units: join by "logits"'
@@ -109,8 +108,8 @@ def _fit(
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy, with a pull towards parts that are alike.
 
-    How sure the whole is, a factor that all scales and offsets share, is free: pulled as well, it
-    would be reached by way of the others.
+    How sure the composition is, a factor common to all scales and offsets, is free: pulled as well,
+    it would be reached by way of the others.
     """
     raw = torch.zeros(2, len(z), dtype=torch.float64, requires_grad=True)  # log scale, offset
     shared = torch.zeros((), dtype=torch.float64, requires_grad=True)  # log of the factor
@@ -118,17 +117,17 @@ def _fit(
 
     def closure() -> Tensor:
         search.zero_grad()
-        answer = _apply(z, *_found(raw, shared), owned, join)
+        answer = _apply(z, *_values(raw, shared), owned, join)
         loss = cross_entropy(answer / temperature, y) + PULL * raw.square().mean()
         loss.backward()
         return loss
 
     with torch.enable_grad():
         search.step(closure)
-    return _found(raw.detach(), shared.detach())
+    return _values(raw.detach(), shared.detach())
 
 
-def _found(raw: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
+def _values(raw: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
     scales = (raw[0] + shared).clamp(-LOUDEST, LOUDEST).exp()
     return scales, raw[1] * shared.clamp(-LOUDEST, LOUDEST).exp()
 

@@ -1,4 +1,4 @@
-"""Which modules can be joined, and which one is meant."""
+"""Which modules can be joined, which one is meant, and whether what came out is healthy."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -33,6 +33,11 @@ NEEDED: dict[On, tuple[Trait, ...]] = {
 }
 
 
+ROWS, FEWER = 64, 8  # of the samples that a composition keeps, to ask it about; of large networks
+LARGEST = 5_000_000  # parameters: larger ones are not asked about inputs that are made up
+NAME = "composition"
+
+
 def check_fit(modules: Iterable[Module], on: On, aligned: bool = False) -> tuple[Module, ...]:
     """The modules sorted by name, if they can be joined; a CompositionError that says why not.
 
@@ -56,9 +61,9 @@ def check_fit(modules: Iterable[Module], on: On, aligned: bool = False) -> tuple
     parts = tuple(sorted(modules, key=lambda module: module.name))
     for one, other in pairwise(parts):
         if one.name == other.name:
-            again = "twice" if one.digest == other.digest else "twice, with other weights"
+            weights = "" if one.digest == other.digest else ", with other weights"
             raise CompositionError(
-                f"module {one.name!r} is given {again}: leave one out, or rename it"
+                f"module {one.name!r} is given twice{weights}: leave one out, or rename it"
             )
     return parts
 
@@ -125,20 +130,15 @@ def _check_factory(first: Module, module: Module) -> None:
         )
 
 
-ROWS, FEWER = 64, 8  # of the samples that a composition keeps, to ask it about; of large networks
-LARGEST = 5_000_000  # parameters: larger ones are not asked about inputs that are made up
-NAME = "composition"
-
-
 def composition_health(
     parts: Sequence[Module],
     held: Sequence[Module],
     samples: Split | None,
     answer: Callable[[Tensor], Tensor],
 ) -> Health:
-    """The health of a whole that runs the networks `held`, and that of its parts.
+    """The health of a composition that runs the modules `held`, and that of its parts.
 
-    `answer` takes raw inputs to logits. A whole is dead where these are the same for all samples
+    `answer` takes raw inputs to logits. It is dead where these are the same for all samples
     it keeps, or, if it keeps none, for inputs that are made up. It is inconsistent where some
     classes are rewarded by more parts than others: what is added up then counts them more often.
     """

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from intarsia.composition import composition_file as stored
-from intarsia.composition.build import Laid, Options, lay
+from intarsia.composition.build import MergeOptions, build_merge
 from intarsia.composition.checks import check_fit, composition_health, locate
 from intarsia.composition.merge_context import MergeContext, kept_samples
-from intarsia.composition.operators.inlay import laid_entries
-from intarsia.composition.operators.registry import OPERATORS, Operator
+from intarsia.composition.operators import OPERATORS, Operator
+from intarsia.composition.operators.inlay import inlay_size
 from intarsia.data import Split
 from intarsia.errors import CompositionError, WiringError, nearest
 from intarsia.models import Model
@@ -24,7 +24,7 @@ from intarsia.modules.health import warn
 from intarsia.specs import Spec
 
 AUTO = "auto"
-# An inlay is block diagonal between hidden layers. It is laid by default while it holds at most
+# An inlay is block diagonal between hidden layers. It is the default while it holds at most
 # ROOM times the numbers of its parts, or few enough not to matter.
 ROOM, SMALL = 4, 4_000_000
 
@@ -42,7 +42,7 @@ def compose(
 
     `operator` is one of OPERATORS, such as "sum", "inlay", "logits" or "ties(density=0.2)". "auto"
     is the best one that the parts allow without a look at samples: their logits added, in one
-    network (inlay) where they can be laid side by side in a small one, else apart (logits); the
+    network (inlay) where one that holds them side by side is small, else apart (logits); the
     modules of several seeds are then an ensemble.
 
     `samples` are a few raw inputs that some ways of joining look at: Data (its validation part), a
@@ -52,10 +52,10 @@ def compose(
     "activations"; with `recalibrate` the statistics of BatchNorm layers are recomputed from the
     samples. `calibrate` fits one scale and one offset per module on labelled samples.
 
-    A whole, or a part of it, that is dead, undertrained or inconsistent is a HealthWarning;
+    A composition, or a part of it, that is dead, undertrained or inconsistent is a HealthWarning;
     `composition.health` says more.
     """
-    options = Options(align, recalibrate, calibrate)
+    options = MergeOptions(align, recalibrate, calibrate)
     merged = Composition(modules, operator, samples=samples, options=options)
     given = merged.operator.arguments.get("weights")
     names = [part.name for part in merged.parts]
@@ -64,16 +64,6 @@ def compose(
             raise CompositionError(f"a weight is given for {name!r}: {nearest(name, names)}")
     warn(merged.health, "what was joined")
     return merged
-
-
-def _can_lie_side_by_side(modules: Iterable[Module]) -> bool:
-    """Whether an inlay of these modules is worth its room."""
-    try:
-        context = MergeContext(check_fit(modules, "units", False))
-        room = max(SMALL, ROOM * sum(part.parameters for part in context.parts))
-        return laid_entries(context) <= room
-    except (CompositionError, WiringError):
-        return False  # what is wrong with the modules themselves, logits will say
 
 
 class Composition(Predicting):
@@ -95,10 +85,10 @@ class Composition(Predicting):
         operator: str | Mapping[str, Any] | Spec = "auto",
         *,
         samples: Any = None,
-        options: Options | None = None,
+        options: MergeOptions | None = None,
     ) -> None:
         super().__init__()
-        self.options = options or Options()
+        self.options = options or MergeOptions()
         self.parts: tuple[Module, ...] = ()
         self.samples: Split | None = None
         given = list(parts) if isinstance(parts, Iterable) else [parts]
@@ -111,7 +101,7 @@ class Composition(Predicting):
         self.eval()
 
     def _start_best(self, parts: list[Module], samples: Any) -> None:
-        if _can_lie_side_by_side(parts):
+        if _inlay_is_small(parts):
             with suppress(CompositionError, WiringError):
                 return self._start(parts, Spec("inlay"), samples)
         return self._start(parts, Spec("logits"), samples)
@@ -120,21 +110,21 @@ class Composition(Predicting):
         self.operator = operator
         checked = check_fit(parts, self._how.on, bool(self.options.align))
         self.samples = None if samples is None else kept_samples(samples, checked[0])
-        self._lay(checked)
+        self._build(checked)
 
     def forward(self, x: Inputs) -> Tensor:
         if self._how.on == "logits":
-            logits = [part(x) for part in self.laid]
+            logits = [part(x) for part in self.networks]
             if self.scales is not None:
                 logits = [z * scale for z, scale in zip(logits, self.scales, strict=True)]
-            joined = self._how(logits, self._laid.context, **self.operator.arguments)
+            joined = self._how(logits, self._result.context, **self.operator.arguments)
         else:
-            joined = self.laid[0](x)
+            joined = self.networks[0](x)
         return joined if self.offset is None else joined + self.offset
 
     def add(self, *modules: Module) -> "Composition":
         """Join more modules; the composition stays as it was if one does not fit."""
-        self._lay((*self.parts, *modules))
+        self._build((*self.parts, *modules))
         return self
 
     def remove(self, *keys: str | Module) -> "Composition":
@@ -142,7 +132,7 @@ class Composition(Predicting):
         parts = list(self.parts)
         for key in keys:
             parts.remove(locate(parts, key))
-        self._lay(parts)
+        self._build(parts)
         return self
 
     def __add__(self, module: Module) -> "Composition":
@@ -155,7 +145,7 @@ class Composition(Predicting):
     @property
     def joined(self) -> Module | None:
         """The one network that was made of the parts; None where their logits are joined."""
-        return None if self._how.on == "logits" else self._laid.held[0]
+        return None if self._how.on == "logits" else self._result.modules[0]
 
     def compact(self) -> Module:
         """The joined network without its dead units: smaller, with the same answers."""
@@ -170,34 +160,34 @@ class Composition(Predicting):
     @property
     def nonzero(self) -> int:
         """How many parameters survive in the network, or in all of them where logits are joined."""
-        return sum(module.nonzero for module in self._laid.held)
+        return sum(module.nonzero for module in self._result.modules)
 
     @property
     def density(self) -> float:
-        """The surviving share of these parameters."""
-        return self.nonzero / max(1, sum(module.parameters for module in self._laid.held))
+        """The surviving fraction of these parameters."""
+        return self.nonzero / max(1, sum(module.parameters for module in self._result.modules))
 
     @property
     def report(self) -> dict[str, Any]:
         """What was joined and how, with notes on what to be careful about."""
-        result = {
+        facts = {
             "operator": str(self.operator),
             "paper": self._how.paper,
             "parts": [module.name for module in self.parts],
             "rewarded": list(self.rewarded),
             "density": self.density,
             "nonzero": self.nonzero,
-            "notes": list(self._laid.notes),
+            "notes": list(self._result.notes),
         }
-        calibration = self._laid.calibration
-        return result | ({"calibration": calibration.to_json()} if calibration else {})
+        calibration = self._result.calibration
+        return facts | ({"calibration": calibration.to_json()} if calibration else {})
 
     @property
     def health(self) -> Health:
         """What is wrong with it as it was joined, and with its parts; `health.ok` if nothing."""
         if self._health is None:
             self._health = composition_health(
-                self.parts, self._laid.held, self.samples, lambda x: logits_of(self, x)
+                self.parts, self._result.modules, self.samples, lambda x: logits_of(self, x)
             )
         return self._health
 
@@ -235,17 +225,28 @@ class Composition(Predicting):
         one = next(tensors, torch.zeros(()))
         return one.device, one.dtype
 
-    def _lay(self, modules: Iterable[Module]) -> None:
+    def _build(self, modules: Iterable[Module]) -> None:
         """Check the parts, join them, and only then change anything."""
         parts = check_fit(modules, self._how.on, bool(self.options.align))
-        made: Laid = lay(parts, self.operator, self.options, self.samples)
+        result = build_merge(parts, self.operator, self.options, self.samples)
         place = self._place() if self.parts else None
-        self.laid = nn.ModuleList(module.to_module() for module in made.held).train(self.training)
-        self.register_buffer("scales", made.scales, persistent=False)
-        self.register_buffer("offset", made.offset, persistent=False)
+        networks = [module.to_module() for module in result.modules]
+        self.networks = nn.ModuleList(networks).train(self.training)
+        self.register_buffer("scales", result.scales, persistent=False)
+        self.register_buffer("offset", result.offset, persistent=False)
         if place is not None:
             self.to(*place)
-        self.parts, self._laid = parts, made
+        self.parts, self._result = parts, result
         self._health = None
         self.catalogue, self.temperature = parts[0].catalogue, parts[0].temperature
-        self.rewarded = made.rewarded
+        self.rewarded = result.rewarded
+
+
+def _inlay_is_small(modules: Iterable[Module]) -> bool:
+    """Whether an inlay of these modules is worth its room."""
+    try:
+        context = MergeContext(check_fit(modules, "units", False))
+        room = max(SMALL, ROOM * sum(part.parameters for part in context.parts))
+        return inlay_size(context) <= room
+    except (CompositionError, WiringError):
+        return False  # what is wrong with the modules themselves, logits will say

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from intarsia.composition.build import Options
+from intarsia.composition.build import MergeOptions
 from intarsia.composition.merge_context import ROWS
 from intarsia.data import Split
 from intarsia.errors import CompositionError, FileError
@@ -27,7 +27,7 @@ def write(
     path: str | Path,
     parts: tuple[Module, ...],
     operator: Spec,
-    options: Options,
+    options: MergeOptions,
     samples: Split | None,
     health: Health,
 ) -> None:
@@ -41,7 +41,7 @@ def write(
         "operator": {"name": operator.name, "arguments": dict(operator.arguments)},
         "parts": [fields for fields, _ in packed],
     }
-    if options != Options():
+    if options != MergeOptions():
         fields["options"] = asdict(options)
     if not health.ok:
         fields[KEY] = health.to_json()
@@ -51,7 +51,9 @@ def write(
     file.write(path, KIND, fields, tensors)
 
 
-def read(path: str | Path, model: Model | None) -> tuple[list[Module], Spec, Options, Split | None]:
+def read(
+    path: str | Path, model: Model | None
+) -> tuple[list[Module], Spec, MergeOptions, Split | None]:
     """The arguments of a Composition, or a FileError that says what is wrong."""
     fields, tensors = file.read(path, KIND)
     options = _options(fields.pop("options", {}))
@@ -67,14 +69,14 @@ def read(path: str | Path, model: Model | None) -> tuple[list[Module], Spec, Opt
     return parts, operator, options, samples
 
 
-def _options(value: Any) -> Options:
-    if not isinstance(value, dict) or not set(value) <= set(asdict(Options())):
+def _options(value: Any) -> MergeOptions:
+    if not isinstance(value, dict) or not set(value) <= set(asdict(MergeOptions())):
         raise FileError(f"its header's 'options' are {value!r}, not known here: upgrade intarsia")
-    return Options(**value)
+    return MergeOptions(**value)
 
 
-def _samples(result: Mapping[str, Tensor | None]) -> Split | None:
-    x, y = result["x"], result["y"]
+def _samples(tensors: Mapping[str, Tensor | None]) -> Split | None:
+    x, y = tensors["x"], tensors["y"]
     if x is None and y is None:
         return None
     if (
@@ -91,7 +93,7 @@ def _samples(result: Mapping[str, Tensor | None]) -> Split | None:
 
 def _parts(value: Any, tensors: Mapping[str, Tensor], model: Model | None) -> list[Module]:
     if not isinstance(value, list) or not all(isinstance(fields, dict) for fields in value):
-        raise FileError("its header's 'parts' is no list of modules: get the file again")
+        raise FileError("its header's 'parts' is not a list of modules: get the file again")
     stored: list[dict[str, Tensor]] = [{} for _ in value]
     places = {str(i): own for i, own in enumerate(stored)}
     for name, tensor in tensors.items():
@@ -101,7 +103,7 @@ def _parts(value: Any, tensors: Mapping[str, Tensor], model: Model | None) -> li
         places[place][rest] = tensor
     parts = []
     for fields, own in zip(value, stored, strict=True):
-        parts.append(Module(**header.unpack(fields, own, model, share=len(value))))
+        parts.append(Module(**header.unpack(fields, own, model, modules=len(value))))
     if len({part.name for part in parts}) < len(parts):
         raise CompositionError("has two parts of one name: get the file again")
     return parts

@@ -16,7 +16,7 @@ Layer = Mixing | nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 @dataclass(frozen=True, eq=False)
 class LayerCall:
-    """One use of a layer: its name, and what it was given and gave, with N first."""
+    """One call of a layer: its name, and what it was given and gave, with N first."""
 
     name: str
     layer: Layer
@@ -60,12 +60,12 @@ _FORWARDS = {kind.forward for kind in get_args(Layer)}
 
 
 def run(network: nn.Module, inputs: Tensor) -> tuple[Tensor, list[LayerCall]]:
-    """The network's logits, and every use of a layer on the way; a layer may be used again."""
-    met: list[LayerCall] = []
+    """The network's logits, and every call of a layer on the way; a layer may be called twice."""
+    calls: list[LayerCall] = []
 
     def note(name: str, layer: Layer, args: tuple[Tensor, ...], gave: Tensor) -> Tensor:
         # Copies, because what follows a layer may work in place.
-        met.append(LayerCall(name, layer, args[0].detach().clone(), gave))
+        calls.append(LayerCall(name, layer, args[0].detach().clone(), gave))
         return gave.clone()
 
     hooks = [
@@ -76,7 +76,7 @@ def run(network: nn.Module, inputs: Tensor) -> tuple[Tensor, list[LayerCall]]:
         if isinstance(layer, Layer) and is_plain(layer)
     ]
     try:
-        return network(inputs), met
+        return network(inputs), calls
     finally:
         for hook in hooks:
             hook.remove()

@@ -1,4 +1,4 @@
-"""What the parts of a composition stand on together."""
+"""What operators may look at: the parts together, samples, and statistics that are cached."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from intarsia.composition.operators.registry import State
 from intarsia.data import Data, Split, evenly_spaced
 from intarsia.errors import CompositionError, DataError, WiringError
 from intarsia.files import digest_of
@@ -22,10 +21,15 @@ from intarsia.modules import Module
 from intarsia.modules.architecture import Plan
 from intarsia.modules.classifier import raw_inputs
 
+ROWS = 1000  # samples kept of what is given, and saved with the composition
+ENTRIES, BYTES = 64, 2**28  # statistics kept at most, by each operator
+
+Stats = dict[str, Tensor]
+
 
 @dataclass(frozen=True, eq=False)
 class MergeContext:
-    """What an operator may look at beside the states or logits of the parts.
+    """What an operator may look at besides the states or logits of the parts.
 
     The parts are sorted by name, and already permuted where alignment was asked for. `samples` are
     raw inputs with labels, -1 where there is none.
@@ -95,8 +99,8 @@ class MergeContext:
                 raise CompositionError(f"the weight of {name!r} is {value!r}: expected a number")
         return [float(given.get(name, 1.0)) for name in names]
 
-    def origin(self) -> State:
-        """theta0, made again from the seed that the parts tell, and checked by its digest."""
+    def origin(self) -> Mapping[str, Tensor]:
+        """theta0, made anew from the seed in the parts' provenance, and checked by its digest."""
         first = self.parts[0]
         if self.aligned or any(part.origin != first.origin for part in self.parts):
             raise CompositionError(
@@ -116,7 +120,7 @@ class MergeContext:
                 if digest_of("origin", state) == first.origin:
                     return state
         raise CompositionError(
-            f"the origin of module {first.name!r} cannot be made again from its seed {seed!r}: "
+            f"the origin of module {first.name!r} cannot be made anew from its seed {seed!r}: "
             "take base='zero', or train it anew with this version of torch"
         )
 
@@ -139,68 +143,8 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
-ENTRIES, BYTES = 64, 2**28  # kept at most, by each operator
-
-Found = dict[str, Tensor]
-
-
-class StatsCache:
-    """Tensors by part and samples, the latest used of them, as many as have room.
-
-    A part is known by its digest, so one that is aligned or scaled first is another. Nothing is
-    kept for a stranger's network, whose digest does not say what it computes.
-    """
-
-    def __init__(self, entries: int = ENTRIES, size: int = BYTES) -> None:
-        self.entries, self.size = entries, size
-        self._found: OrderedDict[Hashable, Found] = OrderedDict()
-        self._lock = Lock()
-
-    def each(
-        self, context: MergeContext, inputs: Tensor, find: Callable[[nn.Module], Found]
-    ) -> Iterator[Found]:
-        """`find(network)` for one part after another; the tensors are not to be written to.
-
-        `find` may look at the network, at `inputs` and at the temperature, and at nothing else.
-        """
-        samples = digest_of("samples", {"inputs": inputs})
-        for part in context.parts:
-            model = part.architecture.model
-            key = model and (part.digest, MODELS[model.name], samples)
-            result = self._known(key)
-            if result is None:
-                result = find(part.architecture.network(part.state, part.factory))
-                if key is not None:
-                    self._keep(key, result)
-            yield result
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def _known(self, key: Hashable) -> Found | None:
-        with self._lock:
-            if key in self._found:
-                self._found.move_to_end(key)
-            return self._found.get(key)
-
-    def _keep(self, key: Hashable, result: Found) -> None:
-        if _bytes([result]) > self.size:
-            return
-        with self._lock:
-            self._found[key] = result
-            while len(self._found) > self.entries or _bytes(self._found.values()) > self.size:
-                self._found.popitem(last=False)
-
-
-def _bytes(kept: Iterable[Found]) -> int:
-    return sum(tensor.nbytes for result in kept for tensor in result.values())
-
-
-ROWS = 1000  # kept of what is given, and saved with the composition
-
-
 def kept_samples(given: Any, module: Module) -> Split:
-    """At most ROWS evenly spaced samples, laid out for a module; -1 where a label is missing.
+    """At most ROWS evenly spaced samples in a module's input shape; -1 where a label is missing.
 
     Data give their validation part: test samples are for reports. A Split's labels are indices
     into the catalogue already.
@@ -225,3 +169,55 @@ def kept_samples(given: Any, module: Module) -> Split:
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise DataError("the samples hold values that are NaN or infinite: remove or fill them")
     return Split(x.contiguous(), y[rows].cpu().to(torch.int64))
+
+
+class StatsCache:
+    """Tensors by part and samples, the latest used of them, as many as have room.
+
+    A part is known by its digest, so one that is aligned or scaled first is another. Nothing is
+    kept for a custom network, whose digest does not say what it computes.
+    """
+
+    def __init__(self, entries: int = ENTRIES, size: int = BYTES) -> None:
+        self.entries, self.size = entries, size
+        self._stats: OrderedDict[Hashable, Stats] = OrderedDict()
+        self._lock = Lock()
+
+    def each(
+        self, context: MergeContext, inputs: Tensor, find: Callable[[nn.Module], Stats]
+    ) -> Iterator[Stats]:
+        """`find(network)` for one part after another; the tensors are not to be written to.
+
+        `find` may look at the network, at `inputs` and at the temperature, and at nothing else.
+        """
+        samples = digest_of("samples", {"inputs": inputs})
+        for part in context.parts:
+            model = part.architecture.model
+            key = model and (part.digest, MODELS[model.name], samples)
+            stats = self._known(key)
+            if stats is None:
+                stats = find(part.architecture.network(part.state, part.factory))
+                if key is not None:
+                    self._keep(key, stats)
+            yield stats
+
+    def __len__(self) -> int:
+        return len(self._stats)
+
+    def _known(self, key: Hashable) -> Stats | None:
+        with self._lock:
+            if key in self._stats:
+                self._stats.move_to_end(key)
+            return self._stats.get(key)
+
+    def _keep(self, key: Hashable, stats: Stats) -> None:
+        if _bytes([stats]) > self.size:
+            return
+        with self._lock:
+            self._stats[key] = stats
+            while len(self._stats) > self.entries or _bytes(self._stats.values()) > self.size:
+                self._stats.popitem(last=False)
+
+
+def _bytes(kept: Iterable[Stats]) -> int:
+    return sum(tensor.nbytes for stats in kept for tensor in stats.values())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from intarsia.composition.build import Options
+from intarsia.composition.build import MergeOptions
 from intarsia.composition.checks import locate
 from intarsia.composition.composition import AUTO, Composition, compose
 from intarsia.composition.module_paths import modules_at
@@ -34,7 +34,9 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 WORDS = {"weight": "weights", "lambda": "scale", "normalize": "normalise"}  # theirs to ours
 BASES = ("origin", "zero")
-MODEL = ("model", "parameters")
+MODEL = ("model", "parameters")  # keys of a model
+SAMPLES = ("data", "split", "rows", "options")  # keys of samples
+SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,9 @@ class MergeRecipe:
         models = [{**m, "model": str(Path(path).parent / m["model"])} for m in _entries(recipe)]
         samples = read_samples(recipe.samples)
         if samples and samples["data"] not in DATASETS:
-            beside = Path(path).parent / samples["data"]
-            if is_path(samples["data"]) or beside.is_dir():
-                samples["data"] = str(beside)
+            relative = Path(path).parent / samples["data"]
+            if is_path(samples["data"]) or relative.is_dir():
+                samples["data"] = str(relative)
         return dataclasses.replace(recipe, models=models, samples=samples)
 
     @classmethod
@@ -104,8 +106,8 @@ class MergeRecipe:
         recipe = self.resolve()
         assert isinstance(recipe.merge_method, Mapping)
         settings = dict(recipe.merge_method)
-        on = getattr(OPERATORS.get(settings["name"]), "on", None)
-        one_seed = on == "weights" and recipe.align is None
+        how = OPERATORS.get(settings["name"])  # None for auto
+        one_seed = how is not None and how.on == "weights" and recipe.align is None
         parts: list[Module] = []
         own: dict[str, float] = {}
         for entry in _entries(recipe):
@@ -173,7 +175,7 @@ def _settings(recipe: MergeRecipe) -> tuple[dict[str, Any], list[dict[str, Any]]
 def _for_all(recipe: MergeRecipe, known: list[str]) -> dict[str, Any]:
     """What every model is given alike is a setting of the operator; weights alone may differ."""
     entries = _entries(recipe)
-    result: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key in dict.fromkeys(k for entry in entries for k in entry["parameters"]):
         if _ours(key, known) == "weights":
             continue
@@ -183,8 +185,8 @@ def _for_all(recipe: MergeRecipe, known: list[str]) -> dict[str, Any]:
                 f"the models have {key} {', '.join(map(str, values))}: it is one for all here, "
                 "give it once under parameters"
             )
-        result[_ours(key, known)] = values[0]
-    return result
+        settings[_ours(key, known)] = values[0]
+    return settings
 
 
 def settings_of(operator: str) -> list[str]:
@@ -221,7 +223,7 @@ def _check(recipe: MergeRecipe) -> None:
         raise RecipeError(f"seed is {recipe.seed!r}: expected a whole number")
     if isinstance(recipe.without, str) or not isinstance(recipe.without, Sequence):
         raise RecipeError(f"without is {recipe.without!r}: expected a list of names or classes")
-    Options(recipe.align, recipe.recalibrate, recipe.calibrate)
+    MergeOptions(recipe.align, recipe.recalibrate, recipe.calibrate)
 
 
 def _check_models(recipe: MergeRecipe) -> None:
@@ -242,10 +244,6 @@ def _check_models(recipe: MergeRecipe) -> None:
             raise RecipeError(f"parameters of {entry['model']} must be a mapping")
 
 
-SPLITS = ("train", "validation", "test")
-KEYS = ("data", "split", "rows", "options")
-
-
 def read_samples(given: Any) -> dict[str, Any] | None:
     """{data, split, rows, options}, from a name or from some of them; by default validation."""
     if given is None:
@@ -257,17 +255,17 @@ def read_samples(given: Any) -> dict[str, Any] | None:
             "rows: 512}"
         )
     for key in named:
-        if key not in KEYS:
-            raise RecipeError(f"samples has no setting {key!r}: {nearest(str(key), KEYS)}")
-    result = {"split": "validation", "rows": None, "options": {}, **named}
-    if result["split"] not in SPLITS:
-        raise RecipeError(f"samples: unknown split {result['split']!r}: expected one of {SPLITS}")
-    if result["rows"] is not None and (type(result["rows"]) is not int or result["rows"] < 1):
-        raise RecipeError(f"samples: rows is {result['rows']!r}: expected a number of at least 1")
-    if not isinstance(result["options"], Mapping):
-        raise RecipeError(f"samples: options is {result['options']!r}: expected a mapping")
-    check_options(result["options"])
-    return result
+        if key not in SAMPLES:
+            raise RecipeError(f"samples has no setting {key!r}: {nearest(str(key), SAMPLES)}")
+    samples = {"split": "validation", "rows": None, "options": {}, **named}
+    if samples["split"] not in SPLITS:
+        raise RecipeError(f"samples: unknown split {samples['split']!r}: expected one of {SPLITS}")
+    if samples["rows"] is not None and (type(samples["rows"]) is not int or samples["rows"] < 1):
+        raise RecipeError(f"samples: rows is {samples['rows']!r}: expected a number of at least 1")
+    if not isinstance(samples["options"], Mapping):
+        raise RecipeError(f"samples: options is {samples['options']!r}: expected a mapping")
+    check_options(samples["options"])
+    return samples
 
 
 def load_samples(samples: Mapping[str, Any] | None, parts: Sequence[Module]) -> Split | None:

@@ -1,8 +1,8 @@
 """Data sets: load, verify, cache, split; partitions of classes."""
 
-from intarsia.data.arrays import lay_out
+from intarsia.data.arrays import to_shape
 from intarsia.data.dataset import Data, Split, evenly_spaced, subsample
-from intarsia.data.datasets import DATASETS
+from intarsia.data.datasets import DATASETS, File
 from intarsia.data.load import check_options, is_path, load_data, options_for
 from intarsia.data.lookup import locate
 from intarsia.data.negatives import NEGATIVES
@@ -13,13 +13,13 @@ __all__ = [
     "DATASETS",
     "NEGATIVES",
     "Data",
+    "File",
     "Scaling",
     "Split",
     "check_options",
     "disjoint_pairs",
     "evenly_spaced",
     "is_path",
-    "lay_out",
     "load_data",
     "locate",
     "named_set",
@@ -27,4 +27,5 @@ __all__ = [
     "partition",
     "set_name",
     "subsample",
+    "to_shape",
 ]

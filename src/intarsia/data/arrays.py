@@ -95,7 +95,7 @@ def as_inputs(x: Any, where: str, missing: bool = False) -> np.ndarray:
             f"{where}: x must be rows x features, or images as N x H x W or N x C x H x W, "
             f"with at least one row; got shape {array.shape}"
         )
-    array = lay_out(array, shape_of(array.shape[1:]), f"{where}: inputs")
+    array = to_shape(array, shape_of(array.shape[1:]), f"{where}: inputs")
     if array.dtype == np.uint8 and array.ndim == 4:
         return np.ascontiguousarray(array)
     if array.dtype.kind in "iu" and array.dtype != np.uint8 and array.ndim == 2:
@@ -122,7 +122,7 @@ def as_labels(
     else:
         names = tuple(str(v) for v in np.asarray(catalogue).ravel().tolist())
         if len(set(names)) != len(names):
-            raise DataError(f"{next(iter(parts))}: a class stands twice in {list(names)}")
+            raise DataError(f"{next(iter(parts))}: a class is named twice in {list(names)}")
         if all(a.dtype.kind == "i" for a in arrays):
             inside = all(a.min() >= 0 and a.max() < len(names) for a in arrays)
             named = all({str(v) for v in np.unique(a).tolist()} <= set(names) for a in arrays)
@@ -139,7 +139,7 @@ def check_there(y: Any, where: str) -> None:
     values = y if isinstance(y, list | tuple) else _array(y, where)
     if isinstance(values, np.ndarray):
         if values.dtype.kind != "O":
-            return  # of numbers, NaN is told beside what else is no label
+            return  # of numbers, NaN is refused with what else is not a label
         values = values.ravel().tolist()
     odd = (row for row, value in enumerate(values) if _is_missing(value))
     if (first := next(odd, None)) is not None:
@@ -270,11 +270,11 @@ def _index(y: np.ndarray, names: tuple[str, ...], where: str) -> np.ndarray:
 
 
 Array = TypeVar("Array", np.ndarray, torch.Tensor)
-CHANNELS = (1, 3)  # grey and colour: what tells images with channels last apart
+CHANNELS = (1, 3)  # grey and colour: how images with channels last are recognised
 
 
 def shape_of(given: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that inputs given as `given` (one of them, without N) have once laid out."""
+    """The shape that `to_shape` brings inputs of the shape `given` (without N) to."""
     if len(given) == 2:
         return (1, *given)
     if len(given) == 3 and given[2] in CHANNELS and given[0] not in CHANNELS:
@@ -282,7 +282,7 @@ def shape_of(given: tuple[int, ...]) -> tuple[int, ...]:
     return given
 
 
-def lay_out(x: Array, shape: tuple[int, ...], where: str) -> Array:
+def to_shape(x: Array, shape: tuple[int, ...], where: str) -> Array:
     """`x` as N x *shape, from that, N x H x W x C, N x H x W for one channel, or flat N x D."""
     given = tuple(x.shape[1:])
     if given == shape:
@@ -364,7 +364,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
         # Opened here, since numpy leaves the file open where it fails.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
-    # A plain .npy file gives an array, which is no context manager (TypeError, AttributeError).
+    # A plain .npy file gives an array, which is not a context manager (TypeError, AttributeError).
     except (*DAMAGE, KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"{path} cannot be read as .npz: it is damaged, or holds objects instead of plain "

@@ -36,10 +36,10 @@ class Split:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Data:
-    """A data set ready for use; `digest` tells two of them apart on any machine.
+    """A data set ready for use; `digest` is the same on any machine, and another for other data.
 
     `options` are those of load_data that were not the defaults, as plain JSON values. `fill` has
-    the value that stands for a missing one, feature by feature, where load_data was told `missing`.
+    the value that replaces a missing one, feature by feature, where load_data was given `missing`.
     """
 
     name: str

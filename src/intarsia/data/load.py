@@ -16,7 +16,7 @@ from intarsia.data.datasets import DATASETS
 from intarsia.data.image_folders import from_folder
 from intarsia.data.lookup import read_named
 from intarsia.data.scaling import check_kind, fill, fill_values
-from intarsia.data.splits import check_seed, check_share, stratified
+from intarsia.data.splits import check_fraction, check_seed, stratified
 from intarsia.data.tabular import from_csv, from_parquet
 from intarsia.errors import DataError, RecipeError, nearest
 from intarsia.files import plain
@@ -48,9 +48,9 @@ def load_data(
     A path is a file that ends in .csv, .parquet or .npz, or a folder of images with a folder for
     each class, or with train and test and these in both.
 
-    `validation` is the share of the training part (0.2; yeast 0.1875, which makes 65/15/20), `test`
-    the share of all rows, used only where the source has no test part. `classes` keeps the named
-    classes in that order; yeast keeps its four largest unless told "all". `labels="coarse"` gives
+    `validation` is the fraction of the training part (0.2; yeast 0.1875, which makes 65/15/20),
+    `test` that of all rows, used only where the source has no test part. `classes` keeps the named
+    classes in that order; yeast keeps its four largest unless it is "all". `labels="coarse"` gives
     cifar100's 20 groups.
 
     `scale` is unit, signed, standard, capped or none; by default unit for images, capped for
@@ -71,30 +71,27 @@ def load_data(
         validation=validation, test=test, seed=seed, scale=scale, classes=classes, labels=labels,
         target=target, encoding=encoding, missing=missing, size=size,
     )  # fmt: skip
-    test = check_share("test", test)
+    test = check_fraction("test", test)
     seed = check_seed(seed)
     named = _named(source)
-    if labels not in ("fine", "coarse") or (labels == "coarse" and named != "cifar100"):
-        raise DataError(f"labels={labels!r}: only cifar100 has coarse labels; all have 'fine'")
+    _check_labels(labels, named)
+    known = DATASETS[named].traits if named else DATASETS.traits  # what is left at its default
     if named:
         _refuse(source, y=y, target=target, encoding=encoding, missing=missing, size=size)
-        known = DATASETS[named]
         name, raw = named, read_named(named, labels, download, progress)
-        default_scale, default_share, default_classes = known.scale, known.validation, known.keep
     else:
         reading = {"target": target, "encoding": encoding, "size": size}
         name, raw = _own(source, y, reading, missing is not None)
-        default_scale = "unit" if raw.x.ndim > 2 else "capped"
-        default_scale = "none" if raw.x.dtype == np.int64 else default_scale
-        default_share, default_classes = 0.2, None
-    share = check_share("validation", default_share if validation is None else validation)
-    kind = check_kind(default_scale if scale is None else scale)
-    wanted = default_classes if classes is None else classes
+    fraction = check_fraction(
+        "validation", known["validation"] if validation is None else validation
+    )
+    kind = check_kind((known["scale"] or _default_scale(raw)) if scale is None else scale)
+    wanted = known["keep"] if classes is None else classes
     if wanted is not None and not isinstance(wanted, str):
         raw = raw.keep(wanted, name)
     if raw.x.dtype == np.int64 and kind != "none":
         raw = raw.as_floats()
-    return replace(_cut(name, raw, share, test, seed, kind, missing), options=options)
+    return replace(_cut(name, raw, fraction, test, seed, kind, missing), options=options)
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -107,9 +104,9 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 def _names(classes: Any) -> Any:
     """`classes` if it is None, "all" or a list, which an array becomes."""
-    result = classes.tolist() if hasattr(classes, "tolist") else classes
-    if result is None or result == "all" or isinstance(result, list | tuple):
-        return result
+    names = classes.tolist() if hasattr(classes, "tolist") else classes
+    if names is None or names == "all" or isinstance(names, list | tuple):
+        return names
     raise DataError(f"classes must be 'all' or a list of names, got {classes!r}")
 
 
@@ -117,6 +114,20 @@ def _changed(**options: Any) -> dict[str, Any]:
     known = inspect.signature(load_data).parameters
     values = {key: plain(value, key) for key, value in options.items()}
     return {key: value for key, value in values.items() if value != known[key].default}
+
+
+def _check_labels(labels: str, named: str | None) -> None:
+    coarse = [name for name, known in DATASETS.items() if known.coarse_classes]
+    if labels not in ("fine", "coarse") or (labels == "coarse" and named not in coarse):
+        names = " and ".join(coarse)
+        raise DataError(f"labels={labels!r}: only {names} has coarse labels; all have 'fine'")
+
+
+def _default_scale(raw: Raw) -> str:
+    """What the docstring of load_data says of images, tables and whole numbers."""
+    if raw.x.dtype == np.int64:
+        return "none"
+    return "unit" if raw.x.ndim > 2 else "capped"
 
 
 def _cut(
@@ -157,7 +168,7 @@ def options_for(source: str, learned: Mapping[str, Any]) -> dict[str, Any]:
 
     The data they learned from: all options it had then, since another split would put samples that
     they have seen into the test part. Another path of the same kind: how it is read, and the
-    values that stand for missing ones.
+    values that replace missing ones.
     """
     recipe = learned.get("recipe") or {}
     before, options = str(recipe.get("data") or ""), dict(recipe.get("data_options") or {})
@@ -165,15 +176,15 @@ def options_for(source: str, learned: Mapping[str, Any]) -> dict[str, Any]:
         return options
     if not (before and is_path(before) and is_path(source) and _kind(before) == _kind(source)):
         return {}
-    result = {key: options[key] for key in READING if key in options}
+    reading = {key: options[key] for key in READING if key in options}
     if not source.lower().endswith(".csv"):
-        result.pop("encoding", None)
+        reading.pop("encoding", None)
     fill = (learned.get("data") or {}).get("fill")
-    return {**result, "missing": fill} if fill else result
+    return {**reading, "missing": fill} if fill else reading
 
 
 def _kind(path: str) -> str:
-    """The kind of a path that is told by its ending: a table, arrays, or a folder."""
+    """The kind of a path by its ending: a table, arrays, or a folder."""
     ending = Path(path).suffix.lower()
     return "table" if ending in TABLES else ending if ending in ENDINGS else "folder"
 

@@ -1,11 +1,13 @@
 """Where a named data set comes from: INTARSIA_DATA, then the cache, then its publisher."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from intarsia.data.arrays import Raw, as_raw, from_mapping, read_npz
+from intarsia.data.arrays import Raw, from_mapping, read_npz
 from intarsia.data.datasets import DATASETS, File
 from intarsia.data.fetch import fetch, matches, put_in_place
 from intarsia.errors import DataError
@@ -13,22 +15,21 @@ from intarsia.errors import DataError
 
 def read_named(name: str, labels: str, download: bool, progress: bool | None) -> Raw:
     """The arrays of a known data set, checked against what is known about it."""
-    if name == "digits":
-        from sklearn.datasets import load_digits
-
-        digits = load_digits()
-        return as_raw(name, digits.images, digits.target)
-    path = locate(name) or _obtain(name, download, progress)
-    arrays = read_npz(path)
-    if labels == "coarse":
-        arrays = _coarse(arrays, path)
-    raw = from_mapping(arrays, str(path))
     known = DATASETS[name]
-    classes = 20 if labels == "coarse" else known.classes
-    if raw.x.shape[1:] != known.shape or len(raw.catalogue) != classes:
+    if known.files:
+        path = locate(name) or _obtain(name, download, progress)
+        where, arrays = str(path), read_npz(path)
+    else:
+        where, arrays = name, _checked(name, known())
+    if labels == "coarse":
+        arrays = _coarse(arrays, where)
+    raw = from_mapping(arrays, where)
+    classes = known.coarse_classes if labels == "coarse" else known.classes
+    shape, size = raw.x.shape[1:], len(raw.catalogue)
+    if (known.shape or shape, classes or size) != (shape, size):
         raise DataError(
-            f"{path} is not {name}: its inputs have shape {raw.x.shape[1:]} and "
-            f"{len(raw.catalogue)} classes, expected {known.shape} and {classes}"
+            f"{where} is not {name}: its inputs have shape {shape} and {size} classes, "
+            f"expected {known.shape} and {classes}"
         )
     return raw
 
@@ -57,13 +58,20 @@ def _obtain(name: str, download: bool, progress: bool | None) -> Path:
         raise DataError(_advice(name, folder, missing, "downloads are switched off"))
     for file in missing:
         _fetch_any(name, folder, file, missing, progress)
-    if known.read is None:
-        raise DataError(f"{name} has no published files")
     path = cache_folder() / f"{name}.npz"
-    _save(path, known.read([folder / file.name for file in known.files]))
+    _save(path, _checked(name, known(*(folder / file.name for file in known.files))))
     for file in missing:  # what the user put there stays
         (folder / file.name).unlink(missing_ok=True)
     return path
+
+
+def _checked(name: str, arrays: Any) -> dict[str, Any]:
+    if not isinstance(arrays, Mapping):
+        raise DataError(
+            f"the function of data set {name!r} returned a {type(arrays).__name__}: expected a "
+            "mapping with x_train, y_train, x_test, y_test, or x, y; and classes"
+        )
+    return dict(arrays)
 
 
 def _fetch_any(
@@ -86,26 +94,26 @@ def _is_there(path: Path, file: File) -> bool:
 
 
 def _advice(name: str, folder: Path, missing: list[File], reason: str) -> str:
-    kind = "x, y" if name == "yeast" else "x_train, y_train, x_test, y_test"
+    keys = "x_train, y_train, x_test, y_test" if DATASETS[name].own_test else "x, y"
     data = os.environ.get("INTARSIA_DATA")
     place = data or "a folder of yours that the environment variable INTARSIA_DATA names"
     files = "\n".join(f"    {file.name}  from  {file.copies[0][0]}" for file in missing)
     return (
         f"{name} is not on this machine and was not fetched ({reason}).\n"
-        f"Either put {name}.npz (arrays {kind}, classes) in {place},\n"
+        f"Either put {name}.npz (arrays {keys}, classes) in {place},\n"
         f"or put these published files in {folder}:\n{files}\nand load it again."
     )
 
 
-def _coarse(arrays: dict[str, np.ndarray], path: Path) -> dict[str, np.ndarray]:
+def _coarse(arrays: dict[str, Any], where: str) -> dict[str, Any]:
     keys = {"y_train_coarse": "y_train", "y_test_coarse": "y_test", "coarse_classes": "classes"}
     for key in keys:
         if key not in arrays:
-            raise DataError(f"{path} has no array {key!r}, so it has no coarse labels")
+            raise DataError(f"{where} has no array {key!r}, so it has no coarse labels")
     return arrays | {plain: arrays[key] for key, plain in keys.items()}
 
 
-def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
+def _save(path: Path, arrays: dict[str, Any]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -114,6 +122,10 @@ def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
     except OSError as error:
         raise DataError(
             f"{path} cannot be written ({error}); name another folder with INTARSIA_CACHE"
+        ) from error
+    except ValueError as error:  # objects, which only pickle could hold
+        raise DataError(
+            f"the arrays of {path.stem} are not plain numbers or text: {error}"
         ) from error
     finally:
         temporary.unlink(missing_ok=True)

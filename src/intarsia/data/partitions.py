@@ -61,16 +61,16 @@ def disjoint_pairs(
         raise DataError(f"the number of pairs must be at least 1, got {count}")
     possible = comb(len(names), 2 * size) * comb(2 * size, size) // 2
     count = min(count, possible)
-    result: dict[tuple[Classes, Classes], None] = {}
+    pairs: dict[tuple[Classes, Classes], None] = {}
     stream = 0
     # Rejection: `count` equal to `possible` costs about log(possible) draws per pair.
-    while len(result) < count:
+    while len(pairs) < count:
         order = np.argsort(random_keys(len(names), seed, stream), kind="stable")[: 2 * size]
         halves = sorted((sorted(order[:size].tolist()), sorted(order[size:].tolist())))
         first, second = (tuple(names[i] for i in half) for half in halves)
-        result[first, second] = None
+        pairs[first, second] = None
         stream += 1
-    return list(result)
+    return list(pairs)
 
 
 def read_names(text: str, flag: str) -> list[str]:
@@ -81,14 +81,14 @@ def read_names(text: str, flag: str) -> list[str]:
 def read_sets(text: str, flag: str) -> list[list[str]]:
     """Sets of classes as a command has them: `0+1,2+3` are two sets of two.
 
-    A name that has a comma or a + stands in quotes, single or double: `"C++"+Java,'a, b'`. In
+    A name that has a comma or a + is in quotes, single or double: `"C++"+Java,'a, b'`. In
     quotes a backslash goes before a quote or a backslash that is part of the name.
     """
     sets = _parse(text)
     if sets is None:
         raise RecipeError(
             f"{flag} {text!r}: a class has no name, or a quote no end; parted by commas and +, "
-            """names that have one of these stand in quotes, as in '"C++",Java'"""
+            """names that have one of these are quoted, as in '"C++",Java'"""
         )
     return sets
 
@@ -96,8 +96,8 @@ def read_sets(text: str, flag: str) -> list[list[str]]:
 def set_name(classes: Sequence[str], catalogue: Sequence[str]) -> str:
     """What a module for these classes is called, and no other: `3`, `0+1`, `"C++"+Java`.
 
-    One class is called by its name, unless that reads like a set of other classes: beside the
-    classes a and b, the class a+b is called "a+b" with its quotes.
+    One class is called by its name, unless that reads like a set of other classes: where there
+    are classes a and b, the class a+b is called "a+b" with its quotes.
     """
     if len(classes) > 1:
         return "+".join(map(_quoted, classes))
@@ -109,7 +109,7 @@ def set_name(classes: Sequence[str], catalogue: Sequence[str]) -> str:
 
 
 def named_set(name: str, catalogue: Sequence[str]) -> list[str]:
-    """The classes of a set by its name; one that is in the catalogue as it stands is that class."""
+    """The classes of a set by its name; one that is in the catalogue as it is, is that class."""
     sets = _parse(name)
     if sets is not None and len(sets) == 1 and all(c in catalogue for c in sets[0]):
         return sets[0]
@@ -158,7 +158,7 @@ def _named_set(group: Any, names: Classes) -> Classes:
     """A list of names, or one name alone; numbers are the names they are written as."""
     if not isinstance(group, list | tuple | str | int):
         raise RecipeError(
-            f"{group!r} in a partition is no set of classes: expected a list of names"
+            f"{group!r} in a partition is not a set of classes: expected a list of names"
         )
     chosen = tuple(map(str, group)) if isinstance(group, list | tuple) else (str(group),)
     for name in chosen:

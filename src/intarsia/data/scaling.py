@@ -10,7 +10,7 @@ import torch
 
 from intarsia.errors import DataError, nearest
 
-Kind = Literal["unit", "signed", "standard", "capped", "none"]
+ScalingKind = Literal["unit", "signed", "standard", "capped", "none"]
 FURTHEST = 10.0  # standard deviations at which `capped` puts the training value that lies furthest
 
 _CHUNK = 4096  # rows converted to float64 at a time, so that large image sets fit in memory
@@ -23,7 +23,7 @@ class Scaling:
     `shift` and `scale` are 0-d for images (one number for all pixels) and of shape (D,) for tables.
     """
 
-    kind: Kind
+    kind: ScalingKind
     shift: torch.Tensor
     scale: torch.Tensor
 
@@ -89,11 +89,11 @@ class Scaling:
         return made
 
 
-def check_kind(kind: object) -> Kind:
+def check_kind(kind: object) -> ScalingKind:
     """`kind` if it is a known scaling, our error otherwise."""
-    if kind not in get_args(Kind):
-        raise DataError(f"unknown scaling {kind!r}: {nearest(str(kind), get_args(Kind))}")
-    return cast(Kind, kind)
+    if kind not in get_args(ScalingKind):
+        raise DataError(f"unknown scaling {kind!r}: {nearest(str(kind), get_args(ScalingKind))}")
+    return cast(ScalingKind, kind)
 
 
 def _range(array: np.ndarray, axis: int | None) -> tuple[np.ndarray, np.ndarray]:

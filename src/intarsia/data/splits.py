@@ -6,18 +6,18 @@ from intarsia.errors import DataError
 
 
 def stratified(
-    y: np.ndarray, share: float, seed: int, *, stream: int = 0, keep: int = 1
+    y: np.ndarray, fraction: float, seed: int, *, stream: int = 0, keep: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cut `share` of the rows out, class by class; return (rows left, rows cut), both ascending.
+    """Cut `fraction` of the rows out, class by class; return (rows left, rows cut), both ascending.
 
-    The cut has round(share * N) rows. Every class gives at least one row and keeps at least `keep`,
-    so a cut from many tiny classes can be larger than its share. `stream` makes cuts with one seed
+    The cut has round(fraction * N) rows. Every class gives at least one row and keeps at least
+    `keep`, so a cut from many tiny classes can be larger. `stream` makes cuts with one seed
     independent of each other.
     """
-    if share == 0:
+    if fraction == 0:
         return np.arange(len(y)), np.arange(0)
     _, y, sizes = np.unique(y, return_inverse=True, return_counts=True)
-    counts = _counts(sizes, share, keep)
+    counts = _counts(sizes, fraction, keep)
     keys = random_keys(len(y), seed, stream)
     cut = np.zeros(len(y), dtype=bool)
     for index, count in enumerate(counts):
@@ -41,18 +41,18 @@ def check_seed(seed: int) -> int:
     return int(seed)
 
 
-def check_share(name: str, share: float) -> float:
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
-        raise DataError(f"{name} is a share of the rows, from 0 to below 1; got {share!r}")
-    return float(share)
+def check_fraction(name: str, fraction: float) -> float:
+    if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 <= fraction < 1:
+        raise DataError(f"{name} is a fraction of the rows, from 0 to below 1; got {fraction!r}")
+    return float(fraction)
 
 
-def _counts(sizes: np.ndarray, share: float, keep: int) -> np.ndarray:
-    """Rows to cut from each class: largest remainders, within one row of the class's own share."""
-    exact = share * sizes
+def _counts(sizes: np.ndarray, fraction: float, keep: int) -> np.ndarray:
+    """Rows to cut from each class: largest remainders, each within one row of exact."""
+    exact = fraction * sizes
     most = sizes - keep
     counts = np.clip(np.floor(exact).astype(np.int64), 1, most)
-    total = round(share * int(sizes.sum()))
+    total = round(fraction * int(sizes.sum()))
     for index in np.argsort(counts - exact, kind="stable"):
         if counts.sum() >= total:
             break

@@ -67,7 +67,7 @@ def _table(
 
 
 def from_parquet(path: Path, target: str | int | None = None, *, missing: bool = False) -> Raw:
-    """A parquet file as a table; the index that pandas writes into it is no column."""
+    """A parquet file as a table; the index that pandas writes into it is not a column."""
     try:
         from pyarrow import ArrowException, parquet
     except ImportError:
@@ -112,11 +112,11 @@ def _feature(column: Any, name: str, path: Path, missing: bool) -> np.ndarray:
             f"{path}, column {name!r}: its type is {kind}, not numbers; encode or drop the column, "
             "or name the label column with target="
         )
-    result = np.asarray(column.cast(float64(), safe=False).to_numpy(), dtype=np.float64)
-    if not missing and np.isnan(result).any():
-        row = int(np.flatnonzero(np.isnan(result))[0])
+    numbers = np.asarray(column.cast(float64(), safe=False).to_numpy(), dtype=np.float64)
+    if not missing and np.isnan(numbers).any():
+        row = int(np.flatnonzero(np.isnan(numbers))[0])
         raise DataError(_no_value(f"{path}, row {row} (counted from 0)", name, None))
-    return result
+    return numbers
 
 
 def _plain(label: Any) -> Any:

@@ -14,8 +14,8 @@ from torch.nn.functional import cross_entropy
 from intarsia.composition import OPERATORS, Composition, compose
 from intarsia.composition.batchnorm import has_batchnorm
 from intarsia.composition.composition import AUTO
-from intarsia.data import Data, Scaling, Split, lay_out
-from intarsia.data.splits import check_share
+from intarsia.data import Data, Scaling, Split, to_shape
+from intarsia.data.splits import check_fraction
 from intarsia.errors import RecipeError, TrainingError
 from intarsia.estimator.replay_buffer import ReplayBuffer
 from intarsia.models import Model
@@ -68,7 +68,7 @@ class EstimatorSettings:
             factory=None if named else model,
             scale=given["scale"] or ("capped" if shape is None else "unit"),
             shape=None if shape is None else _shape(shape),
-            validation=check_share("validation", given["validation"]),
+            validation=check_fraction("validation", given["validation"]),
             background=background,
             verbose=bool(given["verbose"]),
             device=given["device"],
@@ -179,7 +179,7 @@ def _shape(given: Any) -> tuple[int, ...]:
 
 
 def _shaped(x: torch.Tensor, shape: tuple[int, ...] | None) -> torch.Tensor:
-    return x if shape is None else lay_out(x, shape, "the rows of X")
+    return x if shape is None else to_shape(x, shape, "the rows of X")
 
 
 def _work(data: Data, recipe: Recipe, settings: EstimatorSettings, modules: int) -> float:

@@ -13,7 +13,7 @@ from intarsia.measure.logits import (
 )
 from intarsia.measure.matrix import Matrix
 from intarsia.measure.novelty import Novelty, novelty
-from intarsia.measure.path import Path, path
+from intarsia.measure.path import WeightPath, path
 
 __all__ = [
     "Abstention",
@@ -21,7 +21,7 @@ __all__ = [
     "Evaluation",
     "Matrix",
     "Novelty",
-    "Path",
+    "WeightPath",
     "abstention",
     "accuracy_per_class",
     "auroc",

@@ -1,4 +1,4 @@
-"""Abstention: how well a model tells what it does not know by the entropy of its answers."""
+"""Abstention: how well the entropy of a model's answers shows what it does not know."""
 
 import math
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ from intarsia.measure.evaluation import figure
 from intarsia.modules import Module, Predicting, logits_of
 from intarsia.modules.classifier import Inputs, check_abstain, uncertainty
 
-Scores = np.ndarray | Tensor | Sequence[float]
+Numbers = np.ndarray | Tensor | Sequence[float]
 
 
 @dataclass(frozen=True)
 class Abstention:
-    """What `abstention` measured; nan stands for a share of nothing, None in JSON."""
+    """What `abstention` measured; nan is a fraction of nothing, None in JSON."""
 
     auroc_entropy: float  # an unknown sample has the larger entropy, ties count half
     auroc_softmax: float  # an unknown sample has the smaller largest probability
-    threshold: float  # share of log C above which an answer is withheld
-    answered: float  # share of the known samples that are answered
-    refused: float  # share of the unknown samples that are not
+    threshold: float  # fraction of log C above which an answer is withheld
+    answered: float  # fraction of the known samples that are answered
+    refused: float  # fraction of the unknown samples that are not
     accuracy: float  # over the known samples that are answered
     known: int
     unknown: int
@@ -45,26 +45,28 @@ class Abstention:
 
 
 def threshold(model: nn.Module | Module, samples: Split | Inputs, answered: float = 0.95) -> float:
-    """The share of log C that, given as `abstain`, lets `answered` of these samples be answered.
+    """The fraction of log C that, given as `abstain`, lets `answered` of these samples be answered.
 
-    Give validation samples of classes that the model knows; labels are not looked at. The share
+    Give validation samples of classes that the model knows; labels are not looked at. The fraction
     lies halfway between the last entropy that is answered and the next, or 1 where all are.
     """
     rows = samples.x if isinstance(samples, Split) else samples
     return threshold_of(uncertainty(*_answers(model, rows)), answered)
 
 
-def threshold_of(uncertainties: Scores, answered: float = 0.95) -> float:
-    """As `threshold`, of entropies that are shares of log C already."""
-    shares = np.sort(_numbers(uncertainties, "entropies"))
+def threshold_of(uncertainties: Numbers, answered: float = 0.95) -> float:
+    """As `threshold`, of entropies that are fractions of log C already."""
+    fractions = np.sort(_numbers(uncertainties, "entropies"))
     if not 0 <= answered <= 1:
-        raise DataError(f"answered is {answered!r}: expected a share of the samples, from 0 to 1")
-    if not len(shares):
+        raise DataError(
+            f"answered is {answered!r}: expected a fraction of the samples, from 0 to 1"
+        )
+    if not len(fractions):
         raise DataError("there are no samples to choose a threshold on: give validation samples")
     # The small step back keeps 0.95 * 100 at 95, which is 95.00000000000001 as floats may go.
-    count = math.ceil(answered * len(shares) - 1e-9)
-    last = shares[count - 1] if count else 0.0
-    following = shares[count] if count < len(shares) else 1.0
+    count = math.ceil(answered * len(fractions) - 1e-9)
+    last = fractions[count - 1] if count else 0.0
+    following = fractions[count] if count < len(fractions) else 1.0
     return float((last + following) / 2)
 
 
@@ -75,33 +77,33 @@ def abstention(
 
     Labels of `known` are indices into the model's catalogue.
     """
-    share = check_abstain(threshold)
+    fraction = check_abstain(threshold)
     logits, temperature = _answers(model, known.x)
     foreign, _ = _answers(model, unknown.x if isinstance(unknown, Split) else unknown)
     mine, others = uncertainty(logits, temperature), uncertainty(foreign, temperature)
-    answered = mine <= share
+    answered = mine <= fraction
     right = (logits.argmax(dim=1) == known.y)[answered]
     sureness = [torch.softmax(z / temperature, dim=1).amax(dim=1) for z in (logits, foreign)]
     return Abstention(
         auroc_entropy=auroc(mine, others),
         auroc_softmax=auroc(-sureness[0], -sureness[1]),
-        threshold=share,
+        threshold=fraction,
         answered=float(answered.double().mean()),
-        refused=float((others > share).double().mean()),
+        refused=float((others > fraction).double().mean()),
         accuracy=float(right.double().mean()),
         known=len(logits),
         unknown=len(foreign),
     )
 
 
-def auroc(known: Scores, unknown: Scores) -> float:
+def auroc(known: Numbers, unknown: Numbers) -> float:
     """How often a score of an unknown sample is above one of a known sample; ties count half."""
     from scipy.stats import rankdata
 
     one, other = (_numbers(values, "scores") for values in (known, unknown))
     if not len(one) or not len(other):
         return math.nan
-    ranks = rankdata(np.concatenate([one, other]))[len(one) :]  # ties share their mean rank
+    ranks = rankdata(np.concatenate([one, other]))[len(one) :]  # equal ones have their mean rank
     wins = ranks.sum() - len(other) * (len(other) + 1) / 2
     return float(wins / (len(one) * len(other)))
 
@@ -113,7 +115,7 @@ def _answers(model: nn.Module | Module, x: Inputs) -> tuple[Tensor, float]:
     return logits_of(network, x).double(), temperature
 
 
-def _numbers(values: Scores, what: str) -> np.ndarray:
+def _numbers(values: Numbers, what: str) -> np.ndarray:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not np.isfinite(array).all():
         raise DataError(

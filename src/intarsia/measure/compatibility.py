@@ -1,4 +1,4 @@
-"""What will fit: how much two modules share, and what adding their weights will cost."""
+"""What will fit: how much two modules have in common, and what adding their weights will cost."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +23,10 @@ from intarsia.modules import Bank, Classifier, Module, logits_of
 if TYPE_CHECKING:
     from rich.table import Table
 
-
 Samples = Split | Data | np.ndarray | Tensor
 MOST = 4096  # rows that the interference is read from; a loss of 1% shows in few of them
+STEEPNESS = 20.0  # chosen on the design pairs of benchmarks/experiments/compatibility.py
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 MEASURES = {
     "interference": "expected accuracy lost by adding the weights, from unlabelled samples",
     "mask_jaccard": "weights that both keep, of those that either keeps",
@@ -37,7 +38,7 @@ MEASURES = {
 
 @dataclass(frozen=True, eq=False)
 class Compatibility:
-    """What `compatibility` found between two modules; nan where there is nothing to measure."""
+    """What `compatibility` measured between two modules; nan where there is nothing to measure."""
 
     modules: tuple[str, str]
     interference: float  # 0 is none; nan without samples
@@ -64,8 +65,8 @@ class Compatibility:
         for name, meaning in MEASURES.items():
             table.add_row(name.replace("_", " "), figure(getattr(self, name)), meaning)
             axes = self.unit_overlap_per_axis if name == "unit_overlap" else {}
-            for axis, share in axes.items() if len(axes) > 1 else ():
-                table.add_row(Text(f"  {axis}"), figure(share), "")
+            for axis, overlap in axes.items() if len(axes) > 1 else ():
+                table.add_row(Text(f"  {axis}"), figure(overlap), "")
         return table
 
     def __str__(self) -> str:
@@ -73,12 +74,12 @@ class Compatibility:
 
 
 def compatibility(a: Module, b: Module, samples: Samples | None = None) -> Compatibility:
-    """How much two modules share, and how much accuracy the sum of their weights will lose.
+    """What two modules have in common, and how much accuracy the sum of their weights will lose.
 
     The interference needs unlabelled raw inputs that hold both modules' classes: an array, a split,
     or a data set, whose validation part is used; at most 4096 rows, evenly spaced. It is the
     accuracy over both modules' classes that the weight sum is expected to lose against the logit
-    sum, where the modules themselves say which samples are theirs (measure/interference.py).
+    sum, where the modules themselves say which samples are theirs (see `interference`).
 
     Masks are compared over the tensors that either module pruned (1 if none). Modules of different
     origins can be compared, though not added; unit overlap is nan for networks without wiring.
@@ -101,10 +102,51 @@ def compatibility_matrix(
     seen = [_Seen(module, rows) for module in modules]
     measures = {name: np.full((len(seen), len(seen)), np.nan) for name in MEASURES}
     for i, j in combinations(range(len(seen)), 2):
-        result = _between(seen[i], seen[j])
+        pair = _between(seen[i], seen[j])
         for name, values in measures.items():
-            values[i, j] = values[j, i] = getattr(result, name)
+            values[i, j] = values[j, i] = getattr(pair, name)
     return Matrix(tuple(m.name for m in modules), measures, len(rows))
+
+
+def interference(
+    apart: Tensor,
+    joined: Tensor,
+    posteriors: Iterable[tuple[int, Tensor]],
+    temperature: float,
+) -> float:
+    """Expected loss of accuracy from the logit sum (N x C) to the logits of the weight sum.
+
+    `posteriors` are classes with their P(c|x) over the N samples; a class that no sample can be of
+    is left out; nan is a mean over none.
+    """
+    lost = []
+    for c, weight in posteriors:
+        fall = _right(apart, c, temperature) - _right(joined, c, temperature)
+        if total := float(weight.sum()):
+            lost.append(float((weight * fall).sum()) / total)
+    return float(np.mean(lost)) if lost else math.nan
+
+
+def posterior(logits: Tensor, rewarded: Sequence[int], temperature: float) -> dict[int, Tensor]:
+    """P(c|x) for each rewarded class, from the logits of a module (N x C) alone."""
+    p = torch.softmax(logits / temperature, 1)
+    classes, own = p.shape[1], p[:, list(rewarded)]
+    if len(rewarded) < classes:
+        elsewhere = (1 - own.sum(1, keepdim=True)) / (1 - len(rewarded) / classes)
+        own = (own - elsewhere / classes).clamp_min(0)
+    return dict(zip(rewarded, own.T, strict=True))
+
+
+def joined_logits(merged: Classifier, rows: Tensor) -> Tensor:
+    """The logits of a weight sum, whose BatchNorm layers normalise by these rows.
+
+    The statistics of neither part fit their sum. The classifier is left in this mode.
+    """
+    for layer in merged.modules():
+        if isinstance(layer, NORMS):
+            layer.train(len(rows) > 1)
+    with torch.no_grad():
+        return merged(rows)
 
 
 class _Seen:
@@ -148,8 +190,8 @@ class _Seen:
 
     def keeps(self, name: str) -> Tensor:
         shape = self.module.plan[name].shape
-        merged = torch.ones(shape, dtype=torch.bool)
-        return self.module.mask.get(name, merged).flatten()
+        everything = torch.ones(shape, dtype=torch.bool)
+        return self.module.mask.get(name, everything).flatten()
 
 
 def _between(one: _Seen, other: _Seen) -> Compatibility:
@@ -166,7 +208,7 @@ def _between(one: _Seen, other: _Seen) -> Compatibility:
         mask_jaccard=_jaccard(masks) if masks else 1.0,
         unit_overlap=_jaccard(units.values()),
         unit_overlap_per_axis={axis: _jaccard([pair]) for axis, pair in units.items()},
-        sign_conflicts=_share(int(opposite.sum()), int(both.sum())),
+        sign_conflicts=_ratio(int(opposite.sum()), int(both.sum())),
         cosine=float(one.flat @ other.flat) / length if length else math.nan,
         same_origin=a.origin == b.origin,
         samples=len(one.rows),
@@ -185,14 +227,14 @@ def _interference(one: _Seen, other: _Seen) -> float:
 
 def _jaccard(pairs: Iterable[tuple[Tensor, Tensor]]) -> float:
     pairs = list(pairs)
-    return _share(
+    return _ratio(
         sum(int((one & other).sum()) for one, other in pairs),
         sum(int((one | other).sum()) for one, other in pairs),
     )
 
 
-def _share(part: int, merged: int) -> float:
-    return part / merged if merged else math.nan
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else math.nan
 
 
 def _rows(samples: Samples | None, module: Module) -> Tensor:
@@ -204,51 +246,6 @@ def _rows(samples: Samples | None, module: Module) -> Tensor:
     if not len(rows):
         raise DataError("there are no samples to read the interference from: give some, or None")
     return rows[evenly_spaced(len(rows), MOST)]
-
-
-STEEPNESS = 20.0  # chosen on pairs of modules that benchmarks/compatibility.py calls design pairs
-NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-
-
-def interference(
-    apart: Tensor,
-    joined: Tensor,
-    posteriors: Iterable[tuple[int, Tensor]],
-    temperature: float,
-) -> float:
-    """Expected loss of accuracy from the logit sum (N x C) to the logits of the weight sum.
-
-    `posteriors` are classes with their P(c|x) over the N samples; a class that no sample can be of
-    is left out, and nan stands for a mean over none.
-    """
-    lost = []
-    for c, weight in posteriors:
-        fall = _right(apart, c, temperature) - _right(joined, c, temperature)
-        if total := float(weight.sum()):
-            lost.append(float((weight * fall).sum()) / total)
-    return float(np.mean(lost)) if lost else math.nan
-
-
-def posterior(logits: Tensor, rewarded: Sequence[int], temperature: float) -> dict[int, Tensor]:
-    """P(c|x) for each rewarded class, from the logits of a module (N x C) alone."""
-    p = torch.softmax(logits / temperature, 1)
-    classes, own = p.shape[1], p[:, list(rewarded)]
-    if len(rewarded) < classes:
-        elsewhere = (1 - own.sum(1, keepdim=True)) / (1 - len(rewarded) / classes)
-        own = (own - elsewhere / classes).clamp_min(0)
-    return dict(zip(rewarded, own.T, strict=True))
-
-
-def joined_logits(merged: Classifier, rows: Tensor) -> Tensor:
-    """The logits of a weight sum, whose BatchNorm layers normalise by these rows.
-
-    The statistics of neither part fit their sum. The classifier is left in this mode.
-    """
-    for layer in merged.modules():
-        if isinstance(layer, NORMS):
-            layer.train(len(rows) > 1)
-    with torch.no_grad():
-        return merged(rows)
 
 
 def _right(logits: Tensor, c: int, temperature: float) -> Tensor:

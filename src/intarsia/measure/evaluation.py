@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What `evaluate` measured; nan stands for a mean over no sample, None in JSON."""
+    """What `evaluate` measured; nan is a mean over no sample, None in JSON."""
 
     accuracy: float  # over samples whose label is rewarded
     entropy: float  # nats, over samples whose label is not rewarded

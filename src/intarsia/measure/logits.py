@@ -10,11 +10,11 @@ from torch import Tensor
 
 from intarsia.errors import DataError
 
-Array = np.ndarray | Tensor | Sequence
+ArrayLike = np.ndarray | Tensor | Sequence
 
 
-def rewarded_accuracy(logits: Array, labels: Array, rewarded: Sequence[int]) -> float:
-    """Share of the samples with a rewarded label whose largest logit, over all C, is that label's.
+def rewarded_accuracy(logits: ArrayLike, labels: ArrayLike, rewarded: Sequence[int]) -> float:
+    """Fraction of samples with a rewarded label whose largest logit, over all C, is that label's.
 
     nan where no sample has a rewarded label. Of equal logits the first counts as the largest.
     """
@@ -24,7 +24,7 @@ def rewarded_accuracy(logits: Array, labels: Array, rewarded: Sequence[int]) -> 
 
 
 def nonrewarded_entropy(
-    logits: Array, labels: Array, rewarded: Sequence[int], temperature: float = 1.0
+    logits: ArrayLike, labels: ArrayLike, rewarded: Sequence[int], temperature: float = 1.0
 ) -> float:
     """Mean entropy (nats) over the samples whose label is not rewarded; its ceiling is log C.
 
@@ -35,7 +35,7 @@ def nonrewarded_entropy(
     return _mean(entropy(z[rows], temperature))
 
 
-def entropy(logits: Array, temperature: float = 1.0) -> np.ndarray:
+def entropy(logits: ArrayLike, temperature: float = 1.0) -> np.ndarray:
     """Shannon entropy in nats of softmax(logits / temperature), one value per sample."""
     z = _logits(logits)
     if not 0 < temperature < np.inf:
@@ -47,7 +47,7 @@ def entropy(logits: Array, temperature: float = 1.0) -> np.ndarray:
     return np.maximum(np.log(total) - (np.exp(z) * z).sum(axis=1) / total, 0.0)
 
 
-def confusion(logits: Array, labels: Array, classes: int | None = None) -> np.ndarray:
+def confusion(logits: ArrayLike, labels: ArrayLike, classes: int | None = None) -> np.ndarray:
     """Counts, true by predicted, C x C int64; `classes` checks C where given."""
     z, y = _checked(logits, labels)
     size = z.shape[1]
@@ -57,14 +57,14 @@ def confusion(logits: Array, labels: Array, classes: int | None = None) -> np.nd
     return np.bincount(cells, minlength=size * size).reshape(size, size)
 
 
-def accuracy_per_class(logits: Array, labels: Array) -> np.ndarray:
-    """Share of each class's samples that are predicted right (recall); nan for absent classes."""
+def accuracy_per_class(logits: ArrayLike, labels: ArrayLike) -> np.ndarray:
+    """Recall, the fraction of each class's samples predicted right; nan for absent classes."""
     counts = confusion(logits, labels)
     with np.errstate(invalid="ignore"):
         return counts.diagonal() / counts.sum(axis=1)
 
 
-def entropy_per_class(logits: Array, labels: Array, temperature: float = 1.0) -> np.ndarray:
+def entropy_per_class(logits: ArrayLike, labels: ArrayLike, temperature: float = 1.0) -> np.ndarray:
     """Mean entropy (nats) over each class's samples; nan for absent classes."""
     z, y = _checked(logits, labels)
     size = z.shape[1]
@@ -73,7 +73,7 @@ def entropy_per_class(logits: Array, labels: Array, temperature: float = 1.0) ->
         return totals / np.bincount(y, minlength=size)
 
 
-def _checked(logits: Array, labels: Array) -> tuple[np.ndarray, np.ndarray]:
+def _checked(logits: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     z, y = _logits(logits), _numpy(labels, "labels")
     if y.size == 0:
         y = y.astype(np.int64)
@@ -91,7 +91,7 @@ def _checked(logits: Array, labels: Array) -> tuple[np.ndarray, np.ndarray]:
     return z, y.astype(np.int64)
 
 
-def _logits(logits: Array) -> np.ndarray:
+def _logits(logits: ArrayLike) -> np.ndarray:
     z = _numpy(logits, "logits")
     if z.ndim != 2 or z.shape[1] == 0 or z.dtype.kind not in "iuf":
         raise DataError(
@@ -103,14 +103,14 @@ def _logits(logits: Array) -> np.ndarray:
     return z
 
 
-def _numpy(value: Array, name: str) -> np.ndarray:
+def _numpy(value: ArrayLike, name: str) -> np.ndarray:
     if isinstance(value, Tensor):
         value = value.detach().cpu()
         return (value.double() if value.is_floating_point() else value).numpy()
     try:
         return np.asarray(value)
     except ValueError as error:
-        raise DataError(f"the {name} are no array: {error}") from error
+        raise DataError(f"the {name} are not an array: {error}") from error
 
 
 def _rewarded(rewarded: Sequence[int], classes: int) -> np.ndarray:

@@ -101,7 +101,7 @@ def novelty(
 ) -> Novelty:
     """Fit a score on validation samples so that `answered` of them count as known.
 
-    "auto" takes the score that best tells these samples from outliers made of them: noise, rows
+    "auto" takes the score that best separates these samples from outliers made of them: noise, rows
     with features of several samples, and samples scaled up.
     """
     if score != "auto" and score not in SCORES:
@@ -125,7 +125,7 @@ def novelty(
     if score == "auto":
         made = {text: _made(text, rows) for text in OUTLIERS}
         outliers = [parts(x, _log_norms(model, x)) for x in made.values()]
-        measured = {name: _told_apart(name, known, outliers, limits) for name in SCORES}
+        measured = {name: _separation(name, known, outliers, limits) for name in SCORES}
         score = max(SCORES, key=lambda name: (round(measured[name], 3), -SCORES.index(name)))
     threshold = _threshold(_joint(score, known, limits), answered)
     return Novelty(score, threshold, temperature, centre, spread, limits, measured)
@@ -140,7 +140,7 @@ def _made(text: str, rows: Tensor) -> Tensor:
     return made
 
 
-def _told_apart(
+def _separation(
     score: str,
     known: Mapping[str, Tensor],
     outliers: Sequence[Mapping[str, Tensor]],

@@ -1,4 +1,4 @@
-"""Two modules in one place: whether they can be laid over one another, and weights between them."""
+"""Two modules of one shape: whether their weights can be compared, and weights between them."""
 
 import numpy as np
 from torch import Tensor
@@ -25,23 +25,23 @@ def check_pair(a: Module, b: Module) -> None:
     for module in (a, b):
         if not isinstance(module, Module):
             raise CompositionError(
-                f"a {type(module).__name__} cannot be laid beside a module: give modules, as "
+                f"a {type(module).__name__} cannot be compared with a module: give modules, as "
                 "Module.load or a bank has them"
             )
     check_traits(a, b, NEEDED)
 
 
-def blend(a: Module, b: Module, share_a: float, share_b: float) -> Classifier:
-    """The classifier of share_a * theta_a + share_b * theta_b.
+def blend(a: Module, b: Module, weight_a: float, weight_b: float) -> Classifier:
+    """The classifier of weight_a * theta_a + weight_b * theta_b.
 
-    A normalisation's running statistics are averaged with these shares, made to sum to one, so that
-    a variance stays one; a unit that pruning took from one module has the statistics of the other.
-    With both shares 1 this is the weight sum.
+    A normalisation's running statistics are averaged with these weights, made to sum to one, so
+    that a variance stays one; a unit that pruning took from one module has the statistics of the
+    other. With both weights 1 this is the sum.
     """
     state = {
-        name: share_a * a.state[name] + share_b * b.state[name]
+        name: weight_a * a.state[name] + weight_b * b.state[name]
         if entry.learned
-        else joint_buffer(name, (a.state, b.state), (share_a, share_b))
+        else joint_buffer(name, (a.state, b.state), (weight_a, weight_b))
         for name, entry in a.plan.items()
     }
     classes = {*a.rewarded, *b.rewarded}

@@ -25,8 +25,8 @@ TOLERANCE = 2.0  # percent
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
-    """What was measured at every t on one split; nan stands for a mean over no sample."""
+class PathCurve:
+    """What was measured at every t on one split; nan is a mean over no sample."""
 
     loss: np.ndarray
     accuracy: np.ndarray  # over samples whose label either module rewards
@@ -53,14 +53,14 @@ class Curve:
 
 
 @dataclass(frozen=True, eq=False)
-class Path:
+class WeightPath:
     """What `path` measured between two modules."""
 
     modules: tuple[str, str]
     rewarded: tuple[str, ...]
     kind: Loss
     t: np.ndarray
-    curves: Mapping[str, Curve]  # by split
+    curves: Mapping[str, PathCurve]  # by split
 
     @property
     def barrier(self) -> float:
@@ -77,8 +77,8 @@ class Path:
             name: {**vars(curve), "excess": curve.excess, "barrier": curve.barrier}
             for name, curve in self.curves.items()
         }
-        result = {"barrier": self.barrier, "connected": self.connected, "tolerance": TOLERANCE}
-        return plain({**vars(self), "curves": curves, **result}, "path")
+        verdict = {"barrier": self.barrier, "connected": self.connected, "tolerance": TOLERANCE}
+        return plain({**vars(self), "curves": curves, **verdict}, "path")
 
     def figure(self) -> "Figure":
         """Loss with the band that it may rise into, accuracy and entropy along t."""
@@ -145,16 +145,16 @@ def path(
     aligned: bool = False,
     batch: int = 4096,
     device: str | torch.device = "cpu",
-) -> Path:
+) -> WeightPath:
     """Walk from module a to module b through the sum of their weights, and measure on the way.
 
     gamma(t) = a + 2t b up to t = 1/2 and 2(1 - t) a + b beyond. The loss is MaxEnt's with both
     modules' classes rewarded, KL(target || p) as the paper has it, or `cross_entropy` as training
-    has it: larger by the targets' entropy, which makes every barrier a smaller share of it. A data
-    set is measured on its training and test parts; `samples` limits the former, or the one split
-    given, to that many rows, evenly spaced.
+    has it: larger by the targets' entropy, so that every barrier is a smaller fraction of it. A
+    data set is measured on its training and test parts; `samples` limits the former, or the one
+    split given, to that many rows, evenly spaced.
 
-    Running statistics of BatchNorm are averaged with the path's shares, so that the ends are the
+    Running statistics of BatchNorm are averaged with the path's weights, so that the ends are the
     modules as they are; `compose` recomputes them instead, so its middle is a better one. Modules
     that come from different origins must be aligned first, which `aligned` says they are.
     """
@@ -175,29 +175,32 @@ def path(
     goal = objective("me", len(catalogue), rewarded)
     floor = _floor(kind, goal)
     places = np.linspace(0.0, 1.0, points)
-    result: dict[str, list[tuple[float, float, float]]] = {name: [] for name in splits}
+    measured: dict[str, list[tuple[float, float, float]]] = {name: [] for name in splits}
     for t in places:
         merged = blend(a, b, min(1.0, 2 * (1 - t)), min(1.0, 2 * t)).to(device)
         for name, (split, _) in splits.items():
-            result[name].append(_measured(merged, split, goal, floor, rewarded, batch))
+            measured[name].append(_measured(merged, split, goal, floor, rewarded, batch))
     curves = {}
     for name, (split, there) in splits.items():
-        losses, accuracies, entropies = np.array(result[name]).T
-        curves[name] = Curve(losses, accuracies, entropies, len(split), there)
-    return Path((a.name, b.name), tuple(catalogue[i] for i in rewarded), kind, places, curves)
+        losses, accuracies, entropies = np.array(measured[name]).T
+        curves[name] = PathCurve(losses, accuracies, entropies, len(split), there)
+    return WeightPath((a.name, b.name), tuple(catalogue[i] for i in rewarded), kind, places, curves)
 
 
 def _splits(data: Data | Split, samples: int | None) -> dict[str, tuple[Split, int]]:
     """The splits to measure on, by name, and how many samples each had."""
     if isinstance(data, Data):
         train, test = data.train, data.test
-        return {"train": (_few(train, samples), len(train)), "test": (_few(test), len(test))}
+        return {
+            "train": (_subsample(train, samples), len(train)),
+            "test": (_subsample(test), len(test)),
+        }
     if not isinstance(data, Split):
         raise DataError(f"a path cannot be measured on a {type(data).__name__}: pass Data or Split")
-    return {"split": (_few(data, samples), len(data))}
+    return {"split": (_subsample(data, samples), len(data))}
 
 
-def _few(split: Split, samples: int | None = None) -> Split:
+def _subsample(split: Split, samples: int | None = None) -> Split:
     if samples is not None and (not isinstance(samples, int) or samples < 1):
         raise RecipeError(f"samples is {samples!r}: expected a number of rows, or None for all")
     if not len(split) or bool((split.y < 0).any()):

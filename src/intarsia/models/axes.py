@@ -21,10 +21,10 @@ class Axis:
     joint: bool = False
 
 
-Entry = tuple[Axis | None, ...]
+TensorAxes = tuple[Axis | None, ...]
 """One axis per dimension; None where a dimension is not made of units (kernel taps)."""
 
-Wiring = Mapping[str, Entry]
+Wiring = Mapping[str, TensorAxes]
 """Parameter or buffer name -> its axes. Dimension 0 of a weight gives units, dimension 1 reads."""
 
 INPUT, OUTPUT = "input", "output"
@@ -83,20 +83,20 @@ def check_wiring(wiring: Wiring, state: Mapping[str, Tensor]) -> None:
 
 def linear_wiring(
     name: str, gives: str, reads: str, *, block: int = 1, bias: bool = True
-) -> dict[str, Entry]:
+) -> dict[str, TensorAxes]:
     """The entries of a Linear layer that reads `block` entries per unit."""
-    weight: dict[str, Entry] = {f"{name}.weight": (Axis(gives), Axis(reads, block))}
+    weight: dict[str, TensorAxes] = {f"{name}.weight": (Axis(gives), Axis(reads, block))}
     return weight | ({f"{name}.bias": (Axis(gives),)} if bias else {})
 
 
-def conv_wiring(name: str, gives: str, reads: str, *, bias: bool = False) -> dict[str, Entry]:
+def conv_wiring(name: str, gives: str, reads: str, *, bias: bool = False) -> dict[str, TensorAxes]:
     """The entries of a two-dimensional convolution."""
-    weight: dict[str, Entry] = {f"{name}.weight": (Axis(gives), Axis(reads), None, None)}
+    weight: dict[str, TensorAxes] = {f"{name}.weight": (Axis(gives), Axis(reads), None, None)}
     return weight | ({f"{name}.bias": (Axis(gives),)} if bias else {})
 
 
-def norm_wiring(name: str, axis: str) -> dict[str, Entry]:
+def norm_wiring(name: str, axis: str) -> dict[str, TensorAxes]:
     """The entries of a BatchNorm layer, which rides along one axis."""
     riding = ("weight", "bias", "running_mean", "running_var")
-    entries: dict[str, Entry] = {f"{name}.{key}": (Axis(axis),) for key in riding}
+    entries: dict[str, TensorAxes] = {f"{name}.{key}": (Axis(axis),) for key in riding}
     return entries | {f"{name}.num_batches_tracked": ()}

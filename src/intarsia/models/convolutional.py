@@ -1,4 +1,4 @@
-"""Checks that the networks for images share."""
+"""The convolutional networks of the papers: LeNet, VGG-11 and ResNet-18, for small images."""
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -7,34 +7,13 @@ from intarsia.errors import ModelError
 from intarsia.models.axes import (
     INPUT,
     OUTPUT,
-    Entry,
+    TensorAxes,
     Wiring,
     conv_wiring,
     linear_wiring,
     norm_wiring,
 )
 from intarsia.models.factory import MODELS
-
-
-def image_shape(model: str, shape: tuple[int, ...], least: int) -> tuple[int, int, int]:
-    """Channels, height and width, or our error where there is no image or a too small one."""
-    if len(shape) != 3:
-        raise ModelError(
-            f"{model} reads images: expected a shape (channels, height, width), got {shape}; "
-            "use mlp for tables"
-        )
-    channels, height, width = shape
-    if min(height, width) < least:
-        raise ModelError(
-            f"{model} needs images of at least {least} x {least}, got {height} x {width}: "
-            "use mlp, or enlarge the images"
-        )
-    return channels, height, width
-
-
-def check_width(model: str, width: int) -> None:
-    if not isinstance(width, int) or width < 1:
-        raise ModelError(f"{model}: width is {width!r}: expected a whole number of at least 1")
 
 
 class Lenet(nn.Module):
@@ -67,22 +46,34 @@ class Lenet(nn.Module):
 @MODELS.register("lenet", convolutional=True)
 def lenet(shape: tuple[int, ...], outputs: int) -> Lenet:
     """The paper's CNN, for any image of at least 4 x 4."""
-    return Lenet(image_shape("lenet", shape, least=4), outputs)
+    return Lenet(_image_shape("lenet", shape, least=4), outputs)
 
 
-# channels in units of the width, and whether a max-pool follows
-LAYERS = [(1, True), (2, True), (4, False), (4, True), (8, False), (8, True), (8, False), (8, True)]
+# of VGG-11: channels in units of the width, and whether a max-pool follows
+VGG_LAYERS = [
+    (1, True),
+    (2, True),
+    (4, False),
+    (4, True),
+    (8, False),
+    (8, True),
+    (8, False),
+    (8, True),
+]
 
 
 class Vgg11(nn.Module):
-    """A pool that a side of one pixel would not fit is left out: the fifth one for 28 x 28."""
+    """Eight convolutions with BatchNorm, five max-pools and one linear layer.
+
+    A pool that a side of one pixel would not fit is left out: the fifth one for 28 x 28.
+    """
 
     def __init__(self, shape: tuple[int, int, int], outputs: int, width: int = 64) -> None:
         super().__init__()
         reads, height, breadth = shape
         self.convs, self.norms = nn.ModuleList(), nn.ModuleList()
         self.pools: list[bool] = []
-        for multiple, pool in LAYERS:
+        for multiple, pool in VGG_LAYERS:
             self.convs.append(nn.Conv2d(reads, multiple * width, 3, padding=1, bias=False))
             self.norms.append(nn.BatchNorm2d(multiple * width))
             self.pools.append(pool and min(height, breadth) >= 2)
@@ -100,7 +91,7 @@ class Vgg11(nn.Module):
 
     def wiring(self, shape: tuple[int, ...]) -> Wiring:
         """Every convolution's channels are an axis, named after it."""
-        entries: dict[str, Entry] = {}
+        entries: dict[str, TensorAxes] = {}
         reads = INPUT
         for layer in range(len(self.convs)):
             gives = f"convs.{layer}"
@@ -112,12 +103,12 @@ class Vgg11(nn.Module):
 @MODELS.register("vgg11", convolutional=True)
 def vgg11(shape: tuple[int, ...], outputs: int, width: int = 64) -> Vgg11:
     """VGG-11 for small images; `vgg11(16)` is the same with a quarter of the channels."""
-    check_width("vgg11", width)
-    return Vgg11(image_shape("vgg11", shape, least=8), outputs, width)
+    _check_width("vgg11", width)
+    return Vgg11(_image_shape("vgg11", shape, least=8), outputs, width)
 
 
-class Block(nn.Module):
-    """Two 3 x 3 convolutions beside a shortcut, which is a 1 x 1 convolution where sizes change."""
+class ResidualBlock(nn.Module):
+    """Two 3 x 3 convolutions and a shortcut, which is a 1 x 1 convolution where sizes change."""
 
     def __init__(self, reads: int, gives: int, stride: int) -> None:
         super().__init__()
@@ -135,7 +126,7 @@ class Block(nn.Module):
         inner = F.relu(self.norm1(self.conv1(x)))
         return F.relu(self.norm2(self.conv2(inner)) + self.shortcut(x))
 
-    def wiring(self, name: str, gives: str, reads: str) -> dict[str, Entry]:
+    def wiring(self, name: str, gives: str, reads: str) -> dict[str, TensorAxes]:
         """Without a shortcut convolution the sum makes `gives` and `reads` one axis."""
         inner = f"{name}.conv1"
         entries = {
@@ -160,8 +151,8 @@ class Resnet18(nn.Module):
         widths = [width, width, 2 * width, 4 * width, 8 * width]
         self.stages = nn.ModuleList(
             nn.Sequential(
-                Block(widths[stage], widths[stage + 1], stride=1 if stage == 0 else 2),
-                Block(widths[stage + 1], widths[stage + 1], stride=1),
+                ResidualBlock(widths[stage], widths[stage + 1], stride=1 if stage == 0 else 2),
+                ResidualBlock(widths[stage + 1], widths[stage + 1], stride=1),
             )
             for stage in range(4)
         )
@@ -179,7 +170,7 @@ class Resnet18(nn.Module):
         stream = "conv"
         for s, stage in enumerate(self.stages):
             for b, block in enumerate(stage.children()):
-                assert isinstance(block, Block)
+                assert isinstance(block, ResidualBlock)
                 gives = f"stages.{s}" if len(block.shortcut) else stream
                 entries |= block.wiring(f"stages.{s}.{b}", gives, stream)
                 stream = gives
@@ -189,5 +180,26 @@ class Resnet18(nn.Module):
 @MODELS.register("resnet18", convolutional=True)
 def resnet18(shape: tuple[int, ...], outputs: int, width: int = 64) -> Resnet18:
     """ResNet-18 for small images; `resnet18(16)` is the same with a quarter of the channels."""
-    check_width("resnet18", width)
-    return Resnet18(image_shape("resnet18", shape, least=8), outputs, width)
+    _check_width("resnet18", width)
+    return Resnet18(_image_shape("resnet18", shape, least=8), outputs, width)
+
+
+def _image_shape(model: str, shape: tuple[int, ...], least: int) -> tuple[int, int, int]:
+    """Channels, height and width, or our error where there is no image or a too small one."""
+    if len(shape) != 3:
+        raise ModelError(
+            f"{model} reads images: expected a shape (channels, height, width), got {shape}; "
+            "use mlp for tables"
+        )
+    channels, height, width = shape
+    if min(height, width) < least:
+        raise ModelError(
+            f"{model} needs images of at least {least} x {least}, got {height} x {width}: "
+            "use mlp, or enlarge the images"
+        )
+    return channels, height, width
+
+
+def _check_width(model: str, width: int) -> None:
+    if not isinstance(width, int) or width < 1:
+        raise ModelError(f"{model}: width is {width!r}: expected a whole number of at least 1")

@@ -1,4 +1,4 @@
-"""Networks by name or by a stranger's factory, and the origin that a seed gives."""
+"""Networks by name or by a custom factory, and the origin that a seed gives."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -18,11 +18,10 @@ Trait: whether it is `convolutional`, and trained with the settings for such net
 """
 
 Factory: TypeAlias = Callable[[tuple[int, ...], int], nn.Module]
-"""A stranger's network: a function of the input shape and the number of outputs."""
+"""A custom network: a function of the input shape and the number of outputs."""
 
 Model: TypeAlias = str | Mapping[str, Any] | Spec | Factory
 """A name with its settings, `mlp(512, 256)`, as text or as a mapping; or a factory."""
-
 
 _WRAP = (
     "what gives more, or in another form, is held by a module whose forward returns the logits, as "
@@ -93,9 +92,9 @@ def _check_repeats(first: nn.Module, second: nn.Module) -> None:
             "the factory returns the same network on every call: make a new one inside it, "
             "because every seed needs its own initial weights"
         )
-    state, again = first.state_dict(), second.state_dict()
+    state, repeated = first.state_dict(), second.state_dict()
     for name, tensor in state.items():
-        if name not in again or not torch.equal(tensor, again[name]):
+        if name not in repeated or not torch.equal(tensor, repeated[name]):
             raise ModelError(
                 f"the factory gives {name!r} other values for the same seed: draw initial weights "
                 "with torch's global generator (as torch.nn does), not with another source"

@@ -8,7 +8,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from intarsia.errors import ModelError
-from intarsia.models.axes import INPUT, OUTPUT, Entry, Wiring, linear_wiring
+from intarsia.models.axes import INPUT, OUTPUT, TensorAxes, Wiring, linear_wiring
 from intarsia.models.factory import MODELS
 
 
@@ -41,7 +41,7 @@ class Mlp(nn.Module):
         """Every layer's units are an axis, named after the layer."""
         last = len(self.layers) - 1
         axes = [INPUT, *(f"layers.{layer}" for layer in range(last)), OUTPUT]
-        entries: dict[str, Entry] = {}
+        entries: dict[str, TensorAxes] = {}
         for layer, (reads, gives) in enumerate(pairwise(axes)):
             entries |= linear_wiring(f"layers.{layer}", gives, reads, bias=layer < last)
         return entries

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from intarsia.errors import ModelError, WiringError, nearest
-from intarsia.models.axes import Entry, Wiring, hidden_axes
+from intarsia.models.axes import TensorAxes, Wiring, hidden_axes
 from intarsia.models.custom.trial import answer
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -59,7 +59,7 @@ def _check_widths(wiring: Wiring, widths: Mapping[str, int]) -> None:
     for axis, units in widths.items():
         if axis not in known:
             raise WiringError(
-                f"widths name the axis {axis!r}, which is no hidden axis of this network: "
+                f"widths name the axis {axis!r}, which is not a hidden axis of this network: "
                 f"{nearest(axis, known)}"
             )
         if axis in joint:
@@ -73,7 +73,7 @@ def _check_widths(wiring: Wiring, widths: Mapping[str, int]) -> None:
             )
 
 
-def _shape(tensor: Tensor, entry: Entry, widths: Mapping[str, int]) -> tuple[int, ...]:
+def _shape(tensor: Tensor, entry: TensorAxes, widths: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(
         size if axis is None or axis.name not in widths else widths[axis.name] * axis.block
         for axis, size in zip(entry, tensor.shape, strict=True)

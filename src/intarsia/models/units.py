@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from intarsia.errors import WiringError
-from intarsia.models.axes import OUTPUT, Axis, Entry, Wiring, axis_sizes
+from intarsia.models.axes import OUTPUT, Axis, TensorAxes, Wiring, axis_sizes
 
 
-def unit_mask(entry: Entry, shape: tuple[int, ...], owned: Mapping[str, Tensor]) -> Tensor:
+def unit_mask(entry: TensorAxes, shape: tuple[int, ...], owned: Mapping[str, Tensor]) -> Tensor:
     """True where all axes of a tensor's entry are owned; axes that `owned` leaves out are free.
 
     `owned` maps an axis name to a bool tensor over its units.
@@ -94,7 +94,7 @@ def put_units(
     return {name: _put(small[name], base[name], _entry(wiring, name), keep) for name in base}
 
 
-def _put(small: Tensor, base: Tensor, entry: Entry, keep: Mapping[str, Tensor]) -> Tensor:
+def _put(small: Tensor, base: Tensor, entry: TensorAxes, keep: Mapping[str, Tensor]) -> Tensor:
     places = [
         torch.arange(size)
         if axis is None or axis.name not in keep
@@ -103,13 +103,13 @@ def _put(small: Tensor, base: Tensor, entry: Entry, keep: Mapping[str, Tensor]) 
     ]
     if not places:
         return small.clone()
-    merged = base.clone()
+    filled = base.clone()
     open_grid = [p.reshape(-1, *[1] * (base.ndim - 1 - d)) for d, p in enumerate(places)]
-    merged[tuple(open_grid)] = small
-    return merged
+    filled[tuple(open_grid)] = small
+    return filled
 
 
-def _entry(wiring: Wiring, name: str) -> Entry:
+def _entry(wiring: Wiring, name: str) -> TensorAxes:
     if name not in wiring:
         raise WiringError(f"the wiring has no entry for {name!r}: pass the wiring of this network")
     return wiring[name]
@@ -127,7 +127,7 @@ def _entries(axis: Axis, keep: Tensor, size: int) -> Tensor:
     return (keep[:, None] * axis.block + torch.arange(axis.block, device=keep.device)).flatten()
 
 
-def _who_reads(entry: Entry, weight: Tensor, kept: Tensor | None) -> Tensor:
+def _who_reads(entry: TensorAxes, weight: Tensor, kept: Tensor | None) -> Tensor:
     """Giving units x reading units: 1 where a kept weight joins the two, to be multiplied."""
     gives, reads = (axis.block if axis else 1 for axis in entry[:2])
     rows, columns = weight.shape[:2]

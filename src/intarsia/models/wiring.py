@@ -10,7 +10,7 @@ from intarsia.models.axes import (
     INPUT,
     OUTPUT,
     Axis,
-    Entry,
+    TensorAxes,
     Wiring,
     axis_sizes,
     check_wiring,
@@ -25,7 +25,7 @@ __all__ = [
     "INPUT",
     "OUTPUT",
     "Axis",
-    "Entry",
+    "TensorAxes",
     "Wiring",
     "axis_sizes",
     "carries_wiring",
@@ -82,7 +82,7 @@ def _carried(network: nn.Module, shape: tuple[int, ...]) -> Wiring:
     return wiring
 
 
-def _entry(name: str, entry: Any) -> Entry:
+def _entry(name: str, entry: Any) -> TensorAxes:
     if isinstance(entry, tuple | list) and all(isinstance(a, Axis | str | None) for a in entry):
         return tuple(Axis(axis) if isinstance(axis, str) else axis for axis in entry)
     raise WiringError(

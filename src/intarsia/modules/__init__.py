@@ -1,4 +1,4 @@
-"""The trained thing and its file."""
+"""Modules, banks of them, and their files."""
 
 from intarsia.modules.architecture import Architecture
 from intarsia.modules.bank import LISTING, Bank, file_name, find

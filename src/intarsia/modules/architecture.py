@@ -22,7 +22,7 @@ from intarsia.specs import Spec
 
 
 @dataclass(frozen=True)
-class Entry:
+class TensorSpec:
     """What the network expects of one tensor of its state; `learned` is False for buffers."""
 
     shape: tuple[int, ...]
@@ -30,17 +30,17 @@ class Entry:
     learned: bool
 
 
-Plan = Mapping[str, Entry]
+Plan = Mapping[str, TensorSpec]
 
 
 @dataclass(frozen=True)
 class Architecture:
     """A model's name with all its settings, the input shape and the number of outputs.
 
-    `model` is None for a stranger's factory, which must then be given wherever a network is made.
+    `model` is None for a custom factory, which must then be given wherever a network is made.
     Settings left out are filled in, so a later change of a default leaves old modules as they are.
     `widths` has the units of the hidden axes that have more or fewer of them than the model's own.
-    `probe` tells what a factory's network computes, where that is known (see `probe_of`).
+    `probe` shows what a factory's network computes, where that is known (see `probe_of`).
     """
 
     model: Spec | None
@@ -92,20 +92,20 @@ class Architecture:
         """The axes of every tensor, which are the same for all widths."""
         if self.model is not None:
             return _wiring_of_named(canonical(self.to_json() | {"widths": {}}))
-        result: Wiring = self._known(
+        wiring: Wiring = self._known(
             "wiring", factory, lambda: wiring_of(self._real(factory), self.shape)
         )
-        return result
+        return wiring
 
     def check_probe(self, factory: Model | None) -> None:
         """Raise ModelError unless a factory makes the network that the probe was taken of."""
         if self.model is not None or self.probe is None:
             return
         model = self._model(factory)
-        result = self._known("probe", factory, lambda: probe_of(model, self.shape, self.outputs))
-        off = float("inf") if result is None else probe_difference(self.probe, result)
+        probe = self._known("probe", factory, lambda: probe_of(model, self.shape, self.outputs))
+        off = float("inf") if probe is None else probe_difference(self.probe, probe)
         if not off <= TOLERANCE:
-            said = "cannot be compared" if result is None else f"answers {off:.2g} of its size off"
+            said = "cannot be compared" if probe is None else f"answers {off:.2g} of its size off"
             raise ModelError(
                 "the factory given makes another network than the one that was trained: with the "
                 f"same fixed weights it {said}; give the factory of the training, unchanged"
@@ -119,7 +119,7 @@ class Architecture:
         return is_foreign(_skeleton_of_named(canonical(self.to_json() | {"widths": {}})))
 
     def plan(self, factory: Model | None = None) -> Plan:
-        """Name, shape and dtype of every tensor, found without giving any of them memory."""
+        """Name, shape and dtype of every tensor, without giving any of them memory."""
         if self.model is not None:
             return _plan_of_named(canonical(self.to_json()))
         return _plan(self.skeleton(factory))
@@ -144,7 +144,7 @@ class Architecture:
         return network.eval()
 
     def _known(self, what: str, factory: Model | None, find: Callable[[], Any]) -> Any:
-        """What was found of a factory's network before, or is found now."""
+        """What is known of a factory's network, or is computed now."""
         skeleton = self._own(factory)
         # By what the factory makes today: it may be the same object and its class another.
         key = (what, type(skeleton), repr(skeleton), self.shape, self.outputs)
@@ -164,7 +164,7 @@ class Architecture:
         except Exception:
             if self.model is not None or factory is None:
                 raise
-        # A stranger's code may need values while it builds.
+        # Custom code may need values while it builds.
         return self._real(factory).to("meta")
 
     def _real(self, factory: Model | None) -> nn.Module:
@@ -175,8 +175,8 @@ class Architecture:
     def _widened(self, network: nn.Module, factory: Model | None) -> nn.Module:
         # Registered models with a wiring of their own are made for it: trying them costs torch's
         # two seconds of imports for the meta device.
-        stranger = self.model is None or getattr(network, "wiring", None) is None
-        runs = stranger and _runs(network, self.shape)
+        custom = self.model is None or getattr(network, "wiring", None) is None
+        runs = custom and _runs(network, self.shape)
         resize(network, self.wiring(factory), self.widths)
         if runs:
             try_resized(network, self.shape, self.outputs)
@@ -219,7 +219,7 @@ def _named(text: str) -> Architecture:
 
 
 def _runs(skeleton: nn.Module, shape: tuple[int, ...]) -> bool:
-    """Whether a network can be tried without values; a stranger's code may look at them."""
+    """Whether a network can be tried without values; custom code may look at them."""
     try:
         answer(skeleton, shape)
     except Exception:
@@ -230,7 +230,7 @@ def _runs(skeleton: nn.Module, shape: tuple[int, ...]) -> bool:
 def _plan(skeleton: nn.Module) -> Plan:
     learned = {name for name, _ in skeleton.named_parameters(remove_duplicate=False)}
     return {
-        name: Entry(tuple(tensor.shape), tensor.dtype, name in learned)
+        name: TensorSpec(tuple(tensor.shape), tensor.dtype, name in learned)
         for name, tensor in skeleton.state_dict().items()
     }
 

@@ -22,7 +22,7 @@ DIVERGED = ("it diverged in training and is kept out", "lower its learning rate"
 
 
 class Bank:
-    """An ordered set of modules, found by position, by name, or by classes where that is unique.
+    """An ordered set of modules, looked up by position, name, or classes where these are unique.
 
     `diverged` names the modules that training gave up and kept out; `report` is plain JSON;
     `rounds` are the banks of the rounds before, where training kept them (saved apart).
@@ -143,16 +143,16 @@ def find(modules: Iterable[Module], key: str) -> Module:
     """The module of this name, or the only one with these classes: `3`, `0+1`, `"C++"+Java`."""
     modules = tuple(modules)
     named = [m for m in modules if m.name == key]
-    result = named or [m for m in modules if list(m.rewarded) == named_set(key, m.catalogue)]
-    if len(result) > 1:
+    matching = named or [m for m in modules if list(m.rewarded) == named_set(key, m.catalogue)]
+    if len(matching) > 1:
         raise RecipeError(
-            f"{len(result)} modules recognise {key!r}: {', '.join(m.name for m in result)}; "
+            f"{len(matching)} modules recognise {key!r}: {', '.join(m.name for m in matching)}; "
             "use one of these names, or bank.seed(...) first"
         )
-    if not result:
+    if not matching:
         known = {m.name for m in modules} | {set_name(m.rewarded, m.catalogue) for m in modules}
         raise RecipeError(f"there is no module {key!r}: {nearest(key, known)}")
-    return result[0]
+    return matching[0]
 
 
 def file_names(names: Iterable[str]) -> list[str]:
@@ -197,7 +197,7 @@ def _checked_listing(path: Path) -> dict[str, Any]:
     files = []
     for entry in value["files"]:
         if not isinstance(entry, dict):
-            raise FileError(f"its entry {entry!r} is no file: save the bank again")
+            raise FileError(f"its entry {entry!r} is not a file: save the bank again")
         header.check_keys(entry, ("file", "digest"))
         name = header.text(entry["file"], "file")
         if not re.fullmatch(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]*\.safetensors", name):

@@ -1,17 +1,16 @@
 """Raw inputs to logits over the catalogue: what a module or a composition is as an nn.Module."""
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from intarsia.data import Scaling, lay_out
+from intarsia.data import Scaling, to_shape
 from intarsia.errors import DataError, ModelError
-from intarsia.models.custom.trial import input_dtype
+from intarsia.models.custom.trial import evaluation_mode, input_dtype
 
 Inputs = np.ndarray | Tensor | Sequence[Any]
 
@@ -30,23 +29,23 @@ class Predicting(nn.Module):
     def predict(self, x: Inputs, batch: int = 4096, abstain: float | None = None) -> Tensor:
         """The most probable class of each input, as indices into the catalogue.
 
-        With `abstain` the answer is -1, none of mine, where its entropy is above that share of
-        log C; `intarsia.threshold` chooses the share. C counts the whole catalogue, also classes
-        that no module rewards: a uniform answer is uniform over all of them.
+        With `abstain` the answer is -1, none of mine, where its entropy is above that fraction of
+        log C; `intarsia.threshold` chooses one. C counts the whole catalogue, also classes that no
+        module rewards: a uniform answer is uniform over all of them.
         """
         logits = logits_of(self, x, batch)
         answers = logits.argmax(dim=1)
         if abstain is None:
             return answers
-        share = check_abstain(abstain)
-        return answers.masked_fill(uncertainty(logits, self.temperature) > share, -1)
+        most = check_abstain(abstain)
+        return answers.masked_fill(uncertainty(logits, self.temperature) > most, -1)
 
 
 class Classifier(Predicting):
     """A network with its scaling, temperature and class names; takes raw inputs, numpy or tensors.
 
     A network with one output more than the catalogue has an explicit "other", last. Its probability
-    is shared out evenly: with p = softmax(z / t) the logits are t log(p_c + p_other / C).
+    is divided evenly: with p = softmax(z / t) the logits are t log(p_c + p_other / C).
     """
 
     shift: Tensor
@@ -72,11 +71,13 @@ class Classifier(Predicting):
         # Buffers, so that they move with the network; not in the state, which stays the network's.
         self.register_buffer("shift", scaling.shift.clone(), persistent=False)
         self.register_buffer("scale", scaling.scale.clone(), persistent=False)
-        self.merged = scaling.kind == "none" and input_dtype(network, self.shape) == torch.int64
+        self.reads_integers = (
+            scaling.kind == "none" and input_dtype(network, self.shape) == torch.int64
+        )
 
     def forward(self, x: Inputs) -> Tensor:
         # The buffers lie where the network does, and are as wide: float32, or what .double() makes.
-        dtype = torch.int64 if self.merged else self.scale.dtype  # token ids stay whole numbers
+        dtype = torch.int64 if self.reads_integers else self.scale.dtype  # as token ids are
         rows = raw_inputs(x, self.shape).to(self.scale.device, dtype)
         if self.scaling.kind != "none":
             rows = (rows - self.shift) * self.scale
@@ -89,7 +90,7 @@ class Classifier(Predicting):
             )
         if logits.shape[1] == classes:
             return logits
-        return share_other(logits, classes, self.temperature)
+        return divide_other(logits, classes, self.temperature)
 
     def extra_repr(self) -> str:
         return f"rewarded={'+'.join(self.rewarded)}, temperature={self.temperature:g}"
@@ -107,7 +108,7 @@ def logits_of(model: nn.Module, x: Inputs, batch: int = 4096) -> Tensor:
     tensor = next(iter([*model.parameters(), *model.buffers()]), torch.zeros(()))
     reads = None if isinstance(model, Predicting) else input_dtype(model, tuple(rows.shape[1:]))
     pieces = []
-    with _evaluating(model), torch.no_grad():
+    with evaluation_mode(model), torch.no_grad():
         # An empty input still goes through once, for the number of classes.
         for start in range(0, max(len(rows), 1), batch):
             piece = rows[start : start + batch]
@@ -118,7 +119,7 @@ def logits_of(model: nn.Module, x: Inputs, batch: int = 4096) -> Tensor:
 
 
 def uncertainty(logits: Tensor, temperature: float = 1.0) -> Tensor:
-    """Entropy of softmax(logits / temperature) as a share of log C, one float64 per row.
+    """Entropy of softmax(logits / temperature) as a fraction of log C, one float64 per row.
 
     0 is sure, 1 is uniform; over a catalogue of one class every answer is sure.
     """
@@ -127,18 +128,18 @@ def uncertainty(logits: Tensor, temperature: float = 1.0) -> Tensor:
     return (entropy / math.log(max(logits.shape[1], 2))).clamp(0, 1)
 
 
-def check_abstain(share: float) -> float:
-    """`share` if it is one of log C, our error otherwise."""
-    number = isinstance(share, int | float | np.number) and not isinstance(share, bool)
-    if not number or not 0 <= share <= 1:
+def check_abstain(fraction: float) -> float:
+    """`fraction` if it is one of log C, our error otherwise."""
+    number = isinstance(fraction, int | float | np.number) and not isinstance(fraction, bool)
+    if not number or not 0 <= fraction <= 1:
         raise DataError(
-            f"abstain is {share!r}: expected a share of the largest entropy, from 0 to 1"
+            f"abstain is {fraction!r}: expected a fraction of the largest entropy, from 0 to 1"
         )
-    return float(share)
+    return float(fraction)
 
 
 def raw_inputs(x: Inputs, shape: tuple[int, ...] | None = None) -> Tensor:
-    """Inputs as a tensor, N x *shape where one is given (see lay_out); float64 to float32."""
+    """Inputs as a tensor, N x *shape where one is given (see to_shape); float64 to float32."""
     try:
         tensor = x if isinstance(x, Tensor) else torch.as_tensor(np.ascontiguousarray(x))
     except (TypeError, ValueError) as error:
@@ -152,7 +153,7 @@ def raw_inputs(x: Inputs, shape: tuple[int, ...] | None = None) -> Tensor:
             f"the inputs have shape {tuple(tensor.shape)}: expected N rows; "
             "for a single input add a first axis, as in x[None]"
         )
-    return tensor if shape is None else lay_out(tensor, shape, "the inputs")
+    return tensor if shape is None else to_shape(tensor, shape, "the inputs")
 
 
 def _check_finite(rows: Tensor, start: int) -> None:
@@ -168,19 +169,8 @@ def _check_finite(rows: Tensor, start: int) -> None:
         )
 
 
-def share_other(logits: Tensor, classes: int, temperature: float) -> Tensor:
+def divide_other(logits: Tensor, classes: int, temperature: float) -> Tensor:
     """Logits over the classes alone, from those with an explicit other in the last place."""
     p = torch.log_softmax(logits / temperature, dim=1)
     other = p[:, -1:] - math.log(classes)
     return temperature * torch.logaddexp(p[:, :-1], other)
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    modes = {part: part.training for part in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes.items():
-            part.training = mode

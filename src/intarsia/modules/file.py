@@ -1,4 +1,8 @@
-"""The container: one safetensors file whose only metadata is intarsia's canonical JSON header."""
+"""Files: safetensors whose only metadata is intarsia's canonical JSON header; sparse tensors.
+
+A pruned tensor is stored as its surviving values and where they are: the gaps between them, or one
+bit per entry, whichever is smaller.
+"""
 
 import json
 import os
@@ -16,12 +20,14 @@ from torch import Tensor
 
 from intarsia.errors import FileError, IntarsiaError, VersionError, nearest
 from intarsia.files import canonical, digest_of, write_whole
-from intarsia.modules.architecture import Entry
+from intarsia.modules.architecture import TensorSpec
 
 VERSION = 1
-FORMATS = ("intarsia-module", "intarsia-composition")
+FORMATS = {"intarsia-module": "Module.load", "intarsia-composition": "Composition.load"}
 HEADER_LIMIT = 8 * 2**20  # bytes
 DTYPES = {"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "U16", "BOOL"}
+GAP_TYPES = (torch.uint8, torch.uint16, torch.int32)
+_AGAIN = "get the file again from where it came"
 
 
 def write(
@@ -59,8 +65,7 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]
         tensors = safetensors.torch.load(content)
     except (SafetensorError, ValueError, RuntimeError) as error:
         raise FileError(f"is not a sound safetensors file ({error}): {_AGAIN}") from error
-    result = header.pop("digest")
-    if result != digest_of(header, tensors):
+    if header.pop("digest") != digest_of(header, tensors):
         raise FileError(f"was altered or damaged, its digest does not fit its content: {_AGAIN}")
     return {k: v for k, v in header.items() if k not in ("format", "version")}, tensors
 
@@ -78,7 +83,54 @@ def reading(path: str | Path) -> Iterator[None]:
         raise FileError(f"{path}: needs more memory than there is") from error
 
 
-_AGAIN = "get the file again from where it came"
+def encode(
+    name: str, tensor: Tensor, mask: Tensor | None
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The header entry and the stored tensors, in the smallest encoding that keeps the mask.
+
+    Survivors are kept bit for bit, -0.0 and survivors that happen to be 0.0 included.
+    """
+    entry: dict[str, Any] = {"shape": list(tensor.shape)}
+    if mask is None:
+        return entry | {"encoding": "dense"}, {name: tensor.contiguous()}
+    flat = mask.reshape(-1).numpy()
+    values = {f"{name}/values": tensor.reshape(-1)[mask.reshape(-1)]}
+    bits, gaps = np.packbits(flat), _gaps(flat)
+    if gaps.nbytes < bits.nbytes:
+        return entry | {"encoding": "gaps"}, values | {f"{name}/gaps": torch.from_numpy(gaps)}
+    return entry | {"encoding": "bits"}, values | {f"{name}/bits": torch.from_numpy(bits)}
+
+
+def decode(
+    name: str, encoding: str, expected: TensorSpec, stored: Mapping[str, Tensor]
+) -> tuple[Tensor, Tensor | None]:
+    """The tensor and its mask (None if nothing is pruned), every count and index checked."""
+    values, *index = (stored[key] for key in stored_names(name, encoding))
+    if values.dtype != expected.dtype:
+        raise _broken(name, f"holds {values.dtype}, the network needs {expected.dtype}")
+    if encoding == "dense":
+        if tuple(values.shape) != expected.shape:
+            raise _broken(name, f"has shape {tuple(values.shape)}, expected {expected.shape}")
+        return values, None
+    if values.dim() != 1:
+        raise _broken(name, f"has values of shape {tuple(values.shape)}, expected one row")
+    flat = _from_bits if encoding == "bits" else _from_gaps
+    mask = torch.from_numpy(flat(name, index[0], len(values), prod(expected.shape)))
+    tensor = torch.zeros(len(mask), dtype=values.dtype)
+    tensor[mask] = values
+    return tensor.reshape(expected.shape), mask.reshape(expected.shape)
+
+
+def stored_names(name: str, encoding: str) -> tuple[str, ...]:
+    """The names under which a tensor of this encoding is stored."""
+    if encoding == "dense":
+        return (name,)
+    if encoding in ("bits", "gaps"):
+        return (f"{name}/values", f"{name}/{encoding}")
+    raise FileError(
+        f"tensor {name!r} has the unknown encoding {encoding!r} (known: dense, bits, gaps): "
+        f"{_AGAIN}"
+    )
 
 
 def _container_header(file: BinaryIO) -> tuple[int, dict[str, Any]]:
@@ -100,12 +152,12 @@ def _container_header(file: BinaryIO) -> tuple[int, dict[str, Any]]:
     expected = 8 + length + _data_size(entries)
     if expected != size:
         what = "was cut off" if size < expected else "has bytes beyond its end"
-        raise FileError(f"{what}: {size} bytes where its header tells {expected}: {_AGAIN}")
+        raise FileError(f"{what}: {size} bytes where its header says {expected}: {_AGAIN}")
     return expected, entries
 
 
 def parse(text: str | bytes, what: str) -> dict[str, Any]:
-    """A JSON object without repeated keys, special numbers or text that is no Unicode."""
+    """A JSON object without repeated keys, special numbers or text that is not Unicode."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(dict(pairs)) < len(pairs):
@@ -113,17 +165,17 @@ def parse(text: str | bytes, what: str) -> dict[str, Any]:
         return dict(pairs)
 
     def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is no JSON")
+        raise ValueError(f"{constant} is not JSON")
 
     try:
         value = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except ValueError as error:  # bad JSON, bad UTF-8, numbers too large
         raise FileError(
-            f"is not a safetensors file of intarsia's: its {what} is no JSON object ({error})"
+            f"is not a safetensors file of intarsia's: its {what} is not a JSON object ({error})"
         ) from error
     if not isinstance(value, dict):
-        raise FileError(f"is not a safetensors file of intarsia's: its {what} is no JSON object")
+        raise FileError(f"is not a safetensors file of intarsia's: its {what} is not a JSON object")
     return value
 
 
@@ -155,13 +207,11 @@ def _own_header(entries: Mapping[str, Any], kind: str) -> dict[str, Any]:
             "read its tensors with safetensors"
         )
     header = parse(text, "header 'intarsia'")
-    result, version = header.get("format"), header.get("version")
-    if result != kind:
-        reads = {"intarsia-module": "Module.load", "intarsia-composition": "Composition.load"}
-        advice = (
-            f"read it with {reads[result]}" if result in FORMATS else nearest(str(result), FORMATS)
-        )
-        raise FileError(f"has format {result!r} where {kind!r} was expected: {advice}")
+    stated, version = header.get("format"), header.get("version")
+    if stated != kind:
+        reader = FORMATS.get(str(stated))
+        advice = f"read it with {reader}" if reader else nearest(str(stated), FORMATS)
+        raise FileError(f"has format {stated!r} where {kind!r} was expected: {advice}")
     if type(version) is int and version > VERSION:
         raise VersionError(
             f"was written by a newer intarsia (format version {version}, this one reads "
@@ -172,59 +222,6 @@ def _own_header(entries: Mapping[str, Any], kind: str) -> dict[str, Any]:
     if not isinstance(header.get("digest"), str):
         raise FileError(f"has no digest: {_AGAIN}")
     return header
-
-
-GAP_TYPES = (torch.uint8, torch.uint16, torch.int32)
-
-
-def encode(
-    name: str, tensor: Tensor, mask: Tensor | None
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The header entry and the stored tensors, in the smallest encoding that keeps the mask.
-
-    Survivors are kept bit for bit, -0.0 and survivors that happen to be 0.0 included.
-    """
-    entry: dict[str, Any] = {"shape": list(tensor.shape)}
-    if mask is None:
-        return entry | {"encoding": "dense"}, {name: tensor.contiguous()}
-    flat = mask.reshape(-1).numpy()
-    values = {f"{name}/values": tensor.reshape(-1)[mask.reshape(-1)]}
-    bits, gaps = np.packbits(flat), _gaps(flat)
-    if gaps.nbytes < bits.nbytes:
-        return entry | {"encoding": "gaps"}, values | {f"{name}/gaps": torch.from_numpy(gaps)}
-    return entry | {"encoding": "bits"}, values | {f"{name}/bits": torch.from_numpy(bits)}
-
-
-def stored_names(name: str, encoding: str) -> tuple[str, ...]:
-    """The names under which a tensor of this encoding is stored."""
-    if encoding == "dense":
-        return (name,)
-    if encoding in ("bits", "gaps"):
-        return (f"{name}/values", f"{name}/{encoding}")
-    raise FileError(
-        f"tensor {name!r} has the unknown encoding {encoding!r} (known: dense, bits, gaps): "
-        "get the file again from where it came"
-    )
-
-
-def decode(
-    name: str, encoding: str, expected: Entry, stored: Mapping[str, Tensor]
-) -> tuple[Tensor, Tensor | None]:
-    """The tensor and its mask (None if nothing is pruned), every count and index checked."""
-    values, *index = (stored[key] for key in stored_names(name, encoding))
-    if values.dtype != expected.dtype:
-        raise _broken(name, f"holds {values.dtype}, the network needs {expected.dtype}")
-    if encoding == "dense":
-        if tuple(values.shape) != expected.shape:
-            raise _broken(name, f"has shape {tuple(values.shape)}, expected {expected.shape}")
-        return values, None
-    if values.dim() != 1:
-        raise _broken(name, f"has values of shape {tuple(values.shape)}, expected one row")
-    flat = _from_bits if encoding == "bits" else _from_gaps
-    mask = torch.from_numpy(flat(name, index[0], len(values), prod(expected.shape)))
-    tensor = torch.zeros(len(mask), dtype=values.dtype)
-    tensor[mask] = values
-    return tensor.reshape(expected.shape), mask.reshape(expected.shape)
 
 
 def _gaps(flat: np.ndarray) -> np.ndarray:
@@ -263,4 +260,4 @@ def _from_bits(name: str, bits: Tensor, count: int, size: int) -> np.ndarray:
 
 
 def _broken(name: str, what: str) -> FileError:
-    return FileError(f"tensor {name!r} {what}: get the file again from where it came")
+    return FileError(f"tensor {name!r} {what}: {_AGAIN}")

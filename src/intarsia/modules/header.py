@@ -19,7 +19,7 @@ FIELDS = (
     "provenance", "tensors",
 )  # fmt: skip
 LARGEST = 2**31  # no size or setting in a header is larger
-PRUNED_LIMIT = 2**28  # entries a file may ask for that it does not hold, and then 256 a byte
+PRUNED_LIMIT = 2**28  # entries a file may ask for that it does not hold, and then 256 per byte
 
 
 def pack(
@@ -38,11 +38,11 @@ def pack(
 
 
 def unpack(
-    fields: Mapping[str, Any], stored: Mapping[str, Tensor], model: Model | None, share: int = 1
+    fields: Mapping[str, Any], stored: Mapping[str, Tensor], model: Model | None, modules: int = 1
 ) -> dict[str, Any]:
     """The arguments of a Module, or a FileError that says what is wrong with the header.
 
-    `share` is the number of modules in the file, which have one limit on memory together.
+    `modules` is how many there are in the file, which have one limit on memory together.
     """
     check_keys(fields, FIELDS)
     architecture = _architecture(fields["architecture"])
@@ -53,7 +53,7 @@ def unpack(
             "--model package.module:factory"
         )
     factory = model if architecture.model is None else None
-    state, mask = _state(fields["tensors"], stored, _plan(architecture, factory), share)
+    state, mask = _state(fields["tensors"], stored, _plan(architecture, factory), modules)
     architecture.check_probe(factory)
     return {
         "name": text(fields["name"], "name"),
@@ -104,7 +104,7 @@ def spec(value: Any, name: str, *, by_part: bool = False) -> Spec | None:
 
 
 def _state(
-    table: Any, stored: Mapping[str, Tensor], plan: Plan, share: int
+    table: Any, stored: Mapping[str, Tensor], plan: Plan, modules: int
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     encodings = _encodings(table, plan)
     expected = {key for name, kind in encodings.items() for key in stored_names(name, kind)}
@@ -116,9 +116,9 @@ def _state(
             )
     size = sum(t.numel() * t.element_size() for t in stored.values())
     entries = sum(prod(plan[name].shape) for name, kind in encodings.items() if kind != "dense")
-    if entries > PRUNED_LIMIT // share + 256 * size:
+    if entries > PRUNED_LIMIT // modules + 256 * size:
         raise FileError(
-            f"asks for {entries} entries but holds {size} bytes: this is no module that "
+            f"asks for {entries} entries but holds {size} bytes: this is not a module that "
             "training makes; check where it came from"
         )
     pairs = {name: decode(name, encodings[name], plan[name], stored) for name in plan}
@@ -166,7 +166,7 @@ def _architecture(value: Any) -> Architecture:
 
 
 def _widths(value: Any) -> dict[str, int]:
-    """Units by axis; that the network has these axes, its plan will tell."""
+    """Units by axis; whether the network has these axes, its plan will show."""
     if not 1 <= len(_mapping(value, "architecture.widths")) <= 4096:
         raise _wrong("architecture.widths", value, "one to 4096 axes, or no such key")
     return {axis: _size(units, "architecture.widths") for axis, units in value.items()}

@@ -1,4 +1,4 @@
-"""Health: whether a module or a whole is dead, undertrained or inconsistent, and what to do.
+"""Health: whether a module or composition is dead, undertrained or inconsistent; what to do.
 
 dead: it passes nothing on. A layer has no weight other than 0, or no way of such weights leads
 from the inputs to the outputs, or the answers are the same for every sample.
@@ -8,7 +8,7 @@ undertrained: it is hardly above chance on its validation samples (training/vali
 inconsistent: it does not do what was asked of it, such as being unsure of what it is not rewarded
 for, or its parts do not fit together.
 
-What weights alone tell is looked up whenever it is asked for; what needs samples is found out where
+What weights alone show is computed whenever it is asked for; what needs samples is measured where
 the samples are, in training, and is kept in the provenance.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from intarsia.modules.module import Module
 
-Kind = Literal["dead", "undertrained", "inconsistent"]
+FindingKind = Literal["dead", "undertrained", "inconsistent"]
 
 NAMED = 3  # modules, or layers, that a summary names before it counts
 ALIKE = 1e-6  # how far logits of a constant answer may be apart, relative to their size
@@ -48,8 +48,8 @@ LOWER = "lower the sparsity, widen the layer, or prune with magnitude(scope='lay
 class Finding:
     """One thing that is wrong: of which kind, with which module, and what to do about it."""
 
-    kind: Kind
-    module: str  # its name; of a whole, what it is called
+    kind: FindingKind
+    module: str  # its name; of a composition, what it is called
     message: str
     advice: str
 
@@ -69,7 +69,7 @@ class Health:
 
     @classmethod
     def of(cls, parts: "Iterable[Health]", *own: Finding) -> "Health":
-        """The health of a whole: what is wrong with it, then what is wrong with its parts."""
+        """What is wrong with a bank or composition itself, then what is wrong with its parts."""
         return cls((*own, *(finding for part in parts for finding in part.findings)))
 
     def to_json(self) -> dict[str, Any]:
@@ -79,11 +79,11 @@ class Health:
     def summary(self) -> str:
         """One line: for each kind the modules, some by name, and the first one's finding."""
         lines = []
-        for kind in get_args(Kind):
-            result = [finding for finding in self.findings if finding.kind == kind]
-            if result:
-                names = list(dict.fromkeys(finding.module for finding in result))
-                first = result[0]
+        for kind in get_args(FindingKind):
+            findings = [finding for finding in self.findings if finding.kind == kind]
+            if findings:
+                names = list(dict.fromkeys(finding.module for finding in findings))
+                first = findings[0]
                 lines.append(f"{kind}: {some_of(names)} ({first.message}): {first.advice}")
         return "; ".join(lines) or "nothing is wrong"
 
@@ -111,10 +111,10 @@ def warn(health: Health, what: str, stacklevel: int = 3) -> None:
 
 
 def module_health(module: "Module") -> Health:
-    """What the weights tell now, and what training found out and wrote into the provenance."""
-    result = dead_weights(module)
+    """What the weights show now, and what training measured and wrote into the provenance."""
+    dead = dead_weights(module)
     stored = read_findings(module.provenance.get(KEY, []), module.name)
-    return Health((*result, *(f for f in stored if not (result and f.kind == "dead"))))
+    return Health((*dead, *(f for f in stored if not (dead and f.kind == "dead"))))
 
 
 def with_findings(provenance: Mapping[str, Any], findings: Iterable[Finding]) -> dict[str, Any]:
@@ -127,23 +127,23 @@ def with_findings(provenance: Mapping[str, Any], findings: Iterable[Finding]) ->
 
 
 def read_findings(value: Any, module: str) -> tuple[Finding, ...]:
-    """What `with_findings` wrote, as it stands in a header, or a FileError."""
+    """What `with_findings` wrote, from a header, or a FileError."""
     entries = value if isinstance(value, list) else [value]
     for entry in entries:
         fits = isinstance(entry, dict) and set(entry) == set(STORED)
         if not fits or not all(isinstance(text, str) for text in entry.values()):
             raise FileError(f"its {KEY!r} has {str(entry)[:80]!r}, expected {', '.join(STORED)}")
-        if entry["kind"] not in get_args(Kind):
+        if entry["kind"] not in get_args(FindingKind):
             raise FileError(f"its {KEY!r} has the unknown kind {entry['kind']!r}: upgrade intarsia")
     return tuple(Finding(module=module, **entry) for entry in entries)
 
 
 def dead_weights(module: "Module") -> tuple[Finding, ...]:
-    """Layers that pruning left without a weight, or no way through: what the weights alone tell.
+    """Layers that pruning left without a weight, or no way through: what the weights alone show.
 
     A layer without weights need not make the answers the same, since others may go around it. That
     nothing gets through is only said where the network, asked, does answer the same: names of axes
-    do not tell of every way there is.
+    do not show every way there is.
     """
     zero = [
         name

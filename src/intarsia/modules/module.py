@@ -1,4 +1,4 @@
-"""The trained thing: sparse weights with all that is needed to use, join and audit them."""
+"""A module: sparse trained weights with all that is needed to use, join and audit them."""
 
 import math
 from collections.abc import Mapping
@@ -80,7 +80,7 @@ class Module:
 
     @property
     def density(self) -> float:
-        """The surviving share of the parameters."""
+        """The surviving fraction of the parameters."""
         return self.nonzero / self.parameters if self.parameters else 1.0
 
     @cached_property
@@ -236,9 +236,9 @@ def _finite(tensor: Tensor) -> bool:
     return bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all())  # nan reaches both
 
 
-def _check_expected(what: str, result: Any, expected: Any) -> None:
-    if expected is not None and result != expected:
+def _check_expected(what: str, stated: Any, expected: Any) -> None:
+    if expected is not None and stated != expected:
         raise FileError(
-            f"has {what} {result!r} where {expected!r} was expected: "
+            f"has {what} {stated!r} where {expected!r} was expected: "
             f"use a module trained with that {what}"
         )

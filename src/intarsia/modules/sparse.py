@@ -88,8 +88,8 @@ class SparseLinear(nn.Module):
         return self
 
     def extra_repr(self) -> str:
-        share = len(self.values) / (self.in_features * self.out_features)
-        return f"{self.in_features}, {self.out_features}, density={share:.2%}"
+        density = len(self.values) / (self.in_features * self.out_features)
+        return f"{self.in_features}, {self.out_features}, density={density:.2%}"
 
     def _assemble(self) -> None:
         """The weight over the buffers, which are what is copied, moved and cast: it cannot be."""

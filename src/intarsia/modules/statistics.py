@@ -8,32 +8,32 @@ from torch import Tensor
 
 
 def joint_buffer(
-    name: str, states: Sequence[Mapping[str, Tensor]], shares: Sequence[float]
+    name: str, states: Sequence[Mapping[str, Tensor]], weights: Sequence[float]
 ) -> Tensor:
-    """A normalisation's running statistic: the mean by shares; of counts the largest.
+    """A normalisation's running statistic: the weighted mean; of counts the largest.
 
     A state counts for the units whose normalisation weight is not 0 in it.
     """
     tensors = [state[name] for state in states]
     if not tensors[0].is_floating_point():
         return reduce(torch.maximum, tensors)
-    gain = beside(name, "weight")
+    gain = sibling_name(name, "weight")
     if gain not in states[0] or states[0][gain].shape != tensors[0].shape:
-        return mean_where(tensors, [torch.ones_like(t, dtype=torch.bool) for t in tensors], shares)
-    return mean_where(tensors, [state[gain] != 0 for state in states], shares)
+        return mean_where(tensors, [torch.ones_like(t, dtype=torch.bool) for t in tensors], weights)
+    return mean_where(tensors, [state[gain] != 0 for state in states], weights)
 
 
 def mean_where(
-    tensors: Sequence[Tensor], kept: Sequence[Tensor], shares: Sequence[float]
+    tensors: Sequence[Tensor], kept: Sequence[Tensor], weights: Sequence[float]
 ) -> Tensor:
-    """Each entry's mean by shares over the tensors that keep it, or over all where none does."""
-    own = [share * k.to(t.dtype) for share, k, t in zip(shares, kept, tensors, strict=True)]
+    """Each entry's weighted mean over the tensors that keep it, or over all where none does."""
+    own = [weight * k.to(t.dtype) for weight, k, t in zip(weights, kept, tensors, strict=True)]
     nobody = _total(own) == 0
-    own = [torch.where(nobody, share, o) for share, o in zip(shares, own, strict=True)]
+    own = [torch.where(nobody, weight, o) for weight, o in zip(weights, own, strict=True)]
     return _total([t * o for t, o in zip(tensors, own, strict=True)]) / _total(own)
 
 
-def beside(name: str, other: str) -> str:
+def sibling_name(name: str, other: str) -> str:
     """The name of another tensor of the same layer."""
     layer, dot, _ = name.rpartition(".")
     return layer + dot + other

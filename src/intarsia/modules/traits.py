@@ -1,4 +1,4 @@
-"""What modules must have in common to be laid together, and what to do where they have not."""
+"""What modules must have in common to be joined, and what to do where they have not."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

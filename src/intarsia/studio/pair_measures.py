@@ -23,11 +23,11 @@ class PairMeasures:
 
     def __init__(self, data: Data, samples: Split) -> None:
         self.data, self.samples = data, samples
-        self._paths: dict[tuple[str, str], measure.Path] = {}
+        self._paths: dict[tuple[str, str], measure.WeightPath] = {}
         self._matrices: dict[tuple[str, ...], Matrix] = {}
         self._lock = RLock()
 
-    def path(self, a: Module, b: Module) -> measure.Path:
+    def path(self, a: Module, b: Module) -> measure.WeightPath:
         """The path between two modules, on a subsample of the training and the test split."""
         with self._lock:
             key = (a.name, b.name)

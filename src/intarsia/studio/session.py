@@ -13,7 +13,7 @@ from torch import Tensor
 from intarsia import measure
 from intarsia.artifacts import labelled
 from intarsia.composition import OPERATORS, Composition, MergeContext
-from intarsia.composition.build import Options
+from intarsia.composition.build import MergeOptions
 from intarsia.composition.checks import check_fit
 from intarsia.composition.operators.registry import total
 from intarsia.data import Data, Split, subsample
@@ -188,13 +188,13 @@ class Session:
                 )
             return _latest(self._compositions, key, NETWORKS)
 
-    def merge_options(self, operator: str | Spec) -> tuple[Split | None, Options]:
+    def merge_options(self, operator: str | Spec) -> tuple[Split | None, MergeOptions]:
         """The samples and options for an operator; those of `like` where it is that one's."""
         if self.like is not None and OPERATORS.spec(operator).name == self.like.operator.name:
             return self.like.samples, self.like.options
-        return self.samples, Options()
+        return self.samples, MergeOptions()
 
-    def path(self, a: str, b: str) -> measure.Path:
+    def path(self, a: str, b: str) -> measure.WeightPath:
         """The path between two modules, on a subsample of the training and the test split."""
         return self._pairs.path(self[a], self[b])
 

@@ -37,8 +37,8 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     # both libraries take the three models of a tensor before the next tensor
     queue = [pieces[model][tensor] for tensor in range(len(SIZES)) for model in range(3)]
 
-    def bernoulli(shares: Tensor, **_: Any) -> Tensor:
-        return queue.pop(0).reshape(shares.shape).to(shares.dtype)
+    def bernoulli(density: Tensor, **_: Any) -> Tensor:
+        return queue.pop(0).reshape(density.shape).to(density.dtype)
 
     monkeypatch.setattr(torch, "bernoulli", bernoulli)
     return ours
@@ -147,21 +147,21 @@ def test_a_draw_is_the_same_everywhere_and_keeps_its_share() -> None:
     assert float(many.double().mean()) == pytest.approx(0.3, abs=0.005)
     assert draw("a", 1000, 1.0, seed=1).all()
     other, seeded = draw("b", 100_000, 0.3, seed=1), draw("a", 100_000, 0.3, seed=2)
-    for stranger in (other, seeded):
-        assert float((many & stranger).double().mean()) == pytest.approx(0.09, abs=0.005)
+    for another in (other, seeded):
+        assert float((many & another).double().mean()) == pytest.approx(0.09, abs=0.005)
     assert torch.equal(many[:50], draw("a", 50, 0.3, seed=1))
 
 
-def test_a_part_is_dropped_alike_in_any_company(make_ground: Callable[..., MergeContext]) -> None:
+def test_a_part_is_dropped_alike_in_any_company(make_context: Callable[..., MergeContext]) -> None:
     """Disjoint masks show each part's own entries: they do not change when another part leaves."""
-    context = make_ground(3, disjoint=True)
+    context = make_context(3, disjoint=True)
 
-    def lay(context: MergeContext) -> dict[str, Tensor]:
+    def dared(context: MergeContext) -> dict[str, Tensor]:
         spec = OPERATORS.spec("dare(density=0.5, seed=4)")
         states = [part.state for part in context.parts]
         return OPERATORS.call(spec, states=states, context=context)
 
-    merged, fewer = lay(context), lay(MergeContext(context.parts[:2]))
+    merged, fewer = dared(context), dared(MergeContext(context.parts[:2]))
     for name in context.plan:
         own = context.masks[0][name] | context.masks[1][name]
         assert torch.equal(merged[name][own], fewer[name][own])
@@ -169,15 +169,15 @@ def test_a_part_is_dropped_alike_in_any_company(make_ground: Callable[..., Merge
 
 def test_mean_over_many_draws_is_the_task_vector(each: list[Tensor]) -> None:
     vector = each[0].double()
-    laid = [
+    joined = [
         drop(vector, draw("a", len(vector), 0.5, seed), 0.5, "density", SIZES)
         for seed in range(2000)
     ]
-    torch.testing.assert_close(torch.stack(laid).mean(0), vector, atol=0.25, rtol=0)
+    torch.testing.assert_close(torch.stack(joined).mean(0), vector, atol=0.25, rtol=0)
 
 
 def test_task_arithmetic_of_modules_equals_fusion_bench(
-    make_ground: Callable[..., MergeContext], library: Library
+    make_context: Callable[..., MergeContext], library: Library
 ) -> None:
     """Whole states of one origin, unpruned.
 
@@ -185,7 +185,7 @@ def test_task_arithmetic_of_modules_equals_fusion_bench(
     it stops at its own check, which takes parameters and tensors for different types.
     """
     steps = library("fusion_bench.utils.state_dict_arithmetic")
-    context = make_ground(model="mlp(7)", density=1.1)
+    context = make_context(model="mlp(7)", density=1.1)
     origin = dict(context.origin())
     vectors = [steps.state_dict_sub(dict(part.state), origin) for part in context.parts]
     vector = steps.state_dict_mul(reduce(steps.state_dict_add, vectors), 0.3)

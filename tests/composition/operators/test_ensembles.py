@@ -22,7 +22,7 @@ def answers(count: int = 3, seed: int = 0) -> list[Tensor]:
     return list(8 * torch.randn(count, 6, 4, generator=torch.Generator().manual_seed(seed)))
 
 
-def lay(how: str, logits: list[Tensor], context: MergeContext) -> Tensor:
+def join(how: str, logits: list[Tensor], context: MergeContext) -> Tensor:
     return OPERATORS.call(OPERATORS.spec(how), logits=logits, context=context)
 
 
@@ -36,15 +36,15 @@ def lay(how: str, logits: list[Tensor], context: MergeContext) -> Tensor:
         ("logit_weighted({'b': 2}, normalise=True)", (0.25, 0.5, 0.25)),
     ],
 )
-def test_products_of_experts(how: str, factors: tuple[float, ...], make_ground: Make) -> None:
+def test_products_of_experts(how: str, factors: tuple[float, ...], make_context: Make) -> None:
     logits = answers()
     expected = sum(f * z for f, z in zip(factors, logits, strict=True))
-    torch.testing.assert_close(lay(how, logits, make_ground(3)), expected)
+    torch.testing.assert_close(join(how, logits, make_context(3)), expected)
 
 
-def test_probabilities_are_the_mean(make_ground: Make) -> None:
-    context, logits = make_ground(3), answers()
-    joined = lay("probabilities", logits, context)
+def test_probabilities_are_the_mean(make_context: Make) -> None:
+    context, logits = make_context(3), answers()
+    joined = join("probabilities", logits, context)
     seen = torch.softmax(joined / context.temperature, dim=1)
     expected = sum(torch.softmax(z / context.temperature, dim=1) for z in logits) / 3
     torch.testing.assert_close(seen, expected)
@@ -52,10 +52,10 @@ def test_probabilities_are_the_mean(make_ground: Make) -> None:
 
 
 @pytest.mark.parametrize("rewarded", [("a", "b", "c"), ("ab", "c", "a"), ("d", "d", "d")])
-def test_own_scores_are_their_formula(rewarded: tuple[str, ...], make_ground: Make) -> None:
-    context = make_ground(3, rewarded=rewarded)
+def test_own_scores_are_their_formula(rewarded: tuple[str, ...], make_context: Make) -> None:
+    context = make_context(3, rewarded=rewarded)
     logits, t = answers(), context.temperature
-    seen = lay("own", logits, context)
+    seen = join("own", logits, context)
     for n in range(6):
         for c, name in enumerate("abcd"):
             scores = [
@@ -67,17 +67,17 @@ def test_own_scores_are_their_formula(rewarded: tuple[str, ...], make_ground: Ma
             assert float(seen[n, c]) == pytest.approx(expected, abs=1e-4)
 
 
-def test_own_scores_of_sure_and_unsure_modules(make_ground: Make) -> None:
+def test_own_scores_of_sure_and_unsure_modules(make_context: Make) -> None:
     """Uniform modules score 0, as unowned classes do; one that is sure wins, one against loses."""
-    context = make_ground(2)
+    context = make_context(2)
     uniform = torch.full((1, 4), 7.0)
-    assert lay("own", [uniform, uniform], context).abs().max() < 1e-5
+    assert join("own", [uniform, uniform], context).abs().max() < 1e-5
     sure = torch.tensor([[200.0, 0.0, 0.0, 0.0]])
-    scores = lay("own", [sure, uniform], context)[0]
+    scores = join("own", [sure, uniform], context)[0]
     assert scores.argmax() == 0
     assert float(scores[0]) == pytest.approx(context.temperature * math.log(4), rel=1e-4)
     # b's module is sure of a: it speaks against b, and its word on a is not asked
-    scores = lay("own", [uniform, sure], context)[0]
+    scores = join("own", [uniform, sure], context)[0]
     assert scores.argmin() == 1
     assert float(scores[0]) == pytest.approx(0, abs=1e-5)
 
@@ -86,13 +86,13 @@ def test_own_scores_of_sure_and_unsure_modules(make_ground: Make) -> None:
 @settings(max_examples=15)
 @given(seed=st.integers(0, 20), shift=st.floats(-5, 5))
 def test_neither_order_nor_a_common_shift_matters(
-    how: str, seed: int, shift: float, make_ground: Make
+    how: str, seed: int, shift: float, make_context: Make
 ) -> None:
-    context, logits = make_ground(3), answers(seed=seed)
+    context, logits = make_context(3), answers(seed=seed)
     turned = MergeContext(context.parts[::-1])
-    joined = lay(how, logits, context)
-    torch.testing.assert_close(lay(how, logits[::-1], turned), joined, atol=1e-4, rtol=1e-4)
-    moved = lay(how, [z + shift for z in logits], context)
+    joined = join(how, logits, context)
+    torch.testing.assert_close(join(how, logits[::-1], turned), joined, atol=1e-4, rtol=1e-4)
+    moved = join(how, [z + shift for z in logits], context)
     t = context.temperature
     torch.testing.assert_close(
         torch.softmax(moved / t, dim=1), torch.softmax(joined / t, dim=1), atol=1e-4, rtol=1e-3
@@ -100,20 +100,20 @@ def test_neither_order_nor_a_common_shift_matters(
 
 
 @pytest.mark.parametrize("how", EVERY[:-1])
-def test_one_module_is_itself(how: str, make_ground: Make) -> None:
-    context, (logits,) = make_ground(1), answers(1)
-    seen = torch.softmax(lay(how, [logits], context) / context.temperature, dim=1)
+def test_one_module_is_itself(how: str, make_context: Make) -> None:
+    context, (logits,) = make_context(1), answers(1)
+    seen = torch.softmax(join(how, [logits], context) / context.temperature, dim=1)
     torch.testing.assert_close(seen, torch.softmax(logits / context.temperature, dim=1))
 
 
-def test_extreme_logits_stay_finite(make_ground: Make) -> None:
+def test_extreme_logits_stay_finite(make_context: Make) -> None:
     wild = [1e4 * z for z in answers()]
     for how in ("probabilities", "own"):
-        assert lay(how, wild, make_ground(3)).isfinite().all()
+        assert join(how, wild, make_context(3)).isfinite().all()
 
 
-def test_a_module_that_rewards_all_scores_its_own_evidence(make_ground: Make) -> None:
-    part = replace(make_ground(1).parts[0], rewarded=("a", "b", "c", "d"))
+def test_a_module_that_rewards_all_scores_its_own_evidence(make_context: Make) -> None:
+    part = replace(make_context(1).parts[0], rewarded=("a", "b", "c", "d"))
     context, (logits,) = MergeContext((part,)), answers(1)
-    seen = torch.softmax(lay("own", [logits], context) / context.temperature, dim=1)
+    seen = torch.softmax(join("own", [logits], context) / context.temperature, dim=1)
     torch.testing.assert_close(seen, torch.softmax(logits / context.temperature, dim=1))

@@ -70,34 +70,34 @@ def test_diagonal_is_the_mean_of_squared_gradients(name: str) -> None:
     assert all(p.grad is None for p in network.parameters())
 
 
-def lay(context: MergeContext, **settings: Any) -> dict[str, Tensor]:
+def join(context: MergeContext, **settings: Any) -> dict[str, Tensor]:
     states = [part.state for part in context.parts]
     return OPERATORS["fisher"](states=states, context=context, **settings)
 
 
-def test_the_average_is_weighed_by_information(make_ground: Make) -> None:
-    context = make_ground(3, samples=25)
+def test_the_average_is_weighed_by_information(make_context: Make) -> None:
+    context = make_context(3, samples=25)
     weights, floor = {"a": 2.0, "b": 0.5}, 1e-4
-    laid = lay(context, weights=weights, floor=floor)
+    joined = join(context, weights=weights, floor=floor)
     inputs = context.scaled("fisher")
-    shares = []
+    factors = []
     for part, network in zip(context.parts, context.networks(), strict=True):
         own = diagonal(network, inputs, context.temperature)
         weight = weights.get(part.name, 1.0)
-        shares.append({k: weight * own[k].clamp_min(floor) * part.mask[k] for k in own})
+        factors.append({k: weight * own[k].clamp_min(floor) * part.mask[k] for k in own})
     for name in context.plan:
-        above = sum(s[name] * p.state[name] for s, p in zip(shares, context.parts, strict=True))
-        below = sum(s[name] for s in shares)
+        above = sum(s[name] * p.state[name] for s, p in zip(factors, context.parts, strict=True))
+        below = sum(s[name] for s in factors)
         expected = torch.where(below > 0, above / below, 0).float()
-        torch.testing.assert_close(laid[name], expected)
+        torch.testing.assert_close(joined[name], expected)
         lows = torch.stack([p.state[name] for p in context.parts])
-        assert (laid[name] <= lows.amax(0).clamp_min(0) + 1e-6).all()
-        assert (laid[name] >= lows.amin(0).clamp_max(0) - 1e-6).all()
+        assert (joined[name] <= lows.amax(0).clamp_min(0) + 1e-6).all()
+        assert (joined[name] >= lows.amin(0).clamp_max(0) - 1e-6).all()
 
 
-def test_without_information_the_floor_makes_a_mean(make_ground: Make) -> None:
-    context = make_ground(3, density=1.0, samples=5)
-    laid = lay(context, floor=1e9)
+def test_without_information_the_floor_makes_a_mean(make_context: Make) -> None:
+    context = make_context(3, density=1.0, samples=5)
+    joined = join(context, floor=1e9)
     for name in context.plan:
         mean = torch.stack([part.state[name] for part in context.parts]).mean(0)
-        torch.testing.assert_close(laid[name], mean)
+        torch.testing.assert_close(joined[name], mean)

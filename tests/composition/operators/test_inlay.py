@@ -1,4 +1,4 @@
-"""Laid side by side, the parts give exactly the sum of their logits in one sparse network."""
+"""Side by side, the parts give exactly the sum of their logits in one sparse network."""
 
 from dataclasses import replace
 from functools import reduce
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from intarsia.composition import Composition, compose
 from intarsia.composition.merge_context import MergeContext
-from intarsia.composition.operators.inlay import inlay, laid_mask
+from intarsia.composition.operators.inlay import inlay, inlay_mask
 from intarsia.data import Scaling
 from intarsia.errors import CompositionError
 from intarsia.models import initialise
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 CATALOGUE = ("0", "1", "2", "3")
 
 
-class Stranger(nn.Module):
+class Custom(nn.Module):
     """A residual sum of depthwise and full convolutions, read without a wiring of its own."""
 
     def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
@@ -50,7 +50,7 @@ MODELS: dict[str, tuple[Any, tuple[int, ...], float]] = {
     "lenet": ("lenet", (1, 8, 8), 0.03),
     "resnet18": ("resnet18(3)", (1, 8, 8), 0.1),
     "vgg11": ("vgg11(2)", (1, 16, 16), 0.1),
-    "stranger": (Stranger, (1, 4, 4), 0.1),
+    "custom": (Custom, (1, 4, 4), 0.1),
 }
 
 
@@ -86,15 +86,15 @@ def parts_of(model: str, count: int = 3, **changes: Any) -> tuple[Module, ...]:
     return tuple(part(str(i), **given | changes) for i in range(count))
 
 
-def laid(parts: tuple[Module, ...]) -> Module:
+def built(parts: tuple[Module, ...]) -> Module:
     """The module that a composition would hold, made by hand."""
     context = MergeContext(parts)
     state = inlay([module.state for module in parts], context)
     first = parts[0]
     return Module(
-        name="laid",
+        name="inlay",
         state=state,
-        mask=laid_mask(context),
+        mask=inlay_mask(context),
         rewarded=first.rewarded,
         catalogue=CATALOGUE,
         architecture=first.architecture.fitted(state, first.factory),
@@ -123,7 +123,7 @@ def sum_of_logits(parts: tuple[Module, ...]) -> Tensor:
 @pytest.mark.parametrize("model", MODELS)
 def test_the_output_is_the_sum_of_logits(model: str, tmp_path: Path) -> None:
     parts = parts_of(model)
-    merged = laid(parts)
+    merged = built(parts)
     torch.testing.assert_close(logits(merged), sum_of_logits(parts), rtol=1e-5, atol=1e-5)
     merged.save(tmp_path / "whole")
     loaded = Module.load(tmp_path / "whole", parts[0].factory)
@@ -144,7 +144,7 @@ def test_it_holds_the_live_units_of_all_parts_and_no_more(model: str) -> None:
 
 def test_zeros_between_the_parts_are_pruned() -> None:
     parts = parts_of("mlp", density=1.1)
-    merged = laid(parts)
+    merged = built(parts)
     block = merged.mask["layers.1.weight"]
     assert block.shape == (27, 36)
     assert torch.equal(block, torch.block_diag(*[torch.ones(9, 12)] * 3).bool())
@@ -154,7 +154,7 @@ def test_zeros_between_the_parts_are_pruned() -> None:
 
 def test_survivors_are_counted_once_per_part() -> None:
     parts = tuple(compact(module) for module in parts_of("vgg11"))
-    merged = laid(parts)
+    merged = built(parts)
     shared = sum(module.nonzero for module in parts) - merged.nonzero
     biases = torch.stack([m.mask.get("fc.bias", torch.ones(4).bool()) for m in parts])
     assert shared == int(biases.sum()) - int(biases.any(0).sum())  # one output bias for all
@@ -194,7 +194,7 @@ def test_any_masks(densities: list[float], seed: int, model: str) -> None:
     parts = tuple(
         part(str(i), model, shape, density, seed=seed + i) for i, density in enumerate(densities)
     )
-    merged = laid(parts)
+    merged = built(parts)
     torch.testing.assert_close(logits(merged), sum_of_logits(parts), rtol=1e-4, atol=1e-5)
     assert compact(merged).digest == merged.digest
 
@@ -203,12 +203,12 @@ def test_parts_of_several_widths() -> None:
     parts = parts_of("lenet")
     mixed = (replace(compact(parts[0]), origin=parts[0].origin), *parts[1:])
     assert mixed[0].architecture.widths
-    assert laid(mixed).digest == laid(parts).digest
+    assert built(mixed).digest == built(parts).digest
 
 
 def test_one_part_is_its_compaction() -> None:
     [module] = parts_of("resnet18", 1)
-    merged, small = laid((module,)), compact(module)
+    merged, small = built((module,)), compact(module)
     assert merged.architecture == small.architecture
     assert all(torch.equal(merged.state[k], v) for k, v in small.state.items())
     assert all(torch.equal(merged.mask[k], v) for k, v in small.mask.items())
@@ -217,7 +217,7 @@ def test_one_part_is_its_compaction() -> None:
 def test_an_explicit_other_is_refused() -> None:
     parts = parts_of("mlp", outputs=5)
     with pytest.raises(CompositionError, match=r'5 outputs for 4 classes.*join them by "logits"'):
-        laid(parts)
+        built(parts)
 
 
 def layer_norm(shape: tuple[int, ...], outputs: int) -> nn.Module:
@@ -243,17 +243,17 @@ def one_slope(shape: tuple[int, ...], outputs: int) -> nn.Module:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (layer_norm, "cannot lay axis '0' side by side: its units meet"),
-        (softmax, "cannot lay axis 'output' side by side"),
+        (layer_norm, "cannot join axis '0' side by side: its units meet"),
+        (softmax, "cannot join axis 'output' side by side"),
         (sigmoid, "off the sum of logits, so its forward does more to its outputs"),
-        (output_norm, "cannot lay '2.running_mean'"),
-        (one_slope, "cannot lay '1.weight': one network has it once for all units"),
+        (output_norm, "cannot join '2.running_mean'"),
+        (one_slope, "cannot join '1.weight': one network has it once for all units"),
     ],
 )
 def test_what_is_not_additive_is_refused(model: Any, message: str) -> None:
     parts = tuple(part(name, model, (6,), 0.8) for name in "01")
     with pytest.raises(CompositionError, match=f'{message}.*join them by "logits"'):
-        laid(parts)
+        built(parts)
 
 
 def test_what_all_parts_share_may_be_there_once() -> None:
@@ -262,15 +262,15 @@ def test_what_all_parts_share_may_be_there_once() -> None:
         module = part(name, one_slope, (6,), 1.1)
         fields = {k: getattr(module, k) for k in module.__dataclass_fields__}
         parts.append(Module(**fields | {"state": module.state | {"1.weight": torch.tensor([0.2])}}))
-    torch.testing.assert_close(logits(laid(tuple(parts))), sum_of_logits(tuple(parts)))
+    torch.testing.assert_close(logits(built(tuple(parts))), sum_of_logits(tuple(parts)))
 
 
-@pytest.mark.parametrize("model", ["mlp", "resnet18", "stranger"])
+@pytest.mark.parametrize("model", ["mlp", "resnet18", "custom"])
 def test_composed_saved_and_taken_apart(model: str, tmp_path: Path) -> None:
     parts = parts_of(model, 4)
     merged = compose(parts, "inlay")
     torch.testing.assert_close(logits(merged), sum_of_logits(parts), rtol=1e-5, atol=1e-5)
-    assert merged.nonzero == laid(parts).nonzero
+    assert merged.nonzero == built(parts).nonzero
     merged.save(tmp_path / "whole")
     assert torch.equal(
         logits(Composition.load(tmp_path / "whole", parts[0].factory)), logits(merged)
@@ -298,4 +298,4 @@ def test_an_inlay_that_no_machine_holds_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("intarsia.composition.operators.inlay.LARGEST", 200)
     parts = tuple(part(name, "mlp(12, 9)", (6,), 1.1) for name in "01")
     with pytest.raises(CompositionError, match=r"a tensor of 432 entries.*logits"):
-        laid(parts)
+        built(parts)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 Make = Callable[..., MergeContext]
 
 
-def lay(context: MergeContext, **settings: Any) -> dict[str, Tensor]:
+def join(context: MergeContext, **settings: Any) -> dict[str, Tensor]:
     states = [part.state for part in context.parts]
     return OPERATORS["regmean"](states=states, context=context, **settings)
 
@@ -31,10 +31,10 @@ def inputs_of(network: nn.Module, layer: str, inputs: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("density", [1.0, 0.4])
-def test_rows_are_least_squares_over_what_is_kept(density: float, make_ground: Make) -> None:
+def test_rows_are_least_squares_over_what_is_kept(density: float, make_context: Make) -> None:
     """With alpha=1 and more samples than inputs each row has one solution, found by lstsq."""
-    context = make_ground(3, density=density, samples=80)
-    laid = lay(context, alpha=1.0)
+    context = make_context(3, density=density, samples=80)
+    joined = join(context, alpha=1.0)
     networks, inputs = context.networks(), context.scaled("regmean")
     for layer in ("layers.0", "layers.1"):
         name = f"{layer}.weight"
@@ -52,41 +52,41 @@ def test_rows_are_least_squares_over_what_is_kept(density: float, make_ground: M
             goal = torch.cat([x @ s[row] for x, s in zip(xs, states, strict=True)])
             live = stacked.abs().sum(0) > 0
             answer = torch.linalg.lstsq(stacked[:, live], goal[:, None]).solution[:, 0]
-            seen = laid[name][row, columns[live]].double()
+            seen = joined[name][row, columns[live]].double()
             torch.testing.assert_close(
                 stacked[:, live] @ seen, stacked[:, live] @ answer, atol=1e-5, rtol=1e-4
             )
-        assert (laid[name][~kept] == 0).all()
+        assert (joined[name][~kept] == 0).all()
 
 
-def test_diagonal_grams_give_a_weighted_mean(make_ground: Make) -> None:
+def test_diagonal_grams_give_a_weighted_mean(make_context: Make) -> None:
     """With alpha=0 an input counts by its mean square in each part: a closed form."""
-    context = make_ground(3, density=1.0, samples=40)
-    laid = lay(context, alpha=0.0)
+    context = make_context(3, density=1.0, samples=40)
+    joined = join(context, alpha=0.0)
     xs = [inputs_of(n, "layers.1", context.scaled("regmean")) for n in context.networks()]
     powers = [x.square().mean(0) for x in xs]
     states = [part.state["layers.1.weight"].double() for part in context.parts]
     above = sum(s * p for s, p in zip(states, powers, strict=True))
     below = sum(powers)
     expected = torch.where(below > 0, above / below, sum(states) / 3)
-    torch.testing.assert_close(laid["layers.1.weight"].double(), expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(joined["layers.1.weight"].double(), expected, atol=1e-6, rtol=1e-5)
 
 
-def test_other_parameters_are_averaged(make_ground: Make) -> None:
-    context = make_ground(2, "resnet18(2)", (3, 8, 8), samples=10)
-    laid = lay(context)
+def test_other_parameters_are_averaged(make_context: Make) -> None:
+    context = make_context(2, "resnet18(2)", (3, 8, 8), samples=10)
+    joined = join(context)
     for name, entry in context.plan.items():
         if entry.learned and len(entry.shape) == 1:
             mean = torch.stack([part.state[name] for part in context.parts]).mean(0)
-            torch.testing.assert_close(laid[name], mean)
+            torch.testing.assert_close(joined[name], mean)
 
 
-def test_equal_parts_give_themselves(make_ground: Make) -> None:
+def test_equal_parts_give_themselves(make_context: Make) -> None:
     """Every part agrees with the answer, whatever the samples leave open."""
-    context = make_ground(1, "lenet", (1, 6, 6), samples=10)
-    laid = lay(MergeContext((context.parts[0],) * 3, context.samples))
+    context = make_context(1, "lenet", (1, 6, 6), samples=10)
+    joined = join(MergeContext((context.parts[0],) * 3, context.samples))
     for name, tensor in context.parts[0].state.items():
-        torch.testing.assert_close(laid[name], tensor, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(joined[name], tensor, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,11 @@ WEIGHTS = [(1.0, 1.0, 1.0), (0.5, 2.0, 1.25), (1.0, -0.7, 0.3), (-1.0, -2.0, 0.5
 DENSITIES = [0.0, 0.05, 0.2, 0.5, 0.99, 1.0]
 
 
-def vectors(seed: int = 0, merged: bool = False) -> list[Tensor]:
+def vectors(seed: int = 0, integers: bool = False) -> list[Tensor]:
     """Three flat task vectors; whole numbers make sums of 0 and magnitudes that are equal."""
     draw = torch.Generator().manual_seed(seed)
     size = (3, sum(SIZES))
-    if merged:
+    if integers:
         return list(torch.randint(-3, 4, size, generator=draw).float())
     return list(torch.randn(size, generator=draw))
 
@@ -91,14 +91,14 @@ def test_mergekit_equals_mergekit(normalize: bool, scale: float, library: Librar
         torch.testing.assert_close(seen, by_tensor(each, theirs))
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("integers", [False, True])
 @pytest.mark.parametrize("reduced", ["sum", "mean", "max"])
 def test_fusion_bench_equals_fusion_bench(
-    reduced: Any, merged: bool, library: Library, capsys: pytest.CaptureFixture[str]
+    reduced: Any, integers: bool, library: Library, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It knows no weights: they are given with the task vectors. It scales outside, by 0.3."""
     fusion = library("fusion_bench.method.ties_merging.ties_merging_utils")
-    each = vectors(merged=merged)
+    each = vectors(integers=integers)
     start = replace(PRESETS["fusion_bench"], reduce=reduced)
     for density, weights in product(DENSITIES[:-1], WEIGHTS):  # it fails at a density of 1
         stacked = torch.stack([v * w for v, w in zip(each, weights, strict=True)])
@@ -167,12 +167,12 @@ def loop(preset: str, each: list[list[float]], weights: Sequence[float], d: floa
     return joined
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("integers", [False, True])
 @pytest.mark.parametrize("preset", PRESETS)
-def test_presets_equal_plain_loops(preset: str, merged: bool) -> None:
-    each = [v.double() for v in vectors(1, merged)]
+def test_presets_equal_plain_loops(preset: str, integers: bool) -> None:
+    each = [v.double() for v in vectors(1, integers)]
     for density, weights in product(DENSITIES, WEIGHTS):
-        if merged:  # exact in binary, so that sums are 0 where they should be
+        if integers:  # exact in binary, so that sums are 0 where they should be
             weights = tuple(round(weight * 4) / 4 for weight in weights)
         seen = join(each, weights, SIZES, replace(PRESETS[preset], density=density))
         expected = loop(preset, [v.tolist() for v in each], weights, density)
@@ -186,8 +186,8 @@ PAPER = replace(PRESETS["paper"], density=0.5)
 
 def test_trim_by_hand() -> None:
     vector = torch.tensor([1.0, -4.0, 2.0, 0.5, 0.1, -0.3])
-    merged = trim(vector, (3, 3), PAPER)
-    assert merged.tolist() == [1.0, -4.0, 2.0, 0.0, 0.0, 0.0]
+    trimmed = trim(vector, (3, 3), PAPER)
+    assert trimmed.tolist() == [1.0, -4.0, 2.0, 0.0, 0.0, 0.0]
     tensor = trim(vector, (3, 3), replace(PAPER, trim="tensor"))
     assert tensor.tolist() == [0.0, -4.0, 0.0, 0.5, 0.0, 0.0]
     edge = trim(vector, (3, 3), replace(PAPER, keep="threshold"))
@@ -246,9 +246,9 @@ def test_presets_have_no_favourites(preset: str, seed: int, density: float) -> N
     """Neither the vectors' order nor their common sign matters; a vector of 0 adds nothing."""
     how = replace(PRESETS[preset], density=density)
     each, weights = vectors(seed), (0.5, 2.0, 1.25)
-    laid = join(each, weights, SIZES, how)
+    joined = join(each, weights, SIZES, how)
     turned = join(each[::-1], weights[::-1], SIZES, how)
-    torch.testing.assert_close(turned, laid)
-    torch.testing.assert_close(join([-v for v in each], weights, SIZES, how), -laid)
+    torch.testing.assert_close(turned, joined)
+    torch.testing.assert_close(join([-v for v in each], weights, SIZES, how), -joined)
     still = join([*each, torch.zeros_like(each[0])], (*weights, 9.0), SIZES, how)
-    torch.testing.assert_close(still, laid)
+    torch.testing.assert_close(still, joined)

@@ -1,4 +1,4 @@
-"""Weights joined entry by entry, and what is laid from task vectors."""
+"""Weights joined entry by entry, and what is made of task vectors."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 Make = Callable[..., MergeContext]
 NUMBERS = st.floats(-3, 3, width=32)
-# What is linear in the modules, or keeps a module that stands alone.
+# What is linear in the modules, or keeps a module that is alone.
 ALONE = [
     "sum",
     "sum(affine='mean')",
@@ -37,7 +37,7 @@ ALONE = [
 ]
 
 
-def lay(how: str, context: MergeContext) -> dict[str, Tensor]:
+def join(how: str, context: MergeContext) -> dict[str, Tensor]:
     spec = OPERATORS.spec(how)
     states = [part.state for part in context.parts]
     return OPERATORS.call(spec, states=states, context=context)
@@ -56,20 +56,20 @@ def stacked(context: MergeContext, name: str) -> Tensor:
 
 @pytest.mark.parametrize("how", ALONE)
 @pytest.mark.parametrize("model", ["mlp(7)", "resnet18(2)"])
-def test_one_module_is_itself(how: str, model: str, make_ground: Make) -> None:
+def test_one_module_is_itself(how: str, model: str, make_context: Make) -> None:
     shape = (6,) if model == "mlp(7)" else (3, 8, 8)
-    context = make_ground(1, model, shape, samples=20)
-    close(lay(how, context), dict(context.parts[0].state), atol=1e-5)
+    context = make_context(1, model, shape, samples=20)
+    close(join(how, context), dict(context.parts[0].state), atol=1e-5)
 
 
 @pytest.mark.parametrize(
     "how",
     [*ALONE, "ties(density=0.3)", "dare(density=0.5, consensus='ties')", "ties(reduce='max')"],
 )
-def test_the_order_of_the_parts_does_not_matter(how: str, make_ground: Make) -> None:
-    context = make_ground(3, samples=20)
-    turned = make_ground(parts=context.parts[::-1], samples=20)
-    close(lay(how, context), lay(how, turned))
+def test_the_order_of_the_parts_does_not_matter(how: str, make_context: Make) -> None:
+    context = make_context(3, samples=20)
+    turned = make_context(parts=context.parts[::-1], samples=20)
+    close(join(how, context), join(how, turned))
 
 
 @pytest.mark.parametrize(
@@ -78,36 +78,36 @@ def test_the_order_of_the_parts_does_not_matter(how: str, make_ground: Make) -> 
     + [f"ties(preset={p!r}, density=1, scale=1)" for p in ("paper", "peft", "fusion_bench")]
     + ["ties(preset='mergekit')", "dare(density=1, consensus='ties', preset='peft')"],
 )
-def test_disjoint_masks_give_the_sum(how: str, make_ground: Make) -> None:
+def test_disjoint_masks_give_the_sum(how: str, make_context: Make) -> None:
     """Each entry has one owner: what it says is not averaged, and the origin is not added twice."""
-    context = make_ground(3, disjoint=True, samples=20)
-    laid = lay(how, context)
+    context = make_context(3, disjoint=True, samples=20)
+    joined = join(how, context)
     for name in context.plan:
         expected = stacked(context, name).sum(0).float()
         if how == "fisher":  # divides by what it multiplied with
-            torch.testing.assert_close(laid[name], expected, rtol=1e-6, atol=0)
+            torch.testing.assert_close(joined[name], expected, rtol=1e-6, atol=0)
         else:
-            assert torch.equal(laid[name], expected), name
+            assert torch.equal(joined[name], expected), name
 
 
 @pytest.mark.parametrize("how", ["mean", "regmean", "fisher", "task_arithmetic", "ties", "dare"])
-def test_entries_that_no_part_keeps_stay_zero(how: str, make_ground: Make) -> None:
-    context = make_ground(2, density=0.3, samples=20)
-    laid = lay(how, context)
+def test_entries_that_no_part_keeps_stay_zero(how: str, make_context: Make) -> None:
+    context = make_context(2, density=0.3, samples=20)
+    joined = join(how, context)
     for name in context.plan:
         nobody = ~torch.stack([mask[name] for mask in context.masks]).any(0)
         assert nobody.any()
-        assert (laid[name][nobody] == 0).all(), name
+        assert (joined[name][nobody] == 0).all(), name
 
 
 @settings(max_examples=20)
 @given(weights=st.lists(NUMBERS, min_size=3, max_size=3), scale=NUMBERS)
 def test_task_arithmetic_is_its_formula(
-    weights: list[float], scale: float, make_ground: Make
+    weights: list[float], scale: float, make_context: Make
 ) -> None:
-    context = make_ground(3)
+    context = make_context(3)
     names = dict(zip("abc", weights, strict=True))
-    laid = lay(f"task_arithmetic(scale={scale}, weights={names})", context)
+    joined = join(f"task_arithmetic(scale={scale}, weights={names})", context)
     origin = context.origin()
     for name in context.plan:
         masks = [mask[name].double() for mask in context.masks]
@@ -115,19 +115,19 @@ def test_task_arithmetic_is_its_formula(
         expected = torch.stack(masks).amax(0) * start
         for weight, mask, part in zip(weights, masks, context.parts, strict=True):
             expected += scale * weight * (part.state[name].double() - mask * start)
-        torch.testing.assert_close(laid[name].double(), expected, atol=1e-5, rtol=1e-5)
-    zero = lay(f"task_arithmetic(scale={scale}, weights={names}, base='zero')", context)
+        torch.testing.assert_close(joined[name].double(), expected, atol=1e-5, rtol=1e-5)
+    zero = join(f"task_arithmetic(scale={scale}, weights={names}, base='zero')", context)
     close(
-        zero, lay(f"weighted(weights={ {n: scale * w for n, w in names.items()} })", context), 1e-5
+        zero, join(f"weighted(weights={ {n: scale * w for n, w in names.items()} })", context), 1e-5
     )
 
 
 @given(factor=st.sampled_from([0.25, 0.5, 2.0, 4.0]))
-def test_scaling_the_task_vectors_scales_what_is_laid(factor: float, make_ground: Make) -> None:
-    context = make_ground(3, density=1.0)
+def test_scaling_the_task_vectors_scales_what_is_joined(factor: float, make_context: Make) -> None:
+    context = make_context(3, density=1.0)
     origin = context.origin()
     for how in ("task_arithmetic(", "ties(density=0.3, ", "ties('peft', ", "dare(seed=3, "):
-        once, more = (lay(f"{how}scale={scale})", context) for scale in (1.0, factor))
+        once, more = (join(f"{how}scale={scale})", context) for scale in (1.0, factor))
         for name in context.plan:
             torch.testing.assert_close(
                 more[name] - origin[name],
@@ -138,10 +138,10 @@ def test_scaling_the_task_vectors_scales_what_is_laid(factor: float, make_ground
 
 
 @pytest.mark.parametrize("how", ["task_arithmetic", "ties(density=1)", "dare(density=0.4)"])
-def test_a_part_that_did_not_move_is_neutral(how: str, make_ground: Make) -> None:
-    context = make_ground(2, density=1.0)
+def test_a_part_that_did_not_move_is_neutral(how: str, make_context: Make) -> None:
+    context = make_context(2, density=1.0)
     still = replace(context.parts[0], name="z", state=context.origin(), mask={})
-    close(lay(how, MergeContext((*context.parts, still))), lay(how, context))
+    close(join(how, MergeContext((*context.parts, still))), join(how, context))
 
 
 @pytest.mark.parametrize(
@@ -153,18 +153,18 @@ def test_a_part_that_did_not_move_is_neutral(how: str, make_ground: Make) -> Non
         ("weighted({'a': 2, 'c': -1.5}, normalise=True)", (2 / 1.5, 1 / 1.5, -1)),
     ],
 )
-def test_linear_combinations(how: str, factors: tuple[float, ...], make_ground: Make) -> None:
-    context = make_ground(3)
-    laid = lay(how, context)
+def test_linear_combinations(how: str, factors: tuple[float, ...], make_context: Make) -> None:
+    context = make_context(3)
+    joined = join(how, context)
     for name in context.plan:
         expected = torch.tensordot(torch.tensor(factors).double(), stacked(context, name), 1)
-        torch.testing.assert_close(laid[name].double(), expected, atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(joined[name].double(), expected, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("affine", ["sum", "mean"])
-def test_gamma_and_beta_by_sum_or_mean(affine: str, make_ground: Make) -> None:
-    context = make_ground(2, "resnet18(2)", (3, 8, 8), density=0.6)
-    laid = lay(f"sum(affine={affine!r})", context)
+def test_gamma_and_beta_by_sum_or_mean(affine: str, make_context: Make) -> None:
+    context = make_context(2, "resnet18(2)", (3, 8, 8), density=0.6)
+    joined = join(f"sum(affine={affine!r})", context)
     for name, entry in context.plan.items():
         each = stacked(context, name)
         normalisation = name.replace("weight", "running_mean").replace("bias", "running_mean")
@@ -173,24 +173,24 @@ def test_gamma_and_beta_by_sum_or_mean(affine: str, make_ground: Make) -> None:
         expected = each.sum(0)
         if affine == "mean" and normalisation in context.plan:
             expected = expected / (each != 0).sum(0).clamp_min(1)
-        torch.testing.assert_close(laid[name].double(), expected, atol=1e-6, rtol=1e-6, msg=name)
+        torch.testing.assert_close(joined[name].double(), expected, atol=1e-6, rtol=1e-6, msg=name)
 
 
 @pytest.mark.parametrize("how", ["sum", "mean", "weighted(0.3)", "ties", "fisher", "regmean"])
-def test_buffers_are_joined_alike_by_all(how: str, make_ground: Make) -> None:
-    context = make_ground(2, "resnet18(2)", (3, 8, 8), density=0.6, samples=8)
-    laid = lay(how, context)
+def test_buffers_are_joined_alike_by_all(how: str, make_context: Make) -> None:
+    context = make_context(2, "resnet18(2)", (3, 8, 8), density=0.6, samples=8)
+    joined = join(how, context)
     for name, entry in context.plan.items():
         if entry.learned:
             continue
         each = stacked(context, name)
         if "num_batches" in name:
-            assert laid[name] == each.max()
+            assert joined[name] == each.max()
             continue
         kept = stacked(context, name.rpartition(".")[0] + ".weight") != 0
         some = (each * kept).sum(0) / kept.sum(0)
         expected = torch.where(kept.any(0), some, each.mean(0))
-        torch.testing.assert_close(laid[name].double(), expected, atol=1e-6, rtol=1e-6, msg=name)
+        torch.testing.assert_close(joined[name].double(), expected, atol=1e-6, rtol=1e-6, msg=name)
 
 
 @pytest.mark.parametrize(
@@ -199,9 +199,9 @@ def test_buffers_are_joined_alike_by_all(how: str, make_ground: Make) -> None:
         ("sum(affine='median')", "sum has no affine 'median': did you mean 'mean'"),
         ("weighted(0, normalise=True)", r"weights \[0.0, 0.0, 0.0\] add up to 0"),
         ("ties(preset='pefd')", "ties has no preset 'pefd': did you mean 'peft'"),
-        ("ties(density=1.5)", "density is 1.5: expected a share from 0 to 1"),
+        ("ties(density=1.5)", "density is 1.5: expected a fraction from 0 to 1"),
         ("ties(elect='masse')", "ties has no elect 'masse': did you mean 'mass'"),
-        ("dare(density=0)", "density is 0: expected a share above 0 to 1"),
+        ("dare(density=0)", "density is 0: expected a fraction above 0 to 1"),
         ("dare(consensus='vote')", "dare has no consensus 'vote': known: sum, ties"),
         ("task_arithmetic(base='one')", "has no base 'one': known: origin, zero"),
         ("fisher(weights={'a': -1})", r"weights are \[-1.0, 1.0, 1.0\]: expected numbers above 0"),
@@ -209,12 +209,12 @@ def test_buffers_are_joined_alike_by_all(how: str, make_ground: Make) -> None:
         ("ties(scale=1e999)", "scale is inf: expected a number"),
         ("ties(density='all')", "density is 'all': expected a number"),
         ("fisher(floor=0)", "floor is 0: expected a number above 0"),
-        ("regmean(alpha=2)", "alpha is 2: expected a share from 0 to 1"),
+        ("regmean(alpha=2)", "alpha is 2: expected a fraction from 0 to 1"),
     ],
 )
-def test_settings_are_explained(how: str, message: str, make_ground: Make) -> None:
+def test_settings_are_explained(how: str, message: str, make_context: Make) -> None:
     with pytest.raises(RecipeError, match=message):
-        lay(how, make_ground(3, samples=4))
+        join(how, make_context(3, samples=4))
 
 
 @pytest.mark.parametrize("name", ["sum", "task_arithmetic", "ties", "dare", "fisher", "regmean"])

@@ -70,7 +70,7 @@ UNREADABLE = {
     "cat": (
         nn.Sequential(linear(6, 4), Dense(), linear(8, 3)),
         (6,),
-        r"'cat' in layer '1' \(Dense\): it lays units of several axes side by side",
+        r"'cat' in layer '1' \(Dense\): it puts units of several axes side by side",
     ),
     "attention": (
         Net(
@@ -99,7 +99,7 @@ UNREADABLE = {
         (6,),
         r"layer '1' \(MaxPool1d\): its window moves over units",
     ),
-    "constant": (Net(constant, a=linear(6, 5), b=linear(5, 3)), (6,), "'mul'.*no units"),
+    "constant": (Net(constant, a=linear(6, 5), b=linear(5, 3)), (6,), "'mul'.*not units"),
     "chunk": (Net(halves, a=linear(6, 8), b=linear(4, 3)), (6,), "'chunk'.*several tensors"),
     "channels last": (
         Net(channels_last, a=nn.Conv2d(3, 4, 1), b=linear(16, 3)),

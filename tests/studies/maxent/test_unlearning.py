@@ -87,7 +87,7 @@ def test_removal_sees_an_operator_that_touches_others(
 
     def careless(self: ia.Composition, name: str) -> ia.Composition:
         less = subtract(self, name)
-        next(less.laid[0].parameters()).data += 0.1
+        next(less.networks[0].parameters()).data += 0.1
         return less
 
     monkeypatch.setattr(ia.Composition, "__sub__", careless)

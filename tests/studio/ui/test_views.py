@@ -52,7 +52,7 @@ def test_an_error_blanks_the_figures_and_is_told_as_it_is(views: Views) -> None:
     assert "Last switch: all on" in views.merged_view(every, off.shown).change
     assert "Last switch: all off" in views.merged_view(replace(every, names=()), both.shown).change
     wrong = views.merged_view(Selection(("0",), "ties", {"density": "7"}), before)
-    assert "density is 7.0: expected a share from 0 to 1" in wrong.message
+    assert "density is 7.0: expected a fraction from 0 to 1" in wrong.message
 
 
 def test_one_sample_with_a_class_taken_out_and_put_back(views: Views, session: Session) -> None:

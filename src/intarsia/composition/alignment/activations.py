@@ -83,13 +83,15 @@ def _over_deviation(squares: Tensor, mean: Tensor) -> Tensor:
 
 
 def _likeness(axis: str, sources: Sequence[_Source], moments: Sequence[_Moments]) -> Tensor:
-    result = [m.correlation() for s, m in zip(sources, moments, strict=True) if s.axis.name == axis]
-    if not result:
+    correlations = [
+        m.correlation() for s, m in zip(sources, moments, strict=True) if s.axis.name == axis
+    ]
+    if not correlations:
         raise WiringError(
             f"no layer's output shows the units of axis {axis!r} one by one, so their activations "
             "cannot be compared: align by weights"
         )
-    return torch.stack(result).sum(0)
+    return torch.stack(correlations).sum(0)
 
 
 def _read(network: nn.Module, sources: Sequence[_Source], batch: Tensor) -> list[Tensor]:
@@ -120,14 +122,14 @@ def _sources(network: nn.Module, samples: Tensor, wiring: Wiring) -> list[_Sourc
 
     with _hooked(network, {layer for layer, _ in given}, keep), torch.no_grad():
         network(samples)
-    result = []
+    sources = []
     for layer, axis in given:
         if layer not in calls:
             continue
         dimension = _dimension(network, layer, axis, wiring, *calls[layer])
         if dimension is not None:
-            result.append(_Source(layer, axis, dimension))
-    return result
+            sources.append(_Source(layer, axis, dimension))
+    return sources
 
 
 def _dimension(
@@ -170,7 +172,7 @@ def _random_like(value: Any, generator: torch.Generator) -> Any:
 def _hooked(
     network: nn.Module, layers: set[str], see: Callable[[str, Any, Any, Any], None]
 ) -> Iterator[None]:
-    """While open, `see` is told what the named layers read and gave."""
+    """While open, `see` gets what the named layers read and gave."""
 
     def hook(layer: str) -> Any:
         return lambda _, args, kwargs, output: see(layer, args, kwargs, output)

@@ -25,7 +25,7 @@ How = Literal["weights", "activations"]
 def align(
     modules: Sequence[Module], how: How = "weights", samples: Tensor | None = None, seed: int = 0
 ) -> list[Module]:
-    """The modules with the units of all but the first laid on the first one's.
+    """The modules with the units of all but the first in the order of the first one's.
 
     The first is the reference and comes back as it is. The others keep all they have; their states
     and masks are relabelled along every hidden axis, which leaves their function as it was. By

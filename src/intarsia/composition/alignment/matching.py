@@ -8,12 +8,20 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from intarsia.models.wiring import INPUT, OUTPUT, Entry, Wiring, axis_sizes, hidden_axes, take_units
+from intarsia.models.wiring import (
+    INPUT,
+    OUTPUT,
+    TensorAxes,
+    Wiring,
+    axis_sizes,
+    hidden_axes,
+    take_units,
+)
 
 Orders = dict[str, Tensor]
 """Hidden axis -> the unit to take to each place, as `take_units` reads it."""
 
-# Below these shares of the largest value nothing is told apart from rounding.
+# Below these fractions of the largest value everything is rounding.
 NO_GAIN, NO_SPREAD, STAY = 1e-9, 1e-6, 1e-9
 
 
@@ -27,7 +35,7 @@ def match_weights(
     tensor that has units counts, biases and running statistics too, each in units of its own
     spread, so that none drowns another by its scale. Two starts, the better end is taken: all units
     stay (modules of one origin begin aligned), and outward from the input and the output, which are
-    fixed, to the axes beside them and on. Planted in noise as large as the weights, either of the
+    fixed, to the axes next to them and on. Planted in noise as large as the weights, either of the
     two alone is sometimes caught in a worse end, both together were not.
     """
     pairs = _pairs(reference, other, wiring)
@@ -55,7 +63,7 @@ def assign(similarity: Tensor) -> Tensor:
 class _Pair:
     """One tensor of both networks; the reference's is divided by the square of their spread."""
 
-    entry: Entry
+    entry: TensorAxes
     reference: Tensor
     other: Tensor
 
@@ -133,7 +141,7 @@ def _evidence(pairs: list[_Pair], axis: str, known: Iterable[str]) -> int:
 
 
 def _places(pairs: list[_Pair], axis: str, known: Iterable[str] | None) -> list[tuple[_Pair, int]]:
-    """Where an axis is carried, if need be only beside known axes."""
+    """Where an axis is carried; with `known`, only by tensors whose other axes are known."""
     return [
         (pair, dimension)
         for pair in pairs

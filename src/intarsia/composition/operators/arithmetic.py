@@ -1,4 +1,4 @@
-"""What the operators share: weighted sums in a known order, and settings that are checked."""
+"""What the operators have in common: sums in a known order, and settings that are checked."""
 
 from collections.abc import Sequence
 from math import isfinite
@@ -9,6 +9,7 @@ from intarsia.composition.operators.registry import total
 from intarsia.errors import RecipeError, nearest
 
 ROUNDING = 1e-8  # of the sizes that were added: what is smaller is nothing
+TOLERANCE = 1e-3  # of the logits' size: far above rounding, far below another function
 
 
 def mean(tensors: Sequence[Tensor]) -> Tensor:
@@ -22,13 +23,20 @@ def combination(weights: Sequence[float], tensors: Sequence[Tensor]) -> Tensor:
 
 def normalised(weights: Sequence[float], operator: str) -> list[float]:
     """The weights divided by their sum."""
-    merged = sum(weights)
-    if abs(merged) <= ROUNDING * sum(map(abs, weights)):
+    divisor = sum(weights)
+    if abs(divisor) <= ROUNDING * sum(map(abs, weights)):
         raise RecipeError(
             f"{operator}: the weights {list(weights)} add up to 0 and cannot be normalised: give "
             "others, or leave normalise out"
         )
-    return [weight / merged for weight in weights]
+    return [weight / divisor for weight in weights]
+
+
+def off_the_sum(joined: Tensor, logits: Sequence[Tensor]) -> float | None:
+    """How far logits are at most off the sum of others; None where that is but rounding."""
+    off = float((joined - total(logits)).abs().max())
+    size = float(total([z.abs() for z in logits]).max())
+    return None if off <= TOLERANCE * max(size, TOLERANCE) else off
 
 
 def check_choice(operator: str, setting: str, value: str, known: tuple[str, ...]) -> None:
@@ -46,9 +54,9 @@ def check_flag(operator: str, setting: str, value: bool) -> None:
         raise RecipeError(f"{operator}: {setting} is {value!r}: expected true or false")
 
 
-def check_share(operator: str, setting: str, value: float, *, zero: bool = False) -> None:
-    """A share of the entries or rows: at most 1, and above 0 unless `zero` may be."""
+def check_fraction(operator: str, setting: str, value: float, *, zero: bool = False) -> None:
+    """A fraction of the entries or rows: at most 1, and above 0 unless `zero` may be."""
     check_number(operator, setting, value)
     if not 0 <= value <= 1 or (value == 0 and not zero):
         bounds = "from 0" if zero else "above 0"
-        raise RecipeError(f"{operator}: {setting} is {value}: expected a share {bounds} to 1")
+        raise RecipeError(f"{operator}: {setting} is {value}: expected a fraction {bounds} to 1")

@@ -10,11 +10,16 @@ from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.arithmetic import check_flag, combination, mean, normalised
 from intarsia.composition.operators.registry import operator, total
 
-EXPERTS = "https://doi.org/10.1162/089976602760128018"
+EXPERTS = "https://doi.org/10.1162/089976602760128018"  # products of experts
 
 
 @operator(
-    "logits", on="logits", paper=EXPERTS, label="logits added", logit_sum=True, colour="#0a3a8c"
+    "logits",
+    on="logits",
+    paper=EXPERTS,
+    colour="#0a3a8c",
+    label="logits added",
+    logit_sum=True,
 )
 def sum_of_logits(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
     """z = sum of z_i, a product of experts: those that are uniform drop out."""

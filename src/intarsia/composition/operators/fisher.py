@@ -16,7 +16,7 @@ from intarsia.errors import RecipeError
 
 CHUNK = 16  # samples whose gradients, or patches, are held at once
 MANY = 256  # samples at once where no layer makes patches
-_KEPT = StatsCache()
+_CACHE = StatsCache()
 
 
 @operator(
@@ -35,7 +35,7 @@ def fisher(
     """theta = sum of w_i F_i theta_i / sum of w_i F_i, entry by entry, F_i at least `floor`.
 
     F_i is the diagonal Fisher information of part i on the samples. A pruned entry has none: the
-    modules that keep an entry settle its value among themselves.
+    modules that keep an entry decide its value among themselves.
     """
     given = context.weights(weights)
     if min(given) <= 0:
@@ -45,18 +45,18 @@ def fisher(
         raise RecipeError(f"fisher: floor is {floor}: expected a number above 0")
     inputs = context.scaled("fisher")
     information = list(
-        _KEPT.each(context, inputs, lambda network: diagonal(network, inputs, context.temperature))
+        _CACHE.each(context, inputs, lambda network: diagonal(network, inputs, context.temperature))
     )
 
     def join(name: str, tensors: list[Tensor]) -> Tensor:
         masks = [mask.get(name) for mask in context.masks]
-        shares = [
+        kept = [
             own[name].clamp_min(floor) if mask is None else own[name].clamp_min(floor) * mask
             for own, mask in zip(information, masks, strict=True)
         ]
-        merged = combination(given, shares)
-        value = combination(given, [s * t for s, t in zip(shares, tensors, strict=True)])
-        return torch.where(merged > 0, value / merged, 0).to(tensors[0].dtype)
+        weight = combination(given, kept)
+        value = combination(given, [f * t for f, t in zip(kept, tensors, strict=True)])
+        return torch.where(weight > 0, value / weight, 0).to(tensors[0].dtype)
 
     return join_states(states, context.plan, join)
 
@@ -83,7 +83,7 @@ def diagonal(network: nn.Module, inputs: Tensor, temperature: float) -> dict[str
 def _add_layers(
     sums: dict[str, Tensor], network: nn.Module, inputs: Tensor, temperature: float
 ) -> set[str]:
-    """Add the squares for the layers that were met, and say for which tensors.
+    """Add the squares for the layers that were called, and say for which tensors.
 
     The gradient of a weight is d x^T summed over the places of a sample, with x what the layer
     reads there and d the gradient of what it gives. With one place its square is d^2 (x^2)^T, and
@@ -91,22 +91,25 @@ def _add_layers(
     """
     with torch.enable_grad():
         inputs = inputs.detach().clone()
-        logits, met = run(network, inputs.requires_grad_(inputs.is_floating_point()))
+        logits, calls = run(network, inputs.requires_grad_(inputs.is_floating_point()))
         roots = _roots(logits, temperature)
-    if not met:
+    if not calls:
         return set()
     uses: dict[str, list[int]] = {}
-    for place, meeting in enumerate(met):
-        uses.setdefault(meeting.name, []).append(place)
-    layers = {name: met[places[0]] for name, places in uses.items()}
-    reads = {n: torch.cat([met[i].reads() for i in places], dim=1) for n, places in uses.items()}
+    for place, call in enumerate(calls):
+        uses.setdefault(call.name, []).append(place)
+    layers = {name: calls[places[0]] for name, places in uses.items()}
+    reads = {n: torch.cat([calls[i].reads() for i in places], dim=1) for n, places in uses.items()}
     squares: dict[str, Tensor] = {}  # of d, summed over classes, for layers with one place
     for c in range(roots.shape[1]):
         slopes = torch.autograd.grad(
-            roots[:, c].sum(), [m.gave for m in met], retain_graph=True, materialize_grads=True
+            roots[:, c].sum(),
+            [call.gave for call in calls],
+            retain_graph=True,
+            materialize_grads=True,
         )
         for name, layer in layers.items():
-            d = torch.cat([met[i].by_place(slopes[i]) for i in uses[name]], dim=1)
+            d = torch.cat([calls[i].by_place(slopes[i]) for i in uses[name]], dim=1)
             if d.shape[1] == 1:
                 squares[name] = squares[name] + d.square() if name in squares else d.square()
                 continue
@@ -114,16 +117,16 @@ def _add_layers(
     for name, d in squares.items():
         weight = torch.einsum("nlgu,nlgc->guc", d, reads[name].square())
         _add(sums, layers[name], weight, d)
-    weights, biases = {m.weight for m in met}, {m.bias for m in met if m.layer.bias is not None}
-    return weights | biases
+    biases = {call.bias for call in calls if call.layer.bias is not None}
+    return {call.weight for call in calls} | biases
 
 
 def _over_places(d: Tensor, x: Tensor) -> Tensor:
     """N x places x groups x units, ... x columns -> the squares, groups x units x columns."""
-    result = x.new_zeros(x.shape[2], d.shape[3], x.shape[3])
+    squares = x.new_zeros(x.shape[2], d.shape[3], x.shape[3])
     for subsample, read in zip(d.split(CHUNK), x.split(CHUNK), strict=True):
-        result += torch.einsum("nlgu,nlgc->nguc", subsample, read).square().sum(dim=0)
-    return result
+        squares += torch.einsum("nlgu,nlgc->nguc", subsample, read).square().sum(dim=0)
+    return squares
 
 
 def _add(sums: dict[str, Tensor], layer: LayerCall, weight: Tensor, bias: Tensor) -> None:
@@ -160,18 +163,18 @@ def _mapped(
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "There is a performance drop", UserWarning)
         try:
-            result: dict[str, Tensor] = vmap(jacrev(roots), in_dims=(None, 0))(others, inputs)
+            gradients: dict[str, Tensor] = vmap(jacrev(roots), in_dims=(None, 0))(others, inputs)
         except (RuntimeError, UserWarning):
             return None
-    return result
+    return gradients
 
 
 def _agrees(each: dict[str, Tensor], first: dict[str, Tensor]) -> bool:
     return all(
         torch.allclose(
-            each[name][:1], result, rtol=1e-3, atol=1e-5 + 1e-3 * float(result.abs().max())
+            each[name][:1], gradients, rtol=1e-3, atol=1e-5 + 1e-3 * float(gradients.abs().max())
         )
-        for name, result in first.items()
+        for name, gradients in first.items()
     )
 
 
@@ -195,8 +198,8 @@ def _one_by_one(
                 )
             )
     return {
-        name: torch.stack(result).unflatten(0, (len(inputs), -1))
-        for name, result in zip(names, zip(*rows, strict=True), strict=True)
+        name: torch.stack(gradients).unflatten(0, (len(inputs), -1))
+        for name, gradients in zip(names, zip(*rows, strict=True), strict=True)
     }
 
 

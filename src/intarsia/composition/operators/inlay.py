@@ -1,8 +1,8 @@
-"""Inlay: the parts laid side by side in one network, whose output is exactly the logit sum.
+"""Inlay: the parts side by side in one network, whose output is exactly the sum of their logits.
 
 Every hidden axis gets the live units of one part after another; the input and the output are
-shared. A tensor of two hidden axes becomes block diagonal, one that gives the output is laid in a
-row, and what only the output has (its bias) is added up.
+common. A tensor of two hidden axes becomes block diagonal, one that gives the output becomes a row
+of blocks, and what only the output has (its bias) is added up.
 """
 
 from collections.abc import Sequence
@@ -13,38 +13,39 @@ import torch
 from torch import Tensor
 
 from intarsia.composition.merge_context import MergeContext
+from intarsia.composition.operators.arithmetic import off_the_sum
 from intarsia.composition.operators.registry import State, operator, total
 from intarsia.errors import CompositionError
-from intarsia.models.axes import INPUT, OUTPUT, Entry, hidden_axes
+from intarsia.models.axes import INPUT, OUTPUT, TensorAxes, hidden_axes
 from intarsia.models.custom.trial import trial_inputs
 from intarsia.models.units import live_units, take_units
 
 REMEDY = 'join them by "logits", which gives the same sum from networks that stay apart'
 LARGEST = 2**30  # entries of one tensor
-TOLERANCE = 1e-3  # of the logits' size: far above rounding, far below another function
 
 
 @operator(
     "inlay",
     on="units",
     paper="https://doi.org/10.1162/089976602760128018",
+    colour="#7fb2e5",
     label="side by side (inlay)",
     logit_sum=True,
-    colour="#7fb2e5",
+    mask=lambda context: inlay_mask(context),
 )
 def inlay(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
     """z = sum of z_i as one network: the live units of all parts side by side."""
     context.wiring_for("inlay")
     _check_parts(context)
-    taken = _taken(states, states, context)
-    laid = {name: _join(name, [state[name] for state in taken], context) for name in context.plan}
+    live = _live_parts(states, states, context)
+    built = {name: _join(name, [state[name] for state in live], context) for name in context.plan}
     if context.parts[0].architecture.is_foreign:
-        _check_sum(laid, states, context)
-    return laid
+        _check_sum(built, states, context)
+    return built
 
 
-def laid_entries(context: MergeContext) -> int:
-    """How many numbers the inlay of the parts would hold, found without laying it."""
+def inlay_size(context: MergeContext) -> int:
+    """How many numbers the inlay of the parts would hold, counted without building it."""
     live = [live_units(context.wiring, part.state, part.mask) for part in context.parts]
     wide = {a: sum(int(units[a].sum()) for units in live) for a in hidden_axes(context.wiring)}
     sizes = []
@@ -59,24 +60,24 @@ def laid_entries(context: MergeContext) -> int:
     return sum(sizes)
 
 
-def laid_mask(context: MergeContext) -> dict[str, Tensor]:
-    """The mask of the inlay of the parts: theirs, laid the same way, and pruned between them."""
+def inlay_mask(context: MergeContext) -> dict[str, Tensor]:
+    """The mask of the inlay of the parts: theirs side by side, and pruned between them."""
     states = [part.state for part in context.parts]
     learned = [name for name, entry in context.plan.items() if entry.learned]
     masks = [
         {name: mask.get(name, torch.ones_like(state[name], dtype=torch.bool)) for name in learned}
         for mask, state in zip(context.masks, states, strict=True)
     ]
-    taken = _taken(masks, states, context)
+    live = _live_parts(masks, states, context)
     return {
-        name: _lay([mask[name] for mask in taken], context.wiring[name])
+        name: _side_by_side([mask[name] for mask in live], context.wiring[name])
         if _hidden(context.wiring[name])
-        else reduce(torch.logical_or, [mask[name] for mask in taken])
+        else reduce(torch.logical_or, [mask[name] for mask in live])
         for name in learned
     }
 
 
-def _taken(
+def _live_parts(
     values: Sequence[State], states: Sequence[State], context: MergeContext
 ) -> list[dict[str, Tensor]]:
     """Of the values (states or masks) what belongs to live units."""
@@ -94,7 +95,7 @@ def _taken(
 def _join(name: str, tensors: Sequence[Tensor], context: MergeContext) -> Tensor:
     entry = context.wiring[name]
     if _hidden(entry):
-        return _lay(tensors, entry)
+        return _side_by_side(tensors, entry)
     if not tensors[0].is_floating_point():
         return reduce(torch.maximum, tensors)
     if context.plan[name].learned and any(axis and axis.name == OUTPUT for axis in entry):
@@ -102,14 +103,14 @@ def _join(name: str, tensors: Sequence[Tensor], context: MergeContext) -> Tensor
     for part, tensor in zip(context.parts, tensors, strict=True):
         if not torch.equal(tensor, tensors[0]):
             raise CompositionError(
-                f"inlay cannot lay {name!r}: one network has it once for all units, and modules "
+                f"inlay cannot join {name!r}: one network has it once for all units, and modules "
                 f"{context.parts[0].name!r} and {part.name!r} have other values: {REMEDY}"
             )
     return tensors[0].clone()
 
 
-def _lay(tensors: Sequence[Tensor], entry: Entry) -> Tensor:
-    """Side by side along every hidden axis; nothing between the blocks."""
+def _side_by_side(tensors: Sequence[Tensor], entry: TensorAxes) -> Tensor:
+    """One after another along every hidden axis; nothing between the blocks."""
     hidden = _hidden(entry)
     shape = [
         sum(t.shape[d] for t in tensors) if d in hidden else size
@@ -120,8 +121,8 @@ def _lay(tensors: Sequence[Tensor], entry: Entry) -> Tensor:
             f"an inlay of these parts would have a tensor of {prod(shape)} entries, most of them 0 "
             f"(at most {LARGEST}): {REMEDY}"
         )
-    merged = tensors[0].new_zeros(shape)
-    place = merged
+    joined = tensors[0].new_zeros(shape)
+    place = joined
     for tensor in tensors:
         corner = place
         for d in hidden:
@@ -129,10 +130,10 @@ def _lay(tensors: Sequence[Tensor], entry: Entry) -> Tensor:
             corner = corner.narrow(d, 0, size)
             place = place.narrow(d, size, place.shape[d] - size)
         corner.copy_(tensor)
-    return merged
+    return joined
 
 
-def _hidden(entry: Entry) -> list[int]:
+def _hidden(entry: TensorAxes) -> list[int]:
     return [d for d, axis in enumerate(entry) if axis and axis.name not in (INPUT, OUTPUT)]
 
 
@@ -142,34 +143,33 @@ def _check_parts(context: MergeContext) -> None:
     if outputs != classes:
         raise CompositionError(
             f"inlay adds logits inside the network, but module {first.name!r} has {outputs} "
-            f"outputs for {classes} classes: an explicit other is shared out after the network; "
+            f"outputs for {classes} classes: an explicit other is divided after the network; "
             f"{REMEDY}"
         )
     for entry in context.wiring.values():
         for axis in entry:
             if axis and axis.joint and axis.name != INPUT:
                 raise CompositionError(
-                    f"inlay cannot lay axis {axis.name!r} side by side: its units meet outside the "
-                    f"weights (as in LayerNorm), so the parts would meet there too; {REMEDY}"
+                    f"inlay cannot join axis {axis.name!r} side by side: its units meet outside "
+                    f"the weights (as in LayerNorm), so the parts would meet there too; {REMEDY}"
                 )
 
 
-def _check_sum(laid: State, states: Sequence[State], context: MergeContext) -> None:
-    """A stranger's forward may do to the output what is not additive, such as a sigmoid."""
+def _check_sum(built: State, states: Sequence[State], context: MergeContext) -> None:
+    """A custom forward may do to the output what is not additive, such as a sigmoid."""
     first = context.parts[0]
     architectures = [part.architecture for part in context.parts]
-    architectures.append(first.architecture.fitted(laid, first.factory))
+    architectures.append(first.architecture.fitted(built, first.factory))
     networks = [
         architecture.network(state, first.factory)
-        for architecture, state in zip(architectures, (*states, laid), strict=True)
+        for architecture, state in zip(architectures, (*states, built), strict=True)
     ]
     x = trial_inputs(networks[0], first.architecture.shape)
     with torch.no_grad():
-        *logits, merged = (network(x) for network in networks)
-    size = float(total([z.abs() for z in logits]).max())
-    off = float((merged - total(logits)).abs().max())
-    if not off <= TOLERANCE * max(size, TOLERANCE):
+        *logits, joined = (network(x) for network in networks)
+    off = off_the_sum(joined, logits)
+    if off is not None:
         raise CompositionError(
-            f"inlay cannot lay this network: side by side it is {off:.3g} off the sum of logits, "
+            f"inlay cannot join this network: side by side it is {off:.3g} off the sum of logits, "
             f"so its forward does more to its outputs than adding up weighted units; {REMEDY}"
         )

@@ -1,4 +1,4 @@
-"""What an operator is: a pure function on states or on logits, registered with its paper."""
+"""What an operator is: a pure function on states or on logits, registered with its traits."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +14,8 @@ from intarsia.specs import Registry, RegistryEntry
 State = Mapping[str, Tensor]
 On = Literal["weights", "units", "logits"]
 
+MaskOf = Callable[..., Mapping[str, Tensor]]  # of a MergeContext
+
 # A user sets the other arguments of an operator, as in compose(bank, "name(key=value)").
 OPERATORS = Registry(
     "operator",
@@ -24,6 +26,8 @@ OPERATORS = Registry(
     colour=None,
     label="",
     logit_sum=False,
+    weight_sum=False,
+    mask=None,
 )
 """Ways of joining by name; `@operator(...)` adds one, with its traits."""
 
@@ -39,6 +43,8 @@ def operator(
     colour: str | None = None,
     label: str = "",
     logit_sum: bool = False,
+    weight_sum: bool = False,
+    mask: MaskOf | None = None,
 ) -> Callable[[Callable[..., Any]], Operator]:
     """Register a function as an operator; its signature is its schema.
 
@@ -48,9 +54,16 @@ def operator(
     - on units, they give a state with more units on some hidden axes;
     - on logits, one N x C tensor per part gives N x C.
 
-    The parts come sorted by name. One that `samples` must be given for says so. `colour` is the
-    operator's own in figures, as #rrggbb; without it one is chosen. `label` is what sentences call
-    it instead of its name, and `logit_sum` says that it gives exactly the sum of the parts' logits.
+    The parts come sorted by name. The other traits:
+
+    - `samples`: it looks at samples, which must then be given;
+    - `colour`: its own in figures, as #rrggbb; without it one is chosen;
+    - `label`: what sentences call it instead of its name;
+    - `logit_sum`: it gives exactly the sum of the parts' logits;
+    - `weight_sum`: it adds up weights, so that parts which share no unit give the sum of their
+      logits;
+    - `mask`: for an operator on units, a function of the context that gives the mask of its state;
+      without it those entries survive that are not 0.
     """
 
     def add(function: Callable[..., Any]) -> Operator:
@@ -61,8 +74,17 @@ def operator(
                 f"operator {name!r} takes ({', '.join(takes)}): expected ({', '.join(expected)}) "
                 "first, then its settings"
             )
-        traits = {"colour": colour, "label": label, "logit_sum": logit_sum}
-        OPERATORS.register(name, on=on, paper=paper, samples=samples, **traits)(function)
+        OPERATORS.register(
+            name,
+            on=on,
+            paper=paper,
+            samples=samples,
+            colour=colour,
+            label=label,
+            logit_sum=logit_sum,
+            weight_sum=weight_sum,
+            mask=mask,
+        )(function)
         entry: Operator = OPERATORS[name]
         return entry
 

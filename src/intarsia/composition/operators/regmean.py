@@ -8,14 +8,17 @@ from torch import Tensor, nn
 
 from intarsia.composition.layer_calls import Mixing, is_plain, run
 from intarsia.composition.merge_context import MergeContext, StatsCache
-from intarsia.composition.operators.arithmetic import check_share, mean
+from intarsia.composition.operators.arithmetic import check_fraction, mean
 from intarsia.composition.operators.registry import State, operator
 from intarsia.composition.operators.weights import join_states
 from intarsia.errors import CompositionError
 
 CHUNK = 64  # samples whose patches are held at once
-STEPS, TOLERANCE = 500, 1e-7  # most steps of a solution, and its residual beside the right side
-_KEPT = StatsCache()
+STEPS, TOLERANCE = (
+    500,
+    1e-7,
+)  # most steps of a solution, and its residual relative to the right side
+_CACHE = StatsCache()
 
 
 @operator(
@@ -34,14 +37,14 @@ def regmean(
     entries that any part keeps and no others. `alpha` scales the off-diagonals of the Gram matrices
     G_i = X_i^T X_i / N; all other parameters are averaged.
     """
-    check_share("regmean", "alpha", alpha, zero=True)
+    check_fraction("regmean", "alpha", alpha, zero=True)
     _check_layers(context.networks()[0])
     inputs = context.scaled("regmean")
     left: dict[str, Tensor] = {}  # sum of G_i, groups x columns x columns
     right: dict[str, Tensor] = {}  # sum of W_i G_i, groups x units x columns
-    grams = _KEPT.each(context, inputs, lambda network: gram_matrices(network, inputs))
-    for state, result in zip(states, grams, strict=True):
-        for name, gram in result.items():
+    grams = _CACHE.each(context, inputs, lambda network: gram_matrices(network, inputs))
+    for state, own in zip(states, grams, strict=True):
+        for name, gram in own.items():
             gram = alpha * gram + (1 - alpha) * torch.diag_embed(gram.diagonal(dim1=1, dim2=2))
             answer = _rows(state[name], len(gram)) @ gram
             left[name] = left[name] + gram if name in left else gram
@@ -54,8 +57,8 @@ def regmean(
         everything = torch.ones_like(first, dtype=torch.bool)
         kept = torch.stack([mask.get(name, everything) for mask in context.masks]).any(dim=0)
         start = mean([_rows(tensor, groups) for tensor in tensors])
-        laid = _solve(left[name], right[name], start, kept.reshape(start.shape))
-        return laid.reshape(first.shape).to(first.dtype)
+        solved = _solve(left[name], right[name], start, kept.reshape(start.shape))
+        return solved.reshape(first.shape).to(first.dtype)
 
     return join_states(states, context.plan, join)
 
@@ -66,15 +69,15 @@ def gram_matrices(network: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
     counts: Counter[str] = Counter()
     with torch.no_grad():
         for chunk in inputs.split(CHUNK):
-            for meeting in run(network, chunk)[1]:
-                if not isinstance(meeting.layer, Mixing):
+            for call in run(network, chunk)[1]:
+                if not isinstance(call.layer, Mixing):
                     continue
-                rows = meeting.reads().flatten(0, 1).movedim(1, 0).to(torch.float64)
+                rows = call.reads().flatten(0, 1).movedim(1, 0).to(torch.float64)
                 groups, places, columns = rows.shape
-                if meeting.weight not in sums:
-                    sums[meeting.weight] = rows.new_zeros(groups, columns, columns)
-                sums[meeting.weight].baddbmm_(rows.mT, rows)
-                counts[meeting.weight] += places
+                if call.weight not in sums:
+                    sums[call.weight] = rows.new_zeros(groups, columns, columns)
+                sums[call.weight].baddbmm_(rows.mT, rows)
+                counts[call.weight] += places
     return {name: value.div_(counts[name]) for name, value in sums.items()}
 
 
@@ -91,7 +94,7 @@ def _check_layers(network: nn.Module) -> None:
 def _solve(left: Tensor, right: Tensor, start: Tensor, kept: Tensor) -> Tensor:
     """Rows w with w G = right over the columns kept in each: conjugate gradients for all at once.
 
-    What the samples do not settle, such as inputs that are always 0, stays as it starts.
+    What the samples do not determine, such as inputs that are always 0, stays as it starts.
     """
     diagonal = left.diagonal(dim1=1, dim2=2)[:, None]
     scale = torch.where(diagonal > 0, 1 / diagonal, 1.0)

@@ -1,7 +1,7 @@
 """What training changed, joined: task arithmetic, TIES and DARE on task vectors.
 
 A part's task vector is tau_i = theta_i - m_i theta0, with m_i its mask: the change in the weights
-that survive. Joined vectors are laid onto the origin of all survivors, u theta0 with u the union of
+that survive. Joined vectors are added to the origin of all survivors, u theta0 with u the union of
 the masks: parts with disjoint masks give their sum. The arithmetic is in float64, so that
 theta0 + (theta_i - theta0) is theta_i again. With base="zero" theta0 is taken as 0 and
 tau_i = theta_i.
@@ -20,8 +20,8 @@ from intarsia.composition.operators import ties as steps
 from intarsia.composition.operators.arithmetic import (
     check_choice,
     check_flag,
+    check_fraction,
     check_number,
-    check_share,
     combination,
 )
 from intarsia.composition.operators.dare import DARE, draw, drop
@@ -49,7 +49,7 @@ def task_arithmetic(
     """theta = u theta0 + scale * sum of w_i tau_i."""
     check_number("task_arithmetic", "scale", scale)
     vectors = task_vectors(states, context, base)
-    return vectors.laid(scale * combination(context.weights(weights), vectors.each))
+    return vectors.added(scale * combination(context.weights(weights), vectors.each))
 
 
 @operator("ties", on="weights", paper="https://arxiv.org/abs/2306.01708", colour="#9d2a6b")
@@ -67,8 +67,8 @@ def ties(
 ) -> dict[str, Tensor]:
     """Trim each tau_i, elect a sign for every entry, reduce the entries that have it, scale.
 
-    A preset equals the library it is named after (see composition.ties); what is given beside it
-    takes the place of its own setting. `density` is a share of all entries, those pruned included:
+    A preset equals the library it is named after (see operators/ties.py); what is given with it
+    replaces its own setting. `density` is a fraction of all entries, those pruned included:
     0.2 trims nothing from a module of which a tenth survives. preset="peft" with elect="none" and
     reduce="sum" is peft's magnitude_prune.
     """
@@ -82,7 +82,7 @@ def ties(
     }
     how = replace(steps.PRESETS[preset], **{k: v for k, v in given.items() if v is not None})
     vectors = task_vectors(states, context, base)
-    return vectors.laid(steps.join(vectors.each, context.weights(weights), vectors.sizes, how))
+    return vectors.added(steps.join(vectors.each, context.weights(weights), vectors.sizes, how))
 
 
 @operator("dare", on="weights", paper="https://arxiv.org/abs/2311.03099", colour="#8c7f74")
@@ -101,11 +101,11 @@ def dare(
     """Drop entries of each tau_i at random, rescale the others, and join by sum or by TIES.
 
     Each part's draw depends on the seed and its name alone, not on the parts it is joined with.
-    `scale` stands in place of the preset's own.
+    `scale` replaces the preset's own.
     """
     check_choice("dare", "preset", preset, get_args(Preset))
     check_choice("dare", "consensus", consensus, ("sum", "ties"))
-    check_share("dare", "density", density)
+    check_fraction("dare", "density", density)
     check_number("dare", "scale", scale)
     check_flag("dare", "rescale", rescale)
     how = DARE[preset]
@@ -117,13 +117,13 @@ def dare(
         left.append(drop(vector, kept, density, way, vectors.sizes))
     given = context.weights(weights)
     if consensus == "sum":
-        return vectors.laid(scale * combination(given, left))
-    return vectors.laid(steps.join(left, given, vectors.sizes, replace(how.ties, scale=scale)))
+        return vectors.added(scale * combination(given, left))
+    return vectors.added(steps.join(left, given, vectors.sizes, replace(how.ties, scale=scale)))
 
 
 @dataclass(frozen=True)
 class TaskVectors:
-    """The parts' task vectors, each one flat float64 tensor, and what they are laid onto."""
+    """The parts' task vectors, each one flat float64 tensor, and what they are added to."""
 
     base: Tensor
     each: list[Tensor]
@@ -131,7 +131,7 @@ class TaskVectors:
     states: Sequence[State]
     context: MergeContext
 
-    def laid(self, joined: Tensor) -> dict[str, Tensor]:
+    def added(self, joined: Tensor) -> dict[str, Tensor]:
         """The state that the base and a joined vector make; buffers as in a sum of weights."""
         plan = self.context.plan
         names = [name for name, entry in plan.items() if entry.learned]

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from intarsia.composition.operators.arithmetic import check_choice, check_number, check_share
+from intarsia.composition.operators.arithmetic import check_choice, check_fraction, check_number
 from intarsia.composition.operators.registry import total
 
 Trim = Literal["whole", "tensor"]
@@ -48,7 +48,7 @@ class Ties:
         check_choice("ties", "trim", self.trim, get_args(Trim))
         check_choice("ties", "elect", self.elect, get_args(Elect))
         check_choice("ties", "reduce", self.reduce, get_args(Reduce))
-        check_share("ties", "density", self.density, zero=True)
+        check_fraction("ties", "density", self.density, zero=True)
         check_number("ties", "scale", self.scale)
 
 
@@ -102,8 +102,8 @@ def reduce(
         return fold(lambda one, other: torch.where(other.abs() > one.abs(), other, one), chosen)
     if how == "sum":
         return total(chosen)
-    shares = repeat(1.0) if how == "mean" else weights
-    parts = total([a.to(chosen[0].dtype) * s for a, s in zip(agree, shares, strict=False)])
+    factors = repeat(1.0) if how == "mean" else weights
+    parts = total([a.to(chosen[0].dtype) * f for a, f in zip(agree, factors, strict=False)])
     return total(chosen) / torch.where(parts == 0, 1.0, parts)
 
 

@@ -15,18 +15,19 @@ from intarsia.composition.operators.arithmetic import (
 )
 from intarsia.composition.operators.registry import State, operator, total
 from intarsia.modules.architecture import Plan
-from intarsia.modules.statistics import beside, joint_buffer, mean_where
+from intarsia.modules.statistics import joint_buffer, mean_where, sibling_name
 
 Affine = Literal["sum", "mean"]
-SOUPS = "https://arxiv.org/abs/2203.05482"
+SOUPS = "https://arxiv.org/abs/2203.05482"  # model soups
 
 
 @operator(
     "sum",
     on="weights",
     paper="https://openreview.net/forum?id=Z0j9NJt08I",
-    label="weights added",
     colour="#1d120a",
+    label="weights added",
+    weight_sum=True,
 )
 def sum_of_weights(
     states: Sequence[State], context: MergeContext, affine: Affine = "sum"
@@ -84,6 +85,6 @@ def join_states(
 
 
 def _is_affine(name: str, plan: Plan) -> bool:
-    """Whether a tensor scales or shifts the units whose running mean lies beside it."""
-    statistics = beside(name, "running_mean")
+    """Whether a tensor scales or shifts the units whose running mean its layer keeps."""
+    statistics = sibling_name(name, "running_mean")
     return statistics in plan and plan[statistics].shape == plan[name].shape

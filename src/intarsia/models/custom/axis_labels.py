@@ -27,7 +27,7 @@ class Variables:
         self._joint_input = False
 
     def new(self, name: str, *, free: bool = False) -> Label:
-        """A new axis; a free one belongs to a bare parameter and may turn out to be no units."""
+        """A new axis; a free one belongs to a bare parameter and may turn out not to be units."""
         variable = len(self._names)
         self._names.append(name)
         self._parents.append((variable, 1))
@@ -84,7 +84,7 @@ class Variables:
         return label is not None and self.find(label)[0] in self._inputs
 
     def freeze(self, label: Label) -> bool:
-        """Say that a bare parameter's dimension is no units; False if it is some layer's axis."""
+        """Say that a bare parameter's dimension has no units; False if it is some layer's axis."""
         root = self.find(label)[0]
         if root in self._free:
             self._frozen.add(root)
@@ -123,13 +123,13 @@ def reshaped(
     variables: Variables, labels: Labels, before: tuple[int, ...], after: tuple[int, ...]
 ) -> Labels:
     """Labels after a reshape: dimensions merge into blocks, and blocks come apart again."""
-    result: list[Label | None] = [None] * len(after)
+    reshaped_labels: list[Label | None] = [None] * len(after)
     for inner, outer in _groups(before, after):
         label = _merge(variables, [labels[d] for d in inner], [before[d] for d in inner])
         place = next((d for d in outer if after[d] > 1), outer[0])
         rest = prod(after[d] for d in outer if d > place)
-        result[place] = variables.coarsen(label, rest) if label and rest > 1 else label
-    return tuple(result)
+        reshaped_labels[place] = variables.coarsen(label, rest) if label and rest > 1 else label
+    return tuple(reshaped_labels)
 
 
 def _merge(variables: Variables, labels: list[Label | None], sizes: list[int]) -> Label | None:

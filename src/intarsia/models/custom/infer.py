@@ -1,4 +1,4 @@
-"""The wiring of a stranger's network, read off a trace of its forward pass."""
+"""The wiring of a custom network, read off a trace of its forward pass."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ from torch import Tensor, fx, nn
 from torch.nn.utils import parametrize
 
 from intarsia.errors import WiringError
-from intarsia.models.axes import INPUT, OUTPUT, Entry, Wiring, check_wiring
+from intarsia.models.axes import INPUT, OUTPUT, TensorAxes, Wiring, check_wiring
 from intarsia.models.custom.axis_labels import Label, Labels, UnreadableError, Variables
 from intarsia.models.custom.layer_rules import FUNCTIONS, LAYERS, Step
-from intarsia.models.custom.trial import input_dtype
+from intarsia.models.custom.trial import evaluating, input_dtype
 
 BATCH = 3
 REMEDY = (
@@ -22,16 +22,11 @@ REMEDY = (
 def infer_wiring(network: nn.Module, shape: tuple[int, ...]) -> Wiring:
     """Trace the network, run it on a few zeros, and follow its units from layer to layer.
 
-    Reads common layers (see rules.py); WiringError names the first one that it cannot read.
+    Reads common layers (see layer_rules.py); WiringError names the first one that it cannot read.
     """
-    modes = {module: module.training for module in network.modules()}
-    network.eval()
-    try:
+    with evaluating(network):
         entries = _read(network, shape)
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-    wiring: dict[str, Entry] = {}
+    wiring: dict[str, TensorAxes] = {}
     state = network.state_dict(keep_vars=True)
     for name, tensor in state.items():
         if tensor.ndim and id(tensor) not in entries:
@@ -44,19 +39,17 @@ def infer_wiring(network: nn.Module, shape: tuple[int, ...]) -> Wiring:
     return wiring
 
 
-def _read(network: nn.Module, shape: tuple[int, ...]) -> dict[int, Entry]:
+def _read(network: nn.Module, shape: tuple[int, ...]) -> dict[int, TensorAxes]:
     kind = type(network).__name__
     try:
         # a single layer is held by another, or the trace would go inside it
         root = nn.Sequential(network) if type(network) in LAYERS else network
         graph = fx.GraphModule(root, fx.Tracer().trace(root))
         example = next((p for p in network.parameters()), torch.zeros(()))
-        merged = input_dtype(network, shape) == torch.int64
-        dtype = torch.int64 if merged else example.dtype
-        inputs = torch.zeros(BATCH, *shape, dtype=dtype, device=example.device)
+        reads_integers = input_dtype(network, shape) == torch.int64
+        dtype = torch.int64 if reads_integers else example.dtype
         reader = _Reader(graph, network)
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            reader.run(inputs)
+        reader.run(torch.zeros(BATCH, *shape, dtype=dtype, device=example.device))
         return reader.variables.name_all(reader.entries)
     except UnreadableError as cause:
         raise WiringError(f"cannot read the axes of {kind}: {cause}; {REMEDY}") from cause
@@ -127,10 +120,10 @@ class _Reader(fx.Interpreter):
         return self.entries[id(value)]
 
     def _finish(self, node: fx.Node, value: Any) -> None:
-        result = node.args[0]
-        if not isinstance(value, Tensor) or value.ndim != 2 or not isinstance(result, fx.Node):
+        returned = node.args[0]
+        if not isinstance(value, Tensor) or value.ndim != 2 or not isinstance(returned, fx.Node):
             raise UnreadableError("the network must return one tensor N x outputs")
-        label = self.labels[result][-1]
+        label = self.labels[returned][-1]
         if label is not None and self.variables.find(label)[1] != 1:
             raise UnreadableError("several outputs make one unit")
         if label is not None:

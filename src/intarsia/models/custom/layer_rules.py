@@ -167,34 +167,34 @@ def transpose(step: Step) -> Labels:
 def concatenate(step: Step) -> Labels:
     [dim] = step.dimensions(step.argument(1, "dim", 0))
     if any(step.without_input(tuple(step.reader.labels[node][dim] for node in step.tensors))):
-        raise UnreadableError("it lays units of several axes side by side in one dimension")
-    result = list(step.x)
+        raise UnreadableError("it puts units of several axes side by side in one dimension")
+    joined = list(step.x)
     for node in step.tensors:
         labels = step.reader.labels[node]
         step.reader.variables.join(labels[dim])
-        result = [
-            None if d == dim else _meet(step, result[d], label, step.value.shape[d])
+        joined = [
+            None if d == dim else _meet(step, joined[d], label, step.value.shape[d])
             for d, label in enumerate(labels)
         ]
-    return tuple(result)
+    return tuple(joined)
 
 
 def combine(step: Step) -> Labels:
     """Sums and products, entry by entry: what meets is the same units."""
-    result: list[Label | None] = [None] * step.value.ndim
+    joined: list[Label | None] = [None] * step.value.ndim
     seen = [1] * step.value.ndim
     for node in step.tensors:
         labels, sizes = step.reader.labels[node], step.reader.env[node].shape
         offset = step.value.ndim - len(labels)
         for d, (label, size) in enumerate(zip(labels, sizes, strict=True), start=offset):
             if size == seen[d]:
-                result[d] = _meet(step, result[d], label, size)
+                joined[d] = _meet(step, joined[d], label, size)
                 continue
             # one of the two has a single entry here, spread over all of the other's
-            single, result[d] = (label, result[d]) if size == 1 else (result[d], label)
+            single, joined[d] = (label, joined[d]) if size == 1 else (joined[d], label)
             step.reader.variables.join(single)
             seen[d] = max(size, seen[d])
-    return tuple(result)
+    return tuple(joined)
 
 
 def _meet(step: Step, one: Label | None, other: Label | None, size: int) -> Label | None:
@@ -208,7 +208,7 @@ def _meet(step: Step, one: Label | None, other: Label | None, size: int) -> Labe
     if variables.is_input(label):
         variables.join(label)
     elif not variables.freeze(label):
-        raise UnreadableError("units of an axis meet entries that are no units")
+        raise UnreadableError("units of an axis meet entries that are not units")
     return None
 
 

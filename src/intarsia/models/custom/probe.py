@@ -14,7 +14,7 @@ MOST = 4  # outputs kept as they are; of all of them a weighted sum
 
 
 def probe_of(model: Model, shape: tuple[int, ...], outputs: int) -> Probe | None:
-    """The numbers that tell a network from others with the same tensors.
+    """The numbers that distinguish a network from others with the same tensors.
 
     None for a network that answers by chance even in evaluation, or not in float64.
     """
@@ -26,14 +26,14 @@ def probe_of(model: Model, shape: tuple[int, ...], outputs: int) -> Probe | None
         if not trial.repeats():
             return None
         answers = trial.answers(trial.fixed)
-    except Exception:  # whatever a stranger's code says to float64
+    except Exception:  # whatever custom code says to float64
         return None
     kept = torch.cat([answers[:, :MOST], answers @ noise(outputs, 3)[:, None]], dim=1)
     return tuple(float(f"{value:.6g}") for value in kept.flatten().tolist())
 
 
 def probe_difference(one: Probe, other: Probe) -> float:
-    """How far two probes are apart, as a part of their size: above TOLERANCE two functions."""
+    """How far two probes are apart, relative to their size: above TOLERANCE two functions."""
     if len(one) != len(other) or len(one) % len(AMPLITUDES):
         return float("inf")
     first, second = _rows(one), _rows(other)

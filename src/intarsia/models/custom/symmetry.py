@@ -11,7 +11,6 @@ from intarsia.models.custom.trial import Trial, filled
 from intarsia.models.units import live_units, take_units
 
 TOLERANCE = 1e-8  # of the answers' size, in float64: above rounding, below any other function
-Values = dict[str, Tensor]
 
 
 def check_units(network: nn.Module, wiring: Wiring, shape: tuple[int, ...]) -> None:
@@ -27,7 +26,7 @@ def check_units(network: nn.Module, wiring: Wiring, shape: tuple[int, ...]) -> N
         trial = Trial(network, shape)
         if not trial.repeats():
             return
-    except Exception:  # whatever a stranger's code says to float64
+    except Exception:  # whatever custom code says to float64
         return
     kind = type(network).__name__
     _check_reading(kind, wiring, trial)
@@ -91,8 +90,8 @@ def _order(units: int, place: int) -> Tensor:
 def _unread(axes: Sequence[str], wiring: Wiring, trial: Trial) -> float:
     """How much it changes the answers what the last unit of each axis computes, read by none."""
     before, after = trial.fixed, filled(trial.own, seed=1)
-    one: Values = dict(before)
-    other: Values = dict(before)
+    one: dict[str, Tensor] = dict(before)
+    other: dict[str, Tensor] = dict(before)
     for name, entry in wiring.items():
         reads = torch.ones_like(before[name], dtype=torch.bool)
         gives = torch.zeros_like(reads)

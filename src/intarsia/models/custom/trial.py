@@ -22,40 +22,25 @@ def answer(network: nn.Module, shape: tuple[int, ...]) -> Any:
 
     They are whole numbers where it cannot read floats.
     """
-    zeros = torch.zeros(2, *shape, device=_device(network))
-    with evaluating(network):
-        try:
-            return network(zeros)
-        except Exception as cause:
-            try:
-                return network(zeros.long())
-            except Exception:
-                raise cause from None
+    return _answer_and_dtype(network, shape)[0]
 
 
 def input_dtype(network: nn.Module, shape: tuple[int, ...]) -> torch.dtype:
     """float32, or int64 for a network that reads only whole numbers, as an Embedding does."""
     if not is_foreign(network):
         return torch.float32
-    zeros = torch.zeros(2, *shape, device=_device(network))
-    with evaluating(network):
-        try:
-            network(zeros)
-        except Exception:
-            try:
-                network(zeros.long())
-            except Exception:
-                return torch.float32  # it will say itself what is wrong
-            return torch.int64
-    return torch.float32
+    try:
+        return _answer_and_dtype(network, shape)[1]
+    except Exception:
+        return torch.float32  # it will say itself what is wrong
 
 
 def trial_inputs(network: nn.Module, shape: tuple[int, ...], rows: int = 8) -> Tensor:
     """Random inputs that the network can read, the same ones each time, on its device."""
     normal = torch.randn(rows, *shape, generator=torch.Generator().manual_seed(0))
-    merged = (normal > 0).float()
+    integers = (normal > 0).float()
     with evaluating(network):
-        for inputs in (normal, merged, merged.long()):
+        for inputs in (normal, integers, integers.long()):
             moved = inputs.to(_device(network))
             try:
                 network(moved)
@@ -68,11 +53,17 @@ def trial_inputs(network: nn.Module, shape: tuple[int, ...], rows: int = 8) -> T
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients; modes and torch's generator are put back afterwards."""
+    with evaluation_mode(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        yield
+
+
+@contextmanager
+def evaluation_mode(network: nn.Module) -> Iterator[None]:
+    """Every layer in evaluation mode, and afterwards in the mode it was in."""
     modes = {module: module.training for module in network.modules()}
     network.eval()
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            yield
+        yield
     finally:
         for module, mode in modes.items():
             module.training = mode
@@ -103,10 +94,10 @@ class Trial:
         """Rows x outputs, with these tensors in place of the network's own."""
         with evaluating(self.network):
             torch.default_generator.manual_seed(seed)
-            result = functional_call(self.network, tensors, (self.inputs,))
-        if not isinstance(result, Tensor):
-            raise TypeError(f"the network gives a {type(result).__name__}")
-        return result.detach().to("cpu", torch.float64)
+            logits = functional_call(self.network, tensors, (self.inputs,))
+        if not isinstance(logits, Tensor):
+            raise TypeError(f"the network gives a {type(logits).__name__}")
+        return logits.detach().to("cpu", torch.float64)
 
     def repeats(self) -> bool:
         """Whether the network answers finite numbers, and the same ones each time."""
@@ -141,6 +132,19 @@ def noise(count: int, seed: int) -> Tensor:
         mixed = mixed & MASK
         mixed = (mixed ^ (mixed >> shift)) * factor
     return (mixed & MASK).double() / 2**31 - 1
+
+
+def _answer_and_dtype(network: nn.Module, shape: tuple[int, ...]) -> tuple[Any, torch.dtype]:
+    """The answer to two zero inputs, and the type in which they could be read."""
+    zeros = torch.zeros(2, *shape, device=_device(network))
+    with evaluating(network):
+        try:
+            return network(zeros), torch.float32
+        except Exception as cause:
+            try:
+                return network(zeros.long()), torch.int64
+            except Exception:
+                raise cause from None
 
 
 def _inputs(shape: tuple[int, ...], rows: int) -> Iterator[Tensor]:

@@ -17,7 +17,7 @@ from intarsia.errors import CompositionError, ModelError
 from intarsia.measure import (
     Evaluation,
     Matrix,
-    Path,
+    WeightPath,
     compatibility_matrix,
     evaluate,
     evaluate_logits,
@@ -135,7 +135,7 @@ class Measurements:
         return modules[row], modules[column]
 
     @cached_property
-    def path(self) -> Path | None:
+    def path(self) -> WeightPath | None:
         """The path from one of the pair to the other; None where their origins differ."""
         data = self.inputs.data
         if self.pair is None or data is None or self.pair[0].origin != self.pair[1].origin:

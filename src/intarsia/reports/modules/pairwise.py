@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from intarsia.measure import Matrix, Path
+from intarsia.measure import Matrix, WeightPath
 from intarsia.measure.compatibility import MEASURES
 from intarsia.measure.path import TOLERANCE
 from intarsia.plots import curve_panels, matrix_panels
@@ -95,7 +95,7 @@ def _three(value: float) -> str:
     return f"{round(value, 3) + 0.0:.3f}"  # no minus sign before a zero
 
 
-def _panels(path: Path, context: ReportContext) -> list[str]:
+def _panels(path: WeightPath, context: ReportContext) -> list[str]:
     x = f"from {path.modules[0]} (0) to {path.modules[1]} (1)"
     bands = {
         f"{name}: straight line + {TOLERANCE:g}%": {
@@ -117,7 +117,7 @@ def _panels(path: Path, context: ReportContext) -> list[str]:
     return panels
 
 
-def _message(path: Path, key: str) -> str:
+def _message(path: WeightPath, key: str) -> str:
     middle = len(path.t) // 2
     test = path.curves["test"]
     if key == "loss":
@@ -132,7 +132,7 @@ def _message(path: Path, key: str) -> str:
     )
 
 
-def _table(path: Path) -> str:
+def _table(path: WeightPath) -> str:
     middle, rows = len(path.t) // 2, list[list[TableValue]]()
     for name, curve in path.curves.items():
         worst = int(curve.excess.argmax())

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from intarsia.data import Data, Split
 from intarsia.measure import path
-from intarsia.measure.path import TOLERANCE, Curve
+from intarsia.measure.path import TOLERANCE, PathCurve
 from intarsia.plots import COLOURS, curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
@@ -149,7 +149,7 @@ def _moved(data: Data, device: torch.device) -> Data:
     return replace(data, train=train, test=test)
 
 
-def _kept(curve: Curve) -> dict[str, Any]:
+def _kept(curve: PathCurve) -> dict[str, Any]:
     return {
         "loss": curve.loss.tolist(),
         "ends": [float(curve.loss[0]), float(curve.loss[-1])],

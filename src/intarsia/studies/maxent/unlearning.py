@@ -345,7 +345,7 @@ def _own_logits(merged: Composition, x: Tensor) -> dict[str, Tensor]:
     """Logits of each part by itself, as it lies in the whole; none where weights are joined."""
     if merged.joined is not None:
         return {}
-    laid = zip(merged.parts, merged.laid, strict=True)
+    laid = zip(merged.parts, merged.networks, strict=True)
     return {part.name: logits_of(network, x) for part, network in laid}
 
 

@@ -60,7 +60,7 @@ def part(name: str, model: str = MLP, shape: tuple[int, ...] = SHAPE, seed: int 
 
 
 def same(one: Composition, other: Composition) -> bool:
-    """Equal to the last bit: weights, answers and what is told about them."""
+    """Equal to the last bit: weights, answers and what is reported of them."""
     states = one.state_dict(), other.state_dict()
     with torch.no_grad():
         equal = torch.equal(one(X), other(X))
@@ -167,7 +167,7 @@ def test_statistics_are_recomputed_from_samples() -> None:
     assert not any(layer.training for layer in merged.modules())
     plain = compose(parts, "sum", samples=inputs, recalibrate=False)
     assert "as was asked for" in plain.report["notes"][0]
-    network = merged.laid[0].network
+    network = merged.networks[0].network
     first = next(layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d))
     seen: list[Tensor] = []
     hook = first.register_forward_hook(lambda _, given, __: seen.append(given[0]))
@@ -175,7 +175,7 @@ def test_statistics_are_recomputed_from_samples() -> None:
         merged(inputs)
     hook.remove()
     assert torch.allclose(first.running_mean, seen[0].mean((0, 2, 3)), atol=1e-5)
-    other = next(m for m in plain.laid[0].network.modules() if isinstance(m, nn.BatchNorm2d))
+    other = next(m for m in plain.networks[0].network.modules() if isinstance(m, nn.BatchNorm2d))
     assert not torch.allclose(first.running_mean, other.running_mean, atol=1e-3)
 
 
@@ -195,9 +195,9 @@ def test_calibration_helps_a_part_that_is_too_loud() -> None:
         result["accuracy_without"], abs=1e-9
     )
     assert (merged.predict(x) == labels).double().mean() > result["accuracy_without"] + 0.1
-    laid = compose(parts, "inlay", samples=samples, calibrate=True)
+    inlaid = compose(parts, "inlay", samples=samples, calibrate=True)
     with torch.no_grad():
-        assert torch.allclose(laid(x), merged(x), atol=1e-4)
+        assert torch.allclose(inlaid(x), merged(x), atol=1e-4)
 
 
 def _line(number: int, weights: Tensor) -> Module:
@@ -354,10 +354,10 @@ def test_compact_is_smaller_and_answers_the_same() -> None:
 
 def test_origin_that_cannot_be_made_again_is_explained() -> None:
     parts = [replace(part(n), provenance={"seed": 7}) for n in "01"]
-    with pytest.raises(CompositionError, match="cannot be made again from its seed 7"):
+    with pytest.raises(CompositionError, match="cannot be made anew from its seed 7"):
         compose(parts, "task_arithmetic")
     parts = [replace(part(n), provenance={"seed": 2**80}) for n in "01"]
-    with pytest.raises(CompositionError, match="cannot be made again from its seed"):
+    with pytest.raises(CompositionError, match="cannot be made anew from its seed"):
         compose(parts, "task_arithmetic")
 
 
