@@ -206,7 +206,7 @@ def _rows(samples: Samples | None, module: Module) -> Tensor:
     return rows[evenly_spaced(len(rows), MOST)]
 
 
-STEEPNESS = 20.0  # chosen on pairs of modules that benchmarks/compatibility.py calls design pairs
+STEEPNESS = 20.0  # chosen on the design pairs of benchmarks/experiments/compatibility.py
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
