@@ -32,22 +32,22 @@ lint: .venv/.installed ## ruff and mypy
 	$(BIN)/mypy
 
 bench: .venv/.installed ## time training against its baselines
-	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/speed/training.py
 
-results: .venv/.installed ## write the pages of docs/results from their figures
-	$(BIN)/python benchmarks/tables.py
+results: .venv/.installed ## write the pages of docs/results from their numbers
+	$(BIN)/python docs/build/results.py
 
 pictures: .venv/.installed ## what the docs show: figures, what examples print, reports, pages in a browser
-	$(BIN)/python benchmarks/ideas.py
-	$(BIN)/python benchmarks/examples.py docs/tutorial.md docs/howto/*.md docs/guide/*.md
-	$(BIN)/python benchmarks/pictures.py
+	$(BIN)/python docs/build/ideas.py
+	$(BIN)/python docs/build/examples.py docs/tutorial.md docs/howto/*.md docs/guide/*.md
+	$(BIN)/python docs/build/pictures.py
 
 docs: .venv/.installed ## build the site into site/, warnings are errors
 	$(BIN)/mkdocs build --strict --clean
 
 clean: ## remove what the other targets made
 	rm -rf .venv site demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 .venv/.core: pyproject.toml
 	$(PYTHON) -m venv .venv

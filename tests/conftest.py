@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,12 @@ def studio_address(studio_process: subprocess.Popen[str]) -> str:
         if result := re.search(r"the studio is at (http://127\.0\.0\.1:\d+/)", line):
             return result[1]
     raise AssertionError(said)
+
+
+@pytest.fixture(scope="session")
+def threads() -> Callable[[int], AbstractContextManager[None]]:
+    """`with threads(1):` for fixtures that several tests share."""
+    return _threads
 
 
 @pytest.fixture

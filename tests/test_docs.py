@@ -3,7 +3,6 @@
 import inspect
 import re
 import shutil
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,6 +14,9 @@ import typer
 
 import intarsia as ia
 import intarsia.training
+from examples import blocks, difference, link_clone, run_page
+from ideas import SETTINGS
+from ideas_maps import inlay_figure, unit_figure
 from intarsia.cli.app import app
 from intarsia.composition.operators.registry import Operator
 from intarsia.files import digest_of
@@ -25,20 +27,13 @@ from intarsia.studies import NAMES, STUDIES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-from examples import blocks, lay_out, run_page  # noqa: E402
-from ideas import SETTINGS  # noqa: E402
-from ideas_maps import inlay_figure, unit_figure  # noqa: E402
-from printed import difference  # noqa: E402
-
 WRITTEN = sorted(
     path for folder in (DOCS, DOCS / "guide", DOCS / "howto") for path in folder.glob("*.md")
 )
 ALL = [*WRITTEN, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 PAGES = [path for path in ALL if any(block.runs for block in blocks(path.read_text()))]
 NEEDS = {"export": ("onnx", "onnxscript", "onnxruntime")}
-LANGUAGES = {"python", "bash", "text", "yaml"}
+LANGUAGES = {"python", "bash", "text", "yaml", "mermaid"}
 TABLE = """rewarded accuracy 0.9503, entropy 2.13 of 2.30, 359 samples
 ┃ class ┃ accuracy ┃
 ┡━━━━━━━╇━━━━━━━━━━┩
@@ -102,7 +97,7 @@ def registries() -> Iterator[None]:
 def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in NEEDS.get(path.stem, ()):
         pytest.importorskip(package)
-    lay_out(tmp_path)
+    link_clone(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("INTARSIA_DATA", raising=False)  # pages promise to need no download
     page = path.read_text()

@@ -20,6 +20,7 @@ from intarsia.exports import Exportable, export, export_program, to_network
 from intarsia.files import digest_of
 from intarsia.models import initialise
 from intarsia.modules import Architecture, Bank, Module
+from small_modules import small_module
 
 CATALOGUE = tuple("abcde")
 SHAPES = {"mlp(16)": (6,), "lenet": (1, 12, 12), "resnet18(4)": (3, 8, 8), "vgg11(2)": (3, 32, 32)}
@@ -37,15 +38,15 @@ def part(name: str, model: str, kind: str = "unit", outputs: int = 5) -> Module:
         mask[key] = torch.rand(state[key].shape, generator=generator) < 0.6
         state[key] = state[key] * mask[key]
     shift = torch.tensor(3.0) if kind == "unit" else torch.zeros(())
-    return Module(
-        name=name,
-        state=state,
-        mask=mask,
-        rewarded=(name,),
-        catalogue=CATALOGUE,
+    return small_module(
+        name,
+        state,
+        mask,
+        CATALOGUE,
+        model,
+        shape,
         architecture=Architecture.of(model, shape, outputs),
         scaling=Scaling(kind, shift, torch.tensor(1 / 255 if kind == "unit" else 1.0)),
-        temperature=5.0,
         origin=digest_of("origin", initialise(model, shape, outputs, seed=0).state_dict()),
         provenance={"seed": 0},
     )

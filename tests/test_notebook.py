@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+import walkthrough
+
 nbformat = pytest.importorskip("nbformat")
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,12 +24,9 @@ def test_the_notebook_is_kept_with_its_outputs() -> None:
     assert "/home" not in NOTEBOOK.read_text()
 
 
-def test_the_page_is_what_the_notebook_makes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    import walkthrough
-
+def test_the_page_is_what_the_notebook_makes() -> None:
     stale = walkthrough.PAGE.read_text() != walkthrough.page(NOTEBOOK)
-    assert not stale, "run `python benchmarks/walkthrough.py`"
+    assert not stale, "run `python docs/build/walkthrough.py`"
 
 
 def _text(notebook: nbformat.NotebookNode) -> str:

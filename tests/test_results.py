@@ -31,9 +31,9 @@ def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pages_are_what_their_figures_make() -> None:
-    import tables
+    import results
 
-    stale = [str(p) for p, text in tables.written().items() if _text(p) != text]
+    stale = [str(p) for p, text in results.written().items() if _text(p) != text]
     assert not stale, f"run `make results`: {stale} are older than their figures"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ NEEDS = ("playwright", "axe_playwright_python")
 NAMES = ("chromium", "chromium-browser", "google-chrome")  # as .ci/chromium looks for them
 PATIENCE = 15_000  # milliseconds, for a machine that has other things to do
 Opened = Callable[..., "Page"]
+Threads = Callable[[int], AbstractContextManager[None]]
 
 
 class NotHere(pytest.Module):
@@ -42,14 +44,10 @@ def pytest_pycollect_makemodule(
 
 
 @pytest.fixture(scope="package", autouse=True)
-def one_thread_for_all() -> Iterator[None]:
+def one_thread_for_all(threads: Threads) -> Iterator[None]:
     """The browser and the studio want processors, too."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with threads(1):
+        yield
 
 
 @pytest.fixture(scope="package")

@@ -10,7 +10,7 @@ import yaml
 from intarsia.composition import Composition, compose
 from intarsia.composition.merge_recipe import METHODS, MergeRecipe
 from intarsia.data import Scaling, Split, load_data
-from intarsia.errors import CompositionError, DataError, FileError, IntarsiaError, RecipeError
+from intarsia.errors import CompositionError, DataError, FileError, RecipeError
 from intarsia.files import digest_of
 from intarsia.models import initialise
 from intarsia.modules import Architecture, Bank, Module
@@ -252,76 +252,57 @@ def test_mergekits_names_are_known_operators(method: str) -> None:
     MergeRecipe(merge_method=method, models=["a"]).resolve()
 
 
-@pytest.mark.parametrize(
-    ("text", "error", "said"),
-    [
-        ("merge_methode: sum", RecipeError, "did you mean 'merge_method'"),
-        ("- a\n", RecipeError, "`key: value` lines, got list"),
-        ("models: [", RecipeError, "not valid YAML"),
-        ("", RecipeError, "models is (): expected a list of paths"),
-        ("merge_method: sum", RecipeError, "models is (): expected a list of paths"),
-        ("models: a.safetensors", RecipeError, "models is 'a.safetensors'"),
-        ("models: [3]", RecipeError, "models has 3"),
-        ("models: [{path: a}]", RecipeError, "expected a path, or {model: path"),
-        ("models: [{model: a, parameter: {}}]", RecipeError, "did you mean 'parameters'"),
-        ("models: [{model: a, parameters: 3}]", RecipeError, "must be a mapping"),
-        ("merge_method: tis\nmodels: [a]", RecipeError, "did you mean 'ties'"),
-        ("merge_method: dare_tie\nmodels: [a]", RecipeError, "did you mean 'dare_ties'"),
-        ("merge_method: slerp\nmodels: [a]", RecipeError, "unknown merge_method 'slerp'"),
-        ("merge_method: 5\nmodels: [a]", RecipeError, "cannot read the operator '5'"),
-        ("merge_method: ties(densty=1)\nmodels: [a]", RecipeError, "did you mean 'density'"),
-        (
-            "merge_method: ties\nmodels: [a]\nparameters: {densty: 1}",
-            RecipeError,
-            "did you mean 'density'",
-        ),
-        (
-            "merge_method: mean\nmodels: [{model: a, parameters: {weight: 2}}]",
-            RecipeError,
-            "operator 'mean' has no setting 'weight'",
-        ),
-        ("models: [a]\nparameters: 3", RecipeError, "parameters is 3"),
-        (
-            "merge_method: sum\nmodels: [a]\nbase_model: origin",
-            RecipeError,
-            "sum measures from no base",
-        ),
-        ("models: [a]\nbase_model: origin", RecipeError, "merge_method is not given"),
-        ("models: [a]\nparameters: {density: 1}", RecipeError, "merge_method is not given"),
-        (
-            "models: [{model: a, parameters: {weight: 2}}]",
-            RecipeError,
-            "merge_method is not given",
-        ),
-        (
-            "merge_method: ties\nmodels: [a]\nbase_model: llama",
-            RecipeError,
-            "base_model is 'llama'",
-        ),
-        ("models: [a]\nseed: one", RecipeError, "seed is 'one'"),
-        ("models: [a]\nwithout: '3'", RecipeError, "without is '3'"),
-        ("models: [a]\nalign: wights", RecipeError, "did you mean 'weights'"),
-        ("models: [a]\nrecalibrate: 1", RecipeError, "recalibrate is 1"),
-        ("models: [a]\nsamples: 3", RecipeError, "samples is 3"),
-        ("models: [a]\nsamples: {dta: digits}", RecipeError, "expected a data set"),
-        ("models: [a]\nsamples: {data: digits, row: 3}", RecipeError, "did you mean 'rows'"),
-        ("models: [a]\nsamples: {data: digits, rows: 0}", RecipeError, "rows is 0"),
-        ("models: [a]\nsamples: {data: digits, split: val}", RecipeError, "unknown split 'val'"),
-        (
-            "models: [a]\nsamples: {data: digits, options: {sed: 1}}",
-            RecipeError,
-            "did you mean 'seed'",
-        ),
-        ("models: [a.safetensors]\nsamples: digit", DataError, "did you mean 'digits'"),
-        ("models: [nowhere]", FileError, "no such file"),
-    ],
-)
-def test_every_bad_value_is_named(
-    folder: Path, text: str, error: type[IntarsiaError], said: str
-) -> None:
-    with pytest.raises(error) as caught:
+BAD = {
+    "merge_methode: sum": "did you mean 'merge_method'",
+    "- a\n": "`key: value` lines, got list",
+    "models: [": "not valid YAML",
+    "": "models is (): expected a list of paths",
+    "merge_method: sum": "models is (): expected a list of paths",
+    "models: a.safetensors": "models is 'a.safetensors'",
+    "models: [3]": "models has 3",
+    "models: [{path: a}]": "expected a path, or {model: path",
+    "models: [{model: a, parameter: {}}]": "did you mean 'parameters'",
+    "models: [{model: a, parameters: 3}]": "must be a mapping",
+    "merge_method: tis\nmodels: [a]": "did you mean 'ties'",
+    "merge_method: dare_tie\nmodels: [a]": "did you mean 'dare_ties'",
+    "merge_method: slerp\nmodels: [a]": "unknown merge_method 'slerp'",
+    "merge_method: 5\nmodels: [a]": "cannot read the operator '5'",
+    "merge_method: ties(densty=1)\nmodels: [a]": "did you mean 'density'",
+    "merge_method: ties\nmodels: [a]\nparameters: {densty: 1}": "did you mean 'density'",
+    "merge_method: mean\nmodels: [{model: a, parameters: {weight: 2}}]": (
+        "operator 'mean' has no setting 'weight'"
+    ),
+    "models: [a]\nparameters: 3": "parameters is 3",
+    "merge_method: sum\nmodels: [a]\nbase_model: origin": "sum measures from no base",
+    "models: [a]\nbase_model: origin": "merge_method is not given",
+    "models: [a]\nparameters: {density: 1}": "merge_method is not given",
+    "models: [{model: a, parameters: {weight: 2}}]": "merge_method is not given",
+    "merge_method: ties\nmodels: [a]\nbase_model: llama": "base_model is 'llama'",
+    "models: [a]\nseed: one": "seed is 'one'",
+    "models: [a]\nwithout: '3'": "without is '3'",
+    "models: [a]\nalign: wights": "did you mean 'weights'",
+    "models: [a]\nrecalibrate: 1": "recalibrate is 1",
+    "models: [a]\nsamples: 3": "samples is 3",
+    "models: [a]\nsamples: {dta: digits}": "expected a data set",
+    "models: [a]\nsamples: {data: digits, row: 3}": "did you mean 'rows'",
+    "models: [a]\nsamples: {data: digits, rows: 0}": "rows is 0",
+    "models: [a]\nsamples: {data: digits, split: val}": "unknown split 'val'",
+    "models: [a]\nsamples: {data: digits, options: {sed: 1}}": "did you mean 'seed'",
+}
+
+
+@pytest.mark.parametrize(("text", "said"), BAD.items())
+def test_every_bad_value_is_named(folder: Path, text: str, said: str) -> None:
+    with pytest.raises(RecipeError) as caught:
         written(folder, text).compose()
     assert said in str(caught.value)
+
+
+def test_data_and_files_that_are_not_there_are_named(folder: Path) -> None:
+    with pytest.raises(DataError, match="did you mean 'digits'"):
+        written(folder, "models: [a.safetensors]\nsamples: digit").compose()
+    with pytest.raises(FileError, match="no such file"):
+        written(folder, "models: [nowhere]").compose()
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

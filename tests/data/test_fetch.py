@@ -21,17 +21,11 @@ def test_a_whole_file_arrives_alone(site, tmp_path: Path) -> None:
     assert leftovers(tmp_path / "new") == ["f"]
 
 
-def test_a_part_is_resumed_where_it_ended(site, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ignores_ranges", [False, True])
+def test_a_part_is_resumed_where_it_ended(site, tmp_path: Path, ignores_ranges: bool) -> None:
+    """A server that ignores ranges sends the file anew."""
     address, digest = site.serve("f", BODY)
-    (tmp_path / "f.part").write_bytes(BODY[:1000])
-    fetch(address, tmp_path / "f", digest)
-    assert site.asked == ["bytes=1000-"]
-    assert (tmp_path / "f").read_bytes() == BODY
-
-
-def test_a_server_that_ignores_ranges_starts_the_file_anew(site, tmp_path: Path) -> None:
-    address, digest = site.serve("f", BODY)
-    site.ignore_range = True
+    site.ignore_range = ignores_ranges
     (tmp_path / "f.part").write_bytes(BODY[:1000])
     fetch(address, tmp_path / "f", digest)
     assert site.asked == ["bytes=1000-"]

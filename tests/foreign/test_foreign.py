@@ -1,7 +1,8 @@
 """Every foreign network is served right or refused with a reason, and the docs say which."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
@@ -22,11 +23,9 @@ SERVED = [name for name in NETWORKS if name not in REFUSED]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def _one_thread(threads: Callable[[int], AbstractContextManager[None]]) -> Iterator[None]:
+    with threads(1):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from intarsia.measure.compatibility import MOST, interference, joined_logits, po
 from intarsia.measure.pair import blend
 from intarsia.models import initialise
 from intarsia.modules import Architecture, Bank, Module
+from small_modules import small_module
 
 CATALOGUE = ("a", "b", "[red]", "d")
 X = torch.randint(0, 256, (5000, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
@@ -32,17 +33,7 @@ def part(name: str, seed: int, model: str = "mlp(9, 7)", keep: float = 0.3) -> M
         if parameter.dim() > 1:
             mask[key] = torch.rand(parameter.shape, generator=generator) < keep
             state[key] = state[key] * mask[key]
-    return Module(
-        name=name,
-        state=state,
-        mask=mask,
-        rewarded=(name,),
-        catalogue=CATALOGUE,
-        architecture=Architecture.of(model, (6,), 4),
-        scaling=Scaling("unit", torch.tensor(0.0), torch.tensor(1 / 255)),
-        temperature=5.0,
-        origin="0",
-    )
+    return small_module(name, state, mask, CATALOGUE, model, (6,), origin="0")
 
 
 def custom(name: str, factory: Callable[..., nn.Module], seed: int) -> Module:

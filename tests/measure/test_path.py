@@ -10,13 +10,14 @@ import torch
 from torch import nn
 
 from intarsia.composition import compose
-from intarsia.data import Data, Scaling, Split
+from intarsia.data import Data, Split
 from intarsia.errors import CompositionError, DataError, RecipeError
 from intarsia.measure import evaluate, path
 from intarsia.measure.pair import blend
 from intarsia.measure.path import PathCurve, WeightPath
 from intarsia.models import initialise
 from intarsia.modules import Architecture, Module
+from small_modules import small_module
 
 CATALOGUE = ("a", "b", "c", "[red]")
 
@@ -24,17 +25,7 @@ CATALOGUE = ("a", "b", "c", "[red]")
 def part(name: str, seed: int, model: str = "mlp(9)") -> Module:
     """A module with weights large enough that loss and accuracy change along the path."""
     state = {k: 8 * v for k, v in initialise(model, (6,), 4, seed).state_dict().items()}
-    return Module(
-        name=name,
-        state=state,
-        mask={},
-        rewarded=(name,),
-        catalogue=CATALOGUE,
-        architecture=Architecture.of(model, (6,), 4),
-        scaling=Scaling("unit", torch.tensor(0.0), torch.tensor(1 / 255)),
-        temperature=3.0,
-        origin="0",
-    )
+    return small_module(name, state, {}, CATALOGUE, model, (6,), temperature=3.0, origin="0")
 
 
 def normalised(shape: tuple[int, ...], outputs: int) -> nn.Module:

@@ -1,20 +1,18 @@
 """Makes toy.py importable by the tests here and by the processes that they start."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+Threads = Callable[[int], AbstractContextManager[None]]
 sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="package", autouse=True)
-def one_thread_for_all() -> Iterator[None]:
+def one_thread_for_all(threads: Threads) -> Iterator[None]:
     """As `one_thread`, but also for the small forms that several tests of a file look at."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with threads(1):
+        yield

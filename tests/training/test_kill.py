@@ -1,4 +1,4 @@
-"""kill -9 at random moments, through the benchmark that does it: `benchmarks/kills.py`."""
+"""kill -9 at random moments, through the benchmark that does it: experiments/kills.py."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "kills.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "experiments" / "kills.py"
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs kill -9 and fork")
 

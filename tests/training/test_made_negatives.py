@@ -29,6 +29,7 @@ ENGINES: dict[str, Callable[[Job], Engine]] = {
     "stack": lambda job: StackEngine(job, 6),
     "mlp": MlpEngine,
 }
+Make = Callable[..., tuple[Job, list[Start]]]
 State = dict[str, Tensor]
 
 
@@ -100,9 +101,7 @@ def same(ours: State, oracle: State) -> bool:
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("batches", ["shown", "all"])
 @pytest.mark.parametrize("kind", ["single", "stack", "mlp"])
-def test_engines_equal_the_plain_loop(
-    make: Callable[..., tuple[Job, list[Start]]], kind: str, batches: str, weighted: bool
-) -> None:
+def test_engines_equal_the_plain_loop(make: Make, kind: str, batches: str, weighted: bool) -> None:
     job, starts = make(MIXED, batches, weighted)
     oracle, oracle_losses = run(PlainEngine(job), starts)
     ours, losses = run(ENGINES[kind](job), starts)
@@ -114,9 +113,7 @@ def test_engines_equal_the_plain_loop(
 
 @pytest.mark.parametrize("kind", ["single", "stack", "mlp"])
 @pytest.mark.parametrize("goal", ["other", "qme"])
-def test_every_form_of_table_equals_the_plain_loop(
-    make: Callable[..., tuple[Job, list[Start]]], kind: str, goal: str
-) -> None:
+def test_every_form_of_table_equals_the_plain_loop(make: Make, kind: str, goal: str) -> None:
     job, starts = make([task("a", goal, (0,)), task("b", goal, (1, 2))], goal=goal)
     oracle, _ = run(PlainEngine(job), starts)
     ours, _ = run(ENGINES[kind](job), starts)
@@ -126,9 +123,7 @@ def test_every_form_of_table_equals_the_plain_loop(
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("batches", ["shown", "all"])
 @pytest.mark.parametrize("kind", ["plain", "mlp", "single"])
-def test_a_loop_written_out(
-    make: Callable[..., tuple[Job, list[Start]]], kind: str, batches: str, weighted: bool
-) -> None:
+def test_a_loop_written_out(make: Make, kind: str, batches: str, weighted: bool) -> None:
     """Cross-entropy with what is shown, the uniform answer to what is made up, and Adam."""
     mine = MIXED[4]
     job, starts = make([MIXED[0], mine], batches, weighted)
@@ -163,7 +158,7 @@ def test_a_loop_written_out(
 @pytest.mark.parametrize("batches", ["shown", "all"])
 @pytest.mark.parametrize("kind", ["plain", "mlp", "single"])
 def test_a_module_has_the_same_bits_alone_and_in_every_bank(
-    make: Callable[..., tuple[Job, list[Start]]], kind: str, batches: str
+    make: Make, kind: str, batches: str
 ) -> None:
     job, starts = make(MIXED, batches, weighted=True)
     together, _ = run(ENGINES[kind](job), starts, epochs=2)
@@ -175,7 +170,7 @@ def test_a_module_has_the_same_bits_alone_and_in_every_bank(
         assert same(states[0], together[k])
 
 
-def test_groups_and_steps_by_hand(make: Callable[..., tuple[Job, list[Start]]]) -> None:
+def test_groups_and_steps_by_hand(make: Make) -> None:
     job, _ = make(MIXED)
     hidden = [t.hidden for t in MIXED]
     assert job.pools == ((), (0, 1, 2, 3, 5, 6, 7, 8, 9), (0, 1, 4, 5, 6, 7, 8, 9), hidden[2])

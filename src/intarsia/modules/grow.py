@@ -22,8 +22,8 @@ def grown(module: Module, catalogue: Sequence[str]) -> Module:
     The output of a new class is the mean of the outputs that the module was trained with, weight
     by weight, so its logit is the mean of theirs. A class's evidence is how far its logit lies
     above that mean: the new class has none, and the old logits stay as they are. A zero output
-    would say more, for the others sink where the module is sure (benchmarks/growth.py compares
-    the rules). An explicit "other" stays last and has no part in the mean.
+    would say more, for the others sink where the module is sure (benchmarks/experiments/growth.py
+    compares the rules). An explicit "other" stays last and has no part in the mean.
 
     The new origin follows from the old one and both catalogues, so the grown modules of one origin
     still fit each other; those trained over the larger catalogue have another origin. Growing in

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import permutations
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from benchmarks.experiments.alignment import plant, recover
 from intarsia.composition.alignment.align import align, disjoint_units, unit_orders
 from intarsia.composition.alignment.matching import assign, match_weights
 from intarsia.data import Scaling
@@ -22,21 +21,12 @@ from intarsia.models import initialise, wiring_of
 from intarsia.models.wiring import Wiring, axis_sizes, hidden_axes, take_units, unit_mask
 from intarsia.modules import Architecture, Module
 
-ROOT = Path(__file__).resolve().parents[3]
 CATALOGUE = ("0", "1", "2", "3")
 SMALL = {"mlp(40, 24)": (20,), "lenet": (1, 8, 8), "resnet18(4)": (3, 8, 8)}
 HOWS = ("weights", "activations")
 State = Mapping[str, Tensor]
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    import alignment
-
-    return alignment
 
 
 def make(
@@ -96,19 +86,17 @@ def equal(one: Module, other: Module) -> bool:
 @pytest.mark.parametrize("noise", [0.0, 0.01])
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("model", SMALL)
-def test_planted_permutations_are_recovered(
-    benchmark: ModuleType, model: str, how: str, noise: float
-) -> None:
+def test_planted_permutations_are_recovered(model: str, how: str, noise: float) -> None:
     for seed in range(10 if noise == 0 else 3):
-        original, copy, undo = benchmark.plant(model, SMALL[model], noise, seed)
-        result = benchmark.recover(original, copy, how, seed)
+        original, copy, undo = plant(model, SMALL[model], noise, seed)
+        result = recover(original, copy, how, seed)
         assert result.keys() == undo.keys()
         assert all(torch.equal(result[axis], undo[axis]) for axis in undo), seed
 
 
-def test_permutations_in_noise_as_large_as_the_weights(benchmark: ModuleType) -> None:
+def test_permutations_in_noise_as_large_as_the_weights() -> None:
     for seed in range(5):
-        original, copy, undo = benchmark.plant("resnet18(4)", (3, 8, 8), 1.0, seed)
+        original, copy, undo = plant("resnet18(4)", (3, 8, 8), 1.0, seed)
         result = match_weights(original.state, copy.state, wiring(original), seed)
         assert all(torch.equal(result[axis], undo[axis]) for axis in undo), seed
 

@@ -18,6 +18,8 @@ from intarsia.composition.operators.ties import join
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 Library = Callable[[str], ModuleType]
+Tensors = list[Tensor]
+Weights = tuple[float, ...]
 
 SIZES = (12, 1, 40, 7)
 WEIGHTS = [(1.0, 1.0, 1.0), (0.5, 2.0, 1.25), (1.0, -0.7, 0.3), (-1.0, -2.0, 0.5)]
@@ -25,12 +27,12 @@ DENSITY = 0.4
 
 
 @pytest.fixture
-def each() -> list[Tensor]:
+def each() -> Tensors:
     return list(torch.randn(3, sum(SIZES), generator=torch.Generator().manual_seed(0)))
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+def kept(monkeypatch: pytest.MonkeyPatch) -> Tensors:
     """Our draw, which torch.bernoulli then gives to a library too, tensor after tensor."""
     ours = [draw(name, sum(SIZES), DENSITY, seed=3) for name in "abc"]
     pieces = [torch.split(mask, SIZES) for mask in ours]
@@ -44,9 +46,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     return ours
 
 
-def ours(
-    each: list[Tensor], kept: list[Tensor], weights: tuple[float, ...], preset: str, consensus: str
-) -> Tensor:
+def ours(each: Tensors, kept: Tensors, weights: Weights, preset: str, consensus: str) -> Tensor:
     how = DARE[preset]
     left = [drop(v, k, DENSITY, how.rescale, SIZES) for v, k in zip(each, kept, strict=True)]
     if consensus == "sum":
@@ -54,15 +54,16 @@ def ours(
     return join(left, weights, SIZES, replace(how.ties, scale=1.0))
 
 
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize(("name", "consensus"), [("dare_linear", "sum"), ("dare_ties", "ties")])
+def both_ways(test: Callable[..., None]) -> Callable[..., None]:
+    """Whatever the weights, for DARE with a sum and with TIES."""
+    names = [("dare_linear", "sum"), ("dare_ties", "ties")]
+    by_name = pytest.mark.parametrize(("name", "consensus"), names)(test)
+    return pytest.mark.parametrize("weights", WEIGHTS)(by_name)
+
+
+@both_ways
 def test_peft_equals_peft(
-    name: str,
-    consensus: str,
-    weights: tuple[float, ...],
-    each: list[Tensor],
-    kept: list[Tensor],
-    library: Library,
+    name: str, consensus: str, weights: Weights, each: Tensors, kept: Tensors, library: Library
 ) -> None:
     theirs = getattr(library("peft.utils.merge_utils"), name)
     pieces = zip(*(torch.split(v, SIZES) for v in each), strict=True)
@@ -70,15 +71,9 @@ def test_peft_equals_peft(
     torch.testing.assert_close(ours(each, kept, weights, "peft", consensus), expected)
 
 
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize(("name", "consensus"), [("dare_linear", "sum"), ("dare_ties", "ties")])
+@both_ways
 def test_mergekit_equals_mergekit(
-    name: str,
-    consensus: str,
-    weights: tuple[float, ...],
-    each: list[Tensor],
-    kept: list[Tensor],
-    library: Library,
+    name: str, consensus: str, weights: Weights, each: Tensors, kept: Tensors, library: Library
 ) -> None:
     merge = library("mergekit.merge_methods").merge_tensors
     settings = {
@@ -97,7 +92,7 @@ def test_mergekit_equals_mergekit(
 @pytest.mark.parametrize("consensus", ["sum", "ties"])
 def test_fusion_bench_equals_fusion_bench(
     consensus: str,
-    each: list[Tensor],
+    each: Tensors,
     library: Library,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -120,7 +115,7 @@ def test_fusion_bench_equals_fusion_bench(
 
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_task_arithmetic_equals_the_libraries(
-    weights: tuple[float, ...], each: list[Tensor], library: Library
+    weights: Weights, each: Tensors, library: Library
 ) -> None:
     peft = library("peft.utils.merge_utils")
     seen = combination(weights, each)
@@ -167,7 +162,7 @@ def test_a_part_is_dropped_alike_in_any_company(make_context: Callable[..., Merg
         assert torch.equal(merged[name][own], fewer[name][own])
 
 
-def test_mean_over_many_draws_is_the_task_vector(each: list[Tensor]) -> None:
+def test_mean_over_many_draws_is_the_task_vector(each: Tensors) -> None:
     vector = each[0].double()
     joined = [
         drop(vector, draw("a", len(vector), 0.5, seed), 0.5, "density", SIZES)

@@ -8,7 +8,7 @@ import torch
 import intarsia as ia
 from intarsia.composition import OPERATORS
 from intarsia.plots import svg
-from intarsia.studies import Measured, Spread, Store, StudyContext, find_study, run
+from intarsia.studies import Measured, Spread, StudyContext, find_study
 from intarsia.studies.maxent.complete import EQUAL, PAPER
 from intarsia.studies.maxent.complete_merges import figure_name, orders_of
 
@@ -16,16 +16,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 STUDY = find_study("complete")
 OPTIONS = STUDY.options("small")
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return Store(tmp_path_factory.mktemp("complete") / "store")
-
-
-@pytest.fixture(scope="module")
-def done(store):
-    return run(STUDY, OPTIONS, store, device="cpu")
 
 
 def test_cells_are_what_a_plain_loop_measures(done, store):

@@ -10,18 +10,11 @@ import torch
 from intarsia.composition import compose
 from intarsia.modules import Bank
 from intarsia.plots import svg
-from intarsia.studies import Measured, Store, StudyContext, find_study, run
+from intarsia.studies import Measured, StudyContext, find_study
 from intarsia.studies.study import Study
 
 Ran = tuple[Study, StudyContext, list[Measured]]
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    study = find_study("confusion")
-    store = Store(tmp_path_factory.mktemp("store"))
-    context = StudyContext(store, "cpu")
-    return study, context, run(study, study.options("small"), store, context=context)
+STUDY = find_study("confusion")
 
 
 def test_a_cell_for_each_objective_and_way_and_a_bank_for_each_objective(small: Ran) -> None:

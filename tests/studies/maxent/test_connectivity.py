@@ -8,20 +8,13 @@ import pytest
 from intarsia.measure import path
 from intarsia.modules import Bank
 from intarsia.plots import svg
-from intarsia.studies import Measured, Store, StudyContext, find_study, run
+from intarsia.studies import Measured, StudyContext, find_study
 from intarsia.studies.maxent.pairs import pairs_of
 from intarsia.studies.study import Study
 from intarsia.studies.tables import Spread
 
 Ran = tuple[Study, StudyContext, list[Measured]]
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    study = find_study("path")
-    store = Store(tmp_path_factory.mktemp("store"))
-    context = StudyContext(store, "cpu")
-    return study, context, run(study, study.options("small"), store, context=context)
+STUDY = find_study("path")
 
 
 def test_every_walk_is_the_path_between_two_modules(small: Ran) -> None:

@@ -9,37 +9,18 @@ import torch
 
 import intarsia as ia
 from intarsia.plots import svg
-from intarsia.studies import Measured, Store, StudyContext, find_study, run
+from intarsia.studies import Measured, Store, StudyContext, find_study
 from intarsia.studies.maxent.baselines import UNPRUNED, fine_tune, untrained
 from intarsia.studies.maxent.continual import added, arrivals, fine_tuned, prefixes, trained_jointly
 from intarsia.training.tasks import stream
 
 CPU = torch.device("cpu")
 STUDY = find_study("continual")
+OPTIONS = STUDY.options("small", seeds=1)
 NETWORK = "mlp(8, dropout=0)"
 FAST = {"device": "cpu", "progress": False, "model": NETWORK, "epochs": 2, "learning_rate": 0.01}
 ORDER = ["3", "0", "8", "5"]
 TUNING = {"rates": [1e-2, 1e-4], "passes": 2, "batch": 32}
-
-
-@pytest.fixture(scope="module")
-def data() -> ia.Data:
-    return ia.load_data("digits")
-
-
-@pytest.fixture(scope="module")
-def parts(data: ia.Data) -> ia.Bank:
-    return ia.train(data, sparsity=0.5, rounds=1, **FAST)
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("studies") / "store")
-
-
-@pytest.fixture(scope="module")
-def done(store: Store) -> list[Measured]:
-    return run(STUDY, STUDY.options("small", seeds=1), store, device="cpu")
 
 
 def test_figures_of_arrivals_by_hand() -> None:

@@ -6,23 +6,13 @@ import pytest
 
 import intarsia as ia
 from intarsia.plots import svg
-from intarsia.studies import Measured, Spread, Store, StudyContext, find_study, run
+from intarsia.studies import Measured, Spread, StudyContext, find_study
 from intarsia.studies.maxent.pairs import pairs_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 STUDY = find_study("sparsity")
 OPTIONS = STUDY.options("small")
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return Store(tmp_path_factory.mktemp("sparsity") / "store")
-
-
-@pytest.fixture(scope="module")
-def done(store):
-    return run(STUDY, OPTIONS, store, device="cpu")
 
 
 def test_modules_are_as_sparse_as_the_table_says(done, store):

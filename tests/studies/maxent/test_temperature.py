@@ -6,23 +6,13 @@ import pytest
 
 import intarsia as ia
 from intarsia.plots import svg
-from intarsia.studies import Spread, Store, StudyContext, find_study, run
+from intarsia.studies import Spread, StudyContext, find_study
 from intarsia.studies.maxent.complete_merges import orders_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 STUDY = find_study("temperature")
 OPTIONS = STUDY.options("small")
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return Store(tmp_path_factory.mktemp("temperature") / "store")
-
-
-@pytest.fixture(scope="module")
-def done(store):
-    return run(STUDY, OPTIONS, store, device="cpu")
 
 
 def test_cells_are_what_a_plain_loop_measures(done, store):

@@ -11,34 +11,15 @@ import torch
 import intarsia as ia
 from intarsia.modules import logits_of
 from intarsia.plots import svg
-from intarsia.studies import Measured, Plan, Store, StudyContext, find_study, run
+from intarsia.studies import Measured, Plan, Store, StudyContext, find_study
 from intarsia.studies.maxent.baselines import UNPRUNED
 from intarsia.studies.maxent.unlearning import compare, removal, retraining
 
 CPU = torch.device("cpu")
 STUDY = find_study("unlearning")
+OPTIONS = STUDY.options("small", seeds=1)
 NETWORK = "mlp(8, dropout=0)"
 FAST = {"device": "cpu", "progress": False, "model": NETWORK, "epochs": 2, "learning_rate": 0.01}
-
-
-@pytest.fixture(scope="module")
-def data() -> ia.Data:
-    return ia.load_data("digits")
-
-
-@pytest.fixture(scope="module")
-def parts(data: ia.Data) -> ia.Bank:
-    return ia.train(data, sparsity=0.5, rounds=1, **FAST)
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("studies") / "store")
-
-
-@pytest.fixture(scope="module")
-def done(store: Store) -> list[Measured]:
-    return run(STUDY, STUDY.options("small", seeds=1), store, device="cpu")
 
 
 def test_figures_of_a_removal_by_hand() -> None:

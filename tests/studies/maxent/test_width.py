@@ -5,23 +5,13 @@ import statistics
 import pytest
 
 from intarsia.plots import svg
-from intarsia.studies import Spread, Store, StudyContext, find_study, run
+from intarsia.studies import Spread, StudyContext, find_study
 from intarsia.studies.maxent.width import model_of, width_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 STUDY = find_study("width")
 OPTIONS = STUDY.options("small")
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return Store(tmp_path_factory.mktemp("width") / "store")
-
-
-@pytest.fixture(scope="module")
-def done(store):
-    return run(STUDY, OPTIONS, store, device="cpu")
 
 
 def test_modules_have_the_width_that_the_table_says(done, store):

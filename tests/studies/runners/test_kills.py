@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "study_kills.py"
+SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "experiments" / "study_kills.py"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks its processes")
 

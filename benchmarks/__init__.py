@@ -1,0 +1,1 @@
+"""Speed against named baselines, and experiments beyond the studies; each file is a script."""

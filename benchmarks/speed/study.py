@@ -1,0 +1,96 @@
+"""Time the whole of Table 4 for one model and data set, against training module by module.
+
+    python benchmarks/speed/study.py --data mnist --model shallow --store FOLDER
+
+The study `pairs` runs on an empty store: every module trained, every pair joined and measured. In
+the same call, on the same device, one module after another is timed in two ways:
+  usual   DataLoader over per-sample transforms, 4 workers, unfused Adam: training alone, one epoch
+  plain   a loop on resident tensors, unfused Adam (the engine `plain`), a whole pruning run of
+          two epochs per round, after one that starts the device
+and their seconds per module-epoch are multiplied by the module-epochs of the table (an epoch of a
+module that sees only its own classes counts by its samples): their totals are extrapolated, ours is
+measured. Results go to docs/results/study_speed.json.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import RESULTS, made_by, save
+from benchmarks.speed.training import apart, usual, whole_run
+from intarsia.studies import Store, StudyContext, find_study, run
+from intarsia.studies.archive import pack
+from intarsia.studies.runners.bank_training import samples_of
+
+SAMPLES = 3  # how often each way is timed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", default="mnist")
+    parser.add_argument("--model", default="shallow")
+    parser.add_argument("--form", default="paper")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    words = ["--data", options.data, "--model", options.model, "--store", "FOLDER"]
+    result = made_by(__file__, *words)
+    save(options.out, "study_speed", result | timed(options))
+
+
+def timed(options: argparse.Namespace) -> dict[str, Any]:
+    """Our seconds for the table, the others' for a module-epoch, and the ratios."""
+    if options.store.exists():
+        raise SystemExit(f"{options.store} is there already: give a new folder")
+    began = time.perf_counter()
+    store, study = Store(options.store), find_study("pairs")
+    context = StudyContext(store, options.device)
+    chosen = study.options(options.form, data=[options.data], models=[options.model])
+    measured = run(study, chosen, store, context=context, say=print)
+    seconds = time.perf_counter() - began
+    cells = study.plan(chosen, context)
+    plans = {plan.key: plan for cell in cells for plan in cell.banks.values()}.values()
+    data = context.data(options.data, chosen["preset"])
+    module_epochs = sum(samples_of(plan, data) for plan in plans) / len(data.train)
+    ways = others(options.data, next(iter(plans)).recipe.model, str(context.device))
+    totals = {name: way["seconds_per_module_epoch"] * module_epochs for name, way in ways.items()}
+    return {
+        "study": {
+            "data": options.data,
+            "model": options.model,
+            "cells": len(measured),
+            "modules": sum(plan.modules for plan in plans),
+            "module_epochs": round(module_epochs),
+            "seconds": round(seconds, 1),
+            **{k: v for k, v in pack(study, chosen, cells, store).runs.items() if "seconds" in k},
+        },
+        "ways": ways,
+        "extrapolated_seconds": {name: round(total, 1) for name, total in totals.items()},
+        "ratios": {name: round(total / seconds, 1) for name, total in totals.items()},
+    }
+
+
+def warmed(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """What the second of two calls gives."""
+    function(*arguments)
+    return function(*arguments)
+
+
+def others(data: str, model: Any, device: str) -> dict[str, dict[str, Any]]:
+    """Seconds per module-epoch of the two ways: the fastest of a few, which favours them."""
+    turns: dict[str, list[dict[str, Any]]] = {"usual": [], "plain": []}
+    for _ in range(SAMPLES):
+        turns["usual"].append(apart(usual, data, model, device))
+        turns["plain"].append(apart(warmed, whole_run, data, model, 2, "plain", ["0"], device))
+    key = "seconds_per_module_epoch"
+    return {
+        name: min(rows, key=lambda row: row[key]) | {f"all_{key}": [row[key] for row in rows]}
+        for name, rows in turns.items()
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,296 @@
+"""The pages on speed and size: training, files, inlays, the studio; and what kills change."""
+
+import textwrap
+from collections.abc import Iterator
+
+from pages import Load, Result, met, page, table
+
+
+def training_cpu(load: Load) -> str:
+    result, targets = load("training_cpu"), load("targets")["training_cpu"]
+    ways, ratios = result["ways"], result["ratios"]
+    about = {
+        "usual": "a DataLoader over per-sample transforms with 4 workers, unfused Adam; "
+        "training alone",
+        "plain": "a loop on resident tensors, unfused Adam; the whole pruning run",
+        "intarsia": "what `auto` chooses; the whole pruning run",
+    }
+    key = "seconds_per_module_epoch"
+    times = {name: sorted(way.get(f"all_{key}", [way[key]])) for name, way in ways.items()}
+    n = len(times["usual"])
+    if not fair(result):
+        about["usual"] += "; its workers were spawned"
+    once = " Timed once, a ratio says little about the next run." if n == 1 else ""
+    rows = [
+        [
+            f"`{name}`",
+            about[name],
+            way.get("engine", ""),
+            way.get("modules", 1),
+            f"{way[key]:.4g}",
+            " to ".join(f"{s:.4g}" for s in (times[name][0], times[name][-1])[: min(n, 2)]),
+            f"{ratios[f'{name}/intarsia']:.1f}" if f"{name}/intarsia" in ratios else "1",
+            way["peak_MiB"],
+            way["peak_MiB_of_a_worker"] or "",
+        ]
+        for name, way in ways.items()
+    ]
+    verdicts = " ".join(
+        f"Against `{pair.partition('/')[0]}` it is {ratios[pair]:.1f} times as fast; the target of "
+        f"{target} is {met(ratios[pair] >= target)}."
+        for pair, target in targets.items()
+        if pair != "usual/intarsia" or fair(result)
+    )
+    spawned = (
+        ""
+        if fair(result)
+        else " In this run its workers were spawned, not forked as in a script of its own, which "
+        "adds seconds to the epoch: its ratio is too high, and no verdict rests on it."
+    )
+    return page(
+        "Training on a CPU",
+        [result],
+        f"Run: {result['run']}. The three ways take turns in one call, each in a process of its "
+        f"own; n = {n}, medians.",
+        table(
+            "way|how|engine|modules|s per module-epoch|least to most|times ours|peak MiB"
+            "|peak MiB of a worker",
+            rows,
+        ),
+        f"{verdicts} A module-epoch of `plain` and `intarsia` includes its part of validation and "
+        "pruning, that of `usual` does not. The usual way runs more processes than there are "
+        f"cores, and its time depends on what else they do.{once}{spawned} The peak memory is that "
+        "of the main process, and of its largest worker where there are workers.",
+    )
+
+
+def fair(result: Result) -> bool:
+    """Whether the usual way's workers were forked, as they are in a script of its own."""
+    return result["ways"]["usual"].get("workers") == "forked"
+
+
+def training_cuda(load: Load) -> str:
+    result, target = load("training_cuda"), load("targets")["training_cuda"]
+    cpu = load("training_cpu")
+    usual = cpu["ways"]["usual"]["seconds_per_module_epoch"]
+    stacks = [
+        [
+            row["modules"],
+            row["engine"],
+            f"{row['seconds']:.1f}",
+            " + ".join(f"{s:.2f}" for s in row["seconds_of_rounds"]),
+            f"{1000 * row['seconds_per_module_epoch']:.1f}",
+            f"{row['dense_round_seconds']:.2f}",
+            f"{row['floor_of_dense_round_seconds']:.2f}",
+            f"{row['share_of_floor']:.0%}",
+            row["peak_MiB"],
+        ]
+        for row in result["stacks"]
+    ]
+    engines = [
+        [
+            f"`{row['model']}`",
+            f"{row['parameters']:,}",
+            f"`{row['engine']}`",
+            f"{row['training_seconds']:.2f}",
+            row["peak_MiB"],
+        ]
+        for row in result["engines"]
+    ]
+    goal = next(row for row in result["stacks"] if row["modules"] == target["modules"])
+    verdict = met(goal["seconds"] <= target["seconds"])
+    each = goal["seconds_per_module_epoch"]
+    against = (
+        f" The usual way on the CPU of [the other page](training_cpu.md) took {usual:.4g} s a "
+        f"module-epoch, {usual / each:,.0f} times as much: a quotient of two machines and two "
+        "runs, not of two programs."
+        if fair(cpu)
+        else ""
+    )
+    return page(
+        "Training on a GPU",
+        [result],
+        f"Run: {result['run']}. The first column of seconds is the whole call of `train`, data, "
+        "validation, pruning and modules included; then the epochs of each round.",
+        table(
+            "modules|engine|s|s of rounds|ms per module-epoch|s of a dense round|its floor, s"
+            "|fraction of floor|peak MiB",
+            stacks,
+        ),
+        f"{goal['modules']} modules take {goal['seconds']:.1f} s; the target of "
+        f"{target['seconds']} s is {verdict}. The floor is the time in which the memory can read "
+        "the weights once going forward, then read and write weights and Adam's two moments once "
+        f"going back, at the {result['copy_bandwidth_TB_per_s']} TB/s of a large copy measured in "
+        "the same run; that fraction is floor over time. One module leaves most of the GPU idle, "
+        f"and a stack fills it.{against}",
+        "## Engine by engine",
+        "Ten modules, two epochs of one dense round, training alone; MNIST for the first two "
+        "models, random colour pictures for the others. The automatic choice rests on these "
+        "numbers: stacks win for small networks, one module after another for large ones.",
+        table("model|parameters|engine|s|peak MiB", engines),
+    )
+
+
+def speed(load: Load) -> str:
+    """The README's lines."""
+    cpu, cuda = load("training_cpu"), load("training_cuda")
+    modules = load("targets")["training_cuda"]["modules"]
+    stack = next(row for row in cuda["stacks"] if row["modules"] == modules)
+    seconds, ratios = cpu["ways"]["intarsia"]["seconds_per_module_epoch"], cpu["ratios"]
+    usual = (
+        f" and {ratios['usual/intarsia']:.1f} times as fast as the usual way with a data loader"
+        if fair(cpu)
+        else ""
+    )
+    text = (
+        f"Training {modules} shallow MNIST modules takes {stack['seconds']:.1f} s on one "
+        f"{cuda['machine']} ({cuda['run'].partition(', ')[2]}). On a CPU with {cpu['machine']}, a "
+        f"whole pruning run of {cpu['ways']['intarsia']['modules']} modules takes {seconds:.2f} s "
+        "for each module and epoch: "
+        f"{ratios['plain/intarsia']:.1f} times as fast as a plain loop on resident tensors{usual}, "
+        "timed in the same run. The commands and all numbers are in [GPU](docs/results/"
+        "training_cuda.md) and [CPU](docs/results/training_cpu.md)."
+    )
+    return textwrap.fill(text, 119, break_on_hyphens=False, break_long_words=False)
+
+
+def filesize(load: Load) -> str:
+    result, target = load("filesize"), load("targets")["filesize"]["dense/sparse"]
+    ratio, files = result["dense/sparse"], result["files"]
+    rows = [
+        [
+            name,
+            f"{row['density']:.2%}",
+            f"{row['bytes']:,}",
+            "yes" if row["same_logits"] else "NO",
+            f"{row['samples']:,}",
+        ]
+        for name, row in files.items()
+    ]
+    same = all(row["same_logits"] for row in files.values())
+    return page(
+        "File size",
+        [result],
+        f"One module of {result['parameters']:,} parameters, unpruned after round one and pruned "
+        "after the last; each is written, loaded and asked about every test sample.",
+        table("module|density|bytes|same logits, bit for bit|samples", rows),
+        f"The sparse file is 1/{ratio:.1f} of the dense one; the target of 1/{target} is "
+        f"{met(ratio >= target)}. Loaded, both answer "
+        f"{'bit for bit as before' if same else 'NOT as before'}.",
+    )
+
+
+INLAY_INTRO = """The inlay of all modules of a bank, compacted, written by `Module.save` and run \
+as `sparse` makes it. Beside it: the unpruned network of the modules' own shape (dense), the inlay \
+run with dense layers, and the modules joined by `logits`, each with its own network. The ways \
+take turns, and times are medians over the repetitions in microseconds a call."""
+
+
+def inlay(load: Load) -> str:
+    result, target = load("inlay"), load("targets")["inlay"]
+    parts = [part for row in result["rows"] for part in _inlay_model(row, target)]
+    return page("What an inlay costs", [result], INLAY_INTRO, *parts)
+
+
+def _inlay_model(row: Result, target: Result) -> Iterator[str]:
+    yield f"## {row['model'].replace('[', '(').replace(']', ')')}"
+    units = ", ".join(f"{axis} {count}" for axis, count in row["widths"].items())
+    yield (
+        f"{row['modules']} modules of density {row['density_of_modules']:.2%}; hidden units of the "
+        f"inlay: {units}. Its logits differ from the sum of the modules' by at most "
+        f"{row['off_the_logit_sum']:.1g} of the largest."
+    )
+    files = row["files"]
+    yield table(
+        "network|bytes on disk|nonzero",
+        [[name, f"{own['bytes']:,}", f"{own['nonzero']:,}"] for name, own in files.items()],
+    )
+    ways = list(row["latency"][0]["median_us"])
+    yield table(
+        f"threads|batch|repetitions|{'|'.join(ways)}|dense/inlay",
+        [
+            [
+                own["threads"],
+                own["batch"],
+                own["repetitions"],
+                *(f"{own['median_us'][way]:,.0f}" for way in ways),
+                f"{own['dense/inlay']:.2f}",
+            ]
+            for own in row["latency"]
+        ],
+    )
+    yield _inlay_in_words(row, target)
+
+
+def _inlay_in_words(row: Result, target: Result) -> str:
+    smaller = row["bytes dense/inlay"]
+    single = [own["dense/inlay"] for own in row["latency"] if own["batch"] == 1]
+    many = [own for own in row["latency"] if own["batch"] != 1]
+    large = ", ".join(
+        f"{1 / own['dense/inlay']:.2f} times the dense network's time on {own['threads']} "
+        f"thread{'s' if own['threads'] > 1 else ''}"
+        for own in many
+    )
+    return (
+        f"The inlay is {smaller:.1f} times smaller on disk; the target of {target['smaller']:g} is "
+        f"{met(smaller >= target['smaller'])}. At batch 1 the dense network takes "
+        f"{min(single):.2f} to {max(single):.2f} times as long; the target that the inlay is not "
+        f"slower is {met(min(single) >= target['batch 1'])}. At batch "
+        f"{many[0]['batch']} the inlay takes {large}."
+    )
+
+
+def studio(load: Load) -> str:
+    result, target = load("studio"), load("targets")["studio"]["seconds"]
+    rows = [
+        [
+            row["operator"],
+            f"{row['median']:.3f}",
+            f"{row['worst']:.3f}",
+            f"{row['within_limit']} of {row['of']}",
+            f"{row['again']:.3f}",
+            f"{row['first']:.2f}",
+        ]
+        for row in result["rows"]
+    ]
+    missed = [row["operator"] for row in result["rows"] if row["worst"] >= target]
+    verdict = f"missed by {', '.join(missed)}" if missed else "met by every switch timed"
+    return page(
+        "The studio",
+        [result],
+        f"`intarsia studio` serves {result['modules']} modules ({result['model']}, "
+        f"{result['data']}, all test samples) and is asked over HTTP as its page asks it. A switch "
+        "is timed from the request to the last byte of the answer, which holds the confusion "
+        "matrix, accuracy, entropy, and what every module says of one sample. The browser's "
+        "drawing is not in it. Each switch is to a set of modules that was not asked for before.",
+        table(
+            f"operator|median s|slowest s|under {target:g} s|switched back, median s"
+            "|first answer s",
+            rows,
+        ),
+        f"The target of {target:g} s for a switch is {verdict}. An operator's first answer, for "
+        "which it may have to look at samples, is listed apart. The page was there after "
+        f"{result['seconds_to_start']:.1f} s.",
+    )
+
+
+def kills(load: Load) -> str:
+    result = load("kills")
+    rows = [
+        [
+            row["recipe"]["preset"],
+            row["kills"],
+            row["runs"],
+            row["files"],
+            "yes" if row["equal"] else "NO: " + ", ".join(row["differing"]),
+        ]
+        for row in result["recipes"]
+    ]
+    return page(
+        "kill -9 at random moments",
+        [result],
+        "Digit modules are trained into a folder with a checkpoint after every epoch; the process "
+        "is killed at random moments and the same call resumes the run, until it ends. Then every "
+        f"file is compared with those of an undisturbed run. All took {result['seconds']} s.",
+        table("recipe|kills|runs|files|same bytes", rows),
+    )
