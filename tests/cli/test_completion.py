@@ -27,7 +27,7 @@ print(json.dumps([offered, sorted(heavy)]))
 """
 EXPECTED = {
     "intarsia comp": {"compose", "compact", "compatibility"},
-    "intarsia study ": {"list", "run", "status", "table", "figure", "pack", "unpack"},
+    "intarsia study ": {"list", "run", "status", "table", "figure", "archive", "restore"},
     "intarsia compose m -o x --operator lo": {"logits", "logit_mean", "logit_weighted"},
     "intarsia train --data mn": {"mnist"},
     "intarsia train --preset ": set(completion.PRESETS),
@@ -65,7 +65,7 @@ def test_names_are_those_of_the_registries() -> None:
     from intarsia.models import MODELS
     from intarsia.objectives import OBJECTIVES
     from intarsia.pruning import PRUNINGS
-    from intarsia.studies import NAMES
+    from intarsia.studies import STUDIES
     from intarsia.training.engines.select import ENGINES
     from intarsia.training.recipe import PRESETS
 
@@ -80,7 +80,7 @@ def test_names_are_those_of_the_registries() -> None:
         (["none", *NEGATIVES], completion.NEGATIVES),
         (OBJECTIVES, completion.OBJECTIVES),
         (PRUNINGS, completion.PRUNINGS),
-        (NAMES, completion.STUDIES),
+        (STUDIES, completion.STUDIES),
         (ENGINES, completion.ENGINES),
         (PRESETS, completion.PRESETS),
     ):

@@ -32,8 +32,8 @@ FAILS = {  # what makes each verb fail by an error of ours
     "study status": ["nothing"],
     "study table": ["nothing"],
     "study figure": ["nothing", "-o", "x.svg"],
-    "study pack": ["nothing", "-o", "x.json"],
-    "study unpack": ["nowhere.json"],
+    "study archive": ["nothing", "-o", "x.json"],
+    "study restore": ["nowhere.json"],
 }
 WITHOUT = {"operators"}  # which cannot fail
 

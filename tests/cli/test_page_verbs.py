@@ -11,7 +11,7 @@ from intarsia.cli.app import app
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-PACK = str(Path(__file__).resolve().parents[2] / "docs" / "results" / "study_pairs.json")
+ARCHIVE = str(Path(__file__).resolve().parents[2] / "docs" / "results" / "study_pairs.json")
 
 
 def call(*words: object, code: int = 0) -> str:
@@ -45,8 +45,8 @@ def test_one_module_in_words(demo_folder: Path, tmp_path: Path) -> None:
         (["nothing"], "no such file or folder"),
         (["nothing", "--formats", "svg,jpg"], "the ending of a figure is one of"),
         ([".", "--study", "pairs"], "no study 'pairs' to show"),
-        ([PACK, "--data", "mnist"], "takes no data: leave data out"),
-        ([PACK, "--rows", "5"], "takes no rows: leave rows out"),
+        ([ARCHIVE, "--data", "mnist"], "takes no data: leave data out"),
+        ([ARCHIVE, "--rows", "5"], "takes no rows: leave rows out"),
     ],
 )
 def test_what_it_refuses(

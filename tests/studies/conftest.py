@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(scope="package", autouse=True)
 def one_thread_for_all() -> Iterator[None]:
-    """As `one_thread`, but also for the small forms that several tests of a file look at."""
+    """As `one_thread`, but also for the small scales that several tests of a file look at."""
     import torch
 
     before = torch.get_num_threads()

@@ -12,7 +12,7 @@ from intarsia.cli import page_verbs as reporting
 from intarsia.cli import page_verbs as studio
 from intarsia.cli import train_verbs as training
 from intarsia.cli.console import Verbs
-from intarsia.cli.study import archive_verbs as study_packing
+from intarsia.cli.study import archive_verbs as study_archiving
 from intarsia.cli.study import run_verbs as studying
 from intarsia.cli.study import show_verbs as study_showing
 
@@ -85,13 +85,13 @@ study = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     help="Make a paper's tables and figures: run a study, see how far it is, show what it found.",
-    epilog="Begin with [bold]intarsia study run single --form small[/bold]: it takes seconds.",
+    epilog="Begin with [bold]intarsia study run single --scale small[/bold]: it takes seconds.",
 )
 
 STUDY_VERBS: dict[Callable[..., Any], tuple[str, ...]] = {
     studying.list_: ("study list", "study list pairs"),
     studying.run: (
-        "study run single --form small",
+        "study run single --scale small",
         "study run pairs --data mnist --models shallow,deep --seeds 5",
         "study run pairs --data mnist --dry-run",
         "study run complete --set operators=sum,logits --store shared/ --engine processes",
@@ -106,8 +106,8 @@ STUDY_VERBS: dict[Callable[..., Any], tuple[str, ...]] = {
         "study figure complete --data mnist -o complete.svg",
         "study figure complete --from complete.json -o figures/ --format pdf",
     ),
-    study_packing.pack: ("study pack pairs --data mnist -o pairs.json",),
-    study_packing.unpack: ("study unpack pairs.json theirs.json --store shared/",),
+    study_archiving.archive: ("study archive pairs --data mnist -o pairs.json",),
+    study_archiving.restore: ("study restore pairs.json theirs.json --store shared/",),
 }
 
 

@@ -15,7 +15,7 @@ def report(
         list[Path],
         typer.Argument(
             help="A bank folder, module files, a composition, a demo's folder, or a study's store "
-            "or pack."
+            "or archive."
         ),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The page.")] = Path("report.html"),

@@ -30,7 +30,7 @@ def report(
     """What was trained or measured, on one page that needs nothing else; `.save(path)` writes it.
 
     `thing` is a bank, a composition, a module or several, or paths of them; also the folder that
-    `intarsia demo` writes, or the store or pack of a study, of which `study` names one.
+    `intarsia demo` writes, or the store or archive of a study, of which `study` names one.
 
     `data` is by default what the modules were trained on; where it is not to be had the page says
     so and leaves out what would be measured on it. `compare` holds other classifiers of the same
@@ -47,7 +47,8 @@ def report(
         return study_report(path, study)
     if study is not None:
         raise StudyError(
-            f"there is no study {study!r} to show: give the folder of a store or the file of a pack"
+            f"there is no study {study!r} to show: give the folder of a store or the file of an "
+            "archive"
         )
     return modules_report(
         artifact,
@@ -71,7 +72,7 @@ def _refuse(given: Mapping[str, object]) -> None:
 
 
 def _study_path(artifact: Source) -> Path | None:
-    """The path, if it is the one of a study's store or pack."""
+    """The path, if it is the one of a study's store or archive."""
     if isinstance(artifact, list | tuple) and len(artifact) == 1:
         artifact = artifact[0]
     if not isinstance(artifact, str | Path):

@@ -1,4 +1,4 @@
-"""`intarsia study`: run, stop, go on, look, show and pack a study of the user's own."""
+"""`intarsia study`: run, stop, go on, look, show and archive a study of the user's own."""
 
 import csv
 import json
@@ -19,9 +19,10 @@ from typer.testing import CliRunner
 
 from intarsia.cli.app import app
 from intarsia.cli.study.study_options import load_module
-from intarsia.cli.study.study_results import dead, missing_lines
-from intarsia.studies import NAMES, STUDIES, Cell, Measured
-from intarsia.studies.archive import Pack, load_pack, save_pack
+from intarsia.studies import STUDIES
+from intarsia.studies.archive import Archive, load_archive, save_archive
+
+OURS = [name for name, study in STUDIES.items() if study.cells.__module__.startswith("intarsia.")]
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -33,14 +34,14 @@ import intarsia as ia
 from intarsia.figures import line_figure
 from intarsia.studies import Cell, Spread, Study, Table, register, seeds_of
 
-FORM = {"data": ["digits"], "models": ["mlp(8)"], "seeds": 2, "powers": [1, 2], "rate": 0.5,
+SMALL = {"data": ["digits"], "models": ["mlp(8)"], "seeds": 2, "powers": [1, 2], "rate": 0.5,
         "slow": 0, "recipe": {"epochs": 1, "sparsity": 0.5, "rounds": 1}}
 
 
-def cells(options, bench):
+def cells(options, context):
     found = []
     for seed in seeds_of(options["seeds"]):
-        plan = bench.plan(options["data"][0], options["models"][0], [("0",), ("1",)], seed,
+        plan = context.plan(options["data"][0], options["models"][0], [("0",), ("1",)], seed,
                           **options["recipe"])
         for power in options["powers"]:
             settings = {"power": power, "seed": seed, "rate": options["rate"]}
@@ -48,10 +49,10 @@ def cells(options, bench):
     return found
 
 
-def measure(cell, bench):
+def measure(cell, context):
     time.sleep(cell.settings["slow"])
-    entropies = [ia.evaluate(m, bench.data("digits").test).entropy
-                 for m in bench.bank(cell.banks["modules"])]
+    entropies = [ia.evaluate(m, context.data("digits").test).entropy
+                 for m in context.bank(cell.banks["modules"])]
     return {"value": [e ** cell.settings["power"] for e in entropies]}
 
 
@@ -67,7 +68,7 @@ def figures(done):
     return {"curves": svg, "again": svg} if len(done) > 2 else {"curves": svg}
 
 
-register(Study("own", "A study of the tests", "Is it run?", {"small": FORM},
+register(Study("own", "A study of the tests", "Is it run?", {"small": SMALL},
                cells, measure, tables, figures))
 '''
 
@@ -124,11 +125,11 @@ def cell_files(store: Path) -> list[Path]:
 
 def test_list_names_the_studies_with_forms_and_options() -> None:
     result = {study["name"]: study for study in answer("list")["studies"]}
-    assert set(NAMES) <= set(result)
-    assert all({"paper", "small"} <= set(result[name]["forms"]) for name in NAMES)
-    assert all(result[name]["title"] and result[name]["about"] for name in NAMES)
+    assert set(OURS) <= set(result)
+    assert all({"paper", "small"} <= set(result[name]["scales"]) for name in OURS)
+    assert all(result[name]["title"] and result[name]["about"] for name in OURS)
     shown = call("list").stdout
-    assert all(name in shown for name in NAMES)
+    assert all(name in shown for name in OURS)
 
 
 def test_list_of_one_shows_its_options(module: Path) -> None:
@@ -170,7 +171,7 @@ def test_status_tells_finished_missing_and_damaged(store: Path) -> None:
     assert len(result["missing"]) == 3
     assert result["banks"] == {"needed": 3, "trained": 2}
     shown = call("status", "own", "--store", store, "--seeds", 3).stdout
-    assert "missing: own power=1, seed=2" in shown
+    assert "missing: power 1, seed" in shown
     assert harmed.name in shown
     assert "2 of 3 are trained" in shown
     assert "other settings" not in shown
@@ -178,12 +179,13 @@ def test_status_tells_finished_missing_and_damaged(store: Path) -> None:
 
 def test_status_groups_many_missing_cells(finished: Path) -> None:
     many = call("status", "own", "--store", finished, "--seeds", 20).stdout
-    assert many.splitlines()[-2:] == ["missing: power=1: 18", "missing: power=2: 18"]
+    assert many.splitlines()[-2:] == ["missing: power 1: 18 cells", "missing: power 2: 18 cells"]
     powers = ",".join(map(str, range(1, 16)))
     more = call("status", "own", "--store", finished, "--seeds", 3, "--set", f"powers={powers}")
     lines = more.stdout.splitlines()
-    assert lines[-13:-11] == ["missing: power=3: 3", "missing: power=4: 3"]
-    assert lines[-1] == "and 5 more; --json names them all"  # powers 15, 1 and 2
+    assert lines[-13:-11] == ["missing: power 1, seed 2", "missing: power 2, seed 2"]
+    assert lines[-11] == "missing: power 3: 3 cells"
+    assert lines[-1] == "missing: and 3 more such sets"  # --json names every cell
 
 
 def test_status_counts_what_else_lies_in_the_store(finished: Path) -> None:
@@ -194,51 +196,21 @@ def test_status_counts_what_else_lies_in_the_store(finished: Path) -> None:
     assert answer("status", "own", "--store", finished)["others"] == 0
 
 
-def test_groups_of_missing_cells_leave_out_what_is_last() -> None:
-    """Three data sets, three models, sizes and seeds: too many groups with the sizes."""
-    cells = [
-        Cell("any", {"data": d, "model": m, "size": z, "preset": "paper", "seed": s, "x": [1]}, {})
-        for d in ("har", "mnist", "yeast")
-        for m in ("deep", "shallow", "cnn")
-        for z in (1, 2)
-        for s in range(5)
-    ]
-    assert missing_lines(cells[3:], cells)[:2] == [
-        "missing: har deep: 7",
-        "missing: har shallow: 10",
-    ]
-    subsample = [cell for cell in cells if cell.settings["data"] == "har"]
-    assert missing_lines(subsample[1:], cells)[:2] == [
-        "missing: har deep size=1: 4", "missing: har deep size=2: 5",
-    ]  # fmt: skip
-    assert missing_lines(cells[:1], cells) == [f"missing: {cells[0]}"]
-
-
 def test_values_that_give_no_cell_are_named(tmp_path: Path) -> None:
-    words = ["pairs", "--form", "small", "--store", tmp_path / "s", "--set", "sizes=1,20,30"]
+    words = ["pairs", "--scale", "small", "--store", tmp_path / "s", "--set", "sizes=1,20,30"]
     run = call("run", *words, "--dry-run", "--device", "cpu")
     assert run.stderr.splitlines() == ["note: no cell has sizes=20,30"]
-    for name in NAMES:
-        run = call("run", name, "--form", "small", "--store", tmp_path / "s", "--dry-run")
+    for name in OURS:
+        run = call("run", name, "--scale", "small", "--store", tmp_path / "s", "--dry-run")
         assert run.stderr == ""
 
 
-def test_dead_modules_are_told(tmp_path: Path) -> None:
-    words = ["run", "single", "--form", "small", "--seeds", 1, "--device", "cpu"]
+def test_dead_modules_are_named(tmp_path: Path) -> None:
+    words = ["run", "single", "--scale", "small", "--seeds", 1, "--device", "cpu"]
     recipe = "recipe={epochs: 1, rounds: 1, sparsity: %s}"
     run = call(*words, "--models", "mlp(2)", "--set", recipe % 0.999, "--store", tmp_path / "s")
-    assert "note: in 1 of 1 cells all modules are dead: prune less" in run.stderr
-
-
-def test_dead_needs_a_group_without_a_live_unit() -> None:
-    def cell(*lives: list[Any]) -> Measured:
-        return Measured(
-            {}, {"classes": ["0"], **{str(i): {"live": v} for i, v in enumerate(lives)}}
-        )
-
-    told = [cell([3, 2], [0, 0]), cell([0, None])]
-    assert dead(told) == 2
-    assert dead([cell([3, 0]), cell([None, None]), cell([])]) == 0
+    note = "note: digits with IMP, where pruning cut every module through (1 group): prune less"
+    assert note in run.stderr
 
 
 def test_what_is_missing_or_damaged_is_done_again(finished: Path, store: Path) -> None:
@@ -254,15 +226,20 @@ def test_what_is_missing_or_damaged_is_done_again(finished: Path, store: Path) -
 
 def test_table_in_every_format(finished: Path, tmp_path: Path) -> None:
     words = ["table", "own", "--store", finished]
-    shown = [line.rstrip() for line in call(*words).stdout.rstrip().splitlines()]
+    shown = list(filter(None, map(str.rstrip, call(*words).stdout.splitlines())))
     call(*words, "-o", tmp_path / "t.txt")
-    assert shown == [line.rstrip() for line in (tmp_path / "t.txt").read_text().splitlines()]
+    written = (tmp_path / "t.txt").read_text()
+    assert shown == list(filter(None, map(str.rstrip, written.splitlines())))
     assert shown[0] == "entropies"
     assert any("cells " * 29 in line for line in shown)  # wider than the window, and all there
     assert "| power | seed |" in call(*words, "--format", "markdown").stdout
     assert call(*words, "--format", "latex").stdout.count(r"\toprule") == 2
     result = json.loads(call(*words, "--format", "json").stdout)
     assert (result["study"], result["missing"]) == ("own", 0)
+    line = result["verdict"]["line"]
+    assert line.startswith("entropy is highest for power 2")
+    assert line in call(*words, "--format", "markdown").stdout
+    assert line in " ".join(shown)
     cells = [json.loads(path.read_text()) for path in cell_files(finished)]
     first = next(c for c in cells if (c["settings"]["power"], c["settings"]["seed"]) == (1, 0))
     mean = sum(first["result"]["value"]) / 2
@@ -297,10 +274,10 @@ def test_a_partial_store_is_shown_and_what_is_missing_said(store: Path, tmp_path
     run = call("figure", "own", "--store", store, "-o", tmp_path / "f.svg")
     assert run.stdout.strip() == str(tmp_path / "f.svg")
     assert "1 of 4 cells are missing, 1 damaged" in run.stderr
-    run = call("pack", "own", "--store", store, "-o", tmp_path / "p.json")
+    run = call("archive", "own", "--store", store, "-o", tmp_path / "p.json")
     assert "1 of 4 cells are missing, 1 damaged" in run.stderr
     assert f"{harmed.name}: is damaged" in run.stderr
-    assert load_pack(tmp_path / "p.json").missing == 2
+    assert load_archive(tmp_path / "p.json").missing == 2
 
 
 def test_several_figures_get_a_suffix_or_a_folder(finished: Path, tmp_path: Path) -> None:
@@ -320,65 +297,66 @@ def test_figures_as_pdf_and_png(finished: Path, tmp_path: Path) -> None:
 
 
 def test_a_pack_shows_what_the_store_did(finished: Path, tmp_path: Path) -> None:
-    pack = tmp_path / "own.json"
-    assert "4 cells" in call("pack", "own", "--store", finished, "-o", pack).stdout
+    archive = tmp_path / "own.json"
+    assert "4 cells" in call("archive", "own", "--store", finished, "-o", archive).stdout
     for words in (["table", "own"], ["table", "own", "--format", "markdown"]):
-        assert call(*words, "--from", pack).stdout == call(*words, "--store", finished).stdout
-    call("figure", "own", "--from", pack, "-o", tmp_path / "f.svg")
+        assert call(*words, "--from", archive).stdout == call(*words, "--store", finished).stdout
+    call("figure", "own", "--from", archive, "-o", tmp_path / "f.svg")
     call("figure", "own", "--store", finished, "-o", tmp_path / "g.svg")
     assert (tmp_path / "f-curves.svg").read_bytes() == (tmp_path / "g-curves.svg").read_bytes()
-    said = refusal("table", "path", "--from", pack)
+    said = refusal("table", "path", "--from", archive)
     assert "is of the study 'own', not of 'path'" in said
-    wrong = call("table", "own", "--from", pack, "--form", "small", code=2)
-    assert "leave out --form" in wrong.stderr
+    wrong = call("table", "own", "--from", archive, "--scale", "small", code=2)
+    assert "leave out --scale" in wrong.stderr
 
 
 def test_options_pick_cells_of_a_pack(finished: Path, tmp_path: Path) -> None:
-    pack = tmp_path / "own.json"
-    call("pack", "own", "--store", finished, "-o", pack)
+    archive = tmp_path / "own.json"
+    call("archive", "own", "--store", finished, "-o", archive)
     for words in (["--seeds", 1], ["--seeds", "0,1"], ["--set", "powers=2"], ["--set", "rate=0.5"]):
         picked, merged = (
             call("table", "own", *words, *place, "--format", "csv").stdout
-            for place in (["--from", pack], ["--store", finished])
+            for place in (["--from", archive], ["--store", finished])
         )
         assert picked == merged
-    run = call("table", "own", "--from", pack, "--set", "powers=2,9", "--format", "json")
+    run = call("table", "own", "--from", archive, "--set", "powers=2,9", "--format", "json")
     assert run.stderr == "note: no cell has powers=9\n"
     assert json.loads(run.stdout)["options"]["powers"] == [2, 9]
     assert [row[0] for row in json.loads(run.stdout)["tables"][0]["rows"]] == [2, 2]
-    said = refusal("table", "own", "--from", pack, "--seeds", "7,8")
+    said = refusal("table", "own", "--from", archive, "--seeds", "7,8")
     assert "no cell of the study 'own' with these options is finished in" in said
-    said = refusal("table", "own", "--from", pack, "--set", "recipe={epochs: 2}")
-    assert "option 'recipe' cannot pick cells of a pack" in said
+    said = refusal("table", "own", "--from", archive, "--set", "recipe={epochs: 2}")
+    assert "option 'recipe' cannot pick cells of an archive" in said
     assert said.strip().endswith("these can: powers, rate, seeds, slow")
 
 
 def test_a_pack_of_other_definitions_is_told(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pack = tmp_path / "own.json"
+    archive = tmp_path / "own.json"
     cell_files(store)[0].unlink()
-    call("pack", "own", "--store", store, "-o", pack)
-    said = call("table", "own", "--from", pack, "--seeds", 2).stderr.splitlines()
-    assert said == ["note: 1 of 4 cells of the whole pack are missing"]
+    call("archive", "own", "--store", store, "-o", archive)
+    said = call("table", "own", "--from", archive, "--seeds", 2).stderr.splitlines()
+    assert said == ["note: 1 of 4 cells of the whole archive are missing"]
     now = STUDIES["own"]
     monkeypatch.setitem(STUDIES, "own", replace(now, version=2))
-    said = call("table", "own", "--from", pack).stderr
+    said = call("table", "own", "--from", archive).stderr
     assert "note: 1 of 4 cells are missing" in said
-    assert f"note: 3 of 3 cells of {pack} are none of own's today" in said
-    said = call("figure", "own", "--from", pack, "-o", tmp_path).stderr
+    assert f"note: 3 of 3 cells of {archive} are none of own's today" in said
+    said = call("figure", "own", "--from", archive, "-o", tmp_path).stderr
     assert "3 of 3 cells" in said
-    fewer = {k: v for k, v in now.forms["small"].items() if k != "rate"}
-    monkeypatch.setitem(STUDIES, "own", replace(now, forms={"small": fewer}))
-    assert "3 of 3 cells" in call("table", "own", "--from", pack).stderr
+    fewer = {k: v for k, v in now.scales["small"].items() if k != "rate"}
+    monkeypatch.setitem(STUDIES, "own", replace(now, scales={"small": fewer}))
+    assert "3 of 3 cells" in call("table", "own", "--from", archive).stderr
 
 
 def test_a_pack_is_shown_where_its_data_are_not(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is fetched to look whether the cells are of today."""
-    merged = load_packed(finished, tmp_path / "own.json")
-    save_pack(tmp_path / "own.json", replace(merged, options={**merged.options, "data": ["mnist"]}))
+    merged = load_archived(finished, tmp_path / "own.json")
+    options = {**merged.options, "data": ["mnist"]}
+    save_archive(tmp_path / "own.json", replace(merged, options=options))
     monkeypatch.setenv("INTARSIA_DATA", str(tmp_path))
     monkeypatch.setenv("INTARSIA_CACHE", str(tmp_path))
     run = call("table", "own", "--from", tmp_path / "own.json")
@@ -387,10 +365,10 @@ def test_a_pack_is_shown_where_its_data_are_not(
 
 
 def test_unpack_leaves_a_run_what_the_pack_leaves_out(finished: Path, tmp_path: Path) -> None:
-    merged = load_packed(finished, tmp_path / "own.json")
+    merged = load_archived(finished, tmp_path / "own.json")
     half = replace(merged, measured=merged.measured[:3], missing=1)
-    save_pack(tmp_path / "half.json", half)
-    run = call("unpack", tmp_path / "half.json", "--store", tmp_path / "s")
+    save_archive(tmp_path / "half.json", half)
+    run = call("restore", tmp_path / "half.json", "--store", tmp_path / "s")
     assert run.stdout.strip() == f"3 cells of {tmp_path / 'half.json'}, in {tmp_path / 's'}"
     run = call("run", "own", "--store", tmp_path / "s", "--device", "cpu")
     assert run.stderr.count("cell ") == 1
@@ -400,7 +378,7 @@ def test_unpack_leaves_a_run_what_the_pack_leaves_out(finished: Path, tmp_path: 
 
 def test_nothing_is_not_packed(finished: Path, tmp_path: Path) -> None:
     out = tmp_path / "none.json"
-    said = refusal("pack", "own", "--store", finished, "--seeds", "8,9", "-o", out)
+    said = refusal("archive", "own", "--store", finished, "--seeds", "8,9", "-o", out)
     assert "no cell of the study 'own' with these options is finished" in said
     assert not out.exists()
 
@@ -408,14 +386,14 @@ def test_nothing_is_not_packed(finished: Path, tmp_path: Path) -> None:
 def test_only_damaged_cells_are_named(store: Path, tmp_path: Path) -> None:
     for path in cell_files(store):
         path.write_text("{")
-    for words in (["table", "own"], ["pack", "own", "-o", tmp_path / "p.json"]):
+    for words in (["table", "own"], ["archive", "own", "-o", tmp_path / "p.json"]):
         said = refusal(*words, "--store", store)
         assert "(4 are damaged: " in said
         assert ".json: is damaged" in said
 
 
 @pytest.mark.parametrize(
-    "words", [["pack", "own", "-o"], ["table", "own", "-o"], ["figure", "own", "-o"]]
+    "words", [["archive", "own", "-o"], ["table", "own", "-o"], ["figure", "own", "-o"]]
 )
 def test_no_folder_is_made_by_the_way(words: list[str], finished: Path, tmp_path: Path) -> None:
     name = "f.svg" if words[0] == "figure" else "p.json"
@@ -432,15 +410,15 @@ def test_a_dash_is_stdout(finished: Path, tmp_path: Path, monkeypatch: pytest.Mo
     svg = call(*words, "--seeds", 1, "-o", "-").stdout
     assert ElementTree.fromstring(svg).tag.endswith("svg")
     assert "not for 2 as svg (curves, again)" in refusal(*words, "-o", "-")
-    packed = call("pack", "own", "--store", finished, "-o", "-").stdout
+    archived = call("archive", "own", "--store", finished, "-o", "-").stdout
     assert list(tmp_path.iterdir()) == []
-    call("pack", "own", "--store", finished, "-o", "p.json")
-    assert (tmp_path / "p.json").read_text() == packed
+    call("archive", "own", "--store", finished, "-o", "p.json")
+    assert (tmp_path / "p.json").read_text() == archived
 
 
-def load_packed(store: Path, path: Path) -> Pack:
-    call("pack", "own", "--store", store, "-o", path)
-    return load_pack(path)
+def load_archived(store: Path, path: Path) -> Archive:
+    call("archive", "own", "--store", store, "-o", path)
+    return load_archive(path)
 
 
 @pytest.mark.parametrize(
@@ -471,7 +449,7 @@ def test_options_are_read_as_the_form_has_them(
         (["run", "own", "--set", "power=1"], "did you mean 'powers'? known: data, models, powers,"),
         (["run", "own", "--set", "colour=1"], "no option 'colour': known: data, models, powers,"),
         (["run", "own", "--set", "epochs=1"], "as in --set 'recipe={epochs: ...}'"),
-        (["run", "own", "--form", "smal"], "did you mean 'small'"),
+        (["run", "own", "--scale", "smal"], "did you mean 'small'"),
         (["run", "own", "--seeds", "many"], "option 'seeds' is 'many': expected a count such as 5"),
         (["run", "own", "--seeds", "0"], "option 'seeds' is 0"),
         (["run", "own", "--set", "rate=high"], "option 'rate' is 'high': expected something like"),
@@ -504,9 +482,9 @@ def test_errors_about_stores_and_modules(finished: Path, tmp_path: Path) -> None
     (tmp_path / "letter.txt").write_text("not a store")
     (tmp_path / "other.json").write_text("{}")
     said = refusal("table", "own", "--from", tmp_path / "other.json")
-    assert "is no pack of a study: it has no 'digest'" in said
+    assert "is not an archive of a study: it has no 'digest'" in said
     (tmp_path / "other.json").write_text("[]")
-    assert "is no pack of a study: expected" in refusal("unpack", tmp_path / "other.json")
+    assert "is not an archive of a study: expected" in refusal("restore", tmp_path / "other.json")
     assert "is not a store" in refusal("status", "own", "--store", tmp_path)
     (tmp_path / "json.py").write_text("")
     assert "rename the file" in refusal("list", "--module", tmp_path / "json.py")

@@ -11,16 +11,15 @@ from intarsia.cli.console import facts, note, plain_text, show, show_json, show_
 from intarsia.cli.study.study_options import (
     STORE,
     Data,
-    Form,
     Models,
     Module,
     Name,
     Preset,
+    Scale,
     Seeds,
     Set,
     StoreFolder,
 )
-from intarsia.cli.study.study_results import dead, missing_lines, without_cell
 
 
 def list_(
@@ -28,36 +27,35 @@ def list_(
     module: Module = None,
     json: Json = False,
 ) -> None:
-    """List the studies, or show one with its forms and their options."""
+    """List the studies, or show one with its scales and their options."""
     from intarsia.cli.study.study_options import load_module
-    from intarsia.studies import NAMES, STUDIES, find_study
+    from intarsia.studies import STUDIES, find_study
 
     if module is not None:
         load_module(module)
-    names = [name] if name else list(dict.fromkeys([*NAMES, *STUDIES]))
-    studies = [find_study(each) for each in names]
-    forms = [{form: study.options(form) for form in study.forms} for study in studies]
+    studies = [find_study(name)] if name else list(STUDIES.values())
+    scales = [{scale: study.options(scale) for scale in study.scales} for study in studies]
     if json:
         return show_json(
             {
                 "studies": [
-                    {"name": s.name, "title": s.title, "about": s.about, "forms": own}
-                    for s, own in zip(studies, forms, strict=True)
+                    {"name": s.name, "title": s.title, "about": s.about, "scales": own}
+                    for s, own in zip(studies, scales, strict=True)
                 ]
             }
         )
     if name is None:
         rows = [
             (s.name, s.title, ", ".join(own), ", ".join(_keys(own)))
-            for s, own in zip(studies, forms, strict=True)
+            for s, own in zip(studies, scales, strict=True)
         ]
-        show(table(["study", "title", "forms", "options"], rows))
+        show(table(["study", "title", "scales", "options"], rows))
         return show("study list NAME shows a study's options with their values")
     show(studies[0].title, studies[0].about)
     values = [
-        (key, *(plain_text(own.get(key)) for own in forms[0].values())) for key in _keys(forms[0])
+        (key, *(plain_text(own.get(key)) for own in scales[0].values())) for key in _keys(scales[0])
     ]
-    show(table(["option", *forms[0]], values))
+    show(table(["option", *scales[0]], values))
 
 
 def run(
@@ -66,7 +64,7 @@ def run(
     models: Models = None,
     seeds: Seeds = None,
     preset: Preset = None,
-    form: Form = None,
+    scale: Scale = None,
     set_: Set = None,
     module: Module = None,
     store: StoreFolder = STORE,
@@ -83,15 +81,16 @@ def run(
 ) -> None:
     """Measure what is missing of a study and show its tables; stopped, the same command resumes.
 
-    What no option gives comes from the form: the paper's size, unless --form says otherwise.
+    What no option gives comes from the scale: the paper's size, unless --scale says otherwise.
     """
     from intarsia.cli.study.study_options import study_and_options
     from intarsia.cli.study.study_results import planned
-    from intarsia.studies import Store
+    from intarsia.studies import Findings, Store
+    from intarsia.studies.options import variant_label
     from intarsia.studies.runners.dispatch import run_with
 
     flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
-    study, options = study_and_options(name, form, flags, set_, module)
+    study, options = study_and_options(name, scale, flags, set_, module)
     lines, guess = planned(study, options, store, device, dry_run)
     for line in lines:
         note(line)
@@ -105,14 +104,17 @@ def run(
         )
     began = time.perf_counter()
     measured = run_with(engine, study, options, Store(store), device, workers, note, address)
-    if count := dead(measured):
-        note(f"note: in {count} of {len(measured)} cells all modules are dead: prune less")
     tables = study.tables(measured)
+    verdict = study.judge(Findings(measured, variant_label(study, options)))
+    for group, why in verdict.left_out.items():
+        note(f"note: {group}, {why}: prune less")
     seconds = round(time.perf_counter() - began, 1)
     if json:
         about = {"study": name, "options": options, "cells": len(measured), "store": str(store)}
-        return show_json({**about, "seconds": seconds, "tables": [t.to_json() for t in tables]})
+        shown = {"tables": [t.to_json() for t in tables], "verdict": verdict.to_json()}
+        return show_json({**about, "seconds": seconds, **shown})
     show_whole(tables)
+    show("", verdict)
     show(f"\n{len(measured)} cells, {seconds} s, in {store}")
 
 
@@ -122,7 +124,7 @@ def status(
     models: Models = None,
     seeds: Seeds = None,
     preset: Preset = None,
-    form: Form = None,
+    scale: Scale = None,
     set_: Set = None,
     module: Module = None,
     store: StoreFolder = STORE,
@@ -130,10 +132,11 @@ def status(
 ) -> None:
     """Say how far a study is: cells finished, missing and damaged, and banks that are trained."""
     from intarsia.cli.study.study_options import study_and_options
-    from intarsia.cli.study.study_results import look, others_in
+    from intarsia.cli.study.study_results import look, others_in, unused_values
+    from intarsia.studies.verdict import missing_cells
 
     flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
-    study, options = study_and_options(name, form, flags, set_, module)
+    study, options = study_and_options(name, scale, flags, set_, module)
     folder, result = look(study, options, store)
     others = others_in(folder, result)
     plans = {plan.key: plan for cell in result.cells for plan in cell.banks.values()}
@@ -160,16 +163,17 @@ def status(
         "banks": f"{there} of {len(plans)} are trained",
     }
     show(facts(counts.items()))
-    show(*missing_lines(missing, result.cells), *result.damaged.values())
+    lines = missing_cells(result.cells, {cell.key for cell in missing})
+    show(*(f"missing: {line}" for line in lines), *result.damaged.values())
     if others:
         show(f"{others} cells of other settings or definitions lie in this store")
-    for line in without_cell(options, result.cells):
+    for line in unused_values(options, result.cells):
         note(line)
 
 
-def _keys(forms: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The options of all forms."""
-    return list(dict.fromkeys(key for options in forms.values() for key in options))
+def _keys(scales: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The options of all scales."""
+    return list(dict.fromkeys(key for options in scales.values() for key in options))
 
 
 def _duration(minutes: float) -> str:

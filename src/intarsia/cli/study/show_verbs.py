@@ -1,4 +1,4 @@
-"""study table, figure: what is finished of a study, of a store or of a pack."""
+"""study table, figure: what is finished of a study, of a store or of an archive."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,12 +12,12 @@ from intarsia.cli.study.study_options import (
     STDOUT,
     STORE,
     Data,
-    Form,
     From,
     Models,
     Module,
     Name,
     Preset,
+    Scale,
     Seeds,
     Set,
     StoreFolder,
@@ -37,7 +37,7 @@ def table(
     models: Models = None,
     seeds: Seeds = None,
     preset: Preset = None,
-    form: Form = None,
+    scale: Scale = None,
     set_: Set = None,
     module: Module = None,
     store: StoreFolder = STORE,
@@ -51,7 +51,7 @@ def table(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show the tables of what is finished, of a store or a pack; what is missing is said."""
+    """Show the tables of what is finished, of a store or an archive; what is missing is said."""
     from intarsia.cli.study.study_options import check_folder
     from intarsia.files import write_whole
 
@@ -60,10 +60,11 @@ def table(
     if out is not None:
         check_folder(out)
     flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
-    result = _found(name, form, flags, set_, module, store, from_)
+    result = _found(name, scale, flags, set_, module, store, from_)
     tables = result.study.tables(result.measured)
     if out is None and kind == "text":
-        return show_whole(tables)
+        show_whole(tables)
+        return show("", result.verdict())
     texts = _texts(kind, tables, result)
     if out is None:
         return show_content("\n".join(texts))
@@ -88,7 +89,7 @@ def figure(
     models: Models = None,
     seeds: Seeds = None,
     preset: Preset = None,
-    form: Form = None,
+    scale: Scale = None,
     set_: Set = None,
     module: Module = None,
     store: StoreFolder = STORE,
@@ -98,7 +99,7 @@ def figure(
     ] = "svg",
     json: Json = False,
 ) -> None:
-    """Draw the figures of what is finished, of a store or a pack; what is missing is said."""
+    """Draw the figures of what is finished, of a store or an archive; what is missing is said."""
     from intarsia.cli.study.study_options import check_folder
     from intarsia.figures.convert import figure_format, save_figure
 
@@ -106,7 +107,7 @@ def figure(
     figure_format(f"figures.{format_}" if in_folder else out)
     check_folder(out)
     flags = {"data": data, "models": models, "seeds": seeds, "preset": preset}
-    result = _found(name, form, flags, set_, module, store, from_)
+    result = _found(name, scale, flags, set_, module, store, from_)
     figures = result.study.figures(result.measured)
     if not figures:
         raise StudyError(f"study {name!r} has no figure: its answer is in `study table {name}`")
@@ -125,23 +126,23 @@ def figure(
 
 def _found(
     name: str,
-    form: str | None,
+    scale: str | None,
     flags: Mapping[str, str | None],
     set_: list[str] | None,
     module: str | None,
     store: Path,
-    pack: Path | None,
+    archive: Path | None,
 ) -> "Shown":
     """What there is to show; what is missing or damaged is said on stderr."""
     from intarsia.cli.study.study_options import study_and_given, study_and_options
-    from intarsia.cli.study.study_results import shown, shown_pack
+    from intarsia.cli.study.study_results import shown, shown_archive
 
-    if pack is not None and form is not None:
-        raise typer.BadParameter("a pack has a form already: leave out --form")
-    if pack is None:
-        result = shown(*study_and_options(name, form, flags, set_, module), store)
+    if archive is not None and scale is not None:
+        raise typer.BadParameter("an archive has a scale already: leave out --scale")
+    if archive is None:
+        result = shown(*study_and_options(name, scale, flags, set_, module), store)
     else:
-        result = shown_pack(*study_and_given(name, form, flags, set_, module), pack)
+        result = shown_archive(*study_and_given(name, scale, flags, set_, module), archive)
     for line in result.notes:
         note(line)
     return result
@@ -176,7 +177,12 @@ def _texts(kind: str, tables: "Sequence[Table]", result: "Shown") -> list[str]:
     if kind == "json":
         about = {"study": result.study.name, "options": result.options}
         lack = {"missing": result.missing, "damaged": result.damaged}
-        made: dict[str, Any] = {**about, **lack, "tables": [table.to_json() for table in tables]}
+        shown = {"tables": [table.to_json() for table in tables]}
+        made: dict[str, Any] = {**about, **lack, **shown, "verdict": result.verdict().to_json()}
         return [json.dumps(made, indent=2, ensure_ascii=False) + "\n"]
     ways = {"markdown": "markdown", "csv": "csv", "latex": "latex", "text": "__str__"}
-    return [getattr(table, ways[kind])().rstrip("\n") + "\n" for table in tables]
+    texts = [getattr(table, ways[kind])().rstrip("\n") + "\n" for table in tables]
+    if kind in ("markdown", "text"):
+        verdict = result.verdict()
+        texts.append(f"{verdict.markdown() if kind == 'markdown' else verdict}\n")
+    return texts

@@ -40,7 +40,7 @@ Preset = Annotated[
     str | None,
     typer.Option(help="paper or released.", autocompletion=completion.one_of(completion.PRESETS)),
 ]
-Form = Annotated[
+Scale = Annotated[
     str | None, typer.Option(help="Where options that are not given come from: paper or small.")
 ]
 Set = Annotated[
@@ -55,7 +55,7 @@ StoreFolder = Annotated[Path, typer.Option(help="The folder of cells and modules
 From = Annotated[
     Path | None,
     typer.Option(
-        "--from", metavar="PACK.json", help="A pack, not a store; options pick its cells."
+        "--from", metavar="ARCHIVE.json", help="An archive, not a store; options pick its cells."
     ),
 ]
 STORE = Path("studies")
@@ -67,28 +67,28 @@ KINDS = {bool: "truth", int: "number", float: "number", str: "text", list: "list
 
 def study_and_options(
     name: str,
-    form: str | None,
+    scale: str | None,
     flags: Mapping[str, str | None],
     words: Sequence[str] | None,
     module: str | None,
 ) -> tuple[Study, dict[str, Any]]:
-    """The study of this name, and its form's options with those of the command in their place."""
-    study, given = study_and_given(name, form, flags, words, module)
-    return study, study.options(form or _usual(study), **given)
+    """The study of this name, and its scale's options with those of the command in their place."""
+    study, given = study_and_given(name, scale, flags, words, module)
+    return study, study.options(scale or study.default_scale, **given)
 
 
 def study_and_given(
     name: str,
-    form: str | None,
+    scale: str | None,
     flags: Mapping[str, str | None],
     words: Sequence[str] | None,
     module: str | None,
 ) -> tuple[Study, dict[str, Any]]:
-    """The study of this name, and the options of the command alone, as its form has them."""
+    """The study of this name, and the options of the command alone, as its scale has them."""
     if module is not None:
         load_module(module)
     study = find_study(name)
-    known = study.options(form or _usual(study))
+    known = study.options(scale or study.default_scale)
     given = assignments([*(f"{k}={v}" for k, v in flags.items() if v is not None), *(words or [])])
     for key in given:
         if key not in known:
@@ -122,10 +122,6 @@ def check_folder(out: Path) -> None:
         raise StudyError(f"cannot write {out}: there is no folder {out.parent}: make it first")
 
 
-def _usual(study: Study) -> str:
-    return "paper" if "paper" in study.forms else next(iter(study.forms))
-
-
 def _hint(key: str, known: Mapping[str, Any]) -> str:
     if "recipe" in known and key in {f.name for f in fields(Recipe)} - set(OWN):
         return f"it is a setting of the recipe, as in --set 'recipe={{{key}: ...}}'"
@@ -135,7 +131,7 @@ def _hint(key: str, known: Mapping[str, Any]) -> str:
 
 
 def _fit(value: Any, example: Any, key: str) -> Any:
-    """A value of the kind that the form has: commas make a list, numbers text where text stands."""
+    """A value of the kind that the scale has: commas make lists, numbers text where it has text."""
     if isinstance(value, str) and not isinstance(example, str) and "," in value:
         parts = re.split(r",\s*(?![^(]*\))", value)  # not inside mlp(512, 256)
         value = [yaml.safe_load(part) for part in parts if part]

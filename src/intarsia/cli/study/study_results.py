@@ -1,23 +1,31 @@
-"""What there is of a study, in a store or in a pack, and what is to be said of it."""
+"""What there is of a study, in a store or in an archive, and what is to be said of it."""
 
 import tempfile
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from intarsia.data import Data, load_data
 from intarsia.errors import DataError, FileError, IntarsiaError, StudyError
-from intarsia.studies import Cell, Measured, Store, Study, StudyContext, seeds_of, standing
-from intarsia.studies.archive import load_pack
+from intarsia.studies import (
+    Cell,
+    Findings,
+    Measured,
+    Store,
+    Study,
+    StudyContext,
+    Verdict,
+    progress,
+    seeds_of,
+)
+from intarsia.studies.archive import load_archive
+from intarsia.studies.options import picked, variant_label, without_cell
 from intarsia.studies.runners.estimate import estimate
-from intarsia.studies.runners.local import Standing
+from intarsia.studies.runners.local import StudyProgress
+from intarsia.studies.verdict import missing_cells, several
 from intarsia.training import Recipe
-
-if TYPE_CHECKING:
-    from intarsia.studies import Cell, Measured
 
 
 @dataclass(frozen=True)
@@ -30,13 +38,18 @@ class Shown:
     missing: int
     damaged: int = 0
     notes: Sequence[str] = ()
+    missing_cells: Sequence[str] = ()
+
+    def verdict(self) -> Verdict:
+        label = variant_label(self.study, self.options)
+        return self.study.judge(Findings(self.measured, label), self.missing_cells)
 
 
-def look(study: Study, options: Mapping[str, Any], store: Path) -> tuple[Store, Standing]:
+def look(study: Study, options: Mapping[str, Any], store: Path) -> tuple[Store, StudyProgress]:
     """An existing store, and what it has of a study."""
     result = Store(store, make=False)
     cells: list[Cell] = study.plan(options, StudyContext(result, "cpu"))
-    return result, standing(cells, result)
+    return result, progress(cells, result)
 
 
 def shown(study: Study, options: Mapping[str, Any], store: Path) -> Shown:
@@ -47,51 +60,62 @@ def shown(study: Study, options: Mapping[str, Any], store: Path) -> Shown:
         raise nothing(study, store, damaged)
     missing = len(result.missing) - len(damaged)
     notes = [*damaged, *remarks(options, result)]
-    return Shown(study, options, result.measured, missing, len(damaged), notes)
+    lacking = missing_cells(result.cells, {cell.key for cell in result.missing})
+    return Shown(study, options, result.measured, missing, len(damaged), notes, lacking)
 
 
-def shown_pack(study: Study, given: Mapping[str, Any], path: Path) -> Shown:
-    """The cells of a pack that have the settings given; an error where there are none."""
-    packed = load_pack(path)
-    if packed.study != study.name:
-        raise StudyError(f"{path} is of the study {packed.study!r}, not of {study.name!r}")
+def shown_archive(study: Study, given: Mapping[str, Any], path: Path) -> Shown:
+    """The cells of an archive that have the settings given; an error where there are none."""
+    archived = load_archive(path)
+    if archived.study != study.name:
+        raise StudyError(f"{path} is of the study {archived.study!r}, not of {study.name!r}")
     wanted = {key: seeds_of(v) if key == "seeds" else v for key, v in given.items()}
-    measured = picked(packed.measured, wanted, packed.options)
+    measured = picked(archived.measured, wanted, archived.options)
     if not measured:
         raise nothing(study, path, [])
-    notes = without_cell(wanted, measured)
-    if packed.missing:
-        merged = len(packed.measured) + packed.missing
-        of = "cells of the whole pack" if given else "cells"
-        notes.append(f"note: {packed.missing} of {merged} {of} are missing")
-    if others := _others(study, packed.options, measured):
+    notes = unused_values(wanted, measured)
+    if archived.missing:
+        merged = len(archived.measured) + archived.missing
+        of = "cells of the whole archive" if given else "cells"
+        notes.append(f"note: {archived.missing} of {merged} {of} are missing")
+    if others := _others(study, archived.options, measured):
         notes.append(
             f"note: {others} of {len(measured)} cells of {path} are none of {study.name}'s today: "
             "a default, the data or the way of measuring has changed since"
         )
-    return Shown(study, {**packed.options, **given}, measured, packed.missing, 0, notes)
+    lacking = [several(archived.missing, "cell")] if archived.missing else []
+    options = {**archived.options, **given}
+    return Shown(study, options, measured, archived.missing, 0, notes, lacking)
 
 
-def remarks(options: Mapping[str, Any], result: Standing) -> list[str]:
+def remarks(options: Mapping[str, Any], result: StudyProgress) -> list[str]:
     """Values that give no cell, and how much is missing or damaged."""
-    lines = without_cell(options, result.cells)
+    lines = unused_values(options, result.cells)
     damaged = len(result.damaged)
     if result.missing:
-        told = f"note: {len(result.missing) - damaged} of {len(result.cells)} cells are missing"
-        lines.append(told + (f", {damaged} damaged" if damaged else ""))
+        count = f"note: {len(result.missing) - damaged} of {len(result.cells)} cells are missing"
+        lines.append(count + (f", {damaged} damaged" if damaged else ""))
     return lines
 
 
-def others_in(store: Store, result: Standing) -> int:
+def unused_values(
+    options: Mapping[str, Any], cells: Sequence[Cell] | Sequence[Measured]
+) -> list[str]:
+    """A note for each option with values that no cell has."""
+    absent = without_cell(options, [cell.settings for cell in cells])
+    return [f"note: no cell has {name}={','.join(map(str, v))}" for name, v in absent.items()]
+
+
+def others_in(store: Store, result: StudyProgress) -> int:
     """How many cells the store has that are none of these, though of the same studies."""
     return len(store.keys({c.study for c in result.cells}) - {c.key for c in result.cells})
 
 
 def nothing(study: Study, where: Path, damaged: Sequence[str]) -> StudyError:
     """What to say where no cell is finished."""
-    told = f" ({len(damaged)} are damaged: {damaged[0]})" if damaged else ""
+    broken = f" ({len(damaged)} are damaged: {damaged[0]})" if damaged else ""
     return StudyError(
-        f"no cell of the study {study.name!r} with these options is finished in {where}{told}: "
+        f"no cell of the study {study.name!r} with these options is finished in {where}{broken}: "
         "run it first, or give the options that it was run with"
     )
 
@@ -104,7 +128,7 @@ def planned(
         context = StudyContext(looked, device)
         cells = study.plan(options, context)
         takes = vars(estimate(cells, looked, context)) if guess else None
-        return without_cell(options, cells), takes
+        return unused_values(options, cells), takes
 
 
 @contextmanager
@@ -122,7 +146,7 @@ def _others(study: Study, options: Mapping[str, Any], measured: Sequence[Measure
     try:
         with tempfile.TemporaryDirectory() as folder:
             context = StudyContext(Store(folder), "cpu", _load_here)
-            today = study.options(next(iter(study.forms)), **options)
+            today = study.options(next(iter(study.scales)), **options)
             keys = {cell.key for cell in study.plan(today, context)}
     except (DataError, FileError):
         return 0
@@ -132,95 +156,6 @@ def _others(study: Study, options: Mapping[str, Any], measured: Sequence[Measure
 
 
 def _load_here(name: str, preset: str) -> Data:
-    """Data of this machine: to show a pack nothing is fetched."""
+    """Data of this machine: to show an archive nothing is fetched."""
     options = Recipe(preset=preset, data=name).resolve().data_options
     return load_data(name, **options, download=False)
-
-
-NAMED = 12  # missing cells, or groups of them, that are named
-ALWAYS = ("data", "model")  # named in a group although all cells may have the same
-Settings = Mapping[str, Any]
-
-
-def picked(
-    measured: "Sequence[Measured]", given: Mapping[str, Any], known: Iterable[str]
-) -> "list[Measured]":
-    """The cells that have one of the values of each option given, of those that are known.
-
-    Cells without the setting stay: the option does not concern them.
-    """
-    settings = [m.settings for m in measured]
-    kept = list(measured)
-    for option, value in given.items():
-        name = _setting_of(option, settings)
-        if name is None:
-            able = [other for other in known if _setting_of(other, settings)]
-            raise StudyError(
-                f"option {option!r} cannot pick cells of a pack: these can: {', '.join(able)}"
-            )
-        wanted = [*(value if isinstance(value, list) else [value]), None]
-        kept = [m for m in kept if m.settings.get(name) in wanted]
-    return kept
-
-
-def without_cell(
-    options: Mapping[str, Any], cells: "Iterable[Cell] | Iterable[Measured]"
-) -> list[str]:
-    """A note for each option with values that no cell has, where options and settings compare."""
-    result, settings = [], [cell.settings for cell in cells]
-    for option, values in options.items():
-        name = _setting_of(option, settings)
-        if name is None or not isinstance(values, list):
-            continue
-        seen = [own.get(name) for own in settings]
-        absent = [value for value in values if value not in seen]
-        if 0 < len(absent) < len(values):  # if all were, the study may write them in another way
-            result.append(f"note: no cell has {option}={','.join(map(str, absent))}")
-    return result
-
-
-def missing_lines(missing: "Sequence[Cell]", cells: "Sequence[Cell]") -> list[str]:
-    """Each missing cell while they are few; else how many there are by their settings but the seed.
-
-    Settings that all cells share tell nothing; of the others the last go while groups are many.
-    """
-    if len(missing) <= NAMED:
-        return [f"missing: {cell}" for cell in missing]
-    names = [
-        name
-        for name in dict.fromkeys(key for cell in cells for key in cell.settings)
-        if name != "seed" and (values := _plain_values(name, [cell.settings for cell in cells]))
-        if name in ALWAYS or len(values) > 1
-    ]
-    counts = Counter(_label(cell, names) for cell in missing)
-    while len(counts) > NAMED and len(names) > 1:
-        names.pop()
-        counts = Counter(_label(cell, names) for cell in missing)
-    lines = [f"missing: {label}: {count}" for label, count in list(counts.items())[:NAMED]]
-    rest = sum(counts.values()) - sum(list(counts.values())[:NAMED])
-    return [*lines, *([f"and {rest} more; --json names them all"] if rest else [])]
-
-
-def dead(measured: "Sequence[Measured]") -> int:
-    """In how many cells a group of modules has no hidden unit alive, as results tell by `live`."""
-    groups = [[v for v in m.result.values() if isinstance(v, Mapping)] for m in measured]
-    lives = [[group.get("live") or [] for group in own] for own in groups]
-    return sum(any(0 in live and not any(live) for live in own) for own in lives)
-
-
-def _setting_of(option: str, settings: Sequence[Settings]) -> str | None:
-    """The setting that an option or its singular names, where its values are text or numbers."""
-    names = (option, option.removesuffix("s"), option.removesuffix("ies") + "y")
-    return next((name for name in names if _plain_values(name, settings)), None)
-
-
-def _plain_values(name: str, settings: Sequence[Settings]) -> set[Any]:
-    """The different values of a setting; none if one of them is longer than text or a number."""
-    values = [own[name] for own in settings if own.get(name) is not None]
-    return set(values) if all(isinstance(v, str | int | float) for v in values) else set()
-
-
-def _label(cell: "Cell", names: Sequence[str]) -> str:
-    own = [(name, cell.settings[name]) for name in names if cell.settings.get(name) is not None]
-    parts = [v if isinstance(v, str) else f"{name}={v}" for name, v in own]
-    return " ".join(parts) or cell.study

@@ -26,7 +26,7 @@ from intarsia.reports.html.words import capital, counted, duration, listed
 from intarsia.reports.modules.measurements import Measured
 from intarsia.reports.modules.report_input import ReportInput
 from intarsia.studies.maxent.paper import TWINS, pair_cell, single_cell
-from intarsia.studies.maxent.single import BESIDE, MEANING, beside
+from intarsia.studies.maxent.vs_paper import MEANING, VS_PAPER, vs_paper
 from intarsia.studies.plans import plan_of
 from intarsia.studies.tables import Spread, Table
 from intarsia.training.run_folder import spent
@@ -202,17 +202,17 @@ def papers(measured: Measured) -> Section | None:
         scores = list(measured.single.values())
         cell = single_cell(model, name, imp)
         numbers = [s.accuracy for s in scores], [s.entropy for s in scores]
-        rows += [["one module", *beside(*numbers, cell)]] if cell else []
+        rows += [["one module", *vs_paper(*numbers, cell)]] if cell else []
     sizes = [len(module.rewarded) for module in subject.together]
     for operator in ("sum", "logits") if len(sizes) == 2 and sizes[0] == sizes[1] else ():
         cell = pair_cell(model, name, sizes[0], "me", imp, operator)
         if cell and operator in measured.seeded:
             scores = measured.seeded[operator]
             both = [s.accuracy for s in scores], [s.entropy for s in scores]
-            rows.append([f"two, {operator}", *beside(*both, cell)])
+            rows.append([f"two, {operator}", *vs_paper(*both, cell)])
     if not rows:
         return None
-    cells = Table("Beside the paper", ["modules", *BESIDE], rows)
+    cells = Table("Beside the paper", ["modules", *VS_PAPER], rows)
     return Section("paper", cells.title, _body(cells, measured, model, imp))
 
 
