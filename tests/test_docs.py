@@ -23,7 +23,7 @@ from intarsia.files import digest_of
 from intarsia.objectives import OBJECTIVES
 from intarsia.pruning import PRUNINGS
 from intarsia.reports import SECTIONS
-from intarsia.studies import NAMES, STUDIES
+from intarsia.studies import STUDIES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -81,11 +81,11 @@ def trained_once(banks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def registries() -> Iterator[None]:
-    """What a page registers goes with it; our own studies may have come meanwhile."""
+    """What a page registers goes with it."""
     known: tuple[dict[str, Any], ...] = (
         ia.OPERATORS, ia.NEGATIVES, OBJECTIVES, PRUNINGS, STUDIES, SECTIONS,
     )  # fmt: skip
-    before = [{*registry, *NAMES} for registry in known]
+    before = [{*registry} for registry in known]
     yield
     for registry, names in zip(known, before, strict=True):
         for name in [name for name in registry if name not in names]:

@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.record import RESULTS, made_by, save
 from benchmarks.speed.training import apart, usual, whole_run
 from intarsia.studies import Store, StudyContext, find_study, run
-from intarsia.studies.archive import pack
+from intarsia.studies.archive import make_archive
 from intarsia.studies.runners.bank_training import samples_of
 
 SAMPLES = 3  # how often each way is timed
@@ -31,7 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--model", default="shallow")
-    parser.add_argument("--form", default="paper")
+    parser.add_argument("--scale", default="paper")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -48,7 +48,7 @@ def timed(options: argparse.Namespace) -> dict[str, Any]:
     began = time.perf_counter()
     store, study = Store(options.store), find_study("pairs")
     context = StudyContext(store, options.device)
-    chosen = study.options(options.form, data=[options.data], models=[options.model])
+    chosen = study.options(options.scale, data=[options.data], models=[options.model])
     measured = run(study, chosen, store, context=context, say=print)
     seconds = time.perf_counter() - began
     cells = study.plan(chosen, context)
@@ -65,7 +65,11 @@ def timed(options: argparse.Namespace) -> dict[str, Any]:
             "modules": sum(plan.modules for plan in plans),
             "module_epochs": round(module_epochs),
             "seconds": round(seconds, 1),
-            **{k: v for k, v in pack(study, chosen, cells, store).runs.items() if "seconds" in k},
+            **{
+                k: v
+                for k, v in make_archive(study, chosen, cells, store).runs.items()
+                if "seconds" in k
+            },
         },
         "ways": ways,
         "extrapolated_seconds": {name: round(total, 1) for name, total in totals.items()},

@@ -8,6 +8,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results"
+README = ROOT / "README.md"
 Result = dict[str, Any]
 Load = Callable[[str], Result]  # from the name of a JSON file to what it holds
 MARK = "<!-- {} -->"  # what a file has before and after a block that is written here

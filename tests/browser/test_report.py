@@ -12,7 +12,7 @@ from intarsia.cli.app import app
 from .checks import grave_faults, overhanging, unfold
 from .conftest import Opened
 
-PACK = Path(__file__).resolve().parents[2] / "docs" / "results" / "study_pairs.json"
+ARCHIVE = Path(__file__).resolve().parents[2] / "docs" / "results" / "study_pairs.json"
 LIMIT = 5 * 2**20  # bytes of a report
 PHONE = {"width": 360, "height": 740}
 LAPTOP = {"width": 1280, "height": 800}
@@ -32,7 +32,7 @@ def path(
         return demo_folder / "report.html"
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.delenv("INTARSIA_DATA", raising=False)
-        return made(PACK, tmp_path_factory.mktemp("reports") / "study.html")
+        return made(ARCHIVE, tmp_path_factory.mktemp("reports") / "study.html")
 
 
 @pytest.fixture(scope="module")

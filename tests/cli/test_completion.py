@@ -65,7 +65,7 @@ def test_names_are_those_of_the_registries() -> None:
     from intarsia.models import MODELS
     from intarsia.objectives import OBJECTIVES
     from intarsia.pruning import PRUNINGS
-    from intarsia.studies import NAMES
+    from intarsia.studies import STUDIES
     from intarsia.training.engines.select import ENGINES
     from intarsia.training.presets import PRESETS
 
@@ -80,7 +80,7 @@ def test_names_are_those_of_the_registries() -> None:
         (["none", *NEGATIVES], completion.NEGATIVES),
         (OBJECTIVES, completion.OBJECTIVES),
         (PRUNINGS, completion.PRUNINGS),
-        (NAMES, completion.STUDIES),
+        (STUDIES, completion.STUDIES),
         (["auto", *ENGINES], completion.ENGINES),
         (PRESETS, completion.PRESETS),
     ):

@@ -13,6 +13,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(scope="package", autouse=True)
 def one_thread_for_all(threads: Threads) -> Iterator[None]:
-    """As `one_thread`, but also for the small forms that several tests of a file look at."""
+    """As `one_thread`, but also for the small scales that several tests of a file look at."""
     with threads(1):
         yield

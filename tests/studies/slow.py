@@ -34,6 +34,6 @@ def measure(cell, context):
 
 SLOW = register(
     dataclasses.replace(
-        toy.TOY, name="slow", forms={"small": OPTIONS}, cells=cells, measure=measure
+        toy.TOY, name="slow", scales={"small": OPTIONS}, cells=cells, measure=measure
     )
 )

@@ -12,8 +12,10 @@ from sklearn.datasets import load_digits
 from intarsia.data import Data, Split
 from intarsia.errors import StudyError
 from intarsia.modules import Bank
-from intarsia.studies import NAMES, Measured, Plan, StudyContext, find_study
+from intarsia.studies import STUDIES, Measured, Plan, StudyContext, find_study
 from intarsia.studies.options import readable
+
+OURS = [name for name, study in STUDIES.items() if study.cells.__module__.startswith("intarsia.")]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +86,7 @@ def test_all_rows_of_a_path_may_be_asked_for(context: StudyContext) -> None:
     assert study.plan(study.options("small", rows=None), context)[0].settings["rows"] is None
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n != "width"])
+@pytest.mark.parametrize("name", [name for name in OURS if name != "width"])
 def test_a_cnn_reads_pictures_only(name: str, context: StudyContext) -> None:
     study = find_study(name)
     asked = {"data": ["table", "pictures"], "models": ["mlp(8)", "cnn"], "seeds": 1}
@@ -118,12 +120,12 @@ def own_file(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OURS)
 def test_a_data_file_of_one_s_own_is_known_by_its_path(
     name: str, own_file: str, context: StudyContext
 ) -> None:
     study = find_study(name)
-    sizes = {"sizes": [1]} if "sizes" in study.forms["small"] else {}
+    sizes = {"sizes": [1]} if "sizes" in study.scales["small"] else {}
     cells = study.plan(study.options("small", data=[own_file], **sizes), context)
     assert {cell.settings["data"] for cell in cells} == {own_file}
 

@@ -39,7 +39,7 @@ TOY = register(
         name="toy",
         title="a toy",
         about="Small enough for tests.",
-        forms={
+        scales={
             "small": {"objectives": ["me", "xe"], "seeds": 3, "scale": 1.0, "recipe": RECIPE},
         },
         cells=cells,

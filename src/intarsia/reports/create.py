@@ -48,7 +48,8 @@ def report(
         return study_report(path, study)
     if study is not None:
         raise StudyError(
-            f"there is no study {study!r} to show: give the folder of a store or the file of a pack"
+            f"there is no study {study!r} to show: give the folder of a store or the file of an "
+            "archive"
         )
     return modules_report(
         artifact,
@@ -72,7 +73,7 @@ def _refuse(given: Mapping[str, object]) -> None:
 
 
 def _study_path(artifact: Source) -> Path | None:
-    """The path, if it is the one of a study's store or pack."""
+    """The path, if it is the one of a study's store or archive."""
     if isinstance(artifact, list | tuple) and len(artifact) == 1:
         artifact = artifact[0]
     if not isinstance(artifact, str | Path):

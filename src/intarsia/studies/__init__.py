@@ -1,17 +1,21 @@
-"""Studies: sets of cells that make a paper's tables and figures, resumable and shared."""
+"""Studies: sets of cells that make a paper's tables, figures and verdict, resumable and shared."""
 
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.plans import Plan
-from intarsia.studies.runners.local import run, standing
+from intarsia.studies.runners.local import progress, run
 from intarsia.studies.store import Store
-from intarsia.studies.study import NAMES, STUDIES, Study, find_study, register, seeds_of
+from intarsia.studies.study import STUDIES, Study, find_study, register, seeds_of
 from intarsia.studies.tables import Paper, Spread, Table
+from intarsia.studies.verdict import Claim, Findings, Verdict
+
+from intarsia.studies import maxent  # noqa: F401  # isort: skip  # last: registers its studies
 
 __all__ = [
-    "NAMES",
     "STUDIES",
     "Cell",
+    "Claim",
+    "Findings",
     "Measured",
     "Paper",
     "Plan",
@@ -20,9 +24,10 @@ __all__ = [
     "Study",
     "StudyContext",
     "Table",
+    "Verdict",
     "find_study",
+    "progress",
     "register",
     "run",
     "seeds_of",
-    "standing",
 ]

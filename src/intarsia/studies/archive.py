@@ -1,4 +1,4 @@
-"""Packs: the finished cells of a study in one file, to send and to keep beside a paper."""
+"""Archives: the finished cells of a study in one file, to send and to keep with a paper."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from intarsia.files import digest_of, plain, write_whole
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.records import keep_events, read_records
-from intarsia.studies.runners.local import standing
+from intarsia.studies.runners.local import progress
 from intarsia.studies.store import Store
 from intarsia.studies.study import Study, find_study
 
@@ -20,13 +20,13 @@ FORMAT = {"format": "intarsia-study", "version": 1}
 
 
 @dataclass(frozen=True)
-class Pack:
+class Archive:
     """A study as it was measured: its options, its cells, and what was done for them when."""
 
     study: str
     options: Mapping[str, Any]
     measured: Sequence[Measured]
-    missing: int  # cells that were not finished when it was packed
+    missing: int  # cells that were not finished when it was archived
     events: Sequence[Mapping[str, Any]]  # banks trained and cells measured, as runs noted them
 
     @cached_property
@@ -40,10 +40,10 @@ class Pack:
         modules = 0.0
         for event in self.events:
             keys = event.get("keys") or [event["key"]]
-            share = sum(key not in done for key in keys) / len(keys)
+            fraction = sum(key not in done for key in keys) / len(keys)
             done.update(keys)
-            seconds[event["event"]] += share * event["seconds"]
-            modules += share * event.get("modules", 0)
+            seconds[event["event"]] += fraction * event["seconds"]
+            modules += fraction * event.get("modules", 0)
         versions = {json.dumps(e["versions"], sort_keys=True) for e in self.events}
         return {
             "dates": sorted({e["date"] for e in self.events}),
@@ -55,7 +55,7 @@ class Pack:
         }
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = plain(
+        content: dict[str, Any] = plain(
             {
                 **FORMAT,
                 "study": self.study,
@@ -67,14 +67,16 @@ class Pack:
                     for m in self.measured
                 ],
             },
-            "pack",
+            "archive",
         )
-        return found
+        return content
 
 
-def pack(study: Study, options: Mapping[str, Any], cells: Sequence[Cell], store: Store) -> Pack:
+def make_archive(
+    study: Study, options: Mapping[str, Any], cells: Sequence[Cell], store: Store
+) -> Archive:
     """What the store has of a study, and its own part of what the runs noted."""
-    result = standing(cells, store)
+    result = progress(cells, store)
     plans = {plan.key: plan for cell in cells for plan in cell.banks.values()}
     keys = {cell.key for cell in cells}
     events = []
@@ -83,36 +85,36 @@ def pack(study: Study, options: Mapping[str, Any], cells: Sequence[Cell], store:
             events.append(event)
         elif event["event"] == "banks" and (mine := [k for k in event["keys"] if k in plans]):
             events.append(_part(event, mine, sum(plans[key].modules for key in mine)))
-    return Pack(study.name, options, result.measured, len(result.missing), events)
+    return Archive(study.name, options, result.measured, len(result.missing), events)
 
 
 def _part(event: Mapping[str, Any], keys: list[str], modules: int) -> dict[str, Any]:
     """What of a training call belongs to these banks: its seconds go by modules."""
-    share = modules / event["modules"]
-    numbers = {"seconds": round(share * event["seconds"], 3), "work": share * event["work"]}
+    fraction = modules / event["modules"]
+    numbers = {"seconds": round(fraction * event["seconds"], 3), "work": fraction * event["work"]}
     return {**event, "keys": keys, "modules": modules, **numbers}
 
 
-def unpack(what: Pack, store: Store, context: StudyContext) -> tuple[int, int]:
-    """Put a pack's cells into a store, so that a run measures only what they leave out.
+def restore(what: Archive, store: Store, context: StudyContext) -> tuple[int, int]:
+    """Put an archive's cells into a store, so that a run measures only what they leave out.
 
     Returns how many were taken, and how many were not, since today the study defines no cell with
     their key: a default has changed, or the data are others.
     """
     study = find_study(what.study)
-    options = study.options(next(iter(study.forms)), **what.options)
+    options = study.options(next(iter(study.scales)), **what.options)
     cells = {cell.key: cell for cell in study.plan(options, context)}
     known = [m for m in what.measured if m.key in cells]
     with store.in_use():
         for measured in known:
-            if standing([cells[measured.key]], store).missing:
+            if progress([cells[measured.key]], store).missing:
                 store.write(cells[measured.key], dict(measured.result))
         keep_events(store.path / "runs", what.events)
     return len(known), len(what.measured) - len(known)
 
 
-def save_pack(path: str | Path, what: Pack) -> None:
-    """Write a pack: one cell and one event a line, so that changes show line by line."""
+def save_archive(path: str | Path, what: Archive) -> None:
+    """Write an archive: one cell or event per line, so that changes show line by line."""
     result = what.to_json()
     digest = digest_of(result)
     parts = [f'"{key}": [\n{_lines(result.pop(key))}\n]' for key in ("events", "measured")]
@@ -120,26 +122,30 @@ def save_pack(path: str | Path, what: Pack) -> None:
     write_whole(path, (",\n ".join([head[:-2], *parts]) + "\n}\n").encode())
 
 
-def load_pack(path: str | Path) -> Pack:
-    """Read a pack and check its digest."""
+def load_archive(path: str | Path) -> Archive:
+    """Read an archive and check its digest."""
     try:
         result = json.loads(Path(path).read_bytes())
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise FileError(f"{path}: is no pack of a study: {error}") from None
+        raise FileError(f"{path}: is not an archive of a study: {error}") from None
     try:
         digest = result.pop("digest")
         if {k: result[k] for k in FORMAT} != FORMAT:
-            raise FileError(f"{path}: is no pack that this version reads, expected {FORMAT}")
+            raise FileError(f"{path}: is not an archive that this version reads, expected {FORMAT}")
         if digest != digest_of(result):
             raise FileError(f"{path}: was altered or damaged, its digest does not fit it")
         cells = [Measured(m["settings"], m["result"], m["key"]) for m in result["measured"]]
-        return Pack(result["study"], result["options"], cells, result["missing"], result["events"])
+        return Archive(
+            result["study"], result["options"], cells, result["missing"], result["events"]
+        )
     except KeyError as error:
-        raise FileError(f"{path}: is no pack of a study: it has no {error}") from None
+        raise FileError(f"{path}: is not an archive of a study: it has no {error}") from None
     except (TypeError, AttributeError):
-        raise FileError(f"{path}: is no pack of a study: expected what study pack writes") from None
+        raise FileError(
+            f"{path}: is not an archive of a study: expected what study archive writes"
+        ) from None
 
 
 def _lines(values: Sequence[Any]) -> str:

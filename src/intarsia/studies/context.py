@@ -1,4 +1,4 @@
-"""Bench: what a study works on: data loaded once, plans, and trained banks out of the store."""
+"""Study context: what a study works on: data loaded once, plans, trained banks of a store."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence

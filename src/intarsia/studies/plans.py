@@ -55,7 +55,7 @@ class Plan:
 
     @cached_property
     def training_group(self) -> str:
-        """Plans of one company can be trained as one bank, each as if it were alone."""
+        """Plans of one group can be trained as one bank, each as if it were alone."""
         settings = self.recipe.as_dict()
         if PRUNINGS.entry(self.recipe.pruning or "magnitude").whole_group:
             return self.key  # its masks depend on who is trained beside it
@@ -99,8 +99,8 @@ def plan_of(
 
 def _number(key: str, value: Any) -> Any:
     """5 and 5.0 are one temperature, so one bank."""
-    merged = isinstance(value, int) and not isinstance(value, bool)
-    return float(value) if merged and key in FLOATS else value
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if whole and key in FLOATS else value
 
 
 def _network(model: str, data: str, preset: str, pruned: bool) -> str | dict[str, Any]:

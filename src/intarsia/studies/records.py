@@ -21,7 +21,7 @@ ABOUT = ("device", "kind", "date", "versions")  # of a run, and so of all its ev
 
 
 class Record:
-    """Lines of JSON, one for each thing done; a line that a killed run left open is not counted."""
+    """Lines of JSON, one for each event; a line that a killed run left open is not counted."""
 
     def __init__(self, folder: Path, study: str, device: torch.device) -> None:
         now = datetime.now(UTC)
@@ -82,7 +82,7 @@ def keep_events(folder: Path, events: Sequence[Mapping[str, Any]]) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Of what the figures depend on."""
+    """Of what results depend on."""
     return {
         "intarsia": __version__,
         "python": platform.python_version(),

@@ -7,8 +7,7 @@ a list. Cells come out of a store, or out of an archive, whose cells are picked 
 import re
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from importlib import import_module
@@ -19,25 +18,26 @@ import yaml
 
 from intarsia.data import Data, load_data
 from intarsia.errors import DataError, FileError, IntarsiaError, StudyError, nearest
-from intarsia.studies.archive import load_pack
+from intarsia.studies.archive import load_archive
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
+from intarsia.studies.options import picked, variant_label, without_cell
 from intarsia.studies.runners.estimate import Estimate, estimate
-from intarsia.studies.runners.local import Standing, standing
+from intarsia.studies.runners.local import StudyProgress, progress
 from intarsia.studies.store import Store
 from intarsia.studies.study import OWN, Study, seeds_of
+from intarsia.studies.verdict import Findings, Verdict, missing_cells, several
 from intarsia.training import Recipe
 
 TYPES = {bool: "truth", int: "number", float: "number", str: "text", list: "list", dict: "mapping"}
-NAMED = 12  # missing cells, or groups of them, that are named
-ALWAYS = ("data", "model")  # named in a group even if all cells have the same
-
-Settings = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class StudySelection:
-    """The finished cells of a study, how many others are missing or damaged, and remarks."""
+    """The finished cells of a study, how many others are missing or damaged, and remarks.
+
+    `missing_cells` names the missing ones, group by group.
+    """
 
     study: Study
     options: Mapping[str, Any]
@@ -45,11 +45,17 @@ class StudySelection:
     missing: int
     damaged: int = 0
     remarks: Sequence[str] = ()
+    missing_cells: Sequence[str] = ()
+
+    def verdict(self) -> Verdict:
+        """What these cells say."""
+        label = variant_label(self.study, self.options)
+        return self.study.judge(Findings(self.measured, label), self.missing_cells)
 
 
 def default_scale(study: Study) -> str:
     """The paper's scale where the study has it, else its first."""
-    return "paper" if "paper" in study.forms else next(iter(study.forms))
+    return "paper" if "paper" in study.scales else next(iter(study.scales))
 
 
 def read_options(study: Study, given: Mapping[str, Any], scale: str | None) -> dict[str, Any]:
@@ -83,10 +89,10 @@ def load_module(source: str) -> None:
 
 def stored_progress(
     study: Study, options: Mapping[str, Any], folder: Path
-) -> tuple[Store, Standing]:
+) -> tuple[Store, StudyProgress]:
     """An existing store, and which cells of a study it has."""
     store = Store(folder, make=False)
-    return store, standing(study.plan(options, StudyContext(store, "cpu")), store)
+    return store, progress(study.plan(options, StudyContext(store, "cpu")), store)
 
 
 def select_stored(study: Study, options: Mapping[str, Any], folder: Path) -> StudySelection:
@@ -97,16 +103,17 @@ def select_stored(study: Study, options: Mapping[str, Any], folder: Path) -> Stu
         raise nothing_finished(study, folder, damaged)
     missing = len(stored.missing) - len(damaged)
     remarks = progress_remarks(options, stored)
-    return StudySelection(study, options, stored.measured, missing, len(damaged), remarks)
+    lacking = missing_cells(stored.cells, {cell.key for cell in stored.missing})
+    return StudySelection(study, options, stored.measured, missing, len(damaged), remarks, lacking)
 
 
 def select_archived(study: Study, given: Mapping[str, Any], path: Path) -> StudySelection:
     """The cells of an archive that have the options given; an error where there are none."""
-    archive = load_pack(path)
+    archive = load_archive(path)
     if archive.study != study.name:
         raise StudyError(f"{path} is of the study {archive.study!r}, not of {study.name!r}")
     wanted = {key: seeds_of(v) if key == "seeds" else v for key, v in given.items()}
-    measured = _pick(archive.measured, wanted, archive.options)
+    measured = picked(archive.measured, wanted, archive.options)
     if not measured:
         raise nothing_finished(study, path, [])
     remarks = unmatched_values(wanted, measured)
@@ -120,10 +127,11 @@ def select_archived(study: Study, given: Mapping[str, Any], path: Path) -> Study
             "a default, the data or the way of measuring has changed since"
         )
     options = {**archive.options, **given}
-    return StudySelection(study, options, measured, archive.missing, 0, remarks)
+    lacking = [several(archive.missing, "cell")] if archive.missing else []
+    return StudySelection(study, options, measured, archive.missing, 0, remarks, lacking)
 
 
-def progress_remarks(options: Mapping[str, Any], stored: Standing) -> list[str]:
+def progress_remarks(options: Mapping[str, Any], stored: StudyProgress) -> list[str]:
     """Cells that are damaged, values that give no cell, and how many cells are missing."""
     damaged = list(stored.damaged.values())
     remarks = [*damaged, *unmatched_values(options, stored.cells)]
@@ -143,7 +151,7 @@ def nothing_finished(study: Study, where: Path, damaged: Sequence[str]) -> Study
     )
 
 
-def count_others(store: Store, stored: Standing) -> int:
+def count_others(store: Store, stored: StudyProgress) -> int:
     """How many cells of the same studies the store has beyond these."""
     own = {cell.key for cell in stored.cells}
     return len(store.keys({cell.study for cell in stored.cells}) - own)
@@ -161,48 +169,11 @@ def preview(
 
 
 def unmatched_values(
-    options: Mapping[str, Any], cells: Iterable[Cell] | Iterable[Measured]
+    options: Mapping[str, Any], cells: Sequence[Cell] | Sequence[Measured]
 ) -> list[str]:
-    """A remark for each option with values that no cell has, where options and settings compare."""
-    remarks, settings = [], [cell.settings for cell in cells]
-    for option, values in options.items():
-        name = _setting_of(option, settings)
-        if name is None or not isinstance(values, list):
-            continue
-        seen = [own.get(name) for own in settings]
-        absent = [value for value in values if value not in seen]
-        if 0 < len(absent) < len(values):  # if all were, the study may write them in another way
-            remarks.append(f"no cell has {option}={','.join(map(str, absent))}")
-    return remarks
-
-
-def missing_lines(missing: Sequence[Cell], cells: Sequence[Cell]) -> list[str]:
-    """Each missing cell, or if they are many, how many there are by their settings but the seed.
-
-    Settings that all cells share are left out, and then the last ones while groups are too many.
-    """
-    if len(missing) <= NAMED:
-        return [f"missing: {cell}" for cell in missing]
-    names = [
-        name
-        for name in dict.fromkeys(key for cell in cells for key in cell.settings)
-        if name != "seed" and (values := _plain_values(name, [cell.settings for cell in cells]))
-        if name in ALWAYS or len(values) > 1
-    ]
-    counts = Counter(_label(cell, names) for cell in missing)
-    while len(counts) > NAMED and len(names) > 1:
-        names.pop()
-        counts = Counter(_label(cell, names) for cell in missing)
-    lines = [f"missing: {label}: {count}" for label, count in list(counts.items())[:NAMED]]
-    rest = sum(counts.values()) - sum(list(counts.values())[:NAMED])
-    return [*lines, *([f"and {rest} more; --json names them all"] if rest else [])]
-
-
-def count_dead(measured: Sequence[Measured]) -> int:
-    """In how many cells a group of modules has no live hidden unit, by `live` of its result."""
-    groups = [[v for v in m.result.values() if isinstance(v, Mapping)] for m in measured]
-    lives = [[group.get("live") or [] for group in own] for own in groups]
-    return sum(any(0 in live and not any(live) for live in own) for own in lives)
+    """A remark for each option with values that no cell has."""
+    absent = without_cell(options, [cell.settings for cell in cells])
+    return [f"no cell has {name}={','.join(map(str, v))}" for name, v in absent.items()]
 
 
 def _hint(key: str, known: Mapping[str, Any]) -> str:
@@ -249,33 +220,12 @@ def _type(value: Any) -> str:
     return TYPES.get(type(value), "nothing")
 
 
-def _pick(
-    measured: Sequence[Measured], given: Mapping[str, Any], known: Iterable[str]
-) -> list[Measured]:
-    """The cells that have one of the values of each option given.
-
-    Cells without the setting stay: the option does not concern them.
-    """
-    settings = [m.settings for m in measured]
-    kept = list(measured)
-    for option, value in given.items():
-        name = _setting_of(option, settings)
-        if name is None:
-            able = [other for other in known if _setting_of(other, settings)]
-            raise StudyError(
-                f"option {option!r} cannot pick cells of an archive: these can: {', '.join(able)}"
-            )
-        wanted = [*(value if isinstance(value, list) else [value]), None]
-        kept = [m for m in kept if m.settings.get(name) in wanted]
-    return kept
-
-
 def _outdated(study: Study, options: Mapping[str, Any], measured: Sequence[Measured]) -> int:
     """How many cells the study no longer defines; 0 where that takes data that are not here."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             context = StudyContext(Store(folder), "cpu", _load_here)
-            today = study.options(next(iter(study.forms)), **options)
+            today = study.options(next(iter(study.scales)), **options)
             keys = {cell.key for cell in study.plan(today, context)}
     except (DataError, FileError):
         return 0
@@ -298,21 +248,3 @@ def _existing_or_empty(folder: Path) -> Iterator[Store]:
     else:
         with tempfile.TemporaryDirectory() as empty:
             yield Store(empty)
-
-
-def _setting_of(option: str, settings: Sequence[Settings]) -> str | None:
-    """The setting that an option or its singular names, where its values are text or numbers."""
-    names = (option, option.removesuffix("s"), option.removesuffix("ies") + "y")
-    return next((name for name in names if _plain_values(name, settings)), None)
-
-
-def _plain_values(name: str, settings: Sequence[Settings]) -> set[Any]:
-    """The different values of a setting; none if one of them is longer than text or a number."""
-    values = [own[name] for own in settings if own.get(name) is not None]
-    return set(values) if all(isinstance(v, str | int | float) for v in values) else set()
-
-
-def _label(cell: Cell, names: Sequence[str]) -> str:
-    own = [(name, cell.settings[name]) for name in names if cell.settings.get(name) is not None]
-    parts = [v if isinstance(v, str) else f"{name}={v}" for name, v in own]
-    return " ".join(parts) or cell.study

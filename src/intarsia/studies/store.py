@@ -3,7 +3,7 @@
     store.json                 what the folder is
     cells/STUDY/KEY.json       a cell's settings and result, with their digest
     banks/KEY/                 the modules, and round-1/ with those that are not pruned yet
-    work/, claims/, lock       banks in training, and who works on what
+    work/, locks/, lock        banks in training, and who works on what
     runs/                      what was done when, and how long it took
 
 Everything is written whole or not at all and checked when it is read. Cells and banks hold nothing
@@ -46,7 +46,7 @@ class Store:
             _check_format(note)
         elif self.path.exists() and not self.path.is_dir():
             raise StudyError(f"{self.path} is a file: give the folder of a store")
-        elif self.path.exists() and any(map(_strange, self.path.iterdir())):
+        elif self.path.exists() and any(map(_is_foreign, self.path.iterdir())):
             raise StudyError(f"{self.path} is not a store of studies and not empty: give another")
         elif not make:
             raise StudyError(f"there is no store at {self.path}: run the study first")
@@ -73,14 +73,14 @@ class Store:
             if digest != digest_of(result) or result["key"] != cell.key:
                 raise ValueError
             if {key: result.get(key) for key in CELL} != CELL:
-                raise FileError(f"{path}: is no cell that this version reads, expected {CELL}")
+                raise FileError(f"{path}: is not a cell that this version reads, expected {CELL}")
             return Measured(result["settings"], result["result"], cell.key)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise DamagedError(f"{path}: is damaged, its digest does not fit its content") from None
 
     def write(self, cell: Cell, result: dict[str, Any]) -> Measured:
         """Keep a cell's result."""
-        found = {
+        content = {
             **CELL,
             "study": cell.study,
             "key": cell.key,
@@ -88,9 +88,9 @@ class Store:
             "banks": {role: plan.key for role, plan in cell.banks.items()},
             "result": rounded(plain(result, "result")),
         }
-        found["digest"] = digest_of(found)
-        write_whole(self.cell_file(cell), canonical(found).encode() + b"\n")
-        return Measured(found["settings"], found["result"], cell.key)
+        content["digest"] = digest_of(content)
+        write_whole(self.cell_file(cell), canonical(content).encode() + b"\n")
+        return Measured(content["settings"], content["result"], cell.key)
 
     def keys(self, studies: Iterable[str]) -> set[str]:
         """Keys of all cells of these studies that have a file, without reading them."""
@@ -167,10 +167,20 @@ class Store:
         return self.path / "work" / digest_of([plan.key for plan in plans])
 
     @contextmanager
-    def claim(self, keys: Sequence[str]) -> Iterator[list[str]]:
+    def lock(self, keys: Sequence[str]) -> Iterator[list[str]]:
         """Those of the keys that no other process works on, ours until the block ends."""
-        with claimed(self.path / "claims", list(keys)) as held:
-            yield held
+        folder = self.path / "locks"
+        held: dict[str, IO[str]] = {}
+        try:
+            for key in keys:
+                file = _lock(folder / key)
+                if file is not None:
+                    held[key] = file
+            yield list(held)
+        finally:
+            for key, file in held.items():
+                (folder / key).unlink(missing_ok=True)
+                file.close()
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -189,7 +199,7 @@ class Store:
         kept = [digest_of([folder.name]) for folder in self.path.glob("banks/*")]
         for done in kept:
             shutil.rmtree(self.path / "work" / done, ignore_errors=True)
-        litter = ("banks/.*.part", "cells/*/.*.part", "claims/*")
+        litter = ("banks/.*.part", "cells/*/.*.part", "locks/*")
         for part in [path for pattern in litter for path in self.path.glob(pattern)]:
             if part.is_dir():
                 shutil.rmtree(part, ignore_errors=True)
@@ -212,7 +222,7 @@ def load_bank(folder: Path) -> Bank:
     return bank
 
 
-def _strange(path: Path) -> bool:
+def _is_foreign(path: Path) -> bool:
     """Whether something is in the folder that no store has while it is made."""
     return path.suffix != ".part" and path.name != "store.json"
 
@@ -244,23 +254,7 @@ def _check_format(note: Path) -> None:
         raise StudyError(f"{note}: is not the note of a store that this version reads: {FORMAT}")
 
 
-@contextmanager
-def claimed(folder: Path, keys: list[str]) -> Iterator[list[str]]:
-    """Those of the keys that no other process works on; they are ours until the block ends."""
-    held: dict[str, IO[str]] = {}
-    try:
-        for key in keys:
-            file = _claim(folder / key)
-            if file is not None:
-                held[key] = file
-        yield list(held)
-    finally:
-        for key, file in held.items():
-            (folder / key).unlink(missing_ok=True)
-            file.close()
-
-
-def _claim(path: Path) -> IO[str] | None:
+def _lock(path: Path) -> IO[str] | None:
     """The locked file, or None where another process has it.
 
     Its owner removes the file before it lets go, so a lock may be got on a file that is gone: then

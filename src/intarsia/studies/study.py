@@ -1,38 +1,23 @@
-"""Study: a set of cells that makes a table or a figure; one file each, found by name."""
+"""Study: a set of cells that makes tables, figures and a verdict; one file each, known by name."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from intarsia.errors import StudyError, nearest
 from intarsia.files import plain
+from intarsia.specs import Registry
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.tables import Table
+from intarsia.studies.verdict import Findings, Verdict, table_verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NAMES = (
-    "single",
-    "pairs",
-    "impact",
-    "complete",
-    "temperature",
-    "sparsity",
-    "width",
-    "path",
-    "confusion",
-    "controls",
-    "unlearning",
-    "continual",
-)
-"""The studies of this package, in the paper's order."""
-
-STUDIES: dict[str, "Study"] = {}
-"""Studies that are registered; ours when they are first asked for."""
+STUDIES = Registry("study")
+"""All studies by name: those of this package in the order of its rooms, and those of users."""
 
 # Settings of a recipe that studies fill in; the option `recipe` is for the others.
 OWN = (
@@ -51,30 +36,34 @@ OWN = (
 class Study:
     """What is asked, how it is cut into cells, how a cell is measured, how answers are shown.
 
-    `forms` holds every option with its value, in the paper's size and in a small one on the digits.
-    `tables` and `figures` (by name) take any of the cells, also those of a run under way.
-    `version` rises whenever `measure` gives other numbers, so that older cells are measured anew;
-    `neutral` has the settings of cells that came later, at the value that leaves older cells alone.
+    `scales` holds every option with its value, in the paper's size and in a small one on the
+    digits. `tables`, `figures` (by name) and `verdict` take any of the cells, also those of a run
+    under way; without a verdict of its own, a study has one made from its tables. `paper` is what
+    the paper shows, in one line. `version` rises whenever `measure` gives other numbers, so that
+    older cells are measured anew; `neutral` has the settings of cells that came later, at the value
+    that leaves older cells alone.
     """
 
     name: str
     title: str
     about: str
-    forms: Mapping[str, Mapping[str, Any]]
+    scales: Mapping[str, Mapping[str, Any]]
     cells: Callable[[Mapping[str, Any], StudyContext], list[Cell]]
     measure: Callable[[Cell, StudyContext], dict[str, Any]]
     tables: Callable[[Sequence[Measured]], list[Table]]
     figures: Callable[[Sequence[Measured]], "dict[str, Figure]"]
+    verdict: Callable[[Findings], Verdict] | None = None
+    paper: str = ""
     neutral: Mapping[str, Any] = field(default_factory=dict)
     version: int = 1
 
-    def options(self, form: str = "paper", **given: Any) -> dict[str, Any]:
-        """The form's options with those given in their place; an unknown one is named."""
-        if form not in self.forms:
+    def options(self, scale: str = "paper", /, **given: Any) -> dict[str, Any]:
+        """The scale's options with those given in their place; an unknown one is named."""
+        if scale not in self.scales:
             raise StudyError(
-                f"study {self.name!r} has no form {form!r}: {nearest(form, self.forms)}"
+                f"study {self.name!r} has no scale {scale!r}: {nearest(scale, self.scales)}"
             )
-        known = dict(self.forms[form])
+        known = dict(self.scales[scale])
         for key, value in given.items():
             if key not in known:
                 raise StudyError(
@@ -89,12 +78,29 @@ class Study:
         result: dict[str, Any] = plain(known, "options")
         return result
 
+    @property
+    def default_scale(self) -> str:
+        """The paper's where there is one, else the first."""
+        return "paper" if "paper" in self.scales else next(iter(self.scales))
+
     def plan(self, options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
         """The cells, each once."""
         cells = [_owned(cell) for cell in self.cells(options, context)]
         if not cells:
             raise StudyError(f"study {self.name!r} has no cell with these options: widen them")
         return list({cell.key: cell for cell in cells}.values())
+
+    def judge(
+        self, findings: Findings | Sequence[Measured], missing: Sequence[str] = ()
+    ) -> Verdict:
+        """What the cells say; `missing` names those that are not there, as `missing_cells` does."""
+        if not isinstance(findings, Findings):
+            findings = Findings(findings)
+        if self.verdict is None:
+            verdict = table_verdict(self.tables(findings.cells))
+        else:
+            verdict = self.verdict(findings)
+        return dataclasses.replace(verdict, missing=missing)
 
 
 def register(study: Study) -> Study:
@@ -105,11 +111,15 @@ def register(study: Study) -> Study:
 
 def find_study(name: str) -> Study:
     """The study of this name: one of intarsia's, or one that was registered."""
-    if name not in STUDIES and name in NAMES:
-        import_module("intarsia.studies.maxent")
     if name not in STUDIES:
-        raise StudyError(f"there is no study {name!r}: {nearest(name, {*NAMES, *STUDIES})}")
-    return STUDIES[name]
+        raise StudyError(f"there is no study {name!r}: {nearest(name, STUDIES)}")
+    study: Study = STUDIES[name]
+    return study
+
+
+def seeds_of(value: int | Sequence[int]) -> list[int]:
+    """Seeds as an option gives them: so many, or these."""
+    return list(range(value)) if isinstance(value, int) else list(value)
 
 
 def _owned(cell: Cell) -> Cell:
@@ -118,13 +128,8 @@ def _owned(cell: Cell) -> Cell:
     return dataclasses.replace(cell, neutral=study.neutral, version=study.version)
 
 
-def seeds_of(value: int | Sequence[int]) -> list[int]:
-    """Seeds as an option gives them: so many, or these."""
-    return list(range(value)) if isinstance(value, int) else list(value)
-
-
 def _like(value: Any, example: Any, key: str) -> Any:
-    """A value of the kind that the form has: one thing becomes a list where lists stand."""
+    """A value of the kind that the scale has: a single one becomes a list where lists are."""
     if isinstance(example, list | tuple) and not isinstance(value, list | tuple):
         return [value]
     if isinstance(example, Mapping) and not isinstance(value, Mapping):

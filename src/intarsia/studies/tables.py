@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 SUSPECT, BEYOND, NOTHING = "†", "‡", "-"
 PRINTED = 3  # decimals in the paper's tables
 SEVERAL = 2  # of the paper's standard deviations: what lies further off is marked
+LATEX = {
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"},
+    **{SUSPECT: r"\dag{}", BEYOND: r"\ddag{}"},
+}
 
 
 @dataclass(frozen=True)
@@ -78,44 +84,6 @@ class Difference:
 Entry = str | int | float | Spread | Paper | Difference | None
 
 
-def finite(values: Iterable[float | None]) -> list[float]:
-    """The values that are numbers: a mean over no sample is None or nan."""
-    return [float(v) for v in values if v is not None and math.isfinite(v)]
-
-
-def known(value: float) -> float | None:
-    """The value, or None where it is nan, as a mean over no sample is."""
-    return None if math.isnan(value) else value
-
-
-def decimals(value: float) -> int:
-    """How many decimals of a number are shown: fewer of a large one."""
-    size = abs(value)
-    return 1 if size >= 100 else 2 if size >= 10 else 4
-
-
-def str_of(entry: Entry) -> str:
-    """An entry in plain text, a number with its `decimals`; a dash where there is none."""
-    if entry is None or (isinstance(entry, float) and math.isnan(entry)):
-        return NOTHING
-    return f"{entry:.{decimals(entry)}f}" if isinstance(entry, float) else str(entry)
-
-
-def _with_sd(mean: float, sd: float, places: int) -> str:
-    spread = "" if math.isnan(sd) else f" ({sd:.{places}f})"
-    return f"{mean:.{places}f}{spread}"
-
-
-__all__ = ["Difference", "Entry", "Paper", "Spread", "Table", "finite"]
-
-LATEX = {
-    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"},
-    **{SUSPECT: r"\dag{}", BEYOND: r"\ddag{}"},
-}
-
-
 @dataclass(frozen=True)
 class Table:
     """Rows of entries under named columns; what the marks in it mean is added to the notes.
@@ -128,6 +96,7 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[Entry]]
     notes: Sequence[str] = ()
+    included_in: str = ""  # the title of another table that has all of these rows
 
     def __post_init__(self) -> None:
         for number, row in enumerate(self.rows):
@@ -136,6 +105,15 @@ class Table:
                     f"table {self.title!r}: row {number} has {len(row)} entries for "
                     f"{len(self.columns)} columns"
                 )
+
+    def records(self) -> list[dict[str, Any]]:
+        """Rows as mappings from column to entry."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    @property
+    def labels(self) -> int:
+        """How many columns come before the first that holds a measured number; at least one."""
+        return labels_of(self.rows)
 
     def markdown(self) -> str:
         columns, rows = self.with_n()
@@ -194,8 +172,8 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         rows = [[vars(e) if _is_record(e) else e for e in row] for row in self.rows]
-        merged = {"title": self.title, "columns": self.columns, "rows": rows}
-        return plain({**merged, "notes": self.all_notes()}, "table")
+        content = {"title": self.title, "columns": self.columns, "rows": rows}
+        return plain({**content, "notes": self.all_notes()}, "table")
 
     def all_notes(self) -> list[str]:
         """The notes given, and those that follow from the entries."""
@@ -254,6 +232,59 @@ class Table:
             for row, own in zip(rows, counts, strict=True):
                 row.insert(place + 1, own[place])
         return columns, rows
+
+
+def labels_of(rows: Sequence[Sequence[Entry]]) -> int:
+    """How many entries of rows come before the first measured number; at least one."""
+    firsts = [next((i for i, e in enumerate(row) if _is_record(e)), len(row)) for row in rows]
+    return max(1, min(firsts, default=1))
+
+
+def grouped(done: Sequence[Measured], *settings: str) -> dict[tuple[Any, ...], list[Measured]]:
+    """Cells by the values of these settings, in the order in which they come."""
+    groups: dict[tuple[Any, ...], list[Measured]] = {}
+    for cell in done:
+        groups.setdefault(tuple(cell.settings[key] for key in settings), []).append(cell)
+    return groups
+
+
+def point(values: Iterable[float | None]) -> tuple[float, float]:
+    """Mean and standard deviation, as a figure draws them."""
+    spread = Spread.of(values)
+    return spread.mean, spread.sd
+
+
+def finite(values: Iterable[float | None]) -> list[float]:
+    """The values that are numbers: a mean over no sample is None or nan."""
+    return [float(v) for v in values if v is not None and math.isfinite(v)]
+
+
+def known(value: float) -> float | None:
+    """The value, or None where it is nan, as a mean over no sample is."""
+    return None if math.isnan(value) else value
+
+
+def yes_no(value: bool | None) -> str | None:
+    """A truth as a table's entry; none where it is unknown."""
+    return None if value is None else "yes" if value else "no"
+
+
+def decimals(value: float) -> int:
+    """How many decimals of a number are shown: fewer of a large one."""
+    size = abs(value)
+    return 1 if size >= 100 else 2 if size >= 10 else 4
+
+
+def str_of(entry: Entry) -> str:
+    """An entry in plain text, a number with its `decimals`; a dash where there is none."""
+    if entry is None or (isinstance(entry, float) and math.isnan(entry)):
+        return NOTHING
+    return f"{entry:.{decimals(entry)}f}" if isinstance(entry, float) else str(entry)
+
+
+def _with_sd(mean: float, sd: float, places: int) -> str:
+    spread = "" if math.isnan(sd) else f" ({sd:.{places}f})"
+    return f"{mean:.{places}f}{spread}"
 
 
 def _is_best(entry: Entry) -> bool:
@@ -315,17 +346,3 @@ def _latex_entry(entry: Entry) -> str:
     if isinstance(entry, str) or text == NOTHING:
         return text
     return text.replace("-", "$-$")  # a minus, not a hyphen
-
-
-def grouped(done: Sequence[Measured], *settings: str) -> dict[tuple[Any, ...], list[Measured]]:
-    """Cells by the values of these settings, in the order in which they come."""
-    groups: dict[tuple[Any, ...], list[Measured]] = {}
-    for cell in done:
-        groups.setdefault(tuple(cell.settings[key] for key in settings), []).append(cell)
-    return groups
-
-
-def point(values: Iterable[float | None]) -> tuple[float, float]:
-    """Mean and standard deviation, as a figure draws them."""
-    spread = Spread.of(values)
-    return spread.mean, spread.sd

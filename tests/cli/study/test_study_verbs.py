@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 import pytest
 from command_line import CommandLine
 
-from intarsia.studies import NAMES, STUDIES
-from intarsia.studies.archive import Pack, load_pack, save_pack
+from intarsia.studies import STUDIES
+from intarsia.studies.archive import Archive, load_archive, save_archive
 from intarsia.studies.selection import load_module
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -25,6 +25,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 CLI = CommandLine("study")
 call, answer, refusal = CLI.call, CLI.answer, CLI.refusal
 MODULE = "own_study_of_the_tests"
+OURS = [name for name, study in STUDIES.items() if study.cells.__module__.startswith("intarsia.")]
 SOURCE = '''
 """Two modules of the digits a seed, and cells that need no module."""
 import time
@@ -105,11 +106,11 @@ def cell_files(store: Path) -> list[Path]:
 
 def test_list_names_the_studies_with_scales_and_options() -> None:
     result = {study["name"]: study for study in answer("list")["studies"]}
-    assert set(NAMES) <= set(result)
-    assert all({"paper", "small"} <= set(result[name]["scales"]) for name in NAMES)
-    assert all(result[name]["title"] and result[name]["about"] for name in NAMES)
+    assert set(OURS) <= set(result)
+    assert all({"paper", "small"} <= set(result[name]["scales"]) for name in OURS)
+    assert all(result[name]["title"] and result[name]["about"] for name in OURS)
     shown = call("list").stdout
-    assert all(name in shown for name in NAMES)
+    assert all(name in shown for name in OURS)
 
 
 def test_list_of_one_shows_its_options(module: Path) -> None:
@@ -179,7 +180,7 @@ def test_values_that_give_no_cell_are_named(tmp_path: Path) -> None:
     words = ["pairs", "--scale", "small", "--store", tmp_path / "s", "--set", "sizes=1,20,30"]
     run = call("run", *words, "--dry-run", "--device", "cpu")
     assert run.stderr.splitlines() == ["note: no cell has sizes=20,30"]
-    for name in NAMES:
+    for name in OURS:
         run = call("run", name, "--scale", "small", "--store", tmp_path / "s", "--dry-run")
         assert run.stderr == ""
 
@@ -250,7 +251,7 @@ def test_a_partial_store_is_shown_and_what_is_missing_said(store: Path, tmp_path
     run = call("archive", "own", "--store", store, "-o", tmp_path / "p.json")
     assert "1 of 4 cells are missing, 1 damaged" in run.stderr
     assert f"{harmed.name}: is damaged" in run.stderr
-    assert load_pack(tmp_path / "p.json").missing == 2
+    assert load_archive(tmp_path / "p.json").missing == 2
 
 
 def test_several_figures_get_a_suffix_or_a_folder(finished: Path, tmp_path: Path) -> None:
@@ -317,8 +318,8 @@ def test_a_pack_of_other_definitions_is_told(
     assert f"note: 3 of 3 cells of {pack} are not among own's today" in said
     said = call("figure", "own", "--from", pack, "-o", tmp_path).stderr
     assert "3 of 3 cells" in said
-    fewer = {k: v for k, v in now.forms["small"].items() if k != "rate"}
-    monkeypatch.setitem(STUDIES, "own", replace(now, forms={"small": fewer}))
+    fewer = {k: v for k, v in now.scales["small"].items() if k != "rate"}
+    monkeypatch.setitem(STUDIES, "own", replace(now, scales={"small": fewer}))
     assert "3 of 3 cells" in call("table", "own", "--from", pack).stderr
 
 
@@ -327,7 +328,8 @@ def test_a_pack_is_shown_where_its_data_are_not(
 ) -> None:
     """Nothing is fetched to look whether the cells are of today."""
     merged = load_packed(finished, tmp_path / "own.json")
-    save_pack(tmp_path / "own.json", replace(merged, options={**merged.options, "data": ["mnist"]}))
+    options = {**merged.options, "data": ["mnist"]}
+    save_archive(tmp_path / "own.json", replace(merged, options=options))
     monkeypatch.setenv("INTARSIA_DATA", str(tmp_path))
     monkeypatch.setenv("INTARSIA_CACHE", str(tmp_path))
     run = call("table", "own", "--from", tmp_path / "own.json")
@@ -338,7 +340,7 @@ def test_a_pack_is_shown_where_its_data_are_not(
 def test_unpack_leaves_a_run_what_the_pack_leaves_out(finished: Path, tmp_path: Path) -> None:
     merged = load_packed(finished, tmp_path / "own.json")
     half = replace(merged, measured=merged.measured[:3], missing=1)
-    save_pack(tmp_path / "half.json", half)
+    save_archive(tmp_path / "half.json", half)
     run = call("restore", tmp_path / "half.json", "--store", tmp_path / "s")
     assert run.stdout.strip() == f"3 cells of {tmp_path / 'half.json'}, in {tmp_path / 's'}"
     run = call("run", "own", "--store", tmp_path / "s", "--device", "cpu")
@@ -387,9 +389,9 @@ def test_a_dash_is_stdout(finished: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "p.json").read_text() == packed
 
 
-def load_packed(store: Path, path: Path) -> Pack:
+def load_packed(store: Path, path: Path) -> Archive:
     call("archive", "own", "--store", store, "-o", path)
-    return load_pack(path)
+    return load_archive(path)
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,11 @@ from intarsia.plots import curve_panels
 from intarsia.reports import Report
 from intarsia.reports.html.words import duration
 from intarsia.reports.study.html_tables import MINUS
-from intarsia.reports.study.option_inference import run_command
-from intarsia.reports.study.study_report import ROOM, study_report
+from intarsia.reports.study.study_report import BYTES, study_report
 from intarsia.studies import (
     STUDIES,
     Cell,
+    Findings,
     Measured,
     Paper,
     Spread,
@@ -35,7 +35,8 @@ from intarsia.studies import (
     find_study,
     seeds_of,
 )
-from intarsia.studies.archive import Pack, load_pack, pack, save_pack
+from intarsia.studies.archive import Archive, load_archive, make_archive, save_archive
+from intarsia.studies.options import run_command
 from intarsia.studies.tables import Difference
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -84,7 +85,7 @@ GLAZE = Study(
     name="glaze",
     title="How it shines",
     about="A study for the tests of its report.",
-    forms={"paper": OPTIONS, "small": OPTIONS | {"seeds": 1}},
+    scales={"paper": OPTIONS, "small": OPTIONS | {"seeds": 1}},
     cells=cells,
     measure=lambda cell, context: {"accuracy": 0.9 if cell.settings["objective"] == "me" else 0.3},
     tables=tables,
@@ -100,7 +101,7 @@ def glaze(monkeypatch: pytest.MonkeyPatch) -> Study:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A store with every cell of the paper's form, but no bank: nothing is trained here."""
+    """A store with every cell of the paper's scale, but no bank: nothing is trained here."""
     result = Store(tmp_path / "store")
     fill(result, OPTIONS)
     return result
@@ -124,8 +125,8 @@ def fill(store: Store, options: Mapping[str, Any], without: int = 0) -> list[Cel
 
 
 @pytest.fixture
-def packed(store: Store) -> Pack:
-    return pack(GLAZE, OPTIONS, GLAZE.plan(OPTIONS, StudyContext(store, "cpu")), store)
+def archived(store: Store) -> Archive:
+    return make_archive(GLAZE, OPTIONS, GLAZE.plan(OPTIONS, StudyContext(store, "cpu")), store)
 
 
 class Reader(HTMLParser):
@@ -170,14 +171,16 @@ def facts(report: Report) -> dict[str, str]:
     return dict(pairs)
 
 
-def test_a_pack_becomes_a_page_that_says_what_it_has(packed: Pack, tmp_path: Path) -> None:
-    save_pack(tmp_path / "glaze.json", packed)
+def test_an_archive_becomes_a_page_that_says_what_it_has(archived: Archive, tmp_path: Path) -> None:
+    save_archive(tmp_path / "glaze.json", archived)
     report = study_report(tmp_path / "glaze.json")
     page = read(report)
     assert page.texts["h1"] == ["How it shines"]
     assert "A study for the tests" in page.texts["header"][0]
-    told = "Of 2 numbers that the paper printed for these cells, 1 is met within two of its"
-    assert any(text.startswith(told) for text in page.texts["p"])
+    verdict = GLAZE.judge(archived.measured)
+    assert verdict.text in page.texts["p"]
+    assert verdict.claims[0].counted == "1 of 2"
+    assert f"1 of 2 {verdict.claims[0].short}" in page.texts["li"]
     assert [row.split() for row in page.texts["tr"][1:]] == [
         ["<digits>me0.9000", "(0.0000)0.900", "(0.010)+0.0000"],
         [
@@ -192,7 +195,7 @@ def test_a_pack_becomes_a_page_that_says_what_it_has(packed: Pack, tmp_path: Pat
     assert page.texts["strong"][-1] == "0.9000 (0.0000)"
     assert page.texts["mark"] == [f"{MINUS}0.2000‡ beyond two deviations"]
     run = facts(report)
-    assert (run["cells"], run["seeds"], run["form"]) == ("4", "2", "paper")
+    assert (run["cells"], run["seeds"], run["study"]) == ("4", "2", "glaze, paper scale")
     assert (run["training took"], run["measuring took"]) == ("1 min 5 s", "4.0 s")
     assert (run["device"], run["when"], run["versions"]) == ("a device", "2026-01-01", "torch 2")
     assert run["modules trained"] == "4"
@@ -209,7 +212,7 @@ def test_a_store_half_done_names_what_is_missing(tmp_path: Path) -> None:
     report = study_report(store.path, "glaze")
     page = read(report)
     assert facts(report)["cells"] == "4 of 6"
-    assert facts(report)["seeds"] == "3 (form paper: 2)"
+    assert facts(report)["seeds"] == "3 (paper scale: 2)"
     assert "digits, xe, seeds 1, 2" in page.texts["li"]
     assert any(text.startswith("2 cells missing") for text in page.texts["p"])
     run = f"intarsia study run glaze --seeds 3 --store {store.path}"
@@ -251,15 +254,15 @@ def test_a_damaged_cell_is_named_and_missing(store: Store) -> None:
 
 
 def test_what_finds_no_room_is_left_out_and_said(
-    packed: Pack, monkeypatch: pytest.MonkeyPatch
+    archived: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     curve = {"sum": {0: 1.0}}
     huge = {
-        f"glaze-{n}": curve_panels({"": curve}, title="t", x="x" * (ROOM // 4 + 9)) for n in (1, 2)
+        f"glaze-{n}": curve_panels({"": curve}, title="t", x="x" * (BYTES // 4 + 9)) for n in (1, 2)
     }
     drawn = dataclasses.replace(GLAZE, figures=lambda measured: huge)
     monkeypatch.setitem(STUDIES, "glaze", drawn)
-    report = study_report(packed)
+    report = study_report(archived)
     assert len(report.html) < 5_000_000
     assert "figure-glaze-1" in report.html
     assert "figure-glaze-2" not in report.html
@@ -267,61 +270,56 @@ def test_what_finds_no_room_is_left_out_and_said(
     assert list(report.figures) == ["glaze-1", "glaze-2"]
 
 
-def test_errors_name_what_is_wrong(store: Store, packed: Pack, tmp_path: Path) -> None:
+def test_errors_name_what_is_wrong(store: Store, archived: Archive, tmp_path: Path) -> None:
     file = tmp_path / "glaze.json"
-    save_pack(file, packed)
+    save_archive(file, archived)
     with pytest.raises(StudyError, match="of the study 'glaze', not of 'pairs'"):
         study_report(file, "pairs")
     with pytest.raises(StudyError, match=r"no cell of the study 'pairs'.*it has glaze"):
         study_report(store, "pairs")
     with pytest.raises(StudyError, match="no study 'glace'"):
         study_report(store, "glace")
-    for source, study in ((store, None), (packed, "glaze")):
+    for source, study in ((store, None), (archived, "glaze")):
         with pytest.raises(StudyError, match="options are for one study of a store"):
             study_report(source, study, OPTIONS)
     with pytest.raises(StudyError, match="no cell of a known study"):
         study_report(Store(tmp_path / "empty"))
     with pytest.raises(StudyError, match="another version of the study measured them"):
-        study_report(dataclasses.replace(packed, measured=[Measured({}, {})]))
+        study_report(dataclasses.replace(archived, measured=[Measured({}, {})]))
     file.write_text(file.read_text().replace("a device", "a better one"))
     with pytest.raises(FileError, match="altered or damaged"):
         study_report(file)
 
 
 @pytest.mark.parametrize("name", ["single", "pairs"])
-def test_the_count_beside_the_paper_is_that_of_the_results(
+def test_the_page_shows_the_verdict_of_the_study(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counted there cell by cell, with live units and seeds at hand; here from tables alone."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     monkeypatch.delenv("INTARSIA_DATA", raising=False)  # without data no cell is planned
-    from study_beside import Beside
-    from study_packs import Variant
-
-    merged = load_pack(ROOT / "docs" / "results" / f"study_{name}.json")
-    some = [m for m in merged.measured if m.settings["data"] in ("mnist", "yeast")]
-    result = dataclasses.replace(merged, measured=[m for m in some if m.settings["seed"] < 3])
-    variant = Variant(find_study(name), "", {"": result})
-    beside = Beside([variant], "Table 1" if name == "single" else "Table 4")
-    html = study_report(result).html
-    met, of = beside.met().split(" of ")
-    assert int(of) >= 8
-    assert f"Of {of} numbers that the paper printed for these cells, {met} are met" in html
-    told = re.search(r"those of (\d+) groups? \((.*?)\) in which pruning cut every module", html)
-    assert (int(told[1]) if told else 0) == len(beside.dead)
+    archive = load_archive(ROOT / "docs" / "results" / f"study_{name}.json")
+    some = [m for m in archive.measured if m.settings["data"] in ("mnist", "yeast")]
+    archive = dataclasses.replace(archive, measured=[m for m in some if m.settings["seed"] < 3])
+    verdict = find_study(name).judge(Findings(archive.measured, "preset `paper`"))
+    report = study_report(archive)
+    assert verdict.left_out
+    shown = " ".join(read(report).texts["main"][0].split())
+    for claim in verdict.claims:
+        assert claim.text.replace("`", "") in shown.replace("`", "")
+        assert claim.short in shown
+        assert all(point.replace("`", "") in shown.replace("`", "") for point in claim.details)
 
 
 def test_the_command_asks_for_the_same_options() -> None:
     for name, given in _asked():
         study = find_study(name)
-        for form in study.forms:
-            options = study.options(form, **given)
+        for scale in study.scales:
+            options = study.options(scale, **given)
             command = shlex.split(run_command(study, options))
             assert command[:4] == ["intarsia", "study", "run", name]
             pairs = list(zip(command[4::2], command[5::2], strict=True))
             sets = [value for key, value in pairs if key == "--set"]
             flags = {key[2:]: value for key, value in pairs if key != "--set"}
-            asked = flags.pop("form", None)
+            asked = flags.pop("scale", None)
             assert StudyChoice(name, scale=asked, set_=sets, **flags).options() == options
 
 

@@ -86,7 +86,7 @@ def test_best_ascent_leaves_most_on_validation_samples(joint: ia.Module, data: i
         tried[rate] = ia.evaluate(network, others).accuracy
     result = best_ascent(joint, data, 4, [Ascent("Adam", rate) for rate in RATES], 0, CPU)
     assert len(set(tried.values())) == 2
-    assert result.ascent.rate == max(tried, key=lambda rate: tried[rate])
+    assert result.ascent.learning_rate == max(tried, key=lambda rate: tried[rate])
     assert result.remaining == max(tried.values())
     assert result.removed == right(result.network, mine) <= 0.1
 
@@ -95,7 +95,7 @@ def test_ascent_that_reaches_nothing_is_not_preferred(joint: ia.Module, data: ia
     """One that does not move keeps all of the others, and has forgotten nothing."""
     ascents = [Ascent("Adam", 0.0), Ascent("Adam", 1e-2)]
     result = best_ascent(joint, data, 4, ascents, 0, CPU, limit=100)
-    assert result.ascent.rate == 1e-2
+    assert result.ascent.learning_rate == 1e-2
     still = best_ascent(joint, data, 4, ascents[:1], 0, CPU, limit=3)
     assert (still.steps, still.removed > 0.1) == (3, True)
 
@@ -112,7 +112,7 @@ def test_fine_tuning_is_adam_on_its_samples(data: ia.Data) -> None:
     split = data.train.select([2, 5])
     recipe = ia.Recipe(model="mlp(8, dropout=0)", seeds=[3]).resolve()
     network, expected = untrained(recipe, data), untrained(recipe, data)
-    fine_tune(network, split, passes=2, rate=0.01, batch=50, seed=1)
+    fine_tune(network, split, passes=2, learning_rate=0.01, batch=50, seed=1)
     _adam_by_hand(expected, split, passes=2, rate=0.01, batch=50, seed=1)
     for name, value in expected.state_dict().items():
         assert torch.allclose(network.state_dict()[name], value, atol=1e-4), name
@@ -132,7 +132,7 @@ def test_fine_tuning_draws_from_its_seed_alone(data: ia.Data) -> None:
         torch.manual_seed(world)
         before = torch.get_rng_state()
         networks.append(untrained(recipe, data))
-        fine_tune(networks[-1], split, passes=1, rate=0.01, batch=32, seed=own)
+        fine_tune(networks[-1], split, passes=1, learning_rate=0.01, batch=32, seed=own)
         assert torch.equal(torch.get_rng_state(), before)
     assert _same(networks[0], networks[1])
     assert not _same(networks[0], networks[2])

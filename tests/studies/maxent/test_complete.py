@@ -1,4 +1,4 @@
-"""Complete merges: the small form against a plain loop, and what tables say of them."""
+"""Complete merges: the small scale against a plain loop, and what tables say of them."""
 
 import statistics
 

@@ -82,7 +82,7 @@ def test_fine_tuning_goes_on_with_one_network(data: ia.Data) -> None:
     for n, name in enumerate(ORDER, start=1):
         seed = stream("fine-tuning", 1, *ORDER[:n])
         fresh = data.train.select([int(name)])
-        fine_tune(network, fresh, passes=2, rate=1e-2, batch=32, seed=seed)
+        fine_tune(network, fresh, passes=2, learning_rate=1e-2, batch=32, seed=seed)
         assert result["seen"][n - 1] == ia.evaluate(network, data.test, ORDER[:n]).accuracy
     assert result["rate"] == 1e-2
 

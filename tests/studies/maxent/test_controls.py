@@ -35,7 +35,7 @@ def test_one_cell_for_each_amount_where_an_objective_has_one(small: Ran) -> None
     assert len({cell.banks["bank"].key for cell in cells}) == 8  # pruned and not share one
     assert {cell.banks["bank"].recipe.sparsity for cell in cells} == {0.8}
     every = study.plan(
-        study.options("small", objectives=study.forms["paper"]["objectives"]), context
+        study.options("small", objectives=study.scales["paper"]["objectives"]), context
     )
     penalty = next(c for c in every if c.settings["objective"] == "confidence_penalty")
     assert penalty.banks["bank"].recipe.objective == "confidence_penalty(amount=0.1)"

@@ -13,17 +13,17 @@ from intarsia.studies.tables import Paper, Spread
 STUDY, PAIRS = find_study("impact"), find_study("pairs")
 
 
-def halves(before: list, after: list) -> dict:
+def plans_by_state(before: list, after: list) -> dict:
     """A result in which pruning turns these accuracies into those, and does so to entropies too."""
     return {
-        half: {"sum": {"accuracy": values, "entropy": [v and 2 * v for v in values]}}
-        for half, values in (("unpruned", before), ("pruned", after))
+        state: {"sum": {"accuracy": values, "entropy": [v and 2 * v for v in values]}}
+        for state, values in (("unpruned", before), ("pruned", after))
     }
 
 
 def cell(before: list, after: list, **settings: object) -> Measured:
     base = {"data": "mnist", "model": "deep", "preset": "paper", "size": 1, "objective": "me"}
-    return Measured({**base, "seed": 0, **settings}, halves(before, after))
+    return Measured({**base, "seed": 0, **settings}, plans_by_state(before, after))
 
 
 def test_its_cells_are_those_of_pairs(tmp_path_factory: pytest.TempPathFactory) -> None:

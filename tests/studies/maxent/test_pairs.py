@@ -17,11 +17,11 @@ from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.maxent.merging import JOINED, merge_pairs
 from intarsia.studies.maxent.ordering import in_paper
 from intarsia.studies.maxent.pairs import cells, figures, tables
-from intarsia.studies.maxent.single import HALVES
+from intarsia.studies.maxent.single import STATES
 from intarsia.studies.tables import Difference, Paper, Spread
 
 STUDY = find_study("pairs")
-PAIRS = STUDY.forms["small"]["pairs"]
+PAIRS = STUDY.scales["small"]["pairs"]
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +52,8 @@ def test_merges_equal_compose_and_evaluate(done: list[Measured], context: StudyC
     for cell in chosen:
         measured = next(m for m in done if m.settings == cell.settings)
         pairs = measured.result["pairs"]
-        for half, pruned in HALVES.items():
-            bank = context.bank(cell.banks[half], pruned=pruned)
+        for state, pruned in STATES.items():
+            bank = context.bank(cell.banks[state], pruned=pruned)
             found = merge_pairs(bank, pairs, data)
             for operator in JOINED:
                 for number, pair in enumerate(pairs):
@@ -61,7 +61,7 @@ def test_merges_equal_compose_and_evaluate(done: list[Measured], context: StudyC
                     assert found[operator]["accuracy"][number] == accuracy
                     seen = found[operator]["entropy"][number]
                     assert seen is None if math.isnan(entropy) else seen == entropy
-                kept = measured.result[half][operator]["accuracy"]
+                kept = measured.result[state][operator]["accuracy"]
                 assert kept == pytest.approx(found[operator]["accuracy"], rel=1e-5)
 
 
@@ -150,10 +150,10 @@ def test_best_is_bold_where_scipy_says_so(done: list[Measured]) -> None:
     bold = {tuple(row[1:5]) for row in four.rows if row[5].best}  # type: ignore[union-attr]
     expected = set()
     for size in (2, 5):
-        for half, imp in (("pruned", "yes"), ("unpruned", "no")):
+        for state, imp in (("pruned", "yes"), ("unpruned", "no")):
             values = {
                 o: [v for m in done if (m.settings["size"], m.settings["objective"]) == (size, o)
-                    for v in m.result[half]["sum"]["accuracy"]]
+                    for v in m.result[state]["sum"]["accuracy"]]
                 for o in ("xe", "qme", "me")
             }  # fmt: skip
             best = max(values, key=lambda o: statistics.fmean(values[o]))
@@ -194,8 +194,8 @@ def made(accuracies: dict[str, list[float]], **settings: object) -> list[Measure
         Measured(
             {**base, "objective": objective, **settings},
             {
-                half: {o: {"accuracy": values, "entropy": [None] * 3} for o in JOINED}
-                for half in HALVES
+                state: {o: {"accuracy": values, "entropy": [None] * 3} for o in JOINED}
+                for state in STATES
             },
         )
         for objective, values in accuracies.items()
@@ -302,5 +302,5 @@ def test_groups_that_pruning_cut_through_are_shown_and_not_counted() -> None:
     ordered = table.columns.index("ordered")
     assert {row[2]: row[ordered] for row in table.rows} == {"no": "yes", "yes": None}
     assert "ME > QME > XE in 1 of 1 groups" in table.notes[0]
-    assert any(note.endswith("answer alike: mnist with IMP") for note in table.notes)
+    assert any(note.startswith("not counted: MNIST with IMP") for note in table.notes)
     assert not any(note.startswith("with IMP") for note in table.notes)

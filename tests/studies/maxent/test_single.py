@@ -1,4 +1,4 @@
-"""Study `single`: numbers of every module as evaluate gives them, in Table 1's form."""
+"""Study `single`: numbers of every module as evaluate gives them, in Table 1's scale."""
 
 import statistics
 
@@ -10,7 +10,7 @@ import intarsia as ia
 from intarsia.data import Data, Split
 from intarsia.modules import Bank, compact
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
-from intarsia.studies.maxent.single import HALVES, cells, measure, tables
+from intarsia.studies.maxent.single import STATES, cells, measure, tables
 from intarsia.studies.tables import Difference, Paper, Spread
 
 STUDY = find_study("single")
@@ -34,9 +34,9 @@ def test_numbers_are_those_of_evaluate(done: tuple[StudyContext, list[Measured]]
     data = context.data("digits")
     cell = cells(STUDY.options("small"), context)[1]
     assert measured[1].settings["seed"] == 1
-    for half, pruned in HALVES.items():
-        bank = context.bank(cell.banks[half], pruned=pruned)
-        found = measured[1].result[half]
+    for state, pruned in STATES.items():
+        bank = context.bank(cell.banks[state], pruned=pruned)
+        found = measured[1].result[state]
         for number, name in enumerate(data.catalogue):
             seen = ia.evaluate(bank[name], data.test)
             assert found["accuracy"][number] == pytest.approx(seen.accuracy, rel=1e-5)
@@ -59,7 +59,7 @@ def test_both_halves_are_of_one_bank_except_as_released(done: tuple[StudyContext
 def test_a_module_that_diverged_leaves_a_hole(done: tuple[StudyContext, list[Measured]]) -> None:
     context, _ = done
     cell = cells(STUDY.options("small"), context)[0]
-    merged = {half: list(context.bank(cell.banks[half], pruned=p)) for half, p in HALVES.items()}
+    merged = {state: list(context.bank(cell.banks[state], pruned=p)) for state, p in STATES.items()}
 
     class Holey(StudyContext):
         def bank(self, plan: object, pruned: bool = True) -> Bank:

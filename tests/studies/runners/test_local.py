@@ -19,8 +19,8 @@ from toy import TOY
 import intarsia as ia
 from intarsia.errors import FileError, HealthWarning, StudyError
 from intarsia.files import digest_of
-from intarsia.studies import Measured, Store, StudyContext, find_study, run, standing
-from intarsia.studies.archive import load_pack, pack, save_pack, unpack
+from intarsia.studies import Measured, Store, StudyContext, find_study, progress, run
+from intarsia.studies.archive import load_archive, make_archive, restore, save_archive
 from intarsia.studies.records import read_records
 from intarsia.studies.runners.bank_training import train_plans, training_groups
 from intarsia.studies.runners.estimate import estimate
@@ -48,13 +48,13 @@ def cells_of(store, **given):
 
 
 def test_all_cells_are_measured_and_nothing_is_left_over(finished):
-    found = standing(cells_of(finished), finished)
+    found = progress(cells_of(finished), finished)
     assert len(found.measured) == 6
     assert not found.missing
     assert not found.damaged
     assert all(0 < v < 2.31 for m in found.measured for v in m.result["pruned"])
     assert not list((finished.path / "work").glob("*"))
-    assert not list((finished.path / "claims").glob("*"))
+    assert not list((finished.path / "locks").glob("*"))
     assert len(events(finished, "banks")) == 6
     assert len(events(finished, "cell")) == 6
 
@@ -99,7 +99,7 @@ def test_a_damaged_cell_is_named_and_measured_again(store, harm):
             "swap": two.read_bytes(),
         }[harm]
     )
-    result = standing(cells_of(store), store)
+    result = progress(cells_of(store), store)
     assert len(result.missing) == 1
     (line,) = result.damaged.values()
     assert one.name in line
@@ -169,10 +169,10 @@ def test_two_processes_share_the_work_and_repeat_nothing(finished, tmp_path):
     assert len(measured) == len(set(measured)) == 6
 
 
-def test_a_claim_of_a_dead_process_is_free(store):
+def test_a_lock_of_a_dead_process_is_free(store):
     script = (
         "import os, sys; from intarsia.studies import Store\n"
-        "with Store(sys.argv[1]).claim(['a']) as held:\n"
+        "with Store(sys.argv[1]).lock(['a']) as held:\n"
         "    print(held, flush=True); sys.stdin.read()\n"
     )
     process = subprocess.Popen(
@@ -182,12 +182,12 @@ def test_a_claim_of_a_dead_process_is_free(store):
         text=True,
     )
     assert process.stdout.readline() == "['a']\n"
-    with store.claim(["a", "b"]) as held:
+    with store.lock(["a", "b"]) as held:
         assert held == ["b"]
     process.kill()
     process.communicate()
     time.sleep(0.05)
-    with store.claim(["a"]) as held:
+    with store.lock(["a"]) as held:
         assert held == ["a"]
 
 
@@ -215,7 +215,7 @@ def test_a_folder_that_is_no_store_is_refused(tmp_path):
 def test_an_unknown_option_is_answered_with_the_nearest():
     with pytest.raises(StudyError, match="did you mean 'seeds'"):
         TOY.options("small", seed=3)
-    with pytest.raises(StudyError, match="no form 'large'"):
+    with pytest.raises(StudyError, match="no scale 'large'"):
         TOY.options("large")
 
 
@@ -234,11 +234,11 @@ def test_an_estimate_goes_by_earlier_runs_where_there_are_any(store, tmp_path):
 
 def test_a_pack_holds_what_the_store_has(store, tmp_path):
     options = TOY.options("small")
-    packed = pack(TOY, options, cells_of(store), store)
-    save_pack(tmp_path / "toy.json", packed)
-    result = load_pack(tmp_path / "toy.json")
-    assert result.to_json() == packed.to_json()
-    assert result.measured == standing(cells_of(store), store).measured
+    archived = make_archive(TOY, options, cells_of(store), store)
+    save_archive(tmp_path / "toy.json", archived)
+    result = load_archive(tmp_path / "toy.json")
+    assert result.to_json() == archived.to_json()
+    assert result.measured == progress(cells_of(store), store).measured
     assert result.missing == 0
     assert result.runs["modules"] == 12
     assert result.runs["training_seconds"] > 0
@@ -249,25 +249,25 @@ def test_a_pack_holds_what_the_store_has(store, tmp_path):
     text = (tmp_path / "toy.json").read_text()
     (tmp_path / "toy.json").write_text(text.replace('"seed":1', '"seed":7', 1))
     with pytest.raises(FileError, match="altered or damaged"):
-        load_pack(tmp_path / "toy.json")
+        load_archive(tmp_path / "toy.json")
     (tmp_path / "toy.json").write_text("{}")
-    with pytest.raises(FileError, match="no pack"):
-        load_pack(tmp_path / "toy.json")
+    with pytest.raises(FileError, match="not an archive"):
+        load_archive(tmp_path / "toy.json")
 
 
 def test_cells_of_a_pack_are_not_measured_again(store, tmp_path):
     options = TOY.options("small")
-    packed = pack(TOY, options, cells_of(store), store)
-    half = dataclasses.replace(packed, measured=packed.measured[::2])
+    archived = make_archive(TOY, options, cells_of(store), store)
+    half = dataclasses.replace(archived, measured=archived.measured[::2])
     other = Store(tmp_path / "other")
     for _ in range(2):
-        assert unpack(half, other, StudyContext(other, "cpu")) == (3, 0)
-    strange = dataclasses.replace(packed, measured=[Measured({}, {}, "0" * 64)])
-    assert unpack(strange, other, StudyContext(other, "cpu")) == (0, 1)
+        assert restore(half, other, StudyContext(other, "cpu")) == (3, 0)
+    strange = dataclasses.replace(archived, measured=[Measured({}, {}, "0" * 64)])
+    assert restore(strange, other, StudyContext(other, "cpu")) == (0, 1)
     run(TOY, options, other, device="cpu")
     cells = {k: v for k, v in content(store).items() if k.startswith("cells")}
     assert {k: v for k, v in content(other).items() if k.startswith("cells")} == cells
-    again = pack(TOY, options, cells_of(other), other)
+    again = make_archive(TOY, options, cells_of(other), other)
     assert again.runs["modules"] == 12
     assert len(events(other, "cell")) == 6 + 3
 
@@ -327,7 +327,7 @@ def test_a_cell_of_another_format_is_refused(store):
     result["version"] = 99
     path.write_text(json.dumps({**result, "digest": digest_of(result)}))
     with pytest.raises(FileError, match="no cell that this version reads"):
-        standing(cells_of(store), store)
+        progress(cells_of(store), store)
 
 
 def test_a_finished_study_writes_nothing(store):
@@ -340,7 +340,7 @@ def test_damaged_records_are_passed_over(store):
     count = len(read_records(store.path / "runs"))
     (store.path / "runs" / "0.jsonl").write_text('[1]\n{"event": "cell", "key": "x"}\n{"ev')
     assert len(read_records(store.path / "runs")) == count
-    assert pack(TOY, TOY.options("small"), cells_of(store), store).runs["modules"] == 12
+    assert make_archive(TOY, TOY.options("small"), cells_of(store), store).runs["modules"] == 12
 
 
 def test_a_recipe_may_not_set_what_the_study_sets():
@@ -348,17 +348,19 @@ def test_a_recipe_may_not_set_what_the_study_sets():
         TOY.options("small", recipe={"seeds": [7]})
 
 
-def test_claims_are_given_to_one_at_a_time(tmp_path):
-    """Two processes fight for one claim; each adds one to a number, and none is lost."""
+def test_locks_are_given_to_one_at_a_time(tmp_path):
+    """Two processes fight for one lock; each adds one to a number, and none is lost."""
     script = (
-        "import sys, pathlib; from intarsia.studies.store import claimed\n"
+        "import sys, pathlib; from intarsia.studies import Store\n"
         "place, done = pathlib.Path(sys.argv[1]), 0\n"
+        "store = Store(place / 'store')\n"
         "while done < 30:\n"
-        "    with claimed(place / 'claims', ['one']) as held:\n"
+        "    with store.lock(['one']) as held:\n"
         "        if held:\n"
         "            number = place / 'number'\n"
         "            number.write_text(str(int(number.read_text()) + 1)); done += 1\n"
     )
+    Store(tmp_path / "store")
     (tmp_path / "number").write_text("0")
     crew = [
         subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stderr=subprocess.PIPE)

@@ -77,7 +77,7 @@ def test_a_failure_of_a_worker_is_told_and_ends_the_others(tmp_path):
     with pytest.raises(StudyError, match=r"cell slow objective=.*: the pieces do not fit"):
         run_with("processes", SLOW, options, store, "cpu", workers=2)
     assert not workers_of(os.getpid())
-    assert not [*(store.path / "claims").iterdir()]
+    assert not [*(store.path / "locks").iterdir()]
 
 
 @on_linux
@@ -92,8 +92,8 @@ def test_workers_end_with_their_parent(tmp_path, sent):
         str(tmp_path / "store"),
     ]
     parent = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    claims = tmp_path / "store" / "claims"
-    until(lambda: parent.poll() is not None or len([*claims.glob("*")]) == 2)
+    locks = tmp_path / "store" / "locks"
+    until(lambda: parent.poll() is not None or len([*locks.glob("*")]) == 2)
     assert parent.poll() is None, parent.communicate()
     workers = workers_of(parent.pid)
     assert len(workers) == 2
@@ -107,7 +107,7 @@ def test_workers_end_with_their_parent(tmp_path, sent):
     if sent == signal.SIGINT:
         assert errors.count("Traceback") == 1, errors
         assert "KeyboardInterrupt" in errors
-        assert not [*claims.iterdir()]
+        assert not [*locks.iterdir()]
 
 
 @pytest.mark.parametrize(

@@ -61,5 +61,5 @@ def test_a_run_that_loses_workers_and_shares_its_store_equals_a_local_one(tmp_pa
     done = [*events(store, "cell"), *events(store, "banks")]
     keys = [key for event in done for key in event.get("keys", [event.get("key")])]
     assert len(keys) == len(set(keys)) == 8
-    assert not [*(store.path / "claims").iterdir()]
+    assert not [*(store.path / "locks").iterdir()]
     assert not ray.is_initialized()

@@ -30,7 +30,7 @@ def archive(
     json: Json = False,
 ) -> None:
     """Write the finished cells of a study into one file, to send or to keep with a paper."""
-    from intarsia.studies.archive import pack, save_pack
+    from intarsia.studies.archive import make_archive, save_archive
     from intarsia.studies.selection import nothing_finished, progress_remarks, stored_progress
 
     check_folder(out)
@@ -38,17 +38,17 @@ def archive(
     store, progress = stored_progress(study, options, choice.store)
     if not progress.finished:
         raise nothing_finished(study, choice.store, list(progress.damaged.values()))
-    gathered = pack(study, options, progress.cells, store)
+    gathered = make_archive(study, options, progress.cells, store)
     for remark in progress_remarks(options, progress):
         note(remark)
     if out != STDOUT:
-        save_pack(out, gathered)
+        save_archive(out, gathered)
         cells = len(gathered.measured)
         if json:
             return show_json({"study": study.name, "path": str(out), "cells": cells})
         return show(f"{cells} cells, in {out}")
     with tempfile.TemporaryDirectory() as folder:
-        save_pack(Path(folder) / "archive.json", gathered)
+        save_archive(Path(folder) / "archive.json", gathered)
         show_content((Path(folder) / "archive.json").read_text(encoding="utf-8"))
 
 
@@ -61,15 +61,16 @@ def restore(
 ) -> None:
     """Put the cells of archives into a store; a run then measures only what they leave out."""
     from intarsia.studies import Store, StudyContext
-    from intarsia.studies.archive import load_pack, unpack
+    from intarsia.studies.archive import load_archive
+    from intarsia.studies.archive import restore as take
 
     import_studies(module)
-    archives = [load_pack(file) for file in files]
+    archives = [load_archive(file) for file in files]
     target = Store(store)
     context = StudyContext(target, "cpu")
     counts = []
     for file, content in zip(files, archives, strict=True):
-        taken, unknown = unpack(content, target, context)
+        taken, unknown = take(content, target, context)
         if unknown:
             note(f"{unknown} cells of {file} are not among {content.study}'s today: left out")
         counts.append({"path": str(file), "cells": taken, "left_out": unknown})

@@ -20,12 +20,11 @@ def list_(
     json: Json = False,
 ) -> None:
     """List the studies, or show one with its scales and their options."""
-    from intarsia.studies import NAMES, STUDIES, find_study
+    from intarsia.studies import STUDIES, find_study
 
     import_studies(module)
-    names = [name] if name else list(dict.fromkeys([*NAMES, *STUDIES]))
-    studies = [find_study(each) for each in names]
-    scales = [{scale: study.options(scale) for scale in study.forms} for study in studies]
+    studies = [find_study(name)] if name else list(STUDIES.values())
+    scales = [{scale: study.options(scale) for scale in study.scales} for study in studies]
     if json:
         return show_json(
             {
@@ -74,9 +73,10 @@ def run(
 
     What no option gives comes from the scale: the paper's size, unless --scale says otherwise.
     """
-    from intarsia.studies import Store
+    from intarsia.studies import Findings, Store
+    from intarsia.studies.options import variant_label
     from intarsia.studies.runners.dispatch import run_with
-    from intarsia.studies.selection import count_dead, preview
+    from intarsia.studies.selection import preview
 
     study, options = choice.study(), choice.options()
     remarks, cost = preview(study, options, choice.store, device, cost=dry_run)
@@ -93,27 +93,24 @@ def run(
     began = time.perf_counter()
     store = Store(choice.store)
     measured = run_with(engine, study, options, store, device, workers, say, address)
-    if dead := count_dead(measured):
-        note(f"in {dead} of {len(measured)} cells all modules are dead: prune less")
     tables = study.tables(measured)
+    verdict = study.judge(Findings(measured, variant_label(study, options)))
     seconds = round(time.perf_counter() - began, 1)
     if json:
         about = {"study": study.name, "options": options, "cells": len(measured)}
         about |= {"store": str(choice.store), "seconds": seconds}
-        return show_json({**about, "tables": [table.to_json() for table in tables]})
+        shown = {"tables": [table.to_json() for table in tables], "verdict": verdict.to_json()}
+        return show_json({**about, **shown})
     show_wide(tables)
+    show("", verdict)
     show(f"\n{len(measured)} cells, {seconds} s, in {choice.store}")
 
 
 @verb("study status pairs --data mnist", group=group)
 def status(choice: StudyChoice, json: Json = False) -> None:
     """Say how far a study is: cells finished, missing and damaged, and banks that are trained."""
-    from intarsia.studies.selection import (
-        count_others,
-        missing_lines,
-        stored_progress,
-        unmatched_values,
-    )
+    from intarsia.studies.selection import count_others, stored_progress, unmatched_values
+    from intarsia.studies.verdict import missing_cells
 
     study, options = choice.study(), choice.options()
     store, progress = stored_progress(study, options, choice.store)
@@ -142,7 +139,8 @@ def status(choice: StudyChoice, json: Json = False) -> None:
         "banks": f"{trained} of {len(plans)} are trained",
     }
     show(facts(counts.items()))
-    show(*missing_lines(missing, progress.cells), *progress.damaged.values())
+    lines = missing_cells(progress.cells, {cell.key for cell in missing})
+    show(*(f"missing: {line}" for line in lines), *progress.damaged.values())
     if others:
         show(f"{others} cells of other settings or definitions are in this store")
     for remark in unmatched_values(options, progress.cells):

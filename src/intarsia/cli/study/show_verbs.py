@@ -57,7 +57,8 @@ def table(
     selection = _select(choice, from_)
     tables = selection.study.tables(selection.measured)
     if out is None and kind == "text":
-        return show_wide(tables)
+        show_wide(tables)
+        return show("", selection.verdict())
     texts = _texts(kind, tables, selection)
     if out is None:
         return show_content("\n".join(texts))
@@ -156,7 +157,13 @@ def _texts(kind: str, tables: "Sequence[Table]", selection: "StudySelection") ->
     if kind == "json":
         about = {"study": selection.study.name, "options": selection.options}
         lack = {"missing": selection.missing, "damaged": selection.damaged}
-        content: dict[str, Any] = {**about, **lack, "tables": [table.to_json() for table in tables]}
+        shown = {"tables": [table.to_json() for table in tables]}
+        content: dict[str, Any] = {**about, **lack, **shown}
+        content["verdict"] = selection.verdict().to_json()
         return [json.dumps(content, indent=2, ensure_ascii=False) + "\n"]
     ways = {"markdown": "markdown", "csv": "csv", "latex": "latex", "text": "__str__"}
-    return [getattr(table, ways[kind])().rstrip("\n") + "\n" for table in tables]
+    texts = [getattr(table, ways[kind])().rstrip("\n") + "\n" for table in tables]
+    if kind in ("markdown", "text"):
+        verdict = selection.verdict()
+        texts.append(f"{verdict.markdown() if kind == 'markdown' else verdict}\n")
+    return texts

@@ -26,7 +26,7 @@ from intarsia.reports.modules.measurements import LOGIT_SUM, WEIGHT_SUM, Measure
 from intarsia.reports.modules.report_input import ReportInput
 from intarsia.reports.modules.sections import ReportContext, section
 from intarsia.studies.maxent.paper import TWINS, pair_cell, single_cell
-from intarsia.studies.maxent.single import BESIDE, MEANING, beside
+from intarsia.studies.maxent.vs_paper import MEANING, VS_PAPER, vs_paper
 from intarsia.studies.plans import plan_of
 from intarsia.studies.tables import Spread, Table
 from intarsia.training.run_folder import spent
@@ -203,17 +203,17 @@ def paper_cells(context: ReportContext) -> str | None:
         scores = list(measured.single.values())
         cell = single_cell(model, name, imp)
         numbers = [s.accuracy for s in scores], [s.entropy for s in scores]
-        rows += [["one module", *beside(*numbers, cell)]] if cell else []
+        rows += [["one module", *vs_paper(*numbers, cell)]] if cell else []
     sizes = [len(module.rewarded) for module in inputs.together]
     for operator in (WEIGHT_SUM, LOGIT_SUM) if len(sizes) == 2 and sizes[0] == sizes[1] else ():
         cell = pair_cell(model, name, sizes[0], "me", imp, operator)
         if cell and operator in measured.seeded:
             scores = measured.seeded[operator]
             both = [s.accuracy for s in scores], [s.entropy for s in scores]
-            rows.append([f"two, {operator}", *beside(*both, cell)])
+            rows.append([f"two, {operator}", *vs_paper(*both, cell)])
     if not rows:
         return None
-    cells = Table("Compared with the paper", ["modules", *BESIDE], rows)
+    cells = Table("Compared with the paper", ["modules", *VS_PAPER], rows)
     return _cells_body(cells, measured, model, imp)
 
 

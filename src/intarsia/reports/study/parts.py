@@ -1,7 +1,7 @@
-"""Parts of a study's report: the finished cells of one set of options, out of a pack or a store.
+"""Parts of a study's report: finished cells of one set of options, of an archive or a store.
 
-A store does not say which options its cells were asked with. They are worked out: of every form,
-options take the values that cells have, and the form that plans most of the cells is the one.
+A store does not say which options its cells were asked with. They are worked out: of every scale,
+options take the values that cells have, and the scale that plans most of the cells is the one.
 """
 
 import json
@@ -14,21 +14,23 @@ from typing import Any
 from intarsia.data import Data, load_data
 from intarsia.errors import FileError, IntarsiaError, StudyError
 from intarsia.files import canonical, digest_of
-from intarsia.reports.study.option_inference import inferred, signature
 from intarsia.studies import (
-    NAMES,
     STUDIES,
     Cell,
+    Findings,
     Measured,
     Store,
     Study,
     StudyContext,
+    Verdict,
     find_study,
-    standing,
+    progress,
 )
-from intarsia.studies.archive import Pack, load_pack, pack
+from intarsia.studies.archive import Archive, load_archive, make_archive
+from intarsia.studies.options import inferred, signature, variant_label
 from intarsia.studies.records import read_records
 from intarsia.studies.store import CELL
+from intarsia.studies.verdict import missing_cells, several
 from intarsia.training import Recipe
 
 
@@ -51,28 +53,19 @@ def cells_in(store: Store, folders: Sequence[str]) -> tuple[list[dict[str, Any]]
 
 
 def known_in(store: Store) -> list[str]:
-    """The studies that have a cell in the store, ours first; a user's own where it is known."""
+    """The studies that have a cell in the store, in the order in which they are registered."""
     there = sorted({path.parent.name for path in store.path.glob("cells/*/*.json")})
-    order = [*NAMES, *STUDIES, *there]
-    return [name for name in sorted(there, key=order.index) if _is_known(name)]
-
-
-def _is_known(name: str) -> bool:
-    try:
-        find_study(name)
-    except StudyError:
-        return False
-    return True
+    return [name for name in STUDIES if name in there]
 
 
 def nothing_in(store: Store, study: str | None) -> StudyError:
     if study is None:
-        strange = sorted({path.parent.name for path in store.path.glob("cells/*/*.json")})
-        own = f" ({', '.join(strange)}: import the module of your own study)" if strange else ""
+        unknown = sorted({path.parent.name for path in store.path.glob("cells/*/*.json")})
+        own = f" ({', '.join(unknown)}: import the module of your own study)" if unknown else ""
         return StudyError(f"no cell of a known study is finished in {store.path}{own}: run one")
     known = known_in(store)
-    told = f"it has {', '.join(known)}" if known else "run it first"
-    return StudyError(f"no cell of the study {study!r} is finished in {store.path}: {told}")
+    advice = f"it has {', '.join(known)}" if known else "run it first"
+    return StudyError(f"no cell of the study {study!r} is finished in {store.path}: {advice}")
 
 
 @dataclass(frozen=True)
@@ -80,31 +73,42 @@ class Part:
     """What there is of a study, and what is known of it besides."""
 
     study: Study
-    pack: Pack
+    archive: Archive
     source: str  # the file or folder, as commands name it
-    packed: bool  # out of a pack, not a store
+    archived: bool  # out of an archive, not a store
     planned: Sequence[Cell] = ()  # all cells of these options; none where the data are not here
     notes: Sequence[str] = ()
 
     @property
     def lacking(self) -> list[Cell]:
         """The missing cells, by their settings: keys change with every default."""
-        there = {canonical(m.settings) for m in self.pack.measured}
+        there = {canonical(m.settings) for m in self.archive.measured}
         return [cell for cell in self.planned if canonical(cell.settings) not in there]
+
+    @property
+    def missing(self) -> list[str]:
+        """The missing cells in words; their number where that is all that is known."""
+        if self.archive.missing and not self.planned:
+            return [several(self.archive.missing, "cell")]
+        return missing_cells(self.planned, {cell.key for cell in self.lacking})
+
+    def verdict(self) -> Verdict:
+        label = variant_label(self.study, self.archive.options)
+        return self.study.judge(Findings(self.archive.measured, label), self.missing)
 
 
 def parts_of(
-    source: str | Path | Pack | Store, study: str | None, options: Mapping[str, Any] | None
+    source: str | Path | Archive | Store, study: str | None, options: Mapping[str, Any] | None
 ) -> list[Part]:
-    """The parts of a pack (one), of a study in a store, or of every study in it."""
-    where = "PACK.json"
+    """The parts of an archive (one), of a study in a store, or of every study in it."""
+    where = "ARCHIVE.json"
     if isinstance(source, str | Path):
         where, path = str(source), Path(source)
-        source = Store(path, make=False) if path.is_dir() else load_pack(path)
-    if options is not None and (study is None or isinstance(source, Pack)):
-        raise StudyError("options are for one study of a store: name it; a pack has its own")
-    if isinstance(source, Pack):
-        return [_of_pack(source, where, study)]
+        source = Store(path, make=False) if path.is_dir() else load_archive(path)
+    if options is not None and (study is None or isinstance(source, Archive)):
+        raise StudyError("options are for one study of a store: name it; an archive has its own")
+    if isinstance(source, Archive):
+        return [_of_archive(source, where, study)]
     names = [study] if study else known_in(source)
     parts = [part for name in names for part in _of_store(source, name, options)]
     if not parts:
@@ -112,7 +116,7 @@ def parts_of(
     return parts
 
 
-def _of_pack(what: Pack, source: str, study: str | None) -> Part:
+def _of_archive(what: Archive, source: str, study: str | None) -> Part:
     if study is not None and study != what.study:
         raise StudyError(f"{source} is of the study {what.study!r}, not of {study!r}")
     if not what.measured:
@@ -123,7 +127,7 @@ def _of_pack(what: Pack, source: str, study: str | None) -> Part:
     part = Part(result, what, source, True, planned)
     others = len(what.measured) - (len(planned) - len(part.lacking))
     if planned and others > 0:
-        note = f"{others} of the cells are none of this study's today: its options have changed."
+        note = f"{others} of the cells are not this study's any more: its options have changed."
         return replace(part, planned=(), notes=[note])
     if what.missing and not planned:
         note = "Which cells are missing cannot be told here: the data are not on this machine."
@@ -136,13 +140,13 @@ def _of_store(store: Store, name: str, options: Mapping[str, Any] | None) -> lis
     study = find_study(name)
     if options is not None:
         cells = study.plan(options, StudyContext(store, "cpu"))
-        return [_exact(study, options, cells, store)] if standing(cells, store).finished else []
+        return [_exact(study, options, cells, store)] if progress(cells, store).finished else []
     result, damaged = cells_in(store, _folders(study, store))
     kinds: dict[str, list[dict[str, Any]]] = {}
     for cell in result:
         kinds.setdefault(canonical(signature(study, cell["settings"])), []).append(cell)
     parts = [_kind(study, own, store) for own in kinds.values()]
-    parts.sort(key=lambda part: -len(part.pack.measured))
+    parts.sort(key=lambda part: -len(part.archive.measured))
     if parts and damaged:
         parts[0] = replace(parts[0], notes=[*parts[0].notes, *damaged])
     return parts
@@ -162,14 +166,14 @@ def _kind(study: Study, result: Sequence[Mapping[str, Any]], store: Store) -> Pa
         return part
     others = (
         f"{len(keys) - known} more cells in this store have other options, or were made before a "
-        f"default, the data or the way of measuring changed: `intarsia study pack {study.name}` "
+        f"default, the data or the way of measuring changed: `intarsia study archive {study.name}` "
         "with their options puts them into a file of their own, for a report of their own."
     )
     return replace(part, notes=[*part.notes, others])
 
 
 def _exact(study: Study, options: Mapping[str, Any], cells: Sequence[Cell], store: Store) -> Part:
-    return Part(study, pack(study, options, cells, store), str(store.path), False, cells)
+    return Part(study, make_archive(study, options, cells, store), str(store.path), False, cells)
 
 
 def _as_they_are(
@@ -187,8 +191,8 @@ def _as_they_are(
         if event["event"] == "cell" and event["key"] in keys:
             events.append(event)
         elif event["event"] == "banks" and (mine := [k for k in event["keys"] if k in banks]):
-            share = len(mine) / len(event["keys"])
-            own = {"modules": share * event["modules"], "seconds": share * event["seconds"]}
+            fraction = len(mine) / len(event["keys"])
+            own = {"modules": fraction * event["modules"], "seconds": fraction * event["seconds"]}
             events.append({**event, "keys": mine, **own})
     measured = [Measured(cell["settings"], cell["result"], cell["key"]) for cell in result]
     why = (
@@ -197,14 +201,14 @@ def _as_they_are(
         else "the data are not on this machine"
     )
     note = f"How many cells are missing cannot be told: {why}."
-    found_pack = Pack(study.name, options, measured, 0, events)
-    return Part(study, found_pack, str(store.path), False, notes=[note])
+    archive = Archive(study.name, options, measured, 0, events)
+    return Part(study, archive, str(store.path), False, notes=[note])
 
 
 def _plan(study: Study, options: Mapping[str, Any], store: Store) -> list[Cell]:
     """All cells of the options; none where the data are not here, or an option is no more."""
     try:
-        known = study.options(next(iter(study.forms)), **options)
+        known = study.options(next(iter(study.scales)), **options)
         return study.plan(known, StudyContext(store, "cpu", _load_here))
     except IntarsiaError:
         return []
@@ -220,6 +224,6 @@ def _folders(study: Study, store: Store) -> list[str]:
     """Where cells of a study lie: some studies show another one's."""
     if store.keys([study.name]):
         return [study.name]
-    # The smallest form comes last, and is planned fastest.
-    plans = (_plan(study, study.options(form), store) for form in reversed(list(study.forms)))
+    # The smallest scale comes last, and is planned fastest.
+    plans = (_plan(study, study.options(scale), store) for scale in reversed(list(study.scales)))
     return sorted({cell.study for cell in next(filter(None, plans), [])})

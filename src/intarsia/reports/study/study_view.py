@@ -1,4 +1,4 @@
-"""Pieces of a study's page: what it says, its figures and tables, the commands to get it again."""
+"""Pieces of a study's page: its verdict, figures and tables, the commands to reproduce it."""
 
 from dataclasses import dataclass
 from html import escape
@@ -11,36 +11,38 @@ from intarsia.reports.html.elements import commands, figure, folded, listing, pa
 from intarsia.reports.html.words import duration
 from intarsia.reports.study.html_tables import tables_html
 from intarsia.reports.study.parts import Part
-from intarsia.reports.study.run_section import again_lines, cells_text, several
-from intarsia.reports.study.summary import Summary, summary_of
-from intarsia.studies import Table
+from intarsia.reports.study.run_section import cells_text, reproduce_lines
+from intarsia.studies import Table, Verdict
+from intarsia.studies.verdict import several
 
-HALVES = {"imp": "with IMP", "unpruned": "without IMP"}  # parts of figures' names, in words
+STATES = {"imp": "with IMP", "unpruned": "without IMP"}  # parts of figures' names, in words
+POINTS = 8  # of a verdict that are seen at once; more are folded
 
 
 @dataclass
-class Shown:
-    """A part with its tables, figures and sentences; `mark` sets it apart from others."""
+class StudyView:
+    """A part with its tables, figures and verdict; `mark` sets it apart from others."""
 
     part: Part
     tables: list[Table]
     figures: dict[str, Figure]
-    summary: Summary
+    verdict: Verdict
     mark: str = ""
 
     @classmethod
-    def of(cls, part: Part) -> "Shown":
-        measured = part.pack.measured
+    def of(cls, part: Part) -> "StudyView":
+        measured = part.archive.measured
         try:
             tables = part.study.tables(measured)
             figures = part.study.figures(measured)
+            verdict = part.verdict()
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise StudyError(
-                f"the cells of the study {part.study.name!r} in {part.source} cannot be shown "
+                f"the cells of the study {part.study.name!r} in {part.source} cannot be view "
                 f"({type(error).__name__}: {error}): another version of the study measured them, "
                 "run it again"
             ) from error
-        return cls(part, tables, figures, summary_of(tables))
+        return cls(part, tables, figures, verdict)
 
     @property
     def name(self) -> str:
@@ -48,7 +50,7 @@ class Shown:
 
 
 @dataclass
-class Room:
+class PageBudget:
     """What a page can still hold, in bytes; what did not fit is counted."""
 
     left: int
@@ -64,11 +66,11 @@ class Room:
         return html
 
 
-def numbers_html(shown: Shown) -> str:
+def numbers_html(view: StudyView) -> str:
     """The few numbers to be seen first."""
-    runs, missing = shown.part.pack.runs, shown.part.pack.missing
-    result = [(cells_text(shown.part), "cells are finished" if missing else "cells, all finished")]
-    result += shown.summary.numbers
+    runs, missing = view.part.archive.runs, view.part.archive.missing
+    result = [(cells_text(view.part), "cells are finished" if missing else "cells, all finished")]
+    result += [(c.counted, c.short) for c in view.verdict.claims if c.short]
     if runs["modules"]:
         took = duration(runs["training_seconds"])
         result.append((f"{runs['modules']:,}", f"modules, trained in {took}"))
@@ -78,50 +80,52 @@ def numbers_html(shown: Shown) -> str:
     return f'<ul class="numbers">\n{items}\n</ul>\n'
 
 
-def summary_html(shown: Shown) -> str:
+def verdict_html(view: StudyView) -> str:
     """What the numbers say."""
-    sentences, points = shown.summary.sentences, shown.summary.points
-    pieces = [paragraph(" ".join(sentences))] if sentences else []
+    verdict, points = view.verdict, view.verdict.details
+    pieces = [paragraph(verdict.text)] if verdict.text else []
     if points:
-        pieces.append(listing(points))
-    if missing := shown.part.pack.missing:
-        lack = f"{several(missing, 'cell')} missing: numbers and their order may still change."
-        pieces.append(paragraph(lack))
+        pieces.append(listing(points[:POINTS]))
+    if points[POINTS:]:
+        pieces.append(folded(f"{len(points) - POINTS} more", listing(points[POINTS:])))
+    if missing := view.part.archive.missing:
+        note = f"{several(missing, 'cell')} missing: numbers and their order may still change."
+        pieces.append(paragraph(note))
     return "\n".join(pieces)
 
 
-def figures_html(shown: Shown, room: Room, most: int) -> str:
+def figures_html(view: StudyView, budget: PageBudget, most: int) -> str:
     """The first few, the others folded."""
-    out, drawn = room.out, []
-    for name, picture in shown.figures.items():
-        title = _title(picture, name, shown.part.study.name)
+    out, drawn = budget.out, []
+    for name, picture in view.figures.items():
+        title = _title(picture, name, view.part.study.name)
         label = f"{title}; its numbers are in the tables"
-        html = figure(svg(picture), f"{title}.", label, name=f"{name}{shown.mark}")
-        if taken := room.take(html):
+        html = figure(svg(picture), f"{title}.", label, name=f"{name}{view.mark}")
+        if taken := budget.take(html):
             drawn.append(taken)
     pieces = drawn[:most]
     if drawn[most:]:
         words = several(len(drawn) - most, "more figure")
         pieces.append(folded(words, "\n".join(drawn[most:])))
-    if room.out > out:
-        command = f"report {shown.part.source} --figures FOLDER"
-        pieces.append(_too_large(room.out - out, "figure", command))
+    if budget.out > out:
+        command = f"report {view.part.source} --figures FOLDER"
+        pieces.append(_too_large(budget.out - out, "figure", command))
     return "\n".join(pieces)
 
 
-def shown_tables(shown: Shown, room: Room) -> str:
+def tables_section(view: StudyView, budget: PageBudget) -> str:
     """The tables, as far as there is room."""
-    out = room.out
-    html = tables_html(shown.tables, room.take)
-    if room.out > out:
-        html += _too_large(room.out - out, "table", f"study table {shown.part.study.name}")
+    out = budget.out
+    html = tables_html(view.tables, budget.take)
+    if budget.out > out:
+        html += _too_large(budget.out - out, "table", f"study table {view.part.study.name}")
     return html
 
 
-def again_html(shown: Shown) -> str:
+def reproduce_html(view: StudyView) -> str:
     """The commands."""
     words = "A run measures only what its store does not have yet."
-    return paragraph(words) + commands(again_lines(shown.part))
+    return paragraph(words) + commands(reproduce_lines(view.part))
 
 
 def _too_large(count: int, what: str, command: str) -> str:
@@ -132,9 +136,9 @@ def _too_large(count: int, what: str, command: str) -> str:
 
 def _title(picture: Figure, name: str, study: str) -> str:
     """What the drawing says of itself, and what of its name it does not say."""
-    words = [HALVES.get(part, part) for part in name.removeprefix(study).strip("-").split("-")]
+    words = [STATES.get(part, part) for part in name.removeprefix(study).strip("-").split("-")]
     title = str(picture.get_label()).replace(name, ", ".join(words))
     if not title:
         return ", ".join(words)
-    told = all(word in title for word in words)
-    return title[:1].upper() + title[1:] + ("" if told else f" ({', '.join(words)})")
+    named = all(word in title for word in words)
+    return title[:1].upper() + title[1:] + ("" if named else f" ({', '.join(words)})")

@@ -32,10 +32,10 @@ class Ascent:
     """How the cross-entropy of a class is driven up: one of torch's optimisers, its step size."""
 
     optimiser: str
-    rate: float
+    learning_rate: float
 
     def __str__(self) -> str:
-        return f"{self.optimiser}, step size {self.rate:g}"
+        return f"{self.optimiser}, step size {self.learning_rate:g}"
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Forgot:
 
 
 def fine_tune(
-    network: Classifier, split: Split, *, passes: int, rate: float, batch: int, seed: int
+    network: Classifier, split: Split, *, passes: int, learning_rate: float, batch: int, seed: int
 ) -> None:
     """Train on these samples alone, by Adam on the cross-entropy, in batches of shuffled passes."""
-    optimiser = torch.optim.Adam(network.parameters(), lr=rate)
+    optimiser = torch.optim.Adam(network.parameters(), lr=learning_rate)
     draw = torch.Generator().manual_seed(seed)
     network.train()
     with _drawing(seed, network.scale.device):
@@ -75,7 +75,7 @@ def ascend(
 
     Gives the steps it took; no other samples are seen. Dropout is off.
     """
-    optimiser = getattr(torch.optim, how.optimiser)(network.parameters(), lr=how.rate)
+    optimiser = getattr(torch.optim, how.optimiser)(network.parameters(), lr=how.learning_rate)
     draw = torch.Generator().manual_seed(seed)
     network.eval()
     with _drawing(seed, network.scale.device):
@@ -138,7 +138,7 @@ def check_rates(rates: Sequence[Any]) -> list[float]:
 
 
 def right(network: Classifier, split: Split) -> float:
-    """The share of these samples that is answered right, among the whole catalogue."""
+    """The fraction of these samples that is answered right, among the whole catalogue."""
     return float((logits_of(network, split.x).argmax(1) == split.y.cpu()).double().mean())
 
 

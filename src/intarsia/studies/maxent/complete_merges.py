@@ -1,9 +1,8 @@
-"""Steps: complete merges as cells, rows and curves, for the studies that make them."""
+"""Complete merges, module by module: cells, tables, figures and claims of the studies of them."""
 
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -25,10 +24,29 @@ from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.options import check_count, check_operators
 from intarsia.studies.tables import Entry, Spread, Table, grouped, known, point
+from intarsia.studies.verdict import Claim, Verdict, by_mean, capital, listed, surely_best, titled
 
 WAY = ["accuracy of 2", "accuracy of 5", "entropy before the last"]
 ONCE = "n counts seeds: the order of the modules does not matter once all are joined"
 NAMES = {"logits": "logits = inlay"}  # the same sum, as tests of the inlay show
+Point = tuple[float, float | None]  # accuracy, entropy; no entropy where every class is rewarded
+Curve = dict[str, list[Any]]  # "accuracy" and "entropy", one number for each addition
+
+# Options that studies of what a merge depends on share, in the paper's size and on the digits.
+PAPER_MERGES: dict[str, Any] = {
+    "data": ["mnist"],
+    "preset": "paper",
+    "seeds": 5,
+    "recipe": {},
+    "orders": 10,
+    "operators": ["sum", "logits"],
+}
+SMALL_MERGES = PAPER_MERGES | {
+    "data": ["digits"],
+    "seeds": 2,
+    "recipe": {"epochs": 2, "sparsity": 0.8},
+    "orders": 2,
+}
 
 
 def step_cell(
@@ -43,7 +61,7 @@ def step_cell(
     imp: bool = True,
     **varied: Any,
 ) -> Cell:
-    """The merges of one bank, a module a class: for each operator so many class orders.
+    """The merges of one bank, a module per class: for each operator so many class orders.
 
     `varied` are settings of the recipe that make the study.
     """
@@ -76,13 +94,6 @@ def measure_steps(cell: Cell, context: StudyContext) -> dict[str, Any]:
     return {"curves": curves, "refused": merges.refused, "diverged": []}
 
 
-def operators_in(group: Sequence[Measured]) -> list[str]:
-    """Every operator that any of the cells has a curve of, in the order of the registry."""
-    known = list(OPERATORS)
-    names = {name for cell in group for name in cell.result["curves"]}
-    return sorted(names, key=lambda name: (known.index(OPERATORS.spec(name).name), name))
-
-
 def step_tables(
     title: str,
     columns: Sequence[str],
@@ -112,32 +123,6 @@ def step_tables(
     ]
 
 
-def full(group: Sequence[Measured], operator: str) -> list[float]:
-    """The accuracy of all modules, one number for each cell."""
-    curves = [cell.result["curves"].get(operator) for cell in group]
-    return [found[0]["accuracy"][-1] for found in curves if found]
-
-
-def at(group: Sequence[Measured], operator: str, what: str, modules: int) -> list[float]:
-    """A number for each cell and order after so many additions; -1 is the last but one."""
-    found: list[float | None] = []
-    for cell in group:
-        for curve in cell.result["curves"].get(operator, ()):
-            place = modules - 1 if modules > 0 else len(curve[what]) - 1 + modules
-            found += curve[what][place : place + 1] if place >= 0 else []
-    return [value for value in found if value is not None]
-
-
-def mean_curve(group: Sequence[Measured], operator: str, what: str) -> dict[float, Any]:
-    """Mean and standard deviation over cells and orders, by the number of modules."""
-    longest = max(
-        (len(curve[what]) for cell in group for curve in cell.result["curves"].get(operator, ())),
-        default=0,
-    )
-    values = {n: at(group, operator, what, n) for n in range(1, longest + 1)}
-    return {n: point(some) for n, some in values.items() if some}
-
-
 def step_notes(done: Sequence[Measured]) -> list[str]:
     """What the cells say of operators that refused and of modules that were given up."""
     notes: dict[str, None] = {}
@@ -153,7 +138,7 @@ def step_notes(done: Sequence[Measured]) -> list[str]:
 
 
 def varied_figures(done: Sequence[Measured], key: str, name: str, word: str) -> dict[str, Figure]:
-    """One figure a data set and model: a curve for each value of a setting, by operator."""
+    """One figure per data set and model: a curve for each value of a setting, by operator."""
     figures = {}
     for (data, model), group in grouped(done, "data", "model").items():
         panels: dict[str, dict[str, Any]] = {}
@@ -174,10 +159,81 @@ def varied_figures(done: Sequence[Measured], key: str, name: str, word: str) -> 
     return figures
 
 
+def varied_verdict(done: Sequence[Measured], key: str, word: str) -> Verdict:
+    """At which value of a setting a complete merge is best, operator by operator."""
+    claims, lines = [], []
+    groups = grouped(done, "data", "model")
+    for (data, model), group in groups.items():
+        for operator in operators_in(group):
+            values = {v: full(some, operator) for (v,), some in grouped(group, key).items()}
+            ranked = by_mean(values)
+            if not ranked:
+                continue
+            where = f" ({titled(data)}, {model})" if len(groups) > 1 else ""
+            what = f"{'the sum' if operator == 'sum' else operator}{where}"
+            sure = surely_best(values)
+            line = f"no {key} is surely best for {what}"
+            if sure:
+                line = f"for {what} {word} {next(iter(ranked)):g} is best by the test"
+            lines.append(line)
+            place = f"On {titled(data)}, {model}, all modules by {operator}"
+            means = {f"{value:g}": spread.mean for value, spread in ranked.items()}
+            claims.append(
+                Claim(
+                    f"{capital(line)}.",
+                    evidence={"means": means, "by the test": sure},
+                    n=min(spread.n for spread in ranked.values()),
+                    details=[f"{place}: {by_value(ranked)}."],
+                )
+            )
+    if not claims:
+        return Verdict("")
+    start = Claim("The paper prints a figure without numbers; this is what its axes hold here.")
+    return Verdict("; ".join(lines), [start, *claims])
+
+
+def by_value(spreads: Mapping[float, Spread]) -> str:
+    """`0.7 at 1 and 0.8 at 5`: spreads by the value of a setting."""
+    return listed([f"{spread} at {value:g}" for value, spread in sorted(spreads.items())])
+
+
+def operators_in(group: Sequence[Measured]) -> list[str]:
+    """Every operator that any of the cells has a curve of, in the order of the registry."""
+    known = list(OPERATORS)
+    names = {name for cell in group for name in cell.result["curves"]}
+    return sorted(names, key=lambda name: (known.index(OPERATORS.spec(name).name), name))
+
+
+def full(group: Sequence[Measured], operator: str) -> list[float]:
+    """The accuracy of all modules, one number for each cell."""
+    curves = [cell.result["curves"].get(operator) for cell in group]
+    return [own[0]["accuracy"][-1] for own in curves if own]
+
+
+def at(group: Sequence[Measured], operator: str, what: str, modules: int) -> list[float]:
+    """A number for each cell and order after so many additions; -1 is the last but one."""
+    values: list[float | None] = []
+    for cell in group:
+        for curve in cell.result["curves"].get(operator, ()):
+            place = modules - 1 if modules > 0 else len(curve[what]) - 1 + modules
+            values += curve[what][place : place + 1] if place >= 0 else []
+    return [value for value in values if value is not None]
+
+
+def mean_curve(group: Sequence[Measured], operator: str, what: str) -> dict[float, Any]:
+    """Mean and standard deviation over cells and orders, by the number of modules."""
+    longest = max(
+        (len(curve[what]) for cell in group for curve in cell.result["curves"].get(operator, ())),
+        default=0,
+    )
+    values = {n: at(group, operator, what, n) for n in range(1, longest + 1)}
+    return {n: point(some) for n, some in values.items() if some}
+
+
 def axes_of(panels: Iterable[str]) -> dict[str, Any]:
     """What curve_panels is given for panels named "accuracy, ..." and "entropy, ..."."""
     measures = {panel: panel.partition(",")[0] for panel in panels}
-    bounds = {"accuracy": (0.0, 1.0), "entropy": (0.0, inf)}
+    bounds = {"accuracy": (0.0, 1.0), "entropy": (0.0, math.inf)}
     return {
         "share_y": measures.get,
         "y": measures,
@@ -190,8 +246,20 @@ def figure_name(*parts: str) -> str:
     return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "-", part).strip("-") for part in parts)
 
 
-Point = tuple[float, float | None]  # accuracy, entropy; no entropy where every class is rewarded
-Curve = dict[str, list[Any]]  # "accuracy" and "entropy", one number for each addition
+def orders_of(catalogue: Sequence[str], count: int = 10, seed: int = 0) -> list[tuple[str, ...]]:
+    """`count` distinct shuffles of the classes, or all where there are fewer.
+
+    The first of many are those of a smaller count.
+    """
+    if count < 1:
+        raise StudyError(f"the number of class orders is {count}: expected at least 1")
+    result: dict[tuple[str, ...], None] = {}
+    stream, wanted = 0, min(count, math.factorial(len(catalogue)))
+    while len(result) < wanted:
+        order = np.argsort(random_keys(len(catalogue), seed, stream), kind="stable")
+        result[tuple(catalogue[i] for i in order)] = None
+        stream += 1
+    return list(result)
 
 
 class Merges:
@@ -253,19 +321,3 @@ class Merges:
             logits = logits_of(module.to_module().to(self._device), self._x)
             self._logits[module.name] = logits.to(self._device)
         return self._logits[module.name]
-
-
-def orders_of(catalogue: Sequence[str], count: int = 10, seed: int = 0) -> list[tuple[str, ...]]:
-    """`count` distinct shuffles of the classes, or all where there are fewer.
-
-    The first of many are those of a smaller count.
-    """
-    if count < 1:
-        raise StudyError(f"the number of class orders is {count}: expected at least 1")
-    result: dict[tuple[str, ...], None] = {}
-    stream, wanted = 0, min(count, math.factorial(len(catalogue)))
-    while len(result) < wanted:
-        order = np.argsort(random_keys(len(catalogue), seed, stream), kind="stable")
-        result[tuple(catalogue[i] for i in order)] = None
-        stream += 1
-    return list(result)

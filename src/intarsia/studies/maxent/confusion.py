@@ -19,8 +19,20 @@ from intarsia.studies.maxent.merging import JOINED
 from intarsia.studies.maxent.pairs import pairs_of
 from intarsia.studies.options import check_count, check_flags, readable
 from intarsia.studies.study import Study, register, seeds_of
-from intarsia.studies.tables import Spread, Table, grouped
+from intarsia.studies.tables import Spread, Table, grouped, yes_no
+from intarsia.studies.verdict import (
+    IMP,
+    Claim,
+    Findings,
+    Verdict,
+    capital,
+    listed,
+    several,
+    titled,
+)
 
+ALONE, MERGED = ("single modules", "others on rewarded"), ("complete, sum", "rewarded accuracy")
+Place = tuple[str, str, str]  # data, model, IMP
 GROUP = ("data", "model", "imp", "objective")
 COLUMNS = ["rewarded accuracy", "others on rewarded", "answers' entropy", "most frequent answer"]
 
@@ -42,7 +54,7 @@ SMALL = PAPER | {
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
-    """One a data set, model, objective and seed, with pruning and without."""
+    """One per data set, model, objective and seed, with pruning and without."""
     return [
         _cell(data, model, imp, objective, seed, options, context)
         for data, model in readable(options, context)
@@ -90,14 +102,14 @@ def tables(done: Sequence[Measured]) -> list[Table]:
             numbers = [_read(matrix, catalogue) for matrix in matrices]
             spreads = [Spread.of(row[place] for row in numbers) for place in range(len(COLUMNS))]
             shown = [spread if spread.n else None for spread in spreads]
-            rows.append([data, model, "yes" if imp else "no", objective, what, *shown])
+            rows.append([data, model, yes_no(imp), objective, what, *shown])
     columns = ["data", "model", "IMP", "objective", "matrix", *COLUMNS]
     notes = [
-        "rewarded accuracy: the diagonal's share of the rows of rewarded classes",
-        "others on rewarded: share of the samples of other classes that are answered with a "
+        "rewarded accuracy: the diagonal's fraction of the rows of rewarded classes",
+        "others on rewarded: fraction of the samples of other classes that are answered with a "
         "rewarded one; a merge of all modules has no other classes",
-        "answers' entropy (nats) and most frequent answer (share): of the columns that the samples "
-        "of other classes fall on, taken together",
+        "answers' entropy (nats) and most frequent answer (fraction): of the columns that the "
+        "samples of other classes fall on, taken together",
         "n: modules, or pairs, of all seeds",
     ]
     return [Table("Confusion of modules and of their merges", columns, rows, notes)]
@@ -105,7 +117,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
 
 def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     """A pair of modules, their merge, and the merge of all, of the first seed there is."""
-    found = {}
+    figures = {}
     for (data, model, imp, objective), group in grouped(done, *GROUP).items():
         result = group[0].result
         catalogue = result["catalogue"]
@@ -115,8 +127,74 @@ def figures(done: Sequence[Measured]) -> dict[str, Figure]:
         panels = {_title(m, catalogue): np.array(m["counts"]) for m in shown}
         name = figure_name("confusion", data, model, objective, "imp" if imp else "unpruned")
         if panels:  # not where all modules diverged
-            found[name] = confusion_panels(panels, catalogue)
-    return found
+            figures[name] = confusion_panels(panels, catalogue)
+    return figures
+
+
+def verdict(findings: Findings) -> Verdict:
+    """Under which objective answers are best, model by model: a mean would hide differences."""
+    rows = tables(findings.cells)[0].records()
+    every = list(dict.fromkeys(row["objective"] for row in rows))
+    alone, merged = (_by_place(rows, every, *what) for what in (ALONE, MERGED))
+    fewest = _winners([min(own, key=lambda name: own[name]) for own in alone.values()], every)
+    best = _winners([max(own, key=lambda name: own[name]) for own in merged.values()], every)
+    seeds = several(len({cell.settings["seed"] for cell in findings.cells}), "seed")
+    parts = []
+    if fewest:
+        parts.append(f"modules answer others with their own class least under {_where(fewest)}")
+    if best:
+        parts.append(f"the sum of all is the most accurate under {_where(best)}")
+    line = "; ".join(parts) or "not all objectives are measured"
+    evidence = {"modules": fewest, "sum": best}
+    claim = Claim(
+        f"{capital(line)} (models with and without IMP; {seeds}).",
+        evidence=evidence,
+        n=len(alone),
+        details=[_details(place, alone, merged) for place in dict.fromkeys([*alone, *merged])],
+    )
+    context = Claim(
+        "The class that is answered says little where an answer is nearly uniform: how unsure "
+        "modules are shows in their entropy, in Table 1. The paper shows matrices of single seeds; "
+        "these are their summary."
+    )
+    return Verdict(f"{line} ({seeds})", [claim, context])
+
+
+def _by_place(
+    rows: Sequence[Mapping[str, Any]], every: Sequence[str], matrix: str, column: str
+) -> dict[Place, dict[str, float]]:
+    """A column by place and objective, of the places that have every objective."""
+    means: dict[Place, dict[str, float]] = {}
+    for row in rows:
+        if row["matrix"] == matrix and row[column] is not None:
+            place = (row["data"], row["model"], row["IMP"])
+            means.setdefault(place, {})[row["objective"]] = row[column].mean
+    return {place: own for place, own in means.items() if len(own) == len(every) > 1}
+
+
+def _winners(names: Sequence[str], every: Sequence[str]) -> dict[str, list[int]]:
+    """In how many places, of how many, each objective comes first; those that never do fall out."""
+    return {name: [names.count(name), len(names)] for name in every if name in names}
+
+
+def _where(winners: Mapping[str, Sequence[int]]) -> str:
+    return listed([f"{name.upper()} in {n} of {of}" for name, (n, of) in winners.items()])
+
+
+def _details(
+    place: Place,
+    alone: Mapping[Place, Mapping[str, float]],
+    merged: Mapping[Place, Mapping[str, float]],
+) -> str:
+    data, model, imp = place
+    parts = []
+    if place in alone:
+        own = listed([f"{fraction:.1%} under {name}" for name, fraction in alone[place].items()])
+        parts.append(f"modules answer their own class for {own} of the samples of others")
+    if place in merged:
+        own = listed([f"{accuracy:.3f} under {name}" for name, accuracy in merged[place].items()])
+        parts.append(f"the sum of all is right for {own}")
+    return f"{titled(data)}, {model}, {IMP[imp]}: {'; '.join(parts)}."
 
 
 def _cell(
@@ -147,7 +225,7 @@ def _cell(
 
 
 def _read(matrix: Mapping[str, Any], catalogue: Sequence[str]) -> list[float]:
-    """The four numbers of COLUMNS; nan for a share of nothing."""
+    """The four numbers of COLUMNS; nan for a fraction of nothing."""
     counts = np.array(matrix["counts"])
     rewarded = np.isin(catalogue, matrix["parts"])
     own, others = counts[rewarded], counts[~rewarded].sum(axis=0)
@@ -162,7 +240,7 @@ def _read(matrix: Mapping[str, Any], catalogue: Sequence[str]) -> list[float]:
 
 
 def _kinds(group: Sequence[Measured]) -> dict[str, list[Mapping[str, Any]]]:
-    """The matrices of all seeds by what they are of: single modules, pairs, the whole."""
+    """The matrices of all seeds by what they are of: single modules, pairs, all together."""
     kinds: dict[str, list[Mapping[str, Any]]] = {"single modules": []}
     for cell in group:
         kinds["single modules"] += cell.result["modules"]
@@ -187,10 +265,12 @@ register(
             "Which class is answered for which, by modules that know one class, by two of them "
             "joined, and by all? A cell counts the test samples of one bank, true by answered."
         ),
-        forms={"paper": PAPER, "small": SMALL},
+        scales={"paper": PAPER, "small": SMALL},
         cells=cells,
         measure=measure,
         tables=tables,
         figures=figures,
+        verdict=verdict,
+        paper="Figures 2 and 9 to 21: which class is answered for which",
     )
 )

@@ -16,11 +16,13 @@ from intarsia.plots import COLOURS, curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import figure_name
+from intarsia.studies.maxent.dead import STATES
 from intarsia.studies.maxent.pairs import pairs_of
-from intarsia.studies.maxent.single import HALVES, halves
+from intarsia.studies.maxent.single import plans_by_state
 from intarsia.studies.options import check_count, readable
 from intarsia.studies.study import Study, register, seeds_of
-from intarsia.studies.tables import Spread, Table, grouped, point
+from intarsia.studies.tables import Spread, Table, grouped, point, yes_no
+from intarsia.studies.verdict import Claim, Findings, Verdict, capital, imp_label, listed, titled
 
 SPLITS = ("train", "test")
 
@@ -46,7 +48,7 @@ SMALL = PAPER | {
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
-    """One a data set, model and seed: all pairs, with and without pruning."""
+    """One per data set, model and seed: all pairs, with and without pruning."""
     return [
         _cell(data, model, seed, options, context)
         for data, model in readable(options, context)
@@ -63,9 +65,9 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     data = _moved(context.data(settings["data"], settings["preset"]), context.device)
     pairs = pairs_of(data.catalogue, 1, settings["pairs"])
     result: dict[str, Any] = {"t": np.linspace(0, 1, settings["points"]).tolist()}
-    for half, pruned in HALVES.items():
-        bank = context.bank(cell.banks[half], pruned=pruned)
-        result[half] = []
+    for state, pruned in STATES.items():
+        bank = context.bank(cell.banks[state], pruned=pruned)
+        result[state] = []
         for (one,), (other,) in pairs:
             if not {one, other} <= set(bank.names):
                 continue  # a module that diverged has no path
@@ -77,8 +79,8 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
                 samples=settings["rows"],
                 device=context.device,
             )
-            curves = {name: _kept(walked.curves[name]) for name in SPLITS}
-            result[half].append({"pair": [one, other], **curves})
+            curves = {name: _plain(walked.curves[name]) for name in SPLITS}
+            result[state].append({"pair": [one, other], **curves})
     return result
 
 
@@ -86,15 +88,15 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     """How many paths stay below the straight line and 2% of it, and how far they rise above it."""
     rows = []
     for (data, model), group in grouped(done, "data", "model").items():
-        for half, imp in HALVES.items():
-            walks = [walk for cell in group for walk in cell.result[half]]
+        for state, imp in STATES.items():
+            walks = [walk for cell in group for walk in cell.result[state]]
             for split in SPLITS:
                 curves = [walk[split] for walk in walks]
-                rows.append([data, model, "yes" if imp else "no", split, *_summary(curves)])
+                rows.append([data, model, yes_no(imp), split, *_summary(curves)])
     columns = ["data", "model", "IMP", "samples", "connected"]
     columns += ["largest excess %", "excess at the sum %", "loss at the ends", "loss at the sum"]
     notes = [
-        "connected: share of the pairs whose loss is nowhere more than "
+        "connected: fraction of the pairs whose loss is nowhere more than "
         f"{TOLERANCE:g}% above the straight line between its ends",
         "largest excess: over the points between the ends; below 0 where all lie under the line",
         *_samples(done),
@@ -104,20 +106,20 @@ def tables(done: Sequence[Measured]) -> list[Table]:
 
 def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     """Mean excess along the path with its standard deviation, and the band that it may rise to."""
-    found: dict[str, dict[str, Any]] = {}
+    figures: dict[str, dict[str, Any]] = {}
     for (data, model), group in grouped(done, "data", "model").items():
         for split in SPLITS:
             curves: dict[str, Any] = {}
-            for half, imp in HALVES.items():
-                walks = [walk[split] for cell in group for walk in cell.result[half]]
+            for state, imp in STATES.items():
+                walks = [walk[split] for cell in group for walk in cell.result[state]]
                 if not walks:  # all of its modules diverged
                     continue
-                curves["with IMP" if imp else "without IMP"] = {
+                curves[imp_label(imp)] = {
                     t: point(walk["excess"][place] for walk in walks)
                     for place, t in enumerate(group[0].result["t"])
                 }
             if curves:
-                found.setdefault(figure_name("path", data), {})[f"{model}, {split}"] = curves
+                figures.setdefault(figure_name("path", data), {})[f"{model}, {split}"] = curves
     return {
         name: curve_panels(
             panels,
@@ -128,8 +130,34 @@ def figures(done: Sequence[Measured]) -> dict[str, Figure]:
             bands={f"up to {TOLERANCE:g}%": (0.0, TOLERANCE)},
             colours={"with IMP": COLOURS[1], "without IMP": COLOURS[3]},
         )
-        for name, panels in found.items()
+        for name, panels in figures.items()
     }
+
+
+def verdict(findings: Findings) -> Verdict:
+    """How many paths are connected, with and without pruning."""
+    counts, details = {}, []
+    for state, imp in STATES.items():
+        parts = [
+            f"{_connected(cells, state, 'test')} ({model}, {titled(data)})"
+            for (data, model), cells in grouped(findings.cells, "data", "model").items()
+        ]
+        counts[imp_label(imp)] = _connected(findings.cells, state, "test")
+        training = _connected(findings.cells, state, "train")
+        where = capital(imp_label(imp))
+        details.append(f"{where}: {listed(parts)}; on training samples {training}.")
+    totals = listed([f"{number} {imp}" for imp, number in counts.items()])
+    text = (
+        f"Of the paths from one module through the sum to another, {totals} are connected on test "
+        f"samples. A path that is not connected has somewhere a loss more than {TOLERANCE:g}% "
+        "above the straight line between its ends; the paper shows this as figures, without counts."
+    )
+    return Verdict(f"connected: {totals}", [Claim(text, evidence=counts, details=details)])
+
+
+def _connected(cells: Sequence[Measured], state: str, split: str) -> str:
+    walks = [walk for cell in cells for walk in cell.result[state]]
+    return f"{sum(walk[split]['connected'] for walk in walks)} of {len(walks)}"
 
 
 def _cell(
@@ -140,7 +168,9 @@ def _cell(
     settings["points"] = check_count(options, "points", 3, odd=True)
     # None are all rows.
     settings["rows"] = None if options["rows"] is None else check_count(options, "rows")
-    return Cell("path", settings, halves(context, options, data, model, seed, objective="me"))
+    return Cell(
+        "path", settings, plans_by_state(context, options, data, model, seed, objective="me")
+    )
 
 
 def _moved(data: Data, device: torch.device) -> Data:
@@ -149,7 +179,7 @@ def _moved(data: Data, device: torch.device) -> Data:
     return replace(data, train=train, test=test)
 
 
-def _kept(curve: PathCurve) -> dict[str, Any]:
+def _plain(curve: PathCurve) -> dict[str, Any]:
     return {
         "loss": curve.loss.tolist(),
         "ends": [float(curve.loss[0]), float(curve.loss[-1])],
@@ -179,8 +209,8 @@ def _samples(done: Sequence[Measured]) -> list[str]:
     seen = {
         (cell.settings["data"], *walk["train"]["samples"])
         for cell in done
-        for half in HALVES
-        for walk in cell.result[half]
+        for state in STATES
+        for walk in cell.result[state]
     }
     return [
         f"{data}: {n} of {of} training samples, evenly spaced; all test samples"
@@ -198,10 +228,12 @@ register(
             "walks ten paths between modules of one seed, with and without pruning, and measures "
             "the MaxEnt loss with both classes rewarded at 21 points."
         ),
-        forms={"paper": PAPER, "small": SMALL},
+        scales={"paper": PAPER, "small": SMALL},
         cells=cells,
         measure=measure,
         tables=tables,
         figures=figures,
+        verdict=verdict,
+        paper="Figures 5 and 22 to 24: the loss on the way from one module to another",
     )
 )

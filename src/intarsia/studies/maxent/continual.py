@@ -17,9 +17,18 @@ from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.baselines import UNPRUNED, check_rates, fine_tune, on, untrained
 from intarsia.studies.maxent.complete_merges import NAMES, figure_name, orders_of
+from intarsia.studies.maxent.ways import (
+    Row,
+    by_way,
+    values_of,
+    way_panels,
+    ways_in,
+    ways_verdict,
+)
 from intarsia.studies.options import check_count, check_operators, readable
 from intarsia.studies.study import Study, register, seeds_of
-from intarsia.studies.tables import Entry, Spread, Table, grouped, known, point
+from intarsia.studies.tables import Entry, Spread, Table, grouped, known
+from intarsia.studies.verdict import Findings, Verdict
 from intarsia.training import Recipe
 from intarsia.training.tasks import stream
 
@@ -52,6 +61,7 @@ COLUMNS = {
     "new": "new",
     "forgetting": "forgetting",
 }
+Way = dict[str, Any]  # numbers by name, one number for each arrival
 PANELS = {
     "seen": "classes seen so far",
     "earlier": "classes that came earlier",
@@ -60,7 +70,7 @@ PANELS = {
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
-    """One a data set, model, seed and order of the classes."""
+    """One per data set, model, seed and order of the classes."""
     joint = check_count(options, "joint_orders", least=0)
     return [
         _cell(data, model, seed, list(order), place < joint, options, context)
@@ -101,19 +111,10 @@ def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     """Accuracy after each arrival: over all classes so far, those before, and the new one."""
     result = {}
     for (data, model), group in grouped(done, "data", "model").items():
-        panels = {
-            panel: {
-                NAMES.get(way, way): {
-                    float(n): point(_at(group, way, key, n)) for n in _steps(group)
-                }
-                for way in _ways(group)
-            }
-            for key, panel in PANELS.items()
-        }
         title = f"{data}, {model}: classes arrive one by one"
         name = figure_name("continual", data, model)
         result[name] = curve_panels(
-            panels,
+            way_panels(group, PANELS, range(1, _classes(group) + 1)),
             title=title,
             x="classes",
             y="accuracy",
@@ -122,6 +123,25 @@ def figures(done: Sequence[Measured]) -> dict[str, Figure]:
             colours={TUNING: COLOURS[3], JOINT: COLOURS[4]},
         )
     return result
+
+
+def verdict(findings: Findings) -> Verdict:
+    """What is known at the end, and what is lost on the way."""
+
+    def describe(rows: Sequence[Row]) -> tuple[str, str]:
+        exact = by_way(rows, lambda row: row["exact"] and f"{row['exact']} runs")
+        ends = by_way(rows, lambda row: f"{row['at the end'].mean:.3f}")
+        lost = by_way(rows, lambda row: f"{100 * row['forgetting'].mean:.1f}")
+        return f"at the end {ends}", (
+            f"Accuracy on all classes at the end is {ends}. From its arrival to the end a class "
+            f"loses, in points, {lost}. Modules added one by one answer, bit for bit, as if joined "
+            f"at once in {exact}."
+        )
+
+    groups = grouped(findings.cells, "data", "model")
+    return ways_verdict(
+        {place: _summary(", ".join(place), g) for place, g in groups.items()}, describe
+    )
 
 
 def _cell(
@@ -156,11 +176,11 @@ def _orders(data: str, options: Mapping[str, Any], context: StudyContext) -> lis
 
 def _summary(name: str, group: Sequence[Measured]) -> Table:
     rows: list[list[Entry]] = []
-    for way in _ways(group):
+    for way in ways_in(group):
         own = [cell.result["ways"][way] for cell in group if way in cell.result["ways"]]
-        last = Spread.of([figures["seen"][-1] for figures in own])
-        means = [Spread.of([_mean(figures[key]) for figures in own]) for key in COLUMNS]
-        exact = [figures["exact"] for figures in own if "exact" in figures]
+        last = Spread.of([numbers["seen"][-1] for numbers in own])
+        means = [Spread.of([_mean(numbers[key]) for numbers in own]) for key in COLUMNS]
+        exact = [numbers["exact"] for numbers in own if "exact" in numbers]
         checked = f"{sum(exact)} of {len(exact)}" if exact else None
         rows.append([NAMES.get(way, way), last, *means, checked])
     notes = [
@@ -170,8 +190,8 @@ def _summary(name: str, group: Sequence[Measured]) -> Table:
         "forgetting: by how much a class is recognised less often at the end than when it arrived, "
         "in the mean over all but the last",
         "a module is never changed by another, so what it knows stays; a sum of many can still "
-        "answer otherwise. Exact: runs at whose end the whole answers, bit for bit, as one that "
-        "was composed at once",
+        "answer otherwise. Exact: runs at whose end the composition answers, bit for bit, as one "
+        "that was composed at once",
         "fine-tuning sees samples of the new class alone, with the step size that is best on "
         "validation samples; joint training starts again at every arrival with all samples so far",
     ]
@@ -180,25 +200,17 @@ def _summary(name: str, group: Sequence[Measured]) -> Table:
 
 
 def _by_arrival(name: str, group: Sequence[Measured]) -> Table:
+    ways = ways_in(group)
     rows: list[list[Entry]] = [
-        [n, *(Spread.of(_at(group, way, "seen", n)) for way in _ways(group))] for n in _steps(group)
+        [n + 1, *(Spread.of(values_of(group, way, "seen", n)) for way in ways)]
+        for n in range(_classes(group))
     ]
-    columns = ["classes", *(NAMES.get(way, way) for way in _ways(group))]
+    columns = ["classes", *(NAMES.get(way, way) for way in ways)]
     return Table(f"{name}: accuracy over the classes seen so far", columns, rows)
 
 
-def _at(group: Sequence[Measured], way: str, key: str, classes: int) -> list[float | None]:
-    """A figure after so many arrivals, of every cell that has it."""
-    own = [cell.result["ways"][way] for cell in group if way in cell.result["ways"]]
-    return [figures[key][classes - 1] for figures in own]
-
-
-def _steps(group: Sequence[Measured]) -> range:
-    return range(1, len(group[0].settings["order"]) + 1)
-
-
-def _ways(group: Sequence[Measured]) -> list[str]:
-    return list(dict.fromkeys(way for cell in group for way in cell.result["ways"]))
+def _classes(group: Sequence[Measured]) -> int:
+    return len(group[0].settings["order"])
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -206,33 +218,12 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return fmean(result) if result else None
 
 
-register(
-    Study(
-        name="continual",
-        title="Beyond the paper: classes one by one",
-        about=(
-            "What is known of old and new classes as they arrive one by one? A cell is one order "
-            "of the classes and one seed: modules are added, one network is trained on each new "
-            "class alone, and for some orders one is trained on all classes so far."
-        ),
-        forms={"paper": PAPER, "small": SMALL},
-        cells=cells,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-    )
-)
-
-
-Way = dict[str, Any]  # figures by name, one number for each arrival
-
-
 def added(
     bank: Bank, how: str, order: Sequence[str], test: Split, device: torch.device
 ) -> Way | None:
     """One module after another joins; None where one of them diverged in training.
 
-    `exact`: the last whole answers, bit for bit, as one that was composed at once.
+    `exact`: the last composition answers, bit for bit, as one that was composed at once.
     """
     if not set(order) <= set(bank.names):
         return None
@@ -264,19 +255,21 @@ def fine_tuned(
     places = _places(data.catalogue, order)
     validation = on(data.validation, device)
     tried = []
-    for rate in rates:
+    for learning_rate in rates:
         result, scores = [], []
         network = untrained(recipe, data).to(device)
         for n, place in enumerate(places, start=1):
             fresh = on(data.train.select([place]), device)
             seed = stream("fine-tuning", *recipe.seeds, *order[:n])
-            fine_tune(network, fresh, passes=passes, rate=rate, batch=batch, seed=seed)
+            fine_tune(
+                network, fresh, passes=passes, learning_rate=learning_rate, batch=batch, seed=seed
+            )
             logits = logits_of(network, validation.x)
             scores.append(rewarded_accuracy(logits, validation.y, places[:n]))
             result.append(logits_of(network, test.x))
-        tried.append((sum(scores) / len(scores), rate, result))
-    _, rate, result = max(tried, key=lambda one: one[0])
-    return {**arrivals(result, test.y, places), "rate": rate}
+        tried.append((sum(scores) / len(scores), learning_rate, result))
+    _, learning_rate, result = max(tried, key=lambda one: one[0])
+    return {**arrivals(result, test.y, places), "rate": learning_rate}
 
 
 def trained_jointly(
@@ -328,3 +321,23 @@ def _among(logits: Tensor, labels: Tensor, seen: Sequence[int]) -> float:
 
 def _places(catalogue: Sequence[str], order: Sequence[str]) -> list[int]:
     return [list(catalogue).index(name) for name in order]
+
+
+register(
+    Study(
+        name="continual",
+        title="Beyond the paper: classes one by one",
+        about=(
+            "What is known of old and new classes as they arrive one by one? A cell is one order "
+            "of the classes and one seed: modules are added, one network is trained on each new "
+            "class alone, and for some orders one is trained on all classes so far."
+        ),
+        scales={"paper": PAPER, "small": SMALL},
+        cells=cells,
+        measure=measure,
+        tables=tables,
+        figures=figures,
+        verdict=verdict,
+        paper="nothing; classes one by one, against fine-tuning and joint training",
+    )
+)

@@ -15,10 +15,24 @@ from intarsia.studies.maxent.complete_merges import figure_name
 from intarsia.studies.maxent.merging import live_count, overlaps, whole_of
 from intarsia.studies.options import check_flags, check_operators, readable
 from intarsia.studies.study import Study, register, seeds_of
-from intarsia.studies.tables import Spread, Table, grouped
+from intarsia.studies.tables import Spread, Table, grouped, yes_no
+from intarsia.studies.verdict import (
+    Claim,
+    Findings,
+    Verdict,
+    by_mean,
+    capital,
+    imp_label,
+    listed,
+    sentences,
+    surely_best,
+    titled,
+)
 
 WITH_AMOUNT = ("smoothing", "confidence_penalty")
 CHOOSER = "logits"  # the complete merge whose validation accuracy chooses an amount
+Values = dict[str, list[float | None]]  # by objective: one number for each seed
+Key = tuple[str, str, bool, str]  # data, model, with IMP or without, operator
 GROUP = ("data", "model", "imp", "objective")
 
 PAPER: dict[str, Any] = {
@@ -44,7 +58,7 @@ SMALL = PAPER | {
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
-    """One a data set, model, objective, amount and seed, with pruning and without."""
+    """One per data set, model, objective, amount and seed, with pruning and without."""
     return [
         _cell(data, model, objective, amount, imp, seed, options, context)
         for data, model in readable(options, context)
@@ -85,21 +99,21 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     first, second = [], []
     for (data, model, imp, objective), amounts in _by_amount(done).items():
         best = _best(amounts)
-        head = [data, model, "yes" if imp else "no", objective]
-        first.append([*head, _amount(best), *_figures(amounts[best], operators)])
+        head = [data, model, yes_no(imp), objective]
+        first.append([*head, _amount(best), *_numbers(amounts[best], operators)])
         for amount, group in amounts.items():
-            chosen = ["yes" if amount == best else "no", _validation(group)]
+            chosen = [yes_no(amount == best), _validation(group)]
             if amount is not None:
-                second.append([*head, _amount(amount), *chosen, *_figures(group, operators)])
+                second.append([*head, _amount(amount), *chosen, *_numbers(group, operators)])
     head = ["data", "model", "IMP", "objective", "amount"]
     columns = ["rewarded accuracy", "non-rewarded entropy"]
     columns += [f"all by {how}" for how in operators] + ["mask Jaccard", "live units"]
-    found = [Table("Controls at one sparsity", [*head, *columns], first, _notes(done))]
+    result = [Table("Controls at one sparsity", [*head, *columns], first, _notes(done))]
     if second:
         more = [*head, "chosen", "all by logits, validation", *columns]
         notes = ["chosen: by the validation accuracy of all modules joined by logits"]
-        found.append(Table("Controls: every amount", more, second, notes))
-    return found
+        result.append(Table("Controls: every amount", more, second, notes))
+    return result
 
 
 def figures(done: Sequence[Measured]) -> dict[str, Figure]:
@@ -109,21 +123,104 @@ def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     for (data, model, imp, objective), amounts in _by_amount(done).items():
         group = amounts[_best(amounts)]
         entropy = _spread(group, "entropy").mean
-        panel = f"{model}, {'with' if imp else 'without'} IMP"
+        panel = f"{model}, {imp_label(imp)}"
         for how in group[0].result["complete"]:
             spread = _complete(group, how)
             if spread.n:
-                found = (spread.mean, spread.sd)
+                ends = (spread.mean, spread.sd)
                 groups = bars.setdefault(figure_name("controls", data), {}).setdefault(panel, {})
-                groups.setdefault(how, {})[objective] = found
+                groups.setdefault(how, {})[objective] = ends
                 panels = points.setdefault(figure_name("controls", data, how, "entropy"), {})
-                panels.setdefault(panel, {})[objective] = {entropy: found}
+                panels.setdefault(panel, {})[objective] = {entropy: ends}
     title, across = "accuracy of all modules joined", "non-rewarded entropy of single modules"
     shared: dict[str, Any] = {"y": "accuracy", "share_y": True, "bounds": (0.0, 1.0)}
     drawn = {name: bar_panels(some, title=title, **shared) for name, some in bars.items()}
     for name, some in points.items():
         drawn[name] = curve_panels(some, title=f"{title}, by {across}", x=across, **shared)
     return drawn
+
+
+def verdict(findings: Findings) -> Verdict:
+    """Which objective is best, operator by operator, each with its best amount.
+
+    Compared are only merges that all objectives have.
+    """
+    every = {cell.settings["objective"] for cell in findings.cells}
+    ways, twins = _ways(findings.cells)
+    ways = {key: values for key, values in ways.items() if len(by_mean(values)) == len(every) > 1}
+    if not ways:
+        line = "not all objectives are measured"
+        return Verdict(line, [Claim(f"{capital(line)}.")])
+    lines, details, best = [], [], {}
+    for how in dict.fromkeys(how for *_, how in ways):
+        parts = []
+        for imp in (True, False):
+            own = {key: values for key, values in ways.items() if key[2:] == (imp, how)}
+            if not own:
+                continue
+            best[f"{how} {imp_label(imp)}"] = [next(iter(by_mean(v))) for v in own.values()]
+            parts.append(f"{_bests(list(own.values()))} {imp_label(imp)}")
+            details += [
+                f"By {how}, {titled(data)}, {model}, {imp_label(imp)}: {_leads(values)}."
+                for (data, model, *_), values in own.items()
+            ]
+        lines.append(f"by {how} {listed(parts)}")
+    line = f"the best objective is {'; '.join(lines)}"
+    same = [f"{capital(a)} is {b} to the digit and not counted again." for a, b in twins.items()]
+    text = sentences(f"{capital(line)}.", *same)
+    return Verdict(line, [Claim(text, evidence=best, n=len(ways), details=details)])
+
+
+def _ways(cells: Sequence[Measured]) -> tuple[dict[Key, Values], dict[str, str]]:
+    """Accuracies of all modules by place and objective, and operators that are another one.
+
+    Those give the same numbers as it, to the digit, wherever both have some.
+    """
+    names = list(dict.fromkeys(how for cell in cells for how in cell.result["complete"]))
+    # Those with most values first, so that the others are found to be one of them.
+    names.sort(key=lambda how: sum(cell.result["complete"].get(how) is None for cell in cells))
+    kept: list[str] = []
+    twins: dict[str, str] = {}
+    for how in names:
+        other = next((other for other in kept if _equal(cells, how, other)), None)
+        if other is None:
+            kept.append(how)
+        else:
+            twins[how] = other
+    ways: dict[Key, Values] = {}
+    for (data, model, imp, objective), amounts in _by_amount(cells).items():
+        for cell in amounts[_best(amounts)]:
+            for how in kept:
+                own = ways.setdefault((data, model, imp, how), {}).setdefault(objective, [])
+                own.append(cell.result["complete"].get(how))
+    return ways, twins
+
+
+def _equal(cells: Sequence[Measured], one: str, other: str) -> bool:
+    pairs = [(c.result["complete"].get(one), c.result["complete"].get(other)) for c in cells]
+    known = [(a, b) for a, b in pairs if a is not None and b is not None]
+    return bool(known) and all(a == b for a, b in known)
+
+
+def _leads(values: Values) -> str:
+    """The best and its accuracy, against the next and, where it is neither, ME."""
+    (best, top), (second, next_best), *rest = by_mean(values).items()
+    me = f"; `me` {dict(rest)['me']}" if "me" in dict(rest) else ""
+    sure = "by the test" if surely_best(values) else "not surely by the test"
+    return f"`{best}` {top} against `{second}` {next_best}, {sure}{me}"
+
+
+def _bests(groups: Sequence[Values]) -> str:
+    """Which objective is best in the mean, and whether surely; by count where there are several."""
+    best = [next(iter(by_mean(values))) for values in groups]
+    sure = sum(map(surely_best, groups))
+    names = list(dict.fromkeys(best))
+    test = f"by the test in {sure} of {len(best)}"
+    if len(best) == 1:
+        test = "by the test" if sure else "not surely"
+    if len(names) == 1:
+        return f"`{names[0]}` ({test})"
+    return f"{' or '.join(f'`{name}` in {best.count(name)}' for name in names)} ({test})"
 
 
 def _cell(
@@ -180,7 +277,7 @@ def _spread(group: Sequence[Measured], key: str) -> Spread:
     return Spread.of(fmean(cell.result[key]) for cell in group if cell.result[key])
 
 
-def _figures(group: Sequence[Measured], operators: Sequence[str]) -> list[Spread | None]:
+def _numbers(group: Sequence[Measured], operators: Sequence[str]) -> list[Spread | None]:
     result = [_spread(group, "accuracy"), _spread(group, "entropy")]
     result += [_complete(group, how) for how in operators]
     result += [_spread(group, "mask_jaccard"), _spread(group, "live_units")]
@@ -196,7 +293,7 @@ def _notes(done: Sequence[Measured]) -> list[str]:
     return [
         f"sparsity with IMP: {', '.join(f'{s:g}' for s in sparsities)}",
         "amount: chosen by the validation accuracy of all modules joined by logits, mean over "
-        "seeds; all other figures are on test samples",
+        "seeds; all other numbers are on test samples",
         "n: seeds; rewarded accuracy, entropy and live units are averaged over the modules of a "
         "seed first, mask Jaccard over its pairs of modules",
         "xe, smoothing and confidence_penalty hide the samples of other classes, also from the "
@@ -215,10 +312,12 @@ register(
             "smoothing, a confidence penalty or an output for others do? A cell joins all modules "
             "of one seed, objective and amount, pruned to one sparsity or not at all."
         ),
-        forms={"paper": PAPER, "small": SMALL},
+        scales={"paper": PAPER, "small": SMALL},
         cells=cells,
         measure=measure,
         tables=tables,
         figures=figures,
+        verdict=verdict,
+        paper="nothing; its reviewers asked whether objective or pruning does it",
     )
 )

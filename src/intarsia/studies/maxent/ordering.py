@@ -1,14 +1,16 @@
-"""Ordering: the best of a group, and whether ME > QME > XE, by Welch's test."""
+"""Ordering: the best of a group, and whether ME > QME > XE, in a table and as a claim."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 
 from intarsia.measure.significance import above, best_of, welch
+from intarsia.studies.maxent.dead import PairGroup, left_out
 from intarsia.studies.maxent.paper import pair_cell
-from intarsia.studies.tables import Difference, Entry, Spread, Table, finite
+from intarsia.studies.tables import Difference, Entry, Spread, Table, finite, yes_no
+from intarsia.studies.verdict import Claim, count, imp_label, listed
 
-Group = tuple[str, int, bool, str]  # model, size, with IMP or without, data
 Accuracies = Mapping[str, Sequence[float]]  # by objective
+ORDER = "ME > QME > XE"
 STEPS = (("me", "qme"), ("qme", "xe"))  # what the paper claims, the higher one first
 HEAD = ("model", "|R|", "IMP", "data")
 INDEPENDENT = "Welch's test takes pairs that share a module for independent"
@@ -27,7 +29,7 @@ def best_spreads(
 
 
 def ordering_table(
-    groups: Mapping[Group, Accuracies], about: str, dead: Collection[Group] = ()
+    groups: Mapping[PairGroup, Accuracies], about: str, dead: Sequence[PairGroup] = ()
 ) -> Table:
     """Group by group, whether mean accuracy falls from ME to QME to XE; the counts are notes.
 
@@ -36,21 +38,56 @@ def ordering_table(
     rows = []
     for group, own in groups.items():
         model, size, imp, data = group
-        paper = _yes(in_paper(*group))
-        ours = [None, None] if group in dead else [_yes(ordered(own)), _yes(significant(own))]
-        claims = [*ours, paper]
-        rows.append([model, size, "yes" if imp else "no", data, *_steps(own), *claims])
+        known = [None, None] if group in dead else [ordered(own), significant(own)]
+        answers = map(yes_no, [*known, in_paper(*group)])
+        rows.append([model, size, yes_no(imp), data, *_steps(own), *answers])
     steps = [f"{high.upper()} - {low.upper()}" for high, low in STEPS]
     columns = [name for step in steps for name in (step, f"p of {step}")]
     return Table(
-        "Rewarded accuracy of weight sums: ME > QME > XE?",
+        f"Rewarded accuracy of weight sums: {ORDER}?",
         [*HEAD, *columns, "ordered", "by the test", "in the paper"],
         rows,
         [
-            *_counts({group: own for group, own in groups.items() if group not in dead}),
-            *_uncounted(dead),
+            *_counts(_comparable(groups, dead)),
+            *(f"not counted: {group}, {why}" for group, why in left_out(dead).items()),
             f"by the test: both steps at 95%; {INDEPENDENT}",
             about,
+        ],
+    )
+
+
+def order_claim(groups: Mapping[PairGroup, Accuracies], dead: Sequence[PairGroup]) -> Claim:
+    """In how many groups the order holds: with IMP and without, by size, and step by step."""
+    groups = _comparable(groups, dead)
+    if not groups:
+        return Claim(f"{ORDER} is not measured.")
+    held = sum(map(bool, map(ordered, groups.values())))
+    parts = []
+    for imp in (True, False):
+        if some := [own for group, own in groups.items() if group[2] == imp]:
+            other = "the other " if any(group[2] == imp for group in dead) else ""
+            number = count(some, ordered).replace(" of ", f" of {other}", 1)
+            parts.append(f"{number} {imp_label(imp)} (by the test in {_sure(some)})")
+    sizes = [
+        f"{count([own for g, own in groups.items() if g[1] == size], ordered)} for |R| = {size}"
+        for size in dict.fromkeys(group[1] for group in groups)
+    ]
+    steps = [
+        f"{high.upper()} is above {low.upper()} in {_above(groups.values(), high, low)}"
+        f" of {len(groups)}"
+        for high, low in (*STEPS, ("me", "xe"))
+    ]
+    sure = _sure(groups.values())
+    return Claim(
+        f"By data, model and |R|, mean accuracy falls in the order {ORDER} in {listed(parts)}.",
+        holds=held == len(groups),
+        evidence={"count": held, "of": len(groups), "by the test": sure},
+        n=len(groups),
+        short=f"groups in the order {ORDER} (by the test in {sure})",
+        details=[
+            *_counts(groups),
+            f"Order by size: {listed(sizes)}.",
+            f"Step by step: {listed(steps)}.",
         ],
     )
 
@@ -85,37 +122,38 @@ def _steps(own: Accuracies) -> list[Entry]:
     return entries
 
 
-def _counts(groups: Mapping[Group, Accuracies]) -> list[str]:
+def _comparable(
+    groups: Mapping[PairGroup, Accuracies], dead: Sequence[PairGroup]
+) -> dict[PairGroup, Accuracies]:
+    """Groups that have all objectives and live modules."""
+    return {g: own for g, own in groups.items() if g not in dead and ordered(own) is not None}
+
+
+def _counts(groups: Mapping[PairGroup, Accuracies]) -> list[str]:
     """How many groups are ordered, all together, with IMP and without."""
     notes = []
     for words, imps in (("", (False, True)), ("with IMP: ", (True,)), ("without: ", (False,))):
-        chosen = {g: own for g, own in groups.items() if g[2] in imps and ordered(own) is not None}
+        chosen = {group: own for group, own in groups.items() if group[2] in imps}
         if not chosen:
             continue
-        printed = [result for g in chosen if (result := in_paper(*g)) is not None]
         steps = ", ".join(
-            f"{high.upper()} > {low.upper()} in "
-            f"{sum(fmean(own[high]) > fmean(own[low]) for own in chosen.values())}"
+            f"{high.upper()} > {low.upper()} in {_above(chosen.values(), high, low)}"
             for high, low in STEPS
         )
-        theirs = f"; the paper's means in {sum(printed)} of {len(printed)}" if printed else ""
+        printed = count(chosen, lambda group: in_paper(*group))
+        theirs = "" if printed.endswith(" of 0") else f"; the paper's means in {printed}"
         notes.append(
-            f"{words}ME > QME > XE in {sum(map(bool, map(ordered, chosen.values())))} of "
-            f"{len(chosen)} groups, by the test in "
-            f"{sum(map(bool, map(significant, chosen.values())))} ({steps}){theirs}"
+            f"{words}{ORDER} in {count(chosen.values(), ordered)} groups, by the test in "
+            f"{_sure(chosen.values())} ({steps}){theirs}"
         )
     return notes
 
 
-def _uncounted(dead: Collection[Group]) -> list[str]:
-    if not dead:
-        return []
-    halves = [f"{data} {'with' if imp else 'without'} IMP" for _, _, imp, data in dead]
-    return [
-        "not counted, since pruning cut every module through and all objectives answer alike: "
-        f"{', '.join(dict.fromkeys(halves))}"
-    ]
+def _sure(groups: Iterable[Accuracies]) -> int:
+    """In how many groups the order holds by the test."""
+    return sum(map(bool, map(significant, groups)))
 
 
-def _yes(value: bool | None) -> str | None:
-    return None if value is None else "yes" if value else "no"
+def _above(groups: Iterable[Accuracies], high: str, low: str) -> int:
+    """In how many groups one objective's mean is above another's."""
+    return sum(fmean(own[high]) > fmean(own[low]) for own in groups)

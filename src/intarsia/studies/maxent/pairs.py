@@ -11,21 +11,28 @@ from intarsia.data import disjoint_pairs, partition
 from intarsia.plots import bar_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
+from intarsia.studies.maxent.dead import STATES, PairGroup, dead_pairs, left_out, not_counted
 from intarsia.studies.maxent.merging import merge_pairs
 from intarsia.studies.maxent.ordering import (
     HEAD,
     INDEPENDENT,
-    Group,
     best_spreads,
+    order_claim,
     ordering_table,
 )
 from intarsia.studies.maxent.paper import pair_cell
-from intarsia.studies.maxent.single import BESIDE, HALVES, MEANING, beside, halves, presets
+from intarsia.studies.maxent.single import plans_by_state, presets
+from intarsia.studies.maxent.vs_paper import MEANING, VS_PAPER, PaperComparison, vs_paper
 from intarsia.studies.options import check_count, fitting, readable
 from intarsia.studies.study import Study, register, seeds_of
-from intarsia.studies.tables import Spread, Table, finite, grouped, point
+from intarsia.studies.tables import Spread, Table, finite, grouped, point, yes_no
+from intarsia.studies.verdict import IMP, Claim, Findings, Verdict, count, listed
 
+Classes = tuple[str, ...]
 Values = dict[str, list[float | None]]  # by objective: one number for each pair and seed
+TABLE_2 = "Table 2: two pruned modules, weights added"
+TABLE_4 = "Table 4: two modules, weights added"
+MOST_SHUFFLES = 1000  # small catalogues run out of pairs long before
 
 PAPER = {
     "data": ["mnist", "fashion_mnist", "har", "yeast"],
@@ -49,8 +56,8 @@ SMALL = {
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
-    """One cell a data set, model, size, objective and seed; sizes that leave no pair fall out."""
-    count, preset = check_count(options, "pairs"), options["preset"]
+    """One cell per data set, model, size, objective and seed; sizes that leave no pair fall out."""
+    number, preset = check_count(options, "pairs"), options["preset"]
     return [
         Cell(
             "pairs",
@@ -60,17 +67,17 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
                 "preset": preset,
                 "size": size,
                 "objective": objective,
-                "pairs": count,
+                "pairs": number,
                 "seed": seed,
                 "recipe": options["recipe"],
             },
-            halves(
+            plans_by_state(
                 context,
                 options,
                 data,
                 model,
                 seed,
-                _sets(context.data(data, preset).catalogue, size, count),
+                _sets(context.data(data, preset).catalogue, size, number),
                 objective,
             ),
         )
@@ -87,32 +94,25 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     data = context.data(settings["data"], settings["preset"])
     pairs = pairs_of(data.catalogue, settings["size"], settings["pairs"])
     result: dict[str, Any] = {"pairs": [[list(classes) for classes in pair] for pair in pairs]}
-    for half, pruned in HALVES.items():
-        bank = context.bank(cell.banks[half], pruned=pruned)
-        result[half] = merge_pairs(bank, pairs, data, context.device)
+    for state, pruned in STATES.items():
+        bank = context.bank(cell.banks[state], pruned=pruned)
+        result[state] = merge_pairs(bank, pairs, data, context.device)
     return result
 
 
 def tables(measured: Sequence[Measured]) -> list[Table]:
     """Tables 2 and 4, the same by logits, and how often ME > QME > XE."""
-    about = f"n: pairs x seeds; {presets(measured)}"
+    groups = collected(measured, "sum", "accuracy")
     return [
-        _against_paper(measured, "Table 2: two pruned modules, weights added", [True], about),
-        _against_paper(measured, "Table 4: two modules, weights added", [False, True], about),
-        _by_logits(measured, about),
-        ordering_table(
-            {
-                group: {objective: finite(values) for objective, values in own.items()}
-                for group, own in collected(measured, "sum", "accuracy").items()
-            },
-            about,
-            dead(measured),
-        ),
+        _against_paper(measured, TABLE_2, [True], TABLE_4),
+        _against_paper(measured, TABLE_4),
+        _by_logits(measured),
+        ordering_table(_known(groups), _about(measured), dead_pairs(measured)),
     ]
 
 
 def figures(measured: Sequence[Measured]) -> dict[str, Figure]:
-    """Accuracy of weight sums: a figure a data set and half, a panel a model."""
+    """Accuracy of weight sums: one figure per data set, with IMP or without, a panel per model."""
     panels: dict[str, Any] = {}
     for (model, size, imp, data), own in collected(measured, "sum", "accuracy").items():
         bars = {objective: point(values) for objective, values in own.items() if finite(values)}
@@ -133,26 +133,45 @@ def figures(measured: Sequence[Measured]) -> dict[str, Figure]:
     }
 
 
+def verdict(findings: Findings) -> Verdict:
+    """Which printed numbers are met, in how many groups ME > QME > XE, and what logits add."""
+    dead = dead_pairs(findings.cells)
+    paper = PaperComparison(
+        findings, lambda cells: _against_paper(cells, TABLE_4), dead_pairs
+    ).claim()
+    order = order_claim(_known(collected(findings.cells, "sum", "accuracy")), dead)
+    groups = left_out(dead)
+    line = "; ".join(f"{claim.counted} {claim.short}" for claim in (paper, order) if claim.short)
+    return Verdict(
+        f"{line or 'the paper printed no such number'}{not_counted(groups)}",
+        [paper, order, *_logits_claim(findings.cells, dead)],
+        groups,
+    )
+
+
 def collected(
     measured: Sequence[Measured], operator: str, what: str, imps: Sequence[bool] = (False, True)
-) -> dict[Group, Values]:
+) -> dict[PairGroup, Values]:
     """A measure of all pairs and seeds by group and objective, in the order of the tables."""
-    found: dict[Group, Values] = {}
+    groups: dict[PairGroup, Values] = {}
     for (model, size, data), cells_of in grouped(measured, "model", "size", "data").items():
-        for half, imp in HALVES.items():
+        for state, imp in STATES.items():
             if imp in imps:
-                found[model, size, imp, data] = {
-                    objective: [v for m in own for v in m.result[half][operator][what]]
+                groups[model, size, imp, data] = {
+                    objective: [v for m in own for v in m.result[state][operator][what]]
                     for (objective,), own in grouped(cells_of, "objective").items()
                 }
-    models = list(dict.fromkeys(model for model, *_ in found))
+    models = list(dict.fromkeys(model for model, *_ in groups))
     # Stable, so that data sets stay as they came.
-    order = sorted(found, key=lambda group: (models.index(group[0]), group[1], group[2]))
-    return {group: found[group] for group in order}
+    order = sorted(groups, key=lambda group: (models.index(group[0]), group[1], group[2]))
+    return {group: groups[group] for group in order}
 
 
 def _against_paper(
-    measured: Sequence[Measured], title: str, imps: Sequence[bool], about: str
+    measured: Sequence[Measured],
+    title: str,
+    imps: Sequence[bool] = (False, True),
+    included_in: str = "",
 ) -> Table:
     accuracies = collected(measured, "sum", "accuracy", imps)
     entropies = collected(measured, "sum", "entropy", imps)
@@ -163,13 +182,13 @@ def _against_paper(
         accuracy, entropy = (best_spreads(values, every) for values in own)
         for objective in accuracy:
             paper = pair_cell(model, data, size, objective, imp)
-            numbers = beside(accuracy[objective], entropy[objective], paper)
-            rows.append([model, size, "yes" if imp else "no", data, objective, *numbers])
-    notes = [MEANING, "no entropy where every class is rewarded", *_bold(every), about]
-    return Table(title, [*HEAD, "objective", *BESIDE], rows, notes)
+            numbers = vs_paper(accuracy[objective], entropy[objective], paper)
+            rows.append([model, size, yes_no(imp), data, objective, *numbers])
+    notes = [MEANING, "no entropy where every class is rewarded", *_bold(every), _about(measured)]
+    return Table(title, [*HEAD, "objective", *VS_PAPER], rows, notes, included_in)
 
 
-def _by_logits(measured: Sequence[Measured], about: str) -> Table:
+def _by_logits(measured: Sequence[Measured]) -> Table:
     sums = collected(measured, "sum", "accuracy")
     logits = collected(measured, "logits", "accuracy")
     entropies = collected(measured, "logits", "entropy")
@@ -182,12 +201,40 @@ def _by_logits(measured: Sequence[Measured], about: str) -> Table:
             gain = Spread.of(differences(values, sums[group][objective]))
             printed = paper.accuracy if paper else None
             numbers = [accuracy[objective], printed, gain, entropy[objective]]
-            rows.append([model, size, "yes" if imp else "no", data, objective, *numbers])
+            rows.append([model, size, yes_no(imp), data, objective, *numbers])
     numbers_of = ("accuracy", "paper's accuracy", "minus weights", "entropy")
     less = "minus weights: accuracy by logits less that by weights, pair by pair"
-    notes = [MEANING, less, *_bold(every), about]
+    notes = [MEANING, less, *_bold(every), _about(measured)]
     title = "Two modules, logits added"
     return Table(title, [*HEAD, "objective", *numbers_of], rows, notes)
+
+
+def _logits_claim(measured: Sequence[Measured], dead: Sequence[PairGroup]) -> list[Claim]:
+    """How often adding logits is more accurate than adding weights, objectives apart."""
+    skipped = [(model, size, yes_no(imp), data) for model, size, imp, data in dead]
+    rows = [
+        row
+        for row in _by_logits(measured).records()
+        if row["minus weights"].n and tuple(row[name] for name in HEAD) not in skipped
+    ]
+    counts = {
+        imp: count(own, lambda row: row["minus weights"].mean > 0)
+        for imp in IMP
+        if (own := [row for row in rows if row["IMP"] == imp])
+    }
+    if not counts:
+        return []
+    parts = listed([f"{number} {IMP[imp]}" for imp, number in counts.items()])
+    text = f"Adding logits is more accurate than adding weights in {parts} (objectives apart)."
+    return [Claim(text, evidence={IMP[imp]: number for imp, number in counts.items()}, n=len(rows))]
+
+
+def _known(groups: Mapping[PairGroup, Values]) -> dict[PairGroup, dict[str, list[float]]]:
+    """Without the numbers that are missing."""
+    return {
+        group: {objective: finite(values) for objective, values in own.items()}
+        for group, own in groups.items()
+    }
 
 
 def objectives_of(measured: Sequence[Measured]) -> list[str]:
@@ -203,6 +250,10 @@ def differences(
     return [None if a is None or b is None else a - b for a, b in both]
 
 
+def _about(measured: Sequence[Measured]) -> str:
+    return f"n: pairs x seeds; {presets(measured)}"
+
+
 def _bold(objectives: Sequence[str]) -> list[str]:
     """What bold takes for granted, where there is something to compare."""
     if len(objectives) < 2:
@@ -215,28 +266,6 @@ def _sets(catalogue: Sequence[str], size: int, pairs: int) -> list[tuple[str, ..
     if size == 1:
         return [(name,) for name in catalogue]
     return sets_of(pairs_of(catalogue, size, pairs))
-
-
-register(
-    Study(
-        name="pairs",
-        title="Tables 2 and 4: two modules joined",
-        about=(
-            "Does the sum of two modules know the classes of both, and is it unsure of the rest? A "
-            "cell holds all pairs of one data set, model, size |R|, objective and seed, with and "
-            "without IMP, joined by weights and by logits."
-        ),
-        forms={"paper": PAPER, "small": SMALL},
-        cells=cells,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-    )
-)
-
-
-Classes = tuple[str, ...]
-MOST_SHUFFLES = 1000  # small catalogues run out of pairs long before
 
 
 def pairs_of(
@@ -267,26 +296,21 @@ def sets_of(pairs: Sequence[tuple[Classes, Classes]]) -> list[Classes]:
     return list(dict.fromkeys(classes for pair in pairs for classes in pair))
 
 
-def dead(cells: Sequence[Measured]) -> list[Group]:
-    """Groups of pairs whose objectives answer the same to the digit, seed by seed.
-
-    Cells of pairs do not say how many units are live; modules with live units would differ. What
-    dead modules answer is no finding: no objective can be better than another.
-    """
-    found: list[Group] = []
-    for (model, size, data), own in grouped(cells, "model", "size", "data").items():
-        by = grouped(own, "objective")
-        for half, imp in HALVES.items():
-            answers = [
-                {c.settings["seed"]: c.result[half]["sum"] for c in some} for some in by.values()
-            ]
-            if len(answers) > 1 and all(_same(answers[0], other) for other in answers[1:]):
-                found.append((model, size, imp, data))
-    return found
-
-
-def _same(one: dict[int, Any], other: dict[int, Any]) -> bool:
-    """Whether they agree in the seeds that both have, and have some number there."""
-    shared = [seed for seed in one if seed in other]
-    known = any(finite(one[seed]["accuracy"]) for seed in shared)
-    return known and all(one[seed] == other[seed] for seed in shared)
+register(
+    Study(
+        name="pairs",
+        title="Tables 2 and 4: two modules joined",
+        about=(
+            "Does the sum of two modules know the classes of both, and is it unsure of the rest? A "
+            "cell holds all pairs of one data set, model, size |R|, objective and seed, with and "
+            "without IMP, joined by weights and by logits."
+        ),
+        scales={"paper": PAPER, "small": SMALL},
+        cells=cells,
+        measure=measure,
+        tables=tables,
+        figures=figures,
+        verdict=verdict,
+        paper="Tables 2 and 4: two modules added know both; ME is better than QME, QME than XE",
+    )
+)

@@ -10,14 +10,15 @@ from intarsia.measure import evaluate
 from intarsia.modules import Bank
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
+from intarsia.studies.maxent.dead import STATES, dead_modules, left_out, not_counted
 from intarsia.studies.maxent.merging import live_count
-from intarsia.studies.maxent.paper import PaperCell, single_cell
+from intarsia.studies.maxent.paper import single_cell
+from intarsia.studies.maxent.vs_paper import MEANING, VS_PAPER, PaperComparison, vs_paper
 from intarsia.studies.options import readable
 from intarsia.studies.plans import Plan
 from intarsia.studies.study import Study, register, seeds_of
-from intarsia.studies.tables import Difference, Entry, Spread, Table, grouped
-
-HALVES = {"unpruned": False, "pruned": True}  # as results have them, and whether that is with IMP
+from intarsia.studies.tables import Spread, Table, finite, grouped, yes_no
+from intarsia.studies.verdict import Claim, Findings, Verdict, listed, titled
 
 PAPER = {
     "data": ["mnist", "fashion_mnist", "har", "yeast"],
@@ -37,7 +38,7 @@ SMALL = {
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
-    """One cell a data set, model and seed: a module for every class."""
+    """One cell per data set, model and seed: a module for every class."""
     return [
         Cell(
             "single",
@@ -49,14 +50,14 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
                 "seed": seed,
                 "recipe": options["recipe"],
             },
-            halves(context, options, data, model, seed),
+            plans_by_state(context, options, data, model, seed),
         )
         for data, model in readable(options, context)
         for seed in seeds_of(options["seeds"])
     ]
 
 
-def halves(
+def plans_by_state(
     context: StudyContext,
     options: Mapping[str, Any],
     data: str,
@@ -71,7 +72,7 @@ def halves(
     """
     names = context.data(data, options["preset"]).catalogue
     return {
-        half: context.plan(
+        state: context.plan(
             data,
             model,
             sets or [(name,) for name in names],
@@ -81,7 +82,7 @@ def halves(
             pruned=pruned,
             **options["recipe"],
         )
-        for half, pruned in HALVES.items()
+        for state, pruned in STATES.items()
     }
 
 
@@ -90,9 +91,9 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     data = context.data(cell.settings["data"], cell.settings["preset"])
     test = Split(data.test.x.to(context.device), data.test.y)
     result: dict[str, Any] = {"classes": list(data.catalogue)}
-    for half, pruned in HALVES.items():
-        bank = context.bank(cell.banks[half], pruned=pruned)
-        result[half] = _numbers(bank, data, test, context.device)
+    for state, pruned in STATES.items():
+        bank = context.bank(cell.banks[state], pruned=pruned)
+        result[state] = _numbers(bank, data, test, context.device)
     return result
 
 
@@ -101,49 +102,36 @@ def tables(measured: Sequence[Measured]) -> list[Table]:
     known, sizes = [], []
     groups = grouped(measured, "model", "data")
     for model in dict.fromkeys(model for model, _ in groups):
-        for half, imp in HALVES.items():
+        for state, imp in STATES.items():
             for data in [d for m, d in groups if m == model]:
-                pooled = _pooled(groups[model, data], half)
-                head = [model, "yes" if imp else "no", data]
+                pooled = _pooled(groups[model, data], state)
+                head = [model, yes_no(imp), data]
                 printed = groups[model, data][0].settings["objective"] == "me"
                 paper = single_cell(model, data, imp) if printed else None
-                known.append([*head, *beside(pooled["accuracy"], pooled["entropy"], paper)])
+                known.append([*head, *vs_paper(pooled["accuracy"], pooled["entropy"], paper)])
                 shape = [Spread.of(pooled[key]) for key in ("density", "live")]
                 sizes.append([*head, *shape, max(filter(None, pooled["units"]), default=None)])
     start = ["model", "IMP", "data"]
     about = f"n: classes x seeds; {presets(measured)}"
     notes = [MEANING, about]
     return [
-        Table("Table 1: modules of one class", [*start, *BESIDE], known, notes),
+        Table("Table 1: modules of one class", [*start, *VS_PAPER], known, notes),
         Table(
             "Size of these modules",
             [*start, "density", "live units", "of"],
             sizes,
-            ["density: surviving share of the parameters", about],
+            ["density: surviving fraction of the parameters", about],
         ),
     ]
 
 
-BESIDE = (
-    *("accuracy", "paper's accuracy", "difference"),
-    *("entropy", "paper's entropy", "entropy's difference"),
-)
-
-MEANING = "accuracy: of samples of rewarded classes; entropy: in nats, of all other samples"
-
-
-def beside(
-    accuracy: Spread | Sequence[float | None],
-    entropy: Spread | Sequence[float | None],
-    paper: PaperCell | None,
-) -> list[Entry]:
-    """Our two numbers, each with the paper's and the difference, as BESIDE names them."""
-    entries: list[Entry] = []
-    printed = (paper.accuracy, paper.entropy) if paper else (None, None)
-    for values, theirs in zip((accuracy, entropy), printed, strict=True):
-        ours = values if isinstance(values, Spread) else Spread.of(values)
-        entries += [ours, theirs, Difference.of(ours, theirs)]
-    return entries
+def verdict(findings: Findings) -> Verdict:
+    """Which of the printed numbers are met; then what pruning leaves of the modules."""
+    claim = PaperComparison(findings, lambda cells: tables(cells)[0], dead_modules).claim()
+    line = f"{claim.counted} {claim.short}" if claim.short else "the paper printed no such number"
+    groups = left_out(dead_modules(findings.cells))
+    claims = [claim, *_cut_through(findings.cells), *_live_units(findings)]
+    return Verdict(f"{line}{not_counted(groups)}", claims, groups)
 
 
 def presets(measured: Sequence[Measured]) -> str:
@@ -167,11 +155,46 @@ def _numbers(bank: Bank, data: Data, test: Split, device: torch.device) -> dict[
     return result
 
 
-def _pooled(group: Sequence[Measured], half: str) -> dict[str, list[Any]]:
+def _cut_through(cells: Sequence[Measured]) -> list[Claim]:
+    """Modules that pruning has cut in two, so that no hidden unit is live."""
+    cut: dict[str, tuple[int, int]] = {}
+    for (data, model), own in grouped(cells, "data", "model").items():
+        live = finite([n for cell in own for n in cell.result["pruned"]["live"]])
+        if 0 in live:
+            cut[f"{titled(data)}, {model}"] = live.count(0), len(live)
+    if not cut:
+        return []
+    where = listed([f"{number} of {of} modules of {place}" for place, (number, of) in cut.items()])
+    text = f"Pruning leaves no way from the inputs to the outputs in {where}."
+    return [Claim(text, evidence={"cut through": cut}, n=sum(of for _, of in cut.values()))]
+
+
+def _live_units(findings: Findings) -> list[Claim]:
+    """How many hidden units pruning leaves, by variant, in a place that all of them have."""
+    variants = {findings.label: findings.cells, **findings.variants}
+    groups = [grouped(cells, "data", "model") for cells in variants.values()]
+    shared = [place for place in groups[0] if all(place in own for own in groups)]
+    if len(variants) < 2 or not shared:
+        return []
+    data, model = shared[0]
+    live = {label: live_units(cells, data, model) for label, cells in variants.items()}
+    parts = listed([f"{spread.mean:.0f} under {label}" for label, spread in live.items()])
+    text = f"Live units of a pruned module ({model}, {titled(data)}): {parts}."
+    means = {label: spread.mean for label, spread in live.items()}
+    return [Claim(text, evidence={"live units": means}, n=min(s.n for s in live.values()))]
+
+
+def live_units(cells: Sequence[Measured], data: str, model: str) -> Spread:
+    """Of pruned modules, out of the cells of this study."""
+    own = grouped(cells, "data", "model").get((data, model), [])
+    return Spread.of(n for cell in own for n in cell.result["pruned"]["live"])
+
+
+def _pooled(group: Sequence[Measured], state: str) -> dict[str, list[Any]]:
     """All classes of all seeds, measure by measure."""
     return {
-        key: [value for m in group for value in m.result[half][key]]
-        for key in group[0].result[half]
+        key: [value for m in group for value in m.result[state][key]]
+        for key in group[0].result[state]
     }
 
 
@@ -184,10 +207,12 @@ register(
             "and without pruning? A cell holds one module for each class, of one data set, model "
             "and seed."
         ),
-        forms={"paper": PAPER, "small": SMALL},
+        scales={"paper": PAPER, "small": SMALL},
         cells=cells,
         measure=measure,
         tables=tables,
         figures=lambda measured: {},
+        verdict=verdict,
+        paper="Table 1: modules know their class and are unsure of all others",
     )
 )

@@ -11,8 +11,11 @@ from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import (
     NAMES,
+    PAPER_MERGES,
+    SMALL_MERGES,
     Merges,
     axes_of,
+    by_value,
     figure_name,
     measure_steps,
     orders_by_operator,
@@ -20,43 +23,46 @@ from intarsia.studies.maxent.complete_merges import (
     step_notes,
     step_tables,
     varied_figures,
+    varied_verdict,
 )
 from intarsia.studies.maxent.pairs import pairs_of, sets_of
 from intarsia.studies.options import check_count, fitting, readable
 from intarsia.studies.study import Study, register, seeds_of
 from intarsia.studies.tables import Spread, Table, grouped, point
+from intarsia.studies.verdict import (
+    Claim,
+    Findings,
+    Verdict,
+    by_mean,
+    capital,
+    surely_best,
+    titled,
+)
 
-PAPER: dict[str, Any] = {
-    "data": ["mnist"],
+PAPER = PAPER_MERGES | {
     "models": ["shallow"],
-    "preset": "paper",
-    "seeds": 5,
-    "recipe": {},
     "sparsities": [0.9, 0.99, 0.999],
-    "orders": 10,
-    "operators": ["sum", "logits"],
     "pair_models": ["cnn"],
     "pair_sizes": [2, 5],
     "pair_sparsities": [0.3, 0.6, 0.9],
     "pair_seeds": 1,
     "pairs": 10,
 }
-SMALL = PAPER | {
-    "data": ["digits"],
+SMALL = SMALL_MERGES | {
     "models": ["mlp(32)"],
-    "seeds": 2,
     "recipe": {"epochs": 2},
     "sparsities": [0.5, 0.9],
-    "orders": 2,
     "pair_models": ["mlp(16)"],
     "pair_sizes": [2],
     "pair_sparsities": [0.3, 0.6],
+    "pair_seeds": 1,
     "pairs": 3,
 }
+PAPERS_BEST = {"cnn": 0.6}  # the sparsity that the paper found best for pairs
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
-    """Complete merges, one a data set, model, sparsity and seed; then pairs, by size too.
+    """Complete merges, one per data set, model, sparsity and seed; then pairs, by size too.
 
     Sizes that leave no pair fall out.
     """
@@ -129,6 +135,40 @@ def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     return result
 
 
+def verdict(findings: Findings) -> Verdict:
+    """The best sparsity of complete merges, and of pairs against the paper's."""
+    steps, pairs = _kinds(findings.cells)
+    merges = varied_verdict(steps, "sparsity", "a sparsity of")
+    details, met = [], []
+    for (data, model, size), cells in grouped(pairs, "data", "model", "size").items():
+        values = {
+            sparsity: _values(some, "accuracy", "sum")
+            for (sparsity,), some in grouped(cells, "sparsity").items()
+        }
+        if ranked := by_mean(values):
+            best = next(iter(ranked))
+            sure = "" if surely_best(values) else ", though not by the test"
+            details.append(
+                f"Pairs of {titled(data)}, {model}, |R| = {size}, by weights: {by_value(ranked)}; "
+                f"{best:g} is best{sure}."
+            )
+            met += [best == PAPERS_BEST[model]] if model in PAPERS_BEST else []
+    if not details:
+        return merges
+    line = "the paper has no best sparsity for these pairs"
+    if met:
+        line = f"the paper's best sparsity for pairs of CNNs is ours in {sum(met)} of {len(met)}"
+    claim = Claim(
+        f"{capital(line)}.",
+        holds=all(met) if met else None,
+        evidence={"met": sum(met), "of": len(met)},
+        n=len(details),
+        details=details,
+    )
+    lines = filter(None, [merges.line, line if met else ""])
+    return Verdict("; ".join(lines), [*merges.claims, claim])
+
+
 def _pair_cell(
     data: str,
     model: str,
@@ -192,10 +232,12 @@ register(
             "Whether sparser modules join better. A cell is a data set, model, sparsity and seed: "
             "the modules of all classes joined one by one, or pairs of class sets of one size."
         ),
-        forms={"paper": PAPER, "small": SMALL},
+        scales={"paper": PAPER, "small": SMALL},
         cells=cells,
         measure=measure,
         tables=tables,
         figures=figures,
+        verdict=verdict,
+        paper="Figures 7 and 8: sums by sparsity",
     )
 )

@@ -8,39 +8,27 @@ from matplotlib.figure import Figure
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import (
+    PAPER_MERGES,
+    SMALL_MERGES,
     measure_steps,
     orders_by_operator,
     step_cell,
     step_notes,
     step_tables,
     varied_figures,
+    varied_verdict,
 )
 from intarsia.studies.options import check_numbers, readable
 from intarsia.studies.study import Study, register, seeds_of
 from intarsia.studies.tables import Table, grouped
+from intarsia.studies.verdict import Findings, Verdict
 
-PAPER: dict[str, Any] = {
-    "data": ["mnist"],
-    "models": ["shallow"],
-    "preset": "paper",
-    "seeds": 5,
-    "recipe": {},
-    "temperatures": [1, 3, 5, 7],
-    "orders": 10,
-    "operators": ["sum", "logits"],
-}
-SMALL = PAPER | {
-    "data": ["digits"],
-    "models": ["mlp(32)"],
-    "seeds": 2,
-    "recipe": {"epochs": 2, "sparsity": 0.8},
-    "temperatures": [1, 5],
-    "orders": 2,
-}
+PAPER = PAPER_MERGES | {"models": ["shallow"], "temperatures": [1, 3, 5, 7]}
+SMALL = SMALL_MERGES | {"models": ["mlp(32)"], "temperatures": [1, 5]}
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
-    """One a data set, model, temperature and seed."""
+    """One per data set, model, temperature and seed."""
     orders = orders_by_operator(options)
     return [
         step_cell("temperature", data, model, seed, orders, options, context, temperature=t)
@@ -68,6 +56,10 @@ def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     return varied_figures(done, "temperature", "temperature", "t =")
 
 
+def verdict(findings: Findings) -> Verdict:
+    return varied_verdict(findings.cells, "temperature", "t =")
+
+
 register(
     Study(
         name="temperature",
@@ -76,10 +68,12 @@ register(
             "Whether modules trained at another temperature join better. A cell is a data set, "
             "model, temperature and seed: the modules of all classes joined one by one."
         ),
-        forms={"paper": PAPER, "small": SMALL},
+        scales={"paper": PAPER, "small": SMALL},
         cells=cells,
         measure=measure_steps,
         tables=tables,
         figures=figures,
+        verdict=verdict,
+        paper="Figure 6: the sum of all modules by temperature",
     )
 )

@@ -1,4 +1,4 @@
-"""Study `unlearning`: each class in turn taken out of a whole, against other ways to forget it."""
+"""Study `unlearning`: each class in turn taken out of a composition, or forgotten otherwise."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,9 +18,18 @@ from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.baselines import UNPRUNED, Ascent, best_ascent, check_rates
 from intarsia.studies.maxent.complete_merges import NAMES, figure_name
+from intarsia.studies.maxent.ways import (
+    Row,
+    by_way,
+    values_of,
+    way_panels,
+    ways_in,
+    ways_verdict,
+)
 from intarsia.studies.options import check_count, check_operators, readable
 from intarsia.studies.study import Study, register, seeds_of
-from intarsia.studies.tables import Entry, Spread, Table, finite, grouped, point
+from intarsia.studies.tables import Entry, Spread, Table, grouped
+from intarsia.studies.verdict import Findings, Verdict
 
 PAPER: dict[str, Any] = {
     "data": ["mnist"],
@@ -50,6 +59,8 @@ COLUMNS = {
     "removed": "removed after",
     "entropy": "entropy",
 }
+Way = dict[str, list[Any]]  # numbers by name, one per class; None where its module diverged
+COMPARED = 1000  # test samples on which networks of equal weights are asked
 PANELS = {
     "removed": "removed class: accuracy",
     "entropy": "removed class: entropy",
@@ -60,7 +71,7 @@ BOUNDS = {"removed": (0.0, 1.0), "entropy": (0.0, math.inf), "change": (-1.0, 1.
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
-    """One a data set, model and seed, with all classes."""
+    """One per data set, model and seed, with all classes."""
     return [
         _cell(data, model, seed, options, context)
         for data, model in readable(options, context)
@@ -78,12 +89,12 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     test = Split(data.test.x.to(device), data.test.y)
     parts = context.bank(cell.banks["modules"])
     joint = next(iter(context.bank(cell.banks["joint"], pruned=False)), None)
-    again = context.bank(cell.banks["retrained"], pruned=False)
+    retrained = context.bank(cell.banks["retrained"], pruned=False)
     ways = {}
     if len(parts) > 1:
         ways = {how: removal(parts, how, test, device) for how in settings["operators"]}
-    if joint is not None and len(again):
-        ways[RETRAINING] = retraining(joint, again, test, device)
+    if joint is not None and len(retrained):
+        ways[RETRAINING] = retraining(joint, retrained, test, device)
     if joint is not None:
         chosen = {key: settings[key] for key in ("rates", "limit", "seed")}
         ways[ASCENT] = ascent(joint, data, test, device, **chosen)
@@ -101,24 +112,15 @@ def tables(done: Sequence[Measured]) -> list[Table]:
 
 def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     """The removed class and the others after each removal, by the class's place."""
-    found = {}
+    result = {}
     for (data, model), group in grouped(done, "data", "model").items():
-        panels = {
-            panel: {
-                NAMES.get(way, way): {
-                    float(i): point(_values(group, way, key, i)) for i in _places(group)
-                }
-                for way in _ways(group)
-            }
-            for key, panel in PANELS.items()
-            if any(finite(_values(group, way, key)) for way in _ways(group))
-        }
+        panels = way_panels(group, PANELS, _places(group))
         if not panels:  # training gave up all that the ways need
             continue
         title = f"{data}, {model}: each class removed in turn"
         name = figure_name("unlearning", data, model)
         classes = group[0].result["classes"]
-        found[name] = curve_panels(
+        result[name] = curve_panels(
             panels,
             title=title,
             x="class removed",
@@ -127,7 +129,28 @@ def figures(done: Sequence[Measured]) -> dict[str, Figure]:
             bounds={PANELS[key]: bounds for key, bounds in BOUNDS.items()},
             colours={ASCENT: COLOURS[3], RETRAINING: COLOURS[4]},
         )
-    return found
+    return result
+
+
+def verdict(findings: Findings) -> Verdict:
+    """Whether removal is exact, and what every way leaves of a class and of the others."""
+
+    def describe(rows: Sequence[Row]) -> tuple[str, str]:
+        exact = by_way(rows, lambda row: row["exact"])
+        left = by_way(rows, lambda row: f"{row['removed after'].mean:.1%}")
+        change = by_way(rows, lambda row: f"{100 * row['change'].mean:+.1f}")
+        start = by_way(rows, lambda row: f"{row['remaining before'].mean:.3f}")
+        stops = left.replace(ASCENT, f"{ASCENT} (which stops at chance)")
+        return f"exact in {exact}; still right of the removed class: {left}", (
+            f"Removal is exact, bit for bit, in {exact}. Samples of the removed class that are "
+            f"still answered right: {stops}. Accuracy on the others was {start}; it changes, in "
+            f"points, by {change}."
+        )
+
+    groups = grouped(findings.cells, "data", "model")
+    return ways_verdict(
+        {place: _summary(", ".join(place), g) for place, g in groups.items()}, describe
+    )
 
 
 def _cell(
@@ -152,18 +175,18 @@ def _cell(
 
 def _summary(name: str, group: Sequence[Measured]) -> Table:
     rows: list[list[Entry]] = []
-    for way in _ways(group):
-        figures = [Spread.of(_values(group, way, key)) for key in COLUMNS]
+    for way in ways_in(group):
+        numbers = [Spread.of(values_of(group, way, key)) for key in COLUMNS]
         checks = [_all(group, way, key) for key in ("exact", "untouched")]
-        rows.append([NAMES.get(way, way), *figures, *checks])
+        rows.append([NAMES.get(way, way), *numbers, *checks])
     classes = len(_places(group))
     notes = [
         f"spread over {len(group)} seeds and {classes} removed classes; answers are among all "
         f"{classes}, and an entropy can reach {math.log(classes):.4f}",
         "answers kept: samples of the remaining classes that are answered as before, right or not",
-        "exact: removals after which the whole answers, bit for bit, as one composed without the "
-        "module, and as before once it is added again; untouched: removals that leave the logits "
-        "of every other module the same bits",
+        "exact: removals after which the composition answers, bit for bit, as one composed without "
+        "the module, and as before once it is added again; untouched: removals that leave the "
+        "logits of every other module the same bits",
         *_ascents(group),
         "the other modules were trained on samples of the removed class, to be uncertain of them; "
         "only retraining gives a network that has never met them",
@@ -175,7 +198,7 @@ def _summary(name: str, group: Sequence[Measured]) -> Table:
 
 def _ascents(group: Sequence[Measured]) -> list[str]:
     """A note on what gradient ascent took, where there was a network to take it."""
-    steps = Spread.of(_values(group, ASCENT, "steps"))
+    steps = Spread.of(values_of(group, ASCENT, "steps"))
     if not steps.n:
         return []
     return [
@@ -199,70 +222,35 @@ def _lacking(group: Sequence[Measured]) -> list[str]:
 
 def _by_class(name: str, group: Sequence[Measured]) -> Table:
     keys = {"removed": "accuracy", "entropy": "entropy"}
-    asked = [(way, key) for way in _ways(group) for key in keys]
+    asked = [(way, key) for way in ways_in(group) for key in keys]
     rows: list[list[Entry]] = [
-        [group[0].result["classes"][i], *(Spread.of(_values(group, *what, i)) for what in asked)]
+        [group[0].result["classes"][i], *(Spread.of(values_of(group, *what, i)) for what in asked)]
         for i in _places(group)
     ]
     columns = ["removed", *(f"{NAMES.get(way, way)}: {keys[key]}" for way, key in asked)]
     return Table(f"{name}: the removed class, by class", columns, rows)
 
 
-def _values(
-    group: Sequence[Measured], way: str, key: str, place: int | None = None
-) -> list[float | None]:
-    """A figure over all seeds and classes, or over the seeds of one class."""
-    lists = [cell.result["ways"].get(way, {}).get(key, []) for cell in group]
-    return [v for values in lists for i, v in enumerate(values) if place in (None, i)]
-
-
 def _all(group: Sequence[Measured], way: str, key: str) -> str | None:
     """In how many removals something holds; None where it is not asked."""
-    result = [value for value in _values(group, way, key) if value is not None]
+    result = [value for value in values_of(group, way, key) if value is not None]
     return f"{sum(map(bool, result))} of {len(result)}" if result else None
-
-
-def _ways(group: Sequence[Measured]) -> list[str]:
-    return list(dict.fromkeys(way for cell in group for way in cell.result["ways"]))
 
 
 def _places(group: Sequence[Measured]) -> range:
     return range(len(group[0].result["classes"]))
 
 
-register(
-    Study(
-        name="unlearning",
-        title="Beyond the paper: a class removed",
-        about=(
-            "What is left of a class that is to be forgotten, and what becomes of the others? A "
-            "cell takes each class of one seed in turn out of a composition, trains a joint "
-            "network again without it, and drives it out of that network by gradient ascent."
-        ),
-        forms={"paper": PAPER, "small": SMALL},
-        cells=cells,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-    )
-)
-
-
-Way = dict[str, list[Any]]  # figures by name, one a class; None where its module diverged
-
-FEW = 1000  # test samples on which networks of equal weights are asked
-
-
 def removal(parts: Bank, how: str, test: Split, device: torch.device) -> Way:
-    """Each module in turn taken out of the whole.
+    """Each module in turn taken out of the composition.
 
-    `exact`: the whole without it answers, bit for bit, as one that was composed without it, and as
-    before when it is added again. `untouched`: the logits of every other module are the same bits
-    as before; None where the operator leaves no modules to ask.
+    `exact`: the composition without it answers, bit for bit, as one that was composed without it,
+    and as before when it is added again. `untouched`: the logits of every other module are the
+    same bits as before; None where the operator leaves no modules to ask.
     """
     merged = compose(parts, how).to(device)
     before = logits_of(merged, test.x)
-    subsample = test.x[evenly_spaced(len(test), FEW).to(test.x.device)]
+    subsample = test.x[evenly_spaced(len(test), COMPARED).to(test.x.device)]
     own = _own_logits(merged, subsample)
     rows: list[Mapping[str, Any] | None] = []
     for index, name in enumerate(merged.catalogue):
@@ -270,8 +258,8 @@ def removal(parts: Bank, how: str, test: Split, device: torch.device) -> Way:
             rows.append(None)
             continue
         less = merged - name
-        anew = compose([part for part in parts if part.name != name], how).to(device)
-        exact = _same(less, anew, subsample) and _same(less + parts[name], merged, subsample)
+        composed = compose([part for part in parts if part.name != name], how).to(device)
+        exact = _same(less, composed, subsample) and _same(less + parts[name], merged, subsample)
         left = _own_logits(less, subsample)
         untouched = all(torch.equal(own[n], z) for n, z in left.items()) if left else None
         result = compare(before, logits_of(less, test.x), test.y, index, merged.temperature)
@@ -279,11 +267,13 @@ def removal(parts: Bank, how: str, test: Split, device: torch.device) -> Way:
     return _listed(rows)
 
 
-def retraining(joint: Module, again: Iterable[Module], test: Split, device: torch.device) -> Way:
+def retraining(
+    joint: Module, retrained: Iterable[Module], test: Split, device: torch.device
+) -> Way:
     """The joint network against those that were trained without one class each."""
     before = logits_of(joint.to_module().to(device), test.x)
     rows: list[Mapping[str, Any] | None] = [None] * len(joint.catalogue)
-    for module in again:
+    for module in retrained:
         (gone,) = set(joint.catalogue) - set(module.rewarded)
         index = joint.catalogue.index(gone)
         after = logits_of(module.to_module().to(device), test.x)
@@ -303,16 +293,16 @@ def ascent(
 ) -> Way:
     """The joint network against itself after gradient ascent on one class each, see `best_ascent`.
 
-    `reached` tells whether validation samples of the class are answered with it by chance at most.
+    `reached` says whether validation samples of the class are answered with it by chance at most.
     """
     before = logits_of(joint.to_module().to(device), test.x)
-    ascents = [Ascent("Adam", rate) for rate in rates]
+    ascents = [Ascent("Adam", learning_rate) for learning_rate in rates]
     rows = []
     for index in range(data.classes):
         forgot = best_ascent(joint, data, index, ascents, seed, device, limit)
         after = logits_of(forgot.network, test.x)
         result = compare(before, after, test.y, index, joint.temperature)
-        chosen = {"rate": forgot.ascent.rate, "steps": forgot.steps}
+        chosen = {"rate": forgot.ascent.learning_rate, "steps": forgot.steps}
         rows.append({**result, **chosen, "reached": forgot.removed <= 1 / data.classes})
     return _listed(rows)
 
@@ -322,7 +312,8 @@ def compare(
 ) -> dict[str, float]:
     """One removal by the logits before and after it; answers are among the whole catalogue.
 
-    `kept` is the share of the remaining classes' samples that are answered as before, right or not.
+    `kept` is the fraction of the remaining classes' samples that are answered as before, right or
+    not.
     """
     rest = [i for i in range(after.shape[1]) if i != index]
     removed, remaining = (
@@ -342,11 +333,11 @@ def compare(
 
 
 def _own_logits(merged: Composition, x: Tensor) -> dict[str, Tensor]:
-    """Logits of each part by itself, as it lies in the whole; none where weights are joined."""
+    """Logits of each part by itself, as the composition has it; none where weights are joined."""
     if merged.joined is not None:
         return {}
-    laid = zip(merged.parts, merged.networks, strict=True)
-    return {part.name: logits_of(network, x) for part, network in laid}
+    both = zip(merged.parts, merged.networks, strict=True)
+    return {part.name: logits_of(network, x) for part, network in both}
 
 
 def _same(one: Composition, other: Composition, x: Tensor) -> bool:
@@ -354,6 +345,26 @@ def _same(one: Composition, other: Composition, x: Tensor) -> bool:
 
 
 def _listed(rows: Sequence[Mapping[str, Any] | None]) -> Way:
-    """One list a figure instead of one mapping a class."""
+    """One list per number instead of one mapping per class."""
     keys = next((list(row) for row in rows if row is not None), [])
     return {key: [None if row is None else row[key] for row in rows] for key in keys}
+
+
+register(
+    Study(
+        name="unlearning",
+        title="Beyond the paper: a class removed",
+        about=(
+            "What is left of a class that is to be forgotten, and what becomes of the others? A "
+            "cell takes each class of one seed in turn out of a composition, trains a joint "
+            "network again without it, and drives it out of that network by gradient ascent."
+        ),
+        scales={"paper": PAPER, "small": SMALL},
+        cells=cells,
+        measure=measure,
+        tables=tables,
+        figures=figures,
+        verdict=verdict,
+        paper="nothing; a class removed, against retraining and gradient ascent",
+    )
+)

@@ -1,16 +1,21 @@
 """Study `width`: complete merges of networks with few and with many hidden units."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from math import log2
+from statistics import fmean
 from typing import Any
 
 from matplotlib.figure import Figure
 
+from intarsia.measure.significance import above
 from intarsia.plots import curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import (
     NAMES,
+    PAPER_MERGES,
+    SMALL_MERGES,
     figure_name,
     full,
     measure_steps,
@@ -22,29 +27,26 @@ from intarsia.studies.maxent.complete_merges import (
 )
 from intarsia.studies.options import check_counts, check_flags, readable
 from intarsia.studies.study import Study, register, seeds_of
-from intarsia.studies.tables import Table, grouped, point
+from intarsia.studies.tables import Spread, Table, grouped, point, yes_no
+from intarsia.studies.verdict import Claim, Findings, Verdict, capital, imp_label, listed, titled
 
-PAPER: dict[str, Any] = {
-    "data": ["mnist"],
+PAPER = PAPER_MERGES | {
     "widths": [32, 128, 512, 2048, 4096],
-    "preset": "paper",
     "seeds": 3,
-    "recipe": {},
     "imp": [True, False],
-    "orders": 10,
     "operators": ["sum", "mean", "logits"],
 }
-SMALL = PAPER | {
-    "data": ["digits"],
+SMALL = SMALL_MERGES | {
     "widths": [16, 64],
-    "seeds": 2,
-    "recipe": {"epochs": 2, "sparsity": 0.8},
-    "orders": 2,
+    "imp": [True, False],
+    "operators": ["sum", "mean", "logits"],
 }
+CHANCE = 0.05  # so near to it an accuracy is no better
+ENOUGH = 3  # seeds: with fewer a test is no evidence
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
-    """One a data set, width and seed, with or without pruning."""
+    """One per data set, width and seed, with or without pruning."""
     orders = orders_by_operator(options)
     models = [model_of(width) for width in check_counts(options, "widths")]
     return [
@@ -57,7 +59,7 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
 
 def tables(done: Sequence[Measured]) -> list[Table]:
     groups = [
-        ((data, width_of(model), "yes" if imp else "no"), group)
+        ((data, width_of(model), yes_no(imp)), group)
         for (data, model, imp), group in grouped(done, "data", "model", "imp").items()
     ]
     notes = [
@@ -98,6 +100,55 @@ def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     return result
 
 
+def verdict(findings: Findings) -> Verdict:
+    """Whether the sum of all modules gains by width, with and without pruning."""
+    claims, lines = [], []
+    for (data, imp), cells in grouped(findings.cells, "data", "imp").items():
+        own = {width_of(m): full(some, "sum") for (m,), some in grouped(cells, "model").items()}
+        own = {units: values for units, values in sorted(own.items()) if values}
+        if len(own) < 2:
+            continue
+        where = f"on {titled(data)} {imp_label(imp)}"
+        ends = listed([f"{Spread.of(v)} with {units}" for units, v in own.items()])
+        short, more = _by_width(own, _chance(cells))
+        lines.append(f"{where} the sum {short}")
+        means = {str(units): fmean(values) for units, values in own.items()}
+        narrow, *_, wide = means.values()
+        claims.append(
+            Claim(
+                f"{capital(where)} the sum of all modules {short} ({more}).",
+                holds=wide > narrow,
+                evidence=means,
+                n=min(map(len, own.values())),
+                details=[f"{capital(where)}, all modules by weights: {ends} hidden units."],
+            )
+        )
+    return Verdict("; ".join(lines), [Claim("The paper says that width helps."), *claims])
+
+
+def _by_width(own: Mapping[int, Sequence[float]], chance: float) -> tuple[str, str]:
+    """Whether wider is better, and more on it; without a test where there are too few for one."""
+    means = {units: fmean(values) for units, values in own.items()}
+    low, high = min(means.values()), max(means.values())
+    if max(high - chance, chance - low) < CHANCE:
+        return "stays near chance at every width", f"{low:.3f} to {high:.3f}, chance {chance:.3f}"
+    rises = [b > a for a, b in pairwise(means.values())]
+    narrow, *_, wide = means
+    n = min(map(len, own.values()))
+    test = f", n = {n}"
+    if n >= ENOUGH:
+        test += ", by the test" if above(own[wide], own[narrow]) else ", not surely by the test"
+    ends = [f"{means[units]:.3f} with {units}" for units in (narrow, wide)]
+    steps = f"it rises in {sum(rises)} of {len(rises)} steps{test}"
+    return f"goes from {ends[0]} hidden units to {ends[1]}", steps
+
+
+def _chance(cells: Sequence[Measured]) -> float:
+    """What guessing gives, were the classes equally frequent."""
+    curves = [c for cell in cells for some in cell.result["curves"].values() for c in some]
+    return 1 / max(len(curve["accuracy"]) for curve in curves)
+
+
 def model_of(width: int) -> str:
     """The paper's shallow network with another width; at 512 units it is that network."""
     return "shallow" if width == 512 else f"mlp(hidden=[{width}], dropout=0.5)"
@@ -112,14 +163,16 @@ register(
         name="width",
         title="Width: complete merges of narrow and wide networks",
         about=(
-            "Whether more hidden units leave modules more room beside one another. A cell is a "
+            "Whether more hidden units leave modules more room. A cell is a "
             "data set, width and seed, with or without pruning: the modules of all classes joined "
             "one by one."
         ),
-        forms={"paper": PAPER, "small": SMALL},
+        scales={"paper": PAPER, "small": SMALL},
         cells=cells,
         measure=measure_steps,
         tables=tables,
         figures=figures,
+        verdict=verdict,
+        paper="wider networks leave modules more room; said without numbers",
     )
 )

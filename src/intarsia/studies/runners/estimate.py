@@ -7,7 +7,7 @@ from intarsia.studies.cells import Cell
 from intarsia.studies.context import StudyContext
 from intarsia.studies.records import read_records
 from intarsia.studies.runners.bank_training import work_of
-from intarsia.studies.runners.local import missing_plans, standing
+from intarsia.studies.runners.local import missing_plans, progress
 from intarsia.studies.store import Store
 
 ENOUGH = 0.01  # of the work that is estimated must have been done before
@@ -32,7 +32,7 @@ def estimate(cells: Sequence[Cell], store: Store, context: StudyContext) -> Esti
     The time follows from what this store's earlier runs took on such a device, or else from the
     figures of the project's own benchmarks; measuring the cells comes on top.
     """
-    missing = standing(cells, store).missing
+    missing = progress(cells, store).missing
     plans = missing_plans(missing, store)
     kind = context.device.type
     work = sum(work_of(p, context.data(p.recipe.data, p.recipe.preset)) for p in plans)

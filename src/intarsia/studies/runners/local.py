@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 
 @dataclass
-class Standing:
+class StudyProgress:
     """What a store has of a study."""
 
     cells: list[Cell]
@@ -38,9 +38,9 @@ class Standing:
         return [self.finished[c.key] for c in self.cells if c.key in self.finished]
 
 
-def standing(cells: Sequence[Cell], store: Store) -> Standing:
+def progress(cells: Sequence[Cell], store: Store) -> StudyProgress:
     """Which cells are finished, missing or damaged."""
-    result = Standing(list(cells))
+    result = StudyProgress(list(cells))
     for cell in result.cells:
         try:
             measured = store.read(cell)
@@ -70,7 +70,7 @@ def run(
     """Measure what is missing of a study; several processes may do so on one store at once."""
     study = find_study(study) if isinstance(study, str) else study
     context = context or StudyContext(store, device)
-    result = standing(study.plan(options, context), store)
+    result = progress(study.plan(options, context), store)
     if not result.missing:
         return result.measured  # nothing is written, so a store may be read-only
     with store.in_use():
@@ -90,13 +90,13 @@ class Run:
     ) -> None:
         self.store, self.context, self.say = store, context, say
         self.record = Record(store.path / "runs", study.name, context.device)
-        self.standing = standing(study.plan(options, context), store)
-        for line in self.standing.damaged.values():
+        self.progress = progress(study.plan(options, context), store)
+        for line in self.progress.damaged.values():
             say(f"{line}: it is measured again")
 
     def look(self, cells: Sequence[Cell]) -> None:
         """Take over what other processes have finished."""
-        self.standing.finished.update(standing(cells, self.store).finished)
+        self.progress.finished.update(progress(cells, self.store).finished)
 
     def ready(self, cell: Cell) -> bool:
         """Whether the banks that the cell needs are there."""
@@ -104,8 +104,8 @@ class Run:
 
     def keep(self, cell: Cell, result: dict[str, Any]) -> None:
         """A cell is measured: write it down."""
-        self.standing.finished[cell.key] = self.store.write(cell, result)
-        self.say(f"cell {self._count()} of {len(self.standing.cells)}: {cell}")
+        self.progress.finished[cell.key] = self.store.write(cell, result)
+        self.say(f"cell {self._count()} of {len(self.progress.cells)}: {cell}")
 
     def drop(self, cell: Cell) -> None:
         """A bank of this cell cannot be read: train it again."""
@@ -130,8 +130,8 @@ class Run:
 
     def _count(self) -> int:
         """Cells that are finished, whoever finished them."""
-        there = self.store.keys({cell.study for cell in self.standing.cells})
-        return sum(cell.key in there for cell in self.standing.cells)
+        there = self.store.keys({cell.study for cell in self.progress.cells})
+        return sum(cell.key in there for cell in self.progress.cells)
 
 
 class _Here(Run):
@@ -139,24 +139,24 @@ class _Here(Run):
 
     def work(self) -> list[Measured]:
         """First what can be measured now, then the next banks; wait only for other processes."""
-        while missing := self.standing.missing:
+        while missing := self.progress.missing:
             done = [self._measure(cell) for cell in missing if self.ready(cell)]
             if any(done) or self._train(missing):
                 continue
             time.sleep(WAIT)
             self.look(missing)
-        return self.standing.measured
+        return self.progress.measured
 
     def _measure(self, cell: Cell) -> bool:
-        with self.store.claim([cell.key]) as held:
+        with self.store.lock([cell.key]) as held:
             if not held:
                 return False
             self.look([cell])
-            if cell.key in self.standing.finished:
+            if cell.key in self.progress.finished:
                 return True
             try:
                 timed = self.record.timed(event="cell", study=cell.study, key=cell.key)
-                # Some groups are dead, and the study says so: studies/dead.py.
+                # Some groups are dead, and the verdict says so: studies/maxent/dead.py.
                 quiet = warnings.catch_warnings(action="ignore", category=HealthWarning)
                 with timed, quiet:
                     self.keep(cell, find_study(cell.study).measure(cell, self.context))
@@ -170,7 +170,7 @@ class _Here(Run):
     def _train(self, missing: Sequence[Cell]) -> bool:
         """Train the next banks that no other process trains; False if there are none."""
         for plans in training_groups(missing_plans(missing, self.store), self.context.device):
-            with self.store.claim([plan.key for plan in plans]) as held:
+            with self.store.lock([plan.key for plan in plans]) as held:
                 mine = [p for p in plans if p.key in held and not self.store.has_bank(p)]
                 if mine:
                     self._train_together(mine)

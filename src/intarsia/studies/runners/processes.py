@@ -1,4 +1,4 @@
-"""Processes: several of them on this machine run a study on one store; claims share the work."""
+"""Processes: several of them on this machine run a study on one store; locks share the work."""
 
 import multiprocessing
 import os
@@ -19,11 +19,11 @@ import torch
 from intarsia.errors import IntarsiaError, StudyError
 from intarsia.studies.cells import Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.runners.local import Say, run, standing
+from intarsia.studies.runners.local import Say, progress, run
 from intarsia.studies.store import Store
 from intarsia.studies.study import Study, find_study
 
-PATIENCE = 5.0  # seconds for a worker to let go of its claims
+PATIENCE = 5.0  # seconds for a worker to let go of its locks
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ def run_processes(
     A worker that is lost leaves its work to the others; one that fails ends the run.
     """
     cells = study.plan(options, StudyContext(store, "cpu"))
-    missing = standing(cells, store).missing
+    missing = progress(cells, store).missing
     count = min(workers or _cores(), len(missing))
     with _crew(study, options, store, device, count) as crew:
         _listen(crew, say)
-    return standing(cells, store).measured
+    return progress(cells, store).measured
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from intarsia.studies.context import StudyContext
 from intarsia.studies.plans import Plan
 from intarsia.studies.records import versions
 from intarsia.studies.runners.bank_training import training_groups
-from intarsia.studies.runners.local import WAIT, Run, Say, missing_plans, standing
+from intarsia.studies.runners.local import WAIT, Run, Say, missing_plans, progress
 from intarsia.studies.runners.ray.connection import Place, joined, place_of
 from intarsia.studies.runners.ray.ray_tasks import measure_cell, train_banks
 from intarsia.studies.store import DamagedError, Store
@@ -25,7 +25,7 @@ from intarsia.studies.study import Study, find_study
 
 RETRIES = 5  # of a task whose worker is lost
 AHEAD = 2  # tasks for each one that can run, so that no worker waits
-MOST = 400  # tasks at once: every claim is an open file
+MOST = 400  # tasks at once: every lock is an open file
 SENT = 32  # banks of the store that stay in the cluster's memory
 
 
@@ -46,7 +46,7 @@ def run_cluster(
     Without an address a cluster is started here, with one task per core; "auto" joins the one that
     this machine belongs to. A task takes `cpus`, and where the device is a GPU, `gpus` of them.
     """
-    result = standing(study.plan(options, StudyContext(store, "cpu")), store)
+    result = progress(study.plan(options, StudyContext(store, "cpu")), store)
     if not result.missing:
         return result.measured
     with store.in_use(), joined(address, workers, cpus):
@@ -56,13 +56,13 @@ def run_cluster(
 
 @dataclass(frozen=True)
 class _Task:
-    """What a worker was asked for, whose claim we hold, and what is done with the answer."""
+    """What a worker was asked for, whose lock we hold, and what is done with the answer."""
 
     answer: list[ray.ObjectRef]
-    claim: ExitStack
+    lock: ExitStack
     name: str
     finish: Callable[[dict[str, Any], list[Any]], None]
-    again: Callable[[], None]  # what was sent is damaged
+    repeat: Callable[[], None]  # what was sent is damaged
 
 
 class _OnCluster(Run):
@@ -80,9 +80,9 @@ class _OnCluster(Run):
         }
 
     def work(self) -> list[Measured]:
-        """Cells as soon as their banks are there, banks beside them."""
+        """Cells as soon as their banks are there, banks meanwhile."""
         try:
-            while missing := self.standing.missing:
+            while missing := self.progress.missing:
                 self._send(missing)
                 if self.tasks:
                     done, _ = ray.wait(list(self.tasks), timeout=10 * WAIT)
@@ -91,11 +91,11 @@ class _OnCluster(Run):
                 else:
                     time.sleep(WAIT)
                     self.look(missing)
-            return self.standing.measured
+            return self.progress.measured
         finally:
             for ref, task in self.tasks.items():
                 ray.cancel(ref)
-                task.claim.close()
+                task.lock.close()
 
     def drop(self, cell: Cell) -> None:
         super().drop(cell)
@@ -117,11 +117,11 @@ class _OnCluster(Run):
             self._send_plans(plans)
 
     def _send_cell(self, cell: Cell) -> None:
-        with ExitStack() as claim:
-            if not claim.enter_context(self.store.claim([cell.key])):
+        with ExitStack() as lock:
+            if not lock.enter_context(self.store.lock([cell.key])):
                 return
             self.look([cell])
-            if cell.key in self.standing.finished:
+            if cell.key in self.progress.finished:
                 return
             try:
                 banks = [self._bank(plan) for plan in cell.banks.values()]
@@ -135,11 +135,11 @@ class _OnCluster(Run):
                 self.keep(cell, results[0])
                 self.record.note(event="cell", study=cell.study, key=cell.key, **note)
 
-            self._wait_for(answer, claim, f"cell {cell}", finish, lambda: self.drop(cell))
+            self._wait_for(answer, lock, f"cell {cell}", finish, lambda: self.drop(cell))
 
     def _send_plans(self, plans: Sequence[Plan]) -> None:
-        with ExitStack() as claim:
-            held = claim.enter_context(self.store.claim([plan.key for plan in plans]))
+        with ExitStack() as lock:
+            held = lock.enter_context(self.store.lock([plan.key for plan in plans]))
             mine = [p for p in plans if p.key in held and not self.store.has_bank(p)]
             if not mine:
                 return
@@ -152,7 +152,7 @@ class _OnCluster(Run):
                     self._remember(plan, ref)
                 self.record.note(**about, **note)
 
-            self._wait_for(answer, claim, f"bank {mine[0].key[:16]}", finish, lambda: None)
+            self._wait_for(answer, lock, f"bank {mine[0].key[:16]}", finish, lambda: None)
 
     def _ask(self, work: Callable[..., Any], answers: int, *what: Any) -> list[ray.ObjectRef]:
         task: Any = ray.remote(
@@ -167,20 +167,20 @@ class _OnCluster(Run):
     def _wait_for(
         self,
         answer: list[ray.ObjectRef],
-        claim: ExitStack,
+        lock: ExitStack,
         name: str,
         finish: Callable[[dict[str, Any], list[Any]], None],
-        again: Callable[[], None],
+        repeat: Callable[[], None],
     ) -> None:
-        self.tasks[answer[0]] = _Task(answer, claim.pop_all(), name, finish, again)
+        self.tasks[answer[0]] = _Task(answer, lock.pop_all(), name, finish, repeat)
 
     def _collect(self, task: _Task) -> None:
-        with task.claim:
+        with task.lock:
             try:
                 note, *result = ray.get(task.answer)
             except RayTaskError as error:
                 if isinstance(error.cause, DamagedError):
-                    task.again()
+                    task.repeat()
                     return
                 known = isinstance(error.cause, IntarsiaError)
                 raise StudyError(f"{task.name}: {error.cause if known else error}") from error

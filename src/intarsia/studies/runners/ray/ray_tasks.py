@@ -51,7 +51,7 @@ def measure_cell(
 
 @contextmanager
 def _bench(setting: Mapping[str, Any]) -> Iterator[tuple[StudyContext, Store]]:
-    """A bench on a store that lasts for one task."""
+    """A context on a store that lasts for one task."""
     if setting["versions"] != versions():
         raise StudyError(
             f"a worker of the cluster has {versions()}, the run {setting['versions']}: "
@@ -78,7 +78,7 @@ def _data(sent: Sent, name: str, preset: str) -> Data:
             return _here[key]
     raise StudyError(
         f"the study measures on {name!r} with preset {preset!r}, but its cells were planned "
-        "without it: ask the bench for the data where the cells are made"
+        "without it: ask the context for the data where the cells are made"
     )
 
 

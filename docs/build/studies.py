@@ -1,0 +1,391 @@
+"""Write the pages on studies from the archives in docs/results.
+
+    python docs/build/studies.py
+
+reads study_*.json and writes study_*.md and their figures beside them, the lines on studies in the
+README, in the list of results and in the menu. A study without an archive has no page. What a page
+says of a study is the study's own verdict: nothing is computed here.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from intarsia.plots import svg
+from intarsia.reports.study.parts import parts_of
+from intarsia.studies import STUDIES, Findings, Measured, Study, Table, Verdict, seeds_of
+from intarsia.studies.archive import FORMAT, Archive, load_archive
+from intarsia.studies.options import run_command, variant_label
+from intarsia.studies.verdict import capital, listed, sentences, several
+from pages import README, RESULTS, ROOT, Result, filled, page, table
+
+INDEX, SITE = RESULTS / "index.md", ROOT / "mkdocs.yml"
+IN_README = ("single", "pairs", "complete")
+# Options that say how often, with the word for one.
+COUNTS = {"seeds": "seed", "pairs": "pair", "orders": "order"}
+FIGURES, BYTES = 4, 300_000  # at most so many on a page, and so large
+# Words in the names of figures, from what a page should show first on.
+FIRST = ("mnist", "shallow", "-imp", "-me-")
+MANY = 4  # tables, above which notes that they share stand once, before them
+
+
+def write_study_pages() -> None:
+    """Write every file that is made here."""
+    for path, text in written().items():
+        path.write_text(text)
+        print(path.relative_to(ROOT))
+
+
+def written(results: Path = RESULTS) -> dict[Path, str]:
+    """Every file that is made here, and what it should hold; archives are read from `results`."""
+    studies = read_studies(results)
+    verdicts = verdicts_of(studies)
+    titles = {f"study_{name}": variants[0].study.title for name, variants in studies.items()}
+    files: dict[Path, str] = {}
+    for name, variants in studies.items():
+        figures = chosen_figures(variants[0])
+        files[results / f"study_{name}.md"] = study_page(variants, verdicts[name], list(figures))
+        files |= {results / f"{file}.svg": text for file, text in figures.items()}
+    speed, kills = (_load(results / f"study_{name}.json") for name in ("speed", "kills"))
+    if speed or kills:
+        targets = _load(RESULTS / "targets.json") or {}
+        files[results / "study_speed.md"] = speed_page(speed, kills, targets)
+        titles["study_speed"] = "How long, and how safe"
+    return {
+        **files,
+        README: filled(README, {"studies": readme_lines(studies, verdicts, speed)}),
+        INDEX: filled(INDEX, {"studies": index_table(verdicts, titles)}),
+        SITE: filled(SITE, {"studies": navigation(titles)}, "      # {}", "\n"),
+    }
+
+
+@dataclass(frozen=True)
+class Variant:
+    """All archives of a study that were made with one preset and recipe, as one."""
+
+    study: Study
+    label: str
+    archives: Mapping[str, Archive]  # by the name of the file
+
+    @cached_property
+    def measured(self) -> list[Measured]:
+        """The cells of all archives, each once."""
+        cells = [cell for archive in self.archives.values() for cell in archive.measured]
+        return list({json.dumps(cell.settings, sort_keys=True): cell for cell in cells}.values())
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        return [archive.runs for archive in self.archives.values()]
+
+
+Studies = Mapping[str, Sequence[Variant]]
+
+
+def read_studies(folder: Path) -> dict[str, list[Variant]]:
+    """Every study that has an archive in the folder; of its variants the paper's preset first."""
+    archives = {
+        path.name: load_archive(path)
+        for path in sorted(folder.glob("study_*.json"))
+        if json.loads(path.read_bytes()).get("format") == FORMAT["format"]
+    }
+    studies = {}
+    for name, study in STUDIES.items():
+        groups: dict[tuple[bool, str], dict[str, Archive]] = {}
+        for file, archive in archives.items():
+            if archive.study == name and archive.measured:
+                label = variant_label(study, archive.options)
+                key = (archive.options["preset"] != "paper", label)
+                groups.setdefault(key, {})[file] = archive
+        if groups:
+            studies[name] = [Variant(study, key[1], own) for key, own in sorted(groups.items())]
+    return studies
+
+
+def verdicts_of(studies: Studies) -> dict[str, Verdict]:
+    """What every study says, with its variants and the other studies at hand."""
+    cells = {name: {v.label: v.measured for v in own} for name, own in studies.items()}
+    verdicts = {}
+    for name, (main, *others) in studies.items():
+        findings = Findings(main.measured, main.label, {v.label: v.measured for v in others}, cells)
+        missing = [
+            f"{file}: {cells_missing}"
+            for variant in studies[name]
+            for file, archive in variant.archives.items()
+            if archive.missing
+            for part in parts_of(archive, None, None)
+            for cells_missing in part.missing
+        ]
+        verdicts[name] = main.study.judge(findings, missing)
+    return verdicts
+
+
+def study_page(variants: Sequence[Variant], verdict: Verdict, figures: Sequence[str] = ()) -> str:
+    """What was asked, how it was measured, what it says; then tables and figures."""
+    study = variants[0].study
+    parts = [
+        study.about,
+        _commands(variants),
+        _origins(variants),
+        verdict.markdown(),
+        *(f"![{study.title}: {_alt(study.name, figure)}]({figure}.svg)" for figure in figures),
+    ]
+    for variant in variants:
+        parts += [f"## {capital(variant.label)}", *tables_markdown(study.tables(variant.measured))]
+    return page(study.title, [], *parts)
+
+
+def chosen_figures(variant: Variant) -> dict[str, str]:
+    """A few of the study's figures, by the name of their file."""
+    drawn = {name: svg(one) for name, one in variant.study.figures(variant.measured).items()}
+    fit = [name for name, text in drawn.items() if len(text.encode()) < BYTES]
+    ranked = sorted(fit, key=lambda name: -sum(word in name for word in FIRST))
+    return {f"study_{name}": drawn[name] for name in fit if name in ranked[:FIGURES]}
+
+
+def tables_markdown(tables: Sequence[Table]) -> list[str]:
+    """Markdown of the tables: rows that another table has too stand there alone."""
+    own = [table for table in tables if not table.included_in]
+    words = [
+        f"{table.title.partition(':')[0]} has no rows that are not in "
+        f"{table.included_in.partition(':')[0]}."
+        for table in tables
+        if table.included_in
+    ]
+    if len(own) > MANY:
+        shared, own = _shared_notes(own)
+        words += [f"Notes to the tables below:\n\n{shared}"] if shared else []
+    return [*words, *(table.markdown().rstrip() for table in own)]
+
+
+def _shared_notes(tables: Sequence[Table]) -> tuple[str, list[Table]]:
+    """Notes of several tables as one list, and the tables with those of their own alone."""
+    having = {
+        note: [t.title for t in tables if note in t.notes] for t in tables for note in t.notes
+    }
+    shared = {note: titles for note, titles in having.items() if len(titles) > 1}
+    lines = []
+    for note, titles in shared.items():
+        kinds = {title.rpartition(": ")[2] for title in titles}
+        kind = f"{kinds.pop()}: " if len(titles) < len(tables) and len(kinds) == 1 else ""
+        lines.append(f"- {kind}{note}")
+    own = [replace(t, notes=[note for note in t.notes if note not in shared]) for t in tables]
+    return "\n".join(lines), own
+
+
+def _commands(variants: Sequence[Variant]) -> str:
+    archives = {file: archive for v in variants for file, archive in v.archives.items()}
+    study = variants[0].study
+    lines = [run_command(study, archive.options) for archive in archives.values()]
+    lines += [f"intarsia study table {study.name} --from docs/results/{file}" for file in archives]
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def _origins(variants: Sequence[Variant]) -> str:
+    """Where the cells come from and what they took, archive by archive."""
+    rows = []
+    for variant in variants:
+        for file, archive in variant.archives.items():
+            runs, options = archive.runs, archive.options
+            counts = {
+                word: seeds_of(options[key]) for key, word in COUNTS.items() if key in options
+            }
+            missing = f", {archive.missing} missing" if archive.missing else ""
+            rows.append(
+                [
+                    f"[{file}]({file})",
+                    f"{len(archive.measured)}{missing}",
+                    ", ".join(several(len(values), word) for word, values in counts.items()),
+                    f"{runs['modules']:,}",
+                    f"{runs['training_seconds']:,.0f}",
+                    f"{runs['measuring_seconds']:,.0f}",
+                    ", ".join(runs["devices"]),
+                    ", ".join(runs["dates"]),
+                ]
+            )
+    versions = [
+        ", ".join(f"{name} {number}" for name, number in own.items())
+        for own in _of_runs(variants, "versions")
+    ]
+    head = "archive|cells|n|modules trained|s of training|s of measuring|device|date"
+    shared = (
+        "A module that several studies need is trained once and counted on each page. Seconds are "
+        "those of the process that did the work; where several ran on one device at once, each "
+        "took longer than alone."
+    )
+    return f"{table(head, rows)}\n\nVersions: {'; '.join(versions)}. {shared}"
+
+
+def _of_runs(variants: Iterable[Variant], key: str) -> list[Any]:
+    """What the runs of all archives have under a key, each once."""
+    values: list[Any] = []
+    for variant in variants:
+        for runs in variant.runs:
+            values += [value for value in runs[key] if value not in values]
+    return values
+
+
+def _alt(name: str, figure: str) -> str:
+    return figure.removeprefix(f"study_{name}").strip("-").replace("-", ", ") or name
+
+
+# Lines of the README, of the list of results, of the menu
+
+
+def readme_lines(
+    studies: Studies, verdicts: Mapping[str, Verdict], speed: Result | None = None
+) -> str:
+    """What the paper's tables come to, what they took and the command with its time."""
+    words = [
+        f"{capital(studies[name][0].study.title)}: {verdicts[name].line}."
+        for name in IN_README
+        if name in studies
+    ]
+    if not words:
+        return ""
+    if "pairs" in studies:
+        runs = [own for variant in studies["pairs"] for own in variant.runs]
+        words.append(
+            f"The {sum(own['modules'] for own in runs):,} modules of Tables 2 and 4 took "
+            f"{sum(own['training_seconds'] for own in runs):,.0f} s of training on "
+            f"{listed(_of_runs(studies['pairs'], 'devices'))}."
+        )
+    end = "All verdicts are in [results](docs/results/index.md#studies)."
+    text = fill(sentences(*words, end), 119, break_on_hyphens=False, break_long_words=False)
+    mark = "<!-- not run: MNIST in the paper's size takes a GPU -->"  # for benchmarks/examples.py
+    return f"## The paper, checked\n\n{text}\n\n{mark}\n\n```bash\n{_example(speed)}\n```"
+
+
+def _example(speed: Result | None) -> str:
+    """A command, and how long it takes where that was timed."""
+    if not speed:
+        return "intarsia study run pairs --data mnist --models shallow"
+    study = speed["study"]
+    return (
+        f"intarsia study run pairs --data {study['data']} --models {study['model']}  "
+        f"# {study['seconds']:,.0f} s on {speed['machine']}"
+    )
+
+
+def index_table(verdicts: Mapping[str, Verdict], titles: Mapping[str, str]) -> str:
+    """What every study says in one line; other pages with these titles are linked below."""
+    rows = [
+        [f"[{name}](study_{name}.md)", STUDIES[name].paper, verdict.line.replace("|", "\\|")]
+        for name, verdict in verdicts.items()
+    ]
+    parts = [table("study|the paper shows|verdict", rows)] if rows else []
+    others = [name for name in titles if name.removeprefix("study_") not in verdicts]
+    return "\n\n".join([*parts, *(f"[{titles[name]}]({name}.md)" for name in others)])
+
+
+def navigation(titles: Mapping[str, str]) -> str:
+    """Lines of mkdocs.yml for pages by their titles; none where there are none."""
+    lines = [f'          - "{title}": results/{name}.md' for name, title in titles.items()]
+    return "\n".join(["      - Studies:", *lines]) if lines else ""
+
+
+# How long studies take, and how safe they are
+
+
+def speed_page(speed: Result | None, kills: Result | None, targets: Result) -> str:
+    """Either part is left out where its figures are not there yet."""
+    parts: list[str] = []
+    if speed:
+        parts += ["## How long", *_speed(speed, targets["study_speed"])]
+    if kills:
+        parts += ["## How safe", *_kills(kills, targets["study_kills"])]
+    return page("How long, and how safe", [result for result in (speed, kills) if result], *parts)
+
+
+def _speed(result: Result, target: Result) -> Sequence[str]:
+    ours, ratios = result["study"], result["ratios"]
+    left = _left_out(result["ways"])
+    ways = {name: way for name, way in result["ways"].items() if name not in left}
+    rows = [
+        ["the study", "measured", f"{ours['seconds']:,.0f}", "1"],
+        *(
+            [f"{name} way", "extrapolated", f"{seconds:,.0f}", f"{ratios[name]:,.0f}"]
+            for name, seconds in result["extrapolated_seconds"].items()
+            if name in ways
+        ),
+    ]
+    kinds = {
+        "usual": "the usual one with a data loader and per-sample transforms",
+        "plain": "the plain one on resident tensors",
+    }
+    named = listed([kinds[name] for name in ways])
+    timed = "; ".join(f"{n} {way['seconds_per_module_epoch']:.3f} s" for n, way in ways.items())
+    times = next(iter(ways.values()))["all_seconds_per_module_epoch"]
+    verdict = "; ".join(
+        f"the {name} way takes {ratios[name]:,.0f} times as long, {least} were aimed at: "
+        f"{'met' if ratios[name] >= least else 'missed'}"
+        for name, least in target.items()
+    )
+    return [
+        f"Table 4 for {ours['model']} networks on {ours['data']}, whole, from an empty store: "
+        f"{ours['modules']:,} modules are trained, {ours['module_epochs']:,} module-epochs, and "
+        f"{ours['cells']} cells measured in {ours['seconds']:,.0f} s, of which "
+        f"{ours['training_seconds']:,.0f} s are training and {ours['measuring_seconds']:,.0f} s "
+        "measuring. Compared are ways that train one module after another on the same device: "
+        f"{named}. Timed for an epoch of one module, the fastest of {len(times)} ({timed}), and "
+        "extrapolated to the modules and epochs of the study, without any measuring:",
+        table("way|seconds are|seconds|times as long", rows),
+        *left.values(),
+        f"{capital(verdict)}.",
+    ]
+
+
+def _left_out(ways: Result) -> dict[str, str]:
+    """The plain way where it comes out slower than the usual one, which its loop cannot be."""
+    key = "seconds_per_module_epoch"
+    if not {"usual", "plain"} <= set(ways) or ways["plain"][key] <= ways["usual"][key]:
+        return {}
+    plain = ways["plain"]
+    epochs = round(plain["seconds"] / plain[key] / plain["modules"])
+    return {
+        "plain": "The plain way, the same loop on resident tensors, is left out: its "
+        f"{plain[key]:.3f} s come from one whole run of {epochs} epochs, which is too short to "
+        "tell; what a run takes beside its epochs, such as starting the device, is a large part "
+        "of it."
+    }
+
+
+def _kills(result: Result, target: Result) -> Sequence[str]:
+    cells = len(result["options"]["objectives"]) * result["options"]["seeds"]
+    rows = [
+        [
+            trial["at_once"],
+            trial["kills"],
+            " and ".join(f"{run['cells_at_last_kill']} of {cells}" for run in trial["runs"]),
+            sum(run["repeated"] for run in trial["runs"]),
+            "yes" if trial["equal"] else f"no: {', '.join(trial['differing'])}",
+        ]
+        for trial in result["trials"]
+    ]
+    enough = all(trial["kills"] >= target["kills"] for trial in result["trials"])
+    done = [run["cells_at_last_kill"] for trial in result["trials"] for run in trial["runs"]]
+    return [
+        "A study of digits is killed (kill -9) at random moments and begun again until it ends, by "
+        f"one process and by two that share a store. Then its {result['files']} files of cells and "
+        f"banks, {result['bytes']:,} bytes, are compared with those of an undisturbed run, which "
+        f"takes {result['undisturbed_seconds']:.1f} s.",
+        table(
+            "processes at once|kills|cells finished at the last kill|done twice|same bytes", rows
+        ),
+        f"By the last kill of a run {min(done)} to {max(done)} of its {cells} cells were finished: "
+        "the kills fall into the part before it, and the rest runs undisturbed. Where a run ends "
+        "before it has had all its kills, another one begins in an empty store.",
+        f"{target['kills']} kills and the same bytes were aimed at: "
+        f"{'met' if enough and result['equal'] else 'missed'}.",
+    ]
+
+
+def _load(path: Path) -> Result | None:
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+if __name__ == "__main__":
+    write_study_pages()

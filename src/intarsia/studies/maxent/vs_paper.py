@@ -1,0 +1,266 @@
+"""Our numbers beside those that the paper printed: which are met, which are missed, and where."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from intarsia.studies.cells import Measured
+from intarsia.studies.maxent.paper import PaperCell
+from intarsia.studies.tables import Difference, Entry, Paper, Spread, Table
+from intarsia.studies.verdict import (
+    IMP,
+    Claim,
+    Findings,
+    capital,
+    count,
+    listed,
+    named,
+    sentences,
+    titled,
+)
+
+VS_PAPER = (
+    *("accuracy", "paper's accuracy", "difference"),
+    *("entropy", "paper's entropy", "entropy's difference"),
+)
+MEANING = "accuracy: of samples of rewarded classes; entropy: in nats, of all other samples"
+NEAR = 0.01  # misses below this are counted apart: some printed deviations are tiny
+RELEASED = "preset `released`"  # the authors' code
+
+Row = Mapping[str, Any]
+Place = tuple[Any, ...]  # a row's labels and the measure
+# Where the authors' code departs from their text, and which numbers that can touch.
+DEPARTURES: dict[str, Callable[[Row], bool]] = {
+    "pruning (the code prunes layer by layer and keeps the last epoch, the text globally and the "
+    "best)": lambda row: row["IMP"] == "yes",
+    "dropout without IMP (0.3 in the code, 0.5 in the text)": lambda row: (
+        row["IMP"] == "no" and row["model"] != "cnn"
+    ),
+    "the sum of unpruned MLPs (the code counts the second output layer twice)": lambda row: (
+        "|R|" in row and row["IMP"] == "no" and row["model"] != "cnn"
+    ),
+    "the CNN's temperature (5 in the code, 1 in the text)": lambda row: row["model"] == "cnn",
+    "Yeast's networks (smaller in the code, with a higher learning rate)": lambda row: (
+        row["data"] == "yeast"
+    ),
+    "HAR's features (computed anew from the raw signals)": lambda row: row["data"] == "har",
+    "the pairs for |R| = 5 (one in the code, ten in the text)": lambda row: row.get("|R|") == 5,
+}
+
+
+def vs_paper(
+    accuracy: Spread | Sequence[float | None],
+    entropy: Spread | Sequence[float | None],
+    paper: PaperCell | None,
+) -> list[Entry]:
+    """Our two numbers, each with the paper's and the difference, as VS_PAPER names them."""
+    entries: list[Entry] = []
+    printed = (paper.accuracy, paper.entropy) if paper else (None, None)
+    for values, theirs in zip((accuracy, entropy), printed, strict=True):
+        ours = values if isinstance(values, Spread) else Spread.of(values)
+        entries += [ours, theirs, Difference.of(ours, theirs)]
+    return entries
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One number of ours that the paper printed too."""
+
+    place: Place
+    labels: Row
+    measure: str
+    difference: Difference
+    suspect: bool
+
+    @property
+    def met(self) -> bool:
+        return not self.difference.beyond
+
+
+class PaperComparison:
+    """A study's table against the paper's, and that of its variants.
+
+    Numbers that are suspect, and those of dead groups, are neither met nor missed.
+    """
+
+    def __init__(
+        self,
+        findings: Findings,
+        table: Callable[[Sequence[Measured]], Table],
+        dead: Callable[[Sequence[Measured]], Sequence[Place]],
+    ) -> None:
+        def alive(cells: Sequence[Measured]) -> list[Compared]:
+            groups = [_labels(group) for group in dead(cells)]
+            return [c for c in compared(table(cells)) if _labels_of(c) not in groups]
+
+        numbers = alive(findings.cells)
+        self.label = findings.label
+        self.suspect = [c for c in numbers if c.suspect]
+        self.kept = [c for c in numbers if not c.suspect]
+        self.missed = [c for c in self.kept if not c.met]
+        self.variants = {
+            label: {c.place: c for c in alive(cells)} for label, cells in findings.variants.items()
+        }
+
+    def claim(self) -> Claim:
+        """How many of the printed numbers are met."""
+        if not self.kept:
+            return self._nothing()
+        met, of = len(self.kept) - len(self.missed), len(self.kept)
+        text = (
+            f"Under {self.label}, {met} of {of} printed numbers are met within two of the paper's "
+            "standard deviations."
+        )
+        by_measure = {m: [c for c in self.kept if c.measure == m] for m in ("accuracy", "entropy")}
+        evidence = {
+            "count": met,
+            "of": of,
+            **{m: [sum(c.met for c in own), len(own)] for m, own in by_measure.items()},
+            "suspect": len(self.suspect),
+            "variants": {
+                label: [sum(own[c.place].met for c in both), len(both)]
+                for label, own in self.variants.items()
+                if (both := [c for c in self.kept if c.place in own])
+            },
+        }
+        parts = [f"{m} {_met(own)}" for m, own in by_measure.items() if own]
+        details = {
+            "Met": f"{met} of {of}, {listed(parts)}.{self._suspect()}",
+            "Missed": self._where(),
+            "Farthest off": _farthest(self.missed),
+            "Known differences": self._departures(),
+            **{capital(label): self._variant(own) for label, own in self.variants.items()},
+        }
+        return Claim(
+            sentences(text, self._why()),
+            holds=met == of,
+            evidence=evidence,
+            n=of,
+            short="printed numbers within two standard deviations",
+            details=named(details),
+        )
+
+    def _nothing(self) -> Claim:
+        """What to say where no printed number counts."""
+        if not self.suspect:
+            return Claim("The paper printed no number for these data sets and models.")
+        near, of = sum(c.met for c in self.suspect), len(self.suspect)
+        return Claim(
+            f"All {of} numbers that the paper printed for these cells are suspect, the same to the "
+            f"digit for two data sets; {near} of them are within two standard deviations.",
+            evidence={"suspect": of, "within two standard deviations": near},
+            n=of,
+        )
+
+    def _why(self) -> str:
+        """What the missed ones have to do with the authors' code."""
+        same = self._released(self.missed)
+        if same:
+            verb = "explains" if 2 * sum(c.met for c in same) > len(same) else "does not explain"
+            return f"Preset `released`, the authors' code, {verb} most of what is missed."
+        touched = {what: len(self._touched(what)) for what in DEPARTURES}
+        most = max(touched, key=lambda what: touched[what])
+        if not touched[most]:
+            return ""
+        return (
+            f"Of the missed, {touched[most]} of {len(self.missed)} can have to do with {most}; "
+            "preset `released`, the authors' code, was not run here."
+        )
+
+    def _suspect(self) -> str:
+        if not self.suspect:
+            return ""
+        near = sum(c.met for c in self.suspect)
+        return (
+            f" {len(self.suspect)} more are suspect, the same to the digit for two data sets, and "
+            f"left out; {near} of these {len(self.suspect)} are within two standard deviations."
+        )
+
+    def _where(self) -> str:
+        """Of what the missed ones are, and to which side."""
+        if not self.missed:
+            return ""
+        parts = [
+            listed(
+                [
+                    f"{IMP.get(name, titled(name))} "
+                    + count([c for c in self.kept if c.labels[label] == name], lambda c: not c.met)
+                    for name in dict.fromkeys(c.labels[label] for c in self.missed)
+                ]
+            )
+            for label in ("data", "model", "IMP")
+        ]
+        higher = sum(c.difference.value > 0 for c in self.missed)
+        near = sum(abs(c.difference.value) < NEAR for c in self.missed)
+        close = f", {near} of them by less than {NEAR}" if near else ""
+        return (
+            f"{'; '.join(parts)}. Ours is higher in {higher}, lower in "
+            f"{len(self.missed) - higher}{close}."
+        )
+
+    def _departures(self) -> str:
+        """Where departures of the code from the text touch what was missed."""
+        parts = []
+        for what in DEPARTURES:
+            touched = self._touched(what)
+            same = self._released(touched)
+            met = f", {_met(same)} met by `released`" if same else ""
+            if touched:
+                parts.append((len(touched), f"{what}: {len(touched)} missed{met}"))
+        shown = "; ".join(text for _, text in sorted(parts, key=lambda part: -part[0]))
+        more = " A number can fall under several." if len(parts) > 1 else ""
+        return f"{shown}.{more}" if shown else ""
+
+    def _touched(self, what: str) -> list[Compared]:
+        return [c for c in self.missed if DEPARTURES[what](c.labels)]
+
+    def _released(self, some: Sequence[Compared]) -> list[Compared]:
+        """The same numbers of the preset that is the authors' code, where it was run."""
+        own = self.variants.get(RELEASED, {})
+        return [own[c.place] for c in some if c.place in own]
+
+    def _variant(self, own: Mapping[Place, Compared]) -> str:
+        """Of the numbers that both variants have, how many another one meets."""
+        both = [own[c.place] for c in self.kept if c.place in own]
+        missed = [own[c.place] for c in self.missed if c.place in own]
+        of_missed = f", {_met(missed)} of those missed before" if missed else ""
+        return f"meets {_met(both)} of the same numbers{of_missed}." if both else ""
+
+
+def compared(table: Table) -> list[Compared]:
+    """Every number of a table that has the paper's beside it, accuracies and entropies."""
+    numbers = []
+    for row in table.records():
+        labels = {name: row[name] for name in table.columns[: table.columns.index("accuracy")]}
+        for measure, paper, difference in (VS_PAPER[:3], VS_PAPER[3:]):
+            printed = row[paper]
+            if isinstance(row[difference], Difference) and isinstance(printed, Paper):
+                place = (*labels.values(), measure)
+                numbers.append(Compared(place, labels, measure, row[difference], printed.suspect))
+    return numbers
+
+
+def _labels(group: Place) -> Place:
+    """A group as a table's row has it."""
+    return tuple({True: "yes", False: "no"}[v] if isinstance(v, bool) else v for v in group)
+
+
+def _labels_of(number: Compared) -> Place:
+    return tuple(v for name, v in number.labels.items() if name != "objective")
+
+
+def _met(some: Sequence[Compared]) -> str:
+    return count(some, lambda c: c.met)
+
+
+def _farthest(missed: Sequence[Compared]) -> str:
+    if not missed:
+        return ""
+    far = max(missed, key=lambda c: abs(c.difference.value))
+    labels = far.labels
+    pairs = f"{labels['objective'].upper()} pairs" if "|R|" in labels else "modules"
+    size = f"|R| = {labels['|R|']}, " if "|R|" in labels else ""
+    return (
+        f"{far.measure} of {pairs} on {titled(labels['data'])} ({labels['model']}, {size}"
+        f"{IMP[labels['IMP']]}), {far.difference.value:+.3f}."
+    )

@@ -1,0 +1,77 @@
+"""Ways to take a class in or out, side by side: what `continual` and `unlearning` have in common.
+
+A cell's result has `ways`: by way, lists of numbers by name.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from intarsia.studies.cells import Measured
+from intarsia.studies.maxent.complete_merges import NAMES
+from intarsia.studies.tables import Spread, Table, finite, point
+from intarsia.studies.verdict import Claim, Verdict, listed, titled
+
+Row = Mapping[str, Any]  # of a table with a row for each way
+
+
+def ways_in(group: Sequence[Measured]) -> list[str]:
+    """Every way that any of the cells has."""
+    return list(dict.fromkeys(way for cell in group for way in cell.result["ways"]))
+
+
+def values_of(
+    group: Sequence[Measured], way: str, key: str, place: int | None = None
+) -> list[float | None]:
+    """A number of a way over all cells, at all places of its list or at one."""
+    lists = [cell.result["ways"].get(way, {}).get(key, []) for cell in group]
+    return [v for values in lists for i, v in enumerate(values) if place in (None, i)]
+
+
+def way_panels(
+    group: Sequence[Measured], panels: Mapping[str, str], places: Iterable[int]
+) -> dict[str, dict[str, Any]]:
+    """A panel for each number that is there, a curve for each way; `places` are those of the axis.
+
+    The first place is that of the lists' first value.
+    """
+    axis = list(places)
+    return {
+        panel: {
+            NAMES.get(way, way): {
+                float(x): point(values_of(group, way, key, i)) for i, x in enumerate(axis)
+            }
+            for way in ways_in(group)
+        }
+        for key, panel in panels.items()
+        if any(finite(values_of(group, way, key)) for way in ways_in(group))
+    }
+
+
+def ways_verdict(
+    tables: Mapping[tuple[str, str], Table],
+    describe: Callable[[Sequence[Row]], tuple[str, str]],
+) -> Verdict:
+    """A verdict on tables by data and model; `describe` gives a line and sentences on rows."""
+    claims, lines = [Claim("The paper does not ask this.")], []
+    for (data, model), table in tables.items():
+        rows = sorted(table.records(), key=lambda row: row["exact"] is None)  # modules first
+        where = f"{titled(data)}, {model}: " if len(tables) > 1 else ""
+        line, text = describe(rows)
+        lines.append(f"{where}{line}")
+        spreads = {
+            row["way"]: {k: v for k, v in row.items() if isinstance(v, Spread) and v.n}
+            for row in rows
+        }
+        evidence = {way: {k: v.mean for k, v in own.items()} for way, own in spreads.items()}
+        n = min((spread.n for own in spreads.values() for spread in own.values()), default=0)
+        claims.append(Claim(f"{where}{text}", evidence=evidence, n=n))
+    return Verdict("; ".join(lines), claims)
+
+
+def by_way(rows: Sequence[Row], text: Callable[[Row], str | None]) -> str:
+    """What every way has: `0.9 by a, 0.8 by b and by c`; ways without it are left out."""
+    ways: dict[str, list[str]] = {}
+    for row in rows:
+        if (own := text(row)) is not None:
+            ways.setdefault(own, []).append(f"by {row['way'].partition(' = ')[0]}")
+    return listed([f"{own} {' and '.join(names)}" for own, names in ways.items()]) or "none"
