@@ -497,9 +497,9 @@ def test_digits_recipe_is_the_demos() -> None:
         (["compose", "nowhere", "-o", "x", "--operator", "ties(dens=1)"], "'density'"),
         (["compose", "nowhere", "-o", "x", "--align", "unit"], "unknown alignment 'unit'"),
         (["compose", "none.yaml", "-o", "x"], "cannot read the recipe none.yaml"),
-        (["path", "a", "b", "--figure", "x.png"], "ends in .svg"),
+        (["path", "a", "b", "--figure", "x.gif"], "one of .svg, .pdf, .png"),
         (["path", "nowhere", "b"], "no such file"),
-        (["compatibility", "a", "--figure", "x.png"], "ends in .svg"),
+        (["compatibility", "a", "--figure", "x.gif"], "one of .svg, .pdf, .png"),
         (["compatibility", "nowhere"], "no such file"),
         (["compact", "nowhere", "-o", "x"], "no such file"),
         (["export", "nowhere", "-o", "x.onnx"], "no such file"),
@@ -542,8 +542,8 @@ def test_errors_about_files(trained: tuple[Path, Any], merged: Path, tmp_path: P
     assert "give the file of a module" in refusal("path", merged, merged)
     assert "from 0 to 1" in refusal("evaluate", merged, "--abstain", 2)
     assert "at least two" in refusal("compatibility", folder / "3-s0.safetensors")
-    said = refusal("evaluate", merged, "--figure", tmp_path / "confusion.png")
-    assert "ends in .svg" in said
+    said = refusal("evaluate", merged, "--figure", tmp_path / "confusion.gif")
+    assert "one of .svg, .pdf, .png" in said
     said = refusal("evaluate", merged, "--set", "test=0")
     assert "no samples in its test split" in said
     assert not (tmp_path / "x").exists()

@@ -152,7 +152,7 @@ def test_status_tells_finished_missing_and_damaged(store: Path) -> None:
     assert len(result["missing"]) == 3
     assert result["banks"] == {"needed": 3, "trained": 2}
     shown = call("status", "own", "--store", store, "--seeds", 3).stdout
-    assert "missing: own power=1, seed=2" in shown
+    assert "missing: power 1, seed" in shown
     assert harmed.name in shown
     assert "2 of 3 are trained" in shown
     assert "other settings" not in shown
@@ -160,12 +160,13 @@ def test_status_tells_finished_missing_and_damaged(store: Path) -> None:
 
 def test_status_groups_many_missing_cells(finished: Path) -> None:
     many = call("status", "own", "--store", finished, "--seeds", 20).stdout
-    assert many.splitlines()[-2:] == ["missing: power=1: 18", "missing: power=2: 18"]
+    assert many.splitlines()[-2:] == ["missing: power 1: 18 cells", "missing: power 2: 18 cells"]
     powers = ",".join(map(str, range(1, 16)))
     more = call("status", "own", "--store", finished, "--seeds", 3, "--set", f"powers={powers}")
     lines = more.stdout.splitlines()
-    assert lines[-13:-11] == ["missing: power=3: 3", "missing: power=4: 3"]
-    assert lines[-1] == "and 5 more; --json names them all"  # powers 15, 1 and 2
+    assert lines[-13:-11] == ["missing: power 1, seed 2", "missing: power 2, seed 2"]
+    assert lines[-11] == "missing: power 3: 3 cells"
+    assert lines[-1] == "missing: and 3 more such sets"  # --json names every cell
 
 
 def test_status_counts_what_else_lies_in_the_store(finished: Path) -> None:
@@ -185,11 +186,12 @@ def test_values_that_give_no_cell_are_named(tmp_path: Path) -> None:
         assert run.stderr == ""
 
 
-def test_dead_modules_are_told(tmp_path: Path) -> None:
+def test_dead_modules_are_named(tmp_path: Path) -> None:
     words = ["run", "single", "--scale", "small", "--seeds", 1, "--device", "cpu"]
     recipe = "recipe={epochs: 1, rounds: 1, sparsity: %s}"
     run = call(*words, "--models", "mlp(2)", "--set", recipe % 0.999, "--store", tmp_path / "s")
-    assert "note: in 1 of 1 cells all modules are dead: prune less" in run.stderr
+    note = "note: digits with IMP, where pruning cut every module through (1 group): prune less"
+    assert note in run.stderr
 
 
 def test_what_is_missing_or_damaged_is_done_again(finished: Path, store: Path) -> None:
@@ -205,15 +207,20 @@ def test_what_is_missing_or_damaged_is_done_again(finished: Path, store: Path) -
 
 def test_table_in_every_format(finished: Path, tmp_path: Path) -> None:
     words = ["table", "own", "--store", finished]
-    shown = [line.rstrip() for line in call(*words).stdout.rstrip().splitlines()]
+    shown = list(filter(None, map(str.rstrip, call(*words).stdout.splitlines())))
     call(*words, "-o", tmp_path / "t.txt")
-    assert shown == [line.rstrip() for line in (tmp_path / "t.txt").read_text().splitlines()]
+    written = (tmp_path / "t.txt").read_text()
+    assert " ".join(shown).split() == written.split()  # sentences are as wide as the window
     assert shown[0] == "entropies"
     assert any("cells " * 29 in line for line in shown)  # wider than the window, and all there
     assert "| power | seed |" in call(*words, "--format", "markdown").stdout
     assert call(*words, "--format", "latex").stdout.count(r"\toprule") == 2
     result = json.loads(call(*words, "--format", "json").stdout)
     assert (result["study"], result["missing"]) == ("own", 0)
+    line = result["verdict"]["line"]
+    assert line.startswith("entropy is highest for power 2")
+    assert line in call(*words, "--format", "markdown").stdout
+    assert line in " ".join(shown)
     cells = [json.loads(path.read_text()) for path in cell_files(finished)]
     first = next(c for c in cells if (c["settings"]["power"], c["settings"]["seed"]) == (1, 0))
     mean = sum(first["result"]["value"]) / 2
@@ -455,9 +462,9 @@ def test_errors_about_stores_and_modules(finished: Path, tmp_path: Path) -> None
     (tmp_path / "letter.txt").write_text("not a store")
     (tmp_path / "other.json").write_text("{}")
     said = refusal("table", "own", "--from", tmp_path / "other.json")
-    assert "is no pack of a study: it has no 'digest'" in said
+    assert "is not an archive of a study: it has no 'digest'" in said
     (tmp_path / "other.json").write_text("[]")
-    assert "is no pack of a study: expected" in refusal("restore", tmp_path / "other.json")
+    assert "is not an archive of a study: expected" in refusal("restore", tmp_path / "other.json")
     assert "is not a store" in refusal("status", "own", "--store", tmp_path)
     (tmp_path / "json.py").write_text("")
     assert "rename the file" in refusal("list", "--module", tmp_path / "json.py")
