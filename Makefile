@@ -21,7 +21,7 @@ studio: .venv/.studio ## the demo's modules in the browser, to switch on and off
 	$(BIN)/intarsia studio demo
 
 test: lint docs ## lint, docs and the test suite
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-portable: .venv/.installed ## the suite as other machines run it, see VARIANTS and ARGUMENTS in CONTRIBUTING.md
 	PYTHON=$(BIN)/python .ci/portable $(VARIANTS) $(if $(ARGUMENTS),-- $(ARGUMENTS))

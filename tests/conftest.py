@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
+LONGEST = ("test_docs", "test_foreign", "test_app", "test_ray", "test_kill", "test_notebook")
 
 
 def pytest_configure() -> None:
@@ -28,8 +29,14 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The browser's tests come first: others load modules into the studio that all share."""
-    items.sort(key=lambda item: "browser" not in item.path.parts)
+    """The browser's tests come first: others load modules into the studio that all share.
+
+    Then the longest files, so that of two workers none is left alone with one at the end.
+    """
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(
+        key=lambda item: ("browser" not in item.path.parts, order.get(item.path.stem, len(order)))
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -38,7 +38,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     return settings
 
 
-def write_whole(path: str | Path, content: bytes) -> None:
+def write_whole(path: str | Path, content: bytes | memoryview) -> None:
     """Write `content` so that a reader, at any moment and after any crash, sees all of it or none.
 
     A temporary file in the same folder (`.*.part`) is synced and renamed; missing folders are made.

@@ -1,9 +1,12 @@
 """Small modules of one origin, as training would leave them: moved and masked."""
 
+import importlib
 import importlib.util
+import sys
 import warnings
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -87,24 +90,32 @@ def make_context() -> Callable[..., MergeContext]:
 
 @pytest.fixture(scope="session")
 def library() -> Callable[[str], ModuleType]:
-    """`library("peft.utils.merge_utils")` imports it, or skips naming what is not installed."""
+    """`library("peft.utils.merge_utils")` imports it, or skips naming what is not installed.
 
+    What we ask of the libraries needs torch only; their packages import all of transformers. So
+    the packages on the way are taken for empty ones, except mergekit's, which is light.
+    """
+
+    @cache
     def find(name: str) -> ModuleType:
-        package, _, inside = name.partition(".")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what a library does on import is its own affair
-            if package != "peft":
-                return pytest.importorskip(name, reason=f"needs {package}")
-        result = importlib.util.find_spec(package)
-        if result is None or result.origin is None:
+        package, *_ = path = name.split(".")
+        spec = importlib.util.find_spec(package)
+        if spec is None or spec.origin is None:
             pytest.skip(f"needs {package}")
-        # The file alone: its functions need torch only, the package all of transformers.
-        path = Path(result.origin).parent / f"{inside.replace('.', '/')}.py"
-        spec = importlib.util.spec_from_file_location(name.replace(".", "_"), path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
+        empty = (
+            {}
+            if package == "mergekit"
+            else {parent: ModuleType(parent) for parent in accumulate(path[:-1], "{}.{}".format)}
+        )
+        for parent, module in empty.items():
+            module.__path__ = [str(Path(spec.origin).parents[1].joinpath(*parent.split(".")))]
+        sys.modules.update(empty)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what a library does on import is its own affair
+                return importlib.import_module(name)
+        finally:
+            for parent in empty:
+                del sys.modules[parent]
 
     return find

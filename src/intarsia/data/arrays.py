@@ -58,27 +58,26 @@ def as_raw(
     missing: bool = False,
 ) -> Raw:
     """Check and convert; `where` opens every message. NaN stays in x where `missing` is allowed."""
-    if x_test is None:
-        inputs = as_inputs(x, where, missing)
-        names, (labels,) = as_labels({where: y}, catalogue)
-        _same_length(inputs, labels, where)
-        return Raw(inputs, labels, names)
-    train, test = f"{where}, train part", f"{where}, test part"
-    inputs, inputs_test = as_inputs(x, train, missing), as_inputs(x_test, test, missing)
-    if inputs.dtype != inputs_test.dtype:
+    parts = {where: (x, y)}
+    if x_test is not None:
+        parts = {f"{where}, train part": (x, y), f"{where}, test part": (x_test, y_test)}
+    inputs = [as_inputs(x, part, missing) for part, (x, _) in parts.items()]
+    dtypes, shapes = [x.dtype for x in inputs], [x.shape[1:] for x in inputs]
+    if len(set(dtypes)) > 1:
         raise DataError(
-            f"{where}: x is of type {inputs.dtype} in the train part and of type "
-            f"{inputs_test.dtype} in the test part; both must have the same type"
+            f"{where}: x is of type {dtypes[0]} in the train part and of type {dtypes[1]} in the "
+            "test part; both must have the same type"
         )
-    names, (labels, labels_test) = as_labels({train: y, test: y_test}, catalogue)
-    _same_length(inputs, labels, train)
-    _same_length(inputs_test, labels_test, test)
-    if inputs_test.shape[1:] != inputs.shape[1:]:
+    names, labels = as_labels({part: y for part, (_, y) in parts.items()}, catalogue)
+    for part, x, y in zip(parts, inputs, labels, strict=True):
+        if len(x) != len(y):
+            raise DataError(f"{part}: x has {len(x)} rows but y has {len(y)} labels")
+    if len(set(shapes)) > 1:
         raise DataError(
-            f"{where}: the train part has inputs of shape {inputs.shape[1:]}, the test part of "
-            f"shape {inputs_test.shape[1:]}; both must have the same features"
+            f"{where}: the train part has inputs of shape {shapes[0]}, the test part of shape "
+            f"{shapes[1]}; both must have the same features"
         )
-    return Raw(inputs, labels, names, inputs_test, labels_test)
+    return Raw(inputs[0], labels[0], names, *inputs[1:], *labels[1:])
 
 
 def as_inputs(x: Any, where: str, missing: bool = False) -> np.ndarray:
@@ -188,11 +187,6 @@ def _check_finite(given: np.ndarray, converted: np.ndarray, where: str, missing:
         f"{where}: {int(bad.sum())} values of x are {what}{large}, in {len(rows)} rows, "
         f"first in row {rows[0]}{column} (counted from 0); remove or fill them{advice}"
     )
-
-
-def _same_length(x: np.ndarray, y: np.ndarray, where: str) -> None:
-    if len(x) != len(y):
-        raise DataError(f"{where}: x has {len(x)} rows but y has {len(y)} labels")
 
 
 def _plain_labels(y: Any, where: str) -> np.ndarray:

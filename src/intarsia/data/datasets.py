@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from zipfile import is_zipfile
 
 import numpy as np
 
 from intarsia.data import formats
 from intarsia.data.formats import Arrays
+from intarsia.errors import DataError
 from intarsia.specs import Registry
 
 DATASETS = Registry(
@@ -44,11 +46,11 @@ class File:
     copies: tuple[tuple[str, str], ...]
 
 
-def _mirrored(folders: Sequence[str], digests: Mapping[str, str]) -> tuple[File, ...]:
-    """The files that several folders hold under the same names, by name and SHA-256."""
+def _mirrored(folders: Sequence[str], names: Sequence[str], *sha256: str) -> tuple[File, ...]:
+    """The files that several folders hold under the same names, each with its SHA-256."""
     return tuple(
-        File(name, tuple((folder + name, f"sha256:{sha256}") for folder in folders))
-        for name, sha256 in digests.items()
+        File(name, tuple((folder + name, f"sha256:{digest}") for folder in folders))
+        for name, digest in zip(names, sha256, strict=True)
     )
 
 
@@ -69,6 +71,11 @@ def digits() -> Arrays:
     return {"x": embedded.images, "y": embedded.target}
 
 
+_IDX_FILES = tuple(
+    f"{part}-{what}-ubyte.gz"
+    for part in ("train", "t10k")
+    for what in ("images-idx3", "labels-idx1")
+)
 _GREY_28 = {"shape": (1, 28, 28), "rows": 70000, "classes": 10, "scale": "unit"}
 
 
@@ -82,20 +89,11 @@ _GREY_28 = {"shape": (1, 28, 28), "rows": 70000, "classes": 10, "scale": "unit"}
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
             "http://yann.lecun.com/exdb/mnist/",  # the author's own often refuses downloads
         ),
-        {
-            "train-images-idx3-ubyte.gz": (
-                "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"
-            ),
-            "train-labels-idx1-ubyte.gz": (
-                "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"
-            ),
-            "t10k-images-idx3-ubyte.gz": (
-                "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"
-            ),
-            "t10k-labels-idx1-ubyte.gz": (
-                "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"
-            ),
-        },
+        _IDX_FILES,
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
     ),
     **_GREY_28,
 )
@@ -112,20 +110,11 @@ def mnist(*paths: Path) -> Arrays:
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
             "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
         ),
-        {
-            "train-images-idx3-ubyte.gz": (
-                "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"
-            ),
-            "train-labels-idx1-ubyte.gz": (
-                "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"
-            ),
-            "t10k-images-idx3-ubyte.gz": (
-                "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"
-            ),
-            "t10k-labels-idx1-ubyte.gz": (
-                "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"
-            ),
-        },
+        _IDX_FILES,
+        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
     ),
     **_GREY_28,
 )
@@ -217,7 +206,7 @@ def yeast(path: Path) -> Arrays:
     """Rows of name, eight numbers and class, parted by blanks; plain or in the repository's zip."""
     with formats.reading(path):
         data = path.read_bytes()
-        if formats.is_zip(path):
+        if is_zipfile(path):
             data = formats.member(formats.unzip(data), "yeast.data", path).getvalue()
         rows = [line.split() for line in data.decode("ascii").splitlines() if line.strip()]
         if any(len(row) != 10 for row in rows):
@@ -243,7 +232,7 @@ _CIFAR = {"note": "Krizhevsky 2009", "shape": (3, 32, 32), "rows": 60000, "scale
     "cifar10",
     title="photographs of ten kinds of things, 32x32",
     classes=10,
-    files=_mirrored(_TORONTO, {"cifar-10-binary.tar.gz": _CIFAR10_SHA256}),
+    files=_mirrored(_TORONTO, ["cifar-10-binary.tar.gz"], _CIFAR10_SHA256),
     **_CIFAR,
 )
 def cifar10(archive: Path) -> Arrays:
@@ -263,7 +252,7 @@ def cifar10(archive: Path) -> Arrays:
     title="photographs of 100 kinds of things in 20 groups, 32x32",
     classes=100,
     coarse_classes=20,
-    files=_mirrored(_TORONTO, {"cifar-100-binary.tar.gz": _CIFAR100_SHA256}),
+    files=_mirrored(_TORONTO, ["cifar-100-binary.tar.gz"], _CIFAR100_SHA256),
     **_CIFAR,
 )
 def cifar100(archive: Path) -> Arrays:
@@ -282,7 +271,10 @@ def cifar100(archive: Path) -> Arrays:
 
 def _records(raw: bytes, labels: int, path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Label bytes (labels, N) and images (N, 3, 32, 32)."""
-    table = formats.read_records(raw, labels + 3 * 32 * 32, path)
+    size = labels + 3 * 32 * 32
+    if not raw or len(raw) % size:
+        raise DataError(f"{path}: {len(raw)} bytes are not whole records of {size}")
+    table = np.frombuffer(raw, dtype=np.uint8).reshape(-1, size)
     return table[:, :labels].T, table[:, labels:].reshape(-1, 3, 32, 32)
 
 

@@ -1,7 +1,6 @@
 """Downloads that end whole or not at all: resumed, verified by digest, put in place by a rename."""
 
 import hashlib
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -42,7 +41,7 @@ def fetch(address: str, path: Path, digest: str, progress: bool | None = None) -
                 reason = error
                 continue
             if matches(part, digest):
-                put_in_place(part, path)
+                part.replace(path)  # its digest is asked for again wherever it is read
                 return
             part.unlink()
             reason = DataError(f"it was altered (its digest is not {digest}); nothing was kept")
@@ -58,19 +57,6 @@ def matches(path: Path, digest: str) -> bool:
     algorithm, _, expected = digest.partition(":")
     with path.open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest() == expected
-
-
-def put_in_place(temporary: Path, path: Path) -> None:
-    """Rename a finished file so that a crash leaves the old state or the new one."""
-    with temporary.open("rb+") as file:
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    if os.name == "posix":
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _transfer(address: str, part: Path, progress: bool | None) -> None:

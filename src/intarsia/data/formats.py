@@ -1,4 +1,4 @@
-"""The publishers' file formats, read in memory: idx, zip, tar and records of bytes."""
+"""The publishers' file formats, read in memory: idx, zip and tar."""
 
 import gzip
 import io
@@ -51,17 +51,6 @@ def read_idx(path: Path) -> np.ndarray:
     if data.size != int(np.prod(shape)):
         raise DataError(f"{path} announces shape {shape} but holds {data.size} bytes")
     return data.reshape(shape)
-
-
-def read_records(raw: bytes, size: int, path: Path) -> np.ndarray:
-    """Bytes as N x size; `path` is where they come from."""
-    if not raw or len(raw) % size:
-        raise DataError(f"{path}: {len(raw)} bytes are not whole records of {size}")
-    return np.frombuffer(raw, dtype=np.uint8).reshape(-1, size)
-
-
-def is_zip(path: Path) -> bool:
-    return zipfile.is_zipfile(path)
 
 
 def unzip(raw: bytes, without: str | None = None) -> dict[str, bytes]:

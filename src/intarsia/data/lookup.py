@@ -1,5 +1,6 @@
 """Where a named data set comes from: INTARSIA_DATA, then the cache, then its publisher."""
 
+import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,8 +10,9 @@ import numpy as np
 
 from intarsia.data.arrays import Raw, from_mapping, read_npz
 from intarsia.data.datasets import DATASETS, File
-from intarsia.data.fetch import fetch, matches, put_in_place
-from intarsia.errors import DataError
+from intarsia.data.fetch import fetch, matches
+from intarsia.errors import DataError, FileError
+from intarsia.files import write_whole
 
 
 def read_named(name: str, labels: str, download: bool, progress: bool | None) -> Raw:
@@ -114,18 +116,13 @@ def _coarse(arrays: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _save(path: Path, arrays: dict[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    content = io.BytesIO()
     try:
-        with temporary.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        put_in_place(temporary, path)
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written ({error}); name another folder with INTARSIA_CACHE"
-        ) from error
+        np.savez(content, allow_pickle=False, **arrays)
+        write_whole(path, content.getbuffer())
+    except FileError as error:
+        raise DataError(f"{error}; or name another folder with INTARSIA_CACHE") from error
     except ValueError as error:  # objects, which only pickle could hold
         raise DataError(
             f"the arrays of {path.stem} are not plain numbers or text: {error}"
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)

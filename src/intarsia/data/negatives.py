@@ -8,7 +8,7 @@ and may be as sure as it likes. A source makes such samples from the training sa
         return samples[...]  # round(amount * len(samples)) rows, scaled as the samples are
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -93,39 +93,33 @@ def noise(samples: Tensor, generator: torch.Generator, amount: float = 0.5) -> T
     The range is that of all pixels together for images, of each feature by itself for tables; a
     feature that never changes gets the usual range.
     """
-    count = _count("noise", amount, samples)
     low, high = _range(samples)
     width = samples[0].numel()
+    by: Any = {"generator": generator, "device": samples.device}
 
     def rows(first: int, last: int) -> Tensor:
-        draw = torch.rand(last - first, width, generator=generator, device=samples.device)
-        uniform = low + draw * (high - low)
+        uniform = low + torch.rand(last - first, width, **by) * (high - low)
         # from a twentieth of the range to half of it, around a point inside it
-        spread, middle = torch.rand(
-            2, last - first, 1, generator=generator, device=samples.device
-        ).unbind()
-        bell = torch.randn(last - first, width, generator=generator, device=samples.device)
+        spread, middle = torch.rand(2, last - first, 1, **by).unbind()
+        bell = torch.randn(last - first, width, **by)
         gaussian = low + (middle + (0.05 + 0.45 * spread) * bell) * (high - low)
         half = torch.arange(first, last, device=samples.device) % 2 == 0
         return torch.where(half[:, None], uniform, gaussian)
 
-    return _made(rows, count, samples)
+    return _made("noise", rows, amount, samples)
 
 
 @NEGATIVES.register("mixed")
 def mixed(samples: Tensor, generator: torch.Generator, amount: float = 0.5) -> Tensor:
     """Rows whose features are each drawn from another sample: every value real, no row."""
-    count = _count("mixed", amount, samples)
     flat = samples.reshape(len(samples), -1)
+    by: Any = {"generator": generator, "device": samples.device}
     columns = torch.arange(flat.shape[1], device=samples.device)
 
     def rows(first: int, last: int) -> Tensor:
-        shape = (last - first, flat.shape[1])
-        return flat[
-            torch.randint(len(flat), shape, generator=generator, device=samples.device), columns
-        ]
+        return flat[torch.randint(len(flat), (last - first, len(columns)), **by), columns]
 
-    return _made(rows, count, samples)
+    return _made("mixed", rows, amount, samples)
 
 
 @NEGATIVES.register("scaled")
@@ -133,24 +127,29 @@ def scaled(
     samples: Tensor, generator: torch.Generator, amount: float = 0.5, least: float = 2.0
 ) -> Tensor:
     """Samples times a factor between `least` and five times that, far from where samples lie."""
-    count = _count("scaled", amount, samples)
     if not isinstance(least, int | float) or not 1 < least < float("inf"):
         raise RecipeError(f"negatives: least is {least!r}: expected a factor above 1")
-    _refuse_integers("scaled", samples)
+    if not samples.is_floating_point():
+        raise RecipeError("negatives: scaled multiplies inputs, and these are whole numbers")
     flat = samples.reshape(len(samples), -1)
+    by: Any = {"generator": generator, "device": samples.device}
 
     def rows(first: int, last: int) -> Tensor:
-        chosen = torch.randint(
-            len(flat), (last - first,), generator=generator, device=samples.device
+        chosen = torch.randint(len(flat), (last - first,), **by)
+        return flat[chosen] * least * 5 ** torch.rand(last - first, 1, **by)
+
+    return _made("scaled", rows, amount, samples)
+
+
+def _made(name: str, rows: Callable[[int, int], Tensor], amount: float, samples: Tensor) -> Tensor:
+    """`amount` rows for each sample, in its shape, made in pieces that fit the memory."""
+    number = isinstance(amount, int | float) and not isinstance(amount, bool)
+    if not number or not 0 <= amount < float("inf"):
+        raise RecipeError(
+            f"negatives: the amount of {name} is {amount!r}: expected how many rows to make for "
+            "each real one, a number from 0"
         )
-        power = torch.rand(last - first, 1, generator=generator, device=samples.device)
-        return flat[chosen] * least * 5**power
-
-    return _made(rows, count, samples)
-
-
-def _made(rows: Any, count: int, samples: Tensor) -> Tensor:
-    """`count` rows in the samples' shape, made in pieces that fit the memory."""
+    count = round(amount * len(samples))
     step = max(1, CHUNK // max(1, samples[0].numel()))
     if not count:
         return samples[:0].clone()
@@ -172,18 +171,3 @@ def _range(samples: Tensor) -> tuple[Tensor, Tensor]:
     usual = width[width > 0].median() if bool((width > 0).any()) else torch.ones_like(width[0])
     still = width == 0
     return torch.where(still, low - usual / 2, low), torch.where(still, high + usual / 2, high)
-
-
-def _count(name: str, amount: float, samples: Tensor) -> int:
-    number = isinstance(amount, int | float) and not isinstance(amount, bool)
-    if not number or not 0 <= amount < float("inf"):
-        raise RecipeError(
-            f"negatives: the amount of {name} is {amount!r}: expected how many rows to make for "
-            "each real one, a number from 0"
-        )
-    return round(amount * len(samples))
-
-
-def _refuse_integers(name: str, samples: Tensor) -> None:
-    if not samples.is_floating_point():
-        raise RecipeError(f"negatives: {name} multiplies inputs, and these are whole numbers")

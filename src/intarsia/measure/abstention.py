@@ -67,7 +67,8 @@ def threshold_of(uncertainties: Numbers, answered: float = 0.95) -> float:
     count = math.ceil(answered * len(fractions) - 1e-9)
     last = fractions[count - 1] if count else 0.0
     following = fractions[count] if count < len(fractions) else 1.0
-    return float((last + following) / 2)
+    middle = (last + following) / 2
+    return float(middle if middle < following else last)  # next to each other, they have none
 
 
 def abstention(

@@ -78,7 +78,7 @@ class Novelty:
             and all(_is_number(values[key]) for key in numbers)
             and all(isinstance(values[k], Mapping) for k in ("limits", "auroc"))
             and all(_is_number(v) for v in values["limits"].values())
-            and set(values["limits"]) == set(_LIMITED)
+            and set(values["limits"]) == {"entropy", "energy", "distance"}
         )
         if not fits or not values["temperature"] > 0 or not values["spread"] > 0:
             raise DataError("the score of novelty is damaged: fit it again on validation samples")
@@ -86,9 +86,6 @@ class Novelty:
 
     def __str__(self) -> str:
         return f"{self.score} above {self.threshold:.4g} counts as unknown"
-
-
-_LIMITED = ("entropy", "energy", "distance")
 
 
 def novelty(
@@ -123,8 +120,8 @@ def novelty(
     limits = {name: _limit(name, known[name]) for name in known}
     measured: dict[str, float] = {}
     if score == "auto":
-        made = {text: _made(text, rows) for text in OUTLIERS}
-        outliers = [parts(x, _log_norms(model, x)) for x in made.values()]
+        made = (_made(text, rows) for text in OUTLIERS)
+        outliers = [parts(x, _log_norms(model, x)) for x in made]
         measured = {name: _separation(name, known, outliers, limits) for name in SCORES}
         score = max(SCORES, key=lambda name: (round(measured[name], 3), -SCORES.index(name)))
     threshold = _threshold(_joint(score, known, limits), answered)
@@ -188,26 +185,14 @@ def _threshold(scores: Tensor, answered: float) -> float:
 
 def _log_norms(model: nn.Module | Module, x: Inputs) -> Tensor:
     """Logarithm of the norm of each input as the network reads it."""
-    scaling = _scaling_of(model)
     rows = raw_inputs(x).float()
-    scaled = rows if scaling is None else scaling(rows.reshape(len(rows), *_shape_of(model, rows)))
-    norms = torch.linalg.vector_norm(scaled.reshape(len(rows), -1).double(), dim=1)
+    reader: Any = (getattr(model, "parts", None) or [model])[0]  # all parts read alike
+    scaling = getattr(reader, "scaling", None)
+    if isinstance(scaling, Scaling):
+        shape = getattr(getattr(reader, "architecture", reader), "shape", rows.shape[1:])
+        rows = scaling(rows.reshape(len(rows), *shape))
+    norms = torch.linalg.vector_norm(rows.reshape(len(rows), -1).double(), dim=1)
     return norms.clamp_min(1e-6).log()
-
-
-def _scaling_of(model: nn.Module | Module) -> Scaling | None:
-    parts: Sequence[Module] = getattr(model, "parts", ())
-    first = parts[0] if parts else model
-    scaling = getattr(first, "scaling", None)
-    return scaling if isinstance(scaling, Scaling) else None
-
-
-def _shape_of(model: nn.Module | Module, rows: Tensor) -> tuple[int, ...]:
-    parts: Sequence[Module] = getattr(model, "parts", ())
-    first: Any = parts[0] if parts else model
-    architecture = getattr(first, "architecture", None)
-    shape = architecture.shape if architecture is not None else getattr(first, "shape", None)
-    return tuple(rows.shape[1:]) if shape is None else tuple(shape)
 
 
 def _is_number(value: Any) -> bool:

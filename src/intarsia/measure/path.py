@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
-from intarsia.data import Data, Split, evenly_spaced
+from intarsia.data import Data, Split, subsample
 from intarsia.errors import CompositionError, DataError, RecipeError
 from intarsia.files import plain
 from intarsia.measure.evaluation import figure, printed
@@ -205,8 +205,7 @@ def _subsample(split: Split, samples: int | None = None) -> Split:
         raise RecipeError(f"samples is {samples!r}: expected a number of rows, or None for all")
     if not len(split) or bool((split.y < 0).any()):
         raise DataError("a path needs labelled samples: give a split with a label for every row")
-    rows = evenly_spaced(len(split), samples or len(split))
-    return Split(split.x[rows], split.y[rows])
+    return subsample(split, samples or len(split))
 
 
 def _floor(kind: Loss, goal: Objective) -> torch.Tensor:

@@ -1,7 +1,6 @@
 """Which network a module's tensors belong to."""
 
 import inspect
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -55,6 +54,9 @@ class Architecture:
         if self.model is not None:
             object.__setattr__(self, "model", _complete(self.model))
 
+    def __hash__(self) -> int:
+        return hash(canonical(self.to_json()))
+
     @classmethod
     def of(cls, model: Model, shape: tuple[int, ...], outputs: int) -> "Architecture":
         """The architecture of anything `build` takes."""
@@ -91,7 +93,7 @@ class Architecture:
     def wiring(self, factory: Model | None = None) -> Wiring:
         """The axes of every tensor, which are the same for all widths."""
         if self.model is not None:
-            return _wiring_of_named(canonical(self.to_json() | {"widths": {}}))
+            return _wiring_of_named(replace(self, widths={}))
         wiring: Wiring = self._known(
             "wiring", factory, lambda: wiring_of(self._real(factory), self.shape)
         )
@@ -116,12 +118,12 @@ class Architecture:
         """Whether the network's code is not intarsia's own: a factory, or registered by others."""
         if self.model is None:
             return True
-        return is_foreign(_skeleton_of_named(canonical(self.to_json() | {"widths": {}})))
+        return is_foreign(_skeleton_of_named(replace(self, widths={})))
 
     def plan(self, factory: Model | None = None) -> Plan:
         """Name, shape and dtype of every tensor, without giving any of them memory."""
         if self.model is not None:
-            return _plan_of_named(canonical(self.to_json()))
+            return _plan_of_named(self)
         return _plan(self.skeleton(factory))
 
     def skeleton(self, factory: Model | None = None) -> nn.Module:
@@ -196,26 +198,19 @@ _KNOWN: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()  # for as l
 
 
 @lru_cache(maxsize=64)
-def _skeleton_of_named(text: str) -> nn.Module:
-    return _named(text).skeleton()
+def _skeleton_of_named(architecture: Architecture) -> nn.Module:
+    return architecture.skeleton()
 
 
 @lru_cache(maxsize=64)
-def _plan_of_named(text: str) -> Plan:
-    return _plan(_named(text).skeleton())
+def _plan_of_named(architecture: Architecture) -> Plan:
+    return _plan(architecture.skeleton())
 
 
 @lru_cache(maxsize=64)
-def _wiring_of_named(text: str) -> Wiring:
-    architecture = _named(text)
+def _wiring_of_named(architecture: Architecture) -> Wiring:
     network = architecture._real(None) if architecture.is_foreign else architecture.skeleton()
     return wiring_of(network, architecture.shape)
-
-
-def _named(text: str) -> Architecture:
-    value = json.loads(text)
-    model = Spec(value["model"]["name"], value["model"]["arguments"])
-    return Architecture(model, value["shape"], value["outputs"], value.get("widths", {}))
 
 
 def _runs(skeleton: nn.Module, shape: tuple[int, ...]) -> bool:
