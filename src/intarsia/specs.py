@@ -3,12 +3,24 @@
 import ast
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import update_wrapper
 from typing import Any
 
 from intarsia.errors import RecipeError, nearest
+
+
+def check_keys(what: str, given: Iterable[Any], known: Collection[str]) -> None:
+    """An unknown key fails with the nearest known one."""
+    for key in given:
+        if key not in known:
+            raise RecipeError(f"{what} has no setting {key!r}: {nearest(str(key), known)}")
+
+
+def is_number(value: object) -> bool:
+    """Whether a setting is a finite number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,7 @@ class Registry(dict[str, Any]):
     def settings(self, text: "str | Mapping[str, Any] | Spec") -> dict[str, Any]:
         """All settings of a spec, those left out at their defaults."""
         spec = self.spec(text)
-        parameters = self._parameters(spec.name)
+        parameters = self.parameters(spec.name)
         return {key: spec.arguments.get(key, p.default) for key, p in parameters.items()}
 
     def spec(self, text: "str | Mapping[str, Any] | Spec") -> Spec:
@@ -105,13 +117,13 @@ class Registry(dict[str, Any]):
     def call(self, spec: Spec, **given: Any) -> Any:
         return self[spec.name](**given, **spec.arguments)
 
-    def _parameters(self, name: str) -> dict[str, inspect.Parameter]:
+    def parameters(self, name: str) -> dict[str, inspect.Parameter]:
         """The parameters that users set."""
         parameters = inspect.signature(self[name]).parameters
         return {key: p for key, p in parameters.items() if key not in self.given}
 
     def _bind(self, name: str, positional: list[Any], named: dict[str, Any]) -> dict[str, Any]:
-        parameters = self._parameters(name)
+        parameters = self.parameters(name)
         keys = list(parameters)
         if len(positional) > 1 and keys and "Sequence" in str(parameters[keys[0]].annotation):
             positional = [positional]  # mlp(512, 256) is mlp(hidden=[512, 256])
@@ -121,11 +133,8 @@ class Registry(dict[str, Any]):
                 f"({', '.join(keys) or 'none'}), got {len(positional)}"
             )
         bound = dict(zip(keys, positional, strict=False))
+        check_keys(f"{self.kind} {name!r}", named, keys)
         for key, value in named.items():
-            if key not in parameters:
-                raise RecipeError(
-                    f"{self.kind} {name!r} has no setting {key!r}: {nearest(key, keys)}"
-                )
             if key in bound:
                 raise RecipeError(f"{self.kind} {name!r} is given {key!r} twice")
             bound[key] = value

@@ -1,7 +1,6 @@
 """BatchNorm statistics of a merged network: neither parent's fit it, so they are measured again."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -27,7 +26,7 @@ def recalibrate(network: nn.Module, inputs: Tensor, batch: int = 128) -> None:
     do no harm, and `batch` of them or more, so that none is left with one. In place; the network is
     left in evaluation mode, `num_batches_tracked` is the number of batches.
     """
-    layers = _layers(network)
+    sums = {layer: _Sums() for layer in _layers(network)}
     if inputs.ndim < 2 or len(inputs) < 2:
         raise CompositionError(
             f"BatchNorm statistics need at least 2 samples, given inputs of shape "
@@ -38,15 +37,18 @@ def recalibrate(network: nn.Module, inputs: Tensor, batch: int = 128) -> None:
     network.eval()
     pieces = max(1, len(inputs) // batch)
     try:
-        for layer in layers:
-            layer.train()
-        with _measured(layers) as sums, torch.no_grad():
+        with ExitStack() as hooks, torch.no_grad():
+            for layer, own in sums.items():
+                layer.train()
+                hooks.enter_context(
+                    layer.register_forward_pre_hook(lambda _, args, own=own: own.add(args[0]))
+                )
             for piece in range(pieces):
                 network(inputs[piece::pieces])
     finally:
         network.eval()
-    for layer in layers:
-        _set(layer, sums[layer], pieces)
+    for layer, own in sums.items():
+        _set(layer, own, pieces)
 
 
 def _layers(network: nn.Module) -> list[Any]:
@@ -68,21 +70,6 @@ class _Sums:
         self.count += apart.shape[1]
         self.total = self.total + apart.sum(1)
         self.squares = self.squares + apart.square().sum(1)
-
-
-@contextmanager
-def _measured(layers: list[Any]) -> Iterator[dict[nn.Module, _Sums]]:
-    """While open, sums of all that the layers read."""
-    sums = {layer: _Sums() for layer in layers}
-    hooks = [
-        layer.register_forward_pre_hook(lambda layer, args: sums[layer].add(args[0]))
-        for layer in layers
-    ]
-    try:
-        yield sums
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _set(layer: Any, sums: _Sums, batches: int) -> None:

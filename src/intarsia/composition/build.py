@@ -156,7 +156,7 @@ def _joined(
         architecture = architecture.fitted(state, first.factory)
         # Its units lie elsewhere than those of any part or of another inlay.
         origin = digest_of([operator.name, [[part.name, part.origin] for part in parts]])
-        mask = how.mask(context) if how.mask else _nonzero(state, context)
+        mask = how.mask(context) if how.mask else {n: state[n] != 0 for n in context.learned}
     else:
         mask = _union(state, context)
     return Module(
@@ -173,18 +173,13 @@ def _joined(
     )
 
 
-def _nonzero(state: State, context: MergeContext) -> dict[str, Tensor]:
-    return {name: state[name] != 0 for name, entry in context.plan.items() if entry.learned}
-
-
 def _union(state: State, context: MergeContext) -> dict[str, Tensor]:
     """An entry survives where it does in any part, unless the operator dropped what was there."""
     union = {}
-    for name in (name for name, entry in context.plan.items() if entry.learned):
-        everything = torch.ones_like(state[name], dtype=torch.bool)
-        kept = torch.stack([mask.get(name, everything) for mask in context.masks])
+    for name in context.learned:
+        kept = torch.stack(context.kept(name)).any(0)
         was_there = torch.stack([part.state[name] != 0 for part in context.parts]).any(0)
-        union[name] = kept.any(0) & ((state[name] != 0) | ~was_there)
+        union[name] = kept & ((state[name] != 0) | ~was_there)
     return union
 
 
@@ -221,8 +216,8 @@ def _keeps_units(joined: Module, context: MergeContext) -> bool:
     hidden = set(hidden_axes(context.wiring))
     return all(
         torch.allclose(joined.state[name], total([part.state[name] for part in context.parts]))
-        for name, entry in context.plan.items()
-        if entry.learned and any(axis and axis.name in hidden for axis in context.wiring[name])
+        for name in context.learned
+        if any(axis and axis.name in hidden for axis in context.wiring[name])
     )
 
 

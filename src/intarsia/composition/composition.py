@@ -108,9 +108,7 @@ class Composition(Predicting):
 
     def _start(self, parts: list[Module], operator: Spec, samples: Any) -> None:
         self.operator = operator
-        checked = check_fit(parts, self._how.on, bool(self.options.align))
-        self.samples = None if samples is None else kept_samples(samples, checked[0])
-        self._build(checked)
+        self._build(parts, samples)
 
     def forward(self, x: Inputs) -> Tensor:
         if self._how.on == "logits":
@@ -225,10 +223,14 @@ class Composition(Predicting):
         one = next(tensors, torch.zeros(()))
         return one.device, one.dtype
 
-    def _build(self, modules: Iterable[Module]) -> None:
-        """Check the parts, join them, and only then change anything."""
+    def _build(self, modules: Iterable[Module], given: Any = None) -> None:
+        """Check the parts, join them, and only then change anything.
+
+        They may look at the samples given, or at those that are kept already.
+        """
         parts = check_fit(modules, self._how.on, bool(self.options.align))
-        result = build_merge(parts, self.operator, self.options, self.samples)
+        samples = self.samples if given is None else kept_samples(given, parts[0])
+        result = build_merge(parts, self.operator, self.options, samples)
         place = self._place() if self.parts else None
         networks = [module.to_module() for module in result.modules]
         self.networks = nn.ModuleList(networks).train(self.training)
@@ -236,7 +238,7 @@ class Composition(Predicting):
         self.register_buffer("offset", result.offset, persistent=False)
         if place is not None:
             self.to(*place)
-        self.parts, self._result = parts, result
+        self.parts, self.samples, self._result = parts, samples, result
         self._health = None
         self.catalogue, self.temperature = parts[0].catalogue, parts[0].temperature
         self.rewarded = result.rewarded

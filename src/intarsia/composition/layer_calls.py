@@ -1,6 +1,8 @@
 """What the layers of a network read and give while it runs."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import get_args
 
 import torch
@@ -68,18 +70,11 @@ def run(network: nn.Module, inputs: Tensor) -> tuple[Tensor, list[LayerCall]]:
         calls.append(LayerCall(name, layer, args[0].detach().clone(), gave))
         return gave.clone()
 
-    hooks = [
-        layer.register_forward_hook(
-            lambda layer, args, gave, name=name: note(name, layer, args, gave)
-        )
-        for name, layer in network.named_modules()
-        if isinstance(layer, Layer) and is_plain(layer)
-    ]
-    try:
+    with ExitStack() as hooks:
+        for name, layer in network.named_modules():
+            if isinstance(layer, Layer) and is_plain(layer):
+                hooks.enter_context(layer.register_forward_hook(partial(note, name)))
         return network(inputs), calls
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def is_plain(layer: nn.Module) -> bool:

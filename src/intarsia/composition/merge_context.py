@@ -4,7 +4,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
 from threading import Lock
 from typing import Any
 
@@ -20,6 +19,7 @@ from intarsia.models.wiring import Wiring
 from intarsia.modules import Module
 from intarsia.modules.architecture import Plan
 from intarsia.modules.classifier import raw_inputs
+from intarsia.specs import is_number
 
 ROWS = 1000  # samples kept of what is given, and saved with the composition
 ENTRIES, BYTES = 64, 2**28  # statistics kept at most, by each operator
@@ -58,18 +58,30 @@ class MergeContext:
         except WiringError:
             return False
 
-    def wiring_for(self, what: str) -> Wiring:
+    def wiring_for(self, what: str, does: str = "works on") -> Wiring:
         """The wiring, or a WiringError that names what cannot be done without it."""
         try:
             return self.wiring
         except WiringError as error:
             raise WiringError(
-                f"{what} works on units and needs the network's wiring: {error}"
+                f"{what} {does} units and needs the network's wiring: {error}"
             ) from error
+
+    @property
+    def learned(self) -> list[str]:
+        """The names of the parameters, without buffers."""
+        return [name for name, entry in self.plan.items() if entry.learned]
 
     @property
     def masks(self) -> list[Mapping[str, Tensor]]:
         return [part.mask for part in self.parts]
+
+    def kept(self, name: str) -> list[Tensor]:
+        """What survives of a parameter in each part: all of it where it has no mask."""
+        return [
+            part.mask.get(name, torch.ones_like(part.state[name], dtype=torch.bool))
+            for part in self.parts
+        ]
 
     @property
     def rewarded(self) -> list[tuple[int, ...]]:
@@ -86,7 +98,7 @@ class MergeContext:
 
     def weights(self, given: float | Mapping[str, float]) -> list[float]:
         """One number per part: the same for all, or by name, where those left out have 1."""
-        if _is_number(given):
+        if is_number(given):
             return [float(given)] * len(self.parts)  # type: ignore[arg-type]
         names = [part.name for part in self.parts]
         if not isinstance(given, Mapping):
@@ -95,7 +107,7 @@ class MergeContext:
                 f"{{{names[0]!r}: 0.5}}"
             )
         for name, value in given.items():
-            if not _is_number(value):
+            if not is_number(value):
                 raise CompositionError(f"the weight of {name!r} is {value!r}: expected a number")
         return [float(given.get(name, 1.0)) for name in names]
 
@@ -137,10 +149,6 @@ class MergeContext:
     def networks(self) -> list[nn.Module]:
         """The bare networks of the parts, in evaluation mode."""
         return [part.architecture.network(part.state, part.factory) for part in self.parts]
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
 def kept_samples(given: Any, module: Module) -> Split:

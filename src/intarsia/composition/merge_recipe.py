@@ -1,7 +1,6 @@
 """MergeRecipe: a merge as YAML, with mergekit's keys where it has them."""
 
 import dataclasses
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,7 @@ from intarsia.errors import DataError, RecipeError, nearest
 from intarsia.files import read_settings
 from intarsia.models import Model
 from intarsia.modules import Module
+from intarsia.specs import check_keys
 
 # mergekit's methods that an operator equals with these settings.
 METHODS: dict[str, dict[str, Any]] = {
@@ -62,7 +62,6 @@ class MergeRecipe:
     def load(cls, path: str | Path) -> Self:
         """Read a YAML file, whose paths are relative to its folder."""
         recipe = cls.read(read_settings(path))
-        _check_models(recipe)
         models = [{**m, "model": str(Path(path).parent / m["model"])} for m in _entries(recipe)]
         samples = read_samples(recipe.samples)
         if samples and samples["data"] not in DATASETS:
@@ -74,10 +73,7 @@ class MergeRecipe:
     @classmethod
     def read(cls, settings: Mapping[str, Any]) -> Self:
         """A recipe from plain values; an unknown key fails with the nearest known one."""
-        known = [f.name for f in dataclasses.fields(cls)]
-        for key in settings:
-            if key not in known:
-                raise RecipeError(f"a merge has no setting {key!r}: {nearest(str(key), known)}")
+        check_keys("a merge", settings, [f.name for f in dataclasses.fields(cls)])
         return cls(**settings)
 
     def resolve(self) -> "MergeRecipe":
@@ -138,14 +134,14 @@ def _weights(given: Any, own: Mapping[str, float], parts: Sequence[Module]) -> d
 
 def _settings(recipe: MergeRecipe) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The operator with its settings, and the weight that each model has of its own."""
-    spec = recipe.merge_method
+    spec, entries = recipe.merge_method, _entries(recipe)
     if spec in (AUTO, {"name": AUTO}):
-        if recipe.parameters or recipe.base_model or any(e["parameters"] for e in _entries(recipe)):
+        if recipe.parameters or recipe.base_model or any(e["parameters"] for e in entries):
             raise RecipeError(
                 "merge_method is not given, so there is nothing for parameters or base_model to "
                 "set: name an operator, as in merge_method: ties"
             )
-        return {"name": AUTO}, [{} for _ in _entries(recipe)]
+        return {"name": AUTO}, [{} for _ in entries]
     given = METHODS.get(spec) if isinstance(spec, str) else None
     if isinstance(spec, str) and given is None and "(" not in spec and spec not in OPERATORS:
         known = sorted({*OPERATORS, *METHODS})
@@ -161,25 +157,26 @@ def _settings(recipe: MergeRecipe) -> tuple[dict[str, Any], list[dict[str, Any]]
             )
         settings["base"] = recipe.base_model
     each: list[dict[str, Any]] = []
-    for entry in _entries(recipe):
+    for entry in entries:
         own = {_ours(key, known): value for key, value in entry["parameters"].items()}
         each.append({key: own[key] for key in own if key == "weights"})
         OPERATORS.spec({"name": made.name, **own})
-    settings |= _for_all(recipe, known)
+    settings |= _for_all(entries, recipe.parameters, known)
     if isinstance(settings.get("weights"), Mapping):  # YAML reads the name 3 as a number
         settings["weights"] = {str(name): w for name, w in settings["weights"].items()}
     checked = OPERATORS.spec({"name": made.name, **settings})
     return {"name": checked.name, **checked.arguments}, each
 
 
-def _for_all(recipe: MergeRecipe, known: list[str]) -> dict[str, Any]:
+def _for_all(
+    entries: Sequence[Mapping[str, Any]], common: Mapping[str, Any], known: list[str]
+) -> dict[str, Any]:
     """What every model is given alike is a setting of the operator; weights alone may differ."""
-    entries = _entries(recipe)
     settings: dict[str, Any] = {}
     for key in dict.fromkeys(k for entry in entries for k in entry["parameters"]):
         if _ours(key, known) == "weights":
             continue
-        values = [entry["parameters"].get(key, recipe.parameters.get(key)) for entry in entries]
+        values = [entry["parameters"].get(key, common.get(key)) for entry in entries]
         if any(value != values[0] for value in values):
             raise RecipeError(
                 f"the models have {key} {', '.join(map(str, values))}: it is one for all here, "
@@ -191,8 +188,7 @@ def _for_all(recipe: MergeRecipe, known: list[str]) -> dict[str, Any]:
 
 def settings_of(operator: str) -> list[str]:
     """The names of the settings that a user can give an operator."""
-    parameters = inspect.signature(OPERATORS[operator]).parameters
-    return [key for key in parameters if key not in OPERATORS.given]
+    return list(OPERATORS.parameters(operator))
 
 
 def _ours(key: Any, known: list[str]) -> str:
@@ -201,17 +197,27 @@ def _ours(key: Any, known: list[str]) -> str:
 
 
 def _entries(recipe: MergeRecipe) -> list[dict[str, Any]]:
-    """The models as mappings; a bare path has no parameters."""
-    return [
-        {"model": str(m["model"]), "parameters": dict(m.get("parameters") or {})}
-        if isinstance(m, Mapping)
-        else {"model": str(m), "parameters": {}}
-        for m in recipe.models
-    ]
+    """The models as mappings, checked; a bare path has no parameters."""
+    models = recipe.models
+    if isinstance(models, str) or not isinstance(models, Sequence) or not models:
+        raise RecipeError(f"models is {models!r}: expected a list of paths, at least one")
+    entries = []
+    for given in models:
+        entry = {"model": given} if isinstance(given, str | Path) else given
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str | Path):
+            raise RecipeError(
+                f"models has {given!r}: expected a path, or {{model: path, parameters: ...}}"
+            )
+        check_keys("a model", entry, MODEL)
+        parameters = entry.get("parameters") or {}
+        if not isinstance(parameters, Mapping):
+            raise RecipeError(f"parameters of {entry['model']} must be a mapping")
+        entries.append({"model": str(entry["model"]), "parameters": dict(parameters)})
+    return entries
 
 
 def _check(recipe: MergeRecipe) -> None:
-    _check_models(recipe)
+    _entries(recipe)
     if not isinstance(recipe.parameters, Mapping):
         raise RecipeError(f"parameters is {recipe.parameters!r}: expected a mapping")
     if recipe.base_model is not None and recipe.base_model not in BASES:
@@ -226,24 +232,6 @@ def _check(recipe: MergeRecipe) -> None:
     MergeOptions(recipe.align, recipe.recalibrate, recipe.calibrate)
 
 
-def _check_models(recipe: MergeRecipe) -> None:
-    models = recipe.models
-    if isinstance(models, str) or not isinstance(models, Sequence) or not models:
-        raise RecipeError(f"models is {models!r}: expected a list of paths, at least one")
-    for entry in models:
-        if isinstance(entry, str | Path):
-            continue
-        if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str | Path):
-            raise RecipeError(
-                f"models has {entry!r}: expected a path, or {{model: path, parameters: ...}}"
-            )
-        for key in entry:
-            if key not in MODEL:
-                raise RecipeError(f"a model has no setting {key!r}: {nearest(str(key), MODEL)}")
-        if not isinstance(entry.get("parameters") or {}, Mapping):
-            raise RecipeError(f"parameters of {entry['model']} must be a mapping")
-
-
 def read_samples(given: Any) -> dict[str, Any] | None:
     """{data, split, rows, options}, from a name or from some of them; by default validation."""
     if given is None:
@@ -254,9 +242,7 @@ def read_samples(given: Any) -> dict[str, Any] | None:
             f"samples is {given!r}: expected a data set, or {{data: mnist, split: validation, "
             "rows: 512}"
         )
-    for key in named:
-        if key not in SAMPLES:
-            raise RecipeError(f"samples has no setting {key!r}: {nearest(str(key), SAMPLES)}")
+    check_keys("samples", named, SAMPLES)
     samples = {"split": "validation", "rows": None, "options": {}, **named}
     if samples["split"] not in SPLITS:
         raise RecipeError(f"samples: unknown split {samples['split']!r}: expected one of {SPLITS}")

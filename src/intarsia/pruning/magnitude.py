@@ -1,6 +1,6 @@
 """Magnitude and random pruning: the weights with the lowest scores go."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -24,58 +24,55 @@ def magnitude(
     `ratios` scales the pruned fraction of single layers: a pattern of parameter names, or `output`
     for the layer that makes the logits, to a factor. It needs scope `layer`.
     """
-    ratios = _checked(ratios or {})
-    return [
-        _prune(
-            {name: state[name].abs() for name in _names(state, group, biases)},
-            mask,
-            _fractions(state, group, scope, biases, ratios),
-        )
-        for state, mask in zip(group.states, group.masks, strict=True)
+    scores = [
+        {name: state[name].abs() for name in prunable(state, group.wiring, biases, group.spared)}
+        for state in group.states
     ]
+    return _prune(scores, group, scope, _checked(ratios or {}))
 
 
 @PRUNINGS.register("random", ranks_layers_together=lambda s: s["scope"] == "global")
 def random(group: Group, scope: str = "global", biases: bool = False) -> list[Mask]:
     """Prune weights at random: the control for magnitude."""
-    masks = []
-    for state, mask, stream in zip(group.states, group.masks, group.streams, strict=True):
+    scores = []
+    for state, stream in zip(group.states, group.streams, strict=True):
         generator = torch.Generator().manual_seed(stream)
-        scores = {
-            name: torch.rand(state[name].shape, generator=generator).to(state[name].device)
-            for name in _names(state, group, biases)
-        }
-        masks.append(_prune(scores, mask, _fractions(state, group, scope, biases, {})))
-    return masks
+        scores.append(
+            {
+                name: torch.rand(state[name].shape, generator=generator).to(state[name].device)
+                for name in prunable(state, group.wiring, biases, group.spared)
+            }
+        )
+    return _prune(scores, group, scope, {})
 
 
-def _names(state: Mapping[str, Tensor], group: Group, biases: bool) -> list[str]:
-    return prunable(state, group.wiring, biases, group.spared)
+def _prune(
+    scores: Sequence[Mapping[str, Tensor]], group: Group, scope: str, ratios: Mapping[str, float]
+) -> list[Mask]:
+    """The masks without the weights of each module that score lowest."""
+    return [
+        _drop(own, mask, _fractions(list(own), group, scope, ratios))
+        for own, mask in zip(scores, group.masks, strict=True)
+    ]
 
 
 def _fractions(
-    state: Mapping[str, Tensor],
-    group: Group,
-    scope: str,
-    biases: bool,
-    ratios: Mapping[str, float],
+    names: list[str], group: Group, scope: str, ratios: Mapping[str, float]
 ) -> list[tuple[list[str], float]]:
     """Parameter names that are ranked together, with the fraction of them that goes."""
-    names = _names(state, group, biases)
     if scope == "global":
         if ratios:
             raise RecipeError("ratios per layer need scope='layer', got scope='global'")
         return [(names, group.fraction)]
     if scope != "layer":
         raise RecipeError(f"unknown pruning scope {scope!r}: use 'global' or 'layer'")
-    factors = {name: _factor(name, group.wiring, ratios) for name in names}
     unused = [p for p in ratios if not any(_matches(n, group.wiring, p) for n in names)]
     if unused:
         raise RecipeError(
             f"ratios name {unused[0]!r}, which fits no prunable parameter; "
             f"there are {', '.join(names)} and the word 'output'"
         )
-    return [([name], group.fraction * factors[name]) for name in names]
+    return [([name], group.fraction * _factor(name, group.wiring, ratios)) for name in names]
 
 
 def _checked(ratios: Any) -> Mapping[str, float]:
@@ -107,7 +104,7 @@ def _matches(name: str, wiring: Wiring | None, pattern: str) -> bool:
     return fnmatchcase(name, pattern)
 
 
-def _prune(
+def _drop(
     scores: Mapping[str, Tensor], mask: Mask, fractions: list[tuple[list[str], float]]
 ) -> Mask:
     """Drop round(fraction * survivors) entries of each set; ties go by position, so it is exact."""

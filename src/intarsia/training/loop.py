@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
@@ -44,10 +44,8 @@ class RoundProgress:
         return progress
 
 
-class Watch(Protocol):
-    """Called after every epoch; shows progress or keeps quiet."""
-
-    def __call__(self, progress: RoundProgress, scores: Scores, epochs: int) -> None: ...
+Watch = Callable[[RoundProgress, Scores, int], None]
+"""Called after every epoch with the epochs of the round; shows progress or keeps quiet."""
 
 
 def run_round(

@@ -15,7 +15,7 @@ from intarsia.errors import RecipeError, nearest
 from intarsia.files import read_settings
 from intarsia.objectives import objective
 from intarsia.pruning import PRUNINGS
-from intarsia.specs import Spec
+from intarsia.specs import Spec, check_keys
 from intarsia.training.presets import PRESETS, DataSize
 
 Text = str | Mapping[str, Any]  # `name`, `name(value, key=value)` or {name: ..., key: value}
@@ -66,10 +66,7 @@ class Recipe:
     @classmethod
     def read(cls, settings: Mapping[str, Any]) -> Self:
         """A recipe from plain values, as YAML and the command line give them."""
-        known = [f.name for f in dataclasses.fields(cls)]
-        for key in settings:
-            if key not in known:
-                raise RecipeError(f"a recipe has no setting {key!r}: {nearest(key, known)}")
+        check_keys("a recipe", settings, [f.name for f in dataclasses.fields(cls)])
         return cls(**{key: _number(key, value) for key, value in settings.items()})
 
     def resolve(self, size: DataSize | None = None) -> "Recipe":

@@ -61,7 +61,10 @@ def train_rounds(
         tensors = []
         save = partial(checkpoint.save, engine, masks)
         run_round(engine, recipe, progress, epochs, watch, save)
-        outcomes = _outcomes(engine, progress, masks)
+        outcomes = [
+            Outcome(None if progress.diverged[k] else engine.best(k), mask, progress.best[k])
+            for k, mask in enumerate(masks)
+        ]
         after_round(progress.round, outcomes)
         if last:
             return
@@ -90,13 +93,6 @@ def _start(origin: Values, mask: Mask, moments: AdamState | None, keeps_moments:
     return Start(state, mask, moments)
 
 
-def _outcomes(engine: Engine, progress: RoundProgress, masks: Sequence[Mask]) -> list[Outcome]:
-    return [
-        Outcome(None if progress.diverged[k] else engine.best(k), mask, progress.best[k])
-        for k, mask in enumerate(masks)
-    ]
-
-
 def _prune(
     engine: Engine,
     recipe: Recipe,
@@ -108,11 +104,11 @@ def _prune(
     assert recipe.pruning is not None and recipe.sparsity is not None and recipe.rounds is not None
     alive = [k for k in range(len(masks)) if not progress.diverged[k]]
     tasks = [engine.job.tasks[k] for k in alive]
-    device, wiring = engine.job.device, engine.job.wiring
+    device, wiring, names = engine.job.device, engine.job.wiring, engine.parameter_names
     group = Group(
-        states=[_moved(_parameters(engine, states[k]), device) for k in alive],
+        states=[{n: states[k][n].to(device) for n in names} for k in alive],
         masks=[_moved(masks[k], device) for k in alive],
-        wiring=wiring and {n: wiring[n] for n in engine.parameter_names},
+        wiring=wiring and {n: wiring[n] for n in names},
         fraction=round_fraction(recipe.sparsity, recipe.rounds),
         seeds=[t.seed for t in tasks],
         streams=[stream("prune", t.seed, *t.rewarded, progress.round) for t in tasks],
@@ -123,10 +119,6 @@ def _prune(
     for k, mask in zip(alive, pruned, strict=True):
         after[k] = _moved(mask, torch.device("cpu"))
     return after
-
-
-def _parameters(engine: Engine, state: Values) -> Values:
-    return {name: state[name] for name in engine.parameter_names}
 
 
 def _moved(values: Values, device: torch.device) -> Values:

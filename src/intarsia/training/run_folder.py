@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 import yaml
@@ -21,13 +20,12 @@ from torch import Tensor
 
 from intarsia.errors import TrainingError
 from intarsia.files import digest_of, take_lock, write_whole
-from intarsia.models import Model
 from intarsia.modules import LISTING, Bank, Module
 from intarsia.modules.bank import file_names
 from intarsia.pruning import Mask
 from intarsia.training.engines.base import Engine, Slot
 from intarsia.training.loop import RoundProgress
-from intarsia.training.recipe import Recipe
+from intarsia.training.plan import TrainingPlan
 
 RECIPE, TIME, PROGRESS = "recipe.yaml", "time.json", ".progress"
 PART = f".{'[0-9a-f]' * 16}.part"  # what write_whole leaves if it is killed
@@ -41,14 +39,12 @@ class RunFolder:
     bank.json, which says that all is there.
     """
 
-    def __init__(
-        self, path: str | Path | None, key: str, recipe: Recipe, keep_rounds: bool
-    ) -> None:
+    def __init__(self, path: str | Path | None, plan: TrainingPlan, keep_rounds: bool) -> None:
         self.path = None if path is None else Path(path)
-        self.key, self.recipe, self.keep_rounds = key, recipe, keep_rounds
+        self.plan, self.key, self.keep_rounds = plan, plan.key, keep_rounds
         if keep_rounds:  # a folder without the earlier rounds cannot be taken up as one with them
-            self.key = digest_of([key, "keep_rounds"])
-        self.last = recipe.rounds or 0
+            self.key = digest_of([plan.key, "keep_rounds"])
+        self.last = plan.recipe.rounds or 0
         self.memory: dict[tuple[str, int], Bank] = {}
         self.lock: IO[str] | None = None
         self.clock: Clock | None = None
@@ -73,36 +69,31 @@ class RunFolder:
             if not (self.path / LISTING).exists():
                 self.clock = Clock(progress)
         except BaseException:
-            self._leave()
+            self.__exit__()
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.path is None or self.lock is None:
             return
         if (self.path / LISTING).exists():  # all is there: what led there can go
             shutil.rmtree(self.path / PROGRESS, ignore_errors=True)
         elif self.clock is not None:
-            self.clock.stop()
+            self.clock.write(self.path / PROGRESS)
         self.lock.close()
 
-    def finished(self, factory: Model | None) -> Bank | None:
+    def finished(self) -> Bank | None:
         """The bank that an earlier call completed, if there is one."""
         if self.path is None or not (self.path / LISTING).exists():
             return None
-        bank = Bank.load(self.path, factory, quiet=True)
+        bank = self._load(self.path)
         if self.keep_rounds:
-            earlier = [self.path / f"round-{number}" for number in range(1, self.last + 1)]
-            bank.rounds = tuple(Bank.load(folder, factory, quiet=True) for folder in earlier)
+            earlier = range(1, self.last + 1)
+            bank.rounds = tuple(self._load(self.path / f"round-{number}") for number in earlier)
         return bank
+
+    def _load(self, folder: Path) -> Bank:
+        return Bank.load(folder, self.plan.factory, quiet=True)
 
     def threads(self, now: int) -> list[int]:
         """With how many threads the run went on after each stop, which is written down."""
@@ -138,41 +129,30 @@ class RunFolder:
         else:
             bank.save(self._place(chunk, round_))
 
-    def finish(
-        self,
-        chunks: Sequence[str],
-        order: Sequence[str],
-        report: dict[str, Any],
-        factory: Model | None,
-        notes: Sequence[str] = (),
-    ) -> Bank:
-        """All modules as one bank in this order; where there is a path, their files go up to it."""
+    def finish(self, chunks: Sequence[str], report: dict[str, Any], notes: Sequence[str]) -> Bank:
+        """All modules as one bank, as planned; where there is a path, their files go up to it."""
         report = {**report, "key": self.key}
         wanted = range(self.last + 1) if self.keep_rounds else [self.last]
-        rounds = [self._join(chunks, order, round_, report, factory) for round_ in wanted]
+        rounds = [self._join(chunks, round_, report) for round_ in wanted]
         bank, files = rounds.pop()
         if notes:
             bank.report["notes"] = list(notes)
         bank.rounds = tuple(earlier for earlier, _ in rounds)
         if not bank:
-            self._forget()
+            if self.path is not None:  # leave nothing that would bind the folder to this recipe
+                shutil.rmtree(self.path / PROGRESS, ignore_errors=True)
             raise TrainingError("every module diverged: lower the learning rate")
         if self.path is not None:
             for number, (earlier, its_files) in enumerate(rounds, 1):
                 earlier.save(self.path / f"round-{number}", its_files)
-            write_whole(self.path / RECIPE, yaml.safe_dump(self.recipe.as_dict()).encode())
+            write_whole(self.path / RECIPE, yaml.safe_dump(self.plan.recipe.as_dict()).encode())
             if self.clock is not None:
-                self.clock.finish(self.path)
+                self.clock.write(self.path)
             bank.save(self.path, files)
         return bank
 
     def _join(
-        self,
-        chunks: Sequence[str],
-        order: Sequence[str],
-        round_: int,
-        report: dict[str, Any],
-        factory: Model | None,
+        self, chunks: Sequence[str], round_: int, report: dict[str, Any]
     ) -> tuple[Bank, dict[str, Path]]:
         """The modules of all chunks after a round, and the files they were written to."""
         modules: dict[str, Module] = {}
@@ -183,22 +163,18 @@ class RunFolder:
                 part = self.memory[chunk, round_]
             else:
                 place = self._place(chunk, round_)
-                part = Bank.load(place, factory, quiet=True)
+                part = self._load(place)
                 names = zip(part.names, file_names(part.names), strict=True)
                 files |= {name: place / file for name, file in names}
             modules |= {module.name: module for module in part}
             diverged |= set(part.diverged)
+        order = [task.name for task in self.plan.tasks]
         bank = Bank(
             [modules[name] for name in order if name in modules],
             [name for name in order if name in diverged],
             report,
         )
         return bank, files
-
-    def _forget(self) -> None:
-        """Leave nothing that would bind the folder to this recipe."""
-        if self.path is not None:
-            shutil.rmtree(self.path / PROGRESS, ignore_errors=True)
 
     def _place(self, chunk: str, round_: int) -> Path:
         assert self.path is not None
@@ -208,14 +184,14 @@ class RunFolder:
         """A folder belongs to one recipe and data set."""
         assert self.path is not None
         note, listing = self.path / PROGRESS / "key", self.path / LISTING
-        key = None
+        key: str | None = self.key
         if listing.exists():
             key = Bank.report_of(self.path).get("key")
         elif note.exists():
             key = note.read_text(encoding="utf-8")
         else:
             write_whole(note, self.key.encode())
-        if key not in (None, self.key) or (listing.exists() and key is None):
+        if key != self.key:
             raise TrainingError(
                 f"{self.path} holds modules of another recipe, data set, network or keep_rounds: "
                 "train into a new folder, or delete this one first"
@@ -332,26 +308,14 @@ class Clock:
     """Runs while a folder is held; between calls the time so far is kept among the progress."""
 
     def __init__(self, progress: Path) -> None:
-        self.note, self.began = progress / TIME, time.monotonic()
-        before = spent(progress) or Spent(0.0, 0)
-        self.before = Spent(before.seconds, before.calls + 1)
-        self._write(self.note, self.before)
+        self.before, self.began = spent(progress) or Spent(0.0, 0), time.monotonic()
+        self.write(progress)
 
-    def stop(self) -> None:
-        """The call ends, the training does not."""
-        self._write(self.note, self._now())
-
-    def finish(self, folder: Path) -> None:
-        """All is trained: the time goes to the modules."""
-        self._write(folder / TIME, self._now())
-
-    def _now(self) -> Spent:
-        return Spent(self.before.seconds + time.monotonic() - self.began, self.before.calls)
-
-    @staticmethod
-    def _write(path: Path, spent: Spent) -> None:
-        text = json.dumps({"seconds": round(spent.seconds, 3), "calls": spent.calls})
-        write_whole(path, text.encode())
+    def write(self, folder: Path) -> None:
+        """To the progress while training is not done, at the end to the modules."""
+        seconds = round(self.before.seconds + time.monotonic() - self.began, 3)
+        text = json.dumps({"seconds": seconds, "calls": self.before.calls + 1})
+        write_whole(folder / TIME, text.encode())
 
 
 def spent(folder: Path) -> Spent | None:

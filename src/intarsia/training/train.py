@@ -18,7 +18,7 @@ from intarsia.modules import Bank, Finding, Module
 from intarsia.modules.health import warn, with_findings
 from intarsia.pruning import PRUNINGS
 from intarsia.training.engines.base import Engine
-from intarsia.training.engines.select import EngineChoice, choose, chunks, make_engine, threads_of
+from intarsia.training.engines.select import ENGINES, EngineChoice, choose, chunks, threads_of
 from intarsia.training.job import Job, device_of
 from intarsia.training.plan import TrainingPlan
 from intarsia.training.progress import Progress
@@ -67,8 +67,8 @@ def train(
     plan = TrainingPlan.of(data, recipe, model, settings, tasks, sample_weight)
     job = Job.of(plan, device_of(device))
     choice = choose(job, engine, plan.recipe.patience is not None)
-    with RunFolder(out, plan.key, plan.recipe, keep_rounds) as folder:
-        bank = folder.finished(plan.factory)
+    with RunFolder(out, plan, keep_rounds) as folder:
+        bank = folder.finished()
         if bank is None:
             bar = Progress(progress, plan.recipe, len(plan.tasks))
             bank = _train_bank(plan, job, choice, folder, bar, checkpoint_every)
@@ -94,7 +94,7 @@ def _train_bank(
     for note in notes:
         warnings.warn(note, stacklevel=3)
     report = _report(choice, job)
-    with progress, torch.random.fork_rng(), same_bytes():
+    with progress.bar, torch.random.fork_rng(), same_bytes():
         if plan.choices is not None:
             progress.say(plan.choices)
         progress.say(f"engine: {choice}, on {job.device}")
@@ -104,11 +104,9 @@ def _train_bank(
                 continue
             key = digest_of([plan.key, job.device.type, choice.engine, label])
             checkpoint = Checkpoint(folder.checkpoint_file(label), checkpoint_every, key)
-            engine = make_engine(choice, dataclasses.replace(job, tasks=piece))
+            engine = ENGINES[choice.engine](dataclasses.replace(job, tasks=piece))
             _train_chunk(plan, engine, report, checkpoint, progress, folder, label)
-    order = [task.name for task in plan.tasks]
-    report = {**report, "threads": threads}
-    return folder.finish(list(labelled), order, report, plan.factory, notes)
+    return folder.finish(list(labelled), {**report, "threads": threads}, notes)
 
 
 def _train_chunk(
@@ -132,12 +130,12 @@ def _train_chunk(
         }
         diverged = [name for name, module in modules.items() if module is None]
         folder.add(label, round_, [m for m in modules.values() if m is not None], diverged)
-        if round_ == folder.last:
-            progress.warn_diverged(diverged)
+        for name in diverged if round_ == folder.last else ():
+            progress.say(f"module {name!r} diverged and is kept out: lower its learning rate")
 
     try:
         origins = [plan.origins[t.seed][1] for t in tasks]
-        train_rounds(engine, origins, plan.recipe, checkpoint, progress.watch(tasks), keep)
+        train_rounds(engine, origins, plan.recipe, checkpoint, progress.watch(len(tasks)), keep)
     finally:
         engine.close()
     checkpoint.clear()

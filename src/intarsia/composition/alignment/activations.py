@@ -1,8 +1,9 @@
 """Which unit of one network answers like which unit of another on the same samples."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -98,7 +99,7 @@ def _read(network: nn.Module, sources: Sequence[_Source], batch: Tensor) -> list
     """What every source gives for a batch; a layer that is used twice gives twice as much."""
     seen: dict[_Source, list[Tensor]] = {source: [] for source in sources}
 
-    def keep(layer: str, _: Any, __: Any, output: Tensor) -> None:
+    def keep(layer: str, _: Any, __: Any, ___: Any, output: Tensor) -> None:
         for source in sources:
             if source.layer == layer:
                 seen[source].append(source.units(output))
@@ -117,7 +118,7 @@ def _sources(network: nn.Module, samples: Tensor, wiring: Wiring) -> list[_Sourc
     }
     calls: dict[str, tuple[Any, Any]] = {}
 
-    def keep(layer: str, args: Any, kwargs: Any, _: Any) -> None:
+    def keep(layer: str, _: Any, args: Any, kwargs: Any, __: Any) -> None:
         calls.setdefault(layer, (args, kwargs))
 
     with _hooked(network, {layer for layer, _ in given}, keep), torch.no_grad():
@@ -170,19 +171,12 @@ def _random_like(value: Any, generator: torch.Generator) -> Any:
 
 @contextmanager
 def _hooked(
-    network: nn.Module, layers: set[str], see: Callable[[str, Any, Any, Any], None]
+    network: nn.Module, layers: set[str], see: Callable[[str, nn.Module, Any, Any, Any], None]
 ) -> Iterator[None]:
     """While open, `see` gets what the named layers read and gave."""
-
-    def hook(layer: str) -> Any:
-        return lambda _, args, kwargs, output: see(layer, args, kwargs, output)
-
-    handles = [
-        network.get_submodule(layer).register_forward_hook(hook(layer), with_kwargs=True)
-        for layer in sorted(layers)
-    ]
-    try:
+    with ExitStack() as hooks:
+        for layer in sorted(layers):
+            module = network.get_submodule(layer)
+            hook = partial(see, layer)
+            hooks.enter_context(module.register_forward_hook(hook, with_kwargs=True))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()

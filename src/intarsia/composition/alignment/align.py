@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from intarsia.composition.alignment.activations import match_activations
 from intarsia.composition.alignment.matching import Orders, match_weights
-from intarsia.errors import CompositionError, WiringError, nearest
+from intarsia.composition.merge_context import MergeContext
+from intarsia.errors import CompositionError, nearest
 from intarsia.models.wiring import (
     Wiring,
     axis_sizes,
@@ -35,7 +36,7 @@ def align(
     orders = unit_orders(modules, how, samples, seed)
     if len(modules) < 2:
         return list(modules)
-    wiring = _wiring(modules[0])
+    wiring = MergeContext(tuple(modules)).wiring_for("aligning", "moves")
     others = zip(modules[1:], orders[1:], strict=True)
     return [modules[0], *(_relabelled(module, order, wiring) for module, order in others)]
 
@@ -44,23 +45,20 @@ def unit_orders(
     modules: Sequence[Module], how: How = "weights", samples: Tensor | None = None, seed: int = 0
 ) -> list[Orders]:
     """For each module, which of its units `align` takes to each place of each hidden axis."""
-    if how not in ("weights", "activations"):
-        raise CompositionError(
-            f"cannot align by {how!r}: {nearest(how, ('weights', 'activations'))}"
-        )
+    if how not in get_args(How):
+        raise CompositionError(f"cannot align by {how!r}: {nearest(how, get_args(How))}")
     if not modules:
         return []
-    first = modules[0]
+    first, context = modules[0], MergeContext(tuple(modules))
     for module in modules[1:]:
         _check_shapes(first, module)
-    wiring = _wiring(first)
+    wiring = context.wiring_for("aligning", "moves")
     sizes = axis_sizes(wiring, first.state)
     stay = {axis: torch.arange(sizes[axis]) for axis in hidden_axes(wiring)}
     if how == "weights":
         others = [match_weights(first.state, m.state, wiring, seed) for m in modules[1:]]
     else:
-        networks = [m.architecture.network(m.state, m.factory) for m in modules]
-        others = match_activations(networks, _checked(samples, first), wiring)
+        others = match_activations(context.networks(), _checked(samples, first), wiring)
     return [stay, *others]
 
 
@@ -98,15 +96,6 @@ def _held(module: Module, wiring: Wiring) -> dict[str, Tensor]:
 def _relabelled(module: Module, orders: Orders, wiring: Wiring) -> Module:
     state, mask = (take_units(tensors, wiring, orders) for tensors in (module.state, module.mask))
     return replace(module, state=state, mask=mask)
-
-
-def _wiring(module: Module) -> Wiring:
-    try:
-        return module.architecture.wiring(module.factory)
-    except WiringError as error:
-        raise WiringError(
-            f"aligning moves units and needs the network's wiring: {error}"
-        ) from error
 
 
 def _check_shapes(first: Module, module: Module) -> None:

@@ -1,12 +1,11 @@
-"""What the operators have in common: sums in a known order, and settings that are checked."""
+"""What the operators have in common: sums in a known order, weights and fractions."""
 
 from collections.abc import Sequence
-from math import isfinite
 
 from torch import Tensor
 
 from intarsia.composition.operators.registry import total
-from intarsia.errors import RecipeError, nearest
+from intarsia.errors import RecipeError
 
 ROUNDING = 1e-8  # of the sizes that were added: what is smaller is nothing
 TOLERANCE = 1e-3  # of the logits' size: far above rounding, far below another function
@@ -39,24 +38,8 @@ def off_the_sum(joined: Tensor, logits: Sequence[Tensor]) -> float | None:
     return None if off <= TOLERANCE * max(size, TOLERANCE) else off
 
 
-def check_choice(operator: str, setting: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise RecipeError(f"{operator} has no {setting} {value!r}: {nearest(str(value), known)}")
-
-
-def check_number(operator: str, setting: str, value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise RecipeError(f"{operator}: {setting} is {value!r}: expected a number")
-
-
-def check_flag(operator: str, setting: str, value: bool) -> None:
-    if not isinstance(value, bool):
-        raise RecipeError(f"{operator}: {setting} is {value!r}: expected true or false")
-
-
 def check_fraction(operator: str, setting: str, value: float, *, zero: bool = False) -> None:
     """A fraction of the entries or rows: at most 1, and above 0 unless `zero` may be."""
-    check_number(operator, setting, value)
     if not 0 <= value <= 1 or (value == 0 and not zero):
         bounds = "from 0" if zero else "above 0"
         raise RecipeError(f"{operator}: {setting} is {value}: expected a fraction {bounds} to 1")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from intarsia.composition.merge_context import MergeContext
-from intarsia.composition.operators.arithmetic import check_flag, combination, mean, normalised
+from intarsia.composition.operators.arithmetic import combination, mean, normalised
 from intarsia.composition.operators.registry import operator, total
 
 EXPERTS = "https://doi.org/10.1162/089976602760128018"  # products of experts
@@ -40,7 +40,6 @@ def weighted_logits(
     normalise: bool = False,
 ) -> Tensor:
     """z = sum of w_i z_i, or that divided by the sum of w_i: experts with exponents."""
-    check_flag("logit_weighted", "normalise", normalise)
     given = context.weights(weights)
     return combination(normalised(given, "logit_weighted") if normalise else given, logits)
 

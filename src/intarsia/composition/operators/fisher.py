@@ -9,7 +9,7 @@ from torch.func import functional_call, jacrev, vmap
 
 from intarsia.composition.layer_calls import Layer, LayerCall, run
 from intarsia.composition.merge_context import MergeContext, StatsCache
-from intarsia.composition.operators.arithmetic import check_number, combination
+from intarsia.composition.operators.arithmetic import combination
 from intarsia.composition.operators.registry import State, operator
 from intarsia.composition.operators.weights import join_states
 from intarsia.errors import RecipeError
@@ -40,7 +40,6 @@ def fisher(
     given = context.weights(weights)
     if min(given) <= 0:
         raise RecipeError(f"fisher: the weights are {given}: expected numbers above 0")
-    check_number("fisher", "floor", floor)
     if floor <= 0:
         raise RecipeError(f"fisher: floor is {floor}: expected a number above 0")
     inputs = context.scaled("fisher")
@@ -49,10 +48,9 @@ def fisher(
     )
 
     def join(name: str, tensors: list[Tensor]) -> Tensor:
-        masks = [mask.get(name) for mask in context.masks]
         kept = [
-            own[name].clamp_min(floor) if mask is None else own[name].clamp_min(floor) * mask
-            for own, mask in zip(information, masks, strict=True)
+            own[name].clamp_min(floor) * mask
+            for own, mask in zip(information, context.kept(name), strict=True)
         ]
         weight = combination(given, kept)
         value = combination(given, [f * t for f, t in zip(kept, tensors, strict=True)])

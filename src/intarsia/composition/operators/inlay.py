@@ -62,18 +62,14 @@ def inlay_size(context: MergeContext) -> int:
 
 def inlay_mask(context: MergeContext) -> dict[str, Tensor]:
     """The mask of the inlay of the parts: theirs side by side, and pruned between them."""
-    states = [part.state for part in context.parts]
-    learned = [name for name, entry in context.plan.items() if entry.learned]
-    masks = [
-        {name: mask.get(name, torch.ones_like(state[name], dtype=torch.bool)) for name in learned}
-        for mask, state in zip(context.masks, states, strict=True)
-    ]
-    live = _live_parts(masks, states, context)
+    each = zip(*map(context.kept, context.learned), strict=True)
+    masks = [dict(zip(context.learned, own, strict=True)) for own in each]
+    live = _live_parts(masks, [part.state for part in context.parts], context)
     return {
         name: _side_by_side([mask[name] for mask in live], context.wiring[name])
         if _hidden(context.wiring[name])
         else reduce(torch.logical_or, [mask[name] for mask in live])
-        for name in learned
+        for name in context.learned
     }
 
 

@@ -2,19 +2,18 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
-from typing import Any, Literal
+from functools import reduce, wraps
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import torch
 from torch import Tensor
 
-from intarsia.errors import RecipeError
-from intarsia.specs import Registry, RegistryEntry
+from intarsia.errors import RecipeError, nearest
+from intarsia.specs import Registry, RegistryEntry, is_number
 
 State = Mapping[str, Tensor]
 On = Literal["weights", "units", "logits"]
-
-MaskOf = Callable[..., Mapping[str, Tensor]]  # of a MergeContext
 
 # A user sets the other arguments of an operator, as in compose(bank, "name(key=value)").
 OPERATORS = Registry(
@@ -35,18 +34,9 @@ Operator = RegistryEntry
 
 
 def operator(
-    name: str,
-    *,
-    on: On,
-    paper: str,
-    samples: bool = False,
-    colour: str | None = None,
-    label: str = "",
-    logit_sum: bool = False,
-    weight_sum: bool = False,
-    mask: MaskOf | None = None,
+    name: str, *, on: On, paper: str, **traits: Any
 ) -> Callable[[Callable[..., Any]], Operator]:
-    """Register a function as an operator; its signature is its schema.
+    """Register a function as an operator; its signature is its schema, which settings must fit.
 
     It is called with what it works on and the `context` of the parts (see MergeContext):
 
@@ -54,7 +44,7 @@ def operator(
     - on units, they give a state with more units on some hidden axes;
     - on logits, one N x C tensor per part gives N x C.
 
-    The parts come sorted by name. The other traits:
+    The parts come sorted by name. The other traits, which OPERATORS has the defaults of:
 
     - `samples`: it looks at samples, which must then be given;
     - `colour`: its own in figures, as #rrggbb; without it one is chosen;
@@ -67,28 +57,43 @@ def operator(
     """
 
     def add(function: Callable[..., Any]) -> Operator:
-        takes = list(inspect.signature(function).parameters)
+        parameters = inspect.signature(function).parameters
+        takes = list(parameters)
         expected = ["logits" if on == "logits" else "states", "context"]
         if takes[:2] != expected:
             raise RecipeError(
                 f"operator {name!r} takes ({', '.join(takes)}): expected ({', '.join(expected)}) "
                 "first, then its settings"
             )
-        OPERATORS.register(
-            name,
-            on=on,
-            paper=paper,
-            samples=samples,
-            colour=colour,
-            label=label,
-            logit_sum=logit_sum,
-            weight_sum=weight_sum,
-            mask=mask,
-        )(function)
+
+        @wraps(function)
+        def checked(*given: Any, **settings: Any) -> Any:
+            for key, value in settings.items():
+                if key in parameters:
+                    _check_setting(name, parameters[key], value)
+            return function(*given, **settings)
+
+        OPERATORS.register(name, on=on, paper=paper, **traits)(checked)
         entry: Operator = OPERATORS[name]
         return entry
 
     return add
+
+
+def _check_setting(operator: str, parameter: inspect.Parameter, value: Any) -> None:
+    """What an annotation asks for: a choice, a flag or a finite number, each maybe left open."""
+    key, kind = parameter.name, parameter.annotation
+    if value is parameter.default:
+        return
+    if get_origin(kind) in (Union, UnionType):
+        kinds = [each for each in get_args(kind) if each is not NoneType]
+        kind = kinds[0] if len(kinds) == 1 else Any
+    if get_origin(kind) is Literal and value not in get_args(kind):
+        raise RecipeError(f"{operator} has no {key} {value!r}: {nearest(value, get_args(kind))}")
+    if kind is bool and not isinstance(value, bool):
+        raise RecipeError(f"{operator}: {key} is {value!r}: expected true or false")
+    if kind is float and not is_number(value):
+        raise RecipeError(f"{operator}: {key} is {value!r}: expected a number")
 
 
 def total(tensors: Sequence[Tensor]) -> Tensor:

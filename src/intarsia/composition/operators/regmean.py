@@ -14,10 +14,8 @@ from intarsia.composition.operators.weights import join_states
 from intarsia.errors import CompositionError
 
 CHUNK = 64  # samples whose patches are held at once
-STEPS, TOLERANCE = (
-    500,
-    1e-7,
-)  # most steps of a solution, and its residual relative to the right side
+STEPS = 500  # of a solution, at most
+TOLERANCE = 1e-7  # of its residual, relative to the right side
 _CACHE = StatsCache()
 
 
@@ -54,8 +52,7 @@ def regmean(
         if name not in left:
             return mean(tensors)
         groups, first = len(left[name]), tensors[0]
-        everything = torch.ones_like(first, dtype=torch.bool)
-        kept = torch.stack([mask.get(name, everything) for mask in context.masks]).any(dim=0)
+        kept = torch.stack(context.kept(name)).any(dim=0)
         start = mean([_rows(tensor, groups) for tensor in tensors])
         solved = _solve(left[name], right[name], start, kept.reshape(start.shape))
         return solved.reshape(first.shape).to(first.dtype)

@@ -7,23 +7,17 @@ theta0 + (theta_i - theta0) is theta_i again. With base="zero" theta0 is taken a
 tau_i = theta_i.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators import ties as steps
-from intarsia.composition.operators.arithmetic import (
-    check_choice,
-    check_flag,
-    check_fraction,
-    check_number,
-    combination,
-)
+from intarsia.composition.operators.arithmetic import check_fraction, combination
 from intarsia.composition.operators.dare import DARE, draw, drop
 from intarsia.composition.operators.registry import State, operator
 from intarsia.composition.operators.weights import join_states
@@ -47,7 +41,6 @@ def task_arithmetic(
     base: Base = "origin",
 ) -> dict[str, Tensor]:
     """theta = u theta0 + scale * sum of w_i tau_i."""
-    check_number("task_arithmetic", "scale", scale)
     vectors = task_vectors(states, context, base)
     return vectors.added(scale * combination(context.weights(weights), vectors.each))
 
@@ -72,7 +65,6 @@ def ties(
     0.2 trims nothing from a module of which a tenth survives. preset="peft" with elect="none" and
     reduce="sum" is peft's magnitude_prune.
     """
-    check_choice("ties", "preset", preset, get_args(Preset))
     given: dict[str, Any] = {
         "density": density,
         "scale": scale,
@@ -103,11 +95,7 @@ def dare(
     Each part's draw depends on the seed and its name alone, not on the parts it is joined with.
     `scale` replaces the preset's own.
     """
-    check_choice("dare", "preset", preset, get_args(Preset))
-    check_choice("dare", "consensus", consensus, ("sum", "ties"))
     check_fraction("dare", "density", density)
-    check_number("dare", "scale", scale)
-    check_flag("dare", "rescale", rescale)
     how = DARE[preset]
     vectors = task_vectors(states, context, base)
     left = []
@@ -133,9 +121,8 @@ class TaskVectors:
 
     def added(self, joined: Tensor) -> dict[str, Tensor]:
         """The state that the base and a joined vector make; buffers as in a sum of weights."""
-        plan = self.context.plan
-        names = [name for name, entry in plan.items() if entry.learned]
-        pieces = dict(zip(names, torch.split(self.base + joined, self.sizes), strict=True))
+        plan, split = self.context.plan, torch.split(self.base + joined, self.sizes)
+        pieces = dict(zip(self.context.learned, split, strict=True))
         return join_states(
             self.states,
             plan,
@@ -145,22 +132,18 @@ class TaskVectors:
 
 def task_vectors(states: Sequence[State], context: MergeContext, base: Base) -> TaskVectors:
     """tau_i = theta_i - m_i theta0 of every part, over all learned tensors in their order."""
-    check_choice("a task vector", "base", base, get_args(Base))
-    names = [name for name, entry in context.plan.items() if entry.learned]
+    names = context.learned
     sizes = [prod(context.plan[name].shape) for name in names]
-    flat = [_flat(state, names) for state in states]
+    flat = [_flat(state[name] for name in names).double() for state in states]
     if base == "zero":
         return TaskVectors(torch.zeros_like(flat[0]), flat, sizes, states, context)
     origin = context.origin()
-    start = _flat(origin, names)
-    masks = [
-        _flat({name: mask.get(name, torch.ones_like(origin[name])) for name in names}, names) != 0
-        for mask in context.masks
-    ]
+    start = _flat(origin[name] for name in names).double()
+    masks = [_flat(own) for own in zip(*map(context.kept, names), strict=True)]
     union = torch.stack(masks).any(dim=0)
     each = [vector - torch.where(m, start, 0) for vector, m in zip(flat, masks, strict=True)]
     return TaskVectors(torch.where(union, start, 0), each, sizes, states, context)
 
 
-def _flat(state: State, names: Sequence[str]) -> Tensor:
-    return torch.cat([state[name].reshape(-1).to(torch.float64) for name in names])
+def _flat(tensors: Iterable[Tensor]) -> Tensor:
+    return torch.cat([tensor.flatten() for tensor in tensors])

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce as fold
 from itertools import repeat
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from intarsia.composition.operators.arithmetic import check_choice, check_fraction, check_number
+from intarsia.composition.operators.arithmetic import check_fraction
 from intarsia.composition.operators.registry import total
 
 Trim = Literal["whole", "tensor"]
@@ -45,11 +45,7 @@ class Ties:
     scale: float
 
     def __post_init__(self) -> None:
-        check_choice("ties", "trim", self.trim, get_args(Trim))
-        check_choice("ties", "elect", self.elect, get_args(Elect))
-        check_choice("ties", "reduce", self.reduce, get_args(Reduce))
         check_fraction("ties", "density", self.density, zero=True)
-        check_number("ties", "scale", self.scale)
 
 
 PRESETS = {

@@ -1,18 +1,12 @@
 """Weights joined entry by entry: sum, mean, weighted."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 from torch import Tensor
 
 from intarsia.composition.merge_context import MergeContext
-from intarsia.composition.operators.arithmetic import (
-    check_choice,
-    check_flag,
-    combination,
-    mean,
-    normalised,
-)
+from intarsia.composition.operators.arithmetic import combination, mean, normalised
 from intarsia.composition.operators.registry import State, operator, total
 from intarsia.modules.architecture import Plan
 from intarsia.modules.statistics import joint_buffer, mean_where, sibling_name
@@ -37,7 +31,6 @@ def sum_of_weights(
     `affine="mean"` averages the gamma and beta of normalisations too, each over the modules in
     which it is not pruned.
     """
-    check_choice("sum", "affine", affine, get_args(Affine))
     plan = context.plan
 
     def join(name: str, tensors: list[Tensor]) -> Tensor:
@@ -62,7 +55,6 @@ def weighted_sum(
     normalise: bool = False,
 ) -> dict[str, Tensor]:
     """theta = sum of w_i theta_i, or that divided by the sum of w_i."""
-    check_flag("weighted", "normalise", normalise)
     given = context.weights(weights)
     factors = normalised(given, "weighted") if normalise else given
     return join_states(states, context.plan, lambda name, tensors: combination(factors, tensors))

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +21,10 @@ class Start:
     state: dict[str, Tensor]  # parameters and buffers, pruned entries 0
     mask: dict[str, Tensor] = field(default_factory=dict)
     adam: AdamState | None = None
+
+    def kept(self, name: str) -> Tensor:
+        """What survives of a parameter: all of it where it has no mask."""
+        return self.mask.get(name, torch.ones_like(self.state[name], dtype=torch.bool))
 
 
 @dataclass
@@ -59,8 +64,28 @@ class Slot:
                 step.copy_(tensors["step"])
 
 
-@dataclass(frozen=True, eq=False)
-class Scores:
+def slots_of(
+    parameters: dict[str, Tensor],
+    buffers: dict[str, Tensor],
+    adam: AdamState,
+    steps: Sequence[list[Tensor]],
+) -> list[Slot]:
+    """The slots of modules that are stacked on a leading axis, as views; `steps` of each."""
+
+    def row(values: dict[str, Tensor], k: int) -> dict[str, Tensor]:
+        return {n: t.detach()[k] for n, t in values.items()}
+
+    return [
+        Slot(
+            row(parameters, k),
+            row(buffers, k),
+            AdamState(row(adam.first, k), row(adam.second, k), own),
+        )
+        for k, own in enumerate(steps)
+    ]
+
+
+class Scores(NamedTuple):
     """What validation measures of K modules."""
 
     accuracy: Tensor  # K, rewarded
@@ -68,7 +93,7 @@ class Scores:
     loss: Tensor  # K
 
     def row(self, k: int) -> dict[str, float]:
-        return {n: float(getattr(self, n)[k]) for n in ("accuracy", "entropy", "loss")}
+        return {name: float(values[k]) for name, values in self._asdict().items()}
 
 
 class Engine(ABC):
@@ -98,6 +123,11 @@ class Engine(ABC):
     @abstractmethod
     def validate(self) -> Scores:
         """Scores of all modules on the validation samples."""
+
+    def _scores(self, logits: Callable[[Tensor], Tensor], x: Tensor, rows: slice) -> Scores:
+        """Of the modules in `rows`, whose `logits` map the validation samples x to G, N, O."""
+        samples = (x, self.job.y_validation)
+        return self.objectives.scores(logits, samples, self.job.temperature, rows)
 
     def keep(self, which: Sequence[int]) -> None:
         """Make the current weights of these modules their checkpoint."""
@@ -231,13 +261,9 @@ class ObjectiveStack:
                 ]
             )
         means = (sums[::2] / sums[1::2]).cpu()
-        return Scores(accuracy=means[0], entropy=means[1], loss=means[2])
+        return Scores(*means)
 
 
 def join_scores(parts: Sequence[Scores]) -> Scores:
     """The scores of several parts of a bank as one."""
-    return Scores(
-        accuracy=torch.cat([p.accuracy for p in parts]),
-        entropy=torch.cat([p.entropy for p in parts]),
-        loss=torch.cat([p.loss for p in parts]),
-    )
+    return Scores(*map(torch.cat, zip(*parts, strict=True)))

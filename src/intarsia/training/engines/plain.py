@@ -67,14 +67,10 @@ class PlainEngine(Engine):
 
     def validate(self) -> Scores:
         self.job.network.eval()
+        x = self.job.x_validation
         with torch.no_grad():
             rows = [
-                self.objectives.scores(
-                    partial(self._logits, slot.current),
-                    (self.job.x_validation, self.job.y_validation),
-                    self.job.temperature,
-                    slice(k, k + 1),
-                )
+                self._scores(partial(self._logits, slot.current), x, slice(k, k + 1))
                 for k, slot in enumerate(self.slots)
             ]
         return join_scores(rows)

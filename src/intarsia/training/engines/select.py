@@ -70,11 +70,6 @@ def choose(job: Job, wanted: str, patience: bool) -> EngineChoice:
     return EngineChoice(wanted, "as asked")
 
 
-def make_engine(choice: EngineChoice, job: Job) -> Engine:
-    engine: Engine = ENGINES[choice.engine](job)
-    return engine
-
-
 def threads_of(choice: EngineChoice, job: Job) -> int:
     """How many CPU threads share the sums of a module: with another number they round otherwise."""
     return 1 if job.device.type == "cuda" else int(ENGINES[choice.engine].threads())

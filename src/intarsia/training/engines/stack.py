@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from intarsia.training.engines.adam import AdamState, torch_adam
-from intarsia.training.engines.base import Engine, Scores, Slot, Start, join_scores
+from intarsia.training.engines.base import Engine, Scores, Slot, Start, join_scores, slots_of
 from intarsia.training.job import Job
 
 Values = dict[str, Tensor]
@@ -69,19 +69,7 @@ class StackEngine(Engine):
         self.stacks.append(
             Stack(rows, parameters, buffers, masks, grads, optimiser, learning_rate, total, indices)
         )
-        row = [{n: v.detach()[g] for n, v in parameters.items()} for g in range(len(starts))]
-        return [
-            Slot(
-                row[g],
-                {n: v[g] for n, v in buffers.items()},
-                AdamState(
-                    {n: v[g] for n, v in adam.first.items()},
-                    {n: v[g] for n, v in adam.second.items()},
-                    adam.steps,
-                ),
-            )
-            for g in range(len(starts))
-        ]
+        return slots_of(parameters, buffers, adam, [adam.steps] * len(starts))
 
     def epoch(
         self, round_: int, epoch: int, learning_rates: Sequence[float], active: Sequence[bool]
@@ -131,16 +119,13 @@ class StackEngine(Engine):
             stack.total += losses
 
     def _forward(self, stack: Stack, x: Tensor) -> Tensor:
-        values = {**stack.parameters, **stack.buffers}
-        if len(stack.total) == 1:
-            # views, so that BatchNorm's running statistics are updated in place
-            return functional_call(self.job.network, {n: v[0] for n, v in values.items()}, (x,))[
-                None
-            ]
-
         def one(module: Values) -> Tensor:
             return functional_call(self.job.network, module, (x,))
 
+        values = {**stack.parameters, **stack.buffers}
+        if len(stack.total) == 1:
+            # views, so that BatchNorm's running statistics are updated in place
+            return one({n: v[0] for n, v in values.items()})[None]
         return torch.vmap(one, randomness="different")(values)
 
     def _capture(self, stack: Stack) -> torch.cuda.CUDAGraph:
@@ -165,17 +150,11 @@ class StackEngine(Engine):
         return graph
 
     def validate(self) -> Scores:
-        job = self.job
-        job.network.eval()
-        samples = (job.x_validation, job.y_validation)
+        self.job.network.eval()
+        x = self.job.x_validation
         with torch.no_grad():
-            rows = [
-                self.objectives.scores(
-                    partial(self._forward, stack), samples, job.temperature, stack.rows
-                )
-                for stack in self.stacks
-            ]
-        return join_scores(rows)
+            parts = [self._scores(partial(self._forward, s), x, s.rows) for s in self.stacks]
+        return join_scores(parts)
 
 
 def _runs(job: Job, width: int) -> list[slice]:
@@ -210,9 +189,4 @@ def _stacked_adam(starts: list[Start], device: torch.device) -> AdamState | None
 
 def _stacked_masks(starts: list[Start], device: torch.device) -> Values:
     names = {n for s in starts for n in s.mask}
-    return {
-        n: torch.stack(
-            [s.mask.get(n, torch.ones_like(s.state[n], dtype=torch.bool)) for s in starts]
-        ).to(device)
-        for n in sorted(names)
-    }
+    return {n: torch.stack([s.kept(n) for s in starts]).to(device) for n in sorted(names)}

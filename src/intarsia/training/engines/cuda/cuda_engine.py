@@ -9,7 +9,7 @@ import triton
 from torch import Tensor
 
 from intarsia.training.engines.adam import BETAS, EPSILON, AdamState
-from intarsia.training.engines.base import Engine, Slot, Start
+from intarsia.training.engines.base import Engine, Slot, Start, slots_of
 from intarsia.training.engines.cuda import linear_kernels as kernels
 from intarsia.training.job import Job
 
@@ -71,18 +71,8 @@ class CudaEngine(Engine):
         self.masks = self._masks(starts)
         counts = [0.0 if s.adam is None else float(s.adam.steps[0]) for s in starts]
         self.steps = torch.tensor(counts, device=self.job.device)
-        return [
-            Slot(
-                {n: t[k] for n, t in self.parameters.items()},
-                {},
-                AdamState(
-                    {n: t[k] for n, t in self.first.items()},
-                    {n: t[k] for n, t in self.second.items()},
-                    [self.steps[k]],
-                ),
-            )
-            for k in range(len(starts))
-        ]
+        adam = AdamState(self.first, self.second, [self.steps])
+        return slots_of(self.parameters, {}, adam, [[self.steps[k]] for k in range(len(starts))])
 
     def _moments(self, given: list[Values | None], starts: list[Start]) -> Values:
         if any(g is None for g in given):
@@ -98,13 +88,7 @@ class CudaEngine(Engine):
         names = {n for s in starts for n in s.mask}
         if not names:
             return {}
-        filled = [
-            {
-                n: s.mask.get(n, torch.ones_like(s.state[n], dtype=torch.bool)).to(torch.uint8)
-                for n in self.parameter_names
-            }
-            for s in starts
-        ]
+        filled = [{n: s.kept(n).to(torch.uint8) for n in self.parameter_names} for s in starts]
         return {n: t for n, t in self._layout(filled).items() if n in names}
 
     # training

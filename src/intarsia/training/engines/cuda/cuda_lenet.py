@@ -146,12 +146,7 @@ class CudaLenetEngine(CudaEngine):
     # validation
 
     def validate(self) -> Scores:
-        return self.objectives.scores(
-            self._logits,
-            (self.held_out, self.job.y_validation),
-            self.job.temperature,
-            slice(None),
-        )
+        return self._scores(self._logits, self.held_out, slice(None))
 
     def _logits(self, x: Tensor) -> Tensor:
         modules, room, width = self.hidden[2][0].shape

@@ -52,8 +52,9 @@ class HandMlp:
         """Train on all batches towards objective k; returns the mean loss."""
         keeps = [_factors(len(batches[0]), len(b), self.dropout, draw) for b in self.biases]
         losses = 0.0
-        for some in _runs(batches):
-            places = torch.stack(some)  # R, B
+        for first in range(0, len(batches), BULK):
+            some = batches[first : first + BULK]
+            places = torch.stack(list(some))  # R, B
             labels = y_all[places]
             target = objectives.table[k][labels]  # R, B, O
             weight = objectives.weight[k][labels]
@@ -102,12 +103,6 @@ class HandMlp:
             grad.mul_(mask)
 
 
-def _runs(batches: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Batches in handfuls, so that small work is done for many of them at once."""
-    for first in range(0, len(batches), BULK):
-        yield list(batches[first : first + BULK])
-
-
 def _factors(batch: int, units: int, dropout: float, draw: torch.Generator) -> Iterator[Tensor]:
     """Dropout factors, 0 or 1 / (1 - dropout), batch after batch.
 
@@ -117,15 +112,14 @@ def _factors(batch: int, units: int, dropout: float, draw: torch.Generator) -> I
     scale = 1 / (1 - dropout)
     bits = BITS * scale
     size = batch * units
+    draws = 64 if dropout == 0.5 else 4  # of a word
     while True:
+        words = torch.empty(BULK * size // draws + 1, dtype=torch.int64)
+        words.random_(-(2**63), 2**63 - 1, generator=draw)
         if dropout == 0.5:
-            words = torch.empty(BULK * size // 64 + 1, dtype=torch.int64)
-            words.random_(-(2**63), 2**63 - 1, generator=draw)
             table = bits.index_select(0, words.view(torch.uint8).int())
             drawn = table.flatten()[: BULK * size]
         else:
-            words = torch.empty(BULK * size // 4 + 1, dtype=torch.int64)
-            words.random_(-(2**63), 2**63 - 1, generator=draw)
             kept = words.view(torch.int16)[: BULK * size] >= round(dropout * 2**16) - 2**15
             drawn = kept.float().mul_(scale)
         yield from drawn.view(BULK, batch, units)

@@ -119,9 +119,7 @@ class MlpEngine(Engine):
         )
 
     def _validate(self, k: int) -> Scores:
-        samples = (self.inputs[k][1], self.job.y_validation)
-        rows = slice(k, k + 1)
-        return self.objectives.scores(self.networks[k].logits, samples, self.job.temperature, rows)
+        return self._scores(self.networks[k].logits, self.inputs[k][1], slice(k, k + 1))
 
 
 def threads_each() -> int:
