@@ -1,10 +1,10 @@
 """Small modules for tests that need no training, and compositions compared to the last bit."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from intarsia.composition import Composition
 from intarsia.data import Scaling
@@ -16,19 +16,36 @@ def small_module(
     state: dict[str, Tensor],
     mask: dict[str, Tensor],
     catalogue: Sequence[str],
-    model: str,
+    model: Any,
     shape: tuple[int, ...],
+    outputs: int | None = None,
     **others: Any,
 ) -> Module:
     """A module for the class of its name; `others` are fields of the module, such as its origin."""
     fields = {
         "rewarded": (name,),
-        "architecture": Architecture.of(model, shape, len(catalogue)),
+        "architecture": Architecture.of(model, shape, outputs or len(catalogue)),
         "scaling": Scaling("unit", torch.tensor(0.0), torch.tensor(1 / 255)),
         "temperature": 5.0,
         "origin": "0" * 64,
+        "factory": model if callable(model) else None,
     }
     return Module(name=name, state=state, mask=mask, catalogue=catalogue, **(fields | others))
+
+
+def masked(
+    network: nn.Module,
+    density: float,
+    generator: torch.Generator,
+    state: Mapping[str, Tensor] | None = None,
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The state, by default the network's, with a random mask over its parameters, and the mask."""
+    full = dict(network.state_dict() if state is None else state)
+    mask = {
+        key: torch.rand(full[key].shape, generator=generator) < density
+        for key, _ in network.named_parameters()
+    }
+    return full | {key: full[key] * kept for key, kept in mask.items()}, mask
 
 
 def same(one: Composition, other: Composition, x: Tensor) -> bool:

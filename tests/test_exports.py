@@ -20,7 +20,7 @@ from intarsia.exports import Exportable, export, export_program, to_network
 from intarsia.files import digest_of
 from intarsia.models import initialise
 from intarsia.modules import Architecture, Bank, Module
-from small_modules import small_module
+from small_modules import masked, small_module
 
 CATALOGUE = tuple("abcde")
 SHAPES = {"mlp(16)": (6,), "lenet": (1, 12, 12), "resnet18(4)": (3, 8, 8), "vgg11(2)": (3, 32, 32)}
@@ -32,11 +32,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def part(name: str, model: str, kind: str = "unit", outputs: int = 5) -> Module:
     shape = SHAPES[model]
     network = initialise(model, shape, outputs, seed=0)
-    state, mask = dict(network.state_dict()), {}
-    generator = torch.Generator().manual_seed(ord(name))
-    for key, _ in network.named_parameters():
-        mask[key] = torch.rand(state[key].shape, generator=generator) < 0.6
-        state[key] = state[key] * mask[key]
+    state, mask = masked(network, 0.6, torch.Generator().manual_seed(ord(name)))
     shift = torch.tensor(3.0) if kind == "unit" else torch.zeros(())
     return small_module(
         name,
@@ -45,9 +41,9 @@ def part(name: str, model: str, kind: str = "unit", outputs: int = 5) -> Module:
         CATALOGUE,
         model,
         shape,
-        architecture=Architecture.of(model, shape, outputs),
+        outputs,
         scaling=Scaling(kind, shift, torch.tensor(1 / 255 if kind == "unit" else 1.0)),
-        origin=digest_of("origin", initialise(model, shape, outputs, seed=0).state_dict()),
+        origin=digest_of("origin", network.state_dict()),
         provenance={"seed": 0},
     )
 

@@ -45,106 +45,62 @@ _HOMES = {
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
-# In full, since type checkers read it without running it.
-__all__ = [
-    "DATASETS",
-    "MODELS",
-    "NEGATIVES",
-    "OBJECTIVES",
-    "OPERATORS",
-    "PRUNINGS",
-    "Bank",
-    "Classifier",
-    "Composition",
-    "Data",
-    "Evaluation",
-    "IntarsiaError",
-    "MergeRecipe",
-    "ModularClassifier",
-    "Module",
-    "Objective",
-    "Recipe",
-    "Report",
-    "Scaling",
-    "Split",
-    "Task",
-    "abstention",
-    "align",
-    "build",
-    "compact",
-    "compatibility",
-    "compatibility_matrix",
-    "compose",
-    "confusion",
-    "disjoint_pairs",
-    "entropy",
-    "evaluate",
-    "export",
-    "export_program",
-    "from_pretrained",
-    "grown",
-    "initialise",
-    "load_data",
-    "nonrewarded_entropy",
-    "novelty",
-    "objective",
-    "operator",
-    "partition",
-    "path",
-    "push_to_hub",
-    "report",
-    "rewarded_accuracy",
-    "save_pretrained",
-    "sparse",
-    "threshold",
-    "to_network",
-    "train",
-    "wiring_of",
-]
-
-if TYPE_CHECKING:
-    from intarsia.composition import (
-        OPERATORS,
-        Composition,
-        MergeRecipe,
-        align,
-        compose,
-        operator,
-    )
-    from intarsia.data import (
-        DATASETS,
-        NEGATIVES,
-        Data,
-        Scaling,
-        Split,
-        disjoint_pairs,
-        load_data,
-        partition,
-    )
-    from intarsia.errors import IntarsiaError
-    from intarsia.estimator import ModularClassifier
-    from intarsia.exports import export, export_program, to_network
-    from intarsia.hub import from_pretrained, push_to_hub, save_pretrained
-    from intarsia.measure import (
-        Evaluation,
-        abstention,
-        compatibility,
-        compatibility_matrix,
-        confusion,
-        entropy,
-        evaluate,
-        nonrewarded_entropy,
-        novelty,
-        path,
-        rewarded_accuracy,
-        threshold,
-    )
-    from intarsia.models import MODELS, build, initialise, wiring_of
-    from intarsia.modules import Bank, Classifier, Module, compact, grown, sparse
-    from intarsia.objectives import OBJECTIVES, Objective, objective
-    from intarsia.pruning import PRUNINGS
-    from intarsia.reports import Report, report
-    from intarsia.training import Recipe, Task, train
+if TYPE_CHECKING:  # `as` tells type checkers, which do not run this, that a name is public
+    from intarsia.composition import OPERATORS as OPERATORS
+    from intarsia.composition import Composition as Composition
+    from intarsia.composition import MergeRecipe as MergeRecipe
+    from intarsia.composition import align as align
+    from intarsia.composition import compose as compose
+    from intarsia.composition import operator as operator
+    from intarsia.data import DATASETS as DATASETS
+    from intarsia.data import NEGATIVES as NEGATIVES
+    from intarsia.data import Data as Data
+    from intarsia.data import Scaling as Scaling
+    from intarsia.data import Split as Split
+    from intarsia.data import disjoint_pairs as disjoint_pairs
+    from intarsia.data import load_data as load_data
+    from intarsia.data import partition as partition
+    from intarsia.errors import IntarsiaError as IntarsiaError
+    from intarsia.estimator import ModularClassifier as ModularClassifier
+    from intarsia.exports import export as export
+    from intarsia.exports import export_program as export_program
+    from intarsia.exports import to_network as to_network
+    from intarsia.hub import from_pretrained as from_pretrained
+    from intarsia.hub import push_to_hub as push_to_hub
+    from intarsia.hub import save_pretrained as save_pretrained
+    from intarsia.measure import Evaluation as Evaluation
+    from intarsia.measure import abstention as abstention
+    from intarsia.measure import compatibility as compatibility
+    from intarsia.measure import compatibility_matrix as compatibility_matrix
+    from intarsia.measure import confusion as confusion
+    from intarsia.measure import entropy as entropy
+    from intarsia.measure import evaluate as evaluate
+    from intarsia.measure import nonrewarded_entropy as nonrewarded_entropy
+    from intarsia.measure import novelty as novelty
+    from intarsia.measure import path as path
+    from intarsia.measure import rewarded_accuracy as rewarded_accuracy
+    from intarsia.measure import threshold as threshold
+    from intarsia.models import MODELS as MODELS
+    from intarsia.models import build as build
+    from intarsia.models import initialise as initialise
+    from intarsia.models import wiring_of as wiring_of
+    from intarsia.modules import Bank as Bank
+    from intarsia.modules import Classifier as Classifier
+    from intarsia.modules import Module as Module
+    from intarsia.modules import compact as compact
+    from intarsia.modules import grown as grown
+    from intarsia.modules import sparse as sparse
+    from intarsia.objectives import OBJECTIVES as OBJECTIVES
+    from intarsia.objectives import Objective as Objective
+    from intarsia.objectives import objective as objective
+    from intarsia.pruning import PRUNINGS as PRUNINGS
+    from intarsia.reports import Report as Report
+    from intarsia.reports import report as report
+    from intarsia.training import Recipe as Recipe
+    from intarsia.training import Task as Task
+    from intarsia.training import train as train
+else:
+    __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
@@ -154,4 +110,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*_HOME, "__version__"]

@@ -175,8 +175,7 @@ def split_for(artifact: Artifact, data: Data, name: str) -> Split:
     x, y = (torch.cat([getattr(getattr(data, part), key) for part in names]) for key in "xy")
     if not len(y):
         raise DataError(f"{data.name} has no samples in its {name} split: choose another --split")
-    indices = torch.tensor([catalogue.index(label) for label in data.catalogue])
-    return Split(x, indices[y])
+    return Split(x, data.labels_in(catalogue)[y])
 
 
 def labelled(artifact: Artifact, data: Data) -> Data:

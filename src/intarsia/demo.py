@@ -28,6 +28,12 @@ SETTINGS: dict[str, Any] = {
     "learning_rate": 0.01,
     "schedule": "cosine",
 }
+APPROACHES = {
+    "sum": "modules, weights added",
+    "inlay": "modules, laid side by side (inlay)",
+    "territory": "modules with territories, weights added",
+    "joint": "one network trained on all",
+}
 REMOVED = "3"
 
 
@@ -60,6 +66,11 @@ class Removal:
     entropy: tuple[float, float, float]  # on the class
     others: tuple[float, float, float]  # accuracy on the other classes
     same_bits: bool  # whether the logits at the end are those of the beginning
+
+    def rows(self) -> list[tuple[str, float, float, float]]:
+        """When, and then accuracy and entropy on the class and accuracy on the others."""
+        when = ("whole", f"without {self.name}", "put back")
+        return list(zip(when, self.accuracy, self.entropy, self.others, strict=True))
 
 
 @dataclass(frozen=True)
@@ -111,56 +122,39 @@ def demo(
     joint = bank("joint", **everything)[0]
 
     say("joining and measuring")
-    compositions = {
-        "sum": compose(modules, "sum"),
+    whole = compose(modules, "sum")
+    networks: dict[str, Composition | Module] = {
+        "sum": whole,
         "inlay": compose(modules, "inlay"),
         "territory": compose(territories, "sum"),
+        "joint": joint,
     }
-    compositions["sum"].save(out / "whole.safetensors")
-    scores = {name: evaluate(composition, data.test) for name, composition in compositions.items()}
-    scores["joint"] = evaluate(joint, data.test)
+    whole.save(out / "whole.safetensors")
+    scores = {name: evaluate(network, data.test) for name, network in networks.items()}
     findings = DemoFindings(
         ceiling=scores["sum"].ceiling,
         test_samples=len(data.test),
-        modules=_module_scores(modules, data.test, out / "modules"),
-        rows=_approaches(compositions, joint, scores),
+        modules=[_module_scores(module, data.test, out / "modules") for module in modules],
+        rows=[
+            Approach(title, networks[key].nonzero, scores[key].accuracy)
+            for key, title in APPROACHES.items()
+        ],
         removal=_remove_and_add(compose(modules, "sum"), modules[REMOVED], data),
         dense_bytes=sum(t.numel() * t.element_size() for t in modules[0].state.values()),
         engine=f"{modules.report['engine']} on {modules.report['device']}",
         versions=modules.report["versions"],
     )
-    _draw(out, modules, compositions, scores, data)
+    _draw(out, modules, whole, scores, data)
     write_whole(out / "report.md", _report(findings, recipe, out).encode())
     say("writing the report")
     report(out, data).save(out / "report.html")
     return findings
 
 
-def _module_scores(bank: Bank, split: Split, folder: Path) -> list[ModuleScores]:
-    scores = []
-    for module in bank:
-        score = evaluate(module, split)
-        size = (folder / file_name(module.name)).stat().st_size
-        numbers = (score.accuracy, score.entropy, module.density, size)
-        scores.append(ModuleScores(module.name, *numbers))
-    return scores
-
-
-def _approaches(
-    compositions: dict[str, Composition], joint: Module, scores: dict[str, Evaluation]
-) -> list[Approach]:
-    titles = {
-        "sum": "modules, weights added",
-        "inlay": "modules, laid side by side (inlay)",
-        "territory": "modules with territories, weights added",
-    }
-    return [
-        *(
-            Approach(title, compositions[key].nonzero, scores[key].accuracy)
-            for key, title in titles.items()
-        ),
-        Approach("one network trained on all", joint.nonzero, scores["joint"].accuracy),
-    ]
+def _module_scores(module: Module, split: Split, folder: Path) -> ModuleScores:
+    score = evaluate(module, split)
+    size = (folder / file_name(module.name)).stat().st_size
+    return ModuleScores(module.name, score.accuracy, score.entropy, module.density, size)
 
 
 def _remove_and_add(merged: Composition, module: Module, data: Data) -> Removal:
@@ -182,14 +176,10 @@ def _remove_and_add(merged: Composition, module: Module, data: Data) -> Removal:
 
 
 def _draw(
-    out: Path,
-    bank: Bank,
-    compositions: dict[str, Composition],
-    scores: dict[str, Evaluation],
-    data: Data,
+    out: Path, bank: Bank, whole: Composition, scores: dict[str, Evaluation], data: Data
 ) -> None:
     parts = {module.name: _answers(module.to_module(), data.test) for module in bank}
-    merged = {"ten modules, weights added": _answers(compositions["sum"], data.test)}
+    merged = {"ten modules, weights added": _answers(whole, data.test)}
     plots.save(plots.answers(parts, merged, data.catalogue), out / "answers.svg")
     titles = {"weights added": "sum", "inlay": "inlay", "trained on all": "joint"}
     counts = {title: scores[key].confusion for title, key in titles.items()}
@@ -247,16 +237,7 @@ def _report(findings: DemoFindings, recipe: Recipe, out: Path) -> str:
         "",
         f"| | accuracy on {removal.name} | entropy on {removal.name} | accuracy on the others |",
         "|---|---|---|---|",
-        *(
-            f"| {when} | {a:.3f} | {e:.3f} | {o:.3f} |"
-            for when, a, e, o in zip(
-                ("whole", f"without {removal.name}", "put back"),
-                removal.accuracy,
-                removal.entropy,
-                removal.others,
-                strict=True,
-            )
-        ),
+        *(f"| {when} | {a:.3f} | {e:.3f} | {o:.3f} |" for when, a, e, o in removal.rows()),
         "",
         "Put back, the logits are "
         + ("bit for bit what they were." if removal.same_bits else "NOT what they were."),

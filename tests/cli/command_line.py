@@ -1,11 +1,26 @@
 """Calls of the command line in this process, and what they must look like."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 from typer.testing import CliRunner
 
 from intarsia.cli.app import app
+
+
+def run_without_torch(*words: str) -> str:
+    """What a command prints in a process of its own, which must end well and not import torch."""
+    code = (
+        "import sys\nfrom intarsia.cli.app import main\n"
+        f"sys.argv = ['intarsia', *{words!r}]\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
+        "assert 'torch' not in sys.modules and 'sklearn' not in sys.modules\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
 
 
 class CommandLine:

@@ -14,7 +14,7 @@ import pytest
 import safetensors.torch
 import torch
 import yaml
-from command_line import CommandLine
+from command_line import CommandLine, run_without_torch
 from sklearn.datasets import load_digits
 
 import intarsia as ia
@@ -621,12 +621,5 @@ def test_stopping_says_that_the_same_command_resumes(
     "words", [["--version"], ["train", "--help"], ["evaluate", "-h"], ["compose", "-h"]]
 )
 def test_help_and_version_need_no_torch(words: list[str]) -> None:
-    code = (
-        "import sys\nfrom intarsia.cli.app import main\n"
-        f"sys.argv = ['intarsia', *{words!r}]\n"
-        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
-        "assert 'torch' not in sys.modules and 'sklearn' not in sys.modules\n"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    assert ia.__version__ in run.stdout or "Examples:" in run.stdout
+    shown = run_without_torch(*words)
+    assert ia.__version__ in shown or "Examples:" in shown

@@ -15,10 +15,11 @@ import pytest
 import torch
 
 from intarsia.composition import MergeContext
-from intarsia.data import Scaling, Split
+from intarsia.data import Split
 from intarsia.files import digest_of
 from intarsia.models import initialise
-from intarsia.modules import Architecture, Module
+from intarsia.modules import Module
+from small_modules import small_module
 
 CATALOGUE = ("a", "b", "c", "d")
 
@@ -52,18 +53,16 @@ def build_parts(
                 state[key] = torch.where(mask[key], state[key], 0)
         name = CATALOGUE[i]
         parts.append(
-            Module(
-                name=name,
-                state=state,
-                mask=mask,
+            small_module(
+                name,
+                state,
+                mask,
+                CATALOGUE,
+                model,
+                shape,
                 rewarded=tuple(rewarded[i]) if rewarded else (name,),
-                catalogue=CATALOGUE,
-                architecture=Architecture.of(model, shape, len(CATALOGUE)),
-                scaling=Scaling("unit", torch.tensor(0.0), torch.tensor(1 / 255)),
-                temperature=5.0,
                 origin=digest_of("origin", state0),
                 provenance={"seed": 0},
-                factory=model if callable(model) else None,
             )
         )
     return tuple(parts)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from intarsia.composition import Composition, compose
-from intarsia.data import Scaling
 from intarsia.models import initialise, wiring_of
 from intarsia.models.axes import OUTPUT, hidden_axes
 from intarsia.models.units import live_units, take_units
-from intarsia.modules import Architecture, Module, compact, logits_of
+from intarsia.modules import Module, compact, logits_of
 from intarsia.pruning.group import Group
 from intarsia.pruning.territory import territory
+from small_modules import small_module
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CATALOGUE = ("0", "1", "2", "3")
@@ -41,16 +41,13 @@ def parts_of(model: str, how: str) -> tuple[Module, ...]:
             for state in states
         ]
     return tuple(
-        Module(
-            name=name,
-            state={k: v * mask[k] if k in mask else v for k, v in state.items()},
-            mask=mask,
-            rewarded=(name,),
-            catalogue=CATALOGUE,
-            architecture=Architecture.of(spec, shape, len(CATALOGUE)),
-            scaling=Scaling("unit", torch.tensor(0.0), torch.tensor(1 / 255)),
-            temperature=5.0,
-            origin="0" * 64,
+        small_module(
+            name,
+            {k: v * mask[k] if k in mask else v for k, v in state.items()},
+            mask,
+            CATALOGUE,
+            spec,
+            shape,
         )
         for name, state, mask in zip(CATALOGUE, states, masks, strict=True)
     )

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from fake_data import fake
 from sklearn.datasets import load_digits
 
-from intarsia.data import Data, Split
 from intarsia.errors import StudyError
 from intarsia.modules import Bank
 from intarsia.studies import STUDIES, Measured, Plan, StudyContext, find_study
@@ -26,11 +25,6 @@ def context() -> StudyContext:
     result.give(fake("three", 3, (5,)))
     result.give(fake("pictures", 10, (1, 28, 28)))
     return result
-
-
-def fake(name: str, classes: int, shape: tuple[int, ...]) -> Data:
-    split = Split(torch.zeros(classes, *shape), torch.arange(classes))
-    return Data.build(name, [str(c) for c in range(classes)], split, split, split, "none")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A strictly typed script of a user passes mypy, with the types of the package and not with Any."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -13,7 +14,16 @@ SCRIPT = Path(__file__).with_name("users_script.py")
 
 
 def test_public_names_are_exported_to_type_checkers() -> None:
-    assert set(intarsia.__all__) == set(intarsia._HOME)
+    tree = ast.parse(Path(intarsia.__file__).read_text())
+    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    public = {
+        alias.asname: node.module
+        for node in froms
+        for alias in node.names
+        if alias.name == alias.asname
+    }
+    assert public == {name: f"intarsia.{home}" for name, home in intarsia._HOME.items()}
+    assert set(intarsia.__all__) == set(public)
     assert (Path(intarsia.__file__).parent / "py.typed").exists()
 
 

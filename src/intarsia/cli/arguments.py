@@ -38,29 +38,10 @@ def assignments(words: Sequence[str] | None) -> dict[str, Any]:
     return settings
 
 
-def read_target(word: str | None) -> str | int | None:
-    """A column by its name, or by its number: a name that is a number stands in quotes."""
-    if word is None:
-        return None
-    if re.fullmatch(r"-?\d+", word):
-        return int(word)
-    quoted = re.fullmatch(r"""(["'])(.*)\1""", word)
-    return quoted[2] if quoted else word
-
-
-def data_options(words: Sequence[str] | None, target: str | None) -> dict[str, Any]:
+def data_options(words: Sequence[str] | None, target: str | int | None) -> dict[str, Any]:
     """The options of the data that --set and --target give."""
     options = assignments(words)
-    return options if target is None else {**options, "target": read_target(target)}
-
-
-def samples_setting(source: str | None, target: str | None) -> dict[str, Any] | None:
-    """What --samples and --target name, as a merge recipe has it."""
-    if target is None:
-        return None if source is None else {"data": source}
-    if source is None:
-        raise typer.BadParameter("--target is a column of the samples: name them with --samples")
-    return {"data": source, "options": {"target": read_target(target)}}
+    return options if target is None else {**options, "target": target}
 
 
 def is_factory(word: str | None) -> bool:
@@ -129,7 +110,7 @@ def read_recipe(path: Path | None, flags: Mapping[str, Any], settings: Mapping[s
         given["seeds"] = _read_list(given["seeds"], "--seeds")
     if "partition" in given:
         given["partition"] = _read_partition(given["partition"])
-    target = read_target(given.pop("target", None))
+    target = given.pop("target", None)
     custom = is_factory(given.get("model"))
     if custom:
         given["model"] = CUSTOM

@@ -1,7 +1,10 @@
 """Options that several verbs have."""
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,11 +12,26 @@ from intarsia.cli import completion
 from intarsia.cli.console import say
 
 if TYPE_CHECKING:
+    from intarsia.models import Model
     from intarsia.modules import Health
 
 PATH_HELP = "A module, a composition, a bank folder, or what demo or save_pretrained wrote"
 DATA_HELP = "A named set, .csv, .parquet, .npz or a folder of images"
 NOT_HEALTHY = 3  # the exit code under --strict
+
+
+def name_option(names: Sequence[str], help: str, *flags: str) -> Any:
+    """An option for which a shell offers these names."""
+    return typer.Option(*flags, help=help, autocompletion=completion.one_of(names))
+
+
+def read_target(word: str) -> str | int:
+    """A column by its name, or by its number: a name that is a number stands in quotes."""
+    if re.fullmatch(r"-?\d+", word):
+        return int(word)
+    quoted = re.fullmatch(r"""(["'])(.*)\1""", word)
+    return quoted[2] if quoted else word
+
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object and nothing else, errors too.")
@@ -24,40 +42,23 @@ DataOptions = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="An option of the data, such as seed=1.",
-        autocompletion=completion.data_options,
+        autocompletion=completion.one_of([f"{name}=" for name in completion.DATA_OPTIONS]),
     ),
 ]
 Target = Annotated[
-    str | None,
+    Any,  # str | int | None
     typer.Option(
+        parser=read_target,
         metavar="NAME|INDEX",
         help="The label column of a table, or the array of labels of an .npz; counted from 0.",
     ),
 ]
-Factory = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="PACKAGE.MODULE:FACTORY",
-        help="Makes the modules' network, if it is your own; imported from here, too.",
-    ),
-]
 Align = Annotated[
     str | None,
-    typer.Option(
-        help="Match hidden units first: weights or activations.",
-        autocompletion=completion.one_of(completion.ALIGNMENTS),
-    ),
+    name_option(completion.ALIGNMENTS, "Match hidden units first: weights or activations."),
 ]
 Figure = Annotated[Path | None, typer.Option("--figure", help="Draw it: .svg, .pdf or .png.")]
 Seed = Annotated[int | None, typer.Option(help="The seed to take of a bank folder.")]
-Samples = Annotated[
-    str | None,
-    typer.Option(
-        help=f"Data whose validation split may be looked at. {DATA_HELP}.",
-        autocompletion=completion.data,
-    ),
-]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 Strict = Annotated[
     bool,
@@ -65,6 +66,68 @@ Strict = Annotated[
         "--strict", help="Exit with 3 if something is dead, undertrained or inconsistent."
     ),
 ]
+
+
+@dataclass(frozen=True)
+class OwnNetwork:
+    """The network of modules that have one of the user's own."""
+
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PACKAGE.MODULE:FACTORY",
+            help="Makes the modules' network, if it is your own; imported from here, too.",
+        ),
+    ] = None
+
+    def factory(self) -> "Model | None":
+        """The function that makes it, imported."""
+        from intarsia.cli.arguments import import_factory
+
+        return import_factory(self.model)
+
+
+@dataclass(frozen=True)
+class DataChoice:
+    """The data to measure modules on."""
+
+    data: Annotated[
+        str | None,
+        name_option(
+            completion.DATASETS, f"{DATA_HELP}; by default what the modules were trained on."
+        ),
+    ] = None
+    target: Target = None
+    set_: DataOptions = None
+
+    def options(self) -> dict[str, Any]:
+        """Those that the data is to be loaded with."""
+        from intarsia.cli.arguments import data_options
+
+        return data_options(self.set_, self.target)
+
+
+@dataclass(frozen=True)
+class SamplesChoice:
+    """The samples that may be looked at before modules are joined."""
+
+    samples: Annotated[
+        str | None,
+        name_option(
+            completion.DATASETS, f"Data whose validation split may be looked at. {DATA_HELP}."
+        ),
+    ] = None
+    target: Target = None
+
+    def setting(self) -> dict[str, Any] | None:
+        """They as a merge recipe has them."""
+        if self.target is None:
+            return None if self.samples is None else {"data": self.samples}
+        if self.samples is None:
+            raise typer.BadParameter(
+                "--target is a column of the samples: name them with --samples"
+            )
+        return {"data": self.samples, "options": {"target": self.target}}
 
 
 def report_health(health: "Health", strict: bool = False) -> None:

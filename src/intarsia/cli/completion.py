@@ -47,7 +47,3 @@ def some_of(names: Sequence[str]) -> Complete:
         return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
 
     return complete
-
-
-data = one_of(DATASETS)
-data_options = one_of([f"{name}=" for name in DATA_OPTIONS])

@@ -8,16 +8,16 @@ import typer
 from intarsia.cli import completion
 from intarsia.cli.common_options import (
     Align,
-    Factory,
     Json,
-    Samples,
+    OwnNetwork,
+    SamplesChoice,
     Seed,
     Strict,
-    Target,
+    name_option,
     report_health,
 )
-from intarsia.cli.console import show_json
-from intarsia.cli.display import show_calibration, show_facts, show_operators
+from intarsia.cli.console import show_json, show_result
+from intarsia.cli.display import show_composition, show_facts, show_operators
 from intarsia.cli.verbs import verb
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
@@ -38,17 +38,17 @@ def compose(
         ),
     ],
     out: Out,
+    source: SamplesChoice,
+    own: OwnNetwork,
     operator: Annotated[
         str | None,
-        typer.Option(
-            help="Such as sum or 'ties(density=0.2)'; see operators. By default inlay where that "
+        name_option(
+            completion.OPERATORS,
+            "Such as sum or 'ties(density=0.2)'; see operators. By default inlay where that "
             "is small, else logits; with --align sum.",
-            autocompletion=completion.one_of(completion.OPERATORS),
         ),
     ] = None,
     align: Align = None,
-    samples: Samples = None,
-    target: Target = None,
     recalibrate: Annotated[
         bool | None,
         typer.Option(
@@ -64,7 +64,6 @@ def compose(
     without: Annotated[
         list[str] | None, typer.Option(help="A module to leave out, by name or class.")
     ] = None,
-    model: Factory = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
@@ -72,21 +71,16 @@ def compose(
 
     Options override the recipe.
     """
-    from intarsia.cli.arguments import import_factory, merge_recipe, samples_setting
+    from intarsia.cli.arguments import merge_recipe
     from intarsia.cli.describe import describe
 
     given = {
-        "operator": operator, "align": align, "samples": samples_setting(samples, target),
+        "operator": operator, "align": align, "samples": source.setting(),
         "recalibrate": recalibrate, "calibrate": calibrate, "seed": seed, "without": without,
     }  # fmt: skip
-    merged = merge_recipe(paths, given).compose(import_factory(model))
+    merged = merge_recipe(paths, given).compose(own.factory())
     merged.save(out)
-    result = describe(merged, out)
-    if json:
-        show_json(result)
-    else:
-        show_facts(result)
-        show_calibration(result)
+    show_result(describe(merged, out), json, show_composition)
     report_health(merged.health, strict)
 
 
@@ -106,17 +100,16 @@ def operators(json: Json = False) -> None:
 def compact(
     path: Annotated[Path, typer.Argument(help="A module, or a composition of one network.")],
     out: Out,
-    model: Factory = None,
+    own: OwnNetwork,
     json: Json = False,
 ) -> None:
     """Drop the hidden units that nothing depends on: a smaller network with the same answers."""
     from intarsia.artifacts import open_network, weights_path
-    from intarsia.cli.arguments import import_factory
     from intarsia.cli.describe import describe
     from intarsia.modules import Module
     from intarsia.modules import compact as compacted
 
-    artifact = open_network(path, import_factory(model))
+    artifact = open_network(path, own.factory())
     if isinstance(artifact, Module):
         before, after = artifact, compacted(artifact)
     else:
@@ -130,10 +123,7 @@ def compact(
         "parameters": before.parameters,
         "bytes": weights_path(path).stat().st_size,
     }
-    if json:
-        show_json(result)
-    else:
-        show_facts(result)
+    show_result(result, json, show_facts)
     report_health(after.health)
 
 
@@ -147,26 +137,21 @@ def export(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The file to write: .onnx or .safetensors.")
     ],
+    own: OwnNetwork,
     format_: Annotated[
         str | None, typer.Option("--format", help="onnx or safetensors, whatever the name.")
     ] = None,
     inputs: Annotated[
         str, typer.Option(help="The type of an ONNX network's raw inputs: float32 or uint8.")
     ] = "float32",
-    model: Factory = None,
     json: Json = False,
 ) -> None:
     """Write a network for those who have no intarsia: ONNX, or its tensors alone."""
     from intarsia.artifacts import open_network
-    from intarsia.cli.arguments import import_factory
     from intarsia.cli.describe import describe_export
     from intarsia.exports import export as write
 
-    artifact = open_network(path, import_factory(model))
+    artifact = open_network(path, own.factory())
     kind = write(artifact, out, format_, inputs)
-    result = describe_export(artifact, out, kind, inputs)
-    if json:
-        show_json(result)
-    else:
-        show_facts(result)
+    show_result(describe_export(artifact, out, kind, inputs), json, show_facts)
     report_health(artifact.health)

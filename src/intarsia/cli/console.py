@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -36,6 +36,11 @@ def show_json(value: Any) -> None:
     unicode = (getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")
     text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=not unicode)
     print(text, flush=True)
+
+
+def show_result(value: Any, as_json: bool, display: Callable[[Any], None]) -> None:
+    """Print a result, for machines or for people."""
+    (show_json if as_json else display)(value)
 
 
 def show_error(kind: str, message: str) -> None:

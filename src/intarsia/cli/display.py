@@ -48,8 +48,7 @@ def show_description(result: dict[str, Any]) -> None:
     """A module, a composition with its parts, or a bank."""
     if result["kind"] == "bank":
         return show_bank(result)
-    show_facts(result)
-    show_calibration(result)
+    show_composition(result)
     for part in ("parts", "tensors"):
         if rows := result.get(part):
             columns = [column for column in rows[0] if column != "digest"]
@@ -64,10 +63,11 @@ def show_facts(result: dict[str, Any]) -> None:
     show(facts(row for row in [*rows, *provenance] if row[1]))
 
 
-def show_calibration(result: dict[str, Any]) -> None:
-    """Accuracy and loss with and without a composition's calibration, where it has one."""
+def show_composition(result: dict[str, Any]) -> None:
+    """What it is, and accuracy and loss with and without its calibration, where it has one."""
     from intarsia.measure import figure
 
+    show_facts(result)
     fitted = result.get("calibration")
     if fitted is None:
         return
@@ -176,16 +176,7 @@ def show_demo(findings: Any) -> None:
                 "entropy there",
                 "accuracy on the rest",
             ],
-            [
-                (when, *map(figure, figures))
-                for when, *figures in zip(
-                    ("whole", f"without {removal.name}", "put back"),
-                    removal.accuracy,
-                    removal.entropy,
-                    removal.others,
-                    strict=True,
-                )
-            ],
+            [(when, *map(figure, numbers)) for when, *numbers in removal.rows()],
             f"Digit {removal.name} taken out and put back"
             + (": the same bits" if removal.same_bits else ": NOT the same bits"),
         ),

@@ -8,21 +8,20 @@ import typer
 
 from intarsia.cli import completion
 from intarsia.cli.common_options import (
-    DATA_HELP,
     PATH_HELP,
     Align,
-    DataOptions,
-    Factory,
+    DataChoice,
     Figure,
     Json,
-    Samples,
+    OwnNetwork,
+    SamplesChoice,
     Seed,
     Strict,
-    Target,
     check_figure,
+    name_option,
     report_health,
 )
-from intarsia.cli.console import note, show, show_json
+from intarsia.cli.console import note, show, show_json, show_result
 from intarsia.cli.display import show_abstention, show_description, show_scores
 from intarsia.cli.verbs import verb
 
@@ -41,19 +40,10 @@ if TYPE_CHECKING:
 )
 def evaluate(
     path: Annotated[Path, typer.Argument(help=f"{PATH_HELP}.")],
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{DATA_HELP}; by default what it was trained on.", autocompletion=completion.data
-        ),
-    ] = None,
-    target: Target = None,
+    source: DataChoice,
+    own: OwnNetwork,
     split: Annotated[
-        str,
-        typer.Option(
-            help="train, validation, test or all.",
-            autocompletion=completion.one_of(completion.SPLITS),
-        ),
+        str, name_option(completion.SPLITS, "train, validation, test or all.")
     ] = "test",
     rewarded: Annotated[
         str | None,
@@ -70,14 +60,11 @@ def evaluate(
         Path | None,
         typer.Option("--figure", help="Draw the confusion matrix: .svg, .pdf or .png."),
     ] = None,
-    model: Factory = None,
-    set_: DataOptions = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Measure rewarded accuracy, non-rewarded entropy and confusion."""
     from intarsia.artifacts import classifiers_of, data_for, open_artifact, split_for
-    from intarsia.cli.arguments import data_options, import_factory
     from intarsia.data.partitions import read_names
     from intarsia.measure import evaluate as measure
     from intarsia.measure.evaluation import one_answer
@@ -85,9 +72,9 @@ def evaluate(
 
     check_figure(figure_)
     wanted = read_names(rewarded, "--rewarded") if rewarded else None
-    artifact = open_artifact(path, import_factory(model))
+    artifact = open_artifact(path, own.factory())
     models = classifiers_of(artifact)
-    loaded, same = data_for(artifact, data, data_options(set_, target))
+    loaded, same = data_for(artifact, source.data, source.options())
     samples = split_for(artifact, loaded, split)
     scores = {name: measure(one, samples, wanted) for name, one in models.items()}
     withheld = {} if abstain is None else _abstentions(models, scores, samples, abstain)
@@ -127,23 +114,21 @@ def evaluate(
 )
 def compatibility(
     paths: Annotated[list[Path], typer.Argument(help="Module files, bank folders, compositions.")],
-    samples: Samples = None,
-    target: Target = None,
+    source: SamplesChoice,
+    own: OwnNetwork,
     seed: Seed = None,
     figure_: Figure = None,
-    model: Factory = None,
     json: Json = False,
 ) -> None:
     """Predict before a merge what will fit: what modules share, and what adding them will cost."""
     from intarsia.artifacts import open_modules
-    from intarsia.cli.arguments import import_factory, samples_setting
     from intarsia.composition.merge_recipe import load_samples, read_samples
     from intarsia.measure import compatibility as between
     from intarsia.measure import compatibility_matrix
 
     check_figure(figure_)
-    named = read_samples(samples_setting(samples, target))
-    modules = open_modules(paths, seed, import_factory(model))
+    named = read_samples(source.setting())
+    modules = open_modules(paths, seed, own.factory())
     inputs = load_samples(named, modules)
     if figure_ is not None:
         from intarsia.plots import save
@@ -156,7 +141,7 @@ def compatibility(
     if json:
         return show_json(result.to_json())
     show(result)
-    if samples is None:
+    if source.samples is None:
         note("the interference needs samples, give them with --samples")
 
 
@@ -165,34 +150,26 @@ def compatibility(
     "path 3.safetensors 8.safetensors --points 41 --figure path.svg",
 )
 def path(
-    a: Annotated[Path, typer.Argument(help="The module to start from.")],
+    a: Annotated[Path, typer.Argument(help="The module to start from, whose data is the default.")],
     b: Annotated[Path, typer.Argument(help="The module to reach.")],
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{DATA_HELP}; by default what A was trained on.", autocompletion=completion.data
-        ),
-    ] = None,
-    target: Target = None,
+    source: DataChoice,
+    own: OwnNetwork,
     points: Annotated[int, typer.Option(help="Places to measure at, an odd number.")] = 21,
     rows: Annotated[
         int | None, typer.Option(help="Training samples to measure on; by default all.")
     ] = None,
     align: Align = None,
     figure_: Figure = None,
-    model: Factory = None,
-    set_: DataOptions = None,
     json: Json = False,
 ) -> None:
     """Walk from one module to another through the sum of their weights: is there a barrier?"""
     from intarsia.artifacts import data_for, labelled, open_module
-    from intarsia.cli.arguments import data_options, import_factory
     from intarsia.measure import path as walk
 
     check_figure(figure_)
-    factory = import_factory(model)
+    factory = own.factory()
     one, other = open_module(a, factory), open_module(b, factory)
-    loaded, same = data_for(one, data, data_options(set_, target))
+    loaded, same = data_for(one, source.data, source.options())
     if align is not None:
         one, other = _aligned(one, other, align, loaded)
     way = walk(one, other, labelled(one, loaded), points, samples=rows, aligned=align is not None)
@@ -210,21 +187,16 @@ def path(
 @verb("inspect demo/modules/3.safetensors", "inspect demo/modules --json")
 def inspect(
     path: Annotated[Path, typer.Argument(help=f"{PATH_HELP}.")],
-    model: Factory = None,
+    own: OwnNetwork,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Show what a file or folder holds: classes, architecture, density, origin, provenance."""
     from intarsia.artifacts import open_artifact
-    from intarsia.cli.arguments import import_factory
     from intarsia.cli.describe import describe
 
-    artifact = open_artifact(path, import_factory(model))
-    result = describe(artifact, path)
-    if json:
-        show_json(result)
-    else:
-        show_description(result)
+    artifact = open_artifact(path, own.factory())
+    show_result(describe(artifact, path), json, show_description)
     report_health(artifact.health, strict)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from intarsia.cli import completion
-from intarsia.cli.common_options import DATA_HELP, DataOptions, Factory, Json, Seed, Target
+from intarsia.cli.common_options import DataChoice, Json, OwnNetwork, Seed, name_option
 from intarsia.cli.console import busy, note, say, show, show_json
 from intarsia.cli.verbs import verb
 
@@ -25,35 +25,23 @@ def report(
             "or archive."
         ),
     ],
+    source: DataChoice,
+    own: OwnNetwork,
     out: Annotated[Path, typer.Option("-o", "--out", help="The page.")] = Path("report.html"),
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{DATA_HELP}; by default what the modules were trained on.",
-            autocompletion=completion.data,
-        ),
-    ] = None,
-    target: Target = None,
     rows: Annotated[
         int | None, typer.Option(min=1, help="Test samples to measure on at most.")
     ] = None,
     study: Annotated[
         str | None,
-        typer.Option(
-            help="The study to show of a store; by default all.",
-            autocompletion=completion.one_of(completion.STUDIES),
-        ),
+        name_option(completion.STUDIES, "The study to show of a store; by default all."),
     ] = None,
     figures: Annotated[
         Path | None, typer.Option(help="A folder for the figures, each as a file of its own.")
     ] = None,
     formats: Annotated[str, typer.Option(help="Of these files: svg, pdf, png.")] = "svg",
-    model: Factory = None,
-    set_: DataOptions = None,
     json: Json = False,
 ) -> None:
     """Make one page that shows what was trained, what it knows and how it fits."""
-    from intarsia.cli.arguments import data_options, import_factory
     from intarsia.errors import FileError
     from intarsia.plots import check_format
     from intarsia.reports import report as make
@@ -66,11 +54,11 @@ def report(
     with busy("measuring what the page shows"):
         made = make(
             paths,
-            data,
+            source.data,
             rows=rows,
             study=study,
-            data_options=data_options(set_, target),
-            model=import_factory(model),
+            data_options=source.options(),
+            model=own.factory(),
         )
     written = made.save(out, figures, kinds)
     if json:
@@ -99,14 +87,8 @@ def studio(
             help="A bank folder, module files, a composition, or a demo's folder.",
         ),
     ],
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{DATA_HELP}; by default what they were trained on.",
-            autocompletion=completion.data,
-        ),
-    ] = None,
-    target: Target = None,
+    source: DataChoice,
+    own: OwnNetwork,
     port: Annotated[
         int | None,
         typer.Option(min=1, max=65535, help="By default 7878, or a free one where that is taken."),
@@ -119,20 +101,17 @@ def studio(
         int | None, typer.Option(min=1, help="Test samples to measure on; by default all.")
     ] = None,
     seed: Seed = None,
-    model: Factory = None,
-    set_: DataOptions = None,
     json: Json = False,
 ) -> None:
     """Open a page to switch modules on and off, draw samples, and see what they answer."""
     title = ", ".join(path.resolve().name for path in paths)
     say(f"reading {title} ...")  # at once: the imports below take a while
 
-    from intarsia.cli.arguments import data_options, import_factory
     from intarsia.studio.opening import open_paths
     from intarsia.studio.server import check_extra, serve
 
     check_extra()
-    opened = open_paths(paths, data, data_options(set_, target), seed, import_factory(model))
+    opened = open_paths(paths, source.data, source.options(), seed, own.factory())
     for remark in opened.notes:
         note(remark)
     count = min(rows or len(opened.data.test), len(opened.data.test))

@@ -18,9 +18,10 @@ from intarsia.cli.common_options import (
     Json,
     Strict,
     Target,
+    name_option,
     report_health,
 )
-from intarsia.cli.console import say, show, show_json
+from intarsia.cli.console import say, show, show_json, show_result
 from intarsia.cli.display import show_bank, show_data, show_datasets, show_demo, show_plan
 from intarsia.cli.verbs import verb
 
@@ -51,7 +52,11 @@ def demo(
 def data(
     source: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME|PATH]", help=f"{DATA_HELP}.", autocompletion=completion.data),
+        typer.Argument(
+            metavar="[NAME|PATH]",
+            help=f"{DATA_HELP}.",
+            autocompletion=completion.one_of(completion.DATASETS),
+        ),
     ] = None,
     target: Target = None,
     set_: DataOptions = None,
@@ -68,31 +73,25 @@ def data(
         return show_json({"sets": datasets}) if json else show_datasets(datasets)
     options = {**data_options(set_, target), "download": download}
     check_options(options)
-    result = describe_data(load_data(source, **options))
-    return show_json(result) if json else show_data(result)
+    show_result(describe_data(load_data(source, **options)), json, show_data)
 
 
 @dataclass(frozen=True)
 class RecipeOptions:
     """The settings of a recipe that have an option of their own."""
 
-    data: Annotated[
-        str | None, typer.Option(help=f"{DATA_HELP}.", autocompletion=completion.data)
-    ] = None
+    data: Annotated[str | None, name_option(completion.DATASETS, f"{DATA_HELP}.")] = None
     target: Target = None
     model: Annotated[
         str | None,
-        typer.Option(
-            help="Such as mlp(512, 256) or lenet; or package.module:factory, your own.",
-            autocompletion=completion.one_of(completion.MODELS),
+        name_option(
+            completion.MODELS,
+            "Such as mlp(512, 256) or lenet; or package.module:factory, your own.",
         ),
     ] = None
     objective: Annotated[
         str | None,
-        typer.Option(
-            help="me, qme, xe, smoothing(0.1), ...",
-            autocompletion=completion.one_of(completion.OBJECTIVES),
-        ),
+        name_option(completion.OBJECTIVES, "me, qme, xe, smoothing(0.1), ..."),
     ] = None
     partition: Annotated[
         str | None,
@@ -103,10 +102,7 @@ class RecipeOptions:
     seeds: Annotated[str | None, typer.Option(help="Such as 0,1,2: all modules for each.")] = None
     pruning: Annotated[
         str | None,
-        typer.Option(
-            help="magnitude, random or territory.",
-            autocompletion=completion.one_of(completion.PRUNINGS),
-        ),
+        name_option(completion.PRUNINGS, "magnitude, random or territory."),
     ] = None
     sparsity: Annotated[float | None, typer.Option(help="Fraction of weights to prune.")] = None
     rounds: Annotated[int | None, typer.Option(help="Pruning rounds.")] = None
@@ -117,9 +113,9 @@ class RecipeOptions:
     temperature: Annotated[float | None, typer.Option(help="Divides the logits.")] = None
     negatives: Annotated[
         str | None,
-        typer.Option(
-            help="Made-up samples of no class: none, or such as 'noise(0.25) + mixed(0.25)'.",
-            autocompletion=completion.one_of(completion.NEGATIVES),
+        name_option(
+            completion.NEGATIVES,
+            "Made-up samples of no class: none, or such as 'noise(0.25) + mixed(0.25)'.",
         ),
     ] = None
     balance: Annotated[
@@ -131,9 +127,8 @@ class RecipeOptions:
     ] = None
     preset: Annotated[
         str | None,
-        typer.Option(
-            help="By default auto, by the size of the data; else paper or released.",
-            autocompletion=completion.one_of(completion.PRESETS),
+        name_option(
+            completion.PRESETS, "By default auto, by the size of the data; else paper or released."
         ),
     ] = None
 
@@ -162,10 +157,7 @@ def train(
     device: Device = "auto",
     engine: Annotated[
         str,
-        typer.Option(
-            help="auto, plain, single, stack or mlp.",
-            autocompletion=completion.one_of(completion.ENGINES),
-        ),
+        name_option(completion.ENGINES, "auto, plain, single, stack or mlp."),
     ] = "auto",
     keep_rounds: Annotated[
         bool, typer.Option("--keep-rounds", help="Also keep the modules of the pruning rounds.")
@@ -195,8 +187,7 @@ def train(
     recipe = read_recipe(file, vars(options), assignments(set_))
     model = import_factory(options.model) if is_factory(options.model) else None
     if dry_run:
-        plan = describe_plan(recipe)
-        return show_json(plan) if json else show_plan(plan)
+        return show_result(describe_plan(recipe), json, show_plan)
     began = time.perf_counter()
     bank = run(
         None, recipe, model=model, out=out, device=device, engine=engine, keep_rounds=keep_rounds

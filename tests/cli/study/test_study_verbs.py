@@ -14,7 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from command_line import CommandLine
+from command_line import CommandLine, run_without_torch
 
 from intarsia.studies import STUDIES
 from intarsia.studies.archive import Archive, load_archive, save_archive
@@ -506,15 +506,7 @@ def test_ctrl_c_ends_cleanly_and_the_same_command_goes_on(module: Path, tmp_path
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "-h"]])
 def test_help_is_light_and_has_examples(words: list[str]) -> None:
-    code = (
-        "import sys\nfrom intarsia.cli.app import main\n"
-        f"sys.argv = ['intarsia', 'study', *{words!r}]\n"
-        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
-        "assert 'torch' not in sys.modules and 'sklearn' not in sys.modules\n"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    assert "intarsia study" in run.stdout
+    assert "intarsia study" in run_without_torch("study", *words)
 
 
 def _environment() -> dict[str, str]:

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from intarsia.composition import Composition, compose
 from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.inlay import inlay, inlay_mask
-from intarsia.data import Scaling
 from intarsia.errors import CompositionError
 from intarsia.models import initialise
 from intarsia.models.axes import axis_sizes, hidden_axes
 from intarsia.models.units import live_units
-from intarsia.modules import Architecture, Module
+from intarsia.modules import Module
 from intarsia.modules.compact import compact
+from small_modules import masked, small_module
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CATALOGUE = ("0", "1", "2", "3")
@@ -60,25 +60,15 @@ def part(name: str, model: Any, shape: tuple[int, ...], density: float, **change
     seed = changes.pop("seed", int(name))
     network = initialise(model, shape, outputs, seed)
     generator = torch.Generator().manual_seed(seed)
-    state, mask = dict(network.state_dict()), {}
+    state = dict(network.state_dict())
     for key, tensor in state.items():
         if tensor.is_floating_point() and tensor.ndim < 2:
             state[key] = torch.rand(tensor.shape, generator=generator) + 0.1
         elif tensor.ndim == 0:
             state[key] = torch.tensor(seed)
-    for key, _ in network.named_parameters():
-        mask[key] = torch.rand(state[key].shape, generator=generator) < density
-        state[key] = state[key] * mask[key]
-    fields: dict[str, Any] = {
-        "rewarded": (name,),
-        "catalogue": CATALOGUE,
-        "architecture": Architecture.of(model, shape, outputs),
-        "scaling": Scaling("unit", torch.tensor(0.0), torch.tensor(1 / 255)),
-        "temperature": 5.0,
-        "origin": f"{seed:064}",
-        "factory": model if callable(model) else None,
-    }
-    return Module(name=name, state=state, mask=mask, **(fields | changes))
+    state, mask = masked(network, density, generator, state)
+    changes = {"origin": f"{seed:064}"} | changes
+    return small_module(name, state, mask, CATALOGUE, model, shape, outputs, **changes)
 
 
 def parts_of(model: str, count: int = 3, **changes: Any) -> tuple[Module, ...]:

@@ -6,10 +6,11 @@ from itertools import combinations
 
 import pytest
 import torch
+from fake_data import paper_context
 from scipy import stats
 
 import intarsia as ia
-from intarsia.data import Data, Split
+from intarsia.data import Data
 from intarsia.models import build
 from intarsia.modules import Bank, Module
 from intarsia.modules.architecture import Architecture
@@ -258,17 +259,8 @@ def test_any_part_of_the_cells_makes_tables_and_figures(done: list[Measured]) ->
     assert figures(lost) == {}
 
 
-def fake(name: str, classes: int, shape: tuple[int, ...]) -> Data:
-    """Data of a given name, shape and catalogue, one sample a class."""
-    split = Split(torch.zeros(classes, *shape), torch.arange(classes))
-    return Data.build(name, [str(c) for c in range(classes)], split, split, split, "none")
-
-
 def test_paper_form_is_the_whole_of_table_4() -> None:
-    context = StudyContext(None, "cpu")  # type: ignore[arg-type]
-    for data in (fake("mnist", 10, (1, 28, 28)), fake("fashion_mnist", 10, (1, 28, 28)),
-                 fake("har", 6, (561,)), fake("yeast", 4, (8,))):  # fmt: skip
-        context.give(data)
+    context = paper_context()
     result = cells(STUDY.options("paper"), context)
     kinds = {tuple(c.settings[k] for k in ("model", "data", "size", "objective")) for c in result}
     assert len(result) == 156 // 2 * 5  # both halves in one cell

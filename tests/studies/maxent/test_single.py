@@ -4,10 +4,9 @@ import statistics
 
 import numpy as np
 import pytest
-import torch
+from fake_data import paper_context
 
 import intarsia as ia
-from intarsia.data import Data, Split
 from intarsia.modules import Bank, compact
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.maxent.single import STATES, cells, measure, tables
@@ -21,12 +20,6 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyContext, list[M
     store = Store(tmp_path_factory.mktemp("store") / "s")
     context = StudyContext(store, "cpu")
     return context, run(STUDY, STUDY.options("small"), store, context=context)
-
-
-def fake(name: str, classes: int, shape: tuple[int, ...]) -> Data:
-    """Data of a given name, shape and catalogue, one sample a class."""
-    split = Split(torch.zeros(classes, *shape), torch.arange(classes))
-    return Data.build(name, [str(c) for c in range(classes)], split, split, split, "none")
 
 
 def test_numbers_are_those_of_evaluate(done: tuple[StudyContext, list[Measured]]) -> None:
@@ -106,10 +99,7 @@ def test_the_paper_stands_beside() -> None:
 
 
 def test_paper_form_has_a_cell_for_every_network_that_can_read_the_data() -> None:
-    context = StudyContext(None, "cpu")  # type: ignore[arg-type]
-    for data in (fake("mnist", 10, (1, 28, 28)), fake("fashion_mnist", 10, (1, 28, 28)),
-                 fake("har", 6, (561,)), fake("yeast", 4, (8,))):  # fmt: skip
-        context.give(data)
+    context = paper_context()
     result = cells(STUDY.options("paper"), context)
     assert len(result) == (2 * 3 + 2 * 2) * 5
     assert len({cell.key for cell in result}) == len(result)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -155,15 +155,17 @@ def _texts(kind: str, tables: "Sequence[Table]", selection: "StudySelection") ->
     import json
 
     if kind == "json":
-        about = {"study": selection.study.name, "options": selection.options}
-        lack = {"missing": selection.missing, "damaged": selection.damaged}
-        shown = {"tables": [table.to_json() for table in tables]}
-        content: dict[str, Any] = {**about, **lack, **shown}
-        content["verdict"] = selection.verdict().to_json()
+        content = {
+            "study": selection.study.name,
+            "options": selection.options,
+            "missing": selection.missing,
+            "damaged": selection.damaged,
+            "tables": [table.to_json() for table in tables],
+            "verdict": selection.verdict().to_json(),
+        }
         return [json.dumps(content, indent=2, ensure_ascii=False) + "\n"]
-    ways = {"markdown": "markdown", "csv": "csv", "latex": "latex", "text": "__str__"}
-    texts = [getattr(table, ways[kind])().rstrip("\n") + "\n" for table in tables]
+    way = "__str__" if kind == "text" else kind
+    texts = [getattr(table, way)().rstrip("\n") + "\n" for table in tables]
     if kind in ("markdown", "text"):
-        verdict = selection.verdict()
-        texts.append(f"{verdict.markdown() if kind == 'markdown' else verdict}\n")
+        texts.append(getattr(selection.verdict(), way)() + "\n")
     return texts

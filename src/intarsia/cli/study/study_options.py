@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from intarsia.cli import completion
+from intarsia.cli.common_options import name_option
 from intarsia.errors import StudyError
 
 if TYPE_CHECKING:
@@ -49,9 +50,7 @@ class StudyChoice:
     seeds: Annotated[str | None, typer.Option(help="How many, or which: 5, or 0,1,2.")] = None
     preset: Annotated[
         str | None,
-        typer.Option(
-            help="paper or released.", autocompletion=completion.one_of(completion.PRESETS)
-        ),
+        name_option(completion.PRESETS, "paper or released."),
     ] = None
     scale: Annotated[
         str | None, typer.Option(help="Where options that are not given come from: paper or small.")
