@@ -269,7 +269,7 @@ def test_paper_form_is_the_whole_of_table_4() -> None:
     for data in (fake("mnist", 10, (1, 28, 28)), fake("fashion_mnist", 10, (1, 28, 28)),
                  fake("har", 6, (561,)), fake("yeast", 4, (8,))):  # fmt: skip
         context.give(data)
-    result = cells(STUDY.options("paper"), context)
+    result = list(cells(STUDY.options("paper"), context))
     kinds = {tuple(c.settings[k] for k in ("model", "data", "size", "objective")) for c in result}
     assert len(result) == 156 // 2 * 5  # both halves in one cell
     assert len(kinds) == 156 // 2

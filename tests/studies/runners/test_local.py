@@ -326,7 +326,7 @@ def test_a_cell_of_another_format_is_refused(store):
     result.pop("digest")
     result["version"] = 99
     path.write_text(json.dumps({**result, "digest": digest_of(result)}))
-    with pytest.raises(FileError, match="no cell that this version reads"):
+    with pytest.raises(FileError, match="not a cell that this version reads"):
         progress(cells_of(store), store)
 
 
