@@ -1,7 +1,7 @@
 """Archives: the finished cells of a study in one file, to send and to keep with a paper."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -77,22 +77,29 @@ def make_archive(
 ) -> Archive:
     """What the store has of a study, and its own part of what the runs noted."""
     result = progress(cells, store)
-    plans = {plan.key: plan for cell in cells for plan in cell.banks.values()}
-    keys = {cell.key for cell in cells}
-    events = []
-    for event in read_records(store.path / "runs"):
-        if event["event"] == "cell" and event["key"] in keys:
-            events.append(event)
-        elif event["event"] == "banks" and (mine := [k for k in event["keys"] if k in plans]):
-            events.append(_part(event, mine, sum(plans[key].modules for key in mine)))
+    banks = {plan.key: plan.modules for cell in cells for plan in cell.banks.values()}
+    events = own_events(store, {cell.key for cell in cells}, banks)
     return Archive(study.name, options, result.measured, len(result.missing), events)
 
 
-def _part(event: Mapping[str, Any], keys: list[str], modules: int) -> dict[str, Any]:
-    """What of a training call belongs to these banks: its seconds go by modules."""
-    fraction = modules / event["modules"]
-    numbers = {"seconds": round(fraction * event["seconds"], 3), "work": fraction * event["work"]}
-    return {**event, "keys": keys, "modules": modules, **numbers}
+def own_events(
+    store: Store, cells: Collection[str], banks: Mapping[str, int | None]
+) -> list[dict[str, Any]]:
+    """What the store's runs noted of these cells, by key, and banks, with their modules.
+
+    Seconds of a training call go by modules; banks of unknown size share them evenly.
+    """
+    events = []
+    for event in read_records(store.path / "runs"):
+        if event["event"] == "cell" and event["key"] in cells:
+            events.append(event)
+        elif event["event"] == "banks" and (mine := [k for k in event["keys"] if k in banks]):
+            usual = event["modules"] / len(event["keys"])
+            modules = sum(banks[key] or usual for key in mine)
+            part = modules / event["modules"]
+            numbers = {"seconds": round(part * event["seconds"], 3), "work": part * event["work"]}
+            events.append({**event, "keys": mine, "modules": modules, **numbers})
+    return events
 
 
 def restore(what: Archive, store: Store, context: StudyContext) -> tuple[int, int]:

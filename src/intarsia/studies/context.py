@@ -31,7 +31,7 @@ class StudyContext:
         """`load` brings data by name and preset, where they do not come from this machine."""
         self.device: torch.device = device_of(device)
         self._banks = banks
-        self._load = load or _load
+        self._load = load or load_preset
         self._data: dict[tuple[str, str], Data] = {}
         self._kept: OrderedDict[str, Bank] = OrderedDict()
 
@@ -56,7 +56,7 @@ class StudyContext:
         self,
         data: str,
         model: str,
-        sets: Sequence[Sequence[str]],
+        sets: Sequence[Sequence[str]] | None,
         seed: int,
         *,
         preset: str = "paper",
@@ -64,11 +64,12 @@ class StudyContext:
         pruned: bool = True,
         **recipe: Any,
     ) -> Plan:
-        """The bank of one seed with a module for each set; see `plan_of`."""
+        """The bank of one seed with a module for each set, or for each class; see `plan_of`."""
+        there = self.data(data, preset)
         return plan_of(
-            self.data(data, preset),
+            there,
             model,
-            sets,
+            sets or [(name,) for name in there.catalogue],
             seed,
             preset=preset,
             objective=objective,
@@ -91,6 +92,12 @@ class StudyContext:
         self._kept.clear()
 
 
-def _load(name: str, preset: str) -> Data:
+def load_preset(name: str, preset: str, download: bool = True) -> Data:
+    """Data as a preset wants them."""
     options = Recipe(preset=preset, data=name).resolve().data_options
-    return load_data(name, **options)
+    return load_data(name, **options, download=download)
+
+
+def load_here(name: str, preset: str) -> Data:
+    """Data of this machine: nothing is fetched to show what is finished."""
+    return load_preset(name, preset, download=False)

@@ -16,12 +16,8 @@ HIDDEN = {"shallow": (512,), "deep": (512, 256)}
 HIDDEN_YEAST = {"shallow": (256,), "deep": (128, 64)}  # in the authors' code
 DROPOUT = 0.5
 FLOATS = ("learning_rate", "sparsity", "temperature")
-OWN = (
-    "partition",
-    "partition_seed",
-    "seeds",
-    "objective",
-)  # what banks trained as one may differ in
+# What banks trained as one may differ in.
+OF_ONE_BANK = ("partition", "partition_seed", "seeds", "objective")
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,7 @@ class Plan:
         settings = self.recipe.as_dict()
         if PRUNINGS.entry(self.recipe.pruning or "magnitude").whole_group:
             return self.key  # its masks depend on who is trained beside it
-        shared = {k: v for k, v in settings.items() if k not in OWN}
+        shared = {k: v for k, v in settings.items() if k not in OF_ONE_BANK}
         outputs = objective(self.recipe.objective, 2, [0]).outputs
         return digest_of([shared, self.data_digest, outputs])
 

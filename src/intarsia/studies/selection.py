@@ -16,11 +16,10 @@ from typing import Any
 
 import yaml
 
-from intarsia.data import Data, load_data
 from intarsia.errors import DataError, FileError, IntarsiaError, StudyError, nearest
 from intarsia.studies.archive import load_archive
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.context import StudyContext
+from intarsia.studies.context import StudyContext, load_here
 from intarsia.studies.options import picked, variant_label, without_cell
 from intarsia.studies.runners.estimate import Estimate, estimate
 from intarsia.studies.runners.local import StudyProgress, progress
@@ -224,7 +223,7 @@ def _outdated(study: Study, options: Mapping[str, Any], measured: Sequence[Measu
     """How many cells the study no longer defines; 0 where that takes data that are not here."""
     try:
         with tempfile.TemporaryDirectory() as folder:
-            context = StudyContext(Store(folder), "cpu", _load_here)
+            context = StudyContext(Store(folder), "cpu", load_here)
             today = study.options(next(iter(study.scales)), **options)
             keys = {cell.key for cell in study.plan(today, context)}
     except (DataError, FileError):
@@ -232,12 +231,6 @@ def _outdated(study: Study, options: Mapping[str, Any], measured: Sequence[Measu
     except IntarsiaError:  # options or settings that no longer exist
         keys = set()
     return sum(m.key not in keys for m in measured)
-
-
-def _load_here(name: str, preset: str) -> Data:
-    """Data of this machine: nothing is fetched to show an archive."""
-    options = Recipe(preset=preset, data=name).resolve().data_options
-    return load_data(name, **options, download=False)
 
 
 @contextmanager

@@ -60,23 +60,11 @@ class Store:
 
     def read(self, cell: Cell) -> Measured | None:
         """A finished cell, None if it is missing; DamagedError if it is not as it was written."""
-        path = self.cell_file(cell)
         try:
-            content = path.read_bytes()
+            content = read_cell(self.cell_file(cell), cell.key)
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise FileError(f"{path}: cannot be read: {error.strerror}") from error
-        try:
-            result = json.loads(content)
-            digest = result.pop("digest")
-            if digest != digest_of(result) or result["key"] != cell.key:
-                raise ValueError
-            if {key: result.get(key) for key in CELL} != CELL:
-                raise FileError(f"{path}: is not a cell that this version reads, expected {CELL}")
-            return Measured(result["settings"], result["result"], cell.key)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise DamagedError(f"{path}: is damaged, its digest does not fit its content") from None
+        return Measured(content["settings"], content["result"], cell.key)
 
     def write(self, cell: Cell, result: dict[str, Any]) -> Measured:
         """Keep a cell's result."""
@@ -109,7 +97,9 @@ class Store:
         """A trained bank, its unpruned modules as `rounds[0]`; DamagedError if it is unreadable."""
         folder = self.bank_folder(plan)
         try:
-            bank = load_bank(folder)
+            bank = Bank.load(folder, quiet=True)
+            if (folder / UNPRUNED).exists():
+                bank.rounds = (Bank.load(folder / UNPRUNED, quiet=True),)
         except IntarsiaError as error:
             if _unreadable(error):
                 raise
@@ -121,7 +111,13 @@ class Store:
 
     def add_bank(self, plan: Plan, bank: Bank) -> None:
         """Keep a bank: the whole folder appears at once."""
-        self._add(plan, lambda part: save_bank(bank, part))
+
+        def save(part: Path) -> None:
+            if bank.rounds:
+                bank.rounds[0].save(part / UNPRUNED)
+            bank.save(part)  # its listing comes last
+
+        self._add(plan, save)
 
     def files(self, plan: Plan) -> dict[str, bytes]:
         """A bank as the content of its files, to be sent to another store."""
@@ -207,19 +203,25 @@ class Store:
                 part.unlink(missing_ok=True)
 
 
-def save_bank(bank: Bank, folder: Path) -> None:
-    """The unpruned modules, then the bank, whose listing comes last."""
-    if bank.rounds:
-        bank.rounds[0].save(folder / UNPRUNED)
-    bank.save(folder)
-
-
-def load_bank(folder: Path) -> Bank:
-    """What `save_bank` wrote."""
-    bank = Bank.load(folder, quiet=True)
-    if (folder / UNPRUNED).exists():
-        bank.rounds = (Bank.load(folder / UNPRUNED, quiet=True),)
-    return bank
+def read_cell(path: Path, key: str | None = None) -> dict[str, Any]:
+    """The file of a cell, of this one if a key is given; DamagedError if it is not as written."""
+    try:
+        content = json.loads(path.read_bytes())
+        digest = content.pop("digest")
+        whole = {"key", "settings", "result"} <= content.keys()
+        if digest != digest_of(content) or not whole or key not in (None, content["key"]):
+            raise ValueError
+        version = {name: content.get(name) for name in CELL}
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise DamagedError(f"{path}: is damaged, its digest does not fit its content") from None
+    if version != CELL:
+        raise FileError(f"{path}: is not a cell that this version reads, expected {CELL}")
+    result: dict[str, Any] = content
+    return result
 
 
 def _is_foreign(path: Path) -> bool:

@@ -1,7 +1,7 @@
 """Study: a set of cells that makes tables, figures and a verdict; one file each, known by name."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from intarsia.files import plain
 from intarsia.specs import Registry
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
+from intarsia.studies.plans import OF_ONE_BANK
 from intarsia.studies.tables import Table
 from intarsia.studies.verdict import Findings, Verdict, table_verdict
 
@@ -19,17 +20,10 @@ if TYPE_CHECKING:
 STUDIES = Registry("study")
 """All studies by name: those of this package in the order of its rooms, and those of users."""
 
+USUAL: dict[str, Any] = {"data": ["mnist"], "preset": "paper", "seeds": 5, "recipe": {}}
+DIGITS: dict[str, Any] = {"data": ["digits"], "models": ["mlp(32)"], "seeds": 2}
 # Settings of a recipe that studies fill in; the option `recipe` is for the others.
-OWN = (
-    "preset",
-    "data",
-    "data_options",
-    "model",
-    "objective",
-    "partition",
-    "partition_seed",
-    "seeds",
-)
+OWN = ("preset", "data", "data_options", "model", *OF_ONE_BANK)
 
 
 @dataclass(frozen=True)
@@ -48,7 +42,7 @@ class Study:
     title: str
     about: str
     scales: Mapping[str, Mapping[str, Any]]
-    cells: Callable[[Mapping[str, Any], StudyContext], list[Cell]]
+    cells: Callable[[Mapping[str, Any], StudyContext], Iterable[Cell]]
     measure: Callable[[Cell, StudyContext], dict[str, Any]]
     tables: Callable[[Sequence[Measured]], list[Table]]
     figures: Callable[[Sequence[Measured]], "dict[str, Figure]"]
@@ -77,11 +71,6 @@ class Study:
                 )
         result: dict[str, Any] = plain(known, "options")
         return result
-
-    @property
-    def default_scale(self) -> str:
-        """The paper's where there is one, else the first."""
-        return "paper" if "paper" in self.scales else next(iter(self.scales))
 
     def plan(self, options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
         """The cells, each once."""
@@ -115,6 +104,16 @@ def find_study(name: str) -> Study:
         raise StudyError(f"there is no study {name!r}: {nearest(name, STUDIES)}")
     study: Study = STUDIES[name]
     return study
+
+
+def scales(paper: Mapping[str, Any], small: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """A study in the paper's size, and in a small one that differs from it as given.
+
+    USUAL and DIGITS say what nearly all studies have alike.
+    """
+    full = {**USUAL, **paper}
+    digits = {key: value for key, value in DIGITS.items() if key in full}
+    return {"paper": full, "small": {**full, **digits, **small}}
 
 
 def seeds_of(value: int | Sequence[int]) -> list[int]:

@@ -43,6 +43,12 @@ class Spread:
         mean = statistics.fmean(kept) if kept else math.nan
         return cls(mean, statistics.stdev(kept) if len(kept) > 1 else math.nan, len(kept), best)
 
+    @classmethod
+    def of_any(cls, values: Iterable[float | None]) -> "Spread | None":
+        """None where no value is there."""
+        spread = cls.of(values)
+        return spread if spread.n else None
+
     def __str__(self) -> str:
         return _with_sd(self.mean, self.sd, decimals(self.mean)) if self.n else NOTHING
 
@@ -120,7 +126,7 @@ class Table:
         texts = [[_markdown(c) for c in columns]]
         texts += [[_markdown(str_of(e), _is_best(e)) for e in row] for row in rows]
         widths = [max(3, *(len(row[i]) for row in texts)) for i in range(len(columns))]
-        right = _right(columns, rows)
+        right = right_aligned(columns, rows)
         rule = ["-" * (w - 1) + (":" if r else "-") for w, r in zip(widths, right, strict=True)]
         lines = []
         for row in [texts[0], rule, *texts[1:]]:
@@ -146,29 +152,21 @@ class Table:
     def latex(self) -> str:
         """A table environment with booktabs' rules."""
         columns, rows = self.with_n()
-        places = "".join("r" if right else "l" for right in _right(columns, rows))
+        places = "".join("r" if right else "l" for right in right_aligned(columns, rows))
         body = [[_latex_entry(e) for e in row] for row in rows]
-        lines = [" & ".join(row) + r" \\" for row in [[_latex(c) for c in columns], *body]]
+        head, *below = (" & ".join(row) + r" \\" for row in [map(_latex, columns), *body])
         notes = [rf"\par\smallskip\footnotesize {_latex(note)}" for note in self.all_notes()]
-        return (
-            "\n".join(
-                [
-                    r"% needs \usepackage{booktabs}",
-                    r"\begin{table}",
-                    rf"\caption{{{_latex(self.title)}}}",
-                    rf"\begin{{tabular}}{{{places}}}",
-                    r"\toprule",
-                    lines[0],
-                    r"\midrule",
-                    *lines[1:],
-                    r"\bottomrule",
-                    r"\end{tabular}",
-                    *notes,
-                    r"\end{table}",
-                ]
-            )
-            + "\n"
-        )
+        lines = [
+            r"% needs \usepackage{booktabs}",
+            r"\begin{table}",
+            rf"\caption{{{_latex(self.title)}}}",
+            rf"\begin{{tabular}}{{{places}}}",
+            *[r"\toprule", head, r"\midrule", *below, r"\bottomrule"],
+            r"\end{tabular}",
+            *notes,
+            r"\end{table}",
+        ]
+        return "\n".join(lines) + "\n"
 
     def to_json(self) -> dict[str, Any]:
         rows = [[vars(e) if _is_record(e) else e for e in row] for row in self.rows]
@@ -200,18 +198,14 @@ class Table:
 
         columns, rows = self.with_n()
         drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-        for name, right in zip(columns, _right(columns, rows), strict=True):
+        for name, right in zip(columns, right_aligned(columns, rows), strict=True):
             drawn.add_column(Text(name), justify="right" if right else "left")
         for row in rows:
             drawn.add_row(*(Text(str_of(e), style="bold" if _is_best(e) else "") for e in row))
         return Group(Text(self.title, style="bold"), drawn, *map(Text, self.all_notes()))
 
     def __str__(self) -> str:
-        from rich.console import Console
-
-        text = io.StringIO()
-        Console(file=text, width=1000, color_system=None).print(self)
-        return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
+        return plain_text(self, 1000)
 
     def with_n(self) -> tuple[list[str], list[list[Entry]]]:
         """Columns and rows as they are shown, with n where it is not the same everywhere."""
@@ -232,6 +226,15 @@ class Table:
             for row, own in zip(rows, counts, strict=True):
                 row.insert(place + 1, own[place])
         return columns, rows
+
+
+def plain_text(value: Any, width: int) -> str:
+    """What rich shows of a value, without colours, lines cut at their last letter."""
+    from rich.console import Console
+
+    text = io.StringIO()
+    Console(file=text, width=width, color_system=None).print(value)
+    return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
 
 
 def labels_of(rows: Sequence[Sequence[Entry]]) -> int:
@@ -295,7 +298,7 @@ def _is_record(entry: Entry) -> bool:
     return isinstance(entry, Spread | Paper | Difference)
 
 
-def _right(columns: Sequence[str], rows: Sequence[Sequence[Entry]]) -> list[bool]:
+def right_aligned(columns: Sequence[str], rows: Sequence[Sequence[Entry]]) -> list[bool]:
     """Which columns hold numbers alone."""
     return [
         bool(rows) and not any(isinstance(row[i], str) for row in rows) for i in range(len(columns))

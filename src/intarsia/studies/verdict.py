@@ -3,7 +3,6 @@
 A study decides this once, from its cells. The command, the report and the pages print it.
 """
 
-import io
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 from intarsia.files import plain
 from intarsia.measure.significance import best_of
 from intarsia.studies.cells import Cell, Measured
-from intarsia.studies.tables import Difference, Entry, Paper, Spread, Table, finite, str_of
+from intarsia.studies.tables import (
+    Difference,
+    Entry,
+    Paper,
+    Spread,
+    Table,
+    finite,
+    plain_text,
+    str_of,
+)
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -90,11 +98,7 @@ class Verdict:
         return Group(Text("Verdict", style="bold"), *map(Text, [self.text, *_bulleted(points)]))
 
     def __str__(self) -> str:
-        from rich.console import Console
-
-        text = io.StringIO()
-        Console(file=text, width=WIDTH, color_system=None).print(self)
-        return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
+        return plain_text(self, WIDTH)
 
 
 @dataclass(frozen=True)

@@ -261,7 +261,7 @@ def test_any_part_of_the_cells_makes_tables_and_figures(done: list[Measured]) ->
 
 def test_paper_form_is_the_whole_of_table_4() -> None:
     context = paper_context()
-    result = cells(STUDY.options("paper"), context)
+    result = list(cells(STUDY.options("paper"), context))
     kinds = {tuple(c.settings[k] for k in ("model", "data", "size", "objective")) for c in result}
     assert len(result) == 156 // 2 * 5  # both halves in one cell
     assert len(kinds) == 156 // 2

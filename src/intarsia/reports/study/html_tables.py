@@ -15,6 +15,7 @@ from intarsia.studies.tables import (
     Spread,
     Table,
     labels_of,
+    right_aligned,
     str_of,
 )
 
@@ -45,10 +46,7 @@ def table_html(table: Table) -> str:
     """The table alone, in a box that scrolls by itself where it is too wide."""
     columns, rows = table.with_n()
     labels = labels_of(rows)
-    right = [
-        bool(rows) and not any(isinstance(row[i], str) for row in rows) for i in range(len(columns))
-    ]
-    places = ['class="number"' if number else "" for number in right]
+    places = ['class="number"' if number else "" for number in right_aligned(columns, rows)]
     head = "".join(
         f'<th scope="col" {place}>{escape(name)}</th>'
         for name, place in zip(columns, places, strict=True)

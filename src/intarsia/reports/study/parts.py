@@ -4,16 +4,14 @@ A store does not say which options its cells were asked with. They are worked ou
 options take the values that cells have, and the scale that plans most of the cells is the one.
 """
 
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from intarsia.data import Data, load_data
 from intarsia.errors import FileError, IntarsiaError, StudyError
-from intarsia.files import canonical, digest_of
+from intarsia.files import canonical
 from intarsia.studies import (
     STUDIES,
     Cell,
@@ -26,12 +24,11 @@ from intarsia.studies import (
     find_study,
     progress,
 )
-from intarsia.studies.archive import Archive, load_archive, make_archive
+from intarsia.studies.archive import Archive, load_archive, make_archive, own_events
+from intarsia.studies.context import load_here
 from intarsia.studies.options import inferred, signature, variant_label
-from intarsia.studies.records import read_records
-from intarsia.studies.store import CELL
+from intarsia.studies.store import read_cell
 from intarsia.studies.verdict import missing_cells, several
-from intarsia.training import Recipe
 
 
 def cells_in(store: Store, folders: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -40,14 +37,10 @@ def cells_in(store: Store, folders: Sequence[str]) -> tuple[list[dict[str, Any]]
     paths = [p for name in folders for p in (store.path / "cells" / name).glob("*.json")]
     for path in sorted(paths):
         try:
-            cell = json.loads(path.read_bytes())
-            digest = cell.pop("digest")
-            if digest != digest_of(cell) or {key: cell[key] for key in CELL} != CELL:
-                raise ValueError
-            result.append(cell)
-        except OSError as error:
-            raise FileError(f"{path}: cannot be read: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError, AttributeError):
+            result.append(read_cell(path))
+        except FileError as error:
+            if isinstance(error.__cause__, OSError):
+                raise
             damaged.append(f"{path.name} is damaged, its digest does not fit its content.")
     return result, damaged
 
@@ -184,16 +177,8 @@ def _as_they_are(
     planned: bool,
 ) -> Part:
     """Cells that cannot be compared with a plan."""
-    keys = {cell["key"] for cell in result}
-    banks = {key for cell in result for key in cell.get("banks", {}).values()}
-    events = []
-    for event in read_records(store.path / "runs"):
-        if event["event"] == "cell" and event["key"] in keys:
-            events.append(event)
-        elif event["event"] == "banks" and (mine := [k for k in event["keys"] if k in banks]):
-            fraction = len(mine) / len(event["keys"])
-            own = {"modules": fraction * event["modules"], "seconds": fraction * event["seconds"]}
-            events.append({**event, "keys": mine, **own})
+    banks = {key: None for cell in result for key in cell.get("banks", {}).values()}
+    events = own_events(store, {cell["key"] for cell in result}, banks)
     measured = [Measured(cell["settings"], cell["result"], cell["key"]) for cell in result]
     why = (
         "their options are not known, or a default, the data or the way of measuring has changed"
@@ -209,15 +194,9 @@ def _plan(study: Study, options: Mapping[str, Any], store: Store) -> list[Cell]:
     """All cells of the options; none where the data are not here, or an option is no more."""
     try:
         known = study.options(next(iter(study.scales)), **options)
-        return study.plan(known, StudyContext(store, "cpu", _load_here))
+        return study.plan(known, StudyContext(store, "cpu", load_here))
     except IntarsiaError:
         return []
-
-
-def _load_here(name: str, preset: str) -> Data:
-    """Data of this machine: for a report nothing is fetched."""
-    options = Recipe(preset=preset, data=name).resolve().data_options
-    return load_data(name, **options, download=False)
 
 
 def _folders(study: Study, store: Store) -> list[str]:

@@ -38,7 +38,7 @@ class StudyView:
             verdict = part.verdict()
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise StudyError(
-                f"the cells of the study {part.study.name!r} in {part.source} cannot be view "
+                f"the cells of the study {part.study.name!r} in {part.source} cannot be shown "
                 f"({type(error).__name__}: {error}): another version of the study measured them, "
                 "run it again"
             ) from error

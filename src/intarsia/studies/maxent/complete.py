@@ -8,19 +8,18 @@ from matplotlib.figure import Figure
 
 from intarsia.composition import OPERATORS
 from intarsia.measure.significance import above
-from intarsia.plots import curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import (
     NAMES,
-    axes_of,
     figure_name,
     full,
     mean_curve,
+    measure_figure,
     measure_steps,
+    modules_in,
     operators_in,
     step_cell,
-    step_notes,
     step_tables,
 )
 from intarsia.studies.maxent.single import live_units
@@ -31,8 +30,8 @@ from intarsia.studies.options import (
     operator_name,
     readable,
 )
-from intarsia.studies.study import Study, register, seeds_of
-from intarsia.studies.tables import Spread, Table, grouped, yes_no
+from intarsia.studies.study import Study, register, scales, seeds_of
+from intarsia.studies.tables import Spread, Table, grouped
 from intarsia.studies.verdict import (
     Claim,
     Findings,
@@ -56,31 +55,27 @@ Place = tuple[str, str]  # data, model
 Ends = Mapping[str, Sequence[float]]  # accuracies of all modules, by operator
 DRAWN = ("sum", "mean", "ties", "fisher", "regmean", "logits")
 
-PAPER: dict[str, Any] = {
-    "data": ["mnist", "fashion_mnist", "har", "yeast"],
-    "models": ["shallow", "deep", "cnn"],
-    "preset": "paper",
-    "seeds": 5,
-    "recipe": {},
-    "imp": [True, False],
-    "orders": 10,
-    "operators": [
-        *["sum", "mean", "task_arithmetic", "ties", "dare", "fisher", "regmean"],
-        *["inlay", "logits", "logit_mean", "probabilities", "own"],
-    ],
-    "slow": ["task_arithmetic", "ties", "dare", "fisher", "regmean", "inlay"],
-    "slow_orders": 3,
-    "without": {"cnn": ["regmean", "inlay"]},
-}
-SMALL = PAPER | {
-    "data": ["digits"],
-    "models": ["mlp(32)"],
-    "seeds": 2,
-    "recipe": {"epochs": 2, "sparsity": 0.8},
-    "operators": ["sum", "mean", "ties", "regmean", "inlay", "logits", "own"],
-    "orders": 2,
-    "slow_orders": 1,
-}
+SCALES = scales(
+    paper={
+        "data": ["mnist", "fashion_mnist", "har", "yeast"],
+        "models": ["shallow", "deep", "cnn"],
+        "imp": [True, False],
+        "orders": 10,
+        "operators": [
+            *["sum", "mean", "task_arithmetic", "ties", "dare", "fisher", "regmean"],
+            *["inlay", "logits", "logit_mean", "probabilities", "own"],
+        ],
+        "slow": ["task_arithmetic", "ties", "dare", "fisher", "regmean", "inlay"],
+        "slow_orders": 3,
+        "without": {"cnn": ["regmean", "inlay"]},
+    },
+    small={
+        "recipe": {"epochs": 2, "sparsity": 0.8},
+        "operators": ["sum", "mean", "ties", "regmean", "inlay", "logits", "own"],
+        "orders": 2,
+        "slow_orders": 1,
+    },
+)
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
@@ -97,14 +92,9 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     """Two tables per data set."""
     result = []
     for (data,), cells in grouped(done, "data").items():
-        groups = [
-            ((model, yes_no(imp)), group)
-            for (model, imp), group in grouped(cells, "model", "imp").items()
-        ]
-        notes, columns = [*_notes(cells), *step_notes(cells)], ["model", "IMP"]
-        result += step_tables(
-            f"Complete merge, {data}", columns, groups, notes, _fewer_orders(cells)
-        )
+        title, groups = f"Complete merge, {data}", grouped(cells, "model", "imp")
+        columns = ["model", "IMP"]
+        result += step_tables(title, columns, groups, _notes(cells), _fewer_orders(cells))
     return result
 
 
@@ -116,18 +106,12 @@ def figures(done: Sequence[Measured]) -> dict[str, Figure]:
         for what in ("accuracy", "entropy"):
             for (imp,), group in grouped(cells, "imp").items():
                 own = operators_in(group)
-                curves = {
-                    NAMES.get(operator, operator): curve
+                panels[f"{what}, {imp_label(imp)}"] = {
+                    NAMES.get(operator, operator): mean_curve(group, operator, what)
                     for operator in [name for name in DRAWN if name in own] or own
-                    if (curve := mean_curve(group, operator, what))
                 }
-                if curves:
-                    panels[f"{what}, {imp_label(imp)}"] = curves
-        if panels:
-            title = f"complete merge, {data}, {model}"
-            result[figure_name("complete", data, model)] = curve_panels(
-                panels, title=title, x="modules", **axes_of(panels)
-            )
+        if figure := measure_figure(f"complete merge, {data}, {model}", "modules", panels):
+            result[figure_name("complete", data, model)] = figure
     return result
 
 
@@ -156,8 +140,9 @@ def verdict(findings: Findings) -> Verdict:
         for label, own in variants.items():
             if values := own.get((*place, True), {}).get("sum"):
                 means.append(f"{Spread.of(values).mean:.3f} under {label}")
-        number = _modules(findings.cells, place[0])
-        reached.append(f"on {titled(place[0])} the sum of all {number} reaches {listed(means)}")
+        number = modules_in([c for c in findings.cells if c.settings["data"] == place[0]])
+        word = {4: "four", 6: "six", 10: "ten"}.get(number, str(number))
+        reached.append(f"on {titled(place[0])} the sum of all {word} reaches {listed(means)}")
     return Verdict(
         f"{'; '.join(reached)}; the paper says above {BOUND:.2f}",
         [
@@ -183,16 +168,15 @@ def _merges(cells: Sequence[Measured]) -> dict[tuple[str, str, bool], Ends]:
 
 def _above(sums: Mapping[Place, Sequence[float]], there: Sequence[Place], label: str) -> Claim:
     """What the paper says of shallow modules, and what comes out."""
-    spreads = {place: Spread.of(sums[place]) for place in there}
-    ends = listed([f"{spread} on {titled(place[0])}" for place, spread in spreads.items()])
+    spreads = {data: Spread.of(sums[data, model]) for data, model in there}
     held = sum(spread.mean > BOUND for spread in spreads.values())
     verb = "reproduces" if held == len(there) else "does not reproduce"
     part = f" everywhere ({held} of {len(there)})" if 0 < held < len(there) else ""
     return Claim(
         f"In the paper the weight sum of shallow modules with IMP stays above {BOUND:.2f} on MNIST "
-        f"and Fashion-MNIST; under {label} this {verb}{part}: it ends at {ends}.",
+        f"and Fashion-MNIST; under {label} this {verb}{part}: it ends at {_by_data(spreads)}.",
         holds=held == len(there),
-        evidence={place[0]: spread.mean for place, spread in spreads.items()},
+        evidence={data: spread.mean for data, spread in spreads.items()},
         n=min(spread.n for spread in spreads.values()),
     )
 
@@ -206,9 +190,13 @@ def _by_logits(merges: Mapping[tuple[str, str, bool], Ends]) -> list[Claim]:
     }
     if not spreads:
         return []
-    ends = listed([f"{spread} on {titled(data)}" for data, spread in spreads.items()])
     evidence = {data: spread.mean for data, spread in spreads.items()}
-    return [Claim(f"By logits the same modules reach {ends}.", evidence=evidence)]
+    text = f"By logits the same modules reach {_by_data(spreads)}."
+    return [Claim(text, evidence=evidence)]
+
+
+def _by_data(spreads: Mapping[str, Spread]) -> str:
+    return listed([f"{spread} on {titled(data)}" for data, spread in spreads.items()])
 
 
 def _below(sums: Mapping[Place, Sequence[float]]) -> list[Claim]:
@@ -240,14 +228,6 @@ def _not_run(sums: Mapping[Place, Any]) -> list[Claim]:
         if model in models and (data, model) not in sums
     ]
     return [Claim(f"Not run: {listed(lacking)}.")] if lacking else []
-
-
-def _modules(cells: Sequence[Measured], data: str) -> str:
-    """How many modules are joined, in words where that is usual."""
-    own = [cell for cell in cells if cell.settings["data"] == data]
-    curves = [curve for cell in own for some in cell.result["curves"].values() for curve in some]
-    number = max(len(curve["accuracy"]) for curve in curves)
-    return {4: "four", 6: "six", 10: "ten"}.get(number, str(number))
 
 
 def _by_variant(
@@ -305,7 +285,10 @@ def operator_claims(places: Sequence[Ends], imp: str) -> list[Claim]:
         return []
     skipped = len(places) - len(apart)
     same = f"; {skipped} more, where all answer alike, left out" if skipped else ""
-    shaped = [{name: own for name, own in ends.items() if _keeps_shape(name)} for ends in apart]
+    shaped = [
+        {name: own for name, own in ends.items() if OPERATORS.entry(name).on == "weights"}
+        for ends in apart
+    ]
     shaped = [ends for ends in shaped if len(_distinct(ends)) > 1]
     start = f"Operators that give one network of the same shape, {imp}"
     text, alone = _ranked(apart)
@@ -349,10 +332,6 @@ def _counts(counts: Counter[str]) -> str:
 
 def _distinct(ends: Ends) -> set[tuple[float, ...]]:
     return {tuple(values) for values in ends.values()}
-
-
-def _keeps_shape(operator: str) -> bool:
-    return bool(OPERATORS.entry(operator).on == "weights")
 
 
 def _orders(model: str, options: Mapping[str, Any]) -> dict[str, int]:
@@ -403,19 +382,13 @@ def _fewer_orders(done: Sequence[Measured]) -> list[str]:
 
 register(
     Study(
-        name="complete",
-        title="Figure 4: complete merges, one class after another",
-        about=(
-            "How accuracy and entropy hold while the modules of all classes are joined one by one. "
-            "A cell is a data set, model and seed, with or without pruning: several class orders "
-            "for every operator."
-        ),
-        scales={"paper": PAPER, "small": SMALL},
-        cells=cells,
-        measure=measure_steps,
-        tables=tables,
-        figures=figures,
-        verdict=verdict,
+        "complete",
+        "Figure 4: complete merges, one class after another",
+        "How accuracy and entropy hold while the modules of all classes are joined one by one. "
+        "A cell is a data set, model and seed, with or without pruning: several class orders "
+        "for every operator.",
+        SCALES,
+        *(cells, measure_steps, tables, figures, verdict),
         paper="Figure 4: all modules added, shallow ones stay accurate, deep ones do not",
     )
 )

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,33 +20,23 @@ from intarsia.errors import CompositionError, ModelError, StudyError
 from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
 from intarsia.modules import Bank, Module, logits_of
 from intarsia.plots import curve_panels
+from intarsia.specs import Spec
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.options import check_count, check_operators
-from intarsia.studies.tables import Entry, Spread, Table, grouped, known, point
+from intarsia.studies.tables import Entry, Spread, Table, finite, grouped, known, point, yes_no
 from intarsia.studies.verdict import Claim, Verdict, by_mean, capital, listed, surely_best, titled
 
 WAY = ["accuracy of 2", "accuracy of 5", "entropy before the last"]
 ONCE = "n counts seeds: the order of the modules does not matter once all are joined"
 NAMES = {"logits": "logits = inlay"}  # the same sum, as tests of the inlay show
-Point = tuple[float, float | None]  # accuracy, entropy; no entropy where every class is rewarded
+# Accuracy and entropy; no entropy where every class is rewarded, no accuracy without samples.
+Point = tuple[float | None, float | None]
 Curve = dict[str, list[Any]]  # "accuracy" and "entropy", one number for each addition
 
 # Options that studies of what a merge depends on share, in the paper's size and on the digits.
-PAPER_MERGES: dict[str, Any] = {
-    "data": ["mnist"],
-    "preset": "paper",
-    "seeds": 5,
-    "recipe": {},
-    "orders": 10,
-    "operators": ["sum", "logits"],
-}
-SMALL_MERGES = PAPER_MERGES | {
-    "data": ["digits"],
-    "seeds": 2,
-    "recipe": {"epochs": 2, "sparsity": 0.8},
-    "orders": 2,
-}
+PAPER_MERGES: dict[str, Any] = {"orders": 10, "operators": ["sum", "logits"]}
+SMALL_MERGES: dict[str, Any] = {"recipe": {"epochs": 2, "sparsity": 0.8}, "orders": 2}
 
 
 def step_cell(
@@ -66,8 +56,7 @@ def step_cell(
     `varied` are settings of the recipe that make the study.
     """
     preset, recipe = options["preset"], {**options["recipe"], **varied}
-    sets = [(name,) for name in context.data(data, preset).catalogue]
-    plan = context.plan(data, model, sets, seed, preset=preset, pruned=imp, **recipe)
+    plan = context.plan(data, model, None, seed, preset=preset, pruned=imp, **recipe)
     settings = {"data": data, "model": model, "preset": preset, "imp": imp, "seed": seed}
     return Cell(study, {**settings, **varied, "orders": dict(orders)}, {"modules": plan})
 
@@ -97,22 +86,23 @@ def measure_steps(cell: Cell, context: StudyContext) -> dict[str, Any]:
 def step_tables(
     title: str,
     columns: Sequence[str],
-    groups: Iterable[tuple[Sequence[Entry], Sequence[Measured]]],
+    groups: Mapping[tuple[Any, ...], Sequence[Measured]],
     notes: Sequence[str],
     way_notes: Sequence[str] = (),
 ) -> list[Table]:
-    """What comes out in the end, and what lies on the way; `columns` name the labels."""
+    """What comes out in the end, and what lies on the way; `columns` name what groups are by."""
     last, way = [], []
-    for labels, group in groups:
+    for values, group in groups.items():
+        labels = list(map(_label, values))
         for operator in operators_in(group):
             last.append([*labels, operator, Spread.of(full(group, operator))])
             numbers = [
-                at(group, operator, "accuracy", 2),
-                at(group, operator, "accuracy", 5),
-                at(group, operator, "entropy", -1),
+                at(group, operator, what, n)
+                for what, n in (("accuracy", 2), ("accuracy", 5), ("entropy", -1))
             ]
-            way.append([*labels, operator, *(Spread.of(n) if n else None for n in numbers)])
+            way.append([*labels, operator, *map(Spread.of_any, numbers)])
     left = [*columns, "operator"]
+    notes = [*notes, *_step_notes([cell for group in groups.values() for cell in group])]
     own = [
         "accuracy over the test samples of the classes joined so far, entropy (nats) before the "
         "last addition, over those of the class still missing; n counts class orders and seeds"
@@ -123,7 +113,14 @@ def step_tables(
     ]
 
 
-def step_notes(done: Sequence[Measured]) -> list[str]:
+def _label(value: Any) -> Entry:
+    """A setting as tables have it."""
+    if isinstance(value, bool):
+        return yes_no(value)
+    return f"{value:g}" if isinstance(value, float) else value
+
+
+def _step_notes(done: Sequence[Measured]) -> list[str]:
     """What the cells say of operators that refused and of modules that were given up."""
     notes: dict[str, None] = {}
     for cell in done:
@@ -137,25 +134,21 @@ def step_notes(done: Sequence[Measured]) -> list[str]:
     return list(notes)
 
 
-def varied_figures(done: Sequence[Measured], key: str, name: str, word: str) -> dict[str, Figure]:
+def varied_figures(done: Sequence[Measured], key: str, word: str) -> dict[str, Figure]:
     """One figure per data set and model: a curve for each value of a setting, by operator."""
     figures = {}
     for (data, model), group in grouped(done, "data", "model").items():
-        panels: dict[str, dict[str, Any]] = {}
-        for operator in operators_in(group):
-            for what in ("accuracy", "entropy"):
-                curves = {
-                    f"{word} {value:g}": curve
-                    for (value,), some in grouped(group, key).items()
-                    if (curve := mean_curve(some, operator, what))
-                }
-                if curves:
-                    panels[f"{what}, {NAMES.get(operator, operator)}"] = curves
-        if panels:
-            title = f"modules added one by one, {data}, {model}"
-            figures[figure_name(name, data, model)] = curve_panels(
-                panels, title=title, x="modules", **axes_of(panels)
-            )
+        panels = {
+            f"{what}, {NAMES.get(operator, operator)}": {
+                f"{word} {value:g}": mean_curve(some, operator, what)
+                for (value,), some in grouped(group, key).items()
+            }
+            for operator in operators_in(group)
+            for what in ("accuracy", "entropy")
+        }
+        title = f"modules added one by one, {data}, {model}"
+        if figure := measure_figure(title, "modules", panels):
+            figures[figure_name(key, data, model)] = figure
     return figures
 
 
@@ -210,6 +203,12 @@ def full(group: Sequence[Measured], operator: str) -> list[float]:
     return [own[0]["accuracy"][-1] for own in curves if own]
 
 
+def modules_in(group: Sequence[Measured]) -> int:
+    """How many modules the longest curve joins."""
+    curves = [curve for cell in group for own in cell.result["curves"].values() for curve in own]
+    return max(len(curve["accuracy"]) for curve in curves)
+
+
 def at(group: Sequence[Measured], operator: str, what: str, modules: int) -> list[float]:
     """A number for each cell and order after so many additions; -1 is the last but one."""
     values: list[float | None] = []
@@ -217,7 +216,7 @@ def at(group: Sequence[Measured], operator: str, what: str, modules: int) -> lis
         for curve in cell.result["curves"].get(operator, ()):
             place = modules - 1 if modules > 0 else len(curve[what]) - 1 + modules
             values += curve[what][place : place + 1] if place >= 0 else []
-    return [value for value in values if value is not None]
+    return finite(values)
 
 
 def mean_curve(group: Sequence[Measured], operator: str, what: str) -> dict[float, Any]:
@@ -230,15 +229,22 @@ def mean_curve(group: Sequence[Measured], operator: str, what: str) -> dict[floa
     return {n: point(some) for n, some in values.items() if some}
 
 
-def axes_of(panels: Iterable[str]) -> dict[str, Any]:
-    """What curve_panels is given for panels named "accuracy, ..." and "entropy, ..."."""
-    measures = {panel: panel.partition(",")[0] for panel in panels}
+def measure_figure(title: str, x: str, panels: Mapping[str, Mapping[str, Any]]) -> Figure | None:
+    """Curves in panels named "accuracy, ..." and "entropy, ..."; None where there is no curve."""
+    drawn = {panel: {n: c for n, c in curves.items() if c} for panel, curves in panels.items()}
+    drawn = {panel: curves for panel, curves in drawn.items() if curves}
+    measures = {panel: panel.partition(",")[0] for panel in drawn}
     bounds = {"accuracy": (0.0, 1.0), "entropy": (0.0, math.inf)}
-    return {
-        "share_y": measures.get,
-        "y": measures,
-        "bounds": {panel: bounds[measure] for panel, measure in measures.items()},
-    }
+    if not drawn:
+        return None
+    return curve_panels(
+        drawn,
+        title=title,
+        x=x,
+        y=measures,
+        share_y=measures.get,
+        bounds={panel: bounds[measure] for panel, measure in measures.items()},
+    )
 
 
 def figure_name(*parts: str) -> str:
@@ -260,6 +266,13 @@ def orders_of(catalogue: Sequence[str], count: int = 10, seed: int = 0) -> list[
         result[tuple(catalogue[i] for i in order)] = None
         stream += 1
     return list(result)
+
+
+def as_curve(points: Sequence[Point]) -> Curve:
+    return {
+        "accuracy": [accuracy for accuracy, _ in points],
+        "entropy": [entropy for _, entropy in points],
+    }
 
 
 class Merges:
@@ -286,10 +299,7 @@ class Merges:
         except (CompositionError, ModelError) as error:
             self.refused[operator] = str(error)
             return None
-        return {
-            "accuracy": [accuracy for accuracy, _ in points],
-            "entropy": [entropy for _, entropy in points],
-        }
+        return as_curve(points)
 
     def point(self, operator: str, keys: Sequence[str]) -> Point:
         """Accuracy and entropy of the modules that are named, joined."""
@@ -308,12 +318,16 @@ class Merges:
             context = MergeContext(parts, self._samples)
             logits = how(list(map(self._own, parts)), context, **spec.arguments).cpu()
         else:
-            merged = compose(modules, spec, samples=self._samples).to(self._device)
-            logits = logits_of(merged, self._x)
+            logits = self._joined(spec, modules)
         classes = sorted({first.catalogue.index(c) for m in modules for c in m.rewarded})
         accuracy = rewarded_accuracy(logits, self._labels, classes)
         entropy = nonrewarded_entropy(logits, self._labels, classes, first.temperature)
-        return accuracy, known(entropy)
+        return known(accuracy), known(entropy)
+
+    def _joined(self, operator: Spec, modules: Sequence[Module]) -> Tensor:
+        """Test logits of modules that become one network."""
+        merged = compose(modules, operator, samples=self._samples).to(self._device)
+        return logits_of(merged, self._x)
 
     def _own(self, module: Module) -> Tensor:
         """A module's test logits, N x C, on the device where they are joined."""

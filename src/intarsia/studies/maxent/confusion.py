@@ -1,7 +1,8 @@
 """Study `confusion`: what modules and their merges answer for every true class."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from intarsia.studies.maxent.complete_merges import figure_name
 from intarsia.studies.maxent.merging import JOINED
 from intarsia.studies.maxent.pairs import pairs_of
 from intarsia.studies.options import check_count, check_flags, readable
-from intarsia.studies.study import Study, register, seeds_of
+from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, grouped, yes_no
 from intarsia.studies.verdict import (
     IMP,
@@ -36,32 +37,32 @@ Place = tuple[str, str, str]  # data, model, IMP
 GROUP = ("data", "model", "imp", "objective")
 COLUMNS = ["rewarded accuracy", "others on rewarded", "answers' entropy", "most frequent answer"]
 
-PAPER: dict[str, Any] = {
-    "data": ["mnist"],
-    "models": ["shallow", "deep", "cnn"],
-    "preset": "paper",
-    "seeds": 1,
-    "recipe": {},
-    "objectives": ["xe", "qme", "me"],
-    "imp": [False, True],
-    "pairs": 2,
-}
-SMALL = PAPER | {
-    "data": ["digits"],
-    "models": ["mlp(32)"],
-    "recipe": {"epochs": 2, "batch": 128, "learning_rate": 0.02, "sparsity": 0.8},
-}
+SCALES = scales(
+    paper={
+        "models": ["shallow", "deep", "cnn"],
+        "seeds": 1,
+        "objectives": ["xe", "qme", "me"],
+        "imp": [False, True],
+        "pairs": 2,
+    },
+    small={
+        "seeds": 1,
+        "recipe": {"epochs": 2, "batch": 128, "learning_rate": 0.02, "sparsity": 0.8},
+    },
+)
 
 
-def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     """One per data set, model, objective and seed, with pruning and without."""
-    return [
-        _cell(data, model, imp, objective, seed, options, context)
-        for data, model in readable(options, context)
-        for imp in check_flags(options, "imp")
-        for objective in options["objectives"]
-        for seed in seeds_of(options["seeds"])
-    ]
+    preset, recipe = options["preset"], options["recipe"]
+    axes = check_flags(options, "imp"), options["objectives"], seeds_of(options["seeds"])
+    for (data, model), imp, objective, seed in product(readable(options, context), *axes):
+        how = {"preset": preset, "objective": objective, "pruned": imp}
+        bank = context.plan(data, model, None, seed, **how, **recipe)
+        settings = {"data": data, "model": model, "preset": preset, "objective": objective}
+        settings |= {"imp": imp, "seed": seed, "recipe": recipe}
+        settings["pairs"] = check_count(options, "pairs")
+        yield Cell("confusion", settings, {"bank": bank})
 
 
 def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
@@ -100,8 +101,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
         catalogue = group[0].result["catalogue"]
         for what, matrices in _kinds(group).items():
             numbers = [_read(matrix, catalogue) for matrix in matrices]
-            spreads = [Spread.of(row[place] for row in numbers) for place in range(len(COLUMNS))]
-            shown = [spread if spread.n else None for spread in spreads]
+            shown = [Spread.of_any(row[place] for row in numbers) for place in range(len(COLUMNS))]
             rows.append([data, model, yes_no(imp), objective, what, *shown])
     columns = ["data", "model", "IMP", "objective", "matrix", *COLUMNS]
     notes = [
@@ -197,33 +197,6 @@ def _details(
     return f"{titled(data)}, {model}, {IMP[imp]}: {'; '.join(parts)}."
 
 
-def _cell(
-    data: str,
-    model: str,
-    imp: bool,
-    objective: str,
-    seed: int,
-    options: Mapping[str, Any],
-    context: StudyContext,
-) -> Cell:
-    preset, recipe = options["preset"], options["recipe"]
-    sets = [(name,) for name in context.data(data, preset).catalogue]
-    bank = context.plan(
-        data, model, sets, seed, preset=preset, objective=objective, pruned=imp, **recipe
-    )
-    settings = {
-        "data": data,
-        "model": model,
-        "preset": preset,
-        "objective": objective,
-        "imp": imp,
-        "seed": seed,
-        "recipe": recipe,
-        "pairs": check_count(options, "pairs"),
-    }
-    return Cell("confusion", settings, {"bank": bank})
-
-
 def _read(matrix: Mapping[str, Any], catalogue: Sequence[str]) -> list[float]:
     """The four numbers of COLUMNS; nan for a fraction of nothing."""
     counts = np.array(matrix["counts"])
@@ -259,18 +232,12 @@ def _title(matrix: Mapping[str, Any], catalogue: Sequence[str]) -> str:
 
 register(
     Study(
-        name="confusion",
-        title="Figures 2 and 9 to 21: confusion matrices",
-        about=(
-            "Which class is answered for which, by modules that know one class, by two of them "
-            "joined, and by all? A cell counts the test samples of one bank, true by answered."
-        ),
-        scales={"paper": PAPER, "small": SMALL},
-        cells=cells,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        verdict=verdict,
+        "confusion",
+        "Figures 2 and 9 to 21: confusion matrices",
+        "Which class is answered for which, by modules that know one class, by two of them "
+        "joined, and by all? A cell counts the test samples of one bank, true by answered.",
+        SCALES,
+        *(cells, measure, tables, figures, verdict),
         paper="Figures 2 and 9 to 21: which class is answered for which",
     )
 )

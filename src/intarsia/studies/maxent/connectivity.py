@@ -1,7 +1,8 @@
 """Study `path`: is the sum of two modules reached without a barrier?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -20,40 +21,43 @@ from intarsia.studies.maxent.dead import STATES
 from intarsia.studies.maxent.pairs import pairs_of
 from intarsia.studies.maxent.single import plans_by_state
 from intarsia.studies.options import check_count, readable
-from intarsia.studies.study import Study, register, seeds_of
+from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, grouped, point, yes_no
-from intarsia.studies.verdict import Claim, Findings, Verdict, capital, imp_label, listed, titled
+from intarsia.studies.verdict import (
+    Claim,
+    Findings,
+    Verdict,
+    capital,
+    count,
+    imp_label,
+    listed,
+    titled,
+)
 
 SPLITS = ("train", "test")
 
-PAPER: dict[str, Any] = {
-    "data": ["mnist"],
-    "models": ["shallow", "deep", "cnn"],
-    "preset": "paper",
-    "seeds": 5,
-    "recipe": {},
-    "pairs": 10,
-    "points": 21,
-    "rows": 10000,
-}
-SMALL = PAPER | {
-    "data": ["digits"],
-    "models": ["mlp(32)"],
-    "seeds": 2,
-    "recipe": {"epochs": 2, "batch": 128, "learning_rate": 0.02, "sparsity": 0.8},
-    "pairs": 3,
-    "points": 9,
-    "rows": 300,
-}
+SCALES = scales(
+    paper={"models": ["shallow", "deep", "cnn"], "pairs": 10, "points": 21, "rows": 10000},
+    small={
+        "recipe": {"epochs": 2, "batch": 128, "learning_rate": 0.02, "sparsity": 0.8},
+        "pairs": 3,
+        "points": 9,
+        "rows": 300,
+    },
+)
 
 
-def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     """One per data set, model and seed: all pairs, with and without pruning."""
-    return [
-        _cell(data, model, seed, options, context)
-        for data, model in readable(options, context)
-        for seed in seeds_of(options["seeds"])
-    ]
+    shared = {"recipe": options["recipe"], "pairs": check_count(options, "pairs")}
+    shared["points"] = check_count(options, "points", 3, odd=True)
+    # None are all rows.
+    shared["rows"] = None if options["rows"] is None else check_count(options, "rows")
+    seeds = seeds_of(options["seeds"])
+    for (data, model), seed in product(readable(options, context), seeds):
+        settings = {"data": data, "model": model, "preset": options["preset"], "seed": seed}
+        banks = plans_by_state(context, options, data, model, seed, objective="me")
+        yield Cell("path", settings | shared, banks)
 
 
 def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
@@ -157,20 +161,7 @@ def verdict(findings: Findings) -> Verdict:
 
 def _connected(cells: Sequence[Measured], state: str, split: str) -> str:
     walks = [walk for cell in cells for walk in cell.result[state]]
-    return f"{sum(walk[split]['connected'] for walk in walks)} of {len(walks)}"
-
-
-def _cell(
-    data: str, model: str, seed: int, options: Mapping[str, Any], context: StudyContext
-) -> Cell:
-    settings = {"data": data, "model": model, "preset": options["preset"], "seed": seed}
-    settings |= {"recipe": options["recipe"], "pairs": check_count(options, "pairs")}
-    settings["points"] = check_count(options, "points", 3, odd=True)
-    # None are all rows.
-    settings["rows"] = None if options["rows"] is None else check_count(options, "rows")
-    return Cell(
-        "path", settings, plans_by_state(context, options, data, model, seed, objective="me")
-    )
+    return count(walks, lambda walk: walk[split]["connected"])
 
 
 def _moved(data: Data, device: torch.device) -> Data:
@@ -221,19 +212,13 @@ def _samples(done: Sequence[Measured]) -> list[str]:
 
 register(
     Study(
-        name="path",
-        title="Figures 5 and 22 to 24: mode connectivity",
-        about=(
-            "Does the loss rise on the way from one module to another through their sum? A cell "
-            "walks ten paths between modules of one seed, with and without pruning, and measures "
-            "the MaxEnt loss with both classes rewarded at 21 points."
-        ),
-        scales={"paper": PAPER, "small": SMALL},
-        cells=cells,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        verdict=verdict,
+        "path",
+        "Figures 5 and 22 to 24: mode connectivity",
+        "Does the loss rise on the way from one module to another through their sum? A cell "
+        "walks ten paths between modules of one seed, with and without pruning, and measures "
+        "the MaxEnt loss with both classes rewarded at 21 points.",
+        SCALES,
+        *(cells, measure, tables, figures, verdict),
         paper="Figures 5 and 22 to 24: the loss on the way from one module to another",
     )
 )

@@ -1,7 +1,7 @@
 """Study `continual`: classes arrive one by one, as modules or as samples for one network."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean
+from itertools import product
 from typing import Any
 
 import torch
@@ -15,44 +15,38 @@ from intarsia.modules import Bank, logits_of
 from intarsia.plots import COLOURS, curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.baselines import UNPRUNED, check_rates, fine_tune, on, untrained
+from intarsia.studies.maxent.baselines import check_rates, fine_tune, on, untrained
 from intarsia.studies.maxent.complete_merges import NAMES, figure_name, orders_of
 from intarsia.studies.maxent.ways import (
+    SMALL_RECIPE,
     Row,
     by_way,
+    joint_plan,
     values_of,
     way_panels,
+    way_tables,
     ways_in,
     ways_verdict,
 )
 from intarsia.studies.options import check_count, check_operators, readable
-from intarsia.studies.study import Study, register, seeds_of
+from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Entry, Spread, Table, grouped, known
-from intarsia.studies.verdict import Findings, Verdict
+from intarsia.studies.verdict import Findings, Verdict, count
 from intarsia.training import Recipe
 from intarsia.training.tasks import stream
 
-PAPER: dict[str, Any] = {
-    "data": ["mnist"],
-    "models": ["shallow"],
-    "preset": "paper",
-    "seeds": 5,
-    "recipe": {},
-    "operators": ["logits", "sum"],
-    "orders": 3,
-    "joint_orders": 1,  # orders in which a network is also trained on all classes so far
-    "rates": [1e-3, 1e-4],  # of fine-tuning, by Adam
-    "passes": 1,  # over the samples of each new class
-    "batch": 64,
-}
-SMALL = PAPER | {
-    "data": ["digits"],
-    "models": ["mlp(32)"],
-    "seeds": 2,
-    "recipe": {"epochs": 3, "learning_rate": 0.01, "sparsity": 0.8},
-    "orders": 2,
-    "rates": [1e-2, 1e-3],
-}
+SCALES = scales(
+    paper={
+        "models": ["shallow"],
+        "operators": ["logits", "sum"],
+        "orders": 3,
+        "joint_orders": 1,  # orders in which a network is also trained on all classes so far
+        "rates": [1e-3, 1e-4],  # of fine-tuning, by Adam
+        "passes": 1,  # over the samples of each new class
+        "batch": 64,
+    },
+    small={"recipe": SMALL_RECIPE, "orders": 2, "rates": [1e-2, 1e-3]},
+)
 TUNING, JOINT = "fine-tuning", "joint training"
 COLUMNS = {
     "seen": "seen so far",
@@ -69,15 +63,23 @@ PANELS = {
 }
 
 
-def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     """One per data set, model, seed and order of the classes."""
-    joint = check_count(options, "joint_orders", least=0)
-    return [
-        _cell(data, model, seed, list(order), place < joint, options, context)
-        for data, model in readable(options, context)
-        for place, order in enumerate(_orders(data, options, context))
-        for seed in seeds_of(options["seeds"])
-    ]
+    preset, joint = options["preset"], check_count(options, "joint_orders", least=0)
+    shared: dict[str, Any] = {"operators": check_operators(options, samples=False)}
+    shared |= {key: check_count(options, key) for key in ("passes", "batch")}
+    shared["rates"] = check_rates(options["rates"])
+    for data, model in readable(options, context):
+        names = context.data(data, preset).catalogue
+        orders = enumerate(orders_of(names, check_count(options, "orders")))
+        for (place, order), seed in product(orders, seeds_of(options["seeds"])):
+            recipe = options["recipe"]
+            banks = {"modules": context.plan(data, model, None, seed, preset=preset, **recipe)}
+            if place < joint:
+                sets = list(prefixes(order, names))
+                banks["joint"] = joint_plan(options, context, data, model, seed, sets)
+            settings = {"data": data, "model": model, "preset": preset, "seed": seed}
+            yield Cell("continual", {**settings, "order": list(order), **shared}, banks)
 
 
 def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
@@ -100,11 +102,7 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
 
 def tables(done: Sequence[Measured]) -> list[Table]:
     """All arrivals in one row each, and accuracy over the classes so far after each of them."""
-    return [
-        table
-        for (data, model), group in grouped(done, "data", "model").items()
-        for table in (_summary(f"{data}, {model}", group), _by_arrival(f"{data}, {model}", group))
-    ]
+    return way_tables(done, _summary, _by_arrival)
 
 
 def figures(done: Sequence[Measured]) -> dict[str, Figure]:
@@ -138,40 +136,7 @@ def verdict(findings: Findings) -> Verdict:
             f"at once in {exact}."
         )
 
-    groups = grouped(findings.cells, "data", "model")
-    return ways_verdict(
-        {place: _summary(", ".join(place), g) for place, g in groups.items()}, describe
-    )
-
-
-def _cell(
-    data: str,
-    model: str,
-    seed: int,
-    order: list[str],
-    joint: bool,
-    options: Mapping[str, Any],
-    context: StudyContext,
-) -> Cell:
-    preset, recipe = options["preset"], options["recipe"]
-    names = context.data(data, preset).catalogue
-    sets = [(name,) for name in names]
-    banks = {"modules": context.plan(data, model, sets, seed, preset=preset, **recipe)}
-    if joint:
-        # Cross-entropy hides what is not rewarded, here the classes that are still to come.
-        how = {"preset": preset, "objective": "xe", "pruned": False, **recipe, **UNPRUNED}
-        banks["joint"] = context.plan(data, model, list(prefixes(order, names)), seed, **how)
-    settings = {"data": data, "model": model, "preset": preset, "seed": seed, "order": order}
-    settings["operators"] = check_operators(options, samples=False)
-    settings |= {key: check_count(options, key) for key in ("passes", "batch")}
-    settings["rates"] = check_rates(options["rates"])
-    return Cell("continual", settings, banks)
-
-
-def _orders(data: str, options: Mapping[str, Any], context: StudyContext) -> list[tuple[str, ...]]:
-    return orders_of(
-        context.data(data, options["preset"]).catalogue, check_count(options, "orders")
-    )
+    return ways_verdict(findings.cells, _summary, describe)
 
 
 def _summary(name: str, group: Sequence[Measured]) -> Table:
@@ -179,9 +144,9 @@ def _summary(name: str, group: Sequence[Measured]) -> Table:
     for way in ways_in(group):
         own = [cell.result["ways"][way] for cell in group if way in cell.result["ways"]]
         last = Spread.of([numbers["seen"][-1] for numbers in own])
-        means = [Spread.of([_mean(numbers[key]) for numbers in own]) for key in COLUMNS]
+        means = [Spread.of(Spread.of(numbers[key]).mean for numbers in own) for key in COLUMNS]
         exact = [numbers["exact"] for numbers in own if "exact" in numbers]
-        checked = f"{sum(exact)} of {len(exact)}" if exact else None
+        checked = count(exact, bool) if exact else None
         rows.append([NAMES.get(way, way), last, *means, checked])
     notes = [
         "accuracy at the end, then means over the arrivals: on classes seen so far with answers "
@@ -211,11 +176,6 @@ def _by_arrival(name: str, group: Sequence[Measured]) -> Table:
 
 def _classes(group: Sequence[Measured]) -> int:
     return len(group[0].settings["order"])
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    result = [value for value in values if value is not None]
-    return fmean(result) if result else None
 
 
 def added(
@@ -325,19 +285,13 @@ def _places(catalogue: Sequence[str], order: Sequence[str]) -> list[int]:
 
 register(
     Study(
-        name="continual",
-        title="Beyond the paper: classes one by one",
-        about=(
-            "What is known of old and new classes as they arrive one by one? A cell is one order "
-            "of the classes and one seed: modules are added, one network is trained on each new "
-            "class alone, and for some orders one is trained on all classes so far."
-        ),
-        scales={"paper": PAPER, "small": SMALL},
-        cells=cells,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        verdict=verdict,
+        "continual",
+        "Beyond the paper: classes one by one",
+        "What is known of old and new classes as they arrive one by one? A cell is one order "
+        "of the classes and one seed: modules are added, one network is trained on each new "
+        "class alone, and for some orders one is trained on all classes so far.",
+        SCALES,
+        *(cells, measure, tables, figures, verdict),
         paper="nothing; classes one by one, against fine-tuning and joint training",
     )
 )

@@ -1,6 +1,7 @@
 """Study `controls`: is it maximum entropy, is it pruning, or would any mild objective do?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -14,7 +15,7 @@ from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import figure_name
 from intarsia.studies.maxent.merging import live_count, overlaps, whole_of
 from intarsia.studies.options import check_flags, check_operators, readable
-from intarsia.studies.study import Study, register, seeds_of
+from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, grouped, yes_no
 from intarsia.studies.verdict import (
     Claim,
@@ -35,38 +36,40 @@ Values = dict[str, list[float | None]]  # by objective: one number for each seed
 Key = tuple[str, str, bool, str]  # data, model, with IMP or without, operator
 GROUP = ("data", "model", "imp", "objective")
 
-PAPER: dict[str, Any] = {
-    "data": ["mnist"],
-    "models": ["shallow", "deep"],
-    "preset": "paper",
-    "seeds": 5,
-    "recipe": {},
-    "objectives": ["me", "xe", "smoothing", "confidence_penalty", "other"],
-    "amounts": [0.1, 0.5],
-    "imp": [False, True],
-    "sparsity": 0.99,
-    "operators": ["sum", "logits", "inlay"],
-}
-SMALL = PAPER | {
-    "data": ["digits"],
-    "models": ["mlp(32)"],
-    "seeds": 2,
-    "recipe": {"epochs": 2, "batch": 128, "learning_rate": 0.02},
-    "objectives": ["me", "smoothing", "other"],
-    "sparsity": 0.8,
-}
+SCALES = scales(
+    paper={
+        "models": ["shallow", "deep"],
+        "objectives": ["me", "xe", "smoothing", "confidence_penalty", "other"],
+        "amounts": [0.1, 0.5],
+        "imp": [False, True],
+        "sparsity": 0.99,
+        "operators": ["sum", "logits", "inlay"],
+    },
+    small={
+        "recipe": {"epochs": 2, "batch": 128, "learning_rate": 0.02},
+        "objectives": ["me", "smoothing", "other"],
+        "sparsity": 0.8,
+    },
+)
 
 
-def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     """One per data set, model, objective, amount and seed, with pruning and without."""
-    return [
-        _cell(data, model, objective, amount, imp, seed, options, context)
-        for data, model in readable(options, context)
-        for imp in check_flags(options, "imp")
-        for objective in options["objectives"]
-        for amount in (options["amounts"] if objective in WITH_AMOUNT else [None])
-        for seed in seeds_of(options["seeds"])
+    check_operators(options)
+    shared = {key: options[key] for key in ("preset", "recipe", "sparsity", "operators")}
+    recipe = {**options["recipe"], "sparsity": options["sparsity"]}
+    objectives = [
+        (name, amount)
+        for name in options["objectives"]
+        for amount in (options["amounts"] if name in WITH_AMOUNT else [None])
     ]
+    axes = check_flags(options, "imp"), objectives, seeds_of(options["seeds"])
+    for (data, model), imp, (name, amount), seed in product(readable(options, context), *axes):
+        objective = name if amount is None else f"{name}(amount={amount})"
+        how = {"preset": options["preset"], "objective": objective, "pruned": imp}
+        plan = context.plan(data, model, None, seed, **how, **recipe)
+        settings = {"data": data, "model": model, "objective": name, "amount": amount}
+        yield Cell("controls", {**settings, "imp": imp, "seed": seed, **shared}, {"bank": plan})
 
 
 def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
@@ -223,34 +226,6 @@ def _bests(groups: Sequence[Values]) -> str:
     return f"{' or '.join(f'`{name}` in {best.count(name)}' for name in names)} ({test})"
 
 
-def _cell(
-    data: str,
-    model: str,
-    objective: str,
-    amount: float | None,
-    imp: bool,
-    seed: int,
-    options: Mapping[str, Any],
-    context: StudyContext,
-) -> Cell:
-    preset = options["preset"]
-    settings = {"data": data, "model": model, "objective": objective, "amount": amount}
-    settings |= {"imp": imp, "seed": seed}
-    check_operators(options)
-    settings |= {key: options[key] for key in ("preset", "recipe", "sparsity", "operators")}
-    plan = context.plan(
-        data,
-        model,
-        [(name,) for name in context.data(data, preset).catalogue],
-        seed,
-        preset=preset,
-        objective=objective if amount is None else f"{objective}(amount={amount})",
-        pruned=imp,
-        **{**options["recipe"], "sparsity": options["sparsity"]},
-    )
-    return Cell("controls", settings, {"bank": plan})
-
-
 def _by_amount(done: Sequence[Measured]) -> dict[tuple[Any, ...], dict[Any, list[Measured]]]:
     return {
         key: {amount: some for (amount,), some in grouped(group, "amount").items()}
@@ -305,19 +280,13 @@ def _notes(done: Sequence[Measured]) -> list[str]:
 
 register(
     Study(
-        name="controls",
-        title="Controls: objective and pruning apart",
-        about=(
-            "Is it maximum entropy that lets modules be joined, or pruning, or would label "
-            "smoothing, a confidence penalty or an output for others do? A cell joins all modules "
-            "of one seed, objective and amount, pruned to one sparsity or not at all."
-        ),
-        scales={"paper": PAPER, "small": SMALL},
-        cells=cells,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        verdict=verdict,
+        "controls",
+        "Controls: objective and pruning apart",
+        "Is it maximum entropy that lets modules be joined, or pruning, or would label "
+        "smoothing, a confidence penalty or an output for others do? A cell joins all modules "
+        "of one seed, objective and amount, pruned to one sparsity or not at all.",
+        SCALES,
+        *(cells, measure, tables, figures, verdict),
         paper="nothing; its reviewers asked whether objective or pruning does it",
     )
 )

@@ -174,18 +174,12 @@ def _printed(place: Place, what: str) -> Paper | None:
 
 register(
     Study(
-        name="impact",
-        title="Figure 3: what IMP does to two modules joined",
-        about=(
-            "Does pruning make modules easier to add? Its cells are those of `pairs`, read as the "
-            "change of each pair from without IMP to with it."
-        ),
-        scales={"paper": pairs.PAPER, "small": pairs.SMALL},
-        cells=pairs.cells,
-        measure=pairs.measure,
-        tables=tables,
-        figures=figures,
-        verdict=verdict,
+        "impact",
+        "Figure 3: what IMP does to two modules joined",
+        "Does pruning make modules easier to add? Its cells are those of `pairs`, read as the "
+        "change of each pair from without IMP to with it.",
+        pairs.SCALES,
+        *(pairs.cells, pairs.measure, tables, figures, verdict),
         paper="Figure 3: pruning helps modules to be added",
     )
 )

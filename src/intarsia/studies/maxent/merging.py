@@ -5,7 +5,7 @@ test samples. Here the bank is moved to the device once, weights are added there
 logits are computed once. The numbers are those of `compose` and `evaluate`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -13,12 +13,14 @@ from torch import Tensor, nn
 
 from intarsia.composition import compose
 from intarsia.composition.checks import check_fit
+from intarsia.composition.operators.registry import total
 from intarsia.data import Data
 from intarsia.errors import CompositionError, WiringError
-from intarsia.measure import compatibility_matrix, nonrewarded_entropy, rewarded_accuracy
+from intarsia.measure import compatibility_matrix
 from intarsia.models.wiring import hidden_axes, live_units
-from intarsia.modules import Bank, Classifier, Module, logits_of
-from intarsia.studies.tables import known
+from intarsia.modules import Bank, Module, logits_of
+from intarsia.specs import Spec
+from intarsia.studies.maxent.complete_merges import Merges
 
 JOINED = ("sum", "logits")  # the operators by which they are
 Pair = Sequence[Sequence[str]]
@@ -33,60 +35,36 @@ def merge_pairs(
     A pair names the classes of two modules of the bank. Both numbers are None where one of the two
     diverged in training, the entropy where no class is left that is not rewarded.
     """
-    merges = _Merges(bank, data, torch.device(device))
+    merges = _Sums(bank, data, device)
+    names = {frozenset(module.rewarded): module.name for module in bank}
     result: dict[str, Numbers] = {name: {"accuracy": [], "entropy": []} for name in JOINED}
     for pair in pairs:
-        for operator in JOINED:
-            accuracy, entropy = merges.measure(pair, operator)
-            result[operator]["accuracy"].append(accuracy)
-            result[operator]["entropy"].append(entropy)
+        keys = [names[part] for part in map(frozenset, pair) if part in names]
+        for operator, numbers in result.items():
+            complete = len(keys) == len(pair)
+            accuracy, entropy = merges.point(operator, keys) if complete else (None, None)
+            numbers["accuracy"].append(accuracy)
+            numbers["entropy"].append(entropy)
     return result
 
 
-class _Merges:
-    def __init__(self, bank: Bank, data: Data, device: torch.device) -> None:
-        self.data, self.device = data, device
-        self.x = data.test.x.to(device)
+class _Sums(Merges):
+    """Weights are added on the device, in one network that takes the sums in turn."""
+
+    def __init__(self, bank: Bank, data: Data, device: torch.device | str) -> None:
+        super().__init__(bank, data, device)
         modules = check_fit(bank, "weights") if len(bank) else ()
-        self.modules = {frozenset(module.rewarded): module for module in modules}
-        self.networks = {c: m.to_module().to(device) for c, m in self.modules.items()}
-        self.logits: dict[frozenset[str], Tensor] = {}
-        self.merged: Classifier | None = None  # one network that takes the sums in turn
+        self._networks = {m.name: m.to_module().to(self._device) for m in modules}
+        self._sum = modules[0].to_module().to(self._device) if modules else None
 
-    def measure(self, pair: Pair, operator: str) -> tuple[float | None, float | None]:
-        parts = [frozenset(classes) for classes in pair]
-        if not all(part in self.modules for part in parts):
-            return None, None
-        # Compositions sort their parts by name.
-        parts.sort(key=lambda part: self.modules[part].name)
-        logits = self._summed(parts) if operator == "sum" else self._added(parts)
-        rewarded = sorted({self.data.catalogue.index(c) for part in parts for c in part})
-        labels, temperature = self.data.test.y, self.modules[parts[0]].temperature
-        entropy = nonrewarded_entropy(logits, labels, rewarded, temperature)
-        accuracy = rewarded_accuracy(logits, labels, rewarded)
-        return known(accuracy), known(entropy)
-
-    def _added(self, parts: Sequence[frozenset[str]]) -> Tensor:
-        for part in parts:
-            if part not in self.logits:
-                self.logits[part] = logits_of(self.networks[part], self.x)
-        first, second = (self.logits[part] for part in parts)
-        return first + second
-
-    def _summed(self, parts: Sequence[frozenset[str]]) -> Tensor:
-        modules = [self.modules[part] for part in parts]
-        if not all(entry.learned for entry in modules[0].plan.values()):
-            # Statistics of BatchNorm take more than a sum.
-            return logits_of(compose(modules, "sum", samples=self.data).to(self.device), self.x)
-        if self.merged is None:
-            self.merged = modules[0].to_module().to(self.device)
-        first, second = (self.networks[part].network.state_dict() for part in parts)
-        self.merged.network.load_state_dict(_sum(first, second))
-        return logits_of(self.merged, self.x)
-
-
-def _sum(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: first[name] + second[name] for name in first}
+    def _joined(self, operator: Spec, modules: Sequence[Module]) -> Tensor:
+        if self._sum is None or not all(entry.learned for entry in modules[0].plan.values()):
+            return super()._joined(operator, modules)  # BatchNorm's statistics take more than a sum
+        states = [self._networks[module.name].network.state_dict() for module in modules]
+        self._sum.network.load_state_dict(
+            {name: total([state[name] for state in states]) for name in states[0]}
+        )
+        return logits_of(self._sum, self._x)
 
 
 def whole_of(bank: Bank, operator: str, data: Data) -> nn.Module | None:

@@ -1,7 +1,7 @@
 """Tables 2 and 4: two modules joined, by weights and by logits."""
 
-from collections.abc import Mapping, Sequence
-from itertools import combinations
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
 from math import comb
 from typing import Any
 
@@ -24,7 +24,7 @@ from intarsia.studies.maxent.paper import pair_cell
 from intarsia.studies.maxent.single import plans_by_state, presets
 from intarsia.studies.maxent.vs_paper import MEANING, VS_PAPER, PaperComparison, vs_paper
 from intarsia.studies.options import check_count, fitting, readable
-from intarsia.studies.study import Study, register, seeds_of
+from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, finite, grouped, point, yes_no
 from intarsia.studies.verdict import IMP, Claim, Findings, Verdict, count, listed
 
@@ -34,58 +34,35 @@ TABLE_2 = "Table 2: two pruned modules, weights added"
 TABLE_4 = "Table 4: two modules, weights added"
 MOST_SHUFFLES = 1000  # small catalogues run out of pairs long before
 
-PAPER = {
-    "data": ["mnist", "fashion_mnist", "har", "yeast"],
-    "models": ["shallow", "deep", "cnn"],
-    "preset": "paper",
-    "sizes": [1, 2, 5],
-    "objectives": ["xe", "qme", "me"],
-    "pairs": 10,
-    "seeds": 5,
-    "recipe": {},
-}
-SMALL = {
-    **PAPER,
-    "data": ["digits"],
-    "models": ["mlp(32)"],
-    "sizes": [2, 5],
-    "pairs": 2,
-    "seeds": 2,
-    "recipe": {"epochs": 2, "sparsity": 0.8, "batch": 128, "learning_rate": 0.01},
-}
+SCALES = scales(
+    paper={
+        "data": ["mnist", "fashion_mnist", "har", "yeast"],
+        "models": ["shallow", "deep", "cnn"],
+        "sizes": [1, 2, 5],
+        "objectives": ["xe", "qme", "me"],
+        "pairs": 10,
+    },
+    small={
+        "sizes": [2, 5],
+        "pairs": 2,
+        "recipe": {"epochs": 2, "sparsity": 0.8, "batch": 128, "learning_rate": 0.01},
+    },
+)
 
 
-def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     """One cell per data set, model, size, objective and seed; sizes that leave no pair fall out."""
     number, preset = check_count(options, "pairs"), options["preset"]
-    return [
-        Cell(
-            "pairs",
-            {
-                "data": data,
-                "model": model,
-                "preset": preset,
-                "size": size,
-                "objective": objective,
-                "pairs": number,
-                "seed": seed,
-                "recipe": options["recipe"],
-            },
-            plans_by_state(
-                context,
-                options,
-                data,
-                model,
-                seed,
-                _sets(context.data(data, preset).catalogue, size, number),
-                objective,
-            ),
-        )
-        for data, model in readable(options, context)
-        for size in fitting(options, "sizes", context.data(data, preset).classes)
-        for objective in options["objectives"]
-        for seed in seeds_of(options["seeds"])
-    ]
+    for data, model in readable(options, context):
+        catalogue = context.data(data, preset).catalogue
+        axes = fitting(options, "sizes", len(catalogue)), options["objectives"]
+        for size, objective, seed in product(*axes, seeds_of(options["seeds"])):
+            # Modules of single classes are those of all of them, which every study shares.
+            sets = None if size == 1 else sets_of(pairs_of(catalogue, size, number))
+            settings = {"data": data, "model": model, "preset": preset, "size": size}
+            settings |= {"objective": objective, "pairs": number, "seed": seed}
+            banks = plans_by_state(context, options, data, model, seed, sets, objective)
+            yield Cell("pairs", {**settings, "recipe": options["recipe"]}, banks)
 
 
 def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
@@ -261,13 +238,6 @@ def _bold(objectives: Sequence[str]) -> list[str]:
     return [f"bold only where {', '.join(objectives)} are all measured; {INDEPENDENT}"]
 
 
-def _sets(catalogue: Sequence[str], size: int, pairs: int) -> list[tuple[str, ...]]:
-    """The modules to train; of single classes all, which every study shares."""
-    if size == 1:
-        return [(name,) for name in catalogue]
-    return sets_of(pairs_of(catalogue, size, pairs))
-
-
 def pairs_of(
     catalogue: Sequence[str], size: int, count: int = 10, seed: int = 0
 ) -> list[tuple[Classes, Classes]]:
@@ -298,19 +268,13 @@ def sets_of(pairs: Sequence[tuple[Classes, Classes]]) -> list[Classes]:
 
 register(
     Study(
-        name="pairs",
-        title="Tables 2 and 4: two modules joined",
-        about=(
-            "Does the sum of two modules know the classes of both, and is it unsure of the rest? A "
-            "cell holds all pairs of one data set, model, size |R|, objective and seed, with and "
-            "without IMP, joined by weights and by logits."
-        ),
-        scales={"paper": PAPER, "small": SMALL},
-        cells=cells,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        verdict=verdict,
+        "pairs",
+        "Tables 2 and 4: two modules joined",
+        "Does the sum of two modules know the classes of both, and is it unsure of the rest? A "
+        "cell holds all pairs of one data set, model, size |R|, objective and seed, with and "
+        "without IMP, joined by weights and by logits.",
+        SCALES,
+        *(cells, measure, tables, figures, verdict),
         paper="Tables 2 and 4: two modules added know both; ME is better than QME, QME than XE",
     )
 )

@@ -16,25 +16,18 @@ from intarsia.studies.maxent.paper import single_cell
 from intarsia.studies.maxent.vs_paper import MEANING, VS_PAPER, PaperComparison, vs_paper
 from intarsia.studies.options import readable
 from intarsia.studies.plans import Plan
-from intarsia.studies.study import Study, register, seeds_of
+from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, finite, grouped, yes_no
 from intarsia.studies.verdict import Claim, Findings, Verdict, listed, titled
 
-PAPER = {
-    "data": ["mnist", "fashion_mnist", "har", "yeast"],
-    "models": ["shallow", "deep", "cnn"],
-    "preset": "paper",
-    "objective": "me",
-    "seeds": 5,
-    "recipe": {},
-}
-SMALL = {
-    **PAPER,
-    "data": ["digits"],
-    "models": ["mlp(32)"],
-    "seeds": 2,
-    "recipe": {"epochs": 2, "sparsity": 0.8},
-}
+SCALES = scales(
+    paper={
+        "data": ["mnist", "fashion_mnist", "har", "yeast"],
+        "models": ["shallow", "deep", "cnn"],
+        "objective": "me",
+    },
+    small={"recipe": {"epochs": 2, "sparsity": 0.8}},
+)
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
@@ -43,12 +36,8 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
         Cell(
             "single",
             {
-                "data": data,
-                "model": model,
-                "preset": options["preset"],
-                "objective": options["objective"],
-                "seed": seed,
-                "recipe": options["recipe"],
+                **{"data": data, "model": model, "preset": options["preset"]},
+                **{"objective": options["objective"], "seed": seed, "recipe": options["recipe"]},
             },
             plans_by_state(context, options, data, model, seed),
         )
@@ -70,12 +59,11 @@ def plans_by_state(
 
     Without `sets` there is a module for every class.
     """
-    names = context.data(data, options["preset"]).catalogue
     return {
         state: context.plan(
             data,
             model,
-            sets or [(name,) for name in names],
+            sets,
             seed,
             preset=options["preset"],
             objective=objective or options["objective"],
@@ -200,19 +188,13 @@ def _pooled(group: Sequence[Measured], state: str) -> dict[str, list[Any]]:
 
 register(
     Study(
-        name="single",
-        title="Table 1: modules of one class",
-        about=(
-            "How well does a module know its own class, and how unsure is it of all others, with "
-            "and without pruning? A cell holds one module for each class, of one data set, model "
-            "and seed."
-        ),
-        scales={"paper": PAPER, "small": SMALL},
-        cells=cells,
-        measure=measure,
-        tables=tables,
-        figures=lambda measured: {},
-        verdict=verdict,
+        "single",
+        "Table 1: modules of one class",
+        "How well does a module know its own class, and how unsure is it of all others, with "
+        "and without pruning? A cell holds one module for each class, of one data set, model "
+        "and seed.",
+        SCALES,
+        *(cells, measure, tables, lambda measured: {}, verdict),
         paper="Table 1: modules know their class and are unsure of all others",
     )
 )

@@ -1,34 +1,33 @@
 """Study `sparsity`: complete merges and pairs of modules that keep many or few weights."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from intarsia.data import set_name
-from intarsia.plots import curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import (
     NAMES,
     PAPER_MERGES,
-    SMALL_MERGES,
     Merges,
-    axes_of,
+    as_curve,
     by_value,
     figure_name,
+    measure_figure,
     measure_steps,
     orders_by_operator,
     step_cell,
-    step_notes,
     step_tables,
     varied_figures,
     varied_verdict,
 )
 from intarsia.studies.maxent.pairs import pairs_of, sets_of
 from intarsia.studies.options import check_count, fitting, readable
-from intarsia.studies.study import Study, register, seeds_of
-from intarsia.studies.tables import Spread, Table, grouped, point
+from intarsia.studies.study import Study, register, scales, seeds_of
+from intarsia.studies.tables import Spread, Table, finite, grouped, point
 from intarsia.studies.verdict import (
     Claim,
     Findings,
@@ -39,49 +38,51 @@ from intarsia.studies.verdict import (
     titled,
 )
 
-PAPER = PAPER_MERGES | {
-    "models": ["shallow"],
-    "sparsities": [0.9, 0.99, 0.999],
-    "pair_models": ["cnn"],
-    "pair_sizes": [2, 5],
-    "pair_sparsities": [0.3, 0.6, 0.9],
-    "pair_seeds": 1,
-    "pairs": 10,
-}
-SMALL = SMALL_MERGES | {
-    "models": ["mlp(32)"],
-    "recipe": {"epochs": 2},
-    "sparsities": [0.5, 0.9],
-    "pair_models": ["mlp(16)"],
-    "pair_sizes": [2],
-    "pair_sparsities": [0.3, 0.6],
-    "pair_seeds": 1,
-    "pairs": 3,
-}
+SCALES = scales(
+    paper=PAPER_MERGES
+    | {
+        "models": ["shallow"],
+        "sparsities": [0.9, 0.99, 0.999],
+        "pair_models": ["cnn"],
+        "pair_sizes": [2, 5],
+        "pair_sparsities": [0.3, 0.6, 0.9],
+        "pair_seeds": 1,
+        "pairs": 10,
+    },
+    small={
+        "recipe": {"epochs": 2},
+        "orders": 2,
+        "sparsities": [0.5, 0.9],
+        "pair_models": ["mlp(16)"],
+        "pair_sizes": [2],
+        "pair_sparsities": [0.3, 0.6],
+        "pairs": 3,
+    },
+)
 PAPERS_BEST = {"cnn": 0.6}  # the sparsity that the paper found best for pairs
 
 
-def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     """Complete merges, one per data set, model, sparsity and seed; then pairs, by size too.
 
     Sizes that leave no pair fall out.
     """
-    orders = orders_by_operator(options)
-    preset = options["preset"]
-    steps = [
-        step_cell("sparsity", data, model, seed, orders, options, context, sparsity=sparsity)
-        for data, model in readable(options, context)
-        for sparsity in options["sparsities"]
-        for seed in seeds_of(options["seeds"])
-    ]
-    pairs = [
-        _pair_cell(data, model, size, sparsity, seed, options, context)
-        for data, model in readable(options, context, "pair_models")
-        for size in fitting(options, "pair_sizes", context.data(data, preset).classes)
-        for sparsity in options["pair_sparsities"]
-        for seed in seeds_of(options["pair_seeds"])
-    ]
-    return steps + pairs
+    orders, preset = orders_by_operator(options), options["preset"]
+    axes = options["sparsities"], seeds_of(options["seeds"])
+    for (data, model), sparsity, seed in product(readable(options, context), *axes):
+        yield step_cell("sparsity", data, model, seed, orders, options, context, sparsity=sparsity)
+    axes = options["pair_sparsities"], seeds_of(options["pair_seeds"])
+    for data, model in readable(options, context, "pair_models"):
+        catalogue = context.data(data, preset).catalogue
+        sizes = fitting(options, "pair_sizes", len(catalogue))
+        for size, sparsity, seed in product(sizes, *axes):
+            pairs = pairs_of(catalogue, size, check_count(options, "pairs"))
+            recipe = {**options["recipe"], "sparsity": sparsity}
+            plan = context.plan(data, model, sets_of(pairs), seed, preset=preset, **recipe)
+            settings = {"data": data, "model": model, "preset": preset, "seed": seed}
+            settings |= {"sparsity": sparsity, "size": size, "operators": options["operators"]}
+            settings["pairs"] = [[set_name(part, catalogue) for part in pair] for pair in pairs]
+            yield Cell("sparsity", settings, {"modules": plan})
 
 
 def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
@@ -91,47 +92,43 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
         return measure_steps(cell, context)
     bank = context.bank(cell.banks["modules"])
     merges = Merges(bank, context.data(settings["data"], settings["preset"]), context.device)
-    result: dict[str, Any] = {"accuracy": {}, "entropy": {}}
     pairs = [pair for pair in settings["pairs"] if {*pair} <= {*bank.names}]
-    for operator in settings["operators"]:
-        points = [merges.point(operator, pair) for pair in pairs]
-        result["accuracy"][operator] = [accuracy for accuracy, _ in points]
-        result["entropy"][operator] = [entropy for _, entropy in points]
-    return result
+    curves = {
+        operator: as_curve([merges.point(operator, pair) for pair in pairs])
+        for operator in settings["operators"]
+    }
+    return {
+        what: {operator: curve[what] for operator, curve in curves.items()}
+        for what in ("accuracy", "entropy")
+    }
 
 
 def tables(done: Sequence[Measured]) -> list[Table]:
     steps, pairs = _kinds(done)
-    groups = [
-        ((data, model, f"{sparsity:g}"), group)
-        for (data, model, sparsity), group in grouped(steps, "data", "model", "sparsity").items()
-    ]
-    notes = ["the paper prints a figure without numbers", *step_notes(steps)]
-    columns = ["data", "model", "sparsity"]
+    columns, notes = ("data", "model", "sparsity"), ["the paper prints a figure without numbers"]
+    groups = grouped(steps, *columns)
     result = step_tables("Complete merge by sparsity", columns, groups, notes) if steps else []
     return [*result, _pair_table(pairs)] if pairs else result
 
 
 def figures(done: Sequence[Measured]) -> dict[str, Figure]:
     steps, pairs = _kinds(done)
-    result = varied_figures(steps, "sparsity", "sparsity", "sparsity")
+    result = varied_figures(steps, "sparsity", "sparsity")
     for (data, model), cells in grouped(pairs, "data", "model").items():
-        panels: dict[str, dict[str, Any]] = {}
-        for (size,), group in grouped(cells, "size").items():
-            for what in ("accuracy", "entropy"):
-                curves = {
-                    NAMES.get(operator, operator): {
-                        sparsity: point(_values(some, what, operator))
-                        for (sparsity,), some in grouped(group, "sparsity").items()
-                        if _values(some, what, operator)
-                    }
-                    for operator in group[0].settings["operators"]
+        panels = {
+            f"{what}, |R| = {size}": {
+                NAMES.get(operator, operator): {
+                    sparsity: point(values)
+                    for (sparsity,), some in grouped(group, "sparsity").items()
+                    if (values := _values(some, what, operator))
                 }
-                if any(curves.values()):
-                    panels[f"{what}, |R| = {size}"] = curves
-        if panels:
-            name, title = figure_name("sparsity", "pairs", data, model), f"pairs, {data}, {model}"
-            result[name] = curve_panels(panels, title=title, x="sparsity", **axes_of(panels))
+                for operator in group[0].settings["operators"]
+            }
+            for (size,), group in grouped(cells, "size").items()
+            for what in ("accuracy", "entropy")
+        }
+        if figure := measure_figure(f"pairs, {data}, {model}", "sparsity", panels):
+            result[figure_name("sparsity", "pairs", data, model)] = figure
     return result
 
 
@@ -169,32 +166,11 @@ def verdict(findings: Findings) -> Verdict:
     return Verdict("; ".join(lines), [*merges.claims, claim])
 
 
-def _pair_cell(
-    data: str,
-    model: str,
-    size: int,
-    sparsity: float,
-    seed: int,
-    options: Mapping[str, Any],
-    context: StudyContext,
-) -> Cell:
-    preset, recipe = options["preset"], {**options["recipe"], "sparsity": sparsity}
-    catalogue = context.data(data, preset).catalogue
-    pairs = pairs_of(catalogue, size, check_count(options, "pairs"))
-    plan = context.plan(data, model, sets_of(pairs), seed, preset=preset, **recipe)
-    settings = {"data": data, "model": model, "preset": preset, "seed": seed}
-    settings |= {"sparsity": sparsity, "size": size, "operators": options["operators"]}
-    settings["pairs"] = [
-        [set_name(one, catalogue), set_name(other, catalogue)] for one, other in pairs
-    ]
-    return Cell("sparsity", settings, {"modules": plan})
-
-
 def _pair_table(done: Sequence[Measured]) -> Table:
     rows = [
         [
             *[data, model, size, f"{sparsity:g}", operator],
-            *[_spread(_values(group, what, operator)) for what in ("accuracy", "entropy")],
+            *[Spread.of_any(_values(group, what, operator)) for what in ("accuracy", "entropy")],
         ]
         for (data, model, size, sparsity), group in grouped(
             done, "data", "model", "size", "sparsity"
@@ -216,28 +192,17 @@ def _kinds(done: Sequence[Measured]) -> tuple[list[Measured], list[Measured]]:
 
 
 def _values(group: Sequence[Measured], what: str, operator: str) -> list[float]:
-    values = [value for cell in group for value in cell.result[what].get(operator, ())]
-    return [value for value in values if value is not None]
-
-
-def _spread(values: Sequence[float]) -> Spread | None:
-    return Spread.of(values) if values else None
+    return finite(v for cell in group for v in cell.result[what].get(operator, ()))
 
 
 register(
     Study(
-        name="sparsity",
-        title="Figures 7 and 8: how many weights a module keeps",
-        about=(
-            "Whether sparser modules join better. A cell is a data set, model, sparsity and seed: "
-            "the modules of all classes joined one by one, or pairs of class sets of one size."
-        ),
-        scales={"paper": PAPER, "small": SMALL},
-        cells=cells,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        verdict=verdict,
+        "sparsity",
+        "Figures 7 and 8: how many weights a module keeps",
+        "Whether sparser modules join better. A cell is a data set, model, sparsity and seed: "
+        "the modules of all classes joined one by one, or pairs of class sets of one size.",
+        SCALES,
+        *(cells, measure, tables, figures, verdict),
         paper="Figures 7 and 8: sums by sparsity",
     )
 )

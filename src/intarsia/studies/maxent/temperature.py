@@ -13,18 +13,19 @@ from intarsia.studies.maxent.complete_merges import (
     measure_steps,
     orders_by_operator,
     step_cell,
-    step_notes,
     step_tables,
     varied_figures,
     varied_verdict,
 )
 from intarsia.studies.options import check_numbers, readable
-from intarsia.studies.study import Study, register, seeds_of
+from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Table, grouped
 from intarsia.studies.verdict import Findings, Verdict
 
-PAPER = PAPER_MERGES | {"models": ["shallow"], "temperatures": [1, 3, 5, 7]}
-SMALL = SMALL_MERGES | {"models": ["mlp(32)"], "temperatures": [1, 5]}
+SCALES = scales(
+    paper=PAPER_MERGES | {"models": ["shallow"], "temperatures": [1, 3, 5, 7]},
+    small=SMALL_MERGES | {"temperatures": [1, 5]},
+)
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
@@ -39,21 +40,16 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
 
 
 def tables(done: Sequence[Measured]) -> list[Table]:
-    groups = [
-        ((data, model, f"{t:g}"), group)
-        for (data, model, t), group in grouped(done, "data", "model", "temperature").items()
-    ]
     notes = [
         "the temperature divides the logits in training and in the entropy alike",
         "the paper prints a figure without numbers",
-        *step_notes(done),
     ]
-    columns = ["data", "model", "temperature"]
-    return step_tables("Complete merge by temperature", columns, groups, notes)
+    columns = ("data", "model", "temperature")
+    return step_tables("Complete merge by temperature", columns, grouped(done, *columns), notes)
 
 
 def figures(done: Sequence[Measured]) -> dict[str, Figure]:
-    return varied_figures(done, "temperature", "temperature", "t =")
+    return varied_figures(done, "temperature", "t =")
 
 
 def verdict(findings: Findings) -> Verdict:
@@ -62,18 +58,12 @@ def verdict(findings: Findings) -> Verdict:
 
 register(
     Study(
-        name="temperature",
-        title="Figure 6: the temperature of training",
-        about=(
-            "Whether modules trained at another temperature join better. A cell is a data set, "
-            "model, temperature and seed: the modules of all classes joined one by one."
-        ),
-        scales={"paper": PAPER, "small": SMALL},
-        cells=cells,
-        measure=measure_steps,
-        tables=tables,
-        figures=figures,
-        verdict=verdict,
+        "temperature",
+        "Figure 6: the temperature of training",
+        "Whether modules trained at another temperature join better. A cell is a data set, "
+        "model, temperature and seed: the modules of all classes joined one by one.",
+        SCALES,
+        *(cells, measure_steps, tables, figures, verdict),
         paper="Figure 6: the sum of all modules by temperature",
     )
 )

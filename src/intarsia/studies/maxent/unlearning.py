@@ -1,7 +1,8 @@
 """Study `unlearning`: each class in turn taken out of a composition, or forgotten otherwise."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import torch
@@ -16,39 +17,33 @@ from intarsia.modules import Bank, Module, logits_of
 from intarsia.plots import COLOURS, curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.baselines import UNPRUNED, Ascent, best_ascent, check_rates
+from intarsia.studies.maxent.baselines import Ascent, best_ascent, check_rates
 from intarsia.studies.maxent.complete_merges import NAMES, figure_name
 from intarsia.studies.maxent.ways import (
+    SMALL_RECIPE,
     Row,
     by_way,
+    joint_plan,
     values_of,
     way_panels,
+    way_tables,
     ways_in,
     ways_verdict,
 )
 from intarsia.studies.options import check_count, check_operators, readable
-from intarsia.studies.study import Study, register, seeds_of
-from intarsia.studies.tables import Entry, Spread, Table, grouped
-from intarsia.studies.verdict import Findings, Verdict
+from intarsia.studies.study import Study, register, scales, seeds_of
+from intarsia.studies.tables import Entry, Spread, Table, finite, grouped
+from intarsia.studies.verdict import Findings, Verdict, count
 
-PAPER: dict[str, Any] = {
-    "data": ["mnist"],
-    "models": ["shallow"],
-    "preset": "paper",
-    "seeds": 5,
-    "recipe": {},
-    "operators": ["logits", "sum"],
-    "rates": [1e-4, 3e-4, 1e-3],  # of the ascent, by Adam
-    "limit": 400,  # steps of the ascent
-}
-SMALL = PAPER | {
-    "data": ["digits"],
-    "models": ["mlp(32)"],
-    "seeds": 2,
-    "recipe": {"epochs": 3, "learning_rate": 0.01, "sparsity": 0.8},
-    "rates": [1e-3, 1e-2],
-    "limit": 60,
-}
+SCALES = scales(
+    paper={
+        "models": ["shallow"],
+        "operators": ["logits", "sum"],
+        "rates": [1e-4, 3e-4, 1e-3],  # of the ascent, by Adam
+        "limit": 400,  # steps of the ascent
+    },
+    small={"recipe": SMALL_RECIPE, "rates": [1e-3, 1e-2], "limit": 60},
+)
 RETRAINING, ASCENT = "retraining", "gradient ascent"
 COLUMNS = {
     "remaining_before": "remaining before",
@@ -70,13 +65,23 @@ UNITS = {"removed": "accuracy", "entropy": "nats", "change": "change"}
 BOUNDS = {"removed": (0.0, 1.0), "entropy": (0.0, math.inf), "change": (-1.0, 1.0)}
 
 
-def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
+def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     """One per data set, model and seed, with all classes."""
-    return [
-        _cell(data, model, seed, options, context)
-        for data, model in readable(options, context)
-        for seed in seeds_of(options["seeds"])
-    ]
+    preset = options["preset"]
+    shared: dict[str, Any] = {"operators": check_operators(options, samples=False)}
+    shared |= {"limit": check_count(options, "limit"), "rates": check_rates(options["rates"])}
+    seeds = seeds_of(options["seeds"])
+    for (data, model), seed in product(readable(options, context), seeds):
+        names = context.data(data, preset).catalogue
+        without = [[c for c in names if c != gone] for gone in names]
+        recipe = options["recipe"]
+        banks = {
+            "modules": context.plan(data, model, None, seed, preset=preset, **recipe),
+            "joint": joint_plan(options, context, data, model, seed, [names]),
+            "retrained": joint_plan(options, context, data, model, seed, without),
+        }
+        settings = {"data": data, "model": model, "preset": preset, "seed": seed}
+        yield Cell("unlearning", {**settings, **shared}, banks)
 
 
 def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
@@ -103,11 +108,7 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
 
 def tables(done: Sequence[Measured]) -> list[Table]:
     """What is left of the removed class and of the others, over all classes and by class."""
-    return [
-        table
-        for (data, model), group in grouped(done, "data", "model").items()
-        for table in (_summary(f"{data}, {model}", group), _by_class(f"{data}, {model}", group))
-    ]
+    return way_tables(done, _summary, _by_class)
 
 
 def figures(done: Sequence[Measured]) -> dict[str, Figure]:
@@ -147,30 +148,7 @@ def verdict(findings: Findings) -> Verdict:
             f"points, by {change}."
         )
 
-    groups = grouped(findings.cells, "data", "model")
-    return ways_verdict(
-        {place: _summary(", ".join(place), g) for place, g in groups.items()}, describe
-    )
-
-
-def _cell(
-    data: str, model: str, seed: int, options: Mapping[str, Any], context: StudyContext
-) -> Cell:
-    preset, recipe = options["preset"], options["recipe"]
-    names = context.data(data, preset).catalogue
-    without = [[c for c in names if c != gone] for gone in names]
-    joint = {"preset": preset, "objective": "xe", "pruned": False, **recipe, **UNPRUNED}
-    banks = {
-        "modules": context.plan(data, model, [(c,) for c in names], seed, preset=preset, **recipe),
-        "joint": context.plan(data, model, [names], seed, **joint),
-        # Cross-entropy hides what is not rewarded: a network never meets the class it lacks.
-        "retrained": context.plan(data, model, without, seed, **joint),
-    }
-    settings = {"data": data, "model": model, "preset": preset, "seed": seed}
-    settings["operators"] = check_operators(options, samples=False)
-    settings["limit"] = check_count(options, "limit")
-    settings["rates"] = check_rates(options["rates"])
-    return Cell("unlearning", settings, banks)
+    return ways_verdict(findings.cells, _summary, describe)
 
 
 def _summary(name: str, group: Sequence[Measured]) -> Table:
@@ -233,8 +211,8 @@ def _by_class(name: str, group: Sequence[Measured]) -> Table:
 
 def _all(group: Sequence[Measured], way: str, key: str) -> str | None:
     """In how many removals something holds; None where it is not asked."""
-    result = [value for value in values_of(group, way, key) if value is not None]
-    return f"{sum(map(bool, result))} of {len(result)}" if result else None
+    values = finite(values_of(group, way, key))
+    return count(values, bool) if values else None
 
 
 def _places(group: Sequence[Measured]) -> range:
@@ -352,19 +330,13 @@ def _listed(rows: Sequence[Mapping[str, Any] | None]) -> Way:
 
 register(
     Study(
-        name="unlearning",
-        title="Beyond the paper: a class removed",
-        about=(
-            "What is left of a class that is to be forgotten, and what becomes of the others? A "
-            "cell takes each class of one seed in turn out of a composition, trains a joint "
-            "network again without it, and drives it out of that network by gradient ascent."
-        ),
-        scales={"paper": PAPER, "small": SMALL},
-        cells=cells,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        verdict=verdict,
+        "unlearning",
+        "Beyond the paper: a class removed",
+        "What is left of a class that is to be forgotten, and what becomes of the others? A "
+        "cell takes each class of one seed in turn out of a composition, trains a joint "
+        "network again without it, and drives it out of that network by gradient ascent.",
+        SCALES,
+        *(cells, measure, tables, figures, verdict),
         paper="nothing; a class removed, against retraining and gradient ascent",
     )
 )

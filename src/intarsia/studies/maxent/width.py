@@ -19,28 +19,27 @@ from intarsia.studies.maxent.complete_merges import (
     figure_name,
     full,
     measure_steps,
+    modules_in,
     operators_in,
     orders_by_operator,
     step_cell,
-    step_notes,
     step_tables,
 )
 from intarsia.studies.options import check_counts, check_flags, readable
-from intarsia.studies.study import Study, register, seeds_of
-from intarsia.studies.tables import Spread, Table, grouped, point, yes_no
+from intarsia.studies.study import Study, register, scales, seeds_of
+from intarsia.studies.tables import Spread, Table, grouped, point
 from intarsia.studies.verdict import Claim, Findings, Verdict, capital, imp_label, listed, titled
 
-PAPER = PAPER_MERGES | {
-    "widths": [32, 128, 512, 2048, 4096],
-    "seeds": 3,
-    "imp": [True, False],
-    "operators": ["sum", "mean", "logits"],
-}
-SMALL = SMALL_MERGES | {
-    "widths": [16, 64],
-    "imp": [True, False],
-    "operators": ["sum", "mean", "logits"],
-}
+SCALES = scales(
+    paper=PAPER_MERGES
+    | {
+        "widths": [32, 128, 512, 2048, 4096],
+        "seeds": 3,
+        "imp": [True, False],
+        "operators": ["sum", "mean", "logits"],
+    },
+    small=SMALL_MERGES | {"widths": [16, 64]},
+)
 CHANCE = 0.05  # so near to it an accuracy is no better
 ENOUGH = 3  # seeds: with fewer a test is no evidence
 
@@ -58,15 +57,14 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
 
 
 def tables(done: Sequence[Measured]) -> list[Table]:
-    groups = [
-        ((data, width_of(model), yes_no(imp)), group)
+    groups = {
+        (data, width_of(model), imp): group
         for (data, model, imp), group in grouped(done, "data", "model", "imp").items()
-    ]
+    }
     notes = [
         "one hidden layer, dropout 0.5; logits is what an inlay gives, in one network",
         "the mean of K such networks is their sum over K squared: its answers, less sure",
         "the paper says that width helps and prints no number",
-        *step_notes(done),
     ]
     columns = ["data", "hidden units", "IMP"]
     return step_tables("Complete merge by width", columns, groups, notes)
@@ -84,7 +82,7 @@ def figures(done: Sequence[Measured]) -> dict[str, Figure]:
                     curve = curves.setdefault(NAMES.get(operator, operator), {})
                     curve[log2(width_of(model))] = point(full(some, operator))
             if curves:
-                panels["with IMP" if imp else "without IMP"] = curves
+                panels[imp_label(imp)] = curves
         if panels:
             title = f"accuracy of all modules by width, {data}"
             places = {p for own in panels.values() for curve in own.values() for p in curve}
@@ -110,7 +108,8 @@ def verdict(findings: Findings) -> Verdict:
             continue
         where = f"on {titled(data)} {imp_label(imp)}"
         ends = listed([f"{Spread.of(v)} with {units}" for units, v in own.items()])
-        short, more = _by_width(own, _chance(cells))
+        chance = 1 / modules_in(cells)  # were the classes equally frequent
+        short, more = _by_width(own, chance)
         lines.append(f"{where} the sum {short}")
         means = {str(units): fmean(values) for units, values in own.items()}
         narrow, *_, wide = means.values()
@@ -143,12 +142,6 @@ def _by_width(own: Mapping[int, Sequence[float]], chance: float) -> tuple[str, s
     return f"goes from {ends[0]} hidden units to {ends[1]}", steps
 
 
-def _chance(cells: Sequence[Measured]) -> float:
-    """What guessing gives, were the classes equally frequent."""
-    curves = [c for cell in cells for some in cell.result["curves"].values() for c in some]
-    return 1 / max(len(curve["accuracy"]) for curve in curves)
-
-
 def model_of(width: int) -> str:
     """The paper's shallow network with another width; at 512 units it is that network."""
     return "shallow" if width == 512 else f"mlp(hidden=[{width}], dropout=0.5)"
@@ -160,19 +153,13 @@ def width_of(model: str) -> int:
 
 register(
     Study(
-        name="width",
-        title="Width: complete merges of narrow and wide networks",
-        about=(
-            "Whether more hidden units leave modules more room. A cell is a "
-            "data set, width and seed, with or without pruning: the modules of all classes joined "
-            "one by one."
-        ),
-        scales={"paper": PAPER, "small": SMALL},
-        cells=cells,
-        measure=measure_steps,
-        tables=tables,
-        figures=figures,
-        verdict=verdict,
+        "width",
+        "Width: complete merges of narrow and wide networks",
+        "Whether more hidden units leave modules more room. A cell is a "
+        "data set, width and seed, with or without pruning: the modules of all classes joined "
+        "one by one.",
+        SCALES,
+        *(cells, measure_steps, tables, figures, verdict),
         paper="wider networks leave modules more room; said without numbers",
     )
 )

@@ -1,7 +1,6 @@
 """Training for studies: several plans as one bank, each as if it had been trained alone."""
 
 import dataclasses
-import shutil
 import warnings
 from collections.abc import Sequence
 from math import prod
@@ -77,11 +76,6 @@ def _seen(plan: Plan, classes: Sequence[str], data: Data) -> int:
         return len(data.train)
     labels = torch.tensor([data.catalogue.index(name) for name in classes])
     return int(torch.isin(data.train.y, labels).sum())
-
-
-def clear(work: Path) -> None:
-    """Forget the checkpoints of banks that are kept."""
-    shutil.rmtree(work, ignore_errors=True)
 
 
 def _tasks(plans: Sequence[Plan], data: Data) -> list[Task]:

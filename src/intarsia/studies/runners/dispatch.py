@@ -5,7 +5,7 @@ from typing import Any
 
 from intarsia.errors import StudyError, nearest
 from intarsia.studies.cells import Measured
-from intarsia.studies.runners.local import Say, run
+from intarsia.studies.runners.local import RunRequest, Say, run
 from intarsia.studies.store import Store
 from intarsia.studies.study import Study, find_study
 
@@ -33,10 +33,11 @@ def run_with(
     """
     study = find_study(study) if isinstance(study, str) else study
     _check(engine, workers, address)
+    asked = RunRequest(study, options, store, device, workers, say)
     if engine == "processes":
         from intarsia.studies.runners.processes import run_processes
 
-        return run_processes(study, options, store, device=device, workers=workers, say=say)
+        return run_processes(asked)
     if engine == "ray":
         try:
             from intarsia.studies.runners.ray import run_cluster
@@ -45,9 +46,7 @@ def run_with(
                 f"engine 'ray' needs ray, which is not here ({error}): "
                 "pip install 'intarsia[cluster]'"
             ) from error
-        return run_cluster(
-            study, options, store, device=device, workers=workers, say=say, address=address
-        )
+        return run_cluster(asked, address)
     return run(study, options, store, device=device, say=say)
 
 

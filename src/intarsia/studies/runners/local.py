@@ -1,5 +1,6 @@
 """Runner: do what is missing of a study, bank by bank and cell by cell, in this process."""
 
+import shutil
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.plans import Plan
 from intarsia.studies.records import Record
-from intarsia.studies.runners.bank_training import clear, train_plans, training_groups, work_of
+from intarsia.studies.runners.bank_training import train_plans, training_groups, work_of
 from intarsia.studies.store import DamagedError, Store
 from intarsia.studies.study import Study, find_study
 
@@ -74,25 +75,35 @@ def run(
     if not result.missing:
         return result.measured  # nothing is written, so a store may be read-only
     with store.in_use():
-        return _Here(study, options, store, context, say).work()
+        return _Here(RunRequest(study, options, store, device, say=say), context).work()
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What an engine is asked for: a study, where it is kept and measured, and by how many."""
+
+    study: Study
+    options: Mapping[str, Any]
+    store: Store
+    device: str = "auto"
+    workers: int | None = None  # an engine's own number if None
+    say: Say = lambda line: None
+
+    def progress(self, context: StudyContext | None = None) -> StudyProgress:
+        """What the store has of it."""
+        context = context or StudyContext(self.store, "cpu")
+        return progress(self.study.plan(self.options, context), self.store)
 
 
 class Run:
     """What is missing of a study and what becomes of it; engines differ in who does the work."""
 
-    def __init__(
-        self,
-        study: Study,
-        options: Mapping[str, Any],
-        store: Store,
-        context: StudyContext,
-        say: Say,
-    ) -> None:
-        self.store, self.context, self.say = store, context, say
-        self.record = Record(store.path / "runs", study.name, context.device)
-        self.progress = progress(study.plan(options, context), store)
+    def __init__(self, asked: RunRequest, context: StudyContext) -> None:
+        self.store, self.say, self.context = asked.store, asked.say, context
+        self.record = Record(self.store.path / "runs", asked.study.name, context.device)
+        self.progress = asked.progress(context)
         for line in self.progress.damaged.values():
-            say(f"{line}: it is measured again")
+            self.say(f"{line}: it is measured again")
 
     def look(self, cells: Sequence[Cell]) -> None:
         """Take over what other processes have finished."""
@@ -183,4 +194,4 @@ class _Here(Run):
             banks = train_plans(plans, self.data(plans[0]), self.context.device, work)
             for plan, bank in zip(plans, banks, strict=True):
                 self.store.add_bank(plan, bank)
-        clear(work)
+        shutil.rmtree(work, ignore_errors=True)  # checkpoints of banks that are kept now

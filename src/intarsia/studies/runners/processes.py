@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,10 +18,9 @@ import torch
 
 from intarsia.errors import IntarsiaError, StudyError
 from intarsia.studies.cells import Measured
-from intarsia.studies.context import StudyContext
-from intarsia.studies.runners.local import Say, progress, run
+from intarsia.studies.runners.local import RunRequest, Say, progress, run
 from intarsia.studies.store import Store
-from intarsia.studies.study import Study, find_study
+from intarsia.studies.study import find_study
 
 PATIENCE = 5.0  # seconds for a worker to let go of its locks
 
@@ -33,38 +32,28 @@ class _Worker:
     pipe: Connection
 
 
-def run_processes(
-    study: Study,
-    options: Mapping[str, Any],
-    store: Store,
-    *,
-    device: str = "auto",
-    workers: int | None = None,
-    say: Say = lambda line: None,
-) -> list[Measured]:
-    """Measure what is missing of a study in `workers` processes, by default one per core.
+def run_processes(asked: RunRequest) -> list[Measured]:
+    """Measure what is missing of a study in several processes, by default one per core.
 
     They find the study by its name, after importing the module (or script) that defines its cells.
     A worker that is lost leaves its work to the others; one that fails ends the run.
     """
-    cells = study.plan(options, StudyContext(store, "cpu"))
-    missing = progress(cells, store).missing
-    count = min(workers or _cores(), len(missing))
-    with _crew(study, options, store, device, count) as crew:
-        _listen(crew, say)
-    return progress(cells, store).measured
+    result = asked.progress()
+    count = min(asked.workers or _cores(), len(result.missing))
+    with _crew(asked, count) as crew:
+        _listen(crew, asked.say)
+    return progress(result.cells, asked.store).measured
 
 
 @contextmanager
-def _crew(
-    study: Study, options: Mapping[str, Any], store: Store, device: str, count: int
-) -> Iterator[list[_Worker]]:
+def _crew(asked: RunRequest, count: int) -> Iterator[list[_Worker]]:
     """So many processes at work, which end with the block, however it ends."""
     crew: list[_Worker] = []
+    study, path = asked.study, str(asked.store.path.resolve())
     try:
         for number in range(count):
-            what = (study.cells.__module__, study.name, dict(options), str(store.path.resolve()))
-            how = (_device(device, number), max(1, _cores() // count))
+            what = (study.cells.__module__, study.name, dict(asked.options), path)
+            how = (_device(asked.device, number), max(1, _cores() // count))
             crew.append(_start(number + 1, (*what, *how)))
         yield crew
     finally:

@@ -44,8 +44,10 @@ def joined(address: str | None, workers: int | None, cpus: int) -> Iterator[None
     own: dict[str, Any] = {} if address else {"include_dashboard": False}
     if workers and not address:
         own["num_cpus"] = workers * cpus
+    # Where this process finds modules, the one with the study among them.
+    path = {} if address else {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
-        with _environment(QUIET if address else {**QUIET, "PYTHONPATH": _path()}):
+        with _environment({**QUIET, **path}):
             ray.init(
                 address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own
             )
@@ -69,11 +71,6 @@ def _environment(given: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def _path() -> str:
-    """Where this process finds modules, the one with the study among them."""
-    return os.pathsep.join(filter(None, sys.path))
 
 
 def place_of(device: str, workers: int | None, cpus: int, gpus: float) -> Place:

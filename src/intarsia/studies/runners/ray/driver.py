@@ -2,7 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +17,11 @@ from intarsia.studies.context import StudyContext
 from intarsia.studies.plans import Plan
 from intarsia.studies.records import versions
 from intarsia.studies.runners.bank_training import training_groups
-from intarsia.studies.runners.local import WAIT, Run, Say, missing_plans, progress
+from intarsia.studies.runners.local import WAIT, Run, RunRequest, missing_plans
 from intarsia.studies.runners.ray.connection import Place, joined, place_of
 from intarsia.studies.runners.ray.ray_tasks import measure_cell, train_banks
-from intarsia.studies.store import DamagedError, Store
-from intarsia.studies.study import Study, find_study
+from intarsia.studies.store import DamagedError
+from intarsia.studies.study import find_study
 
 RETRIES = 5  # of a task whose worker is lost
 AHEAD = 2  # tasks for each one that can run, so that no worker waits
@@ -30,28 +30,18 @@ SENT = 32  # banks of the store that stay in the cluster's memory
 
 
 def run_cluster(
-    study: Study,
-    options: Mapping[str, Any],
-    store: Store,
-    *,
-    device: str = "auto",
-    workers: int | None = None,
-    say: Say = lambda line: None,
-    address: str | None = None,
-    cpus: int = 1,
-    gpus: float = 1.0,
+    asked: RunRequest, address: str | None = None, *, cpus: int = 1, gpus: float = 1.0
 ) -> list[Measured]:
-    """Measure what is missing of a study on a Ray cluster, `workers` tasks at once.
+    """Measure what is missing of a study on a Ray cluster, several tasks at once.
 
     Without an address a cluster is started here, with one task per core; "auto" joins the one that
     this machine belongs to. A task takes `cpus`, and where the device is a GPU, `gpus` of them.
     """
-    result = progress(study.plan(options, StudyContext(store, "cpu")), store)
+    result = asked.progress()
     if not result.missing:
         return result.measured
-    with store.in_use(), joined(address, workers, cpus):
-        place = place_of(device, workers, cpus, gpus)
-        return _OnCluster(study, options, store, place, say).work()
+    with asked.store.in_use(), joined(address, asked.workers, cpus):
+        return _OnCluster(asked, place_of(asked.device, asked.workers, cpus, gpus)).work()
 
 
 @dataclass(frozen=True)
@@ -68,10 +58,8 @@ class _Task:
 class _OnCluster(Run):
     """The work is done by tasks; this process hands them out and writes what comes back."""
 
-    def __init__(
-        self, study: Study, options: Mapping[str, Any], store: Store, place: Place, say: Say
-    ) -> None:
-        super().__init__(study, options, store, StudyContext(store, "cpu"), say)
+    def __init__(self, asked: RunRequest, place: Place) -> None:
+        super().__init__(asked, StudyContext(asked.store, "cpu"))
         self.place = place
         self.tasks: dict[ray.ObjectRef, _Task] = {}
         self.sent: OrderedDict[str, ray.ObjectRef] = OrderedDict()  # banks, by key
@@ -135,7 +123,9 @@ class _OnCluster(Run):
                 self.keep(cell, results[0])
                 self.record.note(event="cell", study=cell.study, key=cell.key, **note)
 
-            self._wait_for(answer, lock, f"cell {cell}", finish, lambda: self.drop(cell))
+            held = lock.pop_all()
+            task = _Task(answer, held, f"cell {cell}", finish, lambda: self.drop(cell))
+            self.tasks[answer[0]] = task
 
     def _send_plans(self, plans: Sequence[Plan]) -> None:
         with ExitStack() as lock:
@@ -152,7 +142,8 @@ class _OnCluster(Run):
                     self._remember(plan, ref)
                 self.record.note(**about, **note)
 
-            self._wait_for(answer, lock, f"bank {mine[0].key[:16]}", finish, lambda: None)
+            name, kept = f"bank {mine[0].key[:16]}", lock.pop_all()
+            self.tasks[answer[0]] = _Task(answer, kept, name, finish, lambda: None)
 
     def _ask(self, work: Callable[..., Any], answers: int, *what: Any) -> list[ray.ObjectRef]:
         task: Any = ray.remote(
@@ -163,16 +154,6 @@ class _OnCluster(Run):
         )(work)
         result: list[ray.ObjectRef] = task.remote(*what)
         return result
-
-    def _wait_for(
-        self,
-        answer: list[ray.ObjectRef],
-        lock: ExitStack,
-        name: str,
-        finish: Callable[[dict[str, Any], list[Any]], None],
-        repeat: Callable[[], None],
-    ) -> None:
-        self.tasks[answer[0]] = _Task(answer, lock.pop_all(), name, finish, repeat)
 
     def _collect(self, task: _Task) -> None:
         with task.lock:
