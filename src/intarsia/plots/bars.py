@@ -1,7 +1,7 @@
 """Bars with their spread, in groups, in one panel or several."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,19 +10,17 @@ from matplotlib.patches import Patch
 
 from intarsia.errors import DataError
 from intarsia.plots.panels import (
-    LEAST,
     WIDTH,
     Bounds,
     Label,
+    Panels,
     Reach,
     Share,
-    bound,
-    figure_of_panels,
-    name_axes,
-    shared,
-    short,
+    fitted,
+    reach,
+    spread_of,
 )
-from intarsia.plots.style import COLOURS, INK, PAPER, house_style, looks
+from intarsia.plots.style import COLOURS, INK, PAPER, looks
 
 Bar = tuple[float, float]
 """Mean and standard deviation; nan for what is not known."""
@@ -31,7 +29,6 @@ Groups = Mapping[str, Mapping[str, Bar]]
 """Bars by group along the horizontal axis, then by name."""
 
 FILLED = 0.8  # of a group's width; the rest keeps groups apart
-LETTER = 7.5  # pixels, of a group's name
 
 
 def bars(
@@ -45,17 +42,9 @@ def bars(
     colours: Mapping[str, str] | None = None,
 ) -> Axes:
     """Bars in groups in one panel with a legend; arguments are those of `bar_panels`."""
-    if ax is None:
-        own = {title: groups}
-        return bar_panels(own, title=title, x=x, y=y, bounds=bounds, colours=colours).axes[0]
-    ends, fills = bound(bounds, title), _fills({title: groups}, title, colours)
-    name_axes(ax, title, x, y, _heights(title, groups, ends))
-    _draw(ax, groups, fills, ends)
-    ax.legend(_handles(fills), list(fills))
-    return ax
+    return _drawn({title: groups}, Panels(title, x, y, bounds, ax=ax), colours)[0]
 
 
-@house_style()
 def bar_panels(
     panels: Mapping[str, Groups],
     *,
@@ -74,52 +63,36 @@ def bar_panels(
     panel), `share_y` gives all panels the same heights, or those for which it returns the same;
     lines and axes end at `bounds`, of all panels or by panel. The title is the figure's label.
     """
-    if not panels:
-        raise DataError(f"the figure {title!r} has no panel: give at least one")
-    fills = _fills(panels, title, colours)
-    ends = {panel: bound(bounds, panel) for panel in panels}
-    heights = {panel: _heights(panel, groups, ends[panel]) for panel, groups in panels.items()}
-    figure, axes, add_legend = figure_of_panels(
-        shared(heights, share_y), title, x, y, list(fills), 32
-    )
-    for panel, groups in panels.items():
-        _draw(axes[panel], groups, fills, ends[panel])
-    add_legend(_handles(fills))
-    return figure
+    axes = _drawn(panels, Panels(title, x, y, bounds, share_y), colours)
+    return cast(Figure, axes[0].figure)
 
 
-def _fills(
-    panels: Mapping[str, Groups], title: str, colours: Mapping[str, str] | None
-) -> dict[str, str]:
+def _drawn(
+    panels: Mapping[str, Groups], frame: Panels, colours: Mapping[str, str] | None
+) -> list[Axes]:
     names = dict.fromkeys(n for groups in panels.values() for own in groups.values() for n in own)
     if len(names) > len(COLOURS):
         raise DataError(
-            f"the figure {title!r} has bars of {len(names)} names: expected at most "
+            f"the figure {frame.title!r} has bars of {len(names)} names: expected at most "
             f"{len(COLOURS)}, take more panels or groups"
         )
-    return {name: look.colour for name, look in looks(names, colours).items()}
-
-
-def _heights(panel: str, groups: Groups, bounds: Reach) -> Reach:
-    ends = [end for own in groups.values() for bar in own.values() for end in _ends(bar, bounds)]
-    if not ends:
-        raise DataError(f"panel {panel!r} has no finite bar to draw")
-    low, high = min(0.0, *ends), max(0.0, *ends)
-    room = max(0.05 * (high - low) or 0.5, LEAST - (high - low))
-    up, down = high > 0 or low == 0, low < 0
-    return (
-        min(low, max(low - room, bounds[0])) if down else 0.0,
-        max(high, min(high + room, bounds[1])) if up else 0.0,
+    fills = {name: look.colour for name, look in looks(names, colours).items()}
+    return frame.draw(
+        {panel: _heights(panel, own, frame.bounds_of(panel)) for panel, own in panels.items()},
+        list(fills),
+        lambda: [Patch(color=colour, linewidth=0) for colour in fills.values()],
+        lambda ax, panel: _draw(ax, panels[panel], fills, frame.bounds_of(panel)),
     )
 
 
-def _ends(bar: Bar, bounds: Reach) -> list[float]:
-    """Low, mean, high; nothing of what is not known."""
-    mean, sd = bar
-    sd = 0.0 if math.isnan(sd) else sd
-    if not math.isfinite(mean + sd):
-        return []
-    return [min(mean, max(mean - sd, bounds[0])), mean, max(mean, min(mean + sd, bounds[1]))]
+def _heights(panel: str, groups: Groups, bounds: Reach) -> Reach:
+    """From zero; without bars below it, zero is the bottom, and without any above it the top."""
+    spreads = [spread_of(bar, bounds) for own in groups.values() for bar in own.values()]
+    values = [0.0, *(value for spread in spreads if spread for value in spread)]
+    if len(values) == 1:
+        raise DataError(f"panel {panel!r} has no finite bar to draw")
+    down, up = min(values) < 0, max(values) > 0
+    return reach(values, (bounds[0] if down else 0.0, bounds[1] if up or not down else 0.0))
 
 
 def _draw(ax: Axes, groups: Groups, fills: Mapping[str, str], bounds: Reach) -> None:
@@ -127,24 +100,20 @@ def _draw(ax: Axes, groups: Groups, fills: Mapping[str, str], bounds: Reach) -> 
     between = len(groups) / WIDTH  # a pixel from a bar to the next
     for place, (name, colour) in enumerate(fills.items()):
         known = {
-            number - FILLED / 2 + (place + 0.5) * wide: ends
+            number - FILLED / 2 + (place + 0.5) * wide: spread
             for number, own in enumerate(groups.values())
-            if name in own and (ends := _ends(own[name], bounds))
+            if name in own and (spread := spread_of(own[name], bounds))
         }
-        centres, drawn = np.array(list(known)), np.array(list(known.values())).reshape(-1, 3)
+        centres = np.array(list(known))
+        means, lows, highs = np.array(list(known.values())).reshape(-1, 3).T
         width = max(wide - between, between)
-        ax.bar(centres, drawn[:, 1], width, color=colour, label=name, linewidth=0)
-        spread = drawn[:, 0] < drawn[:, 2]
+        ax.bar(centres, means, width, color=colour, label=name, linewidth=0)
+        varied = lows < highs
         # Paper on ink: the ink shows on a pale bar and on the page, the paper on a dark bar.
         for line, line_width in ((INK, 3.0), (PAPER, 1.2)):
-            lows, highs = drawn[spread, 0], drawn[spread, 2]
-            ax.vlines(centres[spread], lows, highs, color=line, linewidth=line_width, zorder=3)
+            ends = lows[varied], highs[varied]
+            ax.vlines(centres[varied], *ends, color=line, linewidth=line_width, zorder=3)
     ax.spines["bottom"].set_visible(False)
     ax.axhline(0, color=INK, linewidth=1, clip_on=False)
     ax.set_xlim(-0.5, len(groups) - 0.5)
-    letters = max(3, int(WIDTH / len(groups) / LETTER))
-    ax.set_xticks(range(len(groups)), [short(group, letters) for group in groups])
-
-
-def _handles(fills: Mapping[str, str]) -> Sequence[Patch]:
-    return [Patch(color=colour, linewidth=0) for colour in fills.values()]
+    ax.set_xticks(range(len(groups)), [fitted(group, WIDTH / len(groups)) for group in groups])

@@ -2,8 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -16,20 +16,16 @@ from intarsia.plots.panels import (
     WIDTH,
     Bounds,
     Label,
+    Panels,
+    Point,
     Reach,
     Share,
-    bound,
-    figure_of_panels,
-    name_axes,
+    fitted,
     reach,
     round_numbers,
-    shared,
-    short,
+    spread_of,
 )
-from intarsia.plots.style import BAND, Look, house_style, looks
-
-Point = float | tuple[float, float] | tuple[float, float, float]
-"""A value, (mean, standard deviation), or (value, low, high)."""
+from intarsia.plots.style import BAND, Look, looks
 
 Curve = Mapping[float, Point]
 """Points by their place on the horizontal axis."""
@@ -40,7 +36,6 @@ Span = tuple[float, float, float, float]
 MARKED_UP_TO = 30  # points; more are drawn as a line alone
 COUNTED_UP_TO = 12  # whole numbers along the horizontal axis; of more, only round ones are written
 INSET = 10  # pixels between the frame and the outermost points, so that marks do not lie on it
-LETTER = 7.5  # pixels, of names along the horizontal axis
 NEAR = 0.75  # pixels between curves that cannot be told apart
 DASH = 6  # pixels, of a curve that lies on others, which show in gaps as long for each of them
 
@@ -58,28 +53,10 @@ def curves(
     colours: Mapping[str, str] | None = None,
 ) -> Axes:
     """Curves by name in one panel with a legend; arguments are those of `curve_panels`."""
-    if ax is None:
-        figure = curve_panels(
-            {title: curves},
-            title=title,
-            x=x,
-            y=y,
-            bounds=bounds,
-            x_names=x_names,
-            bands=bands,
-            colours=colours,
-        )
-        return figure.axes[0]
-    ends, bands = bound(bounds, title), bands or {}
-    drawn = _merged({title: _spans(title, curves, ends)})[title]
-    styles = looks(drawn, colours)
-    name_axes(ax, title, x, y, _heights(drawn, bands, ends))
-    _draw(ax, drawn, styles, x_names, bands)
-    ax.legend(_handles(styles, bands), [*styles, *bands])
-    return ax
+    frame = Panels(title, x, y, bounds, ax=ax)
+    return _drawn({title: curves}, frame, x_names, bands or {}, colours)[0]
 
 
-@house_style()
 def curve_panels(
     panels: Mapping[str, Mapping[str, Curve]],
     *,
@@ -103,49 +80,55 @@ def curve_panels(
     `x_names` says what is written along the horizontal axis, and where; `bands` are grey areas
     from low to high in every panel. The title is the figure's label: pages show it, not the panels.
     """
-    if not panels:
-        raise DataError(f"the figure {title!r} has no panel: give at least one")
-    bands = bands or {}
-    ends = {panel: bound(bounds, panel) for panel in panels}
-    drawn = _merged({panel: _spans(panel, own, ends[panel]) for panel, own in panels.items()})
+    frame = Panels(title, x, y, bounds, share_y)
+    axes = _drawn(panels, frame, x_names, bands or {}, colours)
+    return cast(Figure, axes[0].figure)
+
+
+def _drawn(
+    panels: Mapping[str, Mapping[str, Curve]],
+    frame: Panels,
+    x_names: Mapping[float, str] | None,
+    bands: Mapping[str, Reach],
+    colours: Mapping[str, str] | None,
+) -> list[Axes]:
+    bounds = {panel: frame.bounds_of(panel) for panel in panels}
+    drawn = _merged({panel: _spans(panel, own, bounds[panel]) for panel, own in panels.items()})
     styles = looks((name for own in drawn.values() for name in own), colours)
-    heights = {panel: _heights(own, bands, ends[panel]) for panel, own in drawn.items()}
-    figure, axes, add_legend = figure_of_panels(
-        shared(heights, share_y), title, x, y, [*styles, *bands], 32
-    )
-    for panel, own in drawn.items():
-        _draw(axes[panel], own, styles, x_names, bands)
-        for line in axes[panel].lines:
+    edges = [edge for band in bands.values() for edge in band if math.isfinite(edge)]
+    heights = {
+        panel: reach([*edges, *(v for spans in own.values() for s in spans for v in s[1:])], ends)
+        for (panel, own), ends in zip(drawn.items(), bounds.values(), strict=True)
+    }
+
+    def draw(ax: Axes, panel: str) -> None:
+        _draw(ax, drawn[panel], styles, x_names, bands)
+        for line in ax.lines if frame.ax is None else ():
             line.set_clip_on(False)  # marks on the edge are seen as a whole
-    add_legend(_handles(styles, bands))
-    return figure
+
+    def handles() -> list[Artist]:
+        lines = [
+            Line2D([], [], color=look.colour, marker=look.mark, linestyle=look.dashes)
+            for look in styles.values()
+        ]
+        return [*lines, *(Patch(color=BAND, linewidth=0) for _ in bands)]
+
+    return frame.draw(heights, [*styles, *bands], handles, draw)
 
 
 def _spans(panel: str, curves: Mapping[str, Curve], bounds: Reach) -> dict[str, list[Span]]:
     """The finite points of every curve, from left to right; low and high within the bounds."""
     spans = {
-        name: [span for place in sorted(curve) if (span := _span(place, curve[place], bounds))]
+        name: [
+            (float(place), *spread)
+            for place in sorted(curve)
+            if (spread := spread_of(curve[place], bounds))
+        ]
         for name, curve in curves.items()
     }
     if not any(spans.values()):
         raise DataError(f"panel {panel!r} has no finite point to draw")
     return spans
-
-
-def _span(place: float, point: Point, bounds: Reach) -> Span | None:
-    numbers = tuple(point) if isinstance(point, Sequence) else (float(point), 0.0)
-    if len(numbers) == 2:
-        mean, deviation = numbers
-        deviation = 0.0 if math.isnan(deviation) else deviation
-        numbers = (mean, mean - deviation, mean + deviation)
-    if len(numbers) != 3:
-        raise DataError(
-            f"the point {point!r} is not a number, (mean, deviation) or (value, low, high)"
-        )
-    value, low, high = map(float, numbers)
-    if not math.isfinite(value + low + high):
-        return None
-    return float(place), value, min(value, max(low, bounds[0])), max(value, min(high, bounds[1]))
 
 
 def _merged(panels: Mapping[str, Mapping[str, list[Span]]]) -> dict[str, dict[str, list[Span]]]:
@@ -158,12 +141,6 @@ def _merged(panels: Mapping[str, Mapping[str, list[Span]]]) -> dict[str, dict[st
     return {
         panel: {called[name]: spans for name, spans in own.items()} for panel, own in panels.items()
     }
-
-
-def _heights(drawn: Mapping[str, list[Span]], bands: Mapping[str, Reach], bounds: Reach) -> Reach:
-    values = [value for spans in drawn.values() for span in spans for value in span[1:]]
-    edges = [edge for band in bands.values() for edge in band if math.isfinite(edge)]
-    return reach([*values, *edges], bounds)
 
 
 def _draw(
@@ -214,17 +191,8 @@ def _write_places(ax: Axes, places: Sequence[float], names: Mapping[float, str] 
     if names is not None:
         shown = [place for place in sorted(names) if low <= place <= high]
         room = min((b - a for a, b in itertools.pairwise(shown)), default=high - low) / pixel
-        letters = max(3, int(room / LETTER))
-        ax.set_xticks(shown, [short(names[place], letters) for place in shown])
+        ax.set_xticks(shown, [fitted(names[place], room) for place in shown])
     elif len(places) <= COUNTED_UP_TO and all(place == int(place) for place in places):
         ax.set_xticks(places, [f"{place:g}" for place in places])
     else:
         ax.xaxis.set_major_locator(round_numbers())
-
-
-def _handles(styles: Mapping[str, Look], bands: Iterable[str]) -> list[Artist]:
-    lines = [
-        Line2D([], [], color=look.colour, marker=look.mark, linestyle=look.dashes)
-        for look in styles.values()
-    ]
-    return [*lines, *(Patch(color=BAND, linewidth=0) for _ in bands)]

@@ -1,28 +1,31 @@
 """Heat maps: what is answered for every true class, what holds between modules, their weights."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
-from matplotlib.path import Path
 
 from intarsia.errors import DataError
 from intarsia.plots.panels import (
     GAP,
     MARGIN,
+    ROW,
+    Reach,
     axes_at,
+    fitted,
+    grid,
     new_figure,
-    per_row,
     short,
     text_width,
-    write,
+    write_below,
 )
-from intarsia.plots.style import INK, SIGNS, WOOD, house_style, largest, letters_on
+from intarsia.plots.style import INK, PAPER, SIGNS, WOOD, house_style, largest, letters_on
 
 CELL, TILE, SIDE = 26, 9, 120  # pixels: of a cell, of a small one, of a picture of weights
+MIDDLE = 0.5 - 0.5 / CELL  # of a cell, without the pixel to the next
 NUMBERS_UP_TO = 20  # classes; beyond, cells are too small for their counts
 PANELS_PER_ROW, WEIGHTS_PER_ROW = 3, 5
 LEAST = 0.01  # between pale and dark: what two decimals cannot tell apart should not look unlike
@@ -44,9 +47,10 @@ def confusion_panels(panels: Mapping[str, np.ndarray], catalogue: Sequence[str])
     """Confusion matrices by title, side by side."""
     legend = ("rows: true class, columns: answer", "darker: a larger fraction of its row")
     about = "confusion: " + ", ".join(panels)
-    figure, axes = _square_panels([[title] for title in panels], catalogue, about, legend)
+    figure, axes = _square_panels(about, list(panels), catalogue, legend=legend)
     for (title, counts), ax in zip(panels.items(), axes, strict=True):
         _draw_confusion(ax, counts, catalogue, title)
+    write_below(figure, *legend)
     return figure
 
 
@@ -56,7 +60,7 @@ def matrix(
     """A measure between every two of the names; see `matrix_panels`."""
     if ax is None:
         return matrix_panels({title: values}, names).axes[0]
-    _draw_matrix(ax, _square(values, names), names, title)
+    _draw_matrix(ax, values, names, title)
     return ax
 
 
@@ -67,11 +71,12 @@ def matrix_panels(panels: Mapping[str, np.ndarray], names: Sequence[str]) -> Fig
     Colour runs from each panel's smallest value to its largest, 0.01 above it at the least; both
     are written below it. Cells have no numbers where all would be zero to two decimals.
     """
-    tables = {title: _square(values, names) for title, values in panels.items()}
-    lines = [[title, _scale(values)] for title, values in tables.items()]
-    figure, axes = _square_panels(lines, names, "between modules: " + ", ".join(panels))
-    for (title, values), ax in zip(tables.items(), axes, strict=True):
+    scales = [_scale(np.asarray(values)) for values in panels.values()]
+    about = "between modules: " + ", ".join(panels)
+    figure, axes = _square_panels(about, list(panels), names, scales)
+    for (title, values), ax, scale in zip(panels.items(), axes, scales, strict=True):
         _draw_matrix(ax, values, names, title)
+        ax.set_xlabel(scale)
     return figure
 
 
@@ -80,91 +85,67 @@ def answers(
     parts: Mapping[str, np.ndarray], merged: Mapping[str, np.ndarray], catalogue: Sequence[str]
 ) -> Figure:
     """Mean answers, C x C probabilities: the parts as small tiles, and what they make together."""
-    top, side, tile = _top(catalogue), CELL * len(catalogue), TILE * len(catalogue)
-    columns = -(-len(parts) // 2)
+    count, top, labels = len(catalogue), _top(catalogue), _label_width(catalogue)
+    side, tile, columns = CELL * count, TILE * count, math.ceil(len(parts) / 2)
     wide, high = columns * (tile + GAP / 2) - GAP / 2, 2 * tile + GAP
     start = MARGIN + wide + GAP + 26 + GAP / 2  # an arrow is 26 long
-    pitch = _label_width(catalogue) + side + GAP
-    tall = max(side, high)
-    width, height = start + pitch * len(merged), top + tall + 20 + MARGIN
-    figure = new_figure(width, height, "answers: " + ", ".join(merged))
-    write(figure, MARGIN + wide / 2, 22, "each module alone", ha="center", weight="bold")
-    # All tiles on one pair of axes, counted in pixels.
+    pitch, tall = labels + side + GAP, max(side, high)
+    about = "answers: " + ", ".join(merged)
+    figure = new_figure(start + pitch * len(merged), top + tall + 20 + MARGIN, about)
+    # All tiles on one pair of axes, counted in their cells.
     drop = max(0.0, (side - high) / 2)  # centres the two rows of tiles
     ax = axes_at(figure, MARGIN, top + drop, wide, high)
-    ax.set(xlim=(0, wide), ylim=(high, 0))
-    ax.axis("off")
-    letters = max(3, int((tile + GAP / 2) / 7.5))
-    tiles: dict[tuple[float, float], np.ndarray] = {}
     for place, (title, probabilities) in enumerate(parts.items()):
         row, column = divmod(place, columns)
-        x, y = column * (tile + GAP / 2), row * (tile + GAP)
-        ax.text(x + tile / 2, y - 6, short(title, letters), ha="center")
-        tiles[x, y] = _square(probabilities, catalogue)
-    _cells(ax, tiles, TILE)
+        x, y = column * (count + GAP / 2 / TILE), row * (count + GAP / TILE)
+        ax.text(x + count / 2, y - 6 / TILE, fitted(title, tile + GAP / 2), ha="center")
+        _draw_cells(ax, _square(probabilities, catalogue), corner=(x, y), pixels=TILE)
+    ax.set(xlim=(0, wide / TILE), ylim=(high / TILE, 0))
+    ax.set_title("each module alone", pad=top + drop - 22)
+    ax.axis("off")
     arrow = axes_at(figure, MARGIN + wide + GAP, top, 26, side)
     arrow.plot([0, 26, 18, 26, 18], [0, 0, 7, 0, -7], color=INK, linewidth=1)
     arrow.set(xlim=(0, 26), ylim=(-side / 2, side / 2))
     arrow.axis("off")
     for place, (title, probabilities) in enumerate(merged.items()):
-        left = start + _label_width(catalogue) + place * pitch
-        panel = axes_at(figure, left, top, side, side)
-        _draw_cells(panel, _square(probabilities, catalogue), catalogue, title)
-    legend = "rows: true class, columns: mean probability of each answer"
-    write(figure, MARGIN, top + tall + 20, legend)
+        panel = axes_at(figure, start + labels + place * pitch, top, side, side)
+        _draw_named(panel, _square(probabilities, catalogue), catalogue, title)
+    write_below(figure, "rows: true class, columns: mean probability of each answer")
     return figure
 
 
 @house_style()
 def weights(pictures: Mapping[str, np.ndarray]) -> Figure:
     """What each module's inputs speak for, H x W by name: brown for its class, blue against it."""
-    columns = per_row(len(pictures), WEIGHTS_PER_ROW)
-    rows, pitch = -(-len(pictures) // columns), SIDE + GAP
-    width = max(2 * MARGIN + columns * (SIDE + 14) - 14, 370)
-    below = 30 + rows * pitch
-    figure = new_figure(width, below + MARGIN, "weights: " + ", ".join(pictures))
-    for place, (name, values) in enumerate(pictures.items()):
-        row, column = divmod(place, columns)
-        ax = axes_at(figure, MARGIN + column * (SIDE + 14), 30 + row * pitch, SIDE, SIDE)
+    about, around = "weights: " + ", ".join(pictures), (0, GAP, 14, 0)
+    size, count = (SIDE, SIDE), len(pictures)
+    figure, axes = grid(about, count, WEIGHTS_PER_ROW, size, around, foot=GAP, least=370)
+    for (name, values), ax in zip(pictures.items(), axes, strict=True):
         most = largest(values)
         how: Any = {"cmap": SIGNS, "vmin": -most, "vmax": most, "aspect": "auto"}
         ax.imshow(values, interpolation="none", **how)
         ax.set_title(short(name, 14), pad=8)
         ax.axis("off")
-    write(figure, MARGIN, below, "brown speaks for the module's class, blue against it")
+    write_below(figure, "brown speaks for the module's class, blue against it")
     return figure
 
 
 def _square_panels(
-    lines: Sequence[Sequence[str]], names: Sequence[str], title: str, legend: Sequence[str] = ()
+    about: str,
+    titles: Sequence[str],
+    names: Sequence[str],
+    captions: Sequence[str] = (),
+    legend: Sequence[str] = (),
 ) -> tuple[Figure, list[Axes]]:
-    """Square axes in rows, of `lines` each: the title above, and what is written below its cells.
-
-    The lines of the legend are written below all of them.
-    """
-    top, side = _top(names), CELL * len(names)
-    columns = per_row(len(lines), PANELS_PER_ROW)
-    starts, x = [], float(MARGIN)
-    for column in range(columns):
-        over = [max(0.0, (_longest(own) - side) / 2) for own in lines[column::columns]]
-        starts.append(x + max(_label_width(names), *over))
-        x = starts[-1] + side + max(over) + GAP
-    below = 18 * (len(max(lines, key=len)) - 1)
-    pitch = top + side + below + GAP / 2
-    rows = -(-len(lines) // max(1, columns))
-    end = rows * pitch - GAP / 2
-    width = max(x, *(text_width(words) + 2 * MARGIN for words in ("", *legend)))
-    figure = new_figure(width, end + 18 * len(legend) + MARGIN, title)
-    for number, words in enumerate(legend, 1):
-        write(figure, MARGIN, end + 18 * number, words)
-    axes = []
-    for place, own in enumerate(lines):
-        row, column = divmod(place, columns)
-        left, upper = starts[column], top + row * pitch
-        axes.append(axes_at(figure, left, upper, side, side))
-        for number, words in enumerate(own[1:], 1):
-            write(figure, left + side / 2, upper + side + 18 * number, words, ha="center")
-    return figure, axes
+    """Square axes in rows, with room for their titles, captions and names, and the legend below."""
+    side = CELL * len(names)
+    longest = max(text_width(*titles, weight="bold"), text_width(*captions))
+    over = max(0.0, (longest - side) / 2)
+    below = GAP / 2 + ROW * bool(captions)
+    around = (max(_label_width(names), over), _top(names), over + GAP, below)
+    foot, least = ROW * len(legend) - GAP / 2, text_width(*legend) + 2 * MARGIN
+    size, count = (side, side), len(titles)
+    return grid(about, count, PANELS_PER_ROW, size, around, foot, least)
 
 
 def _square(values: np.ndarray, names: Sequence[str]) -> np.ndarray:
@@ -181,37 +162,37 @@ def _draw_confusion(ax: Axes, counts: np.ndarray, catalogue: Sequence[str], titl
     counts = _square(counts, catalogue)
     with np.errstate(invalid="ignore"):
         fractions = counts / counts.sum(axis=1, keepdims=True)  # nan in rows without samples
-    _draw_cells(ax, fractions, catalogue, title)
-    if len(catalogue) <= NUMBERS_UP_TO:
-        _numbers(ax, {place: f"{counts[place]:.0f}" for place in _where(counts != 0)}, fractions)
+    texts = np.vectorize(lambda count: f"{count:.0f}" if count else "", otypes=[object])(counts)
+    _draw_named(ax, fractions, catalogue, title, texts)
 
 
 def _draw_matrix(ax: Axes, values: np.ndarray, names: Sequence[str], title: str) -> None:
-    low, high = _range(values)
-    _draw_cells(ax, values, names, title, (low, high))
-    if len(names) <= NUMBERS_UP_TO and np.nanmax(np.abs(values), initial=0) >= LEAST / 2:
-        # Two decimals without the leading zero: the cells are narrow.
-        texts = {
-            place: f"{round(values[place], 2) + 0.0:.2f}".replace("0.", ".", 1)
-            for place in _where(np.isfinite(values))
-        }
-        _numbers(ax, texts, (values - low) / (high - low))
+    values = _square(values, names)
+
+    def text(value: float) -> str:
+        """Two decimals without the leading zero: the cells are narrow."""
+        if not np.isfinite(value):
+            return ""
+        return f"{round(value, 2) + 0.0:.2f}".replace("0.", ".", 1)
+
+    some = np.nanmax(np.abs(values), initial=0) >= LEAST / 2
+    texts = np.vectorize(text, otypes=[object])(values) if some else None
+    _draw_named(ax, values, names, title, texts, _range(values))
 
 
-def _draw_cells(
+def _draw_named(
     ax: Axes,
     values: np.ndarray,
     names: Sequence[str],
     title: str,
-    ends: tuple[float, float] = (0.0, 1.0),
+    texts: np.ndarray | None = None,
+    ends: Reach = (0.0, 1.0),
 ) -> None:
-    """The cells with names at their left and above them, on axes that count cells."""
-    count = len(names)
-    ax.set(xlim=(0, count), ylim=(count, 0))
+    """The cells with names at their left and above them, and texts in letters that stand out."""
     ax.grid(False)
     ax.spines[:].set_visible(False)
-    _cells(ax, {(0, 0): values}, 1, ends)
-    middles = np.arange(count) + 0.5
+    _draw_cells(ax, values, ends)
+    middles = np.arange(len(names)) + 0.5
     ax.set_yticks(middles, [short(name) for name in names])
     ax.xaxis.tick_top()
     if all(len(name) <= 3 for name in names):
@@ -221,48 +202,35 @@ def _draw_cells(
         ax.set_xticks(middles, [short(name, 7) for name in names], **turned)
         ax.tick_params(axis="x", pad=3)
     ax.set_title(title, pad=_top(names) - 22)
+    if texts is None or len(names) > NUMBERS_UP_TO:
+        return
+    shades = np.nan_to_num((values - ends[0]) / (ends[1] - ends[0]))
+    for (row, column), text in np.ndenumerate(texts):
+        if text:
+            how: Any = {"ha": "center", "va": "center_baseline"}
+            how |= {"fontsize": 10 if len(text) > 3 or "." in text else 12}
+            how |= {"color": letters_on(tuple(WOOD(shades[row, column])))}
+            ax.text(column + MIDDLE, row + MIDDLE, text, **how)
 
 
-def _cells(
+def _draw_cells(
     ax: Axes,
-    blocks: Mapping[tuple[float, float], np.ndarray],
-    cell: float,
-    ends: tuple[float, float] = (0.0, 1.0),
+    values: np.ndarray,
+    ends: Reach = (0.0, 1.0),
+    corner: tuple[float, float] = (0.0, 0.0),
+    pixels: int = CELL,
 ) -> None:
-    """Matrices by the place of their corner; cells are many, colours few: one path for each."""
-    low, high = ends
-    side = cell - 1 if cell > 1 else 1 - 1 / CELL  # a pixel between cells
-    outline = np.array([[0, 0], [side, 0], [side, side], [0, side], [0, 0]])
-    pen = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
-    steps = np.concatenate([(own.ravel() - low) / (high - low) for own in blocks.values()])
-    steps = np.nan_to_num(np.round(steps * (WOOD.N - 1)), nan=-1)
-    places = [np.argwhere(np.ones(own.shape))[:, ::-1] * cell + at for at, own in blocks.items()]
-    corners = np.concatenate(places)  # x, y
-    paths, values = [], []
-    for step in np.unique(steps):
-        squares = corners[steps == step][:, None] + outline
-        paths.append(Path(squares.reshape(-1, 2), pen * len(squares)))
-        values.append(low + (high - low) * step / (WOOD.N - 1) if step >= 0 else np.nan)
-    drawn = PathCollection(paths)
-    drawn.set(array=np.ma.masked_invalid(values), cmap=WOOD, clim=ends, linewidth=0)
-    ax.add_collection(drawn, autolim=False)
+    """A matrix as an image whose cells are of size 1, with a pixel of paper between them."""
+    (x, y), count = corner, len(values)
+    how: Any = {"cmap": WOOD, "vmin": ends[0], "vmax": ends[1], "interpolation": "none"}
+    ax.imshow(values, extent=(x, x + count, y + count, y), **how)
+    between = np.arange(1, count + 1) - 0.5 / pixels
+    ax.vlines(x + between, y, y + count, color=PAPER, linewidth=1)
+    ax.hlines(y + between, x, x + count, color=PAPER, linewidth=1)
+    ax.set(xlim=(x, x + count), ylim=(y + count, y))
 
 
-def _where(mask: np.ndarray) -> list[tuple[int, int]]:
-    return [(int(row), int(column)) for row, column in np.argwhere(mask)]
-
-
-def _numbers(ax: Axes, texts: Mapping[tuple[int, int], str], fractions: np.ndarray) -> None:
-    """Texts by row and column, in letters that stand out from their cells."""
-    middle = 0.5 - 0.5 / CELL
-    for (row, column), words in texts.items():
-        colour = letters_on(WOOD(np.nan_to_num(fractions[row, column])))
-        size = 10 if len(words) > 3 or "." in words else 12
-        how: Any = {"ha": "center", "va": "center_baseline", "fontsize": size, "color": colour}
-        ax.text(column + middle, row + middle, words, **how)
-
-
-def _range(values: np.ndarray) -> tuple[float, float]:
+def _range(values: np.ndarray) -> Reach:
     """What is palest and what is darkest."""
     known = values[np.isfinite(values)]
     if not len(known):
@@ -287,8 +255,4 @@ def _top(names: Sequence[str]) -> float:
 
 
 def _label_width(names: Sequence[str]) -> float:
-    return 8 + max(text_width(short(name)) for name in names)
-
-
-def _longest(lines: Sequence[str]) -> float:
-    return max(text_width(words, bold=number == 0) for number, words in enumerate(lines))
+    return 8 + text_width(*map(short, names))

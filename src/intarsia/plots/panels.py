@@ -4,10 +4,13 @@ Places are pixels from the upper left corner, so that a figure needs no layout e
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
@@ -15,10 +18,12 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import MaxNLocator
 
 from intarsia.errors import DataError
+from intarsia.plots.style import house_style
 
 PIXELS = 72  # of an inch
 WIDTH, HEIGHT, TOP, LEFT = 300, 220, 34, 46  # of a panel, above it and at its left
 GAP, MARGIN, ROW = 28, 16, 18  # between panels, around all of them, of the legend
+LETTER, HANDLE = 7.5, 32  # the width of a letter, and of what is left of a name in the legend
 PANELS_PER_ROW = 2  # letters stay readable where a page gives a picture 700 pixels
 LEAST, LEAST_FRACTION = 1e-5, 1e-3  # of heights, and of the largest number: less is noise
 
@@ -34,6 +39,105 @@ Share = bool | Callable[[str], Hashable]
 Label = str | Mapping[str, str]
 """One for all panels, or by panel."""
 
+Point = float | tuple[float, float] | tuple[float, float, float]
+"""A value, (mean, standard deviation), or (value, low, high)."""
+
+
+@dataclass(frozen=True)
+class Panels:
+    """What panels of curves and of bars have in common; one alone may be drawn on given axes."""
+
+    title: str
+    x: str
+    y: Label
+    bounds: Bounds
+    share_y: Share = False
+    ax: Axes | None = None
+
+    def bounds_of(self, panel: str) -> Reach:
+        """A panel's bounds, infinite where there are none."""
+        own = self.bounds.get(panel) if isinstance(self.bounds, Mapping) else self.bounds
+        low, high = own or (-math.inf, math.inf)
+        if not low < high:
+            raise DataError(f"the bounds of panel {panel!r} are {own}: expected (low, high)")
+        return low, high
+
+    def draw(
+        self,
+        heights: Mapping[str, Reach],
+        names: Sequence[str],
+        handles: Callable[[], Sequence[Artist]],
+        draw: Callable[[Axes, str], None],
+    ) -> list[Axes]:
+        """Axes of these heights by panel, each drawn on by `draw`, and a legend of the names.
+
+        Axes of their own have intarsia's style, which holds for `handles` and `draw` too.
+        """
+        with house_style() if self.ax is None else nullcontext():
+            axes, add_legend = self._axes(len(heights), names)
+            for place, (panel, ax) in enumerate(zip(heights, axes, strict=True)):
+                alike = [heights[p] for p in heights if self._group(p) == self._group(panel)]
+                if isinstance(self.y, str):
+                    y = "" if place % PANELS_PER_ROW else self.y  # once in a row
+                else:
+                    y = self.y.get(panel, "")
+                reached = min(low for low, _ in alike), max(high for _, high in alike)
+                ax.set(title=panel, xlabel=self.x, ylabel=y, ylim=reached)
+                ax.yaxis.set_major_locator(round_numbers())
+                draw(ax, panel)
+            add_legend(handles(), names)
+        return axes
+
+    def _group(self, panel: str) -> Hashable:
+        return self.share_y(panel) if callable(self.share_y) else self.share_y or panel
+
+    def _axes(
+        self, count: int, names: Sequence[str]
+    ) -> tuple[list[Axes], Callable[[Sequence[Artist], Sequence[str]], object]]:
+        """The axes to draw on, and what adds their legend."""
+        if self.ax is not None:
+            return [self.ax], self.ax.legend
+        if not count:
+            raise DataError(f"the figure {self.title!r} has no panel: give at least one")
+        start = MARGIN + LEFT - 10  # of the legend
+        room = min(count, PANELS_PER_ROW) * (LEFT + WIDTH + GAP) - start
+        columns = _legend_columns([HANDLE + text_width(name) for name in names], room)
+        foot = ROW * math.ceil(len(names) / columns)
+        around = (LEFT, TOP, GAP, 40 if self.x else 24)
+        size = (WIDTH, HEIGHT)
+        figure, axes = grid(self.title, count, PANELS_PER_ROW, size, around, foot)
+        wide, high = figure.get_size_inches() * PIXELS
+        corner = (start / wide, (foot + MARGIN - 6) / high)
+        where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": corner, "ncols": columns}
+        return axes, lambda handles, names: figure.legend(handles, names, **where)
+
+
+def grid(
+    title: str,
+    count: int,
+    most: int,
+    size: tuple[float, float],
+    around: tuple[float, float, float, float],
+    foot: float = 0,
+    least: float = 0,
+) -> tuple[Figure, list[Axes]]:
+    """A figure with so many axes of one size, at most so many side by side, in rows of like length.
+
+    `around` is the room at the left of each, above, at the right and below; `foot` is that below
+    all of them, and the figure is `least` pixels wide at least.
+    """
+    rows = math.ceil(count / most)
+    columns = math.ceil(count / rows)
+    left, top, right, below = around
+    wide, high = left + size[0] + right, top + size[1] + below
+    width = max(MARGIN + columns * wide, least)
+    figure = new_figure(width, rows * high + foot + MARGIN, title)
+    places = [divmod(place, columns) for place in range(count)]
+    return figure, [
+        axes_at(figure, MARGIN + column * wide + left, row * high + top, *size)
+        for row, column in places
+    ]
+
 
 def new_figure(width: float, height: float, title: str) -> Figure:
     """An empty figure of so many pixels; its title is its label, which pages and readers show."""
@@ -48,53 +152,10 @@ def axes_at(figure: Figure, left: float, top: float, width: float, height: float
     return figure.add_axes((left / wide, 1 - (top + height) / high, width / wide, height / high))
 
 
-def write(figure: Figure, x: float, y: float, words: str, **how: Any) -> None:
-    """Words at a place of the figure."""
+def write_below(figure: Figure, *lines: str) -> None:
+    """Lines at the foot of a figure, each ROW pixels high."""
     wide, high = figure.get_size_inches() * PIXELS
-    figure.text(x / wide, 1 - y / high, words, **how)
-
-
-def figure_of_panels(
-    heights: Mapping[str, Reach], title: str, x: str, y: Label, names: Sequence[str], wide: float
-) -> tuple[Figure, dict[str, Axes], Callable[[Sequence[Any]], None]]:
-    """A figure, its empty panels in rows, and what adds the legend, given a handle for each name.
-
-    A handle is `wide` pixels.
-    """
-    columns = per_row(len(heights), PANELS_PER_ROW)
-    rows = -(-len(heights) // columns)
-    pitch = TOP + HEIGHT + (40 if x else 24)
-    width = MARGIN + columns * (WIDTH + LEFT + GAP)
-    start = MARGIN + LEFT - 10  # of the legend
-    in_a_row = _legend_columns([wide + text_width(name) for name in names], width - start - MARGIN)
-    legend_height = ROW * -(-len(names) // in_a_row)
-    height = rows * pitch + legend_height + MARGIN
-    figure = new_figure(width, height, title)
-    panels = {}
-    for place, (panel, reached) in enumerate(heights.items()):
-        row, column = divmod(place, columns)
-        left = MARGIN + LEFT + column * (WIDTH + LEFT + GAP)
-        ax = axes_at(figure, left, TOP + row * pitch, WIDTH, HEIGHT)
-        label = (y if column == 0 else "") if isinstance(y, str) else y.get(panel, "")
-        name_axes(ax, panel, x, label, reached)
-        panels[panel] = ax
-
-    def add_legend(handles: Sequence[Any]) -> None:
-        corner = (start / width, (legend_height + MARGIN - 6) / height)
-        how: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": corner, "ncols": in_a_row}
-        if len(names):
-            figure.legend(handles, names, **how)
-
-    return figure, panels, add_legend
-
-
-def name_axes(ax: Axes, title: str, x: str, y: str, heights: Reach) -> None:
-    """Title, names and heights of a panel."""
-    ax.set_title(title)
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
-    ax.set_ylim(*heights)
-    ax.yaxis.set_major_locator(round_numbers())
+    figure.text(MARGIN / wide, MARGIN / high, "\n".join(lines))
 
 
 def round_numbers() -> MaxNLocator:
@@ -102,18 +163,23 @@ def round_numbers() -> MaxNLocator:
     return MaxNLocator(nbins=6, steps=[1, 2, 5, 10], min_n_ticks=3)
 
 
-def bound(bounds: Bounds, panel: str) -> Reach:
-    """A panel's bounds, infinite where there are none."""
-    own = bounds.get(panel) if isinstance(bounds, Mapping) else bounds
-    low, high = own or (-math.inf, math.inf)
-    if not low < high:
-        raise DataError(f"the bounds of panel {panel!r} are {own}: expected (low, high)")
-    return low, high
+def spread_of(point: Point, bounds: Reach) -> tuple[float, float, float] | None:
+    """Value, low and high, the last two within the bounds; None of what is not known."""
+    value, *ends = map(float, point if isinstance(point, Sequence) else (point, 0.0))
+    if len(ends) == 1:
+        deviation = 0.0 if math.isnan(ends[0]) else ends[0]
+        ends = [value - deviation, value + deviation]
+    if len(ends) != 2:
+        raise DataError(
+            f"the point {point!r} is not a number, (mean, deviation) or (value, low, high)"
+        )
+    if not math.isfinite(value + sum(ends)):
+        return None
+    return value, min(value, max(ends[0], bounds[0])), max(value, min(ends[1], bounds[1]))
 
 
-def reach(values: Iterable[float], bounds: Reach) -> Reach:
+def reach(values: Sequence[float], bounds: Reach) -> Reach:
     """From the least to the most with room to either side, as far as bounds allow it."""
-    values = list(values)
     low, high = min(values), max(values)
     room = 0.05 * (high - low) or 0.05 * abs(low) or 0.5
     least = max(LEAST, LEAST_FRACTION * max(abs(low), abs(high)))
@@ -121,36 +187,21 @@ def reach(values: Iterable[float], bounds: Reach) -> Reach:
     return min(low, max(low - room, bounds[0])), max(high, min(high + room, bounds[1]))
 
 
-def shared(heights: Mapping[str, Reach], share_y: Share) -> dict[str, Reach]:
-    """The same heights for all panels, for those of a group, or as they are."""
-    if share_y is False:
-        return dict(heights)
-    group = share_y if callable(share_y) else lambda panel: True
-    groups: dict[Hashable, list[Reach]] = {}
-    for panel, reached in heights.items():
-        groups.setdefault(group(panel), []).append(reached)
-    return {
-        panel: (min(low for low, _ in reached), max(high for _, high in reached))
-        for panel in heights
-        for reached in [groups[group(panel)]]
-    }
-
-
-def per_row(panels: int, most: int) -> int:
-    """How many panels lie side by side where at most so many may, in rows of like length."""
-    rows = max(1, -(-panels // most))
-    return -(-panels // rows)
-
-
-def text_width(words: str, *, bold: bool = False) -> int:
-    """Pixels that words take, a whole number."""
-    how = FontProperties(family="DejaVu Sans", size=12, weight="bold" if bold else "normal")
-    return math.ceil(text_to_path.get_text_width_height_descent(words, how, False)[0])
+def text_width(*texts: str, weight: str = "normal") -> int:
+    """Pixels that the longest of some texts takes, a whole number."""
+    font = FontProperties(family="DejaVu Sans", size=12, weight=weight)
+    sizes = [text_to_path.get_text_width_height_descent(text, font, False) for text in texts]
+    return math.ceil(max((width for width, _, _ in sizes), default=0))
 
 
 def short(name: str, letters: int = 18) -> str:
     """A name cut to fit at the side of a picture."""
     return name if len(name) <= letters else name[: letters - 1] + "…"
+
+
+def fitted(name: str, room: float) -> str:
+    """A name cut to so many pixels, three letters at the least."""
+    return short(name, max(3, int(room / LETTER)))
 
 
 def _legend_columns(widths: Sequence[float], room: float) -> int:

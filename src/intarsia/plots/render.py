@@ -95,25 +95,10 @@ def _description(figure: Figure) -> str:
 
 
 def _compact(body: str) -> str:
-    """Without what a browser does not need: most ids, parts of pixels, groups of nothing common."""
+    """Without what a browser does not need: ids that nothing names, and small parts of pixels."""
     used = set(re.findall(r"#([\w.-]+)", body))
     body = re.sub(r' id="([^"]*)"', lambda name: name[0] if name[1] in used else "", body)
     body = body.replace("xlink:href", "href").replace(TEXT, "")
     body = re.sub(r' transform="rotate\(-0 [^"]*"', "", body)
-    body = re.sub(r'(?<= )(d|x|y)="[^"]*"', _rounded, body)
-    kept: list[bool] = []  # of the groups that are open
-
-    def group(tag: re.Match[str]) -> str:
-        if tag[0] == "</g>":
-            return tag[0] if kept.pop() else ""
-        kept.append(tag[0] != "<g>")
-        return tag[0] if kept[-1] else ""
-
-    body = re.sub(r"</?g(?: [^>]*)?(?<!/)>", group, body.replace("<g/>", ""))
+    body = re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), body)
     return re.sub(r"\s*\n\s*", "\n", body.strip()) + "\n"
-
-
-def _rounded(attribute: re.Match[str]) -> str:
-    """Numbers with at most two decimals, and no space that paths do without."""
-    numbers = re.sub(r"-?\d+\.\d+", lambda n: f"{round(float(n[0]), 2):g}", attribute[0])
-    return re.sub(r"\s*([A-Za-z\"])\s+|\s+(?=[\"A-Za-z])", r"\1", numbers)

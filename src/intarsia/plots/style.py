@@ -83,6 +83,7 @@ def largest(values: np.ndarray) -> float:
     return float(np.abs(values).max()) or 1.0
 
 
+@cache
 def letters_on(ground: Any) -> str:
     """The colour of small letters on a coloured ground: the first that stands out enough."""
     contrasts = {letters: contrast(ground, letters) for letters in LETTERS}
