@@ -40,11 +40,16 @@ def report(
     of `load_data`, and `model` is the factory of modules that are read, as in Module.load. A study
     takes none of these, nor a title.
     """
+    options: dict[str, object] = {"data": data, "title": title, "rows": rows, "model": model}
+    options |= {"compare": compare or None, "sections": sections or None}
+    options |= {"data_options": data_options or None}
     path = _study_path(artifact)
     if path is not None:
-        _refuse({"data": data, "title": title, "rows": rows})
-        _refuse({"compare": compare or None, "sections": sections or None})
-        _refuse({"data_options": data_options or None, "model": model})
+        for name, value in options.items():
+            if value is not None:
+                raise StudyError(
+                    f"a study is shown as it was measured and takes no {name}: leave {name} out"
+                )
         return study_report(path, study)
     if study is not None:
         raise StudyError(
@@ -61,15 +66,6 @@ def report(
         data_options=data_options,
         model=model,
     )
-
-
-def _refuse(given: Mapping[str, object]) -> None:
-    """A study is shown as it was measured: nothing of it is measured anew."""
-    for name, value in given.items():
-        if value is not None:
-            raise StudyError(
-                f"a study is shown as it was measured and takes no {name}: leave {name} out"
-            )
 
 
 def _study_path(artifact: Source) -> Path | None:

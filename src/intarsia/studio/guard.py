@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -79,18 +79,20 @@ class Guard:
     ) -> tuple[int, str] | None:
         """Why a request is not answered, with its status; None where it is."""
         host = headers.get(b"host", b"").decode("latin-1")
-        if not self.is_own_name(_host_name(host)):
+        if not self.is_own_name(_split(f"//{host}").hostname or ""):
             return 421, (
                 f"The studio is not at {host!r}: open the address that it printed, or start it "
                 "with --host and this name."
             )
         origin = headers.get(b"origin")
-        if origin is not None and _netloc(origin.decode("latin-1")) != host.lower():
+        if origin is not None and _split(origin.decode("latin-1")).netloc.lower() != host.lower():
             return 403, "Requests must come from the studio's own page."
         known = {"GET": GET_PATHS, "HEAD": GET_PATHS, "POST": POST_PATHS}.get(method)
         if known is None or not known.fullmatch(path):
             return 404, "The studio has no such page."
-        if path == UPLOAD and not _fits_limit(headers.get(b"content-length", b"")):
+        length = headers.get(b"content-length", b"")
+        fits = length.isdigit() and int(length) <= LARGEST_FILE + ENVELOPE
+        if path == UPLOAD and not fits:
             return 413, f"Files may have up to {LARGEST_FILE // 2**20} MB."
         return None
 
@@ -133,24 +135,12 @@ class Guard:
             return False
 
 
-def _host_name(host: str) -> str:
-    """A host without its port; empty where it cannot be read."""
+def _split(address: str) -> SplitResult:
+    """The parts of an address; all empty where it cannot be read."""
     try:
-        return urlsplit(f"//{host}").hostname or ""
+        return urlsplit(address)
     except ValueError:
-        return ""
-
-
-def _netloc(origin: str) -> str:
-    """The host and port of an origin; empty where it cannot be read."""
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""
-
-
-def _fits_limit(length: bytes) -> bool:
-    return length.isdigit() and int(length) <= LARGEST_FILE + ENVELOPE
+        return urlsplit("")
 
 
 def _is_address(name: str) -> bool:

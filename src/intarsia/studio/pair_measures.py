@@ -1,6 +1,6 @@
 """What is measured between two modules: the path from one to the other, and compatibility."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from threading import RLock
@@ -8,7 +8,6 @@ from threading import RLock
 from intarsia import measure
 from intarsia.composition import OPERATORS
 from intarsia.composition.checks import check_fit
-from intarsia.composition.operators.registry import On
 from intarsia.data import Data, Split, subsample
 from intarsia.errors import CompositionError
 from intarsia.measure import Matrix, compatibility_matrix
@@ -42,7 +41,7 @@ class PairMeasures:
         names = tuple(module.name for module in modules)
         with self._lock:
             if names not in self._matrices:
-                comparable = [m for m in modules if _comparable(modules[0], m)]
+                comparable = [m for m in modules if not _refusal(check_pair, modules[0], m)]
                 self._matrices = {names: compatibility_matrix(comparable, self.samples)}
             return self._matrices[names]
 
@@ -60,27 +59,20 @@ class PairMeasures:
 
 def caution(first: Module, module: Module) -> str:
     """Why a module's weights cannot be added to another's, and what works; empty if they can."""
-    try:
-        check_fit((first, module), "weights")
+    both = (first, module)
+    refusal = _refusal(check_fit, both, "weights")
+    if not refusal:
         return ""
-    except CompositionError as error:
-        reason = str(error).rpartition(": ")[0]  # without its advice, which is about training
+    reason = refusal.rpartition(": ")[0]  # without its advice, which is about training
     sums = sorted(name for name, operator in OPERATORS.items() if operator.logit_sum)
-    fitting = [name for name in sums if _fits(first, module, OPERATORS[name].on)]
+    fitting = [name for name in sums if not _refusal(check_fit, both, OPERATORS[name].on)]
     return f"{reason}; join it by {' or '.join(fitting)}"
 
 
-def _fits(first: Module, module: Module, on: On) -> bool:
+def _refusal(check: Callable[..., object], *given: object) -> str:
+    """What a check says against these modules; empty where it has nothing to say."""
     try:
-        check_fit((first, module), on)
-    except CompositionError:
-        return False
-    return True
-
-
-def _comparable(first: Module, module: Module) -> bool:
-    try:
-        check_pair(first, module)
-    except CompositionError:
-        return False
-    return True
+        check(*given)
+    except CompositionError as error:
+        return str(error)
+    return ""

@@ -23,7 +23,7 @@ def entropy_on(score: Evaluation, rewarded: bool) -> float:
     known = counts > 0
     if not known.any():
         return math.nan
-    return float((score.entropy_per_class[known] * counts[known]).sum() / counts.sum())
+    return float(np.average(score.entropy_per_class[known], weights=counts[known]))
 
 
 def describe_switch(

@@ -111,7 +111,7 @@ def test_names_are_text_not_html(bank: ia.Bank, digits: ia.Data) -> None:
     choice = Selection(session.names, "sum", {})
     shown = views.merged_view(choice, ((bad,), "sum"))
     looked = views.sample_view(choice, SampleRequest(0), "0")
-    pages = [*vars(shown).values(), *vars(looked).values(), message(bad)]
+    pages = [*shown, *looked, message(bad)]
     pages += [views.matrix("cosine", (bad, "3"))]
     assert not [page for page in pages if isinstance(page, str) and "<script>" in page]
 

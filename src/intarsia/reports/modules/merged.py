@@ -82,6 +82,7 @@ def one_by_one(context: ReportContext) -> str | None:
     curves = measured.curves
     if len(modules) < 2 or not curves:
         return None
+    ceiling = measured.single[modules[0].name].ceiling
     ends = [
         f"{percent(curve[1].accuracy)} to {percent(curve[len(modules)].accuracy)} "
         f"with {name_of(measured, operator)}"
@@ -91,13 +92,13 @@ def one_by_one(context: ReportContext) -> str | None:
         f"Modules are joined one after another, in the order {listed([m.name for m in modules])}. "
         f"Accuracy, over the classes that are in so far, goes from {listed(ends)}. Entropy is over "
         "all classes that are not yet in: it should stay near its ceiling of "
-        f"{nats(measured.single[modules[0].name].ceiling)} nats until the last module comes."
+        f"{nats(ceiling)} nats until the last module comes."
         f"{one_seed(context.inputs)}"
     )
     figures = []
     for key, title in (("accuracy", "accuracy so far"), ("entropy", "entropy on the rest, nats")):
         panel = {
-            _legend(measured, operator): {
+            "logits = inlay" if measured.is_logit_sum(operator) else operator: {
                 float(count): value
                 for count, score in curve.items()
                 if math.isfinite(value := getattr(score, key))
@@ -106,7 +107,7 @@ def one_by_one(context: ReportContext) -> str | None:
         }
         if not any(panel.values()):
             continue
-        bounds = _bounds(key, measured)
+        bounds = (0.0, 1.0 if key == "accuracy" else ceiling)
         picture = curve_panels({title: panel}, title=title, x="modules", bounds=bounds)
         figures.append(context.figure(f"curve-{key}", picture, *_curve_caption(key, measured)))
     return f"{paragraph(text)}\n{side_by_side(figures)}"
@@ -219,15 +220,6 @@ def _ways(measured: Measurements) -> str:
     return table(columns, rows, caption)
 
 
-def _legend(measured: Measurements, operator: str) -> str:
-    return "logits = inlay" if measured.is_logit_sum(operator) else operator
-
-
-def _bounds(key: str, measured: Measurements) -> tuple[float, float]:
-    ceiling = measured.single[measured.inputs.together[0].name].ceiling
-    return (0.0, 1.0 if key == "accuracy" else ceiling)
-
-
 def _curve_caption(key: str, measured: Measurements) -> tuple[str, str]:
     """The caption of a merge curve, and the message for a screen reader."""
     count = len(measured.inputs.together)
@@ -236,16 +228,18 @@ def _curve_caption(key: str, measured: Measurements) -> tuple[str, str]:
             f"{name_of(measured, o)} {percent(c[count].accuracy)}"
             for o, c in measured.curves.items()
         ]
+        about = "Accuracy on the classes that are in so far."
         message = f"With all {counted(count, 'module')} in, accuracy is {listed(ends)}."
-        message += one_seed(measured.inputs)
-        return f"Accuracy on the classes that are in so far. {message}", message
-    ends = []
-    for operator, curve in measured.curves.items():
-        last = [s.entropy for s in curve.values() if math.isfinite(s.entropy)][-1]
-        ends.append(f"{name_of(measured, operator)} {nats(last)}")
-    message = f"The last entropy on classes not yet in: {listed(ends)} nats."
+    else:
+        last = {
+            o: [s.entropy for s in c.values() if math.isfinite(s.entropy)][-1]
+            for o, c in measured.curves.items()
+        }
+        ends = [f"{name_of(measured, o)} {nats(entropy)}" for o, entropy in last.items()]
+        about = "Entropy on samples of classes that are not in yet."
+        message = f"The last entropy on classes not yet in: {listed(ends)} nats."
     message += one_seed(measured.inputs)
-    return f"Entropy on samples of classes that are not in yet. {message}", message
+    return f"{about} {message}", message
 
 
 def _rewarded_places(score: Evaluation) -> list[int]:

@@ -97,11 +97,10 @@ def section(
 
 def sections_of(context: ReportContext, given: Sequence[Section] = ()) -> list[Section]:
     """All sections that have something to show, in their order, with those that are given."""
-    before: list[Section] = []
-    after: list[Section] = []
+    shown: list[tuple[float, Section]] = []
     for entry in sorted(SECTIONS.values(), key=lambda entry: float(entry.order)):
         body = entry(context) if context.has_data or not entry.needs_data else None
         if body:
-            shown = Section(entry.name, entry.title, body)
-            (before if entry.order <= GIVEN else after).append(shown)
-    return [*before, *given, *after]
+            shown.append((entry.order, Section(entry.name, entry.title, body)))
+    shown += [(GIVEN, section) for section in given]
+    return [section for _, section in sorted(shown, key=lambda pair: pair[0])]

@@ -147,7 +147,8 @@ def _facts(inputs: ReportInput) -> dict[str, TableValue]:
     if provenance.get("engine"):
         entries["engine"] = f"{provenance['engine']} on {provenance.get('device')}"
     entries["time"] = _time(inputs)
-    entries["trained with"] = _versions(provenance.get("versions") or {})
+    versions = provenance.get("versions") or {}
+    entries["trained with"] = ", ".join(f"{name} {v}" for name, v in sorted(versions.items()))
     return {key: value for key, value in entries.items() if value}
 
 
@@ -170,10 +171,6 @@ def _time(inputs: ReportInput) -> str:
     if took.calls == 1:
         return f"{duration(took.seconds)} of training"
     return f"at least {duration(took.seconds)} of training, in {took.calls} calls"
-
-
-def _versions(versions: dict[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
 
 
 def _explained(text: str, registry: Mapping[str, Any]) -> str:
@@ -209,8 +206,8 @@ def paper_cells(context: ReportContext) -> str | None:
         cell = pair_cell(model, name, sizes[0], "me", imp, operator)
         if cell and operator in measured.seeded:
             scores = measured.seeded[operator]
-            both = [s.accuracy for s in scores], [s.entropy for s in scores]
-            rows.append([f"two, {operator}", *vs_paper(*both, cell)])
+            numbers = [s.accuracy for s in scores], [s.entropy for s in scores]
+            rows.append([f"two, {operator}", *vs_paper(*numbers, cell)])
     if not rows:
         return None
     cells = Table("Compared with the paper", ["modules", *VS_PAPER], rows)

@@ -18,10 +18,7 @@ QUIET: dict[str, Any] = {
     "show_progress": "hidden",
     "api_visibility": "private",
 }
-SLOW: dict[str, Any] = {
-    **QUIET,
-    "show_progress": "minimal",
-}  # paler if long, by studio.css
+SLOW: dict[str, Any] = {**QUIET, "show_progress": "minimal"}  # paler if long, by studio.css
 LAST: dict[str, Any] = {"trigger_mode": "always_last", **SLOW}
 
 
@@ -73,9 +70,7 @@ class Events:
         if page.pad is not None:
             page.pad.change(self.drawn, [page.pad, *view], [page.request, *sample], **LAST)
         page.without.change(self.look, view, sample, **LAST)
-        page.sample_class.change(
-            self.first, page.sample_class, [page.number, page.message], **QUIET
-        )
+        page.sample_class.change(self.next, page.sample_class, [page.number, page.message], **QUIET)
         page.next.click(
             self.next, [page.sample_class, page.number], [page.number, page.message], **QUIET
         )
@@ -111,15 +106,11 @@ class Events:
         selection = self._selection(values)
         merged = self.views.merged_view(selection, shown)
         sample = self.views.sample_view(selection, request, without)
-        return (
-            merged.confusion, merged.accuracy, merged.entropy, merged.change,
-            merged.message or sample.message, merged.shown,
-            sample.picture, sample.merged, sample.each,
-        )  # fmt: skip
+        message = merged.message or sample.message
+        return (*merged._replace(message=message), *sample[:3])
 
     def look(self, request: SampleRequest, without: str, *values: Any) -> tuple[str, ...]:
-        view = self.views.sample_view(self._selection(values), request, without)
-        return view.picture, view.merged, view.each, view.message
+        return self.views.sample_view(self._selection(values), request, without)
 
     def numbered(
         self, number: float | None, request: SampleRequest, without: str, *values: Any
@@ -135,11 +126,8 @@ class Events:
         request = SampleRequest(request.number, drawing or "")
         return (request, *self.look(request, without, *values))
 
-    def first(self, kind: str) -> tuple[Any, str]:
-        return self.next(kind, None)
-
-    def next(self, kind: str, after: float | None) -> tuple[Any, str]:
-        """The number of the next sample of a class; unchanged where the class has none."""
+    def next(self, kind: str, after: float | None = None) -> tuple[Any, str]:
+        """The number of the next sample of a class, or the first; unchanged where it has none."""
         try:
             return next_sample(self.session, kind, after), ""
         except IntarsiaError as error:

@@ -32,9 +32,9 @@ class Layout:
     def __init__(self, views: Views, title: str) -> None:
         self.views, self.session = views, views.session
         self.shown, self.request = gr.State(None), gr.State(SampleRequest())
-        gr.HTML(heading(views.session, title), elem_id="heading", apply_default_css=False)
+        slot("heading", heading(views.session, title))
         self.message = message_line()
-        gr.HTML(WORKING, elem_id="working", apply_default_css=False)
+        slot("working", WORKING)
         with gr.Row():
             with gr.Column(scale=2, min_width=300):
                 self._module_panel()
@@ -128,7 +128,7 @@ class Layout:
                     info="The same modules without the one for it; choose nothing to put it back",
                 )  # fmt: skip
                 self.merged = slot("joined-answer")
-                gr.HTML("<h2>Each module alone</h2>", elem_id="alone", apply_default_css=False)
+                slot("alone", "<h2>Each module alone</h2>")
                 self.each = slot("module-answers")
 
     def _path(self) -> None:
@@ -146,12 +146,7 @@ class Layout:
             kinds, value=next(iter(MEASURES)), label="Measure", elem_id="measure",
             info=MATRIX,
         )  # fmt: skip
-        self.matrix = gr.HTML(
-            "",
-            elem_id="compatibility",
-            js_on_load=script("matrix"),
-            apply_default_css=False,
-        )
+        self.matrix = slot("compatibility", script=script("matrix"))
 
     def selection(self) -> list[Any]:
         """The controls that say what is joined, and how."""

@@ -68,24 +68,15 @@ def about(operator: str) -> str:
 
 def _control(name: str, annotation: Any, default: Any) -> Control:
     default = None if default is inspect.Parameter.empty else default
-    kinds = _members(annotation)
+    union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    kinds = typing.get_args(annotation) if union else (annotation,)
     optional = type(None) in kinds
     rest = [kind for kind in kinds if kind is not type(None)]
-    if len(rest) == 1:
-        kind = rest[0]
-        if typing.get_origin(kind) is Literal:
-            return Control(name, "choice", default, tuple(typing.get_args(kind)), optional)
-        known: dict[Any, Kind] = {bool: "flag", int: "integer", float: "number"}
-        if kind in known:
-            return Control(name, known[kind], default, (), optional)
-    return Control(name, "text", default, (), optional)
-
-
-def _members(annotation: Any) -> tuple[Any, ...]:
-    """The types of a union, or the one type there is."""
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return typing.get_args(annotation)
-    return (annotation,)
+    one = rest[0] if len(rest) == 1 else None
+    if typing.get_origin(one) is Literal:
+        return Control(name, "choice", default, typing.get_args(one), optional)
+    known: dict[Any, Kind] = {bool: "flag", int: "integer", float: "number"}
+    return Control(name, known.get(one, "text"), default, (), optional)
 
 
 def _number(operator: str, control: Control, value: Any) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from intarsia.composition import OPERATORS
 from intarsia.errors import IntarsiaError
@@ -48,8 +48,7 @@ class SampleRequest:
     drawing: str = ""
 
 
-@dataclass(frozen=True)
-class MergedView:
+class MergedView(NamedTuple):
     """What is shown of the modules joined."""
 
     confusion: str
@@ -60,9 +59,8 @@ class MergedView:
     shown: Shown | None  # what the next switch is compared with
 
 
-@dataclass(frozen=True)
-class SampleView:
-    """What is shown of one sample."""
+class SampleView(NamedTuple):
+    """What is shown of one sample, in the order of its places on the page."""
 
     picture: str
     merged: str

@@ -16,22 +16,19 @@ from intarsia.studio.ui.views import Views
 HERE = Path(__file__).parent
 
 
-def slot(name: str) -> gr.HTML:
+def slot(
+    name: str, value: str = "", template: str = "${value}", script: str | None = None
+) -> gr.HTML:
     """A place for fragments."""
-    return gr.HTML(
-        "", html_template="${value}", elem_id=name, js_on_load=None, apply_default_css=False
-    )
+    how: Any = {"elem_id": name, "html_template": template, "js_on_load": script}
+    return gr.HTML(value, apply_default_css=False, **how)
 
 
 def message_line() -> gr.HTML:
     """Where the page says what went well or wrong; files it will not send are refused at once."""
-    return gr.HTML(
-        "",
-        html_template="<div role='status' aria-live='polite'>${value}</div>",
-        elem_id="message",
-        js_on_load=script("message").replace("LARGEST", str(LARGEST_FILE)),
-        apply_default_css=False,
-    )
+    template = "<div role='status' aria-live='polite'>${value}</div>"
+    limited = script("message").replace("LARGEST", str(LARGEST_FILE))
+    return slot("message", template=template, script=limited)
 
 
 def drawing_pad(views: Views) -> gr.HTML | None:
@@ -40,18 +37,13 @@ def drawing_pad(views: Views) -> gr.HTML | None:
         return None
     scaler = views.scaler
     width = round(280 * scaler.pen / scaler.width)
-    return gr.HTML(
-        "",
-        elem_id="sample-draw",
-        html_template=(
-            "<div class='pad'><h2>Or draw one</h2><canvas width='280' height='280' tabindex='0' "
-            f"role='img' data-pen='{width}' data-fraction='{scaler.pen / scaler.side:.3f}' "
-            "aria-label='A pad to draw on'></canvas><button type='button'>Clear</button>"
-            "<p class='small'>By keyboard: Shift and arrow keys</p></div>"
-        ),
-        js_on_load=script("draw"),
-        apply_default_css=False,
+    template = (
+        "<div class='pad'><h2>Or draw one</h2><canvas width='280' height='280' tabindex='0' "
+        f"role='img' data-pen='{width}' data-fraction='{scaler.pen / scaler.side:.3f}' "
+        "aria-label='A pad to draw on'></canvas><button type='button'>Clear</button>"
+        "<p class='small'>By keyboard: Shift and arrow keys</p></div>"
     )
+    return slot("sample-draw", template=template, script=script("draw"))
 
 
 def control_widget(operator: str, control: Control, value: Any) -> Any:
@@ -69,8 +61,7 @@ def control_widget(operator: str, control: Control, value: Any) -> Any:
         return gr.Dropdown(choices, value=value or "", **about)
     if control.kind == "text":
         about["info"] = "one number, or some by name: 3: 0.5, 8: 2"
-        return gr.Textbox("" if value is None else str(value), max_lines=1, **about)
-    if control.optional:  # gr.Number would turn an empty field into 0
+    if control.kind == "text" or control.optional:  # gr.Number would turn an empty field into 0
         return gr.Textbox("" if value is None else str(value), max_lines=1, **about)
     return gr.Number(value, precision=0 if control.kind == "integer" else None, step=0.05, **about)
 
