@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from intarsia.errors import DataError
 
@@ -32,6 +31,8 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Welch:
         if difference == 0:
             return Welch(0.0, 1.0, math.nan)
         return Welch(math.copysign(math.inf, difference), 0.0, math.nan)
+    from scipy import stats  # slow to import
+
     with warnings.catch_warnings():
         # One group without spread is fine, and scipy warns of it.
         warnings.simplefilter("ignore", RuntimeWarning)

@@ -2,9 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from intarsia.composition import OPERATORS
 from intarsia.measure.significance import above
@@ -44,6 +42,9 @@ from intarsia.studies.verdict import (
     several,
     titled,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Operators that are another one at their defaults, to the last bit.
 EQUAL = {"weighted": "sum", "logit_weighted": "logits"}
@@ -98,7 +99,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return result
 
 
-def figures(done: Sequence[Measured]) -> dict[str, Figure]:
+def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     """One figure per data set and model: accuracy and entropy, with and without pruning."""
     result = {}
     for (data, model), cells in grouped(done, "data", "model").items():

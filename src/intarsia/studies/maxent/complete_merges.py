@@ -3,11 +3,10 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from intarsia.composition import OPERATORS, MergeContext, compose
@@ -19,13 +18,15 @@ from intarsia.data.splits import random_keys
 from intarsia.errors import CompositionError, ModelError, StudyError
 from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
 from intarsia.modules import Bank, Module, logits_of
-from intarsia.plots import curve_panels
 from intarsia.specs import Spec
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.options import check_count, check_operators
 from intarsia.studies.tables import Entry, Spread, Table, finite, grouped, known, point, yes_no
 from intarsia.studies.verdict import Claim, Verdict, by_mean, capital, listed, surely_best, titled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WAY = ["accuracy of 2", "accuracy of 5", "entropy before the last"]
 ONCE = "n counts seeds: the order of the modules does not matter once all are joined"
@@ -134,7 +135,7 @@ def _step_notes(done: Sequence[Measured]) -> list[str]:
     return list(notes)
 
 
-def varied_figures(done: Sequence[Measured], key: str, word: str) -> dict[str, Figure]:
+def varied_figures(done: Sequence[Measured], key: str, word: str) -> "dict[str, Figure]":
     """One figure per data set and model: a curve for each value of a setting, by operator."""
     figures = {}
     for (data, model), group in grouped(done, "data", "model").items():
@@ -229,8 +230,10 @@ def mean_curve(group: Sequence[Measured], operator: str, what: str) -> dict[floa
     return {n: point(some) for n, some in values.items() if some}
 
 
-def measure_figure(title: str, x: str, panels: Mapping[str, Mapping[str, Any]]) -> Figure | None:
+def measure_figure(title: str, x: str, panels: Mapping[str, Mapping[str, Any]]) -> "Figure | None":
     """Curves in panels named "accuracy, ..." and "entropy, ..."; None where there is no curve."""
+    from intarsia.plots import curve_panels
+
     drawn = {panel: {n: c for n, c in curves.items() if c} for panel, curves in panels.items()}
     drawn = {panel: curves for panel, curves in drawn.items() if curves}
     measures = {panel: panel.partition(",")[0] for panel in drawn}

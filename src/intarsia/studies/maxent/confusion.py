@@ -3,16 +3,14 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from torch import nn
 
 from intarsia.composition import compose
 from intarsia.data import Split
 from intarsia.measure import evaluate
-from intarsia.plots import confusion_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import figure_name
@@ -31,6 +29,9 @@ from intarsia.studies.verdict import (
     several,
     titled,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ALONE, MERGED = ("single modules", "others on rewarded"), ("complete, sum", "rewarded accuracy")
 Place = tuple[str, str, str]  # data, model, IMP
@@ -115,8 +116,10 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return [Table("Confusion of modules and of their merges", columns, rows, notes)]
 
 
-def figures(done: Sequence[Measured]) -> dict[str, Figure]:
+def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     """A pair of modules, their merge, and the merge of all, of the first seed there is."""
+    from intarsia.plots import confusion_panels
+
     figures = {}
     for (data, model, imp, objective), group in grouped(done, *GROUP).items():
         result = group[0].result

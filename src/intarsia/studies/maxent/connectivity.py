@@ -4,16 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 
 from intarsia.data import Data, Split
 from intarsia.measure import path
 from intarsia.measure.path import TOLERANCE, PathCurve
-from intarsia.plots import COLOURS, curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import figure_name
@@ -33,6 +31,9 @@ from intarsia.studies.verdict import (
     listed,
     titled,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SPLITS = ("train", "test")
 
@@ -108,8 +109,10 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return [Table("Mode connectivity through the sum of two modules", columns, rows, notes)]
 
 
-def figures(done: Sequence[Measured]) -> dict[str, Figure]:
+def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     """Mean excess along the path with its standard deviation, and the band that it may rise to."""
+    from intarsia.plots import COLOURS, curve_panels
+
     figures: dict[str, dict[str, Any]] = {}
     for (data, model), group in grouped(done, "data", "model").items():
         for split in SPLITS:

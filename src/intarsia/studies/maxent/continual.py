@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from intarsia.composition import compose
 from intarsia.data import Data, Split
 from intarsia.measure import accuracy_per_class, rewarded_accuracy
 from intarsia.modules import Bank, logits_of
-from intarsia.plots import COLOURS, curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.baselines import check_rates, fine_tune, on, untrained
@@ -34,6 +32,9 @@ from intarsia.studies.tables import Entry, Spread, Table, grouped, known
 from intarsia.studies.verdict import Findings, Verdict, count
 from intarsia.training import Recipe
 from intarsia.training.tasks import stream
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SCALES = scales(
     paper={
@@ -105,8 +106,10 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return way_tables(done, _summary, _by_arrival)
 
 
-def figures(done: Sequence[Measured]) -> dict[str, Figure]:
+def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     """Accuracy after each arrival: over all classes so far, those before, and the new one."""
+    from intarsia.plots import COLOURS, curve_panels
+
     result = {}
     for (data, model), group in grouped(done, "data", "model").items():
         title = f"{data}, {model}: classes arrive one by one"

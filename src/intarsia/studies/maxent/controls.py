@@ -3,13 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from statistics import fmean
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from intarsia.data import Split
 from intarsia.measure import evaluate
-from intarsia.plots import bar_panels, curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import figure_name
@@ -29,6 +26,9 @@ from intarsia.studies.verdict import (
     surely_best,
     titled,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WITH_AMOUNT = ("smoothing", "confidence_penalty")
 CHOOSER = "logits"  # the complete merge whose validation accuracy chooses an amount
@@ -119,8 +119,10 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return result
 
 
-def figures(done: Sequence[Measured]) -> dict[str, Figure]:
+def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     """Accuracy of all modules joined: as bars, and against the entropy of each module alone."""
+    from intarsia.plots import bar_panels, curve_panels
+
     bars: dict[str, dict[str, dict[str, Any]]] = {}
     points: dict[str, dict[str, dict[str, Any]]] = {}
     for (data, model, imp, objective), amounts in _by_amount(done).items():

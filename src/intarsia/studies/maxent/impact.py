@@ -1,12 +1,9 @@
 """Figure 3: what pruning does to the sum of two modules."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from intarsia.measure.significance import welch
-from intarsia.plots import bar_panels
 from intarsia.studies.cells import Measured
 from intarsia.studies.maxent import pairs
 from intarsia.studies.maxent.dead import dead_pairs, left_out
@@ -17,6 +14,9 @@ from intarsia.studies.maxent.single import presets
 from intarsia.studies.study import Study, register
 from intarsia.studies.tables import Entry, Paper, Spread, Table, finite, point
 from intarsia.studies.verdict import Claim, Findings, Verdict, capital, count, listed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MEASURES = ("accuracy", "entropy")
 LEVEL = 0.05  # of Welch's test
@@ -46,8 +46,10 @@ def tables(measured: Sequence[Measured]) -> list[Table]:
     return [Table("What IMP does to two modules whose weights are added", columns, rows, notes)]
 
 
-def figures(measured: Sequence[Measured]) -> dict[str, Figure]:
+def figures(measured: Sequence[Measured]) -> "dict[str, Figure]":
     """By data set and measure, a panel per model, groups by |R|, a bar per objective."""
+    from intarsia.plots import bar_panels
+
     panels: dict[tuple[str, str], Any] = {}
     for what in MEASURES:
         for (model, size, data, objective), both in _changes(measured, what).items():

@@ -3,12 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 from math import comb
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from intarsia.data import disjoint_pairs, partition
-from intarsia.plots import bar_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.dead import STATES, PairGroup, dead_pairs, left_out, not_counted
@@ -27,6 +24,9 @@ from intarsia.studies.options import check_count, fitting, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, finite, grouped, point, yes_no
 from intarsia.studies.verdict import IMP, Claim, Findings, Verdict, count, listed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Classes = tuple[str, ...]
 Values = dict[str, list[float | None]]  # by objective: one number for each pair and seed
@@ -88,8 +88,10 @@ def tables(measured: Sequence[Measured]) -> list[Table]:
     ]
 
 
-def figures(measured: Sequence[Measured]) -> dict[str, Figure]:
+def figures(measured: Sequence[Measured]) -> "dict[str, Figure]":
     """Accuracy of weight sums: one figure per data set, with IMP or without, a panel per model."""
+    from intarsia.plots import bar_panels
+
     panels: dict[str, Any] = {}
     for (model, size, imp, data), own in collected(measured, "sum", "accuracy").items():
         bars = {objective: point(values) for objective, values in own.items() if finite(values)}

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from intarsia.data import set_name
 from intarsia.studies.cells import Cell, Measured
@@ -37,6 +35,9 @@ from intarsia.studies.verdict import (
     surely_best,
     titled,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SCALES = scales(
     paper=PAPER_MERGES
@@ -111,7 +112,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return [*result, _pair_table(pairs)] if pairs else result
 
 
-def figures(done: Sequence[Measured]) -> dict[str, Figure]:
+def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     steps, pairs = _kinds(done)
     result = varied_figures(steps, "sparsity", "sparsity")
     for (data, model), cells in grouped(pairs, "data", "model").items():

@@ -1,9 +1,7 @@
 """Study `temperature`: complete merges of modules trained and read at several temperatures."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
@@ -21,6 +19,9 @@ from intarsia.studies.options import check_numbers, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Table, grouped
 from intarsia.studies.verdict import Findings, Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SCALES = scales(
     paper=PAPER_MERGES | {"models": ["shallow"], "temperatures": [1, 3, 5, 7]},
@@ -48,7 +49,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return step_tables("Complete merge by temperature", columns, grouped(done, *columns), notes)
 
 
-def figures(done: Sequence[Measured]) -> dict[str, Figure]:
+def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     return varied_figures(done, "temperature", "t =")
 
 

@@ -3,10 +3,9 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from intarsia.composition import Composition, compose
@@ -14,7 +13,6 @@ from intarsia.data import Data, Split
 from intarsia.data.dataset import evenly_spaced
 from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
 from intarsia.modules import Bank, Module, logits_of
-from intarsia.plots import COLOURS, curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.baselines import Ascent, best_ascent, check_rates
@@ -34,6 +32,9 @@ from intarsia.studies.options import check_count, check_operators, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Entry, Spread, Table, finite, grouped
 from intarsia.studies.verdict import Findings, Verdict, count
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SCALES = scales(
     paper={
@@ -111,8 +112,10 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return way_tables(done, _summary, _by_class)
 
 
-def figures(done: Sequence[Measured]) -> dict[str, Figure]:
+def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     """The removed class and the others after each removal, by the class's place."""
+    from intarsia.plots import COLOURS, curve_panels
+
     result = {}
     for (data, model), group in grouped(done, "data", "model").items():
         panels = way_panels(group, PANELS, _places(group))

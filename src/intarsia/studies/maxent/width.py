@@ -4,12 +4,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import log2
 from statistics import fmean
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from intarsia.measure.significance import above
-from intarsia.plots import curve_panels
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.complete_merges import (
@@ -29,6 +26,9 @@ from intarsia.studies.options import check_counts, check_flags, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, grouped, point
 from intarsia.studies.verdict import Claim, Findings, Verdict, capital, imp_label, listed, titled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SCALES = scales(
     paper=PAPER_MERGES
@@ -70,8 +70,10 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return step_tables("Complete merge by width", columns, groups, notes)
 
 
-def figures(done: Sequence[Measured]) -> dict[str, Figure]:
+def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     """The accuracy of all modules against the width."""
+    from intarsia.plots import curve_panels
+
     result = {}
     for (data,), cells in grouped(done, "data").items():
         panels: dict[str, dict[str, Any]] = {}
