@@ -141,7 +141,9 @@ def verdict(findings: Findings) -> Verdict:
     alone, merged = (_by_place(rows, every, *what) for what in (ALONE, MERGED))
     fewest = _winners([min(own, key=lambda name: own[name]) for own in alone.values()], every)
     best = _winners([max(own, key=lambda name: own[name]) for own in merged.values()], every)
-    seeds = several(len({cell.settings["seed"] for cell in findings.cells}), "seed")
+    numbers = {len(group) for group in grouped(findings.cells, *GROUP).values()}  # of seeds
+    seeds = several(max(numbers), "seed")
+    seeds = seeds if len(numbers) == 1 else f"{min(numbers)} to {seeds}"
     parts = []
     if fewest:
         parts.append(f"modules answer others with their own class least under {_where(fewest)}")
