@@ -102,3 +102,8 @@ def test_words() -> None:
     assert listed(["a", "b", "c"]) == "a, b and c"
     assert listed(list("abcde"), most=3) == "a, b and 3 more"
     assert listed([]) == ""
+
+
+def test_words_between_backticks_are_code() -> None:
+    assert elements.paragraph("`a<b` and `c") == "<p><code>a&lt;b</code> and `c</p>"
+    assert "<li><code>x</code></li>" in elements.listing(["`x`"])

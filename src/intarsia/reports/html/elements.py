@@ -16,7 +16,12 @@ NUMBER = re.compile(r"[-+±<]?\s?[.\d]")
 
 
 def paragraph(text: str) -> str:
-    return f"<p>{escape(text)}</p>"
+    return f"<p>{inline(text)}</p>"
+
+
+def inline(text: str) -> str:
+    """Escaped text, in which what stands between backticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def notice(title: str, text: str) -> str:
@@ -27,7 +32,7 @@ def notice(title: str, text: str) -> str:
 
 def listing(items: Iterable[str]) -> str:
     """A list with bullets."""
-    lines = "".join(f"<li>{escape(item)}</li>\n" for item in items)
+    lines = "".join(f"<li>{inline(item)}</li>\n" for item in items)
     return f"<ul>\n{lines}</ul>"
 
 
