@@ -59,7 +59,7 @@ def picture_studio(browser: Browser, address: str) -> None:
     page.get_by_role("tab", name="One sample").click()
     draw(page, page.locator("#sample-draw canvas"))
     page.locator("#take-out").get_by_label("3", exact=True).check()
-    expect(page.locator("#whole-answer")).to_contain_text("without module 3")
+    expect(page.locator("#joined-answer")).to_contain_text("without module 3")
     save(page, "studio-sample", end="#module-answers")
     page.get_by_role("tab", name="Compatibility").click()
     page.locator("#measure").get_by_label("unit overlap").check()
