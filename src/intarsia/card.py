@@ -7,7 +7,7 @@ import yaml
 import intarsia
 from intarsia.composition import Composition
 from intarsia.estimator import ModularClassifier
-from intarsia.measure import figure
+from intarsia.measure import format_number
 from intarsia.modules import Module
 
 RECIPE = (
@@ -72,7 +72,7 @@ def _table(parts: Sequence[Module]) -> str:
     ]
     for part in parts:
         scores = part.provenance.get("scores", {}).get("validation") or {}
-        numbers = [figure(scores.get(key)) for key in ("accuracy", "entropy")]
+        numbers = [format_number(scores.get(key)) for key in ("accuracy", "entropy")]
         rows.append(
             f"| {_code(part.name)} | {part.nonzero} of {part.parameters} | "
             f"{numbers[0]} | {numbers[1]} |"

@@ -15,7 +15,7 @@ from intarsia.errors import CompositionError
 from intarsia.measure.compatibility import MEASURES
 from intarsia.modules import logits_of
 from intarsia.studio import Session
-from intarsia.studio.scores import describe_switch, entropy_on, largest_changes, overall_accuracy
+from intarsia.studio.scores import describe_switch, largest_changes, overall_accuracy
 from intarsia.studio.ui.views import Views
 
 
@@ -167,10 +167,12 @@ def test_overall_accuracy_and_entropy_by_hand(session: Session, digits: ia.Data)
     )
     entropies = measure.entropy(logits, session["0"].temperature)
     mine = np.isin(digits.test.y, [0, 3])
-    assert entropy_on(score, rewarded=True) == pytest.approx(entropies[mine].mean())
-    assert entropy_on(score, rewarded=False) == pytest.approx(score.entropy)
+    assert score.entropy_on(score.rewarded) == pytest.approx(entropies[mine].mean())
+    assert score.entropy_on(set(score.catalogue) - set(score.rewarded)) == pytest.approx(
+        score.entropy
+    )
     every = Session([replace(session["0"], rewarded=session.catalogue)], digits)
-    assert np.isnan(entropy_on(every.score(["0"], "sum"), rewarded=False))
+    assert np.isnan(every.score(["0"], "sum").entropy_on(()))
 
 
 def test_what_a_switch_did_is_said_in_few_words(session: Session) -> None:

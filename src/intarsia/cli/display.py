@@ -65,14 +65,14 @@ def show_facts(result: dict[str, Any]) -> None:
 
 def show_composition(result: dict[str, Any]) -> None:
     """What it is, and accuracy and loss with and without its calibration, where it has one."""
-    from intarsia.measure import figure
+    from intarsia.measure import format_number
 
     show_facts(result)
     fitted = result.get("calibration")
     if fitted is None:
         return
     rows = [
-        (way, figure(fitted[f"accuracy_{way}"]), figure(fitted[f"loss_{way}"]))
+        (way, format_number(fitted[f"accuracy_{way}"]), format_number(fitted[f"loss_{way}"]))
         for way in ("without", "with")
     ]
     show(
@@ -87,10 +87,10 @@ def show_composition(result: dict[str, Any]) -> None:
 
 def show_abstention(result: dict[str, Any]) -> None:
     """How often each model withholds its answer, by name."""
-    from intarsia.measure import figure
+    from intarsia.measure import format_number
 
     keys = ("answered", "accuracy", "refused", "auroc_entropy")
-    rows = [(name, *(figure(getattr(a, key)) for key in keys)) for name, a in result.items()]
+    rows = [(name, *(format_number(getattr(a, key)) for key in keys)) for name, a in result.items()]
     fraction = next(iter(result.values())).threshold
     headings = ["abstaining", "rewarded answered", "of these right", "others refused", "AUROC"]
     title = f"above {fraction:g} of the largest entropy"
@@ -115,13 +115,13 @@ def show_operators(result: list[dict[str, Any]]) -> None:
 
 def show_scores(scores: dict[str, Any], confusion: bool) -> None:
     """Evaluations by name: one in full, several in one row each."""
-    from intarsia.measure import figure
+    from intarsia.measure import format_number
 
     each = list(scores.values())
     if len(each) == 1:
         show(each[0])
     else:
-        rows = [(n, figure(s.accuracy), figure(s.entropy)) for n, s in scores.items()]
+        rows = [(n, format_number(s.accuracy), format_number(s.entropy)) for n, s in scores.items()]
         show(table(["module", "rewarded accuracy", "non-rewarded entropy"], rows))
         show(_means([vars(s) for s in each]) + f" of {each[0].ceiling:.4f}")
     for name, score in scores.items() if confusion else ():
@@ -132,11 +132,17 @@ def show_scores(scores: dict[str, Any], confusion: bool) -> None:
 
 def show_bank(result: dict[str, Any]) -> None:
     """The modules of a bank with the scores of their training; those that diverged by name."""
-    from intarsia.measure import figure
+    from intarsia.measure import format_number
 
     modules = result["modules"]
     rows = [
-        (m["name"], figure(m["accuracy"]), figure(m["entropy"]), f"{m['density']:.2%}", m["bytes"])
+        (
+            m["name"],
+            format_number(m["accuracy"]),
+            format_number(m["entropy"]),
+            f"{m['density']:.2%}",
+            m["bytes"],
+        )
         for m in modules
     ]
     ceiling = f"entropy (of {result['ceiling']:.3f})" if modules else "entropy"
@@ -152,21 +158,27 @@ def show_bank(result: dict[str, Any]) -> None:
 
 def show_demo(findings: Any) -> None:
     """The demo's findings: each module, all of them joined, one removed."""
-    from intarsia.measure import figure
+    from intarsia.measure import format_number
 
     removal = findings.removal
     show(
         table(
             ["module", "accuracy", f"entropy (of {findings.ceiling:.3f})", "density", "bytes"],
             [
-                (m.name, figure(m.accuracy), figure(m.entropy), f"{m.density:.1%}", f"{m.bytes:,}")
+                (
+                    m.name,
+                    format_number(m.accuracy),
+                    format_number(m.entropy),
+                    f"{m.density:.1%}",
+                    f"{m.bytes:,}",
+                )
                 for m in findings.modules
             ],
             "Each module: accuracy on its own digit, entropy on the others",
         ),
         table(
             ["all ten digits, one network", "accuracy", "parameters"],
-            [(r.name, figure(r.accuracy), f"{r.parameters:,}") for r in findings.rows],
+            [(r.name, format_number(r.accuracy), f"{r.parameters:,}") for r in findings.rows],
             "Joined without training, and one network trained on all",
         ),
         table(
@@ -176,7 +188,7 @@ def show_demo(findings: Any) -> None:
                 "entropy there",
                 "accuracy on the rest",
             ],
-            [(when, *map(figure, numbers)) for when, *numbers in removal.rows()],
+            [(when, *map(format_number, numbers)) for when, *numbers in removal.rows()],
             f"Digit {removal.name} taken out and put back"
             + (": the same bits" if removal.same_bits else ": NOT the same bits"),
         ),

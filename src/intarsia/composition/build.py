@@ -20,14 +20,14 @@ from intarsia.composition.calibration import (
 )
 from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.arithmetic import off_the_sum
-from intarsia.composition.operators.registry import OPERATORS, Operator, State, total
+from intarsia.composition.operators.registry import OPERATORS, Operator, State
 from intarsia.data import Split
 from intarsia.errors import CompositionError, RecipeError, nearest
 from intarsia.files import digest_of
 from intarsia.models.custom.trial import trial_inputs
 from intarsia.models.wiring import hidden_axes
 from intarsia.modules import Module, logits_of
-from intarsia.modules.statistics import sibling_name
+from intarsia.modules.statistics import sibling_name, total
 from intarsia.specs import Spec
 
 Parts = tuple[Module, ...]

@@ -2,7 +2,7 @@
 
 from intarsia.measure.abstention import Abstention, abstention, auroc, threshold
 from intarsia.measure.compatibility import Compatibility, compatibility, compatibility_matrix
-from intarsia.measure.evaluation import Evaluation, evaluate, evaluate_logits, figure
+from intarsia.measure.evaluation import Evaluation, evaluate, evaluate_logits, format_number
 from intarsia.measure.logits import (
     accuracy_per_class,
     confusion,
@@ -32,7 +32,7 @@ __all__ = [
     "entropy_per_class",
     "evaluate",
     "evaluate_logits",
-    "figure",
+    "format_number",
     "nonrewarded_entropy",
     "novelty",
     "path",

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from intarsia.data import Split
 from intarsia.errors import DataError
 from intarsia.files import plain
-from intarsia.measure.evaluation import figure
+from intarsia.measure.evaluation import format_number
 from intarsia.modules import Module, Predicting, logits_of
 from intarsia.modules.classifier import Inputs, check_abstain, uncertainty
 
@@ -37,10 +37,11 @@ class Abstention:
 
     def __str__(self) -> str:
         return (
-            f"AUROC {figure(self.auroc_entropy)} by entropy, {figure(self.auroc_softmax)} by "
-            f"largest probability; at {self.threshold:.4f} of log C {figure(self.answered)} of "
-            f"{self.known} known samples are answered ({figure(self.accuracy)} of these right) "
-            f"and {figure(self.refused)} of {self.unknown} unknown ones refused"
+            f"AUROC {format_number(self.auroc_entropy)} by entropy, "
+            f"{format_number(self.auroc_softmax)} by largest probability; at "
+            f"{self.threshold:.4f} of log C {format_number(self.answered)} of {self.known} known "
+            f"samples are answered ({format_number(self.accuracy)} of these right) and "
+            f"{format_number(self.refused)} of {self.unknown} unknown ones refused"
         )
 
 

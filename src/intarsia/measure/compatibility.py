@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from intarsia.data import Data, Split, evenly_spaced
 from intarsia.errors import CompositionError, DataError, WiringError
 from intarsia.files import plain
-from intarsia.measure.evaluation import figure, printed
+from intarsia.measure.evaluation import format_number, printed
 from intarsia.measure.matrix import Matrix
 from intarsia.measure.pair import blend, check_pair, inputs_of
 from intarsia.models.wiring import hidden_axes, live_units
@@ -63,10 +63,10 @@ class Compatibility:
         for heading in ("measure", "value", "meaning"):
             table.add_column(heading, justify="right" if heading == "value" else "left")
         for name, meaning in MEASURES.items():
-            table.add_row(name.replace("_", " "), figure(getattr(self, name)), meaning)
+            table.add_row(name.replace("_", " "), format_number(getattr(self, name)), meaning)
             axes = self.unit_overlap_per_axis if name == "unit_overlap" else {}
             for axis, overlap in axes.items() if len(axes) > 1 else ():
-                table.add_row(Text(f"  {axis}"), figure(overlap), "")
+                table.add_row(Text(f"  {axis}"), format_number(overlap), "")
         return table
 
     def __str__(self) -> str:

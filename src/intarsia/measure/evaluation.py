@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,14 @@ class Evaluation:
     entropy_per_class: np.ndarray  # C, rewarded classes included
     n: int
 
+    def entropy_on(self, classes: Collection[str]) -> float:
+        """Mean entropy over the samples of these classes; nan where there are none."""
+        counts = self.confusion.sum(axis=1) * [name in classes for name in self.catalogue]
+        known = counts > 0
+        if not known.any():
+            return math.nan
+        return float(np.average(self.entropy_per_class[known], weights=counts[known]))
+
     def to_json(self) -> dict[str, Any]:
         return plain(vars(self), "evaluation")
 
@@ -54,7 +62,7 @@ class Evaluation:
         for i, name in enumerate(self.catalogue):
             mark = "*" if name in self.rewarded else " "
             figures = (self.accuracy_per_class[i], self.entropy_per_class[i])
-            table.add_row(Text(f"{mark} {name}"), str(samples[i]), *map(figure, figures))
+            table.add_row(Text(f"{mark} {name}"), str(samples[i]), *map(format_number, figures))
         return Group(Text(self._summary()), table)
 
     def __str__(self) -> str:
@@ -62,8 +70,8 @@ class Evaluation:
 
     def _summary(self) -> str:
         return (
-            f"rewarded accuracy {figure(self.accuracy)}, non-rewarded entropy "
-            f"{figure(self.entropy)} of {figure(self.ceiling)}, {self.n} samples"
+            f"rewarded accuracy {format_number(self.accuracy)}, non-rewarded entropy "
+            f"{format_number(self.entropy)} of {format_number(self.ceiling)}, {self.n} samples"
         )
 
 
@@ -137,7 +145,7 @@ def one_answer(scores: Mapping[str, Evaluation]) -> Iterator[Finding]:
             yield Finding("dead", name, message, advice)
 
 
-def figure(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """Four decimals; a dash for a mean over nothing."""
     return "-" if value is None or math.isnan(value) else f"{value:.4f}"
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from intarsia.errors import DataError, nearest
 from intarsia.files import plain
-from intarsia.measure.evaluation import figure, printed
+from intarsia.measure.evaluation import format_number, printed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +55,7 @@ class Matrix:
             low, mean, high = np.nanmin(values), np.nanmean(values), np.nanmax(values)
             row, column = np.unravel_index(np.nanargmax(values), values.shape)
             where = Text(f"{self.names[row]}, {self.names[column]}")
-            table.add_row(name.replace("_", " "), *map(figure, (low, mean, high)), where)
+            table.add_row(name.replace("_", " "), *map(format_number, (low, mean, high)), where)
         return Group(table, *self._square())
 
     def __str__(self) -> str:

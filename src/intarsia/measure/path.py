@@ -10,7 +10,7 @@ import torch
 from intarsia.data import Data, Split, subsample
 from intarsia.errors import CompositionError, DataError, RecipeError
 from intarsia.files import plain
-from intarsia.measure.evaluation import figure, printed
+from intarsia.measure.evaluation import format_number, printed
 from intarsia.measure.logits import nonrewarded_entropy, rewarded_accuracy
 from intarsia.measure.pair import blend, check_pair
 from intarsia.modules import Classifier, Module, logits_of
@@ -119,7 +119,7 @@ class WeightPath:
             places = (("middle", len(self.t) // 2), ("worst", int(curve.excess.argmax())))
             for label, i in (*ends, *places):
                 numbers = (curve.loss[i], curve.excess[i], curve.accuracy[i], curve.entropy[i])
-                cells = (f"{self.t[i]:.3g}", *map(figure, numbers))
+                cells = (f"{self.t[i]:.3g}", *map(format_number, numbers))
                 table.add_row(name, samples, Text(label), *cells)
                 name = samples = ""
         return Group(Text(self._summary()), table)

@@ -28,9 +28,9 @@ def mean_where(
 ) -> Tensor:
     """Each entry's weighted mean over the tensors that keep it, or over all where none does."""
     own = [weight * k.to(t.dtype) for weight, k, t in zip(weights, kept, tensors, strict=True)]
-    nobody = _total(own) == 0
+    nobody = total(own) == 0
     own = [torch.where(nobody, weight, o) for weight, o in zip(weights, own, strict=True)]
-    return _total([t * o for t, o in zip(tensors, own, strict=True)]) / _total(own)
+    return total([t * o for t, o in zip(tensors, own, strict=True)]) / total(own)
 
 
 def sibling_name(name: str, other: str) -> str:
@@ -39,6 +39,6 @@ def sibling_name(name: str, other: str) -> str:
     return layer + dot + other
 
 
-def _total(tensors: Sequence[Tensor]) -> Tensor:
-    # One after another: the order of a reduction over an axis is not ours to know.
+def total(tensors: Sequence[Tensor]) -> Tensor:
+    """The sum, one after another: the order of a reduction over an axis is not ours to know."""
     return reduce(torch.add, tensors)

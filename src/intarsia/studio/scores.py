@@ -1,6 +1,5 @@
 """What an evaluation says beyond its own numbers, and what changed since the last one."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,16 +13,6 @@ MOST = 3  # classes, or modules, that are named
 def overall_accuracy(score: Evaluation) -> float:
     """The fraction of all samples that are answered correctly, of whatever class."""
     return float(score.confusion.trace() / max(1, score.confusion.sum()))
-
-
-def entropy_on(score: Evaluation, rewarded: bool) -> float:
-    """Mean entropy over the samples of the classes that are, or are not, rewarded; nan if none."""
-    chosen = [(name in score.rewarded) == rewarded for name in score.catalogue]
-    counts = score.confusion.sum(axis=1) * np.array(chosen)
-    known = counts > 0
-    if not known.any():
-        return math.nan
-    return float(np.average(score.entropy_per_class[known], weights=counts[known]))
 
 
 def describe_switch(

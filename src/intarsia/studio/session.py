@@ -15,11 +15,11 @@ from intarsia.artifacts import labelled
 from intarsia.composition import OPERATORS, Composition, MergeContext
 from intarsia.composition.build import MergeOptions
 from intarsia.composition.checks import check_fit
-from intarsia.composition.operators.registry import total
 from intarsia.data import Data, Split, subsample
 from intarsia.errors import CompositionError, IntarsiaError, nearest
 from intarsia.measure import Evaluation, Matrix, evaluate_logits
 from intarsia.modules import Module, logits_of
+from intarsia.modules.statistics import total
 from intarsia.specs import Spec
 from intarsia.studio.pair_measures import PAIR_ROWS, PairMeasures, caution
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from intarsia.composition.operators.registry import total
 from intarsia.errors import RecipeError
+from intarsia.modules.statistics import total
 
 ROUNDING = 1e-8  # of the sizes that were added: what is smaller is nothing
 TOLERANCE = 1e-3  # of the logits' size: far above rounding, far below another function

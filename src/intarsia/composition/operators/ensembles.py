@@ -8,7 +8,8 @@ from torch import Tensor
 
 from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.arithmetic import combination, mean, normalised
-from intarsia.composition.operators.registry import operator, total
+from intarsia.composition.operators.registry import operator
+from intarsia.modules.statistics import total
 
 EXPERTS = "https://doi.org/10.1162/089976602760128018"  # products of experts
 

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.arithmetic import off_the_sum
-from intarsia.composition.operators.registry import State, operator, total
+from intarsia.composition.operators.registry import State, operator
 from intarsia.errors import CompositionError
 from intarsia.models.axes import INPUT, OUTPUT, TensorAxes, hidden_axes
 from intarsia.models.custom.trial import trial_inputs
 from intarsia.models.units import live_units, take_units
+from intarsia.modules.statistics import total
 
 REMEDY = 'join them by "logits", which gives the same sum from networks that stay apart'
 LARGEST = 2**30  # entries of one tensor

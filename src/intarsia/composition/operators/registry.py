@@ -1,12 +1,11 @@
 """What an operator is: a pure function on states or on logits, registered with its traits."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from functools import reduce, wraps
+from collections.abc import Callable, Mapping
+from functools import wraps
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-import torch
 from torch import Tensor
 
 from intarsia.errors import RecipeError, nearest
@@ -94,8 +93,3 @@ def _check_setting(operator: str, parameter: inspect.Parameter, value: Any) -> N
         raise RecipeError(f"{operator}: {key} is {value!r}: expected true or false")
     if kind is float and not is_number(value):
         raise RecipeError(f"{operator}: {key} is {value!r}: expected a number")
-
-
-def total(tensors: Sequence[Tensor]) -> Tensor:
-    """The sum, one after another: the order of a reduction over an axis is not ours to know."""
-    return reduce(torch.add, tensors)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from intarsia.composition.operators.arithmetic import check_fraction
-from intarsia.composition.operators.registry import total
+from intarsia.modules.statistics import total
 
 Trim = Literal["whole", "tensor"]
 Elect = Literal["mass", "frequency", "none"]

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.arithmetic import combination, mean, normalised
-from intarsia.composition.operators.registry import State, operator, total
+from intarsia.composition.operators.registry import State, operator
 from intarsia.modules.architecture import Plan
-from intarsia.modules.statistics import joint_buffer, mean_where, sibling_name
+from intarsia.modules.statistics import joint_buffer, mean_where, sibling_name, total
 
 Affine = Literal["sum", "mean"]
 SOUPS = "https://arxiv.org/abs/2203.05482"  # model soups

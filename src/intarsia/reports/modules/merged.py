@@ -126,7 +126,7 @@ def removed(context: ReportContext) -> str | None:
         score = without[module.name]
         own, kept = [score.catalogue.index(c) for c in module.rewarded], _rewarded_places(score)
         before, after = (_accuracy_on(own, s) for s in (merged, score))
-        entropy, rest = _entropy_on(own, score), _accuracy_on(kept, merged)
+        entropy, rest = score.entropy_on(module.rewarded), _accuracy_on(kept, merged)
         rows.append([module.name, before, after, entropy, rest, _accuracy_on(kept, score)])
     columns = [
         *("module taken out", "accuracy on its classes before", "after"),
@@ -251,12 +251,3 @@ def _accuracy_on(places: Sequence[int], score: Evaluation) -> float:
     """Accuracy on the samples of these classes; nan where there are none."""
     counts = score.confusion[places]
     return float(counts[:, places].trace() / counts.sum()) if counts.sum() else math.nan
-
-
-def _entropy_on(places: Sequence[int], score: Evaluation) -> float:
-    """Mean entropy over the samples of these classes; nan where there are none."""
-    counts = score.confusion[places].sum(axis=1)
-    known = counts > 0
-    if not known.any():
-        return math.nan
-    return float(np.average(score.entropy_per_class[places][known], weights=counts[known]))

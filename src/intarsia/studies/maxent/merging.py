@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from intarsia.composition import compose
 from intarsia.composition.checks import check_fit
-from intarsia.composition.operators.registry import total
 from intarsia.data import Data
 from intarsia.errors import CompositionError, WiringError
 from intarsia.measure import compatibility_matrix
 from intarsia.models.wiring import hidden_axes, live_units
 from intarsia.modules import Bank, Module, logits_of
+from intarsia.modules.statistics import total
 from intarsia.specs import Spec
 from intarsia.studies.maxent.complete_merges import Merges
 

@@ -14,7 +14,7 @@ from intarsia.measure.compatibility import MEASURES
 from intarsia.modules import Health
 from intarsia.plots import confusion_panels, png, svg
 from intarsia.studio.answers import Answer
-from intarsia.studio.scores import entropy_on, largest_changes, overall_accuracy
+from intarsia.studio.scores import largest_changes, overall_accuracy
 from intarsia.studio.session import ModuleTile
 
 NAMED_UP_TO = 12  # classes whose names are written below their bars
@@ -56,7 +56,8 @@ def accuracy_number(score: Evaluation) -> str:
 
 def entropy_number(score: Evaluation) -> str:
     """High is right for the classes that are off, low for those that are on."""
-    on, off = (entropy_on(score, rewarded=which) for which in (True, False))
+    others = set(score.catalogue) - set(score.rewarded)
+    on, off = score.entropy_on(score.rewarded), score.entropy_on(others)
     most = f"of {score.ceiling:.3f} at most; "
     if math.isnan(off):
         return _big("Entropy, classes that are on", _number(on, 3), f"{most}no class is off")
