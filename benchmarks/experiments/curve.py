@@ -37,9 +37,9 @@ from benchmarks.experiments.banks import DATA, FOLDER, bank_of
 from benchmarks.experiments.merge import accuracy
 from benchmarks.record import RESULTS, made_by, save, spread_of_all
 from intarsia.composition import align
-from intarsia.composition.operators.registry import total
 from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
 from intarsia.modules import logits_of
+from intarsia.modules.statistics import total
 
 DENSITIES = (1.0, 0.01, 0.005, 0.002)
 SCALES = (1.0, 1.5, 2.0)
