@@ -20,7 +20,7 @@ from benchmarks.experiments.banks import FOLDER, bank_of, settings_of
 from benchmarks.experiments.removal import MACHINE, Cell, fraction, left_of_class, summary, timed
 from benchmarks.record import RESULTS, made_by, save, spread
 from intarsia.modules import logits_of
-from intarsia.studies.maxent.baselines import Ascent, ascend
+from intarsia.studies.maxent.shared.baselines import Ascent, ascend
 
 FORGOTTEN = 0.02  # accuracy on the class's training samples at which ascent stops
 FIRST = 256  # samples that are looked at before all of them are

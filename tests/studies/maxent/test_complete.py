@@ -10,7 +10,7 @@ from intarsia.composition import OPERATORS
 from intarsia.plots import svg
 from intarsia.studies import Measured, Spread, StudyContext, find_study
 from intarsia.studies.maxent.complete import EQUAL, SCALES
-from intarsia.studies.maxent.complete_merges import figure_name, orders_of
+from intarsia.studies.maxent.shared.complete_merges import figure_name, orders_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -12,7 +12,7 @@ from intarsia.modules import Bank, logits_of
 from intarsia.plots import svg
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.cells import Cell
-from intarsia.studies.maxent.merging import whole_of
+from intarsia.studies.maxent.shared.merging import whole_of
 from intarsia.studies.study import Study
 from intarsia.studies.tables import Spread
 

@@ -15,9 +15,9 @@ from intarsia.models import build
 from intarsia.modules import Bank, Module
 from intarsia.modules.architecture import Architecture
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
-from intarsia.studies.maxent.merging import JOINED, merge_pairs
-from intarsia.studies.maxent.ordering import in_paper
 from intarsia.studies.maxent.pairs import cells, figures, tables
+from intarsia.studies.maxent.shared.merging import JOINED, merge_pairs
+from intarsia.studies.maxent.shared.ordering import in_paper
 from intarsia.studies.maxent.single import STATES
 from intarsia.studies.tables import Difference, Paper, Spread
 

@@ -7,7 +7,7 @@ import pytest
 import intarsia as ia
 from intarsia.plots import svg
 from intarsia.studies import Spread, StudyContext, find_study
-from intarsia.studies.maxent.complete_merges import orders_of
+from intarsia.studies.maxent.shared.complete_merges import orders_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

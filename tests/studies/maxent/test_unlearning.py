@@ -12,7 +12,7 @@ import intarsia as ia
 from intarsia.modules import logits_of
 from intarsia.plots import svg
 from intarsia.studies import Measured, Plan, Store, StudyContext, find_study
-from intarsia.studies.maxent.baselines import UNPRUNED
+from intarsia.studies.maxent.shared.baselines import UNPRUNED
 from intarsia.studies.maxent.unlearning import compare, removal, retraining
 
 CPU = torch.device("cpu")

@@ -9,8 +9,8 @@ import pytest
 
 from intarsia.studies import STUDIES, Findings, Measured, Verdict, find_study
 from intarsia.studies.maxent.complete import best_operators, operator_claims
-from intarsia.studies.maxent.dead import dead_modules, dead_pairs
-from intarsia.studies.maxent.paper import pair_cell
+from intarsia.studies.maxent.shared.dead import dead_modules, dead_pairs
+from intarsia.studies.maxent.shared.paper import pair_cell
 
 PAPER, RELEASED = "preset `paper`", "preset `released`"
 LAYER = "preset `paper` with `pruning=magnitude(scope='layer'), select=last`"

@@ -25,8 +25,8 @@ from intarsia.reports.html.words import capital, counted, duration, listed
 from intarsia.reports.modules.measurements import LOGIT_SUM, WEIGHT_SUM, Measurements
 from intarsia.reports.modules.report_input import ReportInput
 from intarsia.reports.modules.sections import ReportContext, section
-from intarsia.studies.maxent.paper import TWINS, pair_cell, single_cell
-from intarsia.studies.maxent.vs_paper import MEANING, VS_PAPER, vs_paper
+from intarsia.studies.maxent.shared.paper import TWINS, pair_cell, single_cell
+from intarsia.studies.maxent.shared.vs_paper import MEANING, VS_PAPER, vs_paper
 from intarsia.studies.plans import plan_of
 from intarsia.studies.tables import Spread, Table
 from intarsia.training.run_folder import spent

@@ -8,7 +8,7 @@ from intarsia.composition import OPERATORS
 from intarsia.measure.significance import above
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.complete_merges import (
+from intarsia.studies.maxent.shared.complete_merges import (
     NAMES,
     figure_name,
     full,

@@ -13,9 +13,9 @@ from intarsia.data import Split
 from intarsia.measure import evaluate
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.complete_merges import figure_name
-from intarsia.studies.maxent.merging import JOINED
 from intarsia.studies.maxent.pairs import pairs_of
+from intarsia.studies.maxent.shared.complete_merges import figure_name
+from intarsia.studies.maxent.shared.merging import JOINED
 from intarsia.studies.options import check_count, check_flags, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, grouped, yes_no

@@ -14,9 +14,9 @@ from intarsia.measure import path
 from intarsia.measure.path import TOLERANCE, PathCurve
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.complete_merges import figure_name
-from intarsia.studies.maxent.dead import STATES
 from intarsia.studies.maxent.pairs import pairs_of
+from intarsia.studies.maxent.shared.complete_merges import figure_name
+from intarsia.studies.maxent.shared.dead import STATES
 from intarsia.studies.maxent.single import plans_by_state
 from intarsia.studies.options import check_count, readable
 from intarsia.studies.study import Study, register, scales, seeds_of

@@ -13,9 +13,9 @@ from intarsia.measure import accuracy_per_class, rewarded_accuracy
 from intarsia.modules import Bank, logits_of
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.baselines import check_rates, fine_tune, on, untrained
-from intarsia.studies.maxent.complete_merges import NAMES, figure_name, orders_of
-from intarsia.studies.maxent.ways import (
+from intarsia.studies.maxent.shared.baselines import check_rates, fine_tune, on, untrained
+from intarsia.studies.maxent.shared.complete_merges import NAMES, figure_name, orders_of
+from intarsia.studies.maxent.shared.ways import (
     SMALL_RECIPE,
     Row,
     by_way,

@@ -9,8 +9,8 @@ from intarsia.data import Split
 from intarsia.measure import evaluate
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.complete_merges import figure_name
-from intarsia.studies.maxent.merging import live_count, overlaps, whole_of
+from intarsia.studies.maxent.shared.complete_merges import figure_name
+from intarsia.studies.maxent.shared.merging import live_count, overlaps, whole_of
 from intarsia.studies.options import check_flags, check_operators, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, grouped, yes_no

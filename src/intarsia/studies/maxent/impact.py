@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from intarsia.measure.significance import welch
 from intarsia.studies.cells import Measured
 from intarsia.studies.maxent import pairs
-from intarsia.studies.maxent.dead import dead_pairs, left_out
-from intarsia.studies.maxent.ordering import INDEPENDENT
 from intarsia.studies.maxent.pairs import collected, differences
-from intarsia.studies.maxent.paper import pair_cell
+from intarsia.studies.maxent.shared.dead import dead_pairs, left_out
+from intarsia.studies.maxent.shared.ordering import INDEPENDENT
+from intarsia.studies.maxent.shared.paper import pair_cell
 from intarsia.studies.maxent.single import presets
 from intarsia.studies.study import Study, register
 from intarsia.studies.tables import Entry, Paper, Spread, Table, finite, point

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 from intarsia.data import disjoint_pairs, partition
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.dead import STATES, PairGroup, dead_pairs, left_out, not_counted
-from intarsia.studies.maxent.merging import merge_pairs
-from intarsia.studies.maxent.ordering import (
+from intarsia.studies.maxent.shared.dead import STATES, PairGroup, dead_pairs, left_out, not_counted
+from intarsia.studies.maxent.shared.merging import merge_pairs
+from intarsia.studies.maxent.shared.ordering import (
     HEAD,
     INDEPENDENT,
     best_spreads,
     order_claim,
     ordering_table,
 )
-from intarsia.studies.maxent.paper import pair_cell
+from intarsia.studies.maxent.shared.paper import pair_cell
+from intarsia.studies.maxent.shared.vs_paper import MEANING, VS_PAPER, PaperComparison, vs_paper
 from intarsia.studies.maxent.single import plans_by_state, presets
-from intarsia.studies.maxent.vs_paper import MEANING, VS_PAPER, PaperComparison, vs_paper
 from intarsia.studies.options import check_count, fitting, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, finite, grouped, point, yes_no

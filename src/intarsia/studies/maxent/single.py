@@ -10,10 +10,10 @@ from intarsia.measure import evaluate
 from intarsia.modules import Bank
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.dead import STATES, dead_modules, left_out, not_counted
-from intarsia.studies.maxent.merging import live_count
-from intarsia.studies.maxent.paper import single_cell
-from intarsia.studies.maxent.vs_paper import MEANING, VS_PAPER, PaperComparison, vs_paper
+from intarsia.studies.maxent.shared.dead import STATES, dead_modules, left_out, not_counted
+from intarsia.studies.maxent.shared.merging import live_count
+from intarsia.studies.maxent.shared.paper import single_cell
+from intarsia.studies.maxent.shared.vs_paper import MEANING, VS_PAPER, PaperComparison, vs_paper
 from intarsia.studies.options import readable
 from intarsia.studies.plans import Plan
 from intarsia.studies.study import Study, register, scales, seeds_of

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from intarsia.data import set_name
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.complete_merges import (
+from intarsia.studies.maxent.pairs import pairs_of, sets_of
+from intarsia.studies.maxent.shared.complete_merges import (
     NAMES,
     PAPER_MERGES,
     Merges,
@@ -22,7 +23,6 @@ from intarsia.studies.maxent.complete_merges import (
     varied_figures,
     varied_verdict,
 )
-from intarsia.studies.maxent.pairs import pairs_of, sets_of
 from intarsia.studies.options import check_count, fitting, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, finite, grouped, point

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.complete_merges import (
+from intarsia.studies.maxent.shared.complete_merges import (
     PAPER_MERGES,
     SMALL_MERGES,
     measure_steps,

@@ -15,9 +15,9 @@ from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
 from intarsia.modules import Bank, Module, logits_of
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.baselines import Ascent, best_ascent, check_rates
-from intarsia.studies.maxent.complete_merges import NAMES, figure_name
-from intarsia.studies.maxent.ways import (
+from intarsia.studies.maxent.shared.baselines import Ascent, best_ascent, check_rates
+from intarsia.studies.maxent.shared.complete_merges import NAMES, figure_name
+from intarsia.studies.maxent.shared.ways import (
     SMALL_RECIPE,
     Row,
     by_way,

@@ -167,7 +167,7 @@ class _Here(Run):
                 return True
             try:
                 timed = self.record.timed(event="cell", study=cell.study, key=cell.key)
-                # Some groups are dead, and the verdict says so: studies/maxent/dead.py.
+                # Some groups are dead, and the verdict says so: studies/maxent/shared/dead.py.
                 quiet = warnings.catch_warnings(action="ignore", category=HealthWarning)
                 with timed, quiet:
                     self.keep(cell, find_study(cell.study).measure(cell, self.context))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia.studies.cells import Measured
-from intarsia.studies.maxent.paper import PaperCell
+from intarsia.studies.maxent.shared.paper import PaperCell
 from intarsia.studies.tables import Difference, Entry, Paper, Spread, Table
 from intarsia.studies.verdict import (
     IMP,

@@ -12,7 +12,7 @@ from intarsia.errors import StudyError
 from intarsia.files import digest_of
 from intarsia.modules import Classifier, logits_of
 from intarsia.studies import Store, StudyContext, find_study
-from intarsia.studies.maxent.baselines import (
+from intarsia.studies.maxent.shared.baselines import (
     UNPRUNED,
     Ascent,
     ascend,

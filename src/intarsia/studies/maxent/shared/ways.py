@@ -8,8 +8,8 @@ from typing import Any
 
 from intarsia.studies.cells import Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.baselines import UNPRUNED
-from intarsia.studies.maxent.complete_merges import NAMES
+from intarsia.studies.maxent.shared.baselines import UNPRUNED
+from intarsia.studies.maxent.shared.complete_merges import NAMES
 from intarsia.studies.plans import Plan
 from intarsia.studies.tables import Spread, Table, finite, grouped, point
 from intarsia.studies.verdict import Claim, Verdict, listed, titled

@@ -20,7 +20,7 @@ from intarsia.models.wiring import hidden_axes, live_units
 from intarsia.modules import Bank, Module, logits_of
 from intarsia.modules.statistics import total
 from intarsia.specs import Spec
-from intarsia.studies.maxent.complete_merges import Merges
+from intarsia.studies.maxent.shared.complete_merges import Merges
 
 JOINED = ("sum", "logits")  # the operators by which they are
 Pair = Sequence[Sequence[str]]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from intarsia.studies.maxent.paper import PaperCell, pair_cell, single_cell
+from intarsia.studies.maxent.shared.paper import PaperCell, pair_cell, single_cell
 from intarsia.studies.tables import Paper
 
-REFERENCE = Path(__file__).resolve().parents[4] / "shared" / "reference" / "maxent_tables.json"
+REFERENCE = Path(__file__).resolve().parents[5] / "shared" / "reference" / "maxent_tables.json"
 MODELS = {"Shallow MLP": "shallow", "Deep MLP": "deep", "CNN": "cnn"}
 CONTENT = json.loads(files("intarsia.studies.maxent").joinpath("maxent.json").read_text("utf-8"))
 

@@ -10,8 +10,8 @@ import intarsia as ia
 from intarsia.composition import OPERATORS
 from intarsia.errors import RecipeError, StudyError
 from intarsia.modules import Bank
-from intarsia.studies.maxent import complete_merges as curves
-from intarsia.studies.maxent.complete_merges import Merges, orders_of
+from intarsia.studies.maxent.shared import complete_merges as curves
+from intarsia.studies.maxent.shared.complete_merges import Merges, orders_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 
 from intarsia.measure.significance import above, best_of, welch
-from intarsia.studies.maxent.dead import PairGroup, left_out
-from intarsia.studies.maxent.paper import pair_cell
+from intarsia.studies.maxent.shared.dead import PairGroup, left_out
+from intarsia.studies.maxent.shared.paper import pair_cell
 from intarsia.studies.tables import Difference, Entry, Spread, Table, finite, yes_no
 from intarsia.studies.verdict import Claim, count, imp_label, listed
 

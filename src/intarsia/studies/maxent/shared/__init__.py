@@ -1,0 +1,1 @@
+"""What the studies of the maximum-entropy paper share: its numbers, merges, baselines."""
