@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from intarsia.models.wiring import (
@@ -53,6 +52,8 @@ def assign(similarity: Tensor) -> Tensor:
 
     Dead units are like any other dead unit: they would move for nothing.
     """
+    from scipy.optimize import linear_sum_assignment  # a quarter of the time that starting takes
+
     stay = STAY * float(similarity.abs().max()) if similarity.numel() else 0.0
     weighed = similarity.double() + stay * torch.eye(len(similarity), dtype=torch.float64)
     _, columns = linear_sum_assignment(weighed.numpy(), maximize=True)
