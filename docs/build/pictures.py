@@ -29,6 +29,7 @@ LARGEST = 300_000  # bytes of a picture
 
 
 def main() -> None:
+    expect.set_options(timeout=60_000)  # milliseconds; the machine may be busy
     REPORTS.mkdir(exist_ok=True)
     with TemporaryDirectory() as folder, browsing() as browser:
         run(["demo", "--out", "demo"], folder)
@@ -131,8 +132,10 @@ def serving(folder: str) -> Iterator[str]:
         result = next(filter(None, lines), None)
         if result is None:
             raise SystemExit("the studio did not start: run intarsia studio by hand to see why")
-        yield result[0]
-        process.terminate()
+        try:
+            yield result[0]
+        finally:
+            process.terminate()
 
 
 def run(words: list[str], folder: str | Path) -> None:
