@@ -28,6 +28,8 @@ NEVER_CALLED = {"torch.load", "torch.save", "torch.serialization", "numpy.load",
 # A room imports from lines above its own, and from its own.
 ORDER = """
     errors
+    limits
+    parsing
     specs files
     objectives data models
     pruning modules

@@ -41,6 +41,7 @@ _HOMES = {
     "exports": ["export", "export_program", "to_network"],
     "reports": ["Report", "report"],
     "hub": ["from_pretrained", "push_to_hub", "save_pretrained"],
+    "limits": ["Limits", "limited"],
     "errors": ["IntarsiaError"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -68,6 +69,8 @@ if TYPE_CHECKING:  # `as` tells type checkers, which do not run this, that a nam
     from intarsia.hub import from_pretrained as from_pretrained
     from intarsia.hub import push_to_hub as push_to_hub
     from intarsia.hub import save_pretrained as save_pretrained
+    from intarsia.limits import Limits as Limits
+    from intarsia.limits import limited as limited
     from intarsia.measure import Evaluation as Evaluation
     from intarsia.measure import abstention as abstention
     from intarsia.measure import compatibility as compatibility

@@ -12,9 +12,10 @@ from intarsia.composition import Composition
 from intarsia.composition.module_paths import header_of, load_path, modules_at
 from intarsia.data import DATASETS, Data, Split, check_options, load_data, options_for
 from intarsia.errors import DataError, FileError, nearest
-from intarsia.files import read_settings
+from intarsia.limits import account
 from intarsia.models import Model
 from intarsia.modules import LISTING, Bank, Module
+from intarsia.parsing import read_settings
 
 Artifact = Module | Composition | Bank
 SPLITS = ("train", "validation", "test")
@@ -115,6 +116,7 @@ def open_network(path: Path, model: Model | None = None) -> Module | Composition
     return artifact
 
 
+@account()
 def open_modules(
     paths: Sequence[Path], seed: int | None = None, model: Model | None = None
 ) -> list[Module]:

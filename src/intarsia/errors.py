@@ -3,8 +3,13 @@
 And the one warning, for what works and yet is not well.
 """
 
+import reprlib
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
+
+LONGEST = 200  # characters of a value that a message shows
+MOST = 60  # known words that it names
 
 
 class IntarsiaError(Exception):
@@ -47,6 +52,10 @@ class StudyError(IntarsiaError):
     """A study cannot be planned, run or shown."""
 
 
+class LimitError(IntarsiaError):
+    """A file or a setting asks for more than the limits allow, or than the machine has."""
+
+
 class HealthWarning(UserWarning):
     """Something that was trained, joined or loaded is dead, undertrained or inconsistent."""
 
@@ -55,10 +64,35 @@ class DataWarning(UserWarning):
     """The data were read by a guess that should be looked at."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: Any, known: Iterable[str]) -> str:
     """A closing phrase for messages: the nearest known word, or all of them."""
     known = sorted(known)
-    close = get_close_matches(str(word), known, n=1, cutoff=0.6)
+    text = word if isinstance(word, str) else shortened(word)
+    close = get_close_matches(text, known, n=1, cutoff=0.6) if len(text) <= LONGEST else []
     if close:
-        return f"did you mean {close[0]!r}?"
-    return f"known: {', '.join(known)}"
+        return f"did you mean {shortened(close[0])}?"
+    more = f" and {len(known) - MOST} more" if len(known) > MOST else ""
+    return f"known: {', '.join(known[:MOST])}{more}"
+
+
+def shortened(value: Any) -> str:
+    """A value as messages show it, whatever it is and however large: at most LONGEST characters."""
+    text = _SHORT.repr(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+class _Short(reprlib.Repr):
+    """The first few items of what is long, and of a number that is too long its size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = LONGEST
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = 12
+
+    def repr_int(self, x: int, level: int) -> str:
+        if x.bit_length() > 256:
+            return f"<a number of about {x.bit_length() * 3 // 10} digits>"
+        return repr(x)
+
+
+_SHORT = _Short()

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, locks, digests and seeds of what they hold, and YAML."""
+"""Files written whole or not at all, locks, digests and seeds of what they hold."""
 
 import contextlib
 import hashlib
@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-import yaml
-
-from intarsia.errors import FileError, RecipeError
+from intarsia.errors import FileError
 
 try:
     import fcntl
@@ -21,21 +19,6 @@ except ImportError:  # Windows: no lock, the rest works
 
 if TYPE_CHECKING:
     import torch
-
-
-def read_settings(path: str | Path) -> dict[str, Any]:
-    """The `key: value` lines of a YAML file; none of an empty one."""
-    try:
-        settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RecipeError(f"cannot read the recipe {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} is not valid YAML: {error}") from None
-    if settings is None:
-        return {}
-    if not isinstance(settings, dict):
-        raise RecipeError(f"{path} must hold `key: value` lines, got {type(settings).__name__}")
-    return settings
 
 
 def write_whole(path: str | Path, content: bytes | memoryview) -> None:

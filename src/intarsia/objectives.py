@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from intarsia.errors import RecipeError
+from intarsia.errors import RecipeError, shortened
 from intarsia.specs import Registry, Spec
 
 OBJECTIVES = Registry(
@@ -200,7 +200,7 @@ def explicit_other(classes: int, rewarded: Sequence[int]) -> Objective:
 def _check_number(name: str, key: str, value: Any, high: float = math.inf) -> None:
     if not isinstance(value, int | float) or not 0 <= value <= high or value == math.inf:
         upto = "" if high == math.inf else f" to {high:g}"
-        raise RecipeError(f"{name}: {key} is {value!r}: expected a number from 0{upto}")
+        raise RecipeError(f"{name}: {key} is {shortened(value)}: expected a number from 0{upto}")
 
 
 def _sure_of(rewarded: Sequence[int], table: Tensor) -> Tensor:

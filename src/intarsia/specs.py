@@ -8,19 +8,26 @@ from dataclasses import dataclass, field
 from functools import update_wrapper
 from typing import Any
 
-from intarsia.errors import RecipeError, nearest
+from intarsia.errors import LimitError, RecipeError, nearest, shortened
+from intarsia.limits import current
+from intarsia.parsing import parse_literal
 
 
 def check_keys(what: str, given: Iterable[Any], known: Collection[str]) -> None:
     """An unknown key fails with the nearest known one."""
     for key in given:
         if key not in known:
-            raise RecipeError(f"{what} has no setting {key!r}: {nearest(str(key), known)}")
+            raise RecipeError(f"{what} has no setting {shortened(key)}: {nearest(key, known)}")
 
 
 def is_number(value: object) -> bool:
-    """Whether a setting is a finite number; true and false are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether a setting is a finite number; true and false are none, nor what no float holds."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ def name_of(text: Any) -> str:
         return text.name
     if isinstance(text, Mapping):
         return str(text.get("name", ""))
-    return str(text).partition("(")[0].strip()
+    return (text if isinstance(text, str) else shortened(text)).partition("(")[0].strip()
 
 
 class RegistryEntry:
@@ -109,9 +116,10 @@ class Registry(dict[str, Any]):
             named = dict(text)
             name = str(named.pop("name", ""))
         else:
-            name, positional, named = _parse(str(text), self.kind)
+            words = text if isinstance(text, str) else shortened(text)
+            name, positional, named = _parse(words, self.kind)
         if name not in self:
-            raise RecipeError(f"unknown {self.kind} {name!r}: {nearest(name, self)}")
+            raise RecipeError(f"unknown {self.kind} {shortened(name)}: {nearest(name, self)}")
         return Spec(name, self._bind(name, positional, named))
 
     def call(self, spec: Spec, **given: Any) -> Any:
@@ -152,14 +160,20 @@ def _literal(value: Any) -> str:
 
 
 def _parse(text: str, kind: str) -> tuple[str, list[Any], dict[str, Any]]:
+    reason = ""
     try:
+        current().check("text", len(text), "it has {} characters")
         node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Name):
             return node.id, [], {}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            positional = [ast.literal_eval(a) for a in node.args]
-            named = {str(k.arg): ast.literal_eval(k.value) for k in node.keywords}
+            positional = [parse_literal(a) for a in node.args]
+            named = {str(k.arg): parse_literal(k.value) for k in node.keywords}
             return node.func.id, positional, named
+    except (LimitError, RecipeError) as error:
+        reason = f" ({error})"
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
-    raise RecipeError(f"cannot read the {kind} {text!r}: write a name, or name(value, key=value)")
+    raise RecipeError(
+        f"cannot read the {kind} {shortened(text)}{reason}: write a name, or name(value, key=value)"
+    )

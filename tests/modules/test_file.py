@@ -126,7 +126,7 @@ def test_expectations_are_checked(module: Module, path: Path) -> None:
         (b"", "is not a safetensors file, or truncated: .* the file has 0 bytes"),
         (b"PK\x03\x04 not at all a safetensors file", "is not a safetensors file, or truncated"),
         (b"accuracy: 0.98\n", "is not a safetensors file, or truncated"),
-        (struct.pack("<Q", 9 * 2**20) + b"{}" * 5 * 2**20, "the limit is"),
+        (struct.pack("<Q", 9 * 2**20) + b"{}" * 5 * 2**20, "the limit 'header' is"),
         (struct.pack("<Q", 90) + b"{}", "or truncated: its header would end at byte 98"),
         (struct.pack("<Q", 4) + b"what", "not a JSON object"),
         (struct.pack("<Q", 4) + b"[[]]", "not a JSON object"),
@@ -210,7 +210,7 @@ WEIGHT = "layers.0.weight"
         (_set("rewarded", value="2"), "expected a list of text"),
         (_set("catalogue", value=["0", "2"]), "4 outputs for a catalogue of 2"),
         (_set("temperature", value="5"), "expected a number"),
-        (_set("temperature", value=10**400), "expected a number"),
+        (_set("temperature", value=10**400), "a number of 401 digits"),
         (_set("temperature", value=-1), "expected a number above 0"),
         (_set("scaling", value=3), "expected a mapping"),
         (_set("scaling", "kind", value="unti"), "did you mean 'unit'"),
@@ -251,7 +251,7 @@ def test_tiny_file_cannot_ask_for_much_memory(module: Module, path: Path) -> Non
             tensors[f"layers.{name}/gaps"] = torch.ones(0, dtype=torch.uint8)
 
     rewrite(module, path, change)
-    with pytest.raises(FileError, match="asks for 11811160064 entries but holds 0 bytes"):
+    with pytest.raises(FileError, match=r"take 13\d\.\d GiB of memory, and the limit 'memory'"):
         Module.load(path)
 
 

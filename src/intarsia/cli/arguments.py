@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 import typer
-import yaml
 
 from intarsia.artifacts import is_recipe, weights_path
 from intarsia.composition.merge_recipe import MergeRecipe
 from intarsia.data import check_options, is_path
 from intarsia.data.partitions import read_sets
-from intarsia.errors import DataError, ModelError, RecipeError, nearest
+from intarsia.errors import DataError, ModelError, RecipeError, nearest, shortened
 from intarsia.models import Model
+from intarsia.parsing import parse_yaml
 from intarsia.training import Recipe
 from intarsia.training.recipe import CUSTOM
 
@@ -26,15 +26,15 @@ FACTORY = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za
 
 def assignments(words: Sequence[str] | None) -> dict[str, Any]:
     """`KEY=VALUE` words; a value is read as YAML."""
-    settings = {}
+    settings: dict[str, Any] = {}
     for word in words or []:
         key, equals, value = word.partition("=")
         if not equals or not key:
-            raise RecipeError(f"--set {word!r}: expected KEY=VALUE, such as patience=3")
-        try:
-            settings[key.strip().replace("-", "_")] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise RecipeError(f"--set {word!r}: its value is not valid YAML") from None
+            raise RecipeError(f"--set {shortened(word)}: expected KEY=VALUE, such as patience=3")
+        name = key.strip().replace("-", "_")
+        if name in settings:
+            raise RecipeError(f"--set {shortened(name)} is given twice: leave one of them out")
+        settings[name] = parse_yaml(value, f"--set {shortened(word)}: its value")
     return settings
 
 
@@ -147,12 +147,9 @@ def merge_recipe(paths: Sequence[Path], flags: Mapping[str, Any]) -> MergeRecipe
 
 
 def _read_list(words: str, flag: str) -> list[Any]:
-    try:
-        values = yaml.safe_load(f"[{words}]")
-    except yaml.YAMLError:
-        values = None
+    values = parse_yaml(f"[{words}]", f"{flag} {shortened(words)}")
     if not isinstance(values, list):
-        raise RecipeError(f"{flag} {words!r}: expected a list such as 0,1,2")
+        raise RecipeError(f"{flag} {shortened(words)}: expected a list such as 0,1,2")
     return values
 
 

@@ -19,10 +19,11 @@ from intarsia.composition.calibration import (
     scales_of,
 )
 from intarsia.composition.merge_context import MergeContext
+from intarsia.composition.merge_memory import count_merge
 from intarsia.composition.operators.arithmetic import off_the_sum
 from intarsia.composition.operators.registry import OPERATORS, Operator, State
 from intarsia.data import Split
-from intarsia.errors import CompositionError, RecipeError, nearest
+from intarsia.errors import CompositionError, RecipeError, nearest, shortened
 from intarsia.files import digest_of
 from intarsia.models.custom.trial import trial_inputs
 from intarsia.models.wiring import hidden_axes
@@ -44,10 +45,14 @@ class MergeOptions:
     def __post_init__(self) -> None:
         hows = get_args(How)
         if self.align is not None and self.align not in hows:
-            raise RecipeError(f"unknown alignment {self.align!r}: {nearest(str(self.align), hows)}")
+            raise RecipeError(
+                f"unknown alignment {shortened(self.align)}: {nearest(str(self.align), hows)}"
+            )
         for key in ("recalibrate", "calibrate"):
             if not isinstance(getattr(self, key), bool):
-                raise RecipeError(f"{key} is {getattr(self, key)!r}: expected true or false")
+                raise RecipeError(
+                    f"{key} is {shortened(getattr(self, key))}: expected true or false"
+                )
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +75,7 @@ def build_merge(
     how: Operator = OPERATORS[operator.name]
     classes = {c for module in parts for c in module.rewarded}
     rewarded = tuple(c for c in parts[0].catalogue if c in classes)
+    count_merge(MergeContext(parts, samples), how, options.align)
     context = _context(parts, how, options, samples)
     if how.samples and samples is None:
         raise CompositionError(

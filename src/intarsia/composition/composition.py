@@ -15,7 +15,8 @@ from intarsia.composition.merge_context import MergeContext, kept_samples
 from intarsia.composition.operators import OPERATORS, Operator
 from intarsia.composition.operators.inlay import inlay_size
 from intarsia.data import Split
-from intarsia.errors import CompositionError, WiringError, nearest
+from intarsia.errors import CompositionError, LimitError, WiringError, nearest
+from intarsia.limits import account, allocating
 from intarsia.models import Model
 from intarsia.modules import Bank, Health, Module, Predicting, logits_of
 from intarsia.modules.classifier import Inputs
@@ -102,7 +103,8 @@ class Composition(Predicting):
 
     def _start_best(self, parts: list[Module], samples: Any) -> None:
         if _inlay_is_small(parts):
-            with suppress(CompositionError, WiringError):
+            with suppress(CompositionError, WiringError, LimitError), account() as taken:
+                taken.room = taken.room or 1  # nobody asked for it: the limit is all it may take
                 return self._start(parts, Spec("inlay"), samples)
         return self._start(parts, Spec("logits"), samples)
 
@@ -230,9 +232,10 @@ class Composition(Predicting):
         """
         parts = check_fit(modules, self._how.on, bool(self.options.align))
         samples = self.samples if given is None else kept_samples(given, parts[0])
-        result = build_merge(parts, self.operator, self.options, samples)
+        with allocating("joining them"):
+            result = build_merge(parts, self.operator, self.options, samples)
+            networks = [module.to_module() for module in result.modules]
         place = self._place() if self.parts else None
-        networks = [module.to_module() for module in result.modules]
         self.networks = nn.ModuleList(networks).train(self.training)
         self.register_buffer("scales", result.scales, persistent=False)
         self.register_buffer("offset", result.offset, persistent=False)

@@ -11,7 +11,8 @@ from torch import Tensor
 from intarsia.composition.build import MergeOptions
 from intarsia.composition.merge_context import ROWS
 from intarsia.data import Split
-from intarsia.errors import CompositionError, FileError
+from intarsia.errors import CompositionError, FileError, shortened
+from intarsia.limits import current
 from intarsia.models import Model
 from intarsia.modules import Health, Module, file, header
 from intarsia.modules.file import reading
@@ -71,7 +72,9 @@ def read(
 
 def _options(value: Any) -> MergeOptions:
     if not isinstance(value, dict) or not set(value) <= set(asdict(MergeOptions())):
-        raise FileError(f"its header's 'options' are {value!r}, not known here: upgrade intarsia")
+        raise FileError(
+            f"its header's 'options' are {shortened(value)}, not known here: upgrade intarsia"
+        )
     return MergeOptions(**value)
 
 
@@ -94,6 +97,7 @@ def _samples(tensors: Mapping[str, Tensor | None]) -> Split | None:
 def _parts(value: Any, tensors: Mapping[str, Tensor], model: Model | None) -> list[Module]:
     if not isinstance(value, list) or not all(isinstance(fields, dict) for fields in value):
         raise FileError("its header's 'parts' is not a list of modules: get the file again")
+    current().check("parts", len(value), "has {} parts")
     stored: list[dict[str, Tensor]] = [{} for _ in value]
     places = {str(i): own for i, own in enumerate(stored)}
     for name, tensor in tensors.items():
@@ -103,7 +107,7 @@ def _parts(value: Any, tensors: Mapping[str, Tensor], model: Model | None) -> li
         places[place][rest] = tensor
     parts = []
     for fields, own in zip(value, stored, strict=True):
-        parts.append(Module(**header.unpack(fields, own, model, modules=len(value))))
+        parts.append(Module(**header.unpack(fields, own, model)))
     if len({part.name for part in parts}) < len(parts):
         raise CompositionError("has two parts of one name: get the file again")
     return parts

@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from threading import Lock
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from intarsia.data import Data, Split, evenly_spaced
-from intarsia.errors import CompositionError, DataError, WiringError
+from intarsia.errors import CompositionError, DataError, WiringError, shortened
 from intarsia.files import digest_of
 from intarsia.models import MODELS, initialise, silence
 from intarsia.models.custom.trial import input_dtype
@@ -73,6 +74,22 @@ class MergeContext:
         return [name for name, entry in self.plan.items() if entry.learned]
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of all parts."""
+        return sum(part.nbytes for part in self.parts)
+
+    def read_nbytes(self, most: int) -> int:
+        """The bytes, in float64, of what the layers read for at most so many of the samples.
+
+        A convolution reads a patch for every pixel.
+        """
+        rows = min(most, len(self.samples) if self.samples is not None else 0)
+        pixels = prod(self.parts[0].architecture.shape[1:])
+        weights = [e.shape for e in self.plan.values() if e.learned and len(e.shape) > 1]
+        columns = sum(prod(shape[1:]) * (pixels if len(shape) > 2 else 1) for shape in weights)
+        return 8 * rows * columns
+
+    @property
     def masks(self) -> list[Mapping[str, Tensor]]:
         return [part.mask for part in self.parts]
 
@@ -103,12 +120,14 @@ class MergeContext:
         names = [part.name for part in self.parts]
         if not isinstance(given, Mapping):
             raise CompositionError(
-                f"weights is {given!r}: expected one number, or one by name, as in "
+                f"weights is {shortened(given)}: expected one number, or one by name, as in "
                 f"{{{names[0]!r}: 0.5}}"
             )
         for name, value in given.items():
             if not is_number(value):
-                raise CompositionError(f"the weight of {name!r} is {value!r}: expected a number")
+                raise CompositionError(
+                    f"the weight of {name!r} is {shortened(value)}: expected a number"
+                )
         return [float(given.get(name, 1.0)) for name in names]
 
     def origin(self) -> Mapping[str, Tensor]:

@@ -20,10 +20,11 @@ from intarsia.data import (
     load_data,
     options_for,
 )
-from intarsia.errors import DataError, RecipeError, nearest
-from intarsia.files import read_settings
+from intarsia.errors import DataError, RecipeError, nearest, shortened
+from intarsia.limits import account
 from intarsia.models import Model
 from intarsia.modules import Module
+from intarsia.parsing import read_settings
 from intarsia.specs import check_keys
 
 # mergekit's methods that an operator equals with these settings.
@@ -97,6 +98,7 @@ class MergeRecipe:
         """Plain values, as they are written to YAML."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
+    @account()
     def compose(self, model: Model | None = None) -> Composition:
         """Read the modules and join them; `model` as in Module.load."""
         recipe = self.resolve()
@@ -145,14 +147,15 @@ def _settings(recipe: MergeRecipe) -> tuple[dict[str, Any], list[dict[str, Any]]
     given = METHODS.get(spec) if isinstance(spec, str) else None
     if isinstance(spec, str) and given is None and "(" not in spec and spec not in OPERATORS:
         known = sorted({*OPERATORS, *METHODS})
-        raise RecipeError(f"unknown merge_method {spec!r}: {nearest(spec, known)}")
+        raise RecipeError(f"unknown merge_method {shortened(spec)}: {nearest(spec, known)}")
     made = OPERATORS.spec(given or spec)
     known = settings_of(made.name)
     settings = {**made.arguments, **{_ours(k, known): v for k, v in recipe.parameters.items()}}
     if recipe.base_model is not None:
         if "base" not in known:
             raise RecipeError(
-                f"base_model is {recipe.base_model!r}, but {made.name} measures from no base: "
+                f"base_model is {shortened(recipe.base_model)}, but {made.name} measures from no "
+                "base: "
                 "leave it out, or take task_arithmetic, ties or dare"
             )
         settings["base"] = recipe.base_model
@@ -200,13 +203,14 @@ def _entries(recipe: MergeRecipe) -> list[dict[str, Any]]:
     """The models as mappings, checked; a bare path has no parameters."""
     models = recipe.models
     if isinstance(models, str) or not isinstance(models, Sequence) or not models:
-        raise RecipeError(f"models is {models!r}: expected a list of paths, at least one")
+        raise RecipeError(f"models is {shortened(models)}: expected a list of paths, at least one")
     entries = []
     for given in models:
         entry = {"model": given} if isinstance(given, str | Path) else given
         if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str | Path):
             raise RecipeError(
-                f"models has {given!r}: expected a path, or {{model: path, parameters: ...}}"
+                f"models has {shortened(given)}: expected a path, or "
+                f"{{model: path, parameters: ...}}"
             )
         check_keys("a model", entry, MODEL)
         parameters = entry.get("parameters") or {}
@@ -219,16 +223,19 @@ def _entries(recipe: MergeRecipe) -> list[dict[str, Any]]:
 def _check(recipe: MergeRecipe) -> None:
     _entries(recipe)
     if not isinstance(recipe.parameters, Mapping):
-        raise RecipeError(f"parameters is {recipe.parameters!r}: expected a mapping")
+        raise RecipeError(f"parameters is {shortened(recipe.parameters)}: expected a mapping")
     if recipe.base_model is not None and recipe.base_model not in BASES:
         raise RecipeError(
-            f"base_model is {recipe.base_model!r}: expected origin (the initial weights, which "
+            f"base_model is {shortened(recipe.base_model)}: expected origin (the initial weights, "
+            "which "
             "modules know by their seed) or zero"
         )
     if recipe.seed is not None and type(recipe.seed) is not int:
-        raise RecipeError(f"seed is {recipe.seed!r}: expected a whole number")
+        raise RecipeError(f"seed is {shortened(recipe.seed)}: expected a whole number")
     if isinstance(recipe.without, str) or not isinstance(recipe.without, Sequence):
-        raise RecipeError(f"without is {recipe.without!r}: expected a list of names or classes")
+        raise RecipeError(
+            f"without is {shortened(recipe.without)}: expected a list of names or classes"
+        )
     MergeOptions(recipe.align, recipe.recalibrate, recipe.calibrate)
 
 
@@ -239,17 +246,24 @@ def read_samples(given: Any) -> dict[str, Any] | None:
     named = {"data": given} if isinstance(given, str) else given
     if not isinstance(named, Mapping) or not isinstance(named.get("data"), str):
         raise RecipeError(
-            f"samples is {given!r}: expected a data set, or {{data: mnist, split: validation, "
+            f"samples is {shortened(given)}: expected a data set, or "
+            f"{{data: mnist, split: validation, "
             "rows: 512}"
         )
     check_keys("samples", named, SAMPLES)
     samples = {"split": "validation", "rows": None, "options": {}, **named}
     if samples["split"] not in SPLITS:
-        raise RecipeError(f"samples: unknown split {samples['split']!r}: expected one of {SPLITS}")
+        raise RecipeError(
+            f"samples: unknown split {shortened(samples['split'])}: expected one of {SPLITS}"
+        )
     if samples["rows"] is not None and (type(samples["rows"]) is not int or samples["rows"] < 1):
-        raise RecipeError(f"samples: rows is {samples['rows']!r}: expected a number of at least 1")
+        raise RecipeError(
+            f"samples: rows is {shortened(samples['rows'])}: expected a number of at least 1"
+        )
     if not isinstance(samples["options"], Mapping):
-        raise RecipeError(f"samples: options is {samples['options']!r}: expected a mapping")
+        raise RecipeError(
+            f"samples: options is {shortened(samples['options'])}: expected a mapping"
+        )
     check_options(samples["options"])
     return samples
 

@@ -1,6 +1,5 @@
 """Module paths: the module, the composition or the bank that a file or folder holds."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,10 @@ from safetensors import SafetensorError, safe_open
 
 from intarsia.composition.composition import Composition
 from intarsia.errors import RecipeError
+from intarsia.limits import current
 from intarsia.models import Model
 from intarsia.modules import Bank, Module
+from intarsia.parsing import parse_json
 
 
 def load_path(path: Path, model: Model | None = None) -> Module | Composition | Bank:
@@ -28,9 +29,14 @@ def load_path(path: Path, model: Model | None = None) -> Module | Composition | 
 def header_of(path: Path) -> dict[str, Any]:
     """The header that intarsia wrote into a file, unchecked; empty where there is none."""
     try:
+        if not path.is_file():
+            return {}
+        with path.open("rb") as start:
+            if int.from_bytes(start.read(8), "little") > current().header:
+                return {}
         with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {})["intarsia"])
-    except (OSError, SafetensorError, KeyError, ValueError, RecursionError):
+            header = parse_json((file.metadata() or {})["intarsia"])
+    except (OSError, SafetensorError, KeyError, ValueError):
         return {}
     return header if isinstance(header, dict) else {}
 

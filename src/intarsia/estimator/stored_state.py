@@ -9,7 +9,7 @@ from torch import Tensor
 
 from intarsia.composition import Composition
 from intarsia.data import Split
-from intarsia.errors import DataError, FileError
+from intarsia.errors import DataError, FileError, shortened
 from intarsia.estimator.labels import names_of
 from intarsia.estimator.modular_classifier import ModularClassifier
 from intarsia.estimator.replay_buffer import ReplayBuffer
@@ -136,5 +136,7 @@ def _labels(value: Any) -> np.ndarray:
 def _number(fields: Mapping[str, Any], key: str) -> float:
     value = fields[key]
     if type(value) not in (int, float) or not 0 <= value < 2**53:
-        raise FileError(f"its {key!r} is {value!r}, expected a number: get the files again")
+        raise FileError(
+            f"its {key!r} is {shortened(value)}, expected a number: get the files again"
+        )
     return value

@@ -3,7 +3,7 @@
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from intarsia.errors import ModelError
+from intarsia.errors import ModelError, shortened
 from intarsia.models.axes import (
     INPUT,
     OUTPUT,
@@ -202,4 +202,6 @@ def _image_shape(model: str, shape: tuple[int, ...], least: int) -> tuple[int, i
 
 def _check_width(model: str, width: int) -> None:
     if not isinstance(width, int) or width < 1:
-        raise ModelError(f"{model}: width is {width!r}: expected a whole number of at least 1")
+        raise ModelError(
+            f"{model}: width is {shortened(width)}: expected a whole number of at least 1"
+        )

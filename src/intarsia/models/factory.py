@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from intarsia.errors import ModelError
+from intarsia.errors import ModelError, shortened
 from intarsia.models.axes import OUTPUT, Wiring
 from intarsia.models.custom.trial import answer
 from intarsia.specs import Registry, Spec
@@ -36,7 +36,7 @@ def build(model: Model, shape: tuple[int, ...], outputs: int) -> nn.Module:
     """
     shape = _shape(shape)
     if not isinstance(outputs, int) or outputs < 1:
-        raise ModelError(f"outputs is {outputs!r}: expected a whole number of at least 1")
+        raise ModelError(f"outputs is {shortened(outputs)}: expected a whole number of at least 1")
     if isinstance(model, nn.Module):
         raise ModelError(
             f"the model is a ready {type(model).__name__}: give a factory f(shape, outputs) that "
@@ -46,7 +46,8 @@ def build(model: Model, shape: tuple[int, ...], outputs: int) -> nn.Module:
         return MODELS.call(MODELS.spec(model), shape=shape, outputs=outputs)
     if not callable(model):
         raise ModelError(
-            f"the model is {model!r}: expected a name, a mapping or a factory f(shape, outputs)"
+            f"the model is {shortened(model)}: expected a name, a mapping or a factory f(shape, "
+            "outputs)"
         )
     network = model(shape, outputs)
     _try_out(network, shape, outputs)

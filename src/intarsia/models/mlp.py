@@ -7,7 +7,7 @@ from math import prod
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from intarsia.errors import ModelError
+from intarsia.errors import ModelError, shortened
 from intarsia.models.axes import INPUT, OUTPUT, TensorAxes, Wiring, linear_wiring
 from intarsia.models.factory import MODELS
 
@@ -57,8 +57,10 @@ def mlp(
         isinstance(n, int) and n > 0 for n in hidden
     ):
         raise ModelError(
-            f"mlp: hidden is {hidden!r}: expected positive whole numbers, as in [512, 256]"
+            f"mlp: hidden is {shortened(hidden)}: expected positive whole numbers, as in [512, 256]"
         )
     if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
-        raise ModelError(f"mlp: dropout is {dropout!r}: expected a number from 0 to below 1")
+        raise ModelError(
+            f"mlp: dropout is {shortened(dropout)}: expected a number from 0 to below 1"
+        )
     return Mlp(shape, outputs, tuple(hidden), float(dropout))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from intarsia.errors import ModelError, WiringError, nearest
+from intarsia.errors import ModelError, WiringError, nearest, shortened
 from intarsia.models.axes import TensorAxes, Wiring, hidden_axes
 from intarsia.models.custom.trial import answer
 
@@ -69,7 +69,7 @@ def _check_widths(wiring: Wiring, widths: Mapping[str, int]) -> None:
             )
         if type(units) is not int or units < 1:
             raise WiringError(
-                f"axis {axis!r} has width {units!r}: expected a whole number of at least 1"
+                f"axis {axis!r} has width {shortened(units)}: expected a whole number of at least 1"
             )
 
 

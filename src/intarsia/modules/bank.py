@@ -2,13 +2,15 @@
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, overload
 
 from intarsia.data import named_set, set_name
-from intarsia.errors import FileError, RecipeError, VersionError, nearest
+from intarsia.errors import FileError, RecipeError, VersionError, nearest, shortened
 from intarsia.files import canonical, link_whole, plain, write_whole
+from intarsia.limits import account, current
 from intarsia.models import Model
 from intarsia.modules import file, header
 from intarsia.modules.health import KEY, Finding, Health, warn
@@ -38,9 +40,10 @@ class Bank:
         self.diverged = tuple(diverged)
         self.report: dict[str, Any] = plain(report or {}, "report")
         self.rounds: tuple[Bank, ...] = ()
-        twice = [n for i, n in enumerate(self.names) if n in self.names[:i]]
-        if twice:
-            raise RecipeError(f"a bank has two modules called {twice[0]!r}: rename one of them")
+        if twice := [name for name, count in Counter(self.names).items() if count > 1]:
+            raise RecipeError(
+                f"a bank has two modules called {shortened(twice[0])}: rename one of them"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -120,13 +123,14 @@ class Bank:
         folder = Path(folder)
         listing = _listing(folder / LISTING)
         modules = []
-        for name, digest in listing["files"]:
-            modules.append(Module.load(folder / name, model, quiet=True))
-            if modules[-1].digest != digest:
-                raise FileError(
-                    f"{folder / name}: is not the module that {LISTING} lists, a save was "
-                    "interrupted or the file was replaced: save the bank again"
-                )
+        with account():  # one for all of them
+            for name, digest in listing["files"]:
+                modules.append(Module.load(folder / name, model, quiet=True))
+                if modules[-1].digest != digest:
+                    raise FileError(
+                        f"{folder / name}: is not the module that {LISTING} lists, a save was "
+                        "interrupted or the file was replaced: save the bank again"
+                    )
         with file.reading(folder / LISTING):
             bank = cls(modules, listing["diverged"], listing["report"])
         if not quiet:
@@ -180,11 +184,13 @@ def _listing(path: Path) -> dict[str, Any]:
 
 def _checked_listing(path: Path) -> dict[str, Any]:
     try:
-        content = path.read_bytes()
+        with path.open("rb") as listing:
+            content = listing.read(current().header + 1)
     except OSError as error:
         raise FileError(
             f"{error.strerror or error}: give the folder that a training run or Bank.save made"
         ) from error
+    current().check("header", len(content), "it has {} or more")
     value = file.parse(content, "listing")
     value.pop(KEY, None)
     header.check_keys(value, (*FORMAT, "files", "diverged", "report"))
@@ -194,14 +200,15 @@ def _checked_listing(path: Path) -> dict[str, Any]:
         )
     if not isinstance(value["files"], list) or not isinstance(value["report"], dict):
         raise FileError("it lists no files or has no report: save the bank again")
+    current().check("parts", len(value["files"]), "lists {} modules")
     files = []
     for entry in value["files"]:
         if not isinstance(entry, dict):
-            raise FileError(f"its entry {entry!r} is not a file: save the bank again")
+            raise FileError(f"its entry {shortened(entry)} is not a file: save the bank again")
         header.check_keys(entry, ("file", "digest"))
         name = header.text(entry["file"], "file")
         if not re.fullmatch(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]*\.safetensors", name):
-            raise FileError(f"its entry {name!r} is not a file of this folder")
+            raise FileError(f"its entry {shortened(name)} is not a file of this folder")
         files.append((name, header.text(entry["digest"], "digest")))
     return {
         "files": files,

@@ -4,7 +4,6 @@ A pruned tensor is stored as its surviving values and where they are: the gaps b
 bit per entry, whichever is smaller.
 """
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,13 +17,14 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from intarsia.errors import FileError, IntarsiaError, VersionError, nearest
+from intarsia.errors import FileError, IntarsiaError, VersionError, nearest, shortened
 from intarsia.files import canonical, digest_of, write_whole
+from intarsia.limits import account, allocating, current, out_of_memory
 from intarsia.modules.architecture import TensorSpec
+from intarsia.parsing import parse_json
 
 VERSION = 1
 FORMATS = {"intarsia-module": "Module.load", "intarsia-composition": "Composition.load"}
-HEADER_LIMIT = 8 * 2**20  # bytes
 DTYPES = {"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "U16", "BOOL"}
 GAP_TYPES = (torch.uint8, torch.uint16, torch.int32)
 _AGAIN = "get the file again from where it came"
@@ -38,10 +38,10 @@ def write(
     header["digest"] = digest_of(header, tensors)
     content = safetensors.torch.save(dict(tensors), {"intarsia": canonical(header)})
     length = int.from_bytes(content[:8], "little")
-    if length > HEADER_LIMIT:
+    if length > (most := current().header):
         raise FileError(
-            f"cannot write {path}: its header takes {length} bytes, the limit is {HEADER_LIMIT}; "
-            "keep less in the provenance"
+            f"cannot write {path}: its header takes {length} bytes, and the limit 'header' is "
+            f"{most}; keep less in the provenance"
         )
     write_whole(path, content)
 
@@ -57,6 +57,9 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]
         with path.open("rb") as file:
             start, entries = _container_header(file)
             header = _own_header(entries, kind)
+            with account() as taken:
+                taken.read(start)
+                taken.take("reading it takes {} of memory", 0, passing=2 * start)
             file.seek(0)
             content = file.read(start)
     except OSError as error:
@@ -64,6 +67,8 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]
     try:
         tensors = safetensors.torch.load(content)
     except (SafetensorError, ValueError, RuntimeError) as error:
+        if out_of_memory(error):
+            raise
         raise FileError(f"is not a sound safetensors file ({error}): {_AGAIN}") from error
     if header.pop("digest") != digest_of(header, tensors):
         raise FileError(f"was altered or damaged, its digest does not fit its content: {_AGAIN}")
@@ -72,15 +77,14 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]
 
 @contextmanager
 def reading(path: str | Path) -> Iterator[None]:
-    """Every error inside becomes a FileError that names the file."""
+    """Every error inside becomes a FileError that names the file; memory has one account."""
     try:
-        yield
+        with account(), allocating("reading it"):
+            yield
     except IntarsiaError as error:
         raise FileError(f"{path}: {error}") from error
     except RecursionError as error:
         raise FileError(f"{path}: its header is nested too deeply: {_AGAIN}") from error
-    except MemoryError as error:
-        raise FileError(f"{path}: needs more memory than there is") from error
 
 
 def encode(
@@ -128,7 +132,8 @@ def stored_names(name: str, encoding: str) -> tuple[str, ...]:
     if encoding in ("bits", "gaps"):
         return (f"{name}/values", f"{name}/{encoding}")
     raise FileError(
-        f"tensor {name!r} has the unknown encoding {encoding!r} (known: dense, bits, gaps): "
+        f"tensor {name!r} has the unknown encoding {shortened(encoding)} (known: dense, bits, "
+        "gaps): "
         f"{_AGAIN}"
     )
 
@@ -137,17 +142,13 @@ def _container_header(file: BinaryIO) -> tuple[int, dict[str, Any]]:
     """The file's expected size and safetensors' own JSON, checked before anything is allocated."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(file.read(8), "little")
-    if length > HEADER_LIMIT:
-        raise FileError(
-            "is not a safetensors file, or truncated: its first 8 bytes ask for a header of "
-            f"{length} bytes, the limit is {HEADER_LIMIT}; expected the file of a module or a "
-            "composition, such as modules/3.safetensors"
-        )
     if 8 + length > size:
         raise FileError(
             f"is not a safetensors file, or truncated: its header would end at byte {8 + length}, "
-            f"the file has {size} bytes: {_AGAIN}"
+            f"the file has {size} bytes; expected the file of a module or a composition, such as "
+            "modules/3.safetensors"
         )
+    current().check("header", length, "has a header of {}")
     entries = parse(file.read(length), "safetensors header")
     expected = 8 + length + _data_size(entries)
     if expected != size:
@@ -158,18 +159,8 @@ def _container_header(file: BinaryIO) -> tuple[int, dict[str, Any]]:
 
 def parse(text: str | bytes, what: str) -> dict[str, Any]:
     """A JSON object without repeated keys, special numbers or text that is not Unicode."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(dict(pairs)) < len(pairs):
-            raise ValueError("a key is given twice")
-        return dict(pairs)
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
-
     try:
-        value = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        value = parse_json(text)
     except ValueError as error:  # bad JSON, bad UTF-8, numbers too large
         raise FileError(
             f"is not a safetensors file of intarsia's: its {what} is not a JSON object ({error})"
@@ -211,14 +202,14 @@ def _own_header(entries: Mapping[str, Any], kind: str) -> dict[str, Any]:
     if stated != kind:
         reader = FORMATS.get(str(stated))
         advice = f"read it with {reader}" if reader else nearest(str(stated), FORMATS)
-        raise FileError(f"has format {stated!r} where {kind!r} was expected: {advice}")
+        raise FileError(f"has format {shortened(stated)} where {kind!r} was expected: {advice}")
     if type(version) is int and version > VERSION:
         raise VersionError(
             f"was written by a newer intarsia (format version {version}, this one reads "
             f"{VERSION}): upgrade intarsia"
         )
     if version != VERSION or type(version) is not int:
-        raise FileError(f"has the unknown format version {version!r}: {_AGAIN}")
+        raise FileError(f"has the unknown format version {shortened(version)}: {_AGAIN}")
     if not isinstance(header.get("digest"), str):
         raise FileError(f"has no digest: {_AGAIN}")
     return header

@@ -7,7 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from intarsia.data import Scaling
-from intarsia.errors import FileError
+from intarsia.errors import LONGEST, FileError, shortened
+from intarsia.limits import account, current
 from intarsia.models import Model
 from intarsia.models.custom.probe import Probe
 from intarsia.modules.architecture import Architecture, Plan
@@ -19,7 +20,7 @@ FIELDS = (
     "provenance", "tensors",
 )  # fmt: skip
 LARGEST = 2**31  # no size or setting in a header is larger
-PRUNED_LIMIT = 2**28  # entries a file may ask for that it does not hold, and then 256 per byte
+LARGEST_INPUT = 2**28  # entries
 
 
 def pack(
@@ -38,13 +39,12 @@ def pack(
 
 
 def unpack(
-    fields: Mapping[str, Any], stored: Mapping[str, Tensor], model: Model | None, modules: int = 1
+    fields: Mapping[str, Any], stored: Mapping[str, Tensor], model: Model | None
 ) -> dict[str, Any]:
-    """The arguments of a Module, or a FileError that says what is wrong with the header.
-
-    `modules` is how many there are in the file, which have one limit on memory together.
-    """
+    """The arguments of a Module, or a FileError that says what is wrong with the header."""
     check_keys(fields, FIELDS)
+    catalogue = texts(fields["catalogue"], "catalogue")
+    current().check("classes", len(catalogue), "its catalogue has {} classes")
     architecture = _architecture(fields["architecture"])
     if architecture.model is None and model is None:
         raise FileError(
@@ -53,14 +53,14 @@ def unpack(
             "--model package.module:factory"
         )
     factory = model if architecture.model is None else None
-    state, mask = _state(fields["tensors"], stored, _plan(architecture, factory), modules)
+    state, mask = _state(fields["tensors"], stored, _plan(architecture, factory))
     architecture.check_probe(factory)
     return {
         "name": text(fields["name"], "name"),
         "state": state,
         "mask": mask,
         "rewarded": texts(fields["rewarded"], "rewarded"),
-        "catalogue": texts(fields["catalogue"], "catalogue"),
+        "catalogue": catalogue,
         "architecture": architecture,
         "scaling": _scaling(fields["scaling"]),
         "temperature": _number(fields["temperature"], "temperature"),
@@ -74,7 +74,8 @@ def check_keys(fields: Mapping[str, Any], known: tuple[str, ...]) -> None:
     """Exactly the known keys, or a FileError."""
     missing, extra = sorted(set(known) - set(fields)), sorted(set(fields) - set(known))
     if missing or extra:
-        what = f"lacks {', '.join(missing)}" if missing else f"has the unknown {', '.join(extra)}"
+        others = ", ".join(extra)[:LONGEST]
+        what = f"lacks {', '.join(missing)}" if missing else f"has the unknown {others}"
         raise FileError(f"its header {what}: get the file again from where it came")
 
 
@@ -104,7 +105,7 @@ def spec(value: Any, name: str, *, by_part: bool = False) -> Spec | None:
 
 
 def _state(
-    table: Any, stored: Mapping[str, Tensor], plan: Plan, modules: int
+    table: Any, stored: Mapping[str, Tensor], plan: Plan
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     encodings = _encodings(table, plan)
     expected = {key for name, kind in encodings.items() for key in stored_names(name, kind)}
@@ -114,16 +115,28 @@ def _state(
                 f"{what} the tensor {min(names)!r}, against its own table: "
                 "get the file again from where it came"
             )
-    size = sum(t.numel() * t.element_size() for t in stored.values())
-    entries = sum(prod(plan[name].shape) for name, kind in encodings.items() if kind != "dense")
-    if entries > PRUNED_LIMIT // modules + 256 * size:
-        raise FileError(
-            f"asks for {entries} entries but holds {size} bytes: this is not a module that "
-            "training makes; check where it came from"
-        )
+    _count_memory(encodings, plan, stored)
     pairs = {name: decode(name, encodings[name], plan[name], stored) for name in plan}
     mask = {name: mask for name, (_, mask) in pairs.items() if mask is not None}
     return {name: tensor for name, (tensor, _) in pairs.items()}, mask
+
+
+def _count_memory(encodings: Mapping[str, str], plan: Plan, stored: Mapping[str, Tensor]) -> None:
+    """Count what the module and its copies will take, before any of it is allocated.
+
+    A module keeps its tensors and a byte of mask for each entry that can be pruned. While it is
+    made there is a second set of both, and a look at its health makes as many entries again twice;
+    finding survivors takes eight bytes for each, several times.
+    """
+    pruned = sum(prod(plan[name].shape) for name, kind in encodings.items() if kind != "dense")
+    dense = sum(prod(entry.shape) * entry.dtype.itemsize for entry in plan.values())
+    size = sum(tensor.nbytes for tensor in stored.values())
+    with account() as taken:
+        taken.take(
+            "its tensors and their copies take {} of memory",
+            dense + pruned,
+            passing=dense + 3 * pruned + 8 * size,
+        )
 
 
 def _encodings(table: Any, plan: Plan) -> dict[str, str]:
@@ -139,7 +152,7 @@ def _encodings(table: Any, plan: Plan) -> dict[str, str]:
         check_keys(_mapping(entry, f"tensors.{name}"), ("encoding", "shape"))
         if entry["shape"] != list(plan[name].shape):
             raise FileError(
-                f"tensor {name!r} has shape {entry['shape']!r}, its network needs "
+                f"tensor {name!r} has shape {shortened(entry['shape'])}, its network needs "
                 f"{list(plan[name].shape)}: it was made for another version of this model"
             )
         if entry["encoding"] != "dense" and not plan[name].learned:
@@ -154,8 +167,8 @@ def _architecture(value: Any) -> Architecture:
     if not isinstance(shape, list) or not 1 <= len(shape) <= 8:
         raise _wrong("architecture.shape", shape, "a list of one to eight sizes")
     sizes = tuple(_size(v, "architecture.shape") for v in shape)
-    if prod(sizes) > PRUNED_LIMIT:
-        raise _wrong("architecture.shape", shape, f"at most {PRUNED_LIMIT} entries")
+    if prod(sizes) > LARGEST_INPUT:
+        raise _wrong("architecture.shape", shape, f"at most {LARGEST_INPUT} entries")
     return Architecture(
         spec(value["model"], "architecture.model"),
         sizes,
@@ -221,6 +234,4 @@ def _number(value: Any, name: str) -> float:
 
 
 def _wrong(name: str, value: Any, expected: str) -> FileError:
-    seen = repr(value)
-    seen = seen if len(seen) <= 80 else seen[:77] + "..."
-    return FileError(f"its header's {name!r} is {seen}, expected {expected}")
+    return FileError(f"its header's {name!r} is {shortened(value)}, expected {expected}")

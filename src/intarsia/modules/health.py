@@ -37,6 +37,9 @@ ALIKE = 1e-6  # how far logits of a constant answer may be apart, relative to th
 SIZES = (1.0, 4.0, 16.0, 64.0)  # spreads of made-up inputs: some are far outside of any data
 EACH = 8  # made-up inputs of each spread
 LARGEST = 2**18  # entries of an input that is made up
+HARDEST = 2**39  # multiplications at most, to ask a network about all of them
+WIDEST = 2**26  # numbers that its widest layer gives to them, and how many of these at once
+AT_ONCE = 2**24
 
 KEY = "health"  # of a module's provenance, of bank.json, and of a composition's header
 STORED = ("kind", "message", "advice")
@@ -207,9 +210,16 @@ def _same_to_all(module: "Module") -> bool:
     inputs = made_up_inputs(module.architecture.shape)
     if inputs is None:
         return False
+    pixels = prod(module.architecture.shape[1:])
+    shapes = [entry.shape for entry in module.plan.values() if entry.learned and entry.shape]
+    steps = sum(prod(shape) * (pixels if len(shape) > 2 else 1) for shape in shapes)
+    widest = max((shape[0] * (pixels if len(shape) > 2 else 1) for shape in shapes), default=1)
+    if len(inputs) * steps > HARDEST or len(inputs) * widest > WIDEST:
+        return False
     try:
         network = module.architecture.network(module.state, module.factory)
         with torch.no_grad():
-            return answers_alike(network(inputs))
+            rows = inputs.split(max(1, AT_ONCE // widest))
+            return answers_alike(torch.cat([network(some) for some in rows]))
     except Exception:  # whatever the code of a network says to inputs it is not made for
         return False

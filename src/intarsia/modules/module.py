@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from intarsia.data import Scaling
-from intarsia.errors import FileError, ModelError
+from intarsia.errors import FileError, ModelError, shortened
 from intarsia.files import digest_of, plain
 from intarsia.models import Model
 from intarsia.modules import file
@@ -72,6 +72,11 @@ class Module:
     def parameters(self) -> int:
         """How many parameters the network has; buffers are not counted."""
         return sum(math.prod(entry.shape) for entry in self.plan.values() if entry.learned)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its tensors and masks."""
+        return sum(tensor.nbytes for tensor in (*self.state.values(), *self.mask.values()))
 
     @cached_property
     def nonzero(self) -> int:
@@ -156,23 +161,35 @@ class Module:
 def _check_classes(module: Module) -> None:
     name, catalogue, rewarded = module.name, module.catalogue, module.rewarded
     if not all(isinstance(c, str) and c for c in (name, *catalogue, *rewarded)):
-        raise ModelError(f"module {name!r}: its name and its classes must be text, not empty")
+        raise ModelError(
+            f"module {shortened(name)}: its name and its classes must be text, not empty"
+        )
     if not catalogue or len(set(catalogue)) < len(catalogue):
-        raise ModelError(f"module {name!r}: the catalogue must name each class once, at least one")
+        raise ModelError(
+            f"module {shortened(name)}: the catalogue must name each class once, at least one"
+        )
     if not rewarded or len(set(rewarded)) < len(rewarded):
-        raise ModelError(f"module {name!r}: rewarded must name each class once, at least one")
-    unknown = [c for c in rewarded if c not in catalogue]
+        raise ModelError(
+            f"module {shortened(name)}: rewarded must name each class once, at least one"
+        )
+    known = set(catalogue)
+    unknown = [c for c in rewarded if c not in known]
     if unknown:
-        raise ModelError(f"module {name!r} rewards {unknown[0]!r}, which is not in its catalogue")
+        raise ModelError(
+            f"module {shortened(name)} rewards {shortened(unknown[0])}, which is not in its "
+            "catalogue"
+        )
     outputs = module.architecture.outputs
     if outputs not in (len(catalogue), len(catalogue) + 1):
         raise ModelError(
-            f"module {name!r} has {outputs} outputs for a catalogue of {len(catalogue)}: expected "
+            f"module {shortened(name)} has {outputs} outputs for a catalogue of {len(catalogue)}: "
+            "expected "
             f"{len(catalogue)}, or {len(catalogue) + 1} with an explicit other"
         )
     if not 0 < module.temperature < math.inf:
         raise ModelError(
-            f"module {name!r} has temperature {module.temperature}: expected a number above 0"
+            f"module {shortened(name)} has temperature {module.temperature}: expected a number "
+            "above 0"
         )
 
 
@@ -195,24 +212,25 @@ def _check_tensors(
     for what, names in (("lacks", plan.keys() - state.keys()), ("has", state.keys() - plan.keys())):
         if names:
             raise ModelError(
-                f"module {module!r} {what} the tensor {min(names)!r} against its model"
+                f"module {shortened(module)} {what} the tensor {min(names)!r} against its model"
             )
     for name, entry in plan.items():
         seen = (tuple(state[name].shape), state[name].dtype)
         if seen != (entry.shape, entry.dtype):
             raise ModelError(
-                f"module {module!r}: tensor {name!r} is {seen[0]} {seen[1]}, "
+                f"module {shortened(module)}: tensor {name!r} is {seen[0]} {seen[1]}, "
                 f"its model needs {entry.shape} {entry.dtype}"
             )
         if not _finite(state[name]):
             raise ModelError(
-                f"module {module!r}: tensor {name!r} holds values that are not finite: "
+                f"module {shortened(module)}: tensor {name!r} holds values that are not finite: "
                 "it diverged; train it again with a lower learning rate"
             )
     for name, tensor in mask.items():
         if name not in plan or not plan[name].learned or tuple(tensor.shape) != plan[name].shape:
             raise ModelError(
-                f"module {module!r}: the mask {name!r} of shape {tuple(tensor.shape)} fits no "
+                f"module {shortened(module)}: the mask {name!r} of shape {tuple(tensor.shape)} "
+                "fits no "
                 "parameter of its model"
             )
 
@@ -224,7 +242,7 @@ def _pruned(module: str, name: str, tensor: Tensor, mask: Tensor | None) -> Tens
     kept = tensor.masked_fill(~mask, 0).contiguous()  # a masked product leaves -0.0 behind
     if not torch.equal(kept, tensor):
         raise ModelError(
-            f"module {module!r}: {name!r} has values where its mask says pruned: "
+            f"module {shortened(module)}: {name!r} has values where its mask says pruned: "
             "multiply it by the mask first"
         )
     return kept
@@ -239,6 +257,6 @@ def _finite(tensor: Tensor) -> bool:
 def _check_expected(what: str, stated: Any, expected: Any) -> None:
     if expected is not None and stated != expected:
         raise FileError(
-            f"has {what} {stated!r} where {expected!r} was expected: "
+            f"has {what} {shortened(stated)} where {shortened(expected)} was expected: "
             f"use a module trained with that {what}"
         )

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from intarsia.errors import RecipeError
+from intarsia.errors import RecipeError, shortened
 from intarsia.models.wiring import Wiring
 from intarsia.pruning.group import PRUNINGS, Group, Mask, prunable
 
@@ -81,7 +81,7 @@ def _checked(ratios: Any) -> Mapping[str, float]:
     )
     if not fine:
         raise RecipeError(
-            f"ratios is {ratios!r}: expected patterns of names to factors from 0, "
+            f"ratios is {shortened(ratios)}: expected patterns of names to factors from 0, "
             "as in {'output': 0.5}"
         )
     return ratios

@@ -13,7 +13,7 @@ import yaml
 
 from intarsia.composition import OPERATORS
 from intarsia.composition.operators.registry import Operator
-from intarsia.errors import ModelError, RecipeError, StudyError
+from intarsia.errors import ModelError, RecipeError, StudyError, shortened
 from intarsia.models import build
 from intarsia.studies.cells import Measured
 from intarsia.studies.context import StudyContext
@@ -63,7 +63,8 @@ def check_operators(
         if how.samples and not samples:
             others = ", ".join(n for n in OPERATORS if not getattr(OPERATORS[n], "samples", False))
             raise StudyError(
-                f"option {key!r} has {text!r}, which needs samples that this study does not give: "
+                f"option {key!r} has {shortened(text)}, which needs samples that this study does "
+                "not give: "
                 f"expected one of {others}"
             )
     return list(options[key])
@@ -74,7 +75,9 @@ def operator_name(text: Any, key: str = "operators") -> str:
     try:
         return OPERATORS.spec(text).name
     except RecipeError as error:
-        raise StudyError(f"option {key!r} has {text!r}: expected an operator: {error}") from None
+        raise StudyError(
+            f"option {key!r} has {shortened(text)}: expected an operator: {error}"
+        ) from None
 
 
 def check_count(options: Mapping[str, Any], key: str, least: int = 1, odd: bool = False) -> int:
@@ -91,7 +94,7 @@ def check_numbers(options: Mapping[str, Any], key: str) -> list[float]:
     """Numbers above 0."""
     for value in options[key]:
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise StudyError(f"option {key!r} has {value!r}: expected numbers above 0")
+            raise StudyError(f"option {key!r} has {shortened(value)}: expected numbers above 0")
     return list(map(float, options[key]))
 
 
@@ -99,7 +102,9 @@ def check_flags(options: Mapping[str, Any], key: str) -> list[bool]:
     """True, False, or both."""
     for value in options[key]:
         if not isinstance(value, bool):
-            raise StudyError(f"option {key!r} has {value!r}: expected true, false, or both")
+            raise StudyError(
+                f"option {key!r} has {shortened(value)}: expected true, false, or both"
+            )
     return list(options[key])
 
 
@@ -236,7 +241,8 @@ def _check_model(
     except (ModelError, RecipeError) as error:
         known = ", ".join([*HIDDEN, CNN])
         raise StudyError(
-            f"option {key!r} has {model!r}: expected one of {known}, or a model that reads {name}, "
+            f"option {key!r} has {shortened(model)}: expected one of {known}, or a model that "
+            f"reads {name}, "
             f"such as mlp(32): {error}"
         ) from None
 
@@ -245,7 +251,9 @@ def _whole(key: str, verb: str, value: Any, least: int, odd: bool = False) -> in
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not whole or value < least or (odd and value % 2 == 0):
         kind = "an odd" if odd else "a whole"
-        raise StudyError(f"option {key!r} {verb} {value!r}: expected {kind} number from {least}")
+        raise StudyError(
+            f"option {key!r} {verb} {shortened(value)}: expected {kind} number from {least}"
+        )
     result: int = value
     return result
 

@@ -14,9 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from intarsia.errors import DataError, FileError, IntarsiaError, StudyError, nearest
+from intarsia.errors import DataError, FileError, IntarsiaError, StudyError, nearest, shortened
+from intarsia.parsing import parse_yaml
 from intarsia.studies.archive import load_archive
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext, load_here
@@ -187,7 +186,7 @@ def _read_option(value: Any, example: Any, key: str) -> Any:
     """A value of the example's type: commas make a list, and numbers text where text stands."""
     if isinstance(value, str) and not isinstance(example, str) and "," in value:
         parts = re.split(r",\s*(?![^(]*\))", value)  # not inside mlp(512, 256)
-        value = [yaml.safe_load(part) for part in parts if part]
+        value = [parse_yaml(part, f"option {key!r}") for part in parts if part]
     if key == "seeds":
         return _read_seeds(value)
     if isinstance(example, list):
@@ -204,14 +203,18 @@ def _convert(value: Any, types: set[str], example: Any, key: str) -> Any:
         with suppress(ValueError):
             return float(value)  # YAML takes 1e-3 for text
     if len(types) == 1 and types != {"nothing"} and _type(value) not in types:
-        raise StudyError(f"option {key!r} is {value!r}: expected something like {example!r}")
+        raise StudyError(
+            f"option {key!r} is {shortened(value)}: expected something like {shortened(example)}"
+        )
     return value
 
 
 def _read_seeds(value: Any) -> Any:
     seeds = value if isinstance(value, list) else [value]
     if not seeds or not all(type(s) is int and s >= 0 for s in seeds) or value == 0:
-        raise StudyError(f"option 'seeds' is {value!r}: expected a count such as 5, or 0,1,2")
+        raise StudyError(
+            f"option 'seeds' is {shortened(value)}: expected a count such as 5, or 0,1,2"
+        )
     return value
 
 

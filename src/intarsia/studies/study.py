@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from intarsia.errors import StudyError, nearest
+from intarsia.errors import StudyError, nearest, shortened
 from intarsia.files import plain
 from intarsia.specs import Registry
 from intarsia.studies.cells import Cell, Measured
@@ -132,5 +132,7 @@ def _like(value: Any, example: Any, key: str) -> Any:
     if isinstance(example, list | tuple) and not isinstance(value, list | tuple):
         return [value]
     if isinstance(example, Mapping) and not isinstance(value, Mapping):
-        raise StudyError(f"option {key!r} is {value!r}: expected a mapping such as {{epochs: 5}}")
+        raise StudyError(
+            f"option {key!r} is {shortened(value)}: expected a mapping such as {{epochs: 5}}"
+        )
     return value

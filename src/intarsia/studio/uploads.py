@@ -11,6 +11,7 @@ from typing import Any
 from intarsia.artifacts import modules_of, open_artifact
 from intarsia.composition.module_paths import header_of
 from intarsia.errors import FileError, IntarsiaError
+from intarsia.limits import Limits, current, limited
 from intarsia.models import Model
 from intarsia.modules import Bank, Module
 from intarsia.studio.session import Session
@@ -39,14 +40,18 @@ class LoadResult:
         return f"loaded {', '.join(loaded)}{why}; switch it on{caution if self.caution else ''}"
 
 
-def load(session: Session, path: Path, name: str | None = None) -> LoadResult:
+def load(
+    session: Session, path: Path, name: str | None = None, limits: Limits | None = None
+) -> LoadResult:
     """Read a module, or the parts of a composition, into the session; known ones are left out.
 
-    Errors call the file `name`, not by the path of a browser's upload.
+    Errors call the file `name`, not by the path of a browser's upload. The limits are those of an
+    upload, unless others are given.
     """
     name = name or str(path)
     try:
-        parts = _parts(path, session.originals[0].factory if session.originals else None)
+        with limited(limits or Limits.upload()):
+            parts = _parts(path, session.originals[0].factory if session.originals else None)
     except IntarsiaError as error:
         raise FileError(str(error).replace(str(path), name)) from error
     new = {part.name for part in parts}
@@ -68,7 +73,7 @@ def load_from_folder(session: Session, name: str) -> LoadResult:
     for folder in session.folders:
         path = (folder / name).resolve()
         if path.is_relative_to(folder) and path.suffix == SUFFIX and path.is_file():
-            return load(session, path, name)
+            return load(session, path, name, current())
     raise FileError(f"{name}: is not a module file in the folder that the studio was given")
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from intarsia.data.negatives import read_negatives
-from intarsia.errors import RecipeError, nearest
-from intarsia.files import read_settings
+from intarsia.errors import RecipeError, nearest, shortened
 from intarsia.objectives import objective
+from intarsia.parsing import read_settings
 from intarsia.pruning import PRUNINGS
-from intarsia.specs import Spec, check_keys
+from intarsia.specs import Spec, check_keys, is_number
 from intarsia.training.presets import PRESETS, DataSize
 
 Text = str | Mapping[str, Any]  # `name`, `name(value, key=value)` or {name: ..., key: value}
@@ -136,7 +136,7 @@ def _listed(value: Any) -> Any:
         return dict(value)
     if isinstance(value, Sequence | set | frozenset | range):
         return list(value)
-    raise TypeError(f"{value!r} is none of these")
+    raise TypeError(f"{shortened(value)} is none of these")
 
 
 def _check(recipe: Recipe) -> None:
@@ -145,14 +145,14 @@ def _check(recipe: Recipe) -> None:
     def need(good: bool, key: str, expected: str) -> None:
         value = getattr(recipe, key)
         if value is not None and not good:
-            raise RecipeError(f"{key} is {value!r}: expected {expected}")
+            raise RecipeError(f"{key} is {shortened(value)}: expected {expected}")
 
     def number(key: str, low: float, high: float = math.inf, whole: bool = False) -> None:
         value = getattr(recipe, key)
         kind = "a whole number" if whole else "a number"
-        fine = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        fine = is_number(value) and (not whole or isinstance(value, int))
         upto = "" if high == math.inf else f" to {high:g}"
-        need(fine and low <= value <= high and value < math.inf, key, f"{kind} from {low:g}{upto}")
+        need(fine and low <= value <= high, key, f"{kind} from {low:g}{upto}")
 
     number("rounds", 0, whole=True)
     for key in ("epochs", "pruning_epochs", "batch", "patience"):

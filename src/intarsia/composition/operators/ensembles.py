@@ -21,19 +21,20 @@ EXPERTS = "https://doi.org/10.1162/089976602760128018"  # products of experts
     colour="#0a3a8c",
     label="logits added",
     logit_sum=True,
+    memory=lambda context: 0,
 )
 def sum_of_logits(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
     """z = sum of z_i, a product of experts: those that are uniform drop out."""
     return total(logits)
 
 
-@operator("logit_mean", on="logits", paper=EXPERTS)
+@operator("logit_mean", on="logits", paper=EXPERTS, memory=lambda context: 0)
 def mean_of_logits(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
     """z = sum of z_i / K: the answers of the sum, as unsure as at K times its temperature."""
     return mean(logits)
 
 
-@operator("logit_weighted", on="logits", paper=EXPERTS)
+@operator("logit_weighted", on="logits", paper=EXPERTS, memory=lambda context: 0)
 def weighted_logits(
     logits: Sequence[Tensor],
     context: MergeContext,
@@ -45,7 +46,12 @@ def weighted_logits(
     return combination(normalised(given, "logit_weighted") if normalise else given, logits)
 
 
-@operator("probabilities", on="logits", paper="https://arxiv.org/abs/1612.01474")
+@operator(
+    "probabilities",
+    on="logits",
+    paper="https://arxiv.org/abs/1612.01474",
+    memory=lambda context: 0,
+)
 def mean_of_probabilities(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
     """z = t log p with p the mean of softmax(z_i / t), so that predict_proba gives p itself."""
     t = context.temperature
@@ -53,7 +59,13 @@ def mean_of_probabilities(logits: Sequence[Tensor], context: MergeContext) -> Te
     return t * (torch.logsumexp(each, dim=0) - math.log(len(logits)))
 
 
-@operator("own", on="logits", paper="https://openreview.net/forum?id=Z0j9NJt08I", colour="#b58fd0")
+@operator(
+    "own",
+    on="logits",
+    paper="https://openreview.net/forum?id=Z0j9NJt08I",
+    colour="#b58fd0",
+    memory=lambda context: 0,
+)
 def own_scores(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
     """z_c = t (log p_i(c) + log C) by the module i that rewards c: its evidence against uniform.
 

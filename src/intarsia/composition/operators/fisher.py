@@ -25,6 +25,7 @@ _CACHE = StatsCache()
     paper="https://arxiv.org/abs/2111.09832",
     samples=True,
     colour="#d0570f",
+    memory=lambda context: 4 * context.nbytes + 2 * context.read_nbytes(MANY),
 )
 def fisher(
     states: Sequence[State],

@@ -33,6 +33,7 @@ LARGEST = 2**30  # entries of one tensor
     label="side by side (inlay)",
     logit_sum=True,
     mask=lambda context: inlay_mask(context),
+    memory=lambda context: 3 * context.nbytes,
 )
 def inlay(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
     """z = sum of z_i as one network: the live units of all parts side by side."""

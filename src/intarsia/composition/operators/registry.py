@@ -8,7 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from torch import Tensor
 
-from intarsia.errors import RecipeError, nearest
+from intarsia.errors import RecipeError, nearest, shortened
 from intarsia.specs import Registry, RegistryEntry, is_number
 
 State = Mapping[str, Tensor]
@@ -26,6 +26,7 @@ OPERATORS = Registry(
     logit_sum=False,
     weight_sum=False,
     mask=None,
+    memory=None,
 )
 """Ways of joining by name; `@operator(...)` adds one, with its traits."""
 
@@ -53,6 +54,8 @@ def operator(
       logits;
     - `mask`: for an operator on units, a function of the context that gives the mask of its state;
       without it those entries survive that are not 0.
+    - `memory`: a function of the context that gives the bytes it takes at its peak, beyond the
+      parts and its answer; without it they are four times those of the parts' tensors.
     """
 
     def add(function: Callable[..., Any]) -> Operator:
@@ -88,8 +91,12 @@ def _check_setting(operator: str, parameter: inspect.Parameter, value: Any) -> N
         kinds = [each for each in get_args(kind) if each is not NoneType]
         kind = kinds[0] if len(kinds) == 1 else Any
     if get_origin(kind) is Literal and value not in get_args(kind):
-        raise RecipeError(f"{operator} has no {key} {value!r}: {nearest(value, get_args(kind))}")
+        raise RecipeError(
+            f"{operator} has no {key} {shortened(value)}: {nearest(value, get_args(kind))}"
+        )
     if kind is bool and not isinstance(value, bool):
-        raise RecipeError(f"{operator}: {key} is {value!r}: expected true or false")
+        raise RecipeError(f"{operator}: {key} is {shortened(value)}: expected true or false")
+    if kind is int and type(value) is not int:
+        raise RecipeError(f"{operator}: {key} is {shortened(value)}: expected a whole number")
     if kind is float and not is_number(value):
-        raise RecipeError(f"{operator}: {key} is {value!r}: expected a number")
+        raise RecipeError(f"{operator}: {key} is {shortened(value)}: expected a number")

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from math import prod
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ _CACHE = StatsCache()
     paper="https://arxiv.org/abs/2212.09849",
     samples=True,
     colour="#2fa894",
+    memory=lambda context: regmean_nbytes(context),
 )
 def regmean(
     states: Sequence[State], context: MergeContext, alpha: float = 0.9
@@ -58,6 +60,16 @@ def regmean(
         return solved.reshape(first.shape).to(first.dtype)
 
     return join_states(states, context.plan, join)
+
+
+def regmean_nbytes(context: MergeContext) -> int:
+    """Bytes for the Gram matrices of a part, of their sum, and of what becomes of them in between.
+
+    Besides those that are cached, and the samples' patches.
+    """
+    shapes = [e.shape for e in context.plan.values() if e.learned and len(e.shape) > 1]
+    grams = 8 * sum(prod(shape[1:]) ** 2 for shape in shapes)
+    return 5 * grams + 4 * context.nbytes + 2 * context.read_nbytes(CHUNK)
 
 
 def gram_matrices(network: nn.Module, inputs: Tensor) -> dict[str, Tensor]:

@@ -32,6 +32,7 @@ Preset = Literal["paper", "peft", "mergekit", "fusion_bench"]
     on="weights",
     paper="https://arxiv.org/abs/2212.04089",
     colour="#4f7a1f",
+    memory=lambda context: 7 * context.nbytes,
 )
 def task_arithmetic(
     states: Sequence[State],
@@ -45,7 +46,13 @@ def task_arithmetic(
     return vectors.added(scale * combination(context.weights(weights), vectors.each))
 
 
-@operator("ties", on="weights", paper="https://arxiv.org/abs/2306.01708", colour="#9d2a6b")
+@operator(
+    "ties",
+    on="weights",
+    paper="https://arxiv.org/abs/2306.01708",
+    colour="#9d2a6b",
+    memory=lambda context: 11 * context.nbytes,
+)
 def ties(
     states: Sequence[State],
     context: MergeContext,
@@ -77,7 +84,13 @@ def ties(
     return vectors.added(steps.join(vectors.each, context.weights(weights), vectors.sizes, how))
 
 
-@operator("dare", on="weights", paper="https://arxiv.org/abs/2311.03099", colour="#8c7f74")
+@operator(
+    "dare",
+    on="weights",
+    paper="https://arxiv.org/abs/2311.03099",
+    colour="#8c7f74",
+    memory=lambda context: 13 * context.nbytes,
+)
 def dare(
     states: Sequence[State],
     context: MergeContext,

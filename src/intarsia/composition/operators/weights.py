@@ -22,6 +22,7 @@ SOUPS = "https://arxiv.org/abs/2203.05482"  # model soups
     colour="#1d120a",
     label="weights added",
     weight_sum=True,
+    memory=lambda context: context.nbytes,
 )
 def sum_of_weights(
     states: Sequence[State], context: MergeContext, affine: Affine = "sum"
@@ -41,13 +42,19 @@ def sum_of_weights(
     return join_states(states, plan, join)
 
 
-@operator("mean", on="weights", paper=SOUPS, colour="#e8b32a")
+@operator(
+    "mean",
+    on="weights",
+    paper=SOUPS,
+    colour="#e8b32a",
+    memory=lambda context: context.nbytes,
+)
 def mean_of_weights(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
     """theta = sum of theta_i / K over all K modules, also those in which an entry is pruned."""
     return join_states(states, context.plan, lambda name, tensors: mean(tensors))
 
 
-@operator("weighted", on="weights", paper=SOUPS)
+@operator("weighted", on="weights", paper=SOUPS, memory=lambda context: 2 * context.nbytes)
 def weighted_sum(
     states: Sequence[State],
     context: MergeContext,

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import yaml
-
 from intarsia.composition import OPERATORS
 from intarsia.composition.merge_recipe import settings_of
-from intarsia.errors import RecipeError
-from intarsia.specs import Spec
+from intarsia.errors import RecipeError, shortened
+from intarsia.limits import Limits, limited
+from intarsia.parsing import parse_yaml
+from intarsia.specs import Spec, is_number
 
+LONGEST = 64  # characters of a number
 Kind = Literal["number", "integer", "flag", "choice", "text"]
 
 
@@ -80,28 +81,32 @@ def _control(name: str, annotation: Any, default: Any) -> Control:
 
 
 def _number(operator: str, control: Control, value: Any) -> float:
+    is_text = isinstance(value, str) and len(value) <= LONGEST
     try:
-        result = float(value)
-    except (TypeError, ValueError):
-        raise RecipeError(f"{operator}: {control.name} is {value!r}: expected a number") from None
-    if control.kind == "number":
-        return result
-    if not result.is_integer():
-        raise RecipeError(f"{operator}: {control.name} is {value}: expected a whole number")
-    return int(result)
+        result = float(value) if is_text or is_number(value) else None
+    except ValueError:
+        result = None
+    kind = "a number" if control.kind == "number" else "a whole number"
+    if result is None or (control.kind == "integer" and not result.is_integer()):
+        raise RecipeError(f"{operator}: {control.name} is {shortened(value)}: expected {kind}")
+    return result if control.kind == "number" else int(result)
 
 
 def _literal(operator: str, name: str, text: str) -> Any:
     """A number, or `3: 0.5, 8: 2` by names."""
     words = text.strip()
     bare = ":" in words and not words.startswith("{")
+    expected = "expected one number, or some by name, such as 3: 0.5, 8: 2"
     try:
-        result = yaml.safe_load(f"{{{words}}}" if bare else words)
-    except yaml.YAMLError:
+        with limited(Limits.upload()):
+            result = parse_yaml(f"{{{words}}}" if bare else words, "it")
+    except RecipeError as error:
         raise RecipeError(
-            f"{operator}: {name} is {text!r}: expected one number, or some by name, "
-            "such as 3: 0.5, 8: 2"
+            f"{operator}: {name} is {shortened(text)}: {expected} ({error})"
         ) from None
+    values = list(result.values()) if isinstance(result, Mapping) else [result]
+    if not all(isinstance(value, str | int | float | None) for value in values):
+        raise RecipeError(f"{operator}: {name} is {shortened(text)}: {expected}")
     if isinstance(result, Mapping):
         return {str(key): value for key, value in result.items()}
     return result

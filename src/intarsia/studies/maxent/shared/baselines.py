@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from intarsia.data import Data, Split
-from intarsia.errors import StudyError
+from intarsia.errors import StudyError, shortened
 from intarsia.models import initialise
 from intarsia.modules import Classifier, Module, logits_of
 from intarsia.training import Recipe
@@ -132,7 +132,8 @@ def check_rates(rates: Sequence[Any]) -> list[float]:
     """The step sizes to choose from, or our error before anything is trained."""
     if not rates or not all(isinstance(r, int | float) and r > 0 for r in rates):
         raise StudyError(
-            f"rates is {rates!r}: expected step sizes above 0 to choose from, as in [0.001, 0.0001]"
+            f"rates is {shortened(rates)}: expected step sizes above 0 to choose from, as in "
+            "[0.001, 0.0001]"
         )
     return list(rates)
 

@@ -1,0 +1,160 @@
+"""One reader for YAML, JSON and specs: what grows or misleads is refused by name, and at once."""
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from intarsia.cli.arguments import assignments, read_recipe
+from intarsia.composition import MergeRecipe
+from intarsia.errors import LONGEST, IntarsiaError, RecipeError, nearest, shortened
+from intarsia.limits import limited
+from intarsia.objectives import objective
+from intarsia.parsing import DIGITS, parse_json, parse_yaml, read_settings
+from intarsia.specs import Registry, is_number
+from intarsia.studies.selection import _read_option
+from intarsia.studio.ui.operator_controls import spec_of
+from intarsia.training import Recipe
+
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{c}: &{c} [*{p}, *{p}]\n" for p, c in zip("abcdefgh", "bcdefghi", strict=False)
+)
+REFUSED = {
+    "aliases": (BOMB, "alias or anchor"),
+    "an anchor alone": ("a: &x 1", "alias or anchor"),
+    "itself": ("&a [*a]", "alias or anchor"),
+    "a merge key": ("<<: {a: 1}", "merge key"),
+    "nesting": ("[" * 21 + "]" * 21, "nested more than 20 levels"),
+    "endless nesting": ("[" * 20_000, "nested more than 20 levels"),
+    "digits": ("a: " + "9" * 5000, "5000 characters"),
+    "hexadecimal digits": ("a: 0x" + "f" * 5000, "5002 characters"),
+    "sixtieths": ("a: " + ":".join(["59"] * 3000), "8999 characters"),
+    "a key twice": ("a: 1\nb: 2\na: 3", "the key 'a' is given twice"),
+    "a key in two spellings": ("{1: a, 0x1: b}", "given twice"),
+    "a key twice, deeper": ("x: [{a: 1, a: 1}]", "given twice"),
+    "length": ("x" * (2**17 + 1), "131073 characters, and the limit 'text' is 131072"),
+    "a 13th month": ("a: 2001-13-01", "month"),
+    "no flag": ("!!bool x", "not of its type"),
+    "no number": ("!!int ''", "not of its type"),
+    "no date": ("!!timestamp x", "not of its type"),
+    "code": ("!!python/object/apply:os.system [ls]", "could not determine a constructor"),
+    "no YAML": ("a: [", "is not valid YAML"),
+    "a list as a key": ("? [a]\n: 1", "unhashable"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
+def test_yaml_refuses_by_name(text: str, message: str, tmp_path: Path) -> None:
+    start = time.process_time()
+    with pytest.raises(RecipeError, match=message) as refusal:
+        parse_yaml(text, "the recipe")
+    assert "the recipe" in str(refusal.value)
+    assert len(str(refusal.value)) < 600
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    for read in (read_settings, Recipe.load, MergeRecipe.load):
+        with pytest.raises(RecipeError, match=r"recipe\.yaml"):
+            read(path)
+    assert time.process_time() - start < 5
+
+
+def test_yaml_reads_what_people_write() -> None:
+    text = "a: [1, 2.5, .inf, x]\nb: {c: true, d: null}\n1e-3: 'é'\n"
+    expected = {"a": [1, 2.5, float("inf"), "x"], "b": {"c": True, "d": None}, "1e-3": "é"}
+    assert parse_yaml(text, "it") == expected
+    assert parse_yaml("[" * 20 + "]" * 20, "it")
+    assert parse_yaml("", "it") is None
+    assert parse_yaml("9" * DIGITS, "it") == int("9" * DIGITS)
+    with limited(text=10), pytest.raises(RecipeError, match="'text' is 10"):
+        parse_yaml("a: 1234567890", "it")
+
+
+WAYS: dict[str, Callable[[str], Any]] = {
+    "--set": lambda text: assignments([f"weights={text}"]),
+    "--seeds": lambda text: read_recipe(None, {"seeds": text}, {}),
+    "a study's option": lambda text: _read_option(f"1,{text}", [1], "rows"),
+    "a field of the studio": lambda text: spec_of("weighted", {"weights": text}),
+    "a spec": lambda text: objective(f"smoothing({text})", 10, [0]),
+    "a recipe's spec": lambda text: Recipe.read({"pruning": f"territory({text})"}).resolve(),
+}
+
+
+@pytest.mark.parametrize("read", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize(
+    "text", ["&a [1]", "[" * 150 + "]" * 150, "9" * 5000, "{a: 1, a: 2}", "x" * 200_000]
+)
+def test_every_way_in_refuses_briefly(read: Callable[[str], Any], text: str) -> None:
+    with pytest.raises(IntarsiaError) as refusal:
+        read(text)
+    assert len(str(refusal.value)) < 5 * LONGEST
+
+
+def test_a_setting_is_given_once() -> None:
+    with pytest.raises(RecipeError, match="'batch' is given twice"):
+        assignments(["batch=1", "batch=2"])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("f({'a': 1, 'a': 2})", "a key is given twice"),
+        ("f(" + "[" * 30 + "]" * 30 + ")", "nested more than 20"),
+        ("f(0x" + "f" * 5000 + ")", "is too long"),
+        ("f(" + "1," * 10**5 + ")", "the limit 'text'"),
+        ("f(" + "-" * 10**5 + "1)", "write a name"),
+        ("f" + ".f" * 50_000, "write a name"),
+    ],
+)
+def test_specs_refuse_by_name(text: str, reason: str) -> None:
+    registry = Registry("way")
+    registry.register("f")(lambda value=1: value)
+    with pytest.raises(RecipeError, match=reason) as refusal:
+        registry.spec(text)
+    assert len(str(refusal.value)) < 3 * LONGEST
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"a": 1, "a": 2}', "given twice"),
+        ('{"a": NaN}', "NaN"),
+        ('{"a": 1e999}', "JSON"),
+        ("[" * 10**5 + "]" * 10**5, "nested"),
+        ("[" * 150 + "]" * 150, "nested"),
+        ("9" * 5000, "5000 digits"),
+        ('"\\ud800"', "surrogates"),
+        ("what", "Expecting value"),
+    ],
+)
+def test_json_is_checked_once_for_all(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_json(text)
+
+
+def test_a_number_is_a_number_before_it_is_shown() -> None:
+    large = [list(range(1000))] * 1000
+    for value in (large, {"a": large}, 10**5000, "x" * 10**6, float("nan"), True):
+        assert not is_number(value)
+        assert len(shortened(value)) <= LONGEST
+        for key in ("epochs", "learning_rate", "sparsity", "partition_seed"):
+            with pytest.raises(RecipeError, match=rf"{key} is ") as refusal:
+                Recipe.read({key: value}).resolve()
+            assert len(str(refusal.value)) < 2 * LONGEST
+    assert is_number(3)
+    assert is_number(-2.5)
+
+
+def test_messages_name_few_of_many() -> None:
+    words = [f"class {i}" for i in range(1000)]
+    assert nearest("qqq", words).endswith("and 940 more")
+    assert len(nearest("q" * 10**6, ["a", "b"])) < LONGEST
+    assert nearest("clas 7", words) == "did you mean 'class 7'?"
+
+
+def test_nothing_else_reads_yaml() -> None:
+    sources = (Path(__file__).parents[1] / "src" / "intarsia").rglob("*.py")
+    readers = [path.name for path in sources if re.search(r"yaml\.\w*load", path.read_text())]
+    assert readers == ["parsing.py"]
