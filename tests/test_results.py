@@ -1,5 +1,7 @@
 """The pages of results hold the numbers that lie beside them, and nothing else."""
 
+import json
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +10,9 @@ from typing import Any
 import pytest
 
 from intarsia.cli.study.study_options import StudyChoice
+from intarsia.demo import SETTINGS
 from intarsia.studies import Store, StudyContext, find_study, run
-from intarsia.studies.archive import make_archive, save_archive
+from intarsia.studies.archive import load_archive, make_archive, save_archive
 from intarsia.studies.options import run_command
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,6 +58,42 @@ def test_a_measured_study_becomes_a_page(tmp_path: Path) -> None:
         studies.index_table({"single": verdict}, {})
     )
     assert verdict.line in " ".join(studies.readme_lines(read, {"single": verdict}).split())
+
+
+def test_one_more_archive_is_taken_in_without_being_named(tmp_path: Path) -> None:
+    """Paths on HAR: a file beside the others, and the page and its verdict speak of HAR too."""
+    import studies
+
+    known = load_archive(ROOT / "docs" / "results" / "study_path_fashion.json")
+    first = [m for m in known.measured if m.settings["seed"] == 0]
+    save_archive(tmp_path / "study_path_fashion.json", replace(known, measured=first))
+    before = studies.verdicts_of(studies.read_studies(tmp_path))["path"]
+    assert before.line.startswith("on Fashion-MNIST, connected")
+    assert before.line.endswith("HAR, which the paper shows too, not run")
+    har = [replace(m, settings={**m.settings, "data": "har"}, key=f"har{m.key}") for m in first]
+    options = {**known.options, "data": ["har"]}
+    save_archive(tmp_path / "study_path_har.json", replace(known, options=options, measured=har))
+    read = studies.read_studies(tmp_path)
+    after = studies.verdicts_of(read)["path"]
+    assert after.line.startswith("on Fashion-MNIST and HAR, connected")
+    assert "not run" not in after.line
+    assert "[study_path_har.json](study_path_har.json)" in studies.study_page(read["path"], after)
+
+
+def test_numbers_typed_by_hand_are_few_and_right() -> None:
+    """Outside of what is made from JSON files, pages that greet a reader measure nothing."""
+    for page in ("README.md", "docs/index.md", "docs/results/index.md"):
+        typed = {n.strip(".,") for n in re.findall(r"\d[\d.,]*%?", _typed(ROOT / page))}
+        # the demo's sparsity, the digit 3, ResNet-18 and VGG-11, the licence, years of conferences
+        assert typed <= {"95%", "3", "18", "11", "2.0", "2025", "2026"}, page
+    assert SETTINGS["sparsity"] == 0.95
+    results = ROOT / "docs" / "results"
+    content = {n: json.loads((results / f"{n}.json").read_text()) for n in ("defaults", "kills")}
+    assert "on twelve data sets" in _typed(results / "index.md")
+    assert len(content["defaults"]["entries"]) == 12
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    assert f"{content['kills']['kills']} kills" in changes
+    assert not re.search(r"\d+ of \d+", changes)
 
 
 def test_variants_of_a_study_are_told_apart_and_tables_stand_once() -> None:
@@ -129,6 +168,14 @@ def test_kills_are_shown_with_what_was_done_by_the_last() -> None:
 
 def _text(path: Path) -> str | None:
     return path.read_text() if path.exists() else None
+
+
+def _typed(path: Path) -> str:
+    """A page without what scripts write into it, code and addresses."""
+    text = re.sub(r"<!-- (\w+) -->.*?<!-- end of \1 -->", "", path.read_text(), flags=re.DOTALL)
+    for other in (r"```.*?```", r"`[^`]*`", r"\]\([^)]*\)"):
+        text = re.sub(other, "", text, flags=re.DOTALL)
+    return text
 
 
 def _after(words: list[str], flag: str) -> str | None:

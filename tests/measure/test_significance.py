@@ -1,4 +1,4 @@
-"""Welch's test against a hand-computed case, scipy and chance."""
+"""Tests of means against hand-computed cases, scipy and chance."""
 
 import math
 
@@ -7,7 +7,17 @@ import pytest
 from scipy import stats
 
 from intarsia.errors import DataError
-from intarsia.measure.significance import above, best_of, welch
+from intarsia.measure.significance import (
+    Moments,
+    above,
+    best_of,
+    best_p,
+    clustered,
+    equivalence,
+    holm,
+    welch,
+    welch_of_moments,
+)
 
 
 def test_a_case_computed_by_hand() -> None:
@@ -80,3 +90,155 @@ def test_too_little_to_tell() -> None:
 def test_a_level_is_a_share(level: float) -> None:
     with pytest.raises(DataError, match="between 0 and 1"):
         best_of({"a": [1.0, 2.0], "b": [1.0, 2.0]}, level)
+
+
+def test_moments_give_the_test_of_their_values() -> None:
+    chance = np.random.default_rng(2)
+    a, b = chance.normal(0.0, 1.0, 12), chance.normal(0.7, 3.0, 7)
+    whole, from_moments = welch(a, b), welch_of_moments(_moments(a), _moments(b))
+    assert vars(from_moments) == pytest.approx(vars(whole))
+    same, other = Moments(1.0, 0.0, 3), Moments(2.0, 0.0, 3)
+    assert welch_of_moments(same, same).p == 1
+    assert (welch_of_moments(other, same).t, welch_of_moments(other, same).p) == (math.inf, 0)
+
+
+@pytest.mark.parametrize("bad", [Moments(1.0, 0.1, 1), Moments(math.nan, 0.1, 5)])
+def test_moments_that_cannot_be_tested_are_refused(bad: Moments) -> None:
+    good = Moments(1.0, 0.1, 5)
+    for groups in ((good, bad), (bad, good)):
+        with pytest.raises(DataError, match="at least two values"):
+            welch_of_moments(*groups)
+        with pytest.raises(DataError, match="at least two values"):
+            equivalence(*groups, 0.1)
+    with pytest.raises(DataError, match="a deviation from 0"):
+        equivalence(good, Moments(1.0, -0.1, 5), 0.1)
+
+
+@pytest.mark.parametrize("shift", [-0.3, -0.05, 0.0, 0.05, 0.3])
+def test_equivalence_is_two_one_sided_tests(shift: float) -> None:
+    """By scipy: that a is above b less the margin, and below b and the margin."""
+    chance = np.random.default_rng(3)
+    a, b, margin = chance.normal(shift, 0.2, 30), chance.normal(0.0, 0.1, 20), 0.15
+    sides = [
+        stats.ttest_ind(a, b - margin, equal_var=False, alternative="greater"),
+        stats.ttest_ind(a, b + margin, equal_var=False, alternative="less"),
+    ]
+    result = equivalence(_moments(a), _moments(b), margin)
+    assert result == pytest.approx(max(side.pvalue for side in sides))
+    assert result == equivalence(_moments(b), _moments(a), margin)
+    assert (result < 0.05) == (abs(shift) < 0.1)
+
+
+def test_equivalence_without_spread_is_by_the_margin_alone() -> None:
+    one, other = Moments(0.5, 0.0, 4), Moments(0.52, 0.0, 4)
+    assert equivalence(one, other, 0.03) == 0
+    assert equivalence(one, other, 0.01) == 1
+
+
+@pytest.mark.parametrize("margin", [0, -0.1, math.nan, math.inf])
+def test_a_margin_is_above_0(margin: float) -> None:
+    with pytest.raises(DataError, match="margin"):
+        equivalence(Moments(0.5, 0.1, 4), Moments(0.5, 0.1, 4), margin)
+
+
+def test_means_that_are_a_margin_apart_agree_as_seldom_as_the_level_says() -> None:
+    chance = np.random.default_rng(4)
+    agree = [
+        equivalence(
+            _moments(chance.normal(0.5, 1.0, 40)), _moments(chance.normal(0.0, 1.0, 40)), 0.5
+        )
+        < 0.05
+        for _ in range(600)
+    ]
+    assert 0.03 < np.mean(agree) < 0.075
+
+
+def test_clusters_are_a_paired_test_of_their_means() -> None:
+    chance = np.random.default_rng(5)
+    a = {seed: list(chance.normal(0.2, 1.0, 10)) for seed in range(5)}
+    b = {seed: list(chance.normal(0.0, 1.0, 10)) for seed in range(5)}
+    means = ([np.mean(own[seed]) for seed in range(5)] for own in (a, b))
+    expected = stats.ttest_rel(*means)
+    result = clustered(a, b)
+    assert result is not None
+    assert (result.t, result.p) == pytest.approx((expected.statistic, expected.pvalue))
+    assert result.freedom == 4
+    back = clustered(b, a)
+    assert back is not None
+    assert (back.t, back.p) == pytest.approx((-result.t, result.p))
+
+
+def test_values_are_compared_place_by_place_where_both_are_there() -> None:
+    a = {0: [0.5, None, 0.9, math.nan], 1: [0.8, 0.7, 0.4, 0.1], 2: [0.3], 3: [None]}
+    b = {0: [0.4, 0.1, None, 0.2], 1: [0.2, 0.6, 0.3, 0.1], 3: [0.2], 4: [0.9]}
+    expected = stats.ttest_1samp([0.1, np.mean([0.6, 0.1, 0.1, 0.0])], 0)
+    result = clustered(a, b)
+    assert result is not None
+    assert (result.t, result.p) == pytest.approx((expected.statistic, expected.pvalue))
+    assert result.freedom == 1
+
+
+def test_values_of_a_cluster_that_depend_on_each_other_count_once() -> None:
+    """A seed's ten pairs share its luck: Welch's test errs far above its level, clusters do not."""
+    chance = np.random.default_rng(6)
+    wrong = {"welch": 0, "clustered": 0}
+    for _ in range(300):
+        groups = []
+        for _ in range(2):
+            luck = chance.normal(0, 1, 5)
+            groups.append({s: list(luck[s] + chance.normal(0, 0.3, 10)) for s in range(5)})
+        pooled = [[v for own in group.values() for v in own] for group in groups]
+        result = clustered(*groups)
+        assert result is not None
+        wrong["welch"] += welch(*pooled).p < 0.05
+        wrong["clustered"] += result.p < 0.05
+    assert wrong["welch"] > 300 * 0.3
+    assert wrong["clustered"] < 300 * 0.09
+
+
+def test_clusters_without_spread_or_too_few() -> None:
+    assert clustered({0: [0.5]}, {0: [0.4]}) is None
+    assert clustered({0: [0.5], 1: [0.5]}, {2: [0.4]}) is None
+    same = clustered({0: [0.5], 1: [0.7]}, {0: [0.5], 1: [0.7]})
+    assert same is not None
+    assert (same.t, same.p) == (0, 1)
+    apart = clustered({0: [0.5], 1: [0.7], 2: [0.1]}, {0: [0.4], 1: [0.6], 2: [0.0]})
+    assert apart is not None
+    assert (apart.t, apart.p) == (math.inf, 0)  # 0.1 each, but for rounding
+    with pytest.raises(DataError, match="cluster 'a' has 1 values and 2"):
+        clustered({"a": [0.5]}, {"a": [0.4, 0.3]})
+
+
+def test_holm_by_hand() -> None:
+    # 4 x 0.01, then 3 x 0.02 and 2 x 0.03, which is no less than that, then 0.9
+    assert holm([0.03, 0.01, 0.9, 0.02]) == pytest.approx([0.06, 0.04, 0.9, 0.06])
+    assert holm([0.4, 0.6]) == pytest.approx([0.8, 0.8])
+    assert holm([]) == []
+    assert holm([0.04]) == [0.04]
+
+
+def test_holm_errs_in_a_family_as_seldom_as_the_level_says() -> None:
+    chance = np.random.default_rng(7)
+    families = chance.uniform(0, 1, (2000, 10))
+    assert 0.03 < np.mean([min(holm(list(own))) < 0.05 for own in families]) < 0.065
+    assert np.mean((families < 0.05).any(axis=1)) > 0.3  # without it
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.1, math.nan])
+def test_what_is_no_probability_is_refused(bad: float) -> None:
+    with pytest.raises(DataError, match="from 0 to 1"):
+        holm([0.5, bad])
+
+
+def test_p_of_the_best_is_that_against_its_nearest() -> None:
+    groups = {"a": [0.1, 0.2, 0.3], "b": [0.5, 0.6, 0.7], "c": [0.45, 0.5, 0.55]}
+    name, p = best_p(groups)
+    assert name == "b"
+    assert p == pytest.approx(stats.ttest_ind(groups["b"], groups["c"], equal_var=False).pvalue)
+    assert best_p({}) == (None, 1.0)
+    assert best_p({"a": [1.0, 2.0]}) == ("a", 1.0)
+    assert best_p({"a": [1.0, 2.0], "b": [9.0]}) == ("b", 1.0)
+
+
+def _moments(values: np.ndarray) -> Moments:
+    return Moments(float(values.mean()), float(values.std(ddof=1)), len(values))

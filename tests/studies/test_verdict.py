@@ -13,7 +13,7 @@ VERDICT = Verdict(
         Claim("Two of three are met.", False, {"count": 2, "of": 3}, 3, "numbers met", ["Far: x."]),
         Claim("Nobody asked."),
     ],
-    left_out={"Yeast with IMP": "cut through"},
+    failed={"Yeast with IMP": "cut through"},
     missing=["mnist, deep: 4 cells"],
 )
 
@@ -24,7 +24,7 @@ def test_all_that_is_shown_says_the_same() -> None:
         for claim in VERDICT.claims:
             assert claim.text in text
             assert all(point in text for point in claim.details)
-        assert "Not counted: Yeast with IMP, cut through." in text
+        assert "Counted as missed: Yeast with IMP, cut through." in text
         assert "mnist, deep: 4 cells" in text
     assert VERDICT.claims[0].counted == "2 of 3"
     assert VERDICT.claims[1].counted == ""
@@ -34,7 +34,7 @@ def test_json_has_every_value() -> None:
     result = json.loads(json.dumps(VERDICT.to_json()))
     assert result["claims"][0]["evidence"] == {"count": 2, "of": 3}
     assert [claim["holds"] for claim in result["claims"]] == [False, None]
-    assert result["left_out"] == {"Yeast with IMP": "cut through"}
+    assert result["failed"] == {"Yeast with IMP": "cut through"}
     assert result["missing"] == ["mnist, deep: 4 cells"]
 
 

@@ -183,7 +183,10 @@ class Table:
         elif counts:
             notes.append("mean (standard deviation)")
         if any(map(_is_best, entries)):
-            notes.append("bold: above every other of its group (Welch's test, 95%)")
+            notes.append(
+                "bold: above every other of its group (Welch's test, 95%; not corrected for the "
+                "number of groups)"
+            )
         if any(isinstance(entry, Difference) and entry.beyond for entry in entries):
             notes.append(f"{BEYOND} more than {SEVERAL} of the paper's standard deviations away")
         if any(isinstance(entry, Paper) and entry.suspect for entry in entries):

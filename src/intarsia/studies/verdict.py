@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from intarsia.files import plain
-from intarsia.measure.significance import best_of
+from intarsia.measure.significance import LEVEL, best_p, holm
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.tables import (
     Difference,
@@ -59,20 +59,20 @@ class Claim:
 class Verdict:
     """What a study says: in one line for lists, and claim by claim.
 
-    `left_out` holds groups that count neither for nor against a claim, with the reason; `missing`
-    names the cells that are not measured yet.
+    `failed` holds groups of modules that training or pruning spoiled, with the reason: they count
+    against every claim that speaks of them. `missing` names the cells that are not measured yet.
     """
 
     line: str
     claims: Sequence[Claim] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
     missing: Sequence[str] = ()
 
     @property
     def text(self) -> str:
-        """Claims and what was left out, as one paragraph."""
-        left_out = [f"Not counted: {group}, {why}." for group, why in self.left_out.items()]
-        return sentences(*(claim.text for claim in self.claims), *left_out)
+        """Claims and what failed, as one paragraph."""
+        failed = [f"Counted as missed: {group}, {why}." for group, why in self.failed.items()]
+        return sentences(*(claim.text for claim in self.claims), *failed)
 
     @property
     def details(self) -> list[str]:
@@ -240,9 +240,25 @@ def by_mean(groups: Mapping[Any, Iterable[float | None]]) -> dict[Any, Spread]:
     return dict(sorted(known.items(), key=lambda item: -item[1].mean))
 
 
-def surely_best(groups: Mapping[Any, Sequence[float | None]]) -> bool:
-    """Whether Welch's test puts the highest mean above every other."""
-    return best_of({str(name): finite(values) for name, values in groups.items()}) is not None
+def surely_best(
+    family: Mapping[Any, Mapping[Any, Sequence[float | None]]],
+) -> dict[Any, bool]:
+    """Place by place, whether Welch's test puts the highest mean above every other.
+
+    A verdict that counts such places asks for all of them at once: p is corrected by Holm's method
+    for their number.
+    """
+    values = [
+        best_p({str(name): finite(own) for name, own in groups.items()})[1]
+        for groups in family.values()
+    ]
+    return {place: p < LEVEL for place, p in zip(family, holm(values), strict=True)}
+
+
+def by_the_test(places: int) -> str:
+    """What `by the test` means where it was asked of so many places."""
+    more = f", corrected by Holm's method for {places} comparisons" if places > 1 else ""
+    return f"by the test: Welch's at 95%{more}"
 
 
 def count(items: Iterable[Any], holds: Callable[[Any], bool | None]) -> str:

@@ -91,11 +91,13 @@ def test_table_by_hand() -> None:
     ]
     (table,) = study.tables(done)
     rows = {(row[2], row[3]): row[4:] for row in table.rows}
-    assert rows["yes", "test"][0] == 1.0
+    assert rows["yes", "test"][:3] == [1.0, 1.0, 1.0]
     assert rows["no", "train"][0] == pytest.approx(2 / 3)
-    assert rows["yes", "train"][1] == Spread.of([1.0, -5.0])
-    assert rows["no", "test"][2] == Spread.of([3.0, -4.0, 1.0])
-    assert rows["no", "test"][3] == Spread(1.0, 0.0, 3)
+    assert rows["no", "train"][1] == 1.0  # one pair of classes: 3, -4 and 1 are 0 in the mean
+    assert rows["no", "train"][2] == pytest.approx(2 / 3)
+    assert rows["yes", "train"][3] == Spread.of([1.0, -5.0])
+    assert rows["no", "test"][4] == Spread.of([3.0, -4.0, 1.0])
+    assert rows["no", "test"][5] == Spread(1.0, 0.0, 3)
     assert any("10 of 40 training samples, evenly spaced" in note for note in table.notes)
     assert len(study.tables(done[:1])[0].rows) == 4
 
@@ -129,4 +131,4 @@ def test_pairs_of_a_module_that_diverged_are_left_out(small: Ran) -> None:
 
 def test_a_study_without_any_walk_still_has_its_rows() -> None:
     (table,) = find_study("path").tables([by_hand(0, [], [])])
-    assert [row[4:] for row in table.rows] == [[None] * 5] * 4
+    assert [row[4:] for row in table.rows] == [[None] * 7] * 4

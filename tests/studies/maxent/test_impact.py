@@ -51,9 +51,11 @@ def test_change_is_taken_pair_by_pair() -> None:
     )
     test = stats.ttest_ind([*after, 0.4], [*before, 0.5], equal_var=False)
     assert row[5] == pytest.approx(test.pvalue)
-    assert row[6] == Paper(0.171, None)  # 0.990 - 0.819
-    assert row[7].mean == pytest.approx(2 * statistics.fmean(changes))  # type: ignore[union-attr]
-    assert row[9] == Paper(-0.008, None)  # 2.291 - 2.299
+    seeds = stats.ttest_1samp([statistics.fmean(changes[:3]), changes[3]], 0)
+    assert row[6] == pytest.approx(seeds.pvalue)
+    assert row[7] == Paper(0.171, None)  # 0.990 - 0.819
+    assert row[8].mean == pytest.approx(2 * statistics.fmean(changes))  # type: ignore[union-attr]
+    assert row[11] == Paper(-0.008, None)  # 2.291 - 2.299
 
 
 def test_a_pair_that_lacks_a_half_is_left_out() -> None:
@@ -72,9 +74,9 @@ def test_a_pair_that_lacks_a_half_is_left_out() -> None:
 
 def test_changes_of_suspect_cells_are_suspect() -> None:
     (table,) = STUDY.tables([cell([0.5, 0.6], [0.7, 0.8], model="shallow")])
-    assert table.rows[0][6] == Paper(0.021, None, suspect=True)
+    assert table.rows[0][7] == Paper(0.021, None, suspect=True)
     (table,) = STUDY.tables([cell([0.5, 0.6], [0.7, 0.8], model="mlp(32)")])
-    assert table.rows[0][6] is None
+    assert table.rows[0][7] is None
 
 
 def test_figure_has_a_panel_a_model_and_a_bar_an_objective() -> None:

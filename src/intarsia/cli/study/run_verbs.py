@@ -95,8 +95,8 @@ def run(
     measured = run_with(engine, study, options, store, device, workers, say, address)
     tables = study.tables(measured)
     verdict = study.judge(Findings(measured, variant_label(study, options)))
-    for left_out, why in verdict.left_out.items():
-        note(f"{left_out}, {why}: prune less")
+    for failed, why in verdict.failed.items():
+        note(f"{failed}, {why}: prune less")
     seconds = round(time.perf_counter() - began, 1)
     if json:
         about = {"study": study.name, "options": options, "cells": len(measured)}

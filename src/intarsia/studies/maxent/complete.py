@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia.composition import OPERATORS
-from intarsia.measure.significance import above
+from intarsia.measure.significance import LEVEL, holm, welch
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.shared.complete_merges import (
@@ -35,6 +35,7 @@ from intarsia.studies.verdict import (
     Findings,
     Verdict,
     by_mean,
+    by_the_test,
     capital,
     imp_label,
     listed,
@@ -285,7 +286,7 @@ def operator_claims(places: Sequence[Ends], imp: str) -> list[Claim]:
     if not apart:
         return []
     skipped = len(places) - len(apart)
-    same = f"; {skipped} more, where all answer alike, left out" if skipped else ""
+    same = f"; in {skipped} more all answer alike, as dead modules do" if skipped else ""
     shaped = [
         {name: own for name, own in ends.items() if OPERATORS.entry(name).on == "weights"}
         for ends in apart
@@ -307,20 +308,34 @@ def _ranked(places: Sequence[Ends]) -> tuple[str, dict[str, int]]:
     """In how many places each operator is above all others, or level with the best; the former."""
     alone: Counter[str] = Counter()
     level: Counter[str] = Counter()
-    for ends in places:
-        top = best_operators(ends)
+    tops = best_operators(places)
+    for ends, top in zip(places, tops, strict=True):
         (alone if len(_distinct({name: ends[name] for name in top})) == 1 else level).update(top)
     first = f"above all others by the test {_counts(alone)}" if alone else "none above all others"
     text = f"of {several(len(places), 'setting')} (data, model), {first}"
     if level:
-        text += f"; elsewhere not to be told from the best {_counts(level)}"
-    return text, dict(alone)
+        where = "elsewhere " if alone else ""
+        text += f"; {where}not to be told from the best {_counts(level)}"
+    comparisons = sum(len(ends) - 1 for ends in places)
+    return f"{text} ({by_the_test(comparisons)})", dict(alone)
 
 
-def best_operators(ends: Ends) -> list[str]:
-    """The operator of the highest mean, and all that the test does not put below it."""
-    ranked = list(by_mean(ends))
-    return [name for name in ranked if not above(ends[ranked[0]], ends[name])]
+def best_operators(places: Sequence[Ends]) -> list[list[str]]:
+    """Place by place, the operator of the highest mean and all that the test puts not below it.
+
+    p is corrected by Holm's method for all comparisons with the best, of all places.
+    """
+    ranked = [list(by_mean(ends)) for ends in places]
+    below = [
+        (place, name)
+        for place, (ends, (best, *others)) in enumerate(zip(places, ranked, strict=True))
+        for name in others
+        if min(len(ends[best]), len(ends[name])) > 1
+    ]
+    values = [welch(places[i][ranked[i][0]], places[i][name]).p for i, name in below]
+    corrected = zip(below, holm(values), strict=True)
+    lower = {place for place, p in corrected if p < LEVEL}
+    return [[name for name in names if (i, name) not in lower] for i, names in enumerate(ranked)]
 
 
 def _counts(counts: Counter[str]) -> str:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,13 +21,16 @@ from intarsia.studies.options import check_count, check_flags, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, grouped, yes_no
 from intarsia.studies.verdict import (
-    IMP,
     Claim,
     Findings,
     Verdict,
+    by_mean,
+    by_the_test,
     capital,
+    imp_label,
     listed,
     several,
+    surely_best,
     titled,
 )
 
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALONE, MERGED = ("single modules", "others on rewarded"), ("complete, sum", "rewarded accuracy")
-Place = tuple[str, str, str]  # data, model, IMP
+Place = tuple[str, str, str]  # data, model, with IMP or without
 GROUP = ("data", "model", "imp", "objective")
 COLUMNS = ["rewarded accuracy", "others on rewarded", "answers' entropy", "most frequent answer"]
 
@@ -117,17 +121,20 @@ def tables(done: Sequence[Measured]) -> list[Table]:
 
 
 def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
-    """A pair of modules, their merge, and the merge of all, of the first seed there is."""
+    """A pair of modules, their merge, and the merge of all: mean counts over the seeds."""
     from intarsia.plots import confusion_panels
 
     figures = {}
     for (data, model, imp, objective), group in grouped(done, *GROUP).items():
-        result = group[0].result
-        catalogue = result["catalogue"]
-        pair = next((m["parts"] for m in result["merges"]), catalogue[:2])
-        shown = [m for m in result["modules"] if m["parts"][0] in pair]
-        shown += [m for m in result["merges"] if m["parts"] in (pair, catalogue)]
-        panels = {_title(m, catalogue): np.array(m["counts"]) for m in shown}
+        catalogue = group[0].result["catalogue"]
+        merges = [m for cell in group for m in cell.result["merges"]]
+        pair = next((m["parts"] for m in merges), catalogue[:2])
+        shown = [m for cell in group for m in cell.result["modules"] if m["parts"][0] in pair]
+        shown += [m for m in merges if m["parts"] in (pair, catalogue)]
+        counts: dict[str, list[Any]] = {}
+        for matrix in shown:
+            counts.setdefault(_title(matrix, catalogue), []).append(matrix["counts"])
+        panels = {title: np.rint(np.mean(own, axis=0)) for title, own in counts.items()}
         name = figure_name("confusion", data, model, objective, "imp" if imp else "unpruned")
         if panels:  # not where all modules diverged
             figures[name] = confusion_panels(panels, catalogue)
@@ -136,70 +143,97 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
 
 def verdict(findings: Findings) -> Verdict:
     """Under which objective answers are best, model by model: a mean would hide differences."""
-    rows = tables(findings.cells)[0].records()
-    every = list(dict.fromkeys(row["objective"] for row in rows))
-    alone, merged = (_by_place(rows, every, *what) for what in (ALONE, MERGED))
-    fewest = _winners([min(own, key=lambda name: own[name]) for own in alone.values()], every)
-    best = _winners([max(own, key=lambda name: own[name]) for own in merged.values()], every)
-    numbers = {len(group) for group in grouped(findings.cells, *GROUP).values()}  # of seeds
-    seeds = several(max(numbers), "seed")
-    seeds = seeds if len(numbers) == 1 else f"{min(numbers)} to {seeds}"
+    every = list(dict.fromkeys(cell.settings["objective"] for cell in findings.cells))
+    alone, merged = (_by_place(findings.cells, every, *what) for what in (ALONE, MERGED))
+    lower = {place: {n: [-v for v in x] for n, x in own.items()} for place, own in alone.items()}
+    fewest, best = (_winners(own, every) for own in (lower, merged))
     parts = []
     if fewest:
         parts.append(f"modules answer others with their own class least under {_where(fewest)}")
     if best:
         parts.append(f"the sum of all is the most accurate under {_where(best)}")
     line = "; ".join(parts) or "not all objectives are measured"
-    evidence = {"modules": fewest, "sum": best}
+    seeds = _seeds(findings.cells)
     claim = Claim(
-        f"{capital(line)} (models with and without IMP; {seeds}).",
-        evidence=evidence,
+        f"{capital(line)} (models with and without IMP, by means over {seeds}; "
+        f"{by_the_test(len(alone))}, over seeds).",
+        evidence={"modules": fewest, "sum": best},
         n=len(alone),
         details=[_details(place, alone, merged) for place in dict.fromkeys([*alone, *merged])],
     )
     context = Claim(
         "The class that is answered says little where an answer is nearly uniform: how unsure "
-        "modules are shows in their entropy, in Table 1. The paper shows matrices of single seeds; "
-        "these are their summary."
+        "modules are shows in their entropy, in Table 1. The paper's Figures 15 to 21 average five "
+        f"seeds; numbers and figures here are means over {seeds}."
     )
     return Verdict(f"{line} ({seeds})", [claim, context])
 
 
 def _by_place(
-    rows: Sequence[Mapping[str, Any]], every: Sequence[str], matrix: str, column: str
-) -> dict[Place, dict[str, float]]:
-    """A column by place and objective, of the places that have every objective."""
-    means: dict[Place, dict[str, float]] = {}
-    for row in rows:
-        if row["matrix"] == matrix and row[column] is not None:
-            place = (row["data"], row["model"], row["IMP"])
-            means.setdefault(place, {})[row["objective"]] = row[column].mean
-    return {place: own for place, own in means.items() if len(own) == len(every) > 1}
+    cells: Sequence[Measured], every: Sequence[str], kind: str, column: str
+) -> dict[Place, dict[str, list[float]]]:
+    """A number of every seed by place and objective, of the places that have every objective."""
+    values: dict[Place, dict[str, list[float]]] = {}
+    for (data, model, imp, objective), group in grouped(cells, *GROUP).items():
+        for cell in group:
+            matrices = _kinds([cell]).get(kind, [])
+            read = [_read(matrix, cell.result["catalogue"]) for matrix in matrices]
+            mean = Spread.of(numbers[COLUMNS.index(column)] for numbers in read)
+            if mean.n:
+                own = values.setdefault((data, model, imp_label(imp)), {})
+                own.setdefault(objective, []).append(mean.mean)
+    return {place: own for place, own in values.items() if len(own) == len(every) > 1}
 
 
-def _winners(names: Sequence[str], every: Sequence[str]) -> dict[str, list[int]]:
-    """In how many places, of how many, each objective comes first; those that never do fall out."""
-    return {name: [names.count(name), len(names)] for name in every if name in names}
+def _winners(
+    places: Mapping[Place, Mapping[str, Sequence[float]]], every: Sequence[str]
+) -> dict[str, list[int]]:
+    """Of how many places each objective has the highest mean, of how many by the test, of all.
+
+    Those that never do fall out.
+    """
+    sure = surely_best(places)
+    best = {place: next(iter(by_mean(own))) for place, own in places.items()}
+    return {
+        name: [len(won), sum(sure[place] for place in won), len(places)]
+        for name in every
+        if (won := [place for place, winner in best.items() if winner == name])
+    }
 
 
 def _where(winners: Mapping[str, Sequence[int]]) -> str:
-    return listed([f"{name.upper()} in {n} of {of}" for name, (n, of) in winners.items()])
+    return listed(
+        [
+            f"{name.upper()} in {n} of {of} (by the test in {sure})"
+            for name, (n, sure, of) in winners.items()
+        ]
+    )
+
+
+def _seeds(cells: Sequence[Measured]) -> str:
+    """`5 seeds for shallow and deep, 1 seed for cnn`."""
+    models: dict[int, list[str]] = {}
+    for (model,), own in grouped(cells, "model").items():
+        models.setdefault(len({cell.settings["seed"] for cell in own}), []).append(model)
+    if len(models) == 1:
+        return several(next(iter(models)), "seed")
+    return ", ".join(f"{several(n, 'seed')} for {listed(own)}" for n, own in models.items())
 
 
 def _details(
     place: Place,
-    alone: Mapping[Place, Mapping[str, float]],
-    merged: Mapping[Place, Mapping[str, float]],
+    alone: Mapping[Place, Mapping[str, Sequence[float]]],
+    merged: Mapping[Place, Mapping[str, Sequence[float]]],
 ) -> str:
     data, model, imp = place
     parts = []
     if place in alone:
-        own = listed([f"{fraction:.1%} under {name}" for name, fraction in alone[place].items()])
+        own = listed([f"{fmean(values):.1%} under {n}" for n, values in alone[place].items()])
         parts.append(f"modules answer their own class for {own} of the samples of others")
     if place in merged:
-        own = listed([f"{accuracy:.3f} under {name}" for name, accuracy in merged[place].items()])
+        own = listed([f"{fmean(values):.3f} under {n}" for n, values in merged[place].items()])
         parts.append(f"the sum of all is right for {own}")
-    return f"{titled(data)}, {model}, {IMP[imp]}: {'; '.join(parts)}."
+    return f"{titled(data)}, {model}, {imp}: {'; '.join(parts)}."
 
 
 def _read(matrix: Mapping[str, Any], catalogue: Sequence[str]) -> list[float]:

@@ -19,6 +19,7 @@ from intarsia.studies.verdict import (
     Findings,
     Verdict,
     by_mean,
+    by_the_test,
     capital,
     imp_label,
     listed,
@@ -156,6 +157,7 @@ def verdict(findings: Findings) -> Verdict:
     if not ways:
         line = "not all objectives are measured"
         return Verdict(line, [Claim(f"{capital(line)}.")])
+    sure = surely_best(ways)
     lines, details, best = [], [], {}
     for how in dict.fromkeys(how for *_, how in ways):
         parts = []
@@ -164,15 +166,16 @@ def verdict(findings: Findings) -> Verdict:
             if not own:
                 continue
             best[f"{how} {imp_label(imp)}"] = [next(iter(by_mean(v))) for v in own.values()]
-            parts.append(f"{_bests(list(own.values()))} {imp_label(imp)}")
+            parts.append(f"{_bests(own, sure)} {imp_label(imp)}")
             details += [
-                f"By {how}, {titled(data)}, {model}, {imp_label(imp)}: {_leads(values)}."
-                for (data, model, *_), values in own.items()
+                f"By {how}, {titled(key[0])}, {key[1]}, {imp_label(imp)}: "
+                f"{_leads(values, sure[key])}."
+                for key, values in own.items()
             ]
         lines.append(f"by {how} {listed(parts)}")
     line = f"the best objective is {'; '.join(lines)}"
     same = [f"{capital(a)} is {b} to the digit and not counted again." for a, b in twins.items()]
-    text = sentences(f"{capital(line)}.", *same)
+    text = sentences(f"{capital(line)}.", *same, f"{capital(by_the_test(len(ways)))}.")
     return Verdict(line, [Claim(text, evidence=best, n=len(ways), details=details)])
 
 
@@ -207,18 +210,18 @@ def _equal(cells: Sequence[Measured], one: str, other: str) -> bool:
     return bool(known) and all(a == b for a, b in known)
 
 
-def _leads(values: Values) -> str:
+def _leads(values: Values, surely: bool) -> str:
     """The best and its accuracy, against the next and, where it is neither, ME."""
     (best, top), (second, next_best), *rest = by_mean(values).items()
     me = f"; `me` {dict(rest)['me']}" if "me" in dict(rest) else ""
-    sure = "by the test" if surely_best(values) else "not surely by the test"
+    sure = "by the test" if surely else "not surely by the test"
     return f"`{best}` {top} against `{second}` {next_best}, {sure}{me}"
 
 
-def _bests(groups: Sequence[Values]) -> str:
+def _bests(groups: Mapping[Key, Values], surely: Mapping[Key, bool]) -> str:
     """Which objective is best in the mean, and whether surely; by count where there are several."""
-    best = [next(iter(by_mean(values))) for values in groups]
-    sure = sum(map(surely_best, groups))
+    best = [next(iter(by_mean(values))) for values in groups.values()]
+    sure = sum(surely[key] for key in groups)
     names = list(dict.fromkeys(best))
     test = f"by the test in {sure} of {len(best)}"
     if len(best) == 1:

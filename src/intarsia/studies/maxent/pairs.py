@@ -6,9 +6,10 @@ from math import comb
 from typing import TYPE_CHECKING, Any
 
 from intarsia.data import disjoint_pairs, partition
+from intarsia.measure.significance import LEVEL, clustered, holm
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.shared.dead import STATES, PairGroup, dead_pairs, left_out, not_counted
+from intarsia.studies.maxent.shared.dead import STATES, PairGroup, dead_pairs, failures
 from intarsia.studies.maxent.shared.merging import merge_pairs
 from intarsia.studies.maxent.shared.ordering import (
     HEAD,
@@ -23,7 +24,16 @@ from intarsia.studies.maxent.single import plans_by_state, presets
 from intarsia.studies.options import check_count, fitting, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, finite, grouped, point, yes_no
-from intarsia.studies.verdict import IMP, Claim, Findings, Verdict, count, listed
+from intarsia.studies.verdict import (
+    Claim,
+    Findings,
+    Verdict,
+    imp_label,
+    listed,
+    sentences,
+    several,
+    titled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,6 +42,7 @@ Classes = tuple[str, ...]
 Values = dict[str, list[float | None]]  # by objective: one number for each pair and seed
 TABLE_2 = "Table 2: two pruned modules, weights added"
 TABLE_4 = "Table 4: two modules, weights added"
+ONE = "all from one partition"
 MOST_SHUFFLES = 1000  # small catalogues run out of pairs long before
 
 SCALES = scales(
@@ -79,12 +90,12 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
 
 def tables(measured: Sequence[Measured]) -> list[Table]:
     """Tables 2 and 4, the same by logits, and how often ME > QME > XE."""
-    groups = collected(measured, "sum", "accuracy")
+    groups = by_seed(measured, "sum", "accuracy")
     return [
         _against_paper(measured, TABLE_2, [True], TABLE_4),
         _against_paper(measured, TABLE_4),
         _by_logits(measured),
-        ordering_table(_known(groups), _about(measured), dead_pairs(measured)),
+        ordering_table(groups, _about(measured), dead_pairs(measured)),
     ]
 
 
@@ -118,32 +129,47 @@ def verdict(findings: Findings) -> Verdict:
     paper = PaperComparison(
         findings, lambda cells: _against_paper(cells, TABLE_4), dead_pairs
     ).claim()
-    order = order_claim(_known(collected(findings.cells, "sum", "accuracy")), dead)
-    groups = left_out(dead)
+    order = order_claim(by_seed(findings.cells, "sum", "accuracy"), dead)
     line = "; ".join(f"{claim.counted} {claim.short}" for claim in (paper, order) if claim.short)
     return Verdict(
-        f"{line or 'the paper printed no such number'}{not_counted(groups)}",
-        [paper, order, *_logits_claim(findings.cells, dead)],
-        groups,
+        line or "the paper printed no such number",
+        [paper, order, *_logits_claim(findings.cells, dead), *_partition_claim(findings.cells)],
+        failures(dead),
     )
+
+
+def by_seed(
+    measured: Sequence[Measured], operator: str, what: str, imps: Sequence[bool] = (False, True)
+) -> dict[PairGroup, dict[str, dict[int, list[float | None]]]]:
+    """A measure of all pairs by group, objective and seed, in the order of the tables."""
+    groups: dict[PairGroup, dict[str, dict[int, list[float | None]]]] = {}
+    for (model, size, data), cells_of in grouped(measured, "model", "size", "data").items():
+        for state, imp in STATES.items():
+            if imp not in imps:
+                continue
+            own = groups.setdefault((model, size, imp, data), {})
+            for cell in cells_of:
+                seeds = own.setdefault(cell.settings["objective"], {})
+                seeds.setdefault(cell.settings["seed"], []).extend(
+                    cell.result[state][operator][what]
+                )
+    models = list(dict.fromkeys(model for model, *_ in groups))
+    # Stable, so that data sets stay as they came.
+    order = sorted(groups, key=lambda group: (models.index(group[0]), group[1], group[2]))
+    return {group: groups[group] for group in order}
 
 
 def collected(
     measured: Sequence[Measured], operator: str, what: str, imps: Sequence[bool] = (False, True)
 ) -> dict[PairGroup, Values]:
     """A measure of all pairs and seeds by group and objective, in the order of the tables."""
-    groups: dict[PairGroup, Values] = {}
-    for (model, size, data), cells_of in grouped(measured, "model", "size", "data").items():
-        for state, imp in STATES.items():
-            if imp in imps:
-                groups[model, size, imp, data] = {
-                    objective: [v for m in own for v in m.result[state][operator][what]]
-                    for (objective,), own in grouped(cells_of, "objective").items()
-                }
-    models = list(dict.fromkeys(model for model, *_ in groups))
-    # Stable, so that data sets stay as they came.
-    order = sorted(groups, key=lambda group: (models.index(group[0]), group[1], group[2]))
-    return {group: groups[group] for group in order}
+    return {
+        group: {
+            objective: [value for values in seeds.values() for value in values]
+            for objective, seeds in own.items()
+        }
+        for group, own in by_seed(measured, operator, what, imps).items()
+    }
 
 
 def _against_paper(
@@ -190,30 +216,73 @@ def _by_logits(measured: Sequence[Measured]) -> Table:
 
 def _logits_claim(measured: Sequence[Measured], dead: Sequence[PairGroup]) -> list[Claim]:
     """How often adding logits is more accurate than adding weights, objectives apart."""
-    skipped = [(model, size, yes_no(imp), data) for model, size, imp, data in dead]
-    rows = [
-        row
-        for row in _by_logits(measured).records()
-        if row["minus weights"].n and tuple(row[name] for name in HEAD) not in skipped
+    sums, logits = (by_seed(measured, how, "accuracy") for how in ("sum", "logits"))
+    places = [
+        (group, objective)
+        for group, own in logits.items()
+        for objective, seeds in own.items()
+        if any(finite(values) for values in seeds.values())
     ]
-    counts = {
-        imp: count(own, lambda row: row["minus weights"].mean > 0)
-        for imp in IMP
-        if (own := [row for row in rows if row["IMP"] == imp])
+    gains = {
+        (group, objective): Spread.of(
+            value
+            for seed, values in logits[group][objective].items()
+            for value in differences(values, sums[group][objective][seed])
+        )
+        for group, objective in places
     }
-    if not counts:
+    tests = [clustered(logits[g][o], sums[g][o]) for g, o in places]
+    corrected = holm([t.p if t is not None and t.t > 0 else 1.0 for t in tests])
+    sure = {place for place, p in zip(places, corrected, strict=True) if p < LEVEL}
+    evidence, parts = {}, []
+    for imp in (True, False):
+        own = [place for place in places if place[0][2] == imp]
+        if not own:
+            continue
+        higher = sum(gains[place].mean > 0 for place in own)
+        gone = sum(group in dead for group, _ in own)
+        surely = sum(place in sure for place in own)
+        evidence[imp_label(imp)] = {
+            **{"count": higher, "of": len(own), "dead": gone},
+            "over seeds, Holm": surely,
+        }
+        alike = f"; {gone} are dead and answer alike" if gone else ""
+        parts.append(
+            f"{higher} of {len(own)} {imp_label(imp)} (over seeds, after Holm's correction for "
+            f"{len(places)}, in {surely}{alike})"
+        )
+    if not parts:
         return []
-    parts = listed([f"{number} {IMP[imp]}" for imp, number in counts.items()])
-    text = f"Adding logits is more accurate than adding weights in {parts} (objectives apart)."
-    return [Claim(text, evidence={IMP[imp]: number for imp, number in counts.items()}, n=len(rows))]
+    text = (
+        f"Objectives apart, adding logits is more accurate than adding weights in {listed(parts)}."
+    )
+    return [Claim(text, evidence=evidence, n=len(places))]
 
 
-def _known(groups: Mapping[PairGroup, Values]) -> dict[PairGroup, dict[str, list[float]]]:
-    """Without the numbers that are missing."""
-    return {
-        group: {objective: finite(values) for objective, values in own.items()}
-        for group, own in groups.items()
-    }
+def _partition_claim(measured: Sequence[Measured]) -> list[Claim]:
+    """Where pairs come from: what a spread over them can speak of."""
+    kinds: dict[str, list[str]] = {}
+    for (size, data), own in grouped(measured, "size", "data").items():
+        if pairs := own[0].result.get("pairs"):
+            kinds.setdefault(f"|R| = {size}: {_partitions(pairs)}", []).append(titled(data))
+    if not kinds:
+        return []
+    one = listed([f"{kind} ({listed(own)})" for kind, own in kinds.items() if ONE in kind])
+    text = sentences(
+        "The pairs are the same for every seed, and many share a module, so a spread over pairs is "
+        "not one over independent draws.",
+        f"From one partition, which says nothing of others, come {one}." if one else "",
+    )
+    return [Claim(text, details=[f"{kind} ({listed(own)})." for kind, own in kinds.items()])]
+
+
+def _partitions(pairs: Sequence[Sequence[Sequence[str]]]) -> str:
+    """`10 pairs of 5 sets, all from one partition of the classes`."""
+    sets = sets_of([(tuple(one), tuple(other)) for one, other in pairs])
+    start = f"{several(len(pairs), 'pair')} of {several(len(sets), 'set')} of classes"
+    if len({name for own in sets for name in own}) == sum(map(len, sets)):
+        return f"{start}, {ONE} of the classes"
+    return f"{start}, from several partitions of the classes"
 
 
 def objectives_of(measured: Sequence[Measured]) -> list[str]:
@@ -230,7 +299,7 @@ def differences(
 
 
 def _about(measured: Sequence[Measured]) -> str:
-    return f"n: pairs x seeds; {presets(measured)}"
+    return f"n: pairs x seeds, the same pairs for every seed; {presets(measured)}"
 
 
 def _bold(objectives: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from intarsia.measure import evaluate
 from intarsia.modules import Bank
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.shared.dead import STATES, dead_modules, left_out, not_counted
+from intarsia.studies.maxent.shared.dead import STATES, dead_modules, failures
 from intarsia.studies.maxent.shared.merging import live_count
 from intarsia.studies.maxent.shared.paper import single_cell
 from intarsia.studies.maxent.shared.vs_paper import MEANING, VS_PAPER, PaperComparison, vs_paper
@@ -117,9 +117,8 @@ def verdict(findings: Findings) -> Verdict:
     """Which of the printed numbers are met; then what pruning leaves of the modules."""
     claim = PaperComparison(findings, lambda cells: tables(cells)[0], dead_modules).claim()
     line = f"{claim.counted} {claim.short}" if claim.short else "the paper printed no such number"
-    groups = left_out(dead_modules(findings.cells))
     claims = [claim, *_cut_through(findings.cells), *_live_units(findings)]
-    return Verdict(f"{line}{not_counted(groups)}", claims, groups)
+    return Verdict(line, claims, failures(dead_modules(findings.cells)))
 
 
 def presets(measured: Sequence[Measured]) -> str:

@@ -6,7 +6,7 @@ from math import log2
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from intarsia.measure.significance import above
+from intarsia.measure.significance import LEVEL, TTest, holm, welch
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.shared.complete_merges import (
@@ -25,7 +25,16 @@ from intarsia.studies.maxent.shared.complete_merges import (
 from intarsia.studies.options import check_counts, check_flags, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, grouped, point
-from intarsia.studies.verdict import Claim, Findings, Verdict, capital, imp_label, listed, titled
+from intarsia.studies.verdict import (
+    Claim,
+    Findings,
+    Verdict,
+    by_the_test,
+    capital,
+    imp_label,
+    listed,
+    titled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -103,15 +112,18 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
 def verdict(findings: Findings) -> Verdict:
     """Whether the sum of all modules gains by width, with and without pruning."""
     claims, lines = [], []
-    for (data, imp), cells in grouped(findings.cells, "data", "imp").items():
-        own = {width_of(m): full(some, "sum") for (m,), some in grouped(cells, "model").items()}
-        own = {units: values for units, values in sorted(own.items()) if values}
-        if len(own) < 2:
-            continue
+    places = {
+        place: own
+        for place, cells in grouped(findings.cells, "data", "imp").items()
+        if len(own := _by_units(cells)) > 1
+    }
+    sure = _surely_wider(places)
+    for (data, imp), own in places.items():
+        cells = grouped(findings.cells, "data", "imp")[data, imp]
         where = f"on {titled(data)} {imp_label(imp)}"
         ends = listed([f"{Spread.of(v)} with {units}" for units, v in own.items()])
         chance = 1 / modules_in(cells)  # were the classes equally frequent
-        short, more = _by_width(own, chance)
+        short, more = _by_width(own, chance, sure.get((data, imp)))
         lines.append(f"{where} the sum {short}")
         means = {str(units): fmean(values) for units, values in own.items()}
         narrow, *_, wide = means.values()
@@ -124,11 +136,37 @@ def verdict(findings: Findings) -> Verdict:
                 details=[f"{capital(where)}, all modules by weights: {ends} hidden units."],
             )
         )
-    return Verdict("; ".join(lines), [Claim("The paper says that width helps."), *claims])
+    test = [Claim(f"{capital(by_the_test(len(sure)))}.")] if sure else []
+    return Verdict("; ".join(lines), [Claim("The paper says that width helps."), *claims, *test])
 
 
-def _by_width(own: Mapping[int, Sequence[float]], chance: float) -> tuple[str, str]:
-    """Whether wider is better, and more on it; without a test where there are too few for one."""
+def _by_units(cells: Sequence[Measured]) -> dict[int, list[float]]:
+    """The accuracies of sums of all modules, by width."""
+    own = {width_of(m): full(some, "sum") for (m,), some in grouped(cells, "model").items()}
+    return {units: values for units, values in sorted(own.items()) if values}
+
+
+def _surely_wider(places: Mapping[Any, Mapping[int, Sequence[float]]]) -> dict[Any, bool]:
+    """Where the test puts the widest above the narrowest; of places with seeds enough for one.
+
+    p is corrected by Holm's method for the number of these places.
+    """
+    tests: dict[Any, TTest] = {}
+    for place, own in places.items():
+        if min(map(len, own.values())) >= ENOUGH:
+            narrow, *_, wide = own.values()
+            tests[place] = welch(wide, narrow)
+    corrected = holm([test.p for test in tests.values()])
+    return {
+        place: test.t > 0 and p < LEVEL
+        for (place, test), p in zip(tests.items(), corrected, strict=True)
+    }
+
+
+def _by_width(
+    own: Mapping[int, Sequence[float]], chance: float, sure: bool | None
+) -> tuple[str, str]:
+    """Whether wider is better, and more on it; `sure` is None where too few are there to test."""
     means = {units: fmean(values) for units, values in own.items()}
     low, high = min(means.values()), max(means.values())
     if max(high - chance, chance - low) < CHANCE:
@@ -137,8 +175,8 @@ def _by_width(own: Mapping[int, Sequence[float]], chance: float) -> tuple[str, s
     narrow, *_, wide = means
     n = min(map(len, own.values()))
     test = f", n = {n}"
-    if n >= ENOUGH:
-        test += ", by the test" if above(own[wide], own[narrow]) else ", not surely by the test"
+    if sure is not None:
+        test += ", by the test" if sure else ", not surely by the test"
     ends = [f"{means[units]:.3f} with {units}" for units in (narrow, wide)]
     steps = f"it rises in {sum(rises)} of {len(rises)} steps{test}"
     return f"goes from {ends[0]} hidden units to {ends[1]}", steps

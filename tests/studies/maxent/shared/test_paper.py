@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from intarsia.studies.maxent.shared.paper import PaperCell, pair_cell, single_cell
+from intarsia.studies.maxent.shared.paper import PaperCell, pair_cell, printed_n, single_cell
 from intarsia.studies.tables import Paper
 
 REFERENCE = Path(__file__).resolve().parents[5] / "shared" / "reference" / "maxent_tables.json"
@@ -58,6 +58,15 @@ def test_suspect_are_the_shallow_me_values_that_two_data_sets_share() -> None:
         ("shallow", "me", data, *rest) for rest in both for data in ("mnist", "fashion_mnist")
     }
     assert result == expected
+
+
+def test_a_printed_number_is_over_seeds_by_classes_or_pairs() -> None:
+    assert [printed_n(data) for data in ("mnist", "har", "yeast")] == [50, 30, 20]
+    assert [printed_n("mnist", size) for size in (1, 2, 5)] == [50, 50, 50]
+    assert [printed_n("har", size) for size in (1, 2)] == [50, 50]
+    assert [printed_n("yeast", size) for size in (1, 2)] == [6 * 5, 3 * 5]  # all that there are
+    for data, size in {(row[1], row[2]) for row in CONTENT["sum"]}:
+        assert printed_n(data, size) > 0
 
 
 def test_suspect_single_cells() -> None:

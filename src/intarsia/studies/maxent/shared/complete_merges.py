@@ -23,7 +23,16 @@ from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.options import check_count, check_operators
 from intarsia.studies.tables import Entry, Spread, Table, finite, grouped, known, point, yes_no
-from intarsia.studies.verdict import Claim, Verdict, by_mean, capital, listed, surely_best, titled
+from intarsia.studies.verdict import (
+    Claim,
+    Verdict,
+    by_mean,
+    by_the_test,
+    capital,
+    listed,
+    surely_best,
+    titled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -157,33 +166,40 @@ def varied_verdict(done: Sequence[Measured], key: str, word: str) -> Verdict:
     """At which value of a setting a complete merge is best, operator by operator."""
     claims, lines = [], []
     groups = grouped(done, "data", "model")
-    for (data, model), group in groups.items():
-        for operator in operators_in(group):
-            values = {v: full(some, operator) for (v,), some in grouped(group, key).items()}
-            ranked = by_mean(values)
-            if not ranked:
-                continue
-            where = f" ({titled(data)}, {model})" if len(groups) > 1 else ""
-            what = f"{'the sum' if operator == 'sum' else operator}{where}"
-            sure = surely_best(values)
-            line = f"no {key} is surely best for {what}"
-            if sure:
-                line = f"for {what} {word} {next(iter(ranked)):g} is best by the test"
-            lines.append(line)
-            place = f"On {titled(data)}, {model}, all modules by {operator}"
-            means = {f"{value:g}": spread.mean for value, spread in ranked.items()}
-            claims.append(
-                Claim(
-                    f"{capital(line)}.",
-                    evidence={"means": means, "by the test": sure},
-                    n=min(spread.n for spread in ranked.values()),
-                    details=[f"{place}: {by_value(ranked)}."],
-                )
+    family = {
+        (data, model, operator): values
+        for (data, model), group in groups.items()
+        for operator in operators_in(group)
+        if by_mean(
+            values := {v: full(some, operator) for (v,), some in grouped(group, key).items()}
+        )
+    }
+    sure = surely_best(family)
+    for place, values in family.items():
+        data, model, operator = place
+        ranked = by_mean(values)
+        where = f" ({titled(data)}, {model})" if len(groups) > 1 else ""
+        what = f"{'the sum' if operator == 'sum' else operator}{where}"
+        line = f"no {key} is surely best for {what}"
+        if sure[place]:
+            line = f"for {what} {word} {next(iter(ranked)):g} is best by the test"
+        lines.append(line)
+        means = {f"{value:g}": spread.mean for value, spread in ranked.items()}
+        claims.append(
+            Claim(
+                f"{capital(line)}.",
+                evidence={"means": means, "by the test": sure[place]},
+                n=min(spread.n for spread in ranked.values()),
+                details=[
+                    f"On {titled(data)}, {model}, all modules by {operator}: {by_value(ranked)}."
+                ],
             )
+        )
     if not claims:
         return Verdict("")
     start = Claim("The paper prints a figure without numbers; this is what its axes hold here.")
-    return Verdict("; ".join(lines), [start, *claims])
+    test = Claim(f"{capital(by_the_test(len(family)))}.")
+    return Verdict("; ".join(lines), [start, *claims, test])
 
 
 def by_value(spreads: Mapping[float, Spread]) -> str:

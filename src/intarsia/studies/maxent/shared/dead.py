@@ -1,7 +1,8 @@
 """Dead groups: pruning cut every module through, so that nothing of a sample reaches the output.
 
-What such modules answer is no finding: a printed entropy can be met by accident, and no objective
-can be better than another. Verdicts leave these groups out and name them.
+What such modules answer meets nothing: a printed entropy can be near by accident, and no objective
+can be better than another. Where the paper's modules are alive, dead ones are a failed
+reproduction: verdicts count these groups as missed and name them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,18 +45,13 @@ def dead_pairs(cells: Sequence[Measured]) -> list[PairGroup]:
     return dead
 
 
-def left_out(dead: Sequence[ModuleGroup] | Sequence[PairGroup]) -> dict[str, str]:
-    """Why dead groups are not counted, by data set and with or without IMP."""
+def failures(dead: Sequence[ModuleGroup] | Sequence[PairGroup]) -> dict[str, str]:
+    """Why dead groups count as missed, by data set and with or without IMP."""
     labels = [f"{titled(data)} {imp_label(imp)}" for *_, imp, data in dead]
     return {
         label: f"where pruning cut every module through ({several(labels.count(label), 'group')})"
         for label in labels
     }
-
-
-def not_counted(groups: Mapping[str, str]) -> str:
-    """What was left out, for the end of a line."""
-    return "".join(f"; not counted: {group}, {why}" for group, why in groups.items())
 
 
 def _same(one: Mapping[int, Any], other: Mapping[int, Any]) -> bool:

@@ -1,19 +1,41 @@
 """Ordering: the best of a group, and whether ME > QME > XE, in a table and as a claim."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
-from intarsia.measure.significance import above, best_of, welch
-from intarsia.studies.maxent.shared.dead import PairGroup, left_out
+from intarsia.measure.significance import LEVEL, Clusters, TTest, best_of, clustered, holm, welch
+from intarsia.studies.maxent.shared.dead import PairGroup, failures
 from intarsia.studies.maxent.shared.paper import pair_cell
 from intarsia.studies.tables import Difference, Entry, Spread, Table, finite, yes_no
-from intarsia.studies.verdict import Claim, count, imp_label, listed
+from intarsia.studies.verdict import Claim, count, imp_label, listed, titled
 
-Accuracies = Mapping[str, Sequence[float]]  # by objective
+Accuracies = Mapping[str, Clusters]  # by objective, the values of every seed, pair by pair
 ORDER = "ME > QME > XE"
 STEPS = (("me", "qme"), ("qme", "xe"))  # what the paper claims, the higher one first
 HEAD = ("model", "|R|", "IMP", "data")
 INDEPENDENT = "Welch's test takes pairs that share a module for independent"
+OVER_SEEDS = (
+    "over seeds: the difference of a seed is the mean over its pairs, and Student's test asks "
+    "whether it is 0, so that pairs that share modules count as one value; it speaks of other "
+    "seeds, not of other pairs, and says next to nothing where there are two seeds"
+)
+
+
+@dataclass(frozen=True)
+class Order:
+    """Whether a group is in order: by its means, by Welch's test and over seeds.
+
+    A step's p is that of its two means, and a group's that of the weaker of its two steps;
+    `corrected` is p over seeds after Holm's correction over all groups. 1 where a step goes the
+    other way, or the modules are dead.
+    """
+
+    means: bool
+    welch: float
+    seeds: float
+    corrected: float
+    dead: bool
 
 
 def best_spreads(
@@ -33,24 +55,32 @@ def ordering_table(
 ) -> Table:
     """Group by group, whether mean accuracy falls from ME to QME to XE; the counts are notes.
 
-    Groups in `dead`, whose modules pruning cut through, are shown and not counted.
+    Groups in `dead`, whose modules pruning cut through, are not in order.
     """
-    rows = []
+    orders, rows = orders_of(groups, dead), []
     for group, own in groups.items():
         model, size, imp, data = group
-        known = [None, None] if group in dead else [ordered(own), significant(own)]
-        answers = map(yes_no, [*known, in_paper(*group)])
-        rows.append([model, size, yes_no(imp), data, *_steps(own), *answers])
+        answers: list[Entry] = [None] * 4
+        if group in orders:
+            order = orders[group]
+            values = (order.welch, order.seeds, order.corrected)
+            means = "dead" if order.dead else yes_no(order.means)
+            answers = [means, *(yes_no(p < LEVEL) for p in values)]
+        printed = yes_no(in_paper(*group))
+        rows.append([model, size, yes_no(imp), data, *_steps(own), *answers, printed])
     steps = [f"{high.upper()} - {low.upper()}" for high, low in STEPS]
-    columns = [name for step in steps for name in (step, f"p of {step}")]
+    columns = [name for step in steps for name in (step, f"p of {step}", f"p over seeds, {step}")]
     return Table(
         f"Rewarded accuracy of weight sums: {ORDER}?",
-        [*HEAD, *columns, "ordered", "by the test", "in the paper"],
+        [*HEAD, *columns, "ordered", "by Welch", "over seeds", "after Holm", "in the paper"],
         rows,
         [
-            *_counts(_comparable(groups, dead)),
-            *(f"not counted: {group}, {why}" for group, why in left_out(dead).items()),
-            f"by the test: both steps at 95%; {INDEPENDENT}",
+            *_counts(orders),
+            *(f"not in order: {group}, {why}" for group, why in failures(dead).items()),
+            f"by Welch: both steps at 95%, not corrected; {INDEPENDENT}",
+            OVER_SEEDS,
+            f"after Holm: over seeds, with Holm's correction for all {len(orders)} groups; p of a "
+            "group is the larger one of its two steps",
             about,
         ],
     )
@@ -58,52 +88,72 @@ def ordering_table(
 
 def order_claim(groups: Mapping[PairGroup, Accuracies], dead: Sequence[PairGroup]) -> Claim:
     """In how many groups the order holds: with IMP and without, by size, and step by step."""
-    groups = _comparable(groups, dead)
-    if not groups:
+    orders = orders_of(groups, dead)
+    if not orders:
         return Claim(f"{ORDER} is not measured.")
-    held = sum(map(bool, map(ordered, groups.values())))
+    whole = _tally(orders.values())
     parts = []
     for imp in (True, False):
-        if some := [own for group, own in groups.items() if group[2] == imp]:
-            other = "the other " if any(group[2] == imp for group in dead) else ""
-            number = count(some, ordered).replace(" of ", f" of {other}", 1)
-            parts.append(f"{number} {imp_label(imp)} (by the test in {_sure(some)})")
+        if some := [order for group, order in orders.items() if group[2] == imp]:
+            own = _tally(some)
+            gone = f"; {own['dead']} are dead" if own["dead"] else ""
+            parts.append(f"{own['means']} of {len(some)} {imp_label(imp)} ({_by_tests(own)}{gone})")
     sizes = [
-        f"{count([own for g, own in groups.items() if g[1] == size], ordered)} for |R| = {size}"
-        for size in dict.fromkeys(group[1] for group in groups)
+        f"{count([o for g, o in orders.items() if g[1] == size], lambda o: o.means)}"
+        f" for |R| = {size}"
+        for size in dict.fromkeys(group[1] for group in orders)
     ]
-    steps = [
-        f"{high.upper()} is above {low.upper()} in {_above(groups.values(), high, low)}"
-        f" of {len(groups)}"
-        for high, low in (*STEPS, ("me", "xe"))
-    ]
-    sure = _sure(groups.values())
+    alive = {group: groups[group] for group, order in orders.items() if not order.dead}
+    steps = [_step_count(alive, len(orders), *step) for step in (*STEPS, ("me", "xe"))]
+    gone = f"; {whole['dead']} are dead" if whole["dead"] else ""
     return Claim(
         f"By data, model and |R|, mean accuracy falls in the order {ORDER} in {listed(parts)}.",
-        holds=held == len(groups),
-        evidence={"count": held, "of": len(groups), "by the test": sure},
-        n=len(groups),
-        short=f"groups in the order {ORDER} (by the test in {sure})",
+        holds=whole["means"] == len(orders),
+        evidence={
+            "count": whole["means"],
+            "of": len(orders),
+            "dead": whole["dead"],
+            "by Welch's test": whole["welch"],
+            "over seeds": whole["seeds"],
+            "over seeds, Holm": whole["corrected"],
+        },
+        n=len(orders),
+        short=f"groups in the order {ORDER} ({_by_tests(whole)}{gone})",
         details=[
-            *_counts(groups),
+            *_counts(orders),
             f"Order by size: {listed(sizes)}.",
-            f"Step by step: {listed(steps)}.",
+            f"Step by step, Holm's correction over the {len(orders)} groups of each step: "
+            f"{listed(steps)}.",
+            *_surviving(orders),
         ],
     )
 
 
-def ordered(own: Accuracies) -> bool | None:
+def orders_of(
+    groups: Mapping[PairGroup, Accuracies], dead: Collection[PairGroup]
+) -> dict[PairGroup, Order]:
+    """The order of every group that has all three objectives."""
+    known = {group: own for group, own in groups.items() if ordered(_pooled(own)) is not None}
+    by_welch = [1.0 if g in dead else _weaker(own, _welch) for g, own in known.items()]
+    seeds = [1.0 if g in dead else _weaker(own, clustered) for g, own in known.items()]
+    values = zip(known.items(), by_welch, seeds, holm(seeds), strict=True)
+    return {
+        group: Order(
+            means=bool(ordered(_pooled(own))) and group not in dead,
+            welch=p,
+            seeds=p_of_seeds,
+            corrected=corrected,
+            dead=group in dead,
+        )
+        for (group, own), p, p_of_seeds, corrected in values
+    }
+
+
+def ordered(own: Mapping[str, Sequence[float]]) -> bool | None:
     """Whether the means fall from ME to QME to XE; None where one of them is missing."""
     if any(not own.get(name) for step in STEPS for name in step):
         return None
     return all(fmean(own[high]) > fmean(own[low]) for high, low in STEPS)
-
-
-def significant(own: Accuracies) -> bool | None:
-    """Whether both steps are, by the test."""
-    if ordered(own) is None:
-        return None
-    return all(above(own[high], own[low]) for high, low in STEPS)
 
 
 def in_paper(model: str, size: int, imp: bool, data: str) -> bool | None:
@@ -113,47 +163,96 @@ def in_paper(model: str, size: int, imp: bool, data: str) -> bool | None:
     return ordered(means)
 
 
+def _pooled(own: Accuracies) -> dict[str, list[float]]:
+    return {name: _values(clusters) for name, clusters in own.items()}
+
+
+def _values(clusters: Clusters) -> list[float]:
+    return finite(value for values in clusters.values() for value in values)
+
+
+def _welch(a: Clusters, b: Clusters) -> TTest | None:
+    """Welch's test of all values, whatever seed they are of."""
+    first, second = _values(a), _values(b)
+    return welch(first, second) if min(len(first), len(second)) > 1 else None
+
+
+def _weaker(own: Accuracies, test: Callable[[Clusters, Clusters], TTest | None]) -> float:
+    """p of the claim that both steps go down."""
+    return max(_p_above(test(own[high], own[low])) for high, low in STEPS)
+
+
+def _p_above(result: TTest | None) -> float:
+    """p of a test if the first mean is above the second, else 1."""
+    return result.p if result is not None and result.t > 0 else 1.0
+
+
 def _steps(own: Accuracies) -> list[Entry]:
     entries: list[Entry] = []
     for high, low in STEPS:
-        a, b = own.get(high, ()), own.get(low, ())
-        entries.append(Difference(fmean(a) - fmean(b)) if a and b else None)
-        entries.append(welch(a, b).p if min(len(a), len(b)) > 1 else None)
+        a, b = own.get(high, {}), own.get(low, {})
+        first, second = _values(a), _values(b)
+        entries.append(Difference(fmean(first) - fmean(second)) if first and second else None)
+        for test in (_welch, clustered):
+            result = test(a, b)
+            entries.append(None if result is None else result.p)
     return entries
 
 
-def _comparable(
-    groups: Mapping[PairGroup, Accuracies], dead: Sequence[PairGroup]
-) -> dict[PairGroup, Accuracies]:
-    """Groups that have all objectives and live modules."""
-    return {g: own for g, own in groups.items() if g not in dead and ordered(own) is not None}
+def _tally(orders: Iterable[Order]) -> dict[str, int]:
+    """How many groups are in order, by each of the answers, and how many are dead."""
+    some = list(orders)
+    return {
+        "means": sum(order.means for order in some),
+        "welch": sum(order.welch < LEVEL for order in some),
+        "seeds": sum(order.seeds < LEVEL for order in some),
+        "corrected": sum(order.corrected < LEVEL for order in some),
+        "dead": sum(order.dead for order in some),
+    }
 
 
-def _counts(groups: Mapping[PairGroup, Accuracies]) -> list[str]:
+def _by_tests(tally: Mapping[str, int]) -> str:
+    return (
+        f"by Welch's test in {tally['welch']}, over seeds in {tally['seeds']}, after Holm's "
+        f"correction in {tally['corrected']}"
+    )
+
+
+def _counts(orders: Mapping[PairGroup, Order]) -> list[str]:
     """How many groups are ordered, all together, with IMP and without."""
     notes = []
     for words, imps in (("", (False, True)), ("with IMP: ", (True,)), ("without: ", (False,))):
-        chosen = {group: own for group, own in groups.items() if group[2] in imps}
+        chosen = {group: order for group, order in orders.items() if group[2] in imps}
         if not chosen:
             continue
-        steps = ", ".join(
-            f"{high.upper()} > {low.upper()} in {_above(chosen.values(), high, low)}"
-            for high, low in STEPS
-        )
+        tally = _tally(chosen.values())
+        gone = f" ({tally['dead']} dead)" if tally["dead"] else ""
         printed = count(chosen, lambda group: in_paper(*group))
         theirs = "" if printed.endswith(" of 0") else f"; the paper's means in {printed}"
         notes.append(
-            f"{words}{ORDER} in {count(chosen.values(), ordered)} groups, by the test in "
-            f"{_sure(chosen.values())} ({steps}){theirs}"
+            f"{words}{ORDER} in {tally['means']} of {len(chosen)} groups{gone}, "
+            f"{_by_tests(tally)}{theirs}"
         )
     return notes
 
 
-def _sure(groups: Iterable[Accuracies]) -> int:
-    """In how many groups the order holds by the test."""
-    return sum(map(bool, map(significant, groups)))
+def _surviving(orders: Mapping[PairGroup, Order]) -> list[str]:
+    """The groups in which the order survives the correction, by name."""
+    names = [
+        f"{titled(data)} ({model}, |R| = {size}, {imp_label(imp)})"
+        for (model, size, imp, data), order in orders.items()
+        if order.corrected < LEVEL
+    ]
+    return [f"In order over seeds after Holm's correction: {listed(names)}."] if names else []
 
 
-def _above(groups: Iterable[Accuracies], high: str, low: str) -> int:
-    """In how many groups one objective's mean is above another's."""
-    return sum(fmean(own[high]) > fmean(own[low]) for own in groups)
+def _step_count(alive: Mapping[PairGroup, Accuracies], of: int, high: str, low: str) -> str:
+    """In how many of `of` groups one objective is above another, by means and by the tests."""
+    values = [_p_above(clustered(own[high], own[low])) for own in alive.values()]
+    corrected = holm([*values, *[1.0] * (of - len(values))])
+    means = sum(fmean(_values(own[high])) > fmean(_values(own[low])) for own in alive.values())
+    seeds, sure = (sum(p < LEVEL for p in own) for own in (values, corrected))
+    return (
+        f"{high.upper()} is above {low.upper()} in {means} of {of} (over seeds in {seeds}, after "
+        f"Holm's correction in {sure})"
+    )

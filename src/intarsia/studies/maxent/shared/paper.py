@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from math import comb
 from typing import Any
 
 from intarsia.studies.tables import Paper
 
 TWINS = ("mnist", "fashion_mnist")
+SEEDS, PAIRS = 5, 10  # of the paper's tables, as its text says; the tables print no n
+CLASSES = {"mnist": 10, "fashion_mnist": 10, "har": 6, "yeast": 4}
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,18 @@ def pair_cell(
     """
     key = (model, data, size, objective, imp)
     return _cell(operator, key, model == "shallow" and objective == "me")
+
+
+def printed_n(data: str, size: int | None = None) -> int:
+    """Over how many values a printed number is, by the paper's text.
+
+    Of single modules those are classes by seeds; of merges of two modules of `size` classes each,
+    ten pairs by seeds, or as many pairs as there are.
+    """
+    classes = CLASSES[data]
+    if size is None:
+        return classes * SEEDS
+    return min(PAIRS, comb(classes, 2 * size) * comb(2 * size, size) // 2) * SEEDS
 
 
 def _cell(table: str, key: tuple[Any, ...], may_be_copied: bool) -> PaperCell | None:

@@ -1,11 +1,12 @@
 """Our numbers beside those that the paper printed: which are met, which are missed, and where."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from intarsia.measure.significance import LEVEL, Moments, equivalence, holm, welch_of_moments
 from intarsia.studies.cells import Measured
-from intarsia.studies.maxent.shared.paper import PaperCell
+from intarsia.studies.maxent.shared.paper import PaperCell, printed_n
 from intarsia.studies.tables import Difference, Entry, Paper, Spread, Table
 from intarsia.studies.verdict import (
     IMP,
@@ -26,6 +27,16 @@ VS_PAPER = (
 MEANING = "accuracy: of samples of rewarded classes; entropy: in nats, of all other samples"
 NEAR = 0.01  # misses below this are counted apart: some printed deviations are tiny
 RELEASED = "preset `released`"  # the authors' code
+MARGINS = {"accuracy": 0.02, "entropy": 0.05}  # of equivalence; entropy in nats
+TOST = (
+    f"two one-sided tests (TOST at 95%, margin {MARGINS['accuracy']:g} in accuracy and "
+    f"{MARGINS['entropy']:g} nats in entropy, Holm's correction)"
+)
+ASSUMED = (
+    "The tests take all values of a number for independent, which makes both surer than they "
+    "should be, and the paper's n for 5 seeds by its classes or pairs, as its text says; its "
+    "tables print none."
+)
 
 Row = Mapping[str, Any]
 Place = tuple[Any, ...]  # a row's labels and the measure
@@ -69,18 +80,42 @@ class Compared:
     place: Place
     labels: Row
     measure: str
+    ours: Spread
+    printed: Paper
     difference: Difference
-    suspect: bool
+    dead: bool = False  # pruning cut every module of its group through
 
     @property
     def met(self) -> bool:
-        return not self.difference.beyond
+        """Within two of the paper's standard deviations; never by dead modules."""
+        return not (self.dead or self.difference.beyond)
+
+    @property
+    def p_of_equivalence(self) -> float:
+        """p of TOST with the measure's margin; 1 of dead modules and where a spread is unknown."""
+        moments = None if self.dead else self._moments()
+        return equivalence(*moments, MARGINS[self.measure]) if moments else 1.0
+
+    @property
+    def p_of_difference(self) -> float:
+        """p of Welch's test that the means differ; 0 of dead modules, 1 without a spread."""
+        moments = self._moments()
+        if self.dead or moments is None:
+            return 0.0 if self.dead else 1.0
+        return welch_of_moments(*moments).p
+
+    def _moments(self) -> tuple[Moments, Moments] | None:
+        if self.printed.sd is None or self.ours.n < 2:
+            return None
+        n = printed_n(self.labels["data"], self.labels.get("|R|"))
+        ours = Moments(self.ours.mean, self.ours.sd, self.ours.n)
+        return ours, Moments(self.printed.mean, self.printed.sd, n)
 
 
 class PaperComparison:
     """A study's table against the paper's, and that of its variants.
 
-    Numbers that are suspect, and those of dead groups, are neither met nor missed.
+    Numbers of dead groups are missed. Those that are suspect are counted apart.
     """
 
     def __init__(
@@ -89,17 +124,19 @@ class PaperComparison:
         table: Callable[[Sequence[Measured]], Table],
         dead: Callable[[Sequence[Measured]], Sequence[Place]],
     ) -> None:
-        def alive(cells: Sequence[Measured]) -> list[Compared]:
+        def numbers_of(cells: Sequence[Measured]) -> list[Compared]:
             groups = [_labels(group) for group in dead(cells)]
-            return [c for c in compared(table(cells)) if _labels_of(c) not in groups]
+            return [replace(c, dead=_labels_of(c) in groups) for c in compared(table(cells))]
 
-        numbers = alive(findings.cells)
+        numbers = numbers_of(findings.cells)
         self.label = findings.label
-        self.suspect = [c for c in numbers if c.suspect]
-        self.kept = [c for c in numbers if not c.suspect]
+        self.suspect = [c for c in numbers if c.printed.suspect]
+        self.kept = [c for c in numbers if not c.printed.suspect]
         self.missed = [c for c in self.kept if not c.met]
+        self.dead = [c for c in self.missed if c.dead]
         self.variants = {
-            label: {c.place: c for c in alive(cells)} for label, cells in findings.variants.items()
+            label: {c.place: c for c in numbers_of(cells)}
+            for label, cells in findings.variants.items()
         }
 
     def claim(self) -> Claim:
@@ -107,16 +144,21 @@ class PaperComparison:
         if not self.kept:
             return self._nothing()
         met, of = len(self.kept) - len(self.missed), len(self.kept)
+        dead = f"; {self._dead()}" if self.dead else ""
         text = (
             f"Under {self.label}, {met} of {of} printed numbers are met within two of the paper's "
-            "standard deviations."
+            f"standard deviations{dead}."
         )
-        by_measure = {m: [c for c in self.kept if c.measure == m] for m in ("accuracy", "entropy")}
+        by_measure = {m: [c for c in self.kept if c.measure == m] for m in MARGINS}
+        tests = self._tests()
         evidence = {
             "count": met,
             "of": of,
+            "dead": len(self.dead),
             **{m: [sum(c.met for c in own), len(own)] for m, own in by_measure.items()},
+            "tests": tests,
             "suspect": len(self.suspect),
+            "released": self._released_counts(),
             "variants": {
                 label: [sum(own[c.place].met for c in both), len(both)]
                 for label, own in self.variants.items()
@@ -128,16 +170,53 @@ class PaperComparison:
             "Met": f"{met} of {of}, {listed(parts)}.{self._suspect()}",
             "Missed": self._where(),
             "Farthest off": _farthest(self.missed),
+            "By the tests": self._by_tests(tests),
             "Known differences": self._departures(),
             **{capital(label): self._variant(own) for label, own in self.variants.items()},
         }
         return Claim(
-            sentences(text, self._why()),
+            sentences(text, f"{tests['equivalent']} of {of} agree by {TOST}.", self._why()),
             holds=met == of,
             evidence=evidence,
             n=of,
-            short="printed numbers within two standard deviations",
+            short=(
+                f"printed numbers within two standard deviations{f' ({dead[2:]})' if dead else ''},"
+                f" {tests['equivalent']} equivalent by TOST"
+            ),
             details=named(details),
+        )
+
+    def _dead(self) -> str:
+        """How many of the missed are of dead modules, and of which."""
+        labels = [f"{titled(c.labels['data'])} {IMP[c.labels['IMP']]}" for c in self.dead]
+        groups = listed(list(dict.fromkeys(labels)))
+        return f"{len(self.dead)} of the {len(self.missed)} missed are of dead modules, {groups}"
+
+    def _tests(self) -> dict[str, int]:
+        """How many numbers agree by TOST, how many Welch's test tells from the paper's.
+
+        Both after Holm's correction, and alone without it; `undecided` are neither.
+        """
+        agree, differ = (
+            [c.p_of_equivalence for c in self.kept],
+            [c.p_of_difference for c in self.kept],
+        )
+        corrected = list(zip(holm(agree), holm(differ), strict=True))
+        return {
+            "equivalent": sum(p < LEVEL for p, _ in corrected),
+            "equivalent alone": sum(p < LEVEL for p in agree),
+            "different": sum(p < LEVEL for _, p in corrected),
+            "different alone": sum(p < LEVEL for p in differ),
+            "undecided": sum(min(both) >= LEVEL for both in corrected),
+        }
+
+    def _by_tests(self, tests: Mapping[str, int]) -> str:
+        of = len(self.kept)
+        return (
+            f"{tests['equivalent']} of {of} agree by {TOST}, {tests['equivalent alone']} before "
+            f"the correction; Welch's test tells {tests['different']} of {of} from the paper's, "
+            f"{tests['different alone']} before the correction, dead modules among them; "
+            f"{tests['undecided']} are neither. {ASSUMED}"
         )
 
     def _nothing(self) -> Claim:
@@ -152,12 +231,21 @@ class PaperComparison:
             n=of,
         )
 
+    def _released_counts(self) -> dict[str, int]:
+        """Of the missed numbers, how many the authors' code was run for and how many it meets."""
+        same = self._released(self.missed)
+        return {"missed": len(self.missed), "run": len(same), "met": sum(c.met for c in same)}
+
     def _why(self) -> str:
         """What the missed ones have to do with the authors' code."""
-        same = self._released(self.missed)
-        if same:
-            verb = "explains" if 2 * sum(c.met for c in same) > len(same) else "does not explain"
-            return f"Preset `released`, the authors' code, {verb} most of what is missed."
+        counts = self._released_counts()
+        missed, run, met = counts.values()
+        if run:
+            rest = f"; the other {missed - run} were not run under it" if run < missed else ""
+            return (
+                f"Preset `released`, the authors' code, was run for {run} of the {missed} missed "
+                f"and meets {met} of these {run}{rest}."
+            )
         touched = {what: len(self._touched(what)) for what in DEPARTURES}
         most = max(touched, key=lambda what: touched[what])
         if not touched[most]:
@@ -170,10 +258,12 @@ class PaperComparison:
     def _suspect(self) -> str:
         if not self.suspect:
             return ""
-        near = sum(c.met for c in self.suspect)
+        near, of = sum(c.met for c in self.suspect), len(self.suspect)
+        met = len(self.kept) - len(self.missed)
         return (
-            f" {len(self.suspect)} more are suspect, the same to the digit for two data sets, and "
-            f"left out; {near} of these {len(self.suspect)} are within two standard deviations."
+            f" {of} more are suspect, the same to the digit for two data sets, and counted apart; "
+            f"{near} of these {of} are within two standard deviations, which would make "
+            f"{met + near} of {len(self.kept) + of}."
         )
 
     def _where(self) -> str:
@@ -204,7 +294,8 @@ class PaperComparison:
         for what in DEPARTURES:
             touched = self._touched(what)
             same = self._released(touched)
-            met = f", {_met(same)} met by `released`" if same else ""
+            met = f", of {len(same)} run under `released` it meets {sum(c.met for c in same)}"
+            met = met if same else ""
             if touched:
                 parts.append((len(touched), f"{what}: {len(touched)} missed{met}"))
         shown = "; ".join(text for _, text in sorted(parts, key=lambda part: -part[0]))
@@ -236,7 +327,8 @@ def compared(table: Table) -> list[Compared]:
             printed = row[paper]
             if isinstance(row[difference], Difference) and isinstance(printed, Paper):
                 place = (*labels.values(), measure)
-                numbers.append(Compared(place, labels, measure, row[difference], printed.suspect))
+                own = row[measure], printed, row[difference]
+                numbers.append(Compared(place, labels, measure, *own))
     return numbers
 
 
@@ -260,7 +352,8 @@ def _farthest(missed: Sequence[Compared]) -> str:
     labels = far.labels
     pairs = f"{labels['objective'].upper()} pairs" if "|R|" in labels else "modules"
     size = f"|R| = {labels['|R|']}, " if "|R|" in labels else ""
+    dead = ", dead" if far.dead else ""
     return (
         f"{far.measure} of {pairs} on {titled(labels['data'])} ({labels['model']}, {size}"
-        f"{IMP[labels['IMP']]}), {far.difference.value:+.3f}."
+        f"{IMP[labels['IMP']]}{dead}), {far.difference.value:+.3f}."
     )
