@@ -151,6 +151,64 @@ def test_the_plain_way_is_shown_where_it_was_timed_long_enough(plain: float, sho
     assert "30 times as long, 20 were aimed at: met." in page
 
 
+def test_an_experts_loop_comes_first() -> None:
+    from studies import speed_page
+
+    key = "seconds_per_module_epoch"
+    study = {"data": "mnist", "model": "shallow", "cells": 4, "modules": 9, "module_epochs": 70}
+    seconds = {"seconds": 10.0, "training_seconds": 8.0, "measuring_seconds": 1.0}
+    times = {"usual": 3.0, "expert": 0.5, "graph": 0.1}
+    ways = {n: {key: s, f"all_{key}": [s] * 3, "epochs": 6} for n, s in times.items()}
+    speed = {
+        **{"command": "time", "date": "today", "machine": "one", "versions": {}},
+        "study": study | seconds | {"epochs_of_modules": 100},
+        "ways": ways,
+        "extrapolated_seconds": {name: 70 * s for name, s in times.items()},
+        "ratios": {name: 7 * s for name, s in times.items()},
+    }
+    page = speed_page(speed, None, {"study_speed": {"usual": 20}, "study_kills": {}})
+    rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| ")]
+    assert rows[2:] == ["| the study", "| graph way", "| expert way", "| usual way"]
+    assert "100 epochs of modules, which are 70 module-epochs over all samples" in page
+    assert "every epoch counts alike" not in page
+    assert page.index("The graph way takes 1 times") < page.index("The usual way takes 21 times")
+
+
+def _speed_results(name: str) -> dict[str, Any]:
+    """Results of training with the expert's loops, made up from those that are there."""
+    import results
+
+    result, key = results.load(name), "seconds_per_module_epoch"
+    if name == "training_cpu":
+        row = {key: 1.25, f"all_{key}": [1.25] * 3, "modules": 2, "epochs": 6, "processes": 2}
+        result["ways"]["expert"] = row | {"peak_MiB": 400, "peak_MiB_of_a_worker": 500}
+        result["ratios"]["expert/intarsia"] = 2.05
+    if name == "training_cuda":
+        result["first_call"] = {"modules": 50, "engine": "mlp", "seconds": 19.25}
+        ways = {"expert": 0.25, "graph": 0.0625}
+        result["ways"] = {n: {key: s, "modules": 1, "epochs": 6} for n, s in ways.items()}
+    return result
+
+
+def test_the_ratio_to_an_experts_loop_is_given_first() -> None:
+    import speed_pages
+
+    cpu = speed_pages.training_cpu(_speed_results)
+    ways = [line.split("`")[1] for line in cpu.splitlines() if line.startswith("| `")]
+    assert ways == ["expert", "plain", "usual", "intarsia"]
+    assert "The four ways" in cpu
+    assert "Against `expert` it is 2.0 times as fast. Against `plain`" in cpu
+    assert "not timed" not in cpu
+    cuda = speed_pages.training_cuda(_speed_results)
+    assert "| an expert's loop with its step as a CUDA graph | 1 | 6 | 62.5 | 15.6 |" in cuda
+    assert "takes 19.2 s for 50 modules" in cuda
+    assert cuda.index("an expert's loop") < cuda.index("Run: ")
+    lines = " ".join(speed_pages.speed(_speed_results).split())
+    assert "(19.2 s as the first call of a new one)" in lines
+    assert "1/15.6 of the time of an expert's loop with its step as a CUDA graph" in lines
+    assert lines.index("2.0 times as fast as the loop an expert") < lines.index("8.1 times")
+
+
 def test_kills_are_shown_with_what_was_done_by_the_last() -> None:
     from studies import speed_page
 

@@ -3,10 +3,10 @@
     python benchmarks/speed/study.py --data mnist --model shallow --store FOLDER
 
 The study `pairs` runs on an empty store: every module trained, every pair joined and measured. In
-the same call, on the same device, one module after another is timed in two ways:
+the same call, on the same device, training one module after another is timed in other ways:
+  expert  resident tensors, fused Adam, step by step (expert.py): a pruning run, two epochs a round
+  graph   the same with the step as a CUDA graph, on a GPU
   usual   DataLoader over per-sample transforms, 4 workers, unfused Adam: training alone, one epoch
-  plain   a loop on resident tensors, unfused Adam (the engine `plain`), a whole pruning run of
-          two epochs per round, after one that starts the device
 and their seconds per module-epoch are multiplied by the module-epochs of the table (an epoch of a
 module that sees only its own classes counts by its samples): their totals are extrapolated, ours is
 measured. Results go to docs/results/study_speed.json.
@@ -18,8 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from benchmarks.record import RESULTS, made_by, save
-from benchmarks.speed.training import apart, usual, whole_run
+from benchmarks.speed.expert import expert_on_device
+from benchmarks.speed.training import apart, usual
 from intarsia.studies import Store, StudyContext, find_study, run
 from intarsia.studies.archive import make_archive
 from intarsia.studies.runners.bank_training import samples_of
@@ -64,6 +67,7 @@ def timed(options: argparse.Namespace) -> dict[str, Any]:
             "cells": len(measured),
             "modules": sum(plan.modules for plan in plans),
             "module_epochs": round(module_epochs),
+            "epochs_of_modules": sum(plan.modules * plan.epochs for plan in plans),
             "seconds": round(seconds, 1),
             **{
                 k: v
@@ -77,23 +81,19 @@ def timed(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def warmed(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """What the second of two calls gives."""
-    function(*arguments)
-    return function(*arguments)
-
-
 def others(data: str, model: Any, device: str) -> dict[str, dict[str, Any]]:
-    """Seconds per module-epoch of the two ways: the fastest of a few, which favours them."""
-    turns: dict[str, list[dict[str, Any]]] = {"usual": [], "plain": []}
-    for _ in range(SAMPLES):
-        turns["usual"].append(apart(usual, data, model, device))
-        turns["plain"].append(apart(warmed, whole_run, data, model, 2, "plain", ["0"], device))
+    """Seconds per module-epoch of the other ways: the fastest of a few, which favours them."""
+    ways = {"expert": apart(fastest, expert_on_device, data, model, 2, device)}
+    if torch.device(device).type == "cuda":
+        ways["graph"] = apart(fastest, expert_on_device, data, model, 2, device, True)
+    return ways | {"usual": apart(fastest, usual, data, model, device)}
+
+
+def fastest(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """The row of the fastest of a few calls, with the times of all."""
     key = "seconds_per_module_epoch"
-    return {
-        name: min(rows, key=lambda row: row[key]) | {f"all_{key}": [row[key] for row in rows]}
-        for name, rows in turns.items()
-    }
+    rows = [function(*arguments) for _ in range(SAMPLES)]
+    return min(rows, key=lambda row: row[key]) | {f"all_{key}": [row[key] for row in rows]}
 
 
 if __name__ == "__main__":

@@ -4,11 +4,14 @@
     python benchmarks/speed/training.py --device cuda    stacks of shallow modules on a GPU
 
 On the CPU each way runs in a process of its own, so that its peak memory can be read:
+  expert     resident tensors, fused Adam, a process per core with a module each on one thread
+             (expert.py), a whole pruning run
+  plain      a loop on resident tensors, unfused Adam (the engine `plain`), all threads for one
+             module, the same run
   usual      one network, DataLoader over per-sample transforms, 4 workers, unfused Adam
-  plain      a loop on resident tensors, unfused Adam (the engine `plain`), a whole pruning run
   intarsia   the engine that `auto` chooses, the same run for ten modules
-A module-epoch of plain and intarsia includes its part of validation and pruning; that of usual
-is training alone. Results go to docs/results/training_DEVICE.json.
+A module-epoch of expert, plain and intarsia includes its part of validation and pruning; that of
+usual is training alone. Results go to docs/results/training_DEVICE.json.
 """
 
 import argparse
@@ -28,6 +31,7 @@ from torch import nn
 
 import intarsia as ia
 from benchmarks.record import RESULTS, made_by, save
+from benchmarks.speed.expert import expert_on_cpu, warm_adam
 
 STACKS = [1, 10, 50, 200]  # modules trained together on a GPU
 
@@ -63,15 +67,16 @@ def words(options: argparse.Namespace) -> list[object]:
 
 
 def on_cpu(data: str, model: str, epochs: int, repeats: int) -> dict[str, Any]:
-    """Seconds per module-epoch and peak memory of the three ways, and the ratios of medians.
+    """Seconds per module-epoch and peak memory of the four ways, and the ratios of medians.
 
     The ways take turns, so that a busy moment of the machine does not fall on one of them alone.
     """
-    threads = torch.get_num_threads()
+    threads, names = torch.get_num_threads(), list(ia.load_data(data).catalogue)
     turns = [
         {
+            "expert": apart(expert_on_cpu, data, model, epochs, threads),
+            "plain": apart(whole_run, data, model, epochs, "plain", names[:1]),
             "usual": apart(usual, data, model),
-            "plain": apart(whole_run, data, model, epochs, "plain", ["0", "1"]),
             "intarsia": apart(whole_run, data, model, epochs, "auto", None),
         }
         for _ in range(repeats)
@@ -80,7 +85,8 @@ def on_cpu(data: str, model: str, epochs: int, repeats: int) -> dict[str, Any]:
     ours = rows["intarsia"]["seconds_per_module_epoch"]
     ratios = {
         f"{name}/intarsia": round(rows[name]["seconds_per_module_epoch"] / ours, 2)
-        for name in ("usual", "plain")
+        for name in rows
+        if name != "intarsia"
     }
     return {
         "machine": f"{threads} threads, {platform.machine()}",
@@ -179,6 +185,7 @@ def whole_run(
     """A whole pruning run: two pruning rounds and the last one."""
     data = ia.load_data(data_name)
     partition = [[c] for c in classes or data.catalogue]
+    warm_adam()
     started = time.perf_counter()
     settings = {"epochs": epochs, "engine": engine, "partition": partition}
     bank = ia.train(data, preset="paper", model=model, device=device, **settings)

@@ -1,15 +1,31 @@
-"""The GPU part of training.py: time against K, the memory floor, engine by engine."""
+"""The GPU part of training.py: time against K, the memory floor, engine by engine.
 
+Stacks are timed in a process that has trained before. Timed in processes of their own: the first
+call of a new one, with nothing compiled; and the loops of expert.py, one module after another, for
+two epochs a round, step by step and as a CUDA graph.
+"""
+
+import os
+import tempfile
 import time
 from typing import Any
 
 import torch
 
 import intarsia as ia
+from benchmarks.speed.expert import expert_on_device
+from benchmarks.speed.training import apart
 from intarsia.data import Data, Split
+
+FIRST = 50  # modules of the first call
 
 
 def on_cuda(data_name: str, epochs: int, stacks: list[int]) -> dict[str, Any]:
+    first = apart(first_call, data_name, FIRST, epochs)
+    ways = {
+        name: apart(expert_on_device, data_name, "mlp", 2, "cuda", name == "graph")
+        for name in ("expert", "graph")
+    }
     data = ia.load_data(data_name)
     bandwidth = copy_bandwidth()
     run(data, 1, 1, "auto")  # compile and warm up
@@ -29,31 +45,34 @@ def on_cuda(data_name: str, epochs: int, stacks: list[int]) -> dict[str, Any]:
         "run": f"{data_name}, mlp(512), 3 rounds of {epochs} epochs, batch 64, sparsity 0.99",
         "copy_bandwidth_TB_per_s": round(bandwidth / 1e12, 2),
         "stacks": rows,
+        "first_call": first,
+        "ways": ways,
         "engines": engines(data),
     }
+
+
+def first_call(data_name: str, modules: int, epochs: int) -> dict[str, Any]:
+    """Seconds of the first call of `train` in a new process: the device starts, kernels compile."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TRITON_CACHE_DIR"] = folder
+        data = ia.load_data(data_name)
+        began = time.perf_counter()
+        bank = train(data, modules, epochs, "auto")
+        torch.cuda.synchronize()
+        seconds = time.perf_counter() - began
+    return {"modules": len(bank), "engine": bank.report["engine"], "seconds": round(seconds, 2)}
 
 
 def run(
     data: Data, modules: int, epochs: int, engine: str, model: str = "mlp", **settings: Any
 ) -> dict[str, Any]:
-    """Train `modules` modules, classes of one seed after another; times the call and the epochs."""
-    classes, seeds = min(modules, data.classes), -(-modules // data.classes)
+    """Train `modules` modules; times the call and the epochs."""
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     watched = Watched()
     started = time.perf_counter()
     with watched:
-        bank = ia.train(
-            data,
-            preset="paper",
-            model=model,
-            epochs=epochs,
-            engine=engine,
-            device="cuda",
-            partition=[[c] for c in data.catalogue[:classes]],
-            seeds=list(range(seeds)),
-            **settings,
-        )
+        bank = train(data, modules, epochs, engine, model, **settings)
     torch.cuda.synchronize()
     seconds = time.perf_counter() - started
     return {
@@ -66,6 +85,24 @@ def run(
         "peak_MiB": torch.cuda.max_memory_allocated() // 2**20,
         "parameters": bank[0].parameters,
     }
+
+
+def train(
+    data: Data, modules: int, epochs: int, engine: str, model: str = "mlp", **settings: Any
+) -> ia.Bank:
+    """A bank of `modules` modules, classes of one seed after another."""
+    classes, seeds = min(modules, data.classes), -(-modules // data.classes)
+    return ia.train(
+        data,
+        preset="paper",
+        model=model,
+        epochs=epochs,
+        engine=engine,
+        device="cuda",
+        partition=[[c] for c in data.catalogue[:classes]],
+        seeds=list(range(seeds)),
+        **settings,
+    )
 
 
 class Watched:

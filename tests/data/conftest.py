@@ -30,6 +30,7 @@ class Site:
 
     address: str
     files: dict[str, bytes] = field(default_factory=dict)
+    redirects: dict[str, str] = field(default_factory=dict)  # from a name to another address
     ignore_range: bool = False
     cuts: list[int] = field(default_factory=list)  # body bytes sent before hanging up, per request
     asked: list[str | None] = field(default_factory=list)  # the Range header of every request
@@ -46,6 +47,11 @@ def site() -> Iterator[Site]:
         def do_GET(self) -> None:
             wanted = self.headers.get("Range")
             here.asked.append(wanted)
+            if target := here.redirects.get(self.path.lstrip("/")):
+                self.send_response(302)
+                self.send_header("Location", target)
+                self.send_header("Content-Length", "0")
+                return self.end_headers()
             body = here.files.get(self.path.lstrip("/"))
             if body is None:
                 return self.send_error(404)

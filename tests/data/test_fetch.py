@@ -1,10 +1,12 @@
+import io
 import sys
 from pathlib import Path
+from urllib.request import Request
 
 import numpy as np
 import pytest
 
-from intarsia.data.fetch import fetch, matches
+from intarsia.data.fetch import _Redirects, fetch, matches
 from intarsia.errors import DataError
 
 BODY = np.random.default_rng(0).bytes(700_001)
@@ -89,7 +91,7 @@ def test_an_old_file_is_replaced_only_by_a_whole_one(site, tmp_path: Path) -> No
 def test_unreachable_addresses(site, tmp_path: Path) -> None:
     for address, message in ((f"{site.address}/none", "404"), ("http://127.0.0.1:9/f", "refused")):
         with pytest.raises(DataError, match=message):
-            fetch(address, tmp_path / "f", "sha256:00")
+            fetch(address, tmp_path / "f", f"sha256:{'0' * 64}")
     assert leftovers(tmp_path) == []
 
 
@@ -116,3 +118,52 @@ def test_progress_is_shown_on_a_terminal(site, tmp_path: Path, monkeypatch, caps
 def test_md5_digests_are_read_too(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"")
     assert matches(tmp_path / "f", "md5:d41d8cd98f00b204e9800998ecf8427e")
+
+
+@pytest.mark.parametrize(
+    ("address", "digest", "message"),
+    [
+        ("http://127.0.0.1:9/f", f"md5:{'0' * 32}", "only https"),
+        ("http://127.0.0.1:9/f", f"sha1:{'0' * 40}", "only https"),
+        ("ftp://127.0.0.1/f", f"sha256:{'0' * 64}", "only https"),
+        ("file:///etc/hostname", f"sha256:{'0' * 64}", "only https"),
+        ("https://127.0.0.1:9/f", "", "is not one"),
+        ("https://127.0.0.1:9/f", "sha256:00", "is not one"),
+        ("https://127.0.0.1:9/f", f"crc:{'0' * 8}", "is not one"),
+        ("https://127.0.0.1:9/f", f"sha256:{'A' * 64}", "is not one"),
+        ("https://127.0.0.1:9/f", f"md5:{'0' * 32}", "refused"),  # asked for, as it may be
+    ],
+)
+def test_only_https_or_a_digest_first(
+    tmp_path: Path, address: str, digest: str, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        fetch(address, tmp_path / "f", digest)
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("target", ["file:///etc/hostname", "ftp://127.0.0.1:9/f"])
+def test_a_redirect_leads_nowhere_else(site, tmp_path: Path, target: str) -> None:
+    _, digest = site.serve("f", BODY)
+    site.redirects["elsewhere"] = target
+    with pytest.raises(DataError, match=r"only https|not allowed"):
+        fetch(f"{site.address}/elsewhere", tmp_path / "f", digest)
+    assert leftovers(tmp_path) == []
+
+
+def test_a_redirect_to_the_file_is_followed(site, tmp_path: Path) -> None:
+    address, digest = site.serve("f", BODY)
+    site.redirects["elsewhere"] = address
+    fetch(f"{site.address}/elsewhere", tmp_path / "f", digest)
+    assert (tmp_path / "f").read_bytes() == BODY
+
+
+def test_a_forgeable_digest_is_not_led_away_from_https() -> None:
+    """Asked of the rule itself, as a server with https needs a certificate."""
+    request = Request("https://127.0.0.1:9/f")
+    lead = {"req": request, "fp": io.BytesIO(), "code": 302, "msg": "", "headers": {}}
+    weak, strong = (_Redirects(f"{kind}:00") for kind in ("md5", "sha256"))
+    assert strong.redirect_request(**lead, newurl="http://127.0.0.1:9/f") is not None
+    assert weak.redirect_request(**lead, newurl="https://127.0.0.1:9/g") is not None
+    with pytest.raises(DataError, match="only https"):
+        weak.redirect_request(**lead, newurl="http://127.0.0.1:9/f")

@@ -82,9 +82,46 @@ def test_publisher_fills_the_cache_once(published, site, cache: Path) -> None:
     assert len(site.asked) == 4
 
 
+@pytest.mark.parametrize("change", ["value", "label", "class", "missing", "seal"])
+def test_cached_arrays_are_checked_whenever_they_are_read(published, cache: Path, change) -> None:
+    load_data("mnist")
+    path = cache / "mnist.npz"
+    with np.load(path, allow_pickle=False) as file:
+        arrays = dict(file)
+    if change == "value":
+        arrays["x_test"][3, 4, 5] ^= 1
+    elif change == "label":
+        arrays["y_train"] = arrays["y_train"].astype(np.int64)
+    elif change == "class":
+        arrays["classes"][0] = "?"
+    elif change == "missing":
+        del arrays["y_test"]
+    else:
+        arrays["sha256"] = np.array([["?"]])
+    np.savez(path, **arrays)
+    with pytest.raises(DataError, match=f"{path} was altered since it was written"):
+        load_data("mnist")
+    path.unlink()
+    assert len(load_data("mnist").test) == 20
+
+
+def test_an_array_of_text_or_of_nothing_has_a_digest() -> None:
+    empty, text = np.empty((0, 3), np.float32), np.array(["a", "ä"])
+    digests = {
+        lookup._digest({"a": empty}),
+        lookup._digest({"a": empty.reshape(3, 0)}),
+        lookup._digest({"a": text}),
+        lookup._digest({"a": text[::-1]}),
+        lookup._digest({"b": text}),
+        lookup._digest({"a": np.array("a")}),
+        lookup._digest({"a": np.array(["a"])}),
+    }
+    assert len(digests) == 7
+
+
 def test_a_second_copy_is_tried(published, site, monkeypatch) -> None:
     files = tuple(
-        File(f.name, (("http://127.0.0.1:9/f", "sha256:00"), *f.copies))
+        File(f.name, (("http://127.0.0.1:9/f", f"sha256:{'0' * 64}"), *f.copies))
         for f in DATASETS["mnist"].files
     )
     publish(monkeypatch, files)

@@ -107,8 +107,8 @@ def mnist(*paths: Path) -> Arrays:
     note="Xiao, Rasul and Vollgraf 2017, MIT",
     files=_mirrored(
         (
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
             "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         ),
         _IDX_FILES,
         "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",

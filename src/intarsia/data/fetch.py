@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from intarsia.errors import DataError
 
 _TRIES = 4  # how often a broken transfer is resumed before we give up
 _CHUNK = 1 << 18
 _TIMEOUT = 30.0  # seconds without a byte
+_FORGEABLE = ("md5", "sha1")  # digests that another file can be made to have
 
 
 class _BrokenError(Exception):
@@ -27,7 +29,11 @@ def fetch(address: str, path: Path, digest: str, progress: bool | None = None) -
 
     `digest` is "algorithm:hex". A broken transfer is kept in `path`.part, from which a later call
     goes on; a whole one with another digest is removed. `progress` None: a bar on a terminal only.
+    An address without https, also one that a server redirects to, needs a digest that nobody can
+    forge: not MD5 or SHA-1.
     """
+    _check_digest(address, digest)
+    _check_address(address, digest)
     part = path.with_name(path.name + ".part")
     reason: Exception | None = None
     try:
@@ -36,7 +42,7 @@ def fetch(address: str, path: Path, digest: str, progress: bool | None = None) -
             resumed = part.exists() and part.stat().st_size > 0
             try:
                 if not (resumed and matches(part, digest)):
-                    _transfer(address, part, progress)
+                    _transfer(address, part, digest, progress)
             except _BrokenError as error:
                 reason = error
                 continue
@@ -59,11 +65,46 @@ def matches(path: Path, digest: str) -> bool:
         return hashlib.file_digest(file, algorithm).hexdigest() == expected
 
 
-def _transfer(address: str, part: Path, progress: bool | None) -> None:
+def _check_digest(address: str, digest: str) -> None:
+    algorithm, _, expected = str(digest).partition(":")
+    known = algorithm in hashlib.algorithms_guaranteed and not algorithm.startswith("shake")
+    length = 2 * hashlib.new(algorithm).digest_size if known else 0
+    if not known or not re.fullmatch(rf"[0-9a-f]{{{length}}}", expected):
+        raise DataError(
+            f"{address} is not fetched: its digest {digest!r} is not one; give it as "
+            "'sha256:' and 64 hexadecimal digits in small letters"
+        )
+
+
+def _check_address(address: str, digest: str) -> None:
+    scheme = urlsplit(address).scheme.lower()
+    if scheme == "https" or (scheme == "http" and digest.partition(":")[0] not in _FORGEABLE):
+        return
+    raise DataError(
+        f"{address} is not fetched: only https is, or plain http with a digest that cannot be "
+        "forged; give an address with https, or a digest that begins with 'sha256:'"
+    )
+
+
+class _Redirects(HTTPRedirectHandler):
+    """Follows a server only to where `fetch` would go itself."""
+
+    def __init__(self, digest: str) -> None:
+        self.digest = digest
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
+    ) -> Request | None:
+        _check_address(newurl, self.digest)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _transfer(address: str, part: Path, digest: str, progress: bool | None) -> None:
     offset = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": "intarsia"} | ({"Range": f"bytes={offset}-"} if offset else {})
     try:
-        with urlopen(Request(address, headers=headers), timeout=_TIMEOUT) as response:
+        opener, request = build_opener(_Redirects(digest)), Request(address, headers=headers)
+        with opener.open(request, timeout=_TIMEOUT) as response:
             if offset and not _continues(response.headers.get("Content-Range"), offset):
                 offset = 0  # the server sends the whole file whatever was asked
             length = response.headers.get("Content-Length")

@@ -1,5 +1,6 @@
 """Where a named data set comes from: INTARSIA_DATA, then the cache, then its publisher."""
 
+import hashlib
 import io
 import os
 from collections.abc import Mapping
@@ -14,13 +15,15 @@ from intarsia.data.fetch import fetch, matches
 from intarsia.errors import DataError, FileError
 from intarsia.files import write_whole
 
+_SEAL = "sha256"  # the array of a cached file that holds the digest of all others
+
 
 def read_named(name: str, labels: str, download: bool, progress: bool | None) -> Raw:
     """The arrays of a known data set, checked against what is known about it."""
     known = DATASETS[name]
     if known.files:
         path = locate(name) or _obtain(name, download, progress)
-        where, arrays = str(path), read_npz(path)
+        where, arrays = str(path), _unsealed(read_npz(path), path)
     else:
         where, arrays = name, _checked(name, known())
     if labels == "coarse":
@@ -118,7 +121,7 @@ def _coarse(arrays: dict[str, Any], where: str) -> dict[str, Any]:
 def _save(path: Path, arrays: dict[str, Any]) -> None:
     content = io.BytesIO()
     try:
-        np.savez(content, allow_pickle=False, **arrays)
+        np.savez(content, allow_pickle=False, **arrays, **{_SEAL: np.array(_digest(arrays))})
         write_whole(path, content.getbuffer())
     except FileError as error:
         raise DataError(f"{error}; or name another folder with INTARSIA_CACHE") from error
@@ -126,3 +129,26 @@ def _save(path: Path, arrays: dict[str, Any]) -> None:
         raise DataError(
             f"the arrays of {path.stem} are not plain numbers or text: {error}"
         ) from error
+
+
+def _unsealed(arrays: dict[str, np.ndarray], path: Path) -> dict[str, np.ndarray]:
+    """The arrays without their digest, which must be theirs; a file of the user's own has none."""
+    seal = arrays.pop(_SEAL, None)
+    if seal is not None and (seal.shape != () or str(seal) != _digest(arrays)):
+        raise DataError(
+            f"{path} was altered since it was written: its arrays do not have the digest that it "
+            "names. Remove it, and load it again"
+        )
+    return arrays
+
+
+def _digest(arrays: Mapping[str, Any]) -> str:
+    """SHA-256 over name, type, shape and bytes of every array."""
+    sha = hashlib.sha256()
+    for name in sorted(arrays):
+        values = np.ascontiguousarray(arrays[name])
+        if values.dtype.hasobject:
+            raise ValueError(f"{name} is an array of objects")
+        sha.update(f"{name} {values.dtype.str} {np.shape(arrays[name])}\n".encode())
+        sha.update(values.reshape(-1).view(np.uint8).data if values.size else b"")
+    return sha.hexdigest()
