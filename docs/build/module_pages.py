@@ -241,3 +241,126 @@ def _mean(entry: Result, method: str, key: str) -> float:
 
 def _spread(entry: Result, method: str, key: str) -> str:
     return mean_sd_of([run[key] for run in entry["runs"][method]])
+
+
+YEAST_INTRO = """Under preset `paper` the [studies](study_single.md) find pruned modules of Yeast \
+cut through: no way leads from the inputs to the outputs. Why it is so: one module for each of \
+the four classes, {n} seeds, so {modules} modules in a row; preset `paper` with one setting \
+changed at a time. Pruning takes the smallest weights of the whole network, {sparsity:.0%} of them \
+in {rounds} rounds, and what is left begins anew at the initial weights."""
+
+
+def yeast(load: Load) -> str:
+    result = load("yeast")
+    rows = result["rows"]
+    first = [row for row in rows if row["model"] == rows[0]["model"] and row["round"] == 0]
+    intro = YEAST_INTRO.format(n=result["seeds"], modules=first[0]["modules"], **result["paper"])
+    return page(
+        "Why pruning cuts Yeast through",
+        [result],
+        intro,
+        _yeast_reason(result),
+        "## Layer by layer",
+        "Kept: the fraction of a layer's weights that is left, mean over the modules. Moved: by "
+        "how much its weights differ from the initial ones at the end of the round, by root mean "
+        "square, beside the size of the initial ones.",
+        _yeast_layers(rows),
+        "## What helps",
+        "Cut through and kept: after the last round. Own and other: how often test samples of the "
+        "module's class, and of the other classes, are answered with that class, before any "
+        "pruning and at the end. The objective asks for even answers to other classes, of which "
+        "the largest may be any; how well modules that are alive know their class is not asked "
+        "here.",
+        _yeast_arms(rows),
+        "## Without any training",
+        "What the same ranking leaves of weights as they begin, for the inputs of other data sets "
+        f"({result['seeds']} seeds, no sample is seen).",
+        _yeast_untrained(result["untrained"]),
+        "## Rows that come twice",
+        *_yeast_duplicates(result),
+    )
+
+
+def _yeast_reason(result: Result) -> str:
+    """Which layer is gone after which round, and the two numbers that decide it."""
+    sentences = []
+    for model in dict.fromkeys(row["model"] for row in result["rows"]):
+        own = [r for r in result["rows"] if (r["model"], r["arm"]) == (model, "paper")]
+        gone = next((r for r in own if any(layer["none"] for layer in r["layers"])), None)
+        if gone is None:
+            continue
+        empty = [layer for layer in gone["layers"] if layer["none"]]
+        trained = own[gone["round"] - 1]["layers"]
+        reads, last = trained[0], trained[-1]
+        names = " and ".join(f"`{layer['layer']}`" for layer in empty)
+        counts = " and ".join(f"{layer['none']} of {gone['modules']}" for layer in empty)
+        sentences.append(
+            f"**{model}**: pruning round {gone['round']} leaves no weight of {names} in {counts} "
+            f"modules. Weights begin at {reads['begin']['mean']:.3f} in the first layer, which has "
+            f"few inputs, and at {last['begin']['mean']:.3f} in the last, by root mean square; a "
+            f"round of training moves them by {reads['moved']['mean']:.3f} and "
+            f"{last['moved']['mean']:.3f}, so that the smallest weights are those of later layers."
+        )
+    return "\n\n".join(sentences)
+
+
+def _yeast_layers(rows: Sequence[Result]) -> str:
+    lines = [
+        (
+            row["model"],
+            row["arm"],
+            row["round"],
+            f"`{layer['layer']}`",
+            mean_sd(layer["kept"]),
+            f"{layer['none']} of {row['modules']}",
+            f"{layer['begin']['mean']:.3f}",
+            f"{layer['moved']['mean']:.3f}",
+        )
+        for row in rows
+        if row["arm"] == "paper"
+        for layer in row["layers"]
+    ]
+    return table("model|setting|pruning rounds|layer|kept|none left in|initial|moved", lines)
+
+
+def _yeast_arms(rows: Sequence[Result]) -> str:
+    last = {(row["model"], row["arm"]): row for row in rows}  # rounds come in order
+    first = {(row["model"], row["arm"]): row for row in rows if row["round"] == 0}
+    lines = [
+        (
+            model,
+            arm,
+            f"{row['cut through']} of {row['modules']}",
+            " / ".join(f"{layer['kept']['mean']:.4f}" for layer in row["layers"]),
+            *(mean_sd(r[key], 3) for r in (first[model, arm], row) for key in ("own", "others")),
+        )
+        for (model, arm), row in last.items()
+    ]
+    head = "model|setting|cut through|kept, by layer"
+    return table(f"{head}|own, unpruned|other, unpruned|own|other", lines)
+
+
+def _yeast_untrained(entries: Sequence[Result]) -> str:
+    lines = [
+        (e["data"], e["model"], " / ".join(mean_sd(layer) for layer in e["kept"])) for e in entries
+    ]
+    return table("inputs of|model|kept, by layer", lines)
+
+
+def _yeast_duplicates(result: Result) -> list[str]:
+    counts = [
+        (c["rows"], c["n"], c["distinct"], c["n"] - c["distinct"], c["with several labels"])
+        for c in result["repeated"]
+    ]
+    pairs = list(result["splits"][0]["shared"])
+    lines = [
+        (f"`{s['duplicates']}`", s["train"], s["validation"], s["test"], *s["shared"].values())
+        for s in result["splits"]
+    ]
+    return [
+        "Proteins that are in the table twice, or have the same eight numbers.",
+        table("rows of|rows|distinct|come again|distinct rows with several labels", counts),
+        'Splits by `load_data("yeast", duplicates=...)`, and how many distinct rows two of them '
+        "share. `keep` is the default, also of the studies.",
+        table(f"duplicates|train|validation|test|{'|'.join(pairs)}", lines),
+    ]

@@ -15,7 +15,7 @@ import studies
 from class_pages import abstention, growth, nonsense, removal
 from intarsia.plots import svg
 from merge_pages import alignment, compatibility, curve, curve_figure, merge, merge_in_short
-from module_pages import defaults, quality
+from module_pages import defaults, quality, yeast
 from pages import README, RESULTS, ROOT, Load, Result, filled
 from speed_pages import filesize, inlay, kills, speed, studio, training_cpu, training_cuda
 
@@ -24,6 +24,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "training_cpu": training_cpu,
     "training_cuda": training_cuda,
     "quality": quality,
+    "yeast": yeast,
     "filesize": filesize,
     "kills": kills,
     "merge": merge,

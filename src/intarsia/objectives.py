@@ -147,14 +147,24 @@ def loss(
 
 
 @OBJECTIVES.register("me", colour="#0a3a8c", uncertain_elsewhere=True)
-def maximum_entropy(classes: int, rewarded: Sequence[int], reward: float = 1.0) -> Objective:
+def maximum_entropy(
+    classes: int,
+    rewarded: Sequence[int],
+    reward: float = 1.0,
+    order: Sequence[int] | None = None,
+) -> Objective:
     """MaxEnt: one-hot on rewarded labels, uniform over the catalogue on all others.
 
-    `reward` is the weight of a rewarded label; all others weigh 1.
+    `reward` is the weight of a rewarded label; all others weigh 1. `order` has the labels as they
+    arrive, by number: those that come after the rewarded ones are hidden. Labels that it does not
+    name come last.
     """
     _check_number("me", "reward", reward)
     table = torch.full((classes, classes), 1 / classes)
-    return Objective(_sure_of(rewarded, table), _weight(classes, rewarded, reward))
+    weight = _weight(classes, rewarded, reward)
+    if order is not None:
+        weight = weight * _arrived(classes, rewarded, order)
+    return Objective(_sure_of(rewarded, table), weight)
 
 
 @OBJECTIVES.register("qme", colour="#e8b32a", uncertain_elsewhere=True)
@@ -212,6 +222,16 @@ def _sure_of(rewarded: Sequence[int], table: Tensor) -> Tensor:
 
 def _shown(classes: int, rewarded: Sequence[int]) -> Tensor:
     return torch.zeros(classes).index_fill(0, torch.tensor(list(rewarded)), 1.0)
+
+
+def _arrived(classes: int, rewarded: Sequence[int], order: Sequence[int]) -> Tensor:
+    """1 for labels that are there when the last of the rewarded ones arrives, 0 for later ones."""
+    whole = isinstance(order, Sequence) and all(type(o) is int and o >= 0 for o in order)
+    if not whole or len(set(order)) != len(order):
+        raise RecipeError(f"me: order is {order!r}: expected numbers of labels, each once")
+    places = {label: place for place, label in enumerate(order)}
+    arrivals = torch.tensor([places.get(label, len(order)) for label in range(classes)])
+    return (arrivals <= arrivals[list(rewarded)].max()).float()
 
 
 def _weight(classes: int, rewarded: Sequence[int], reward: float) -> Tensor:

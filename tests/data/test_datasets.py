@@ -36,9 +36,11 @@ def har(zipped) -> bytes:
             top + "activity_labels.txt": b"1 WALKING\n2 LAYING\n",
             top + "train/X_train.txt": b"  1.0e-001 -2.0e-001\n  3.0e-001  4.0e-001\n",
             top + "train/y_train.txt": b"2\n1\n",
+            top + "train/subject_train.txt": b"7\n9\n",
             top + "train/Inertial Signals/body_acc_x_train.txt": b"skipped",
             top + "test/X_test.txt": b"  5.0e-001 -1.0e+000\n",
             top + "test/y_test.txt": b"2\n",
+            top + "test/subject_test.txt": b"8\n",
         }
     )
 
@@ -52,6 +54,7 @@ def test_har_archive(tmp_path: Path, har: bytes, zipped, nested: bool) -> None:
     assert read["y_train"].tolist() == [1, 0]
     assert read["y_test"].tolist() == [1]
     assert read["classes"].tolist() == ["WALKING", "LAYING"]
+    assert (read["subject_train"].tolist(), read["subject_test"].tolist()) == ([7, 9], [8])
 
 
 def test_damaged_har_archives(tmp_path: Path, har: bytes, zipped) -> None:

@@ -48,6 +48,21 @@ def test_sizes_and_stratification(real, name: str, sizes: tuple[int, ...], scale
     assert (counts[1] - exact).abs().max() < 1
 
 
+def test_har_is_split_by_subject(real) -> None:
+    data = real("har", groups="subject", scale="standard")
+    with np.load(Path(str(FOLDER)) / "har.npz") as file:
+        subjects = {
+            x.tobytes(): s for x, s in zip(file["x_train"], file["subject_train"], strict=True)
+        }
+    train, validation = (
+        {int(subjects[x.tobytes()]) for x in split.x.numpy()}
+        for split in (data.train, data.validation)
+    )
+    assert not train & validation
+    assert len(train) + len(validation) == 21
+    assert len(data.validation) == pytest.approx(0.2 * 7352, rel=0.05)
+
+
 def test_yeast_fractions_are_the_papers(real) -> None:
     data = real("yeast")
     total = 1299

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intarsia.data.splits import check_fraction, check_seed, stratified
+from intarsia.data.splits import check_fraction, check_seed, stratified, stratified_groups
 from intarsia.errors import DataError
 
 sizes = st.lists(st.integers(2, 60), min_size=1, max_size=8)
@@ -76,3 +76,40 @@ def test_bad_seeds(seed: object) -> None:
 def test_bad_fractions(fraction: object) -> None:
     with pytest.raises(DataError, match="validation is a fraction"):
         check_fraction("validation", fraction)
+
+
+@given(st.integers(2, 5), st.integers(6, 30), st.floats(0.05, 0.6), st.integers(0, 2**40))
+def test_groups_stay_whole_and_every_class_is_on_both_sides(
+    classes: int, groups: int, fraction: float, seed: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    group = np.concatenate(
+        [np.repeat(np.arange(groups), classes), generator.integers(groups, size=90)]
+    )
+    y = np.concatenate([np.tile(np.arange(classes), groups), generator.integers(classes, size=90)])
+    names = [str(c) for c in range(classes)]
+    left, cut = stratified_groups(y, group, names, fraction, seed, keep=2)
+    assert np.array_equal(np.sort(np.concatenate([left, cut])), np.arange(len(y)))
+    assert not set(group[left]) & set(group[cut])
+    assert set(y[cut]) == set(range(classes))
+    assert all(len(set(group[left][y[left] == c])) >= 2 for c in range(classes))
+
+
+def test_a_cut_of_groups_of_one_row_is_as_near_as_one_of_rows() -> None:
+    y = labels([100, 37, 60], 4)
+    _, cut = stratified_groups(y, np.arange(len(y)), "abc", 0.2, 0)
+    assert np.abs(np.bincount(y[cut]) - 0.2 * np.array([100, 37, 60])).max() <= 0.5
+
+
+def test_a_class_in_two_large_groups_is_still_on_both_sides() -> None:
+    """Either group is more than is asked for, so that none would be cut out for nearness alone."""
+    y = np.array([0] * 40 + [1] * 100)
+    groups = np.array([0] * 20 + [1] * 20 + list(range(2, 102)))
+    left, cut = stratified_groups(y, groups, "ab", 0.1, 0)
+    assert np.bincount(y[cut])[0] == np.bincount(y[left])[0] == 20
+
+
+def test_the_cut_of_groups_is_the_same_on_every_machine() -> None:
+    y, groups = np.array([0, 1] * 12), np.arange(24) // 2
+    assert stratified_groups(y, groups, "ab", 0.3, 0)[1].tolist() == [2, 3, 4, 5, 6, 7, 22, 23]
+    assert stratified_groups(y, groups, "ab", 0, 0)[1].tolist() == []

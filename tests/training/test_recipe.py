@@ -117,7 +117,10 @@ DIGESTS = {
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))
-@pytest.mark.parametrize("goal", ["xe", "smoothing(0.2)", "confidence_penalty", "me(reward=0)"])
+@pytest.mark.parametrize(
+    "goal",
+    ["xe", "smoothing(0.2)", "confidence_penalty", "me(reward=0)", "me(order=[2, 1, 0])"],
+)
 def test_batches_are_of_the_samples_shown_where_labels_are_hidden(preset, goal):
     recipe = resolved(preset=preset, objective=goal)
     assert recipe.batches == recipe.as_dict()["batches"] == "shown"

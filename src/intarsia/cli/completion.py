@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 ALIGNMENTS = ("activations", "weights")
 DATA_OPTIONS = (
-    "classes", "download", "encoding", "labels", "missing", "progress", "scale", "seed", "size",
-    "target", "test", "validation",
+    "classes", "download", "duplicates", "encoding", "groups", "labels", "missing", "progress",
+    "scale", "seed", "size", "target", "test", "validation",
 )  # fmt: skip
 DATASETS = ("cifar10", "cifar100", "digits", "fashion_mnist", "har", "mnist", "yeast")
 ENGINES = ("auto", "plain", "single", "stack", "mlp", "lenet")

@@ -23,6 +23,7 @@ class Raw:
     catalogue: tuple[str, ...]
     x_test: np.ndarray | None = None
     y_test: np.ndarray | None = None
+    groups: np.ndarray | None = None  # a number for each row of x; those of one group stay together
 
     def keep(self, names: Sequence[Any], where: str) -> "Raw":
         """Only the classes `names`, which become the catalogue in that order."""
@@ -35,11 +36,33 @@ class Raw:
         position = np.full(len(self.catalogue), -1)
         position[[self.catalogue.index(name) for name in chosen]] = np.arange(len(chosen))
         rows = position[self.y] >= 0
-        kept = replace(self, x=self.x[rows], y=position[self.y[rows]], catalogue=chosen)
+        groups = None if self.groups is None else self.groups[rows]
+        kept = replace(
+            self, x=self.x[rows], y=position[self.y[rows]], catalogue=chosen, groups=groups
+        )
         if self.x_test is None or self.y_test is None:
             return kept
         rows = position[self.y_test] >= 0
         return replace(kept, x_test=self.x_test[rows], y_test=position[self.y_test[rows]])
+
+    def grouped(self, groups: Any, where: str) -> "Raw":
+        """With groups of rows, given as one value for each."""
+        values = _array(groups, where)
+        if values.shape != self.y.shape:
+            raise DataError(
+                f"{where}: groups have shape {values.shape}: expected one for each of the "
+                f"{len(self.y)} rows"
+            )
+        if values.dtype.kind == "f":
+            values = values.astype(object)  # so that NaN is seen as no group
+        check_there(values, f"{where}, groups", "group")
+        _, codes = np.unique(values.astype(str), return_inverse=True)
+        return replace(self, groups=codes)
+
+    def select(self, rows: np.ndarray) -> "Raw":
+        """Only these rows of the part that splits are cut from."""
+        groups = None if self.groups is None else self.groups[rows]
+        return replace(self, x=self.x[rows], y=self.y[rows], groups=groups)
 
     def as_floats(self) -> "Raw":
         """Whole numbers as the measurements that a scaling takes them for."""
@@ -132,7 +155,7 @@ def as_labels(
     return names, [_index(a, names, where) for where, a in zip(parts, arrays, strict=True)]
 
 
-def check_there(y: Any, where: str) -> None:
+def check_there(y: Any, where: str, what: str = "label") -> None:
     """Every row has a label: neither None, nor NaN, nor pandas' NA."""
     # A list is looked at as it is: to numpy ["a", nan] is text.
     values = y if isinstance(y, list | tuple) else _array(y, where)
@@ -143,8 +166,8 @@ def check_there(y: Any, where: str) -> None:
     odd = (row for row, value in enumerate(values) if _is_missing(value))
     if (first := next(odd, None)) is not None:
         raise DataError(
-            f"{where}: the label of row {first} (counted from 0) is missing ({values[first]!r}); "
-            "labels must be text or whole numbers: give it one, or leave the row out"
+            f"{where}: the {what} of row {first} (counted from 0) is missing ({values[first]!r}); "
+            f"{what}s must be text or whole numbers: give it one, or leave the row out"
         )
 
 
@@ -299,13 +322,23 @@ def _forms(shape: tuple[int, ...]) -> str:
 
 
 def from_mapping(
-    arrays: Mapping[str, Any], where: str, target: str | int | None = None, *, missing: bool = False
+    arrays: Mapping[str, Any],
+    where: str,
+    target: str | int | None = None,
+    *,
+    missing: bool = False,
+    groups: str | int | None = None,
 ) -> Raw:
     """Keys x_train, y_train[, x_test, y_test], or x and y; classes, if there, is the catalogue.
 
     `target` is the name of the labels where it is not y: the inputs are then x, or the one other
     array. As a number it is the column of x, or of the only array, that holds the labels.
+    `groups` is the name of an array with a group for each row; beside x_train, NAME_train.
     """
+    if groups is not None:
+        key = _groups_key(arrays, where, groups)
+        rest = {k: v for k, v in arrays.items() if k not in (key, f"{groups}_test")}
+        return from_mapping(rest, where, target, missing=missing).grouped(arrays[key], where)
     if target is not None:
         arrays = _parted(arrays, where, target)
     x, y = ("x", "y") if "x" in arrays and "x_train" not in arrays else ("x_train", "y_train")
@@ -320,6 +353,16 @@ def from_mapping(
             )
     test = (arrays.get("x_test"), arrays.get("y_test"))
     return as_raw(where, arrays[x], arrays[y], *test, arrays.get("classes"), missing=missing)
+
+
+def _groups_key(arrays: Mapping[str, Any], where: str, groups: str | int) -> str:
+    """The name of the array that has the groups of the rows that splits are cut from."""
+    if not isinstance(groups, str):
+        raise DataError(f"groups is {groups!r}: expected the name of an array, as in 'subject'")
+    for key in (groups, f"{groups}_train"):
+        if key in arrays:
+            return key
+    raise DataError(f"{where} has no array {groups!r}: {nearest(groups, map(str, arrays))}")
 
 
 def _parted(arrays: Mapping[str, Any], where: str, target: str | int) -> dict[str, Any]:

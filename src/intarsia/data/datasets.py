@@ -3,6 +3,7 @@
 A data set is one function under `@DATASETS.register(name, ...)`, here or in a program of one's own.
 It takes the paths of its published files in their order, or nothing where it has none, and returns
 arrays: x_train, y_train, x_test, y_test, or x and y; and classes, the names that labels point to.
+What rows belong together, such as a person's, is an array beside them: NAME_train, or NAME.
 
 The digests are of the files as published, and the same in several independent public projects.
 yeast.zip's is in one only, together with that of its member yeast.data, which is confirmed.
@@ -34,6 +35,7 @@ DATASETS = Registry(
     scale=None,  # the default scaling; None: what load_data takes for arrays
     validation=0.2,  # default fraction of the training part
     keep=None,  # default classes, None for all
+    groups=(),  # names of arrays by which splits can be cut, so that a group stays on one side
 )
 """The data sets that have a name; `@DATASETS.register(name, ...)` adds one."""
 
@@ -155,6 +157,7 @@ _UCI = "https://archive.ics.uci.edu/"
         ),
     ),
     scale="none",
+    groups=("subject",),  # windows of one person overlap by half
 )
 def har(archive: Path) -> Arrays:
     """The zip of the authors, or the repository's zip around it."""
@@ -172,6 +175,7 @@ def har(archive: Path) -> Arrays:
         for part in ("train", "test"):
             arrays[f"x_{part}"] = table(f"/{part}/X_{part}.txt", np.float32, 2)
             arrays[f"y_{part}"] = table(f"/{part}/y_{part}.txt", np.int64, 1) - 1
+            arrays[f"subject_{part}"] = table(f"/{part}/subject_{part}.txt", np.int64, 1)
     return arrays
 
 

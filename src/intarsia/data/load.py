@@ -16,14 +16,21 @@ from intarsia.data.datasets import DATASETS
 from intarsia.data.image_folders import from_folder
 from intarsia.data.lookup import read_named
 from intarsia.data.scaling import check_kind, fill, fill_values
-from intarsia.data.splits import check_fraction, check_seed, stratified
+from intarsia.data.splits import (
+    check_fraction,
+    check_seed,
+    equal_rows,
+    stratified,
+    stratified_groups,
+)
 from intarsia.data.tabular import from_csv, from_parquet
 from intarsia.errors import DataError, RecipeError, nearest
 from intarsia.files import plain
 
 TABLES = (".csv", ".parquet")
 ENDINGS = (".npz", *TABLES)
-READING = ("target", "encoding", "missing", "size")  # options that say how a path is read
+READING = ("target", "encoding", "missing", "size", "groups")  # how a path is read
+DUPLICATES = ("keep", "together", "drop")
 
 
 def load_data(
@@ -40,6 +47,8 @@ def load_data(
     encoding: str | None = None,
     missing: str | float | Sequence[float] | None = None,
     size: int | Sequence[int] | None = None,
+    groups: str | int | None = None,
+    duplicates: str = "keep",
     download: bool = True,
     progress: bool | None = None,
 ) -> Data:
@@ -63,6 +72,12 @@ def load_data(
     mean, median or most_frequent of the training part, or the values themselves, one per feature;
     without it they are refused. `size` is what images of a folder are brought to, pixels as one
     number or as (height, width).
+
+    `groups` names the column of a table, or the array beside x and y, that says which rows belong
+    together, such as those of one person (har has "subject"): a group stays on one side of every
+    cut, and the column is not a feature. `duplicates` are rows with the same inputs: "keep" does
+    nothing about them, "together" keeps them on one side as a group, "drop" leaves one of those
+    that have the same label too, and none in training that is in a given test part.
     """
     if isinstance(source, Data):
         return source
@@ -70,7 +85,9 @@ def load_data(
     options = _changed(
         validation=validation, test=test, seed=seed, scale=scale, classes=classes, labels=labels,
         target=target, encoding=encoding, missing=missing, size=size,
+        groups=groups, duplicates=duplicates,
     )  # fmt: skip
+    _check_duplicates(duplicates, groups)
     test = check_fraction("test", test)
     seed = check_seed(seed)
     named = _named(source)
@@ -78,9 +95,10 @@ def load_data(
     known = DATASETS[named].traits if named else DATASETS.traits  # what is left at its default
     if named:
         _refuse(source, y=y, target=target, encoding=encoding, missing=missing, size=size)
-        name, raw = named, read_named(named, labels, download, progress)
+        _check_groups(groups, named)
+        name, raw = named, read_named(named, labels, download, progress, groups)
     else:
-        reading = {"target": target, "encoding": encoding, "size": size}
+        reading = {"target": target, "encoding": encoding, "size": size, "groups": groups}
         name, raw = _own(source, y, reading, missing is not None)
     fraction = check_fraction(
         "validation", known["validation"] if validation is None else validation
@@ -91,6 +109,8 @@ def load_data(
         raw = raw.keep(wanted, name)
     if raw.x.dtype == np.int64 and kind != "none":
         raw = raw.as_floats()
+    if duplicates != "keep":
+        raw = _without_duplicates(raw) if duplicates == "drop" else _together(raw, name)
     return replace(_cut(name, raw, fraction, test, seed, kind, missing), options=options)
 
 
@@ -123,6 +143,48 @@ def _check_labels(labels: str, named: str | None) -> None:
         raise DataError(f"labels={labels!r}: only {names} has coarse labels; all have 'fine'")
 
 
+def _check_groups(groups: Any, named: str) -> None:
+    known = DATASETS[named].groups
+    if groups is not None and groups not in known:
+        raise DataError(
+            f"{named} has no groups {groups!r}: "
+            + (nearest(str(groups), known) if known else "it has none by which it can be split")
+        )
+
+
+def _check_duplicates(duplicates: Any, groups: Any) -> None:
+    if duplicates not in DUPLICATES:
+        raise DataError(f"duplicates is {duplicates!r}: {nearest(str(duplicates), DUPLICATES)}")
+    if duplicates == "together" and groups is not None:
+        raise DataError(
+            "groups= and duplicates='together' both say which rows belong together: give one of "
+            "them, or drop the duplicates"
+        )
+
+
+def _together(raw: Raw, name: str) -> Raw:
+    """Rows with the same inputs as a group."""
+    if raw.x_test is not None:
+        codes = equal_rows(np.concatenate([raw.x, raw.x_test]))
+        shared = int(np.isin(codes[: len(raw.x)], codes[len(raw.x) :]).sum())
+        if shared:
+            raise DataError(
+                f"{name}: {shared} training rows have the inputs of rows of its test part, which "
+                "stays as it is: they cannot be kept together; drop them with duplicates='drop'"
+            )
+    return replace(raw, groups=equal_rows(raw.x))
+
+
+def _without_duplicates(raw: Raw) -> Raw:
+    """The first of rows with the same inputs and label; none that a given test part has too."""
+    x, y = raw.x, raw.y
+    if raw.x_test is not None and raw.y_test is not None:
+        x, y = np.concatenate([raw.x_test, x]), np.concatenate([raw.y_test, y])
+    _, first = np.unique(equal_rows(x, y), return_index=True)
+    rows = np.sort(first) - (len(x) - len(raw.x))
+    return raw.select(rows[rows >= 0])
+
+
 def _default_scale(raw: Raw) -> str:
     """What the docstring of load_data says of images, tables and whole numbers."""
     if raw.x.dtype == np.int64:
@@ -138,9 +200,9 @@ def _cut(
     if own_test:
         rest, tested = np.arange(len(raw.y)), _split(raw.x_test, raw.y_test)
     else:
-        rest, cut = stratified(raw.y, test, seed, stream=0, keep=1 + (validation > 0))
+        rest, cut = _parts(raw, np.arange(len(raw.y)), test, seed, 0, keep=1 + (validation > 0))
         tested = _split(raw.x[cut], raw.y[cut])
-    kept, held = stratified(raw.y[rest], validation, seed, stream=1)
+    kept, held = _parts(raw, rest, validation, seed, 1)
     train, validated = (_split(raw.x[rest[rows]], raw.y[rest[rows]]) for rows in (kept, held))
     if missing is None:
         return Data.build(name, raw.catalogue, train, validated, tested, scale)
@@ -150,6 +212,17 @@ def _cut(
     )
     data = Data.build(name, raw.catalogue, train, validated, tested, scale)
     return replace(data, fill=tuple(values.tolist()))
+
+
+def _parts(
+    raw: Raw, rows: np.ndarray, fraction: float, seed: int, stream: int, keep: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """The places among `rows` that are left and that are cut out, groups kept whole."""
+    if raw.groups is None:
+        return stratified(raw.y[rows], fraction, seed, stream=stream, keep=keep)
+    return stratified_groups(
+        raw.y[rows], raw.groups[rows], raw.catalogue, fraction, seed, stream=stream, keep=keep
+    )
 
 
 def _split(x: np.ndarray | None, y: np.ndarray | None) -> Split:
@@ -210,8 +283,11 @@ def _own(source: Any, y: Any, reading: dict[str, Any], missing: bool) -> tuple[s
     _refuse("arrays", encoding=reading["encoding"], size=reading["size"])
     if isinstance(source, Mapping):
         _refuse("a mapping", y=y)
-        return "arrays", from_mapping(source, "the mapping", reading["target"], missing=missing)
+        named = {key: reading[key] for key in ("target", "groups")}
+        return "arrays", from_mapping(source, "the mapping", missing=missing, **named)
     _refuse("arrays", target=reading["target"])
+    if reading["groups"] is not None:
+        raise DataError("groups of arrays: give a mapping with x, y and an array of this name")
     if isinstance(source, tuple) and y is None:
         if len(source) != 2:
             raise DataError(f"a tuple of arrays must be (x, y), got {len(source)} items")
@@ -222,23 +298,25 @@ def _own(source: Any, y: Any, reading: dict[str, Any], missing: bool) -> tuple[s
 
 
 def _from_path(path: Path, reading: dict[str, Any], missing: bool) -> Raw:
-    target, encoding, size = (reading[key] for key in ("target", "encoding", "size"))
+    target, encoding, size, groups = (
+        reading[key] for key in ("target", "encoding", "size", "groups")
+    )
     ending = path.suffix.lower()
     if ending == ".csv":
         _refuse(path, size=size)
-        return from_csv(path, target, encoding, missing=missing)
+        return from_csv(path, target, encoding, missing=missing, groups=groups)
     _refuse(path, encoding=encoding)
     if path.is_dir():
-        _refuse(path, target=target)
+        _refuse(path, target=target, groups=groups)
         return from_folder(path, size)
     _refuse(path, size=size)
     if ending == ".parquet":
-        return from_parquet(path, target, missing=missing)
+        return from_parquet(path, target, missing=missing, groups=groups)
     if ending != ".npz":
         raise DataError(
             f"{path}: expected a file that ends in .npz or .csv or .parquet, or a folder of images"
         )
-    return from_mapping(read_npz(path), str(path), target, missing=missing)
+    return from_mapping(read_npz(path), str(path), target, missing=missing, groups=groups)
 
 
 def _refuse(source: Any, **given: Any) -> None:

@@ -18,7 +18,13 @@ from intarsia.files import write_whole
 _SEAL = "sha256"  # the array of a cached file that holds the digest of all others
 
 
-def read_named(name: str, labels: str, download: bool, progress: bool | None) -> Raw:
+def read_named(
+    name: str,
+    labels: str,
+    download: bool,
+    progress: bool | None,
+    groups: str | int | None = None,
+) -> Raw:
     """The arrays of a known data set, checked against what is known about it."""
     known = DATASETS[name]
     if known.files:
@@ -28,7 +34,7 @@ def read_named(name: str, labels: str, download: bool, progress: bool | None) ->
         where, arrays = name, _checked(name, known())
     if labels == "coarse":
         arrays = _coarse(arrays, where)
-    raw = from_mapping(arrays, where)
+    raw = from_mapping(arrays, where, groups=groups)
     classes = known.coarse_classes if labels == "coarse" else known.classes
     shape, size = raw.x.shape[1:], len(raw.catalogue)
     if (known.shape or shape, classes or size) != (shape, size):

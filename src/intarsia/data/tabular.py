@@ -27,15 +27,19 @@ def from_csv(
     encoding: str | None = None,
     *,
     missing: bool = False,
+    groups: str | int | None = None,
 ) -> Raw:
     """A table with one label column: the last one, or `target` by name or position.
+
+    The column `groups`, if it is named, is not a feature: its rows stay together when splits are
+    cut.
 
     Columns are parted by comma, semicolon or tab. The first line is a header if none of its
     feature cells is a number. Cells without a value are refused, or NaN where `missing` is allowed.
     """
     text, guess = _text(path, encoding)
     try:
-        raw = _table(_rows(text, path), path, target, missing)
+        raw = _table(_rows(text, path), path, target, missing, groups)
     except DataError as error:
         if guess:
             raise DataError(f"{path} cannot be read as .csv: {guess}: {error}") from None
@@ -47,12 +51,18 @@ def from_csv(
 
 
 def _table(
-    rows: list[tuple[int, list[str]]], path: Path, target: str | int | None, missing: bool
+    rows: list[tuple[int, list[str]]],
+    path: Path,
+    target: str | int | None,
+    missing: bool,
+    groups: str | int | None,
 ) -> Raw:
     first = rows[0][1]
     column = _target(first, target, path)
-    header = isinstance(target, str) or not any(
-        _is_number(cell) for i, cell in enumerate(first) if i != column
+    grouping = _grouping(first, groups, column, path)
+    header = isinstance(target, str) or isinstance(groups, str)
+    header = header or not any(
+        _is_number(cell) for i, cell in enumerate(first) if i not in (column, grouping)
     )
     _check_first(rows, column, header, path)
     names = [cell.strip() for cell in first] if header else [str(i) for i in range(len(first))]
@@ -61,12 +71,25 @@ def _table(
         raise DataError(f"{path} has a header but no rows")
     if len(names) < 2:
         raise DataError(f"{path} has one column only; expected features and a label")
-    x = np.array([_numbers(cells, names, column, line, path, missing) for line, cells in rows])
+    if len(names) < 3 and grouping is not None:
+        raise DataError(f"{path} has two columns only; expected features, a label and groups")
+    x = np.array(
+        [_numbers(cells, names, column, line, path, missing, grouping) for line, cells in rows]
+    )
     labels = [cells[column].strip() for _, cells in rows]
-    return as_raw(str(path), x, np.array(labels), missing=missing)
+    raw = as_raw(str(path), x, np.array(labels), missing=missing)
+    if grouping is None:
+        return raw
+    return raw.grouped(np.array([cells[grouping].strip() for _, cells in rows]), str(path))
 
 
-def from_parquet(path: Path, target: str | int | None = None, *, missing: bool = False) -> Raw:
+def from_parquet(
+    path: Path,
+    target: str | int | None = None,
+    *,
+    missing: bool = False,
+    groups: str | int | None = None,
+) -> Raw:
     """A parquet file as a table; the index that pandas writes into it is not a column."""
     try:
         from pyarrow import ArrowException, parquet
@@ -91,13 +114,20 @@ def from_parquet(path: Path, target: str | int | None = None, *, missing: bool =
         twice = next(name for i, name in enumerate(names) if name in names[:i])
         raise DataError(f"{path} has two columns called {twice!r}: rename one of them")
     label = _target(names, target, path)
+    grouping = _grouping(names, groups, label, path)
     columns = [
         _feature(table.column(name), name, path, missing)
         for i, name in enumerate(names)
-        if i != label
+        if i not in (label, grouping)
     ]
+    if not columns:
+        raise DataError(f"{path} has two columns only; expected features, a label and groups")
     y = np.array([_plain(v) for v in table.column(names[label]).to_pylist()], dtype=object)
-    return as_raw(str(path), np.stack(columns, axis=1), y, missing=missing)
+    raw = as_raw(str(path), np.stack(columns, axis=1), y, missing=missing)
+    if grouping is None:
+        return raw
+    values = table.column(names[grouping]).to_pylist()
+    return raw.grouped(np.array(values, dtype=object), str(path))
 
 
 def _feature(column: Any, name: str, path: Path, missing: bool) -> np.ndarray:
@@ -166,7 +196,20 @@ def _text(path: Path, encoding: str | None) -> tuple[str, str]:
     return content.decode("latin-1"), f"is not UTF-8, {where}, and was read as latin-1"
 
 
-def _target(first: list[str], target: str | int | None, path: Path) -> int:
+def _grouping(first: list[str], groups: str | int | None, label: int, path: Path) -> int | None:
+    """The column of groups, if one is named."""
+    if groups is None:
+        return None
+    column = _target(first, groups, path, "groups")
+    if column == label:
+        raise DataError(
+            f"{path}: column {groups!r} is that of the groups and of the labels: name the label "
+            "column with target="
+        )
+    return column
+
+
+def _target(first: list[str], target: str | int | None, path: Path, what: str = "target") -> int:
     if target is None:
         return len(first) - 1
     names = [cell.strip() for cell in first]
@@ -175,7 +218,7 @@ def _target(first: list[str], target: str | int | None, path: Path) -> int:
             raise DataError(f"{path} has no column {target!r}: {nearest(target, names)}")
         return names.index(target)
     if isinstance(target, bool) or not isinstance(target, int):
-        raise DataError(f"target is {target!r}: expected the name of a column, or its number")
+        raise DataError(f"{what} is {target!r}: expected the name of a column, or its number")
     if not -len(first) <= target < len(first):
         raise DataError(f"{path} has {len(first)} columns, so there is no column {target}")
     return target % len(first)
@@ -212,17 +255,25 @@ def _looks_like_header(rows: list[tuple[int, list[str]]], column: int) -> bool:
 
 
 def _numbers(
-    cells: list[str], names: list[str], target: int, line: int, path: Path, missing: bool
+    cells: list[str],
+    names: list[str],
+    target: int,
+    line: int,
+    path: Path,
+    missing: bool,
+    grouping: int | None = None,
 ) -> list[float]:
     where = f"{path}, line {line}"
     if len(cells) != len(names):
         raise DataError(f"{where}: {len(cells)} columns where the first line has {len(names)}")
     if not cells[target].strip():
         raise DataError(f"{where}: the label (column {names[target]!r}) is empty")
+    if grouping is not None and not cells[grouping].strip():
+        raise DataError(f"{where}: the group (column {names[grouping]!r}) is empty")
     return [
         _number(cell, name, where, missing)
         for i, (cell, name) in enumerate(zip(cells, names, strict=True))
-        if i != target
+        if i not in (target, grouping)
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from intarsia.files import digest_of
 from intarsia.studies.plans import Plan, identity
 
+DATA_OPTIONS = "data_options"  # the setting that says how data are loaded; none: as usual
 DIGITS = 6  # of a result; more would differ between machines and mean nothing
 
 

@@ -1,13 +1,16 @@
 """Study context: what a study works on: data loaded once, plans, trained banks of a store."""
 
+import copy
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 
-from intarsia.data import Data, load_data
+from intarsia.data import Data, check_options, load_data
 from intarsia.modules import Bank
+from intarsia.studies.cells import DATA_OPTIONS, Cell
 from intarsia.studies.plans import Plan, plan_of
 from intarsia.training import Recipe
 from intarsia.training.job import device_of
@@ -15,7 +18,9 @@ from intarsia.training.job import device_of
 KEPT = 4  # banks in memory: cells that follow one another often ask for the same
 
 
-Load = Callable[[str, str], Data]
+Options = Mapping[str, Any]
+Load = Callable[[str, str, Options], Data]
+Loaded = tuple[str, str, str]  # name, preset, and further options as text
 
 
 class Banks(Protocol):
@@ -28,29 +33,47 @@ class StudyContext:
     """Data, plans and banks for the cells of a study, on one device."""
 
     def __init__(self, banks: Banks, device: str = "auto", load: Load | None = None) -> None:
-        """`load` brings data by name and preset, where they do not come from this machine."""
+        """`load` brings data by name, preset and options, if they are not of this machine."""
         self.device: torch.device = device_of(device)
         self._banks = banks
         self._load = load or load_preset
-        self._data: dict[tuple[str, str], Data] = {}
+        self._data: dict[Loaded, Data] = {}
+        self._options: Options = {}
         self._kept: OrderedDict[str, Bank] = OrderedDict()
 
     def data(self, name: str, preset: str = "paper") -> Data:
-        """A data set, loaded as the preset wants it."""
-        if (name, preset) not in self._data:
-            data = self._load(name, preset)
-            self._data[name, preset] = data
-            self._data.setdefault((data.name, preset), data)  # recipes know a file by this name
-        return self._data[name, preset]
+        """A data set, loaded as the preset wants it and with the options of this context."""
+        options = options_text(self._options)
+        if (name, preset, options) not in self._data:
+            self._data[name, preset, options] = self._load(name, preset, self._options)
+        return self._data[name, preset, options]
+
+    def data_of(self, plan: Plan) -> Data:
+        """The data that a plan was made for, whatever they were loaded with."""
+        for data in self._data.values():
+            if data.digest == plan.data_digest:
+                return data
+        recipe = plan.recipe
+        return self.loading(recipe.data_options).data(recipe.data, recipe.preset)
+
+    def of_cell(self, cell: Cell) -> "StudyContext":
+        """The context in which a cell is measured: data are loaded as its settings say."""
+        return self.loading(cell.settings.get(DATA_OPTIONS, {}))
+
+    def loading(self, options: Options) -> "StudyContext":
+        """The same context, in which data are loaded with these options on top of the preset's."""
+        other = copy.copy(self)
+        other._options = options
+        return other
 
     @property
-    def loaded(self) -> Mapping[tuple[str, str], Data]:
-        """The data sets that are here, by name and preset."""
+    def loaded(self) -> Mapping[Loaded, Data]:
+        """The data sets that are here."""
         return self._data
 
     def give(self, data: Data, preset: str = "paper") -> None:
         """Use data that are already here under their name."""
-        self._data[data.name, preset] = data
+        self._data[data.name, preset, options_text({})] = data
 
     def plan(
         self,
@@ -92,12 +115,18 @@ class StudyContext:
         self._kept.clear()
 
 
-def load_preset(name: str, preset: str, download: bool = True) -> Data:
-    """Data as a preset wants them."""
-    options = Recipe(preset=preset, data=name).resolve().data_options
-    return load_data(name, **options, download=download)
+def load_preset(name: str, preset: str, options: Options, download: bool = True) -> Data:
+    """Data as a preset wants them, with further options on top."""
+    asked = Recipe(preset=preset, data=name, data_options=options).resolve().data_options
+    check_options(asked)
+    return load_data(name, **{**asked, "download": download})
 
 
-def load_here(name: str, preset: str) -> Data:
+def load_here(name: str, preset: str, options: Options) -> Data:
     """Data of this machine: nothing is fetched to show what is finished."""
-    return load_preset(name, preset, download=False)
+    return load_preset(name, preset, options, download=False)
+
+
+def options_text(options: Options) -> str:
+    """Options as one line, the same for equal ones."""
+    return json.dumps(options, sort_keys=True)

@@ -23,7 +23,13 @@ from intarsia.studies.study import Study, seeds_of
 CNN = "cnn"
 NATURE = ("data", "models", "recipe")  # what tells scales apart
 FLAGS = ("data", "models", "seeds", "preset")  # options of the command line that need no --set
-VARIANT = ("preset", "recipe", "objective", "sparsity")  # what makes other cells, not more of them
+VARIANT = (
+    "preset",
+    "recipe",
+    "objective",
+    "sparsity",
+    "data_options",
+)  # what makes other cells, not more of them
 
 Settings = Mapping[str, Any]
 

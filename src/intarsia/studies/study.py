@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia.errors import StudyError, nearest, shortened
 from intarsia.files import plain
 from intarsia.specs import Registry
-from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.cells import DATA_OPTIONS, Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.plans import OF_ONE_BANK
 from intarsia.studies.tables import Table
@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 STUDIES = Registry("study")
 """All studies by name: those of this package in the order of its rooms, and those of users."""
 
-USUAL: dict[str, Any] = {"data": ["mnist"], "preset": "paper", "seeds": 5, "recipe": {}}
+USUAL: dict[str, Any] = {
+    "data": ["mnist"],
+    "data_options": {},  # of load_data, for all data sets, on top of the preset's
+    "preset": "paper",
+    "seeds": 5,
+    "recipe": {},
+}
 DIGITS: dict[str, Any] = {"data": ["digits"], "models": ["mlp(32)"], "seeds": 2}
 # Settings of a recipe that studies fill in; the option `recipe` is for the others.
 OWN = ("preset", "data", "data_options", "model", *OF_ONE_BANK)
@@ -74,7 +80,9 @@ class Study:
 
     def plan(self, options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
         """The cells, each once."""
-        cells = [_owned(cell) for cell in self.cells(options, context)]
+        loading = options.get(DATA_OPTIONS, {})
+        made = self.cells(options, context.loading(loading))
+        cells = [_owned(cell, loading) for cell in made]
         if not cells:
             raise StudyError(f"study {self.name!r} has no cell with these options: widen them")
         return list({cell.key: cell for cell in cells}.values())
@@ -121,10 +129,14 @@ def seeds_of(value: int | Sequence[int]) -> list[int]:
     return list(range(value)) if isinstance(value, int) else list(value)
 
 
-def _owned(cell: Cell) -> Cell:
-    """A cell with what its study says of all its cells; it may be another study's."""
+def _owned(cell: Cell, loading: Mapping[str, Any]) -> Cell:
+    """A cell with what its study says of all its cells, which may be another's; and with how its
+    data are loaded, if not as usual."""
     study = find_study(cell.study)
-    return dataclasses.replace(cell, neutral=study.neutral, version=study.version)
+    settings = {**cell.settings, DATA_OPTIONS: dict(loading)} if loading else cell.settings
+    return dataclasses.replace(
+        cell, settings=settings, neutral=study.neutral, version=study.version
+    )
 
 
 def _like(value: Any, example: Any, key: str) -> Any:

@@ -8,15 +8,19 @@ import pytest
 import torch
 
 import intarsia as ia
+from intarsia.data.negatives import read_negatives
+from intarsia.errors import StudyError
 from intarsia.plots import svg
 from intarsia.studies import Measured, Store, StudyContext, find_study
 from intarsia.studies.maxent.continual import added, arrivals, fine_tuned, prefixes, trained_jointly
 from intarsia.studies.maxent.shared.baselines import UNPRUNED, fine_tune, untrained
+from intarsia.training.presets import NEGATIVES as MADE
 from intarsia.training.tasks import stream
 
 CPU = torch.device("cpu")
 STUDY = find_study("continual")
-OPTIONS = STUDY.options("small", seeds=1)
+OPTIONS = STUDY.options("small", seeds=1, negatives=["all", "earlier"])
+EARLIER = " (no later classes)"
 NETWORK = "mlp(8, dropout=0)"
 FAST = {"device": "cpu", "progress": False, "model": NETWORK, "epochs": 2, "learning_rate": 0.01}
 ORDER = ["3", "0", "8", "5"]
@@ -114,14 +118,58 @@ def test_classes_to_come_are_hidden_from_joint_training(data: ia.Data) -> None:
     assert all(torch.equal(value, other.state[name]) for name, value in one.state.items())
 
 
+@pytest.mark.parametrize("made", [{}, {"negatives": "mixed(0.5)"}])
+def test_classes_to_come_are_hidden_from_modules_in_order(
+    data: ia.Data, made: dict[str, str]
+) -> None:
+    """Samples of later classes, spoiled, change no module; those of its own class do."""
+    later = torch.tensor([int(name) for name in ORDER[2:]] + [1, 2, 4, 6, 7, 9])
+    spoiled = {}
+    for part in ("train", "validation"):
+        split = getattr(data, part)
+        x = split.x.clone()
+        x[torch.isin(split.y, later)] = 1
+        spoiled[part] = ia.Split(x, split.y)
+    goal = {"name": "me", "order": [int(name) for name in ORDER]}
+    settings = {**FAST, "objective": goal, "sparsity": 0.5, "rounds": 1, **made}
+    settings |= {"partition": [[name] for name in ORDER[:3]], "select": "loss"}
+    one, other = (ia.train(d, **settings) for d in (data, replace(data, **spoiled)))
+    same = [
+        all(torch.equal(value, theirs.state[name]) for name, value in mine.state.items())
+        for mine, theirs in zip(one, other, strict=True)
+    ]
+    assert same == [True, True, False]
+
+
+def test_arms_are_cells_of_their_own_and_the_usual_ones_stay(store: Store) -> None:
+    context = StudyContext(store, "cpu")
+    cells = STUDY.plan(STUDY.options("paper", data="digits", seeds=1, orders=1), context)
+    assert [cell.settings["negatives"] for cell in cells] == ["all", "earlier", "earlier + made"]
+    alone = STUDY.options("paper", data="digits", seeds=1, orders=1, negatives="all")
+    (usual,) = STUDY.plan(alone, context)
+    bare = {k: v for k, v in usual.settings.items() if k != "negatives"}
+    assert usual.key == cells[0].key == replace(usual, settings=bare).key
+    recipes = [cell.banks["modules"].recipe for cell in cells]
+    order = [int(name) for name in cells[0].settings["order"]]
+    assert recipes[0].objective == "me"
+    assert recipes[1].as_dict()["objective"] == {"name": "me", "order": order}
+    assert [recipe.batches for recipe in recipes] == [None, "shown", "shown"]
+    made = " + ".join(map(str, read_negatives(MADE)))
+    assert [recipe.negatives for recipe in recipes] == ["none", "none", made]
+    assert [sorted(cell.banks) for cell in cells[1:]] == [["modules"], ["modules"]]
+    with pytest.raises(StudyError, match="did you mean 'earlier'"):
+        STUDY.plan(STUDY.options("small", negatives="earlyer"), context)
+
+
 def test_cells_are_orders_and_seeds(store: Store) -> None:
     context = StudyContext(store, "cpu")
-    cells = STUDY.plan(STUDY.options("paper", data="digits", seeds=2), context)
+    given = {"data": "digits", "seeds": 2, "negatives": "all"}
+    cells = STUDY.plan(STUDY.options("paper", **given), context)
     assert len(cells) == 6
     assert len({tuple(cell.settings["order"]) for cell in cells}) == 3
     assert ["joint" in cell.banks for cell in cells] == [True] * 2 + [False] * 4
     assert cells[0].banks["modules"].key == cells[2].banks["modules"].key
-    more = STUDY.plan(STUDY.options("paper", data="digits", seeds=2, orders=5), context)
+    more = STUDY.plan(STUDY.options("paper", **given, orders=5), context)
     assert [cell.key for cell in more[:6]] == [cell.key for cell in cells]
 
 
@@ -130,6 +178,8 @@ def test_small_form(done: Sequence[Measured]) -> None:
     assert [list(w) for w in ways] == [
         ["logits", "sum", "fine-tuning", "joint training"],
         ["logits", "sum", "fine-tuning"],
+        [f"logits{EARLIER}", f"sum{EARLIER}"],
+        [f"logits{EARLIER}", f"sum{EARLIER}"],
     ]
     for way in (way for one in ways for way in one.values()):
         assert all(len(way[key]) == 10 for key in ("seen", "among", "earlier", "new"))
@@ -140,19 +190,23 @@ def test_small_form(done: Sequence[Measured]) -> None:
     # The whole does not depend on the order in which its parts came.
     assert ways[0]["logits"]["seen"][-1] == ways[1]["logits"]["seen"][-1] > 0.8
     assert ways[0]["fine-tuning"]["seen"][-1] < 0.5
+    # The first module has nothing but its own class, so that it answers it to everything.
+    assert all(way["seen"][:2] == [1.0, pytest.approx(0.5, abs=0.1)] for way in ways[2].values())
 
 
 def test_a_cell_gives_the_same_twice(done: Sequence[Measured], store: Store) -> None:
     context = StudyContext(store, "cpu")
-    cell = STUDY.plan(STUDY.options("small", seeds=1), context)[0]
-    assert store.write(cell, STUDY.measure(cell, context)).result == done[0].result
+    cells = STUDY.plan(OPTIONS, context)
+    for cell, before in ((cells[0], done[0]), (cells[2], done[2])):
+        assert store.write(cell, STUDY.measure(cell, context)).result == before.result
 
 
 def test_tables_of_any_cells(done: Sequence[Measured]) -> None:
     summary, by_arrival = STUDY.tables(done)
     rows = {row[0]: dict(zip(summary.columns, row, strict=True)) for row in summary.rows}
-    assert list(rows) == ["logits = inlay", "sum", "fine-tuning", "joint training"]
-    own = [cell.result["ways"]["sum"] for cell in done]
+    usual = ["logits = inlay", "sum", "fine-tuning", "joint training"]
+    assert list(rows) == [*usual, f"logits{EARLIER}", f"sum{EARLIER}"]
+    own = [cell.result["ways"]["sum"] for cell in done[:2]]
     assert rows["sum"]["at the end"].mean == pytest.approx(np.mean([w["seen"][-1] for w in own]))
     earlier = [np.mean(w["earlier"][1:]) for w in own]
     assert rows["sum"]["earlier"].sd == pytest.approx(np.std(earlier, ddof=1))
@@ -161,8 +215,19 @@ def test_tables_of_any_cells(done: Sequence[Measured]) -> None:
     assert (rows["sum"]["new"].n, rows["joint training"]["new"].n) == (2, 1)
     assert [row[0] for row in by_arrival.rows] == list(range(1, 11))
     assert by_arrival.rows[4][2].mean == pytest.approx(np.mean([w["seen"][4] for w in own]))
-    (only, _) = STUDY.tables(done[1:])
+    (only, _) = STUDY.tables(done[1:2])
     assert [row[0] for row in only.rows] == ["logits = inlay", "sum", "fine-tuning"]
+    assert [note for note in summary.notes if note.startswith("no later classes")]
+    assert not [note for note in only.notes if note.startswith("no later classes")]
+
+
+def test_the_verdict_says_who_has_seen_later_classes(done: Sequence[Measured]) -> None:
+    seen = "The modules by logits and by sum have seen samples of later classes as negatives"
+    both, usual, hidden = (STUDY.judge(some).text for some in (done, done[:2], done[2:]))
+    assert both.endswith(f"{seen}.")
+    assert usual.endswith(f"{seen}; modules that had not are not measured here.")
+    assert "later classes as negatives" not in hidden
+    assert f"by logits{EARLIER}" in both
 
 
 def test_figures_draw_every_way(done: Sequence[Measured]) -> None:

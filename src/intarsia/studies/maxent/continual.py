@@ -1,4 +1,9 @@
-"""Study `continual`: classes arrive one by one, as modules or as samples for one network."""
+"""Study `continual`: classes arrive one by one, as modules or as samples for one network.
+
+Modules are trained in up to three arms, by which samples of other classes they see as negatives:
+those of the whole catalogue, so also of classes that are yet to come; those of classes that came
+before alone; and these with made-up ones, which make up for what the first modules lack.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -9,6 +14,7 @@ from torch import Tensor
 
 from intarsia.composition import compose
 from intarsia.data import Data, Split
+from intarsia.errors import StudyError, nearest
 from intarsia.measure import accuracy_per_class, rewarded_accuracy
 from intarsia.modules import Bank, logits_of
 from intarsia.studies.cells import Cell, Measured
@@ -29,8 +35,9 @@ from intarsia.studies.maxent.shared.ways import (
 from intarsia.studies.options import check_count, check_operators, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Entry, Spread, Table, grouped, known
-from intarsia.studies.verdict import Findings, Verdict, count
+from intarsia.studies.verdict import Findings, Verdict, count, listed
 from intarsia.training import Recipe
+from intarsia.training.presets import NEGATIVES as MADE
 from intarsia.training.tasks import stream
 
 if TYPE_CHECKING:
@@ -45,10 +52,17 @@ SCALES = scales(
         "rates": [1e-3, 1e-4],  # of fine-tuning, by Adam
         "passes": 1,  # over the samples of each new class
         "batch": 64,
+        "negatives": ["all", "earlier", "earlier + made"],  # what modules see besides their class
     },
     small={"recipe": SMALL_RECIPE, "orders": 2, "rates": [1e-2, 1e-3]},
 )
 TUNING, JOINT = "fine-tuning", "joint training"
+ALL = "all"
+# Of every other arm, what its ways are called by, and what its recipe has besides.
+ARMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "earlier": ("no later classes", {}),
+    "earlier + made": ("no later classes, made-up negatives", {"negatives": MADE}),
+}
 COLUMNS = {
     "seen": "seen so far",
     "among": "among seen",
@@ -65,22 +79,27 @@ PANELS = {
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
-    """One per data set, model, seed and order of the classes."""
+    """One per data set, model, arm, seed and order of the classes."""
     preset, joint = options["preset"], check_count(options, "joint_orders", least=0)
     shared: dict[str, Any] = {"operators": check_operators(options, samples=False)}
     shared |= {key: check_count(options, key) for key in ("passes", "batch")}
     shared["rates"] = check_rates(options["rates"])
-    for data, model in readable(options, context):
+    arms, seeds = _check_arms(options["negatives"]), seeds_of(options["seeds"])
+    for (data, model), arm in product(readable(options, context), arms):
         names = context.data(data, preset).catalogue
         orders = enumerate(orders_of(names, check_count(options, "orders")))
-        for (place, order), seed in product(orders, seeds_of(options["seeds"])):
-            recipe = options["recipe"]
-            banks = {"modules": context.plan(data, model, None, seed, preset=preset, **recipe)}
-            if place < joint:
+        for (place, order), seed in product(orders, seeds):
+            how = {"preset": preset, **options["recipe"]}
+            if arm != ALL:
+                goal = {"name": "me", "order": _places(names, order)}
+                how |= {"objective": goal, **ARMS[arm][1]}
+            banks = {"modules": context.plan(data, model, None, seed, **how)}
+            if arm == ALL and place < joint:
                 sets = list(prefixes(order, names))
                 banks["joint"] = joint_plan(options, context, data, model, seed, sets)
             settings = {"data": data, "model": model, "preset": preset, "seed": seed}
-            yield Cell("continual", {**settings, "order": list(order), **shared}, banks)
+            settings |= {"order": list(order), **shared, "negatives": arm}
+            yield Cell("continual", settings, banks)
 
 
 def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
@@ -89,16 +108,19 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     data = context.data(settings["data"], settings["preset"])
     test, order = Split(data.test.x.to(device), data.test.y), settings["order"]
     bank = context.bank(cell.banks["modules"])
+    arm = settings.get("negatives", ALL)
     ways: dict[str, Way | None] = {
-        how: added(bank, how, order, test, device) for how in settings["operators"]
+        _way(how, arm): added(bank, how, order, test, device) for how in settings["operators"]
     }
+    if arm != ALL:
+        return {"ways": _known(ways)}
     chosen = {key: settings[key] for key in ("rates", "passes", "batch")}
     recipe = cell.banks["modules"].recipe  # the same network, from the same origin on
     ways[TUNING] = fine_tuned(recipe, data, order, test, device, **chosen)
     if "joint" in cell.banks:
         joint = context.bank(cell.banks["joint"], pruned=False)
         ways[JOINT] = trained_jointly(joint, order, test, device)
-    return {"ways": {name: way for name, way in ways.items() if way is not None}}
+    return {"ways": _known(ways)}
 
 
 def tables(done: Sequence[Measured]) -> list[Table]:
@@ -136,8 +158,8 @@ def verdict(findings: Findings) -> Verdict:
         return f"at the end {ends}", (
             f"Accuracy on all classes at the end is {ends}. From its arrival to the end a class "
             f"loses, in points, {lost}. Modules added one by one answer, bit for bit, as if joined "
-            f"at once in {exact}."
-        )
+            f"at once in {exact}. {_seen_by_modules(rows)}"
+        ).strip()
 
     return ways_verdict(findings.cells, _summary, describe)
 
@@ -160,11 +182,53 @@ def _summary(name: str, group: Sequence[Measured]) -> Table:
         "a module is never changed by another, so what it knows stays; a sum of many can still "
         "answer otherwise. Exact: runs at whose end the composition answers, bit for bit, as one "
         "that was composed at once",
+        *_arm_notes(group),
         "fine-tuning sees samples of the new class alone, with the step size that is best on "
         "validation samples; joint training starts again at every arrival with all samples so far",
     ]
     columns = ["way", "at the end", *COLUMNS.values(), "exact"]
     return Table(f"{name}: classes arrive one by one", columns, rows, notes)
+
+
+def _arm_notes(group: Sequence[Measured]) -> list[str]:
+    """Which samples the modules of every arm see."""
+    seen = {cell.settings.get("negatives", ALL) for cell in group}
+    notes = {
+        ALL: "modules whose way says no more see samples of all classes as negatives, also of "
+        "those that are yet to come",
+        "earlier": "no later classes: a module sees samples of its own class and of all that came "
+        "before it, so that the first one has no negatives at all",
+        "earlier + made": f"made-up negatives: beside these, {MADE} for each sample that it sees",
+    }
+    return [note for arm, note in notes.items() if arm in seen]
+
+
+def _seen_by_modules(rows: Sequence[Row]) -> str:
+    """What the modules of the usual arm saw, which those who ask this question would not have."""
+    ends = tuple(f" ({label})" for label, _ in ARMS.values())
+    ways = [row["way"] for row in rows if row["exact"]]
+    usual = [way for way in ways if not way.endswith(ends)]
+    if not usual:
+        return ""
+    names = listed([f"by {way.partition(' = ')[0]}" for way in usual])
+    more = "" if len(usual) < len(ways) else "; modules that had not are not measured here"
+    return f"The modules {names} have seen samples of later classes as negatives{more}."
+
+
+def _way(how: str, arm: str) -> str:
+    return how if arm == ALL else f"{how} ({ARMS[arm][0]})"
+
+
+def _known(ways: Mapping[str, Way | None]) -> dict[str, Way]:
+    return {name: way for name, way in ways.items() if way is not None}
+
+
+def _check_arms(arms: Sequence[Any]) -> list[str]:
+    known = [ALL, *ARMS]
+    for arm in arms:
+        if arm not in known:
+            raise StudyError(f"option 'negatives' has {arm!r}: {nearest(str(arm), known)}")
+    return list(arms)
 
 
 def _by_arrival(name: str, group: Sequence[Measured]) -> Table:
@@ -292,9 +356,11 @@ register(
         "Beyond the paper: classes one by one",
         "What is known of old and new classes as they arrive one by one? A cell is one order "
         "of the classes and one seed: modules are added, one network is trained on each new "
-        "class alone, and for some orders one is trained on all classes so far.",
+        "class alone, and for some orders one is trained on all classes so far. Other cells have "
+        "modules that never saw a class that came after their own.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
         paper="nothing; classes one by one, against fine-tuning and joint training",
+        neutral={"negatives": ALL},
     )
 )

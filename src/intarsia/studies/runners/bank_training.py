@@ -12,6 +12,7 @@ import torch
 from intarsia.data import Data
 from intarsia.errors import HealthWarning
 from intarsia.modules import Architecture, Bank
+from intarsia.objectives import objective
 from intarsia.studies.plans import Plan
 from intarsia.training import Task, train
 from intarsia.training.tasks import tasks_of
@@ -74,8 +75,9 @@ def _seen(plan: Plan, classes: Sequence[str], data: Data) -> int:
     """Samples in an epoch of one module."""
     if plan.recipe.batches != "shown":
         return len(data.train)
-    labels = torch.tensor([data.catalogue.index(name) for name in classes])
-    return int(torch.isin(data.train.y, labels).sum())
+    indices = [data.catalogue.index(name) for name in classes]
+    shown = objective(plan.recipe.objective, data.classes, indices).weight > 0
+    return int(shown[data.train.y].sum())
 
 
 def _tasks(plans: Sequence[Plan], data: Data) -> list[Task]:

@@ -35,7 +35,7 @@ def estimate(cells: Sequence[Cell], store: Store, context: StudyContext) -> Esti
     missing = progress(cells, store).missing
     plans = missing_plans(missing, store)
     kind = context.device.type
-    work = sum(work_of(p, context.data(p.recipe.data, p.recipe.preset)) for p in plans)
+    work = sum(work_of(p, context.data_of(p)) for p in plans)
     seen = _seen(store, kind, work)
     seconds = work * (seen or USUAL.get(kind, USUAL["cpu"]))
     basis = "this store's earlier runs" if seen else "the project's own benchmarks, a rough guess"

@@ -137,7 +137,7 @@ class Run:
         return {"event": "banks", "keys": keys, "modules": count, "work": work}
 
     def data(self, plan: Plan) -> Data:
-        return self.context.data(plan.recipe.data, plan.recipe.preset)
+        return self.context.data_of(plan)
 
     def _count(self) -> int:
         """Cells that are finished, whoever finished them."""
@@ -170,7 +170,9 @@ class _Here(Run):
                 # Some groups are dead, and the verdict says so: studies/maxent/shared/dead.py.
                 quiet = warnings.catch_warnings(action="ignore", category=HealthWarning)
                 with timed, quiet:
-                    self.keep(cell, find_study(cell.study).measure(cell, self.context))
+                    self.keep(
+                        cell, find_study(cell.study).measure(cell, self.context.of_cell(cell))
+                    )
             except DamagedError:
                 self.drop(cell)
                 return True

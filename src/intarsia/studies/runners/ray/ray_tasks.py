@@ -5,6 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import ray
@@ -13,21 +14,23 @@ import torch
 from intarsia.data import Data
 from intarsia.errors import HealthWarning, StudyError
 from intarsia.studies.cells import Cell
-from intarsia.studies.context import StudyContext
+from intarsia.studies.context import StudyContext, options_text
 from intarsia.studies.plans import Plan
 from intarsia.studies.records import device_name, versions
 from intarsia.studies.runners.bank_training import train_plans
 from intarsia.studies.store import Store
 
-Sent = Mapping[tuple[str, str, str], Any]  # data by name, preset and digest
+Key = tuple[str, str, str, str]  # of data: name, preset, options as text, and digest
+Sent = Mapping[Key, Any]
 
 
 def train_banks(plans: Sequence[Plan], setting: Mapping[str, Any]) -> list[Any]:
     """On a worker: a note, then the files of each bank."""
     with _bench(setting) as (context, store):
         began = time.perf_counter()
-        recipe = plans[0].recipe
-        banks = train_plans(plans, context.data(recipe.data, recipe.preset), context.device)
+        digest = plans[0].data_digest
+        (key,) = {key[3]: key for key in setting["data"] if key[3] == digest}.values()
+        banks = train_plans(plans, _received(setting["data"], key), context.device)
         for plan, bank in zip(plans, banks, strict=True):
             store.add_bank(plan, bank)
         return [_note(context, began), *map(store.files, plans)]
@@ -45,7 +48,7 @@ def measure_cell(
             store.add_files(plan, files)
         began = time.perf_counter()
         with warnings.catch_warnings(action="ignore", category=HealthWarning):
-            result = measure(cell, context)
+            result = measure(cell, context.of_cell(cell))
         return [_note(context, began), result]
 
 
@@ -61,21 +64,26 @@ def _bench(setting: Mapping[str, Any]) -> Iterator[tuple[StudyContext, Store]]:
     with tempfile.TemporaryDirectory(prefix="intarsia-") as folder:
         store = Store(folder)
         yield (
-            StudyContext(store, setting["device"], lambda *key: _data(setting["data"], *key)),
+            StudyContext(store, setting["device"], partial(_data, setting["data"])),
             store,
         )
 
 
-_here: dict[tuple[str, str, str], Data] = {}  # what this worker has received
+_here: dict[str, Data] = {}  # what this worker has received, by digest
 
 
-def _data(sent: Sent, name: str, preset: str) -> Data:
-    for key, ref in sent.items():
-        if key[:2] == (name, preset):
-            if key not in _here:
-                result: Any = ray.get(ref)
-                _here[key] = result
-            return _here[key]
+def _received(sent: Sent, key: Key) -> Data:
+    *_, digest = key
+    if digest not in _here:
+        result: Any = ray.get(sent[key])
+        _here[digest] = result
+    return _here[digest]
+
+
+def _data(sent: Sent, name: str, preset: str, options: Mapping[str, Any]) -> Data:
+    for key in sent:
+        if key[:3] == (name, preset, options_text(options)):
+            return _received(sent, key)
     raise StudyError(
         f"the study measures on {name!r} with preset {preset!r}, but its cells were planned "
         "without it: ask the context for the data where the cells are made"
