@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import studies
+from armour_pages import armour
 from class_pages import abstention, growth, nonsense, removal
 from intarsia.plots import svg
 from merge_pages import alignment, compatibility, curve, curve_figure, merge, merge_in_short
@@ -27,6 +28,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "yeast": yeast,
     "filesize": filesize,
     "kills": kills,
+    "armour": armour,
     "merge": merge,
     "curve": curve,
     "removal": removal,

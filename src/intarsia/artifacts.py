@@ -1,5 +1,7 @@
 """Artifacts: open any path that intarsia wrote, know what it is, and find the data it wants."""
 
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -55,12 +57,15 @@ def kind_of(path: Path) -> Kind:
 
     What does not exist, or was written by others, is OTHER.
     """
-    if path.is_dir():
-        return next((MARKERS[name] for name in MARKERS if (path / name).exists()), Kind.OTHER)
+    if os.path.isdir(path):
+        there = (name for name in MARKERS if os.path.exists(path / name))
+        return next((MARKERS[name] for name in there), Kind.OTHER)
+    if os.path.lexists(path) and not os.path.isfile(path):
+        return Kind.OTHER  # never opened: a pipe would keep us waiting
     if (stated := str(header_of(path).get("format"))) in FORMATS:
         return FORMATS[stated]
     if is_recipe(path):
-        merges = path.is_file() and "models" in read_settings(path)
+        merges = os.path.isfile(path) and "models" in read_settings(path)
         return Kind.MERGE_RECIPE if merges else Kind.RECIPE
     return Kind.ARCHIVE if path.suffix == ".json" else Kind.OTHER
 
@@ -85,9 +90,23 @@ def weights_path(path: Path) -> Path:
 
         return weights_file(path)
     holds_modules = kind in (Kind.MODULE, Kind.COMPOSITION, Kind.BANK, Kind.OTHER)
-    if path.exists() and not holds_modules:
+    if os.path.exists(path) and not holds_modules:
         raise FileError(f"{path}: expected modules, but it is {kind.value}")
+    _check_path(path)
     return path  # of another kind the loader says what is wrong
+
+
+def _check_path(path: Path) -> None:
+    """A file or a folder, or nothing: a pipe or a device is not opened."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return  # which the loader says
+    except (OSError, ValueError) as error:  # a name that is too long, or has a zero byte
+        reason = getattr(error, "strerror", None) or error
+        raise FileError(f"{path}: cannot be opened: {reason}: check the path") from None
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise FileError(f"{path}: is a pipe or a device: give a file or a folder")
 
 
 def open_artifact(path: Path, model: Model | None = None) -> Artifact:
@@ -159,7 +178,7 @@ def data_for(
         source = _training_data(first)
     check_options(options)
     data = load_data(source, **{**options_for(source, first.provenance), **options})
-    return data, data.digest == (first.provenance.get("data") or {}).get("digest")
+    return data, data.digest == _mapping(first.provenance.get("data")).get("digest")
 
 
 def split_for(artifact: Artifact, data: Data, name: str) -> Split:
@@ -188,12 +207,17 @@ def labelled(artifact: Artifact, data: Data) -> Data:
 
 def _training_data(module: Module) -> str:
     """The name or path of the data that a module was trained on, where it can still be loaded."""
-    source = (module.provenance.get("recipe") or {}).get("data")
-    if not source:
+    source = _mapping(module.provenance.get("recipe")).get("data")
+    if not source or not isinstance(source, str):
         raise DataError("the file does not say what it was trained on: name the data with --data")
-    if source not in DATASETS and not Path(source).exists():
+    if source not in DATASETS and not os.path.exists(source):
         raise DataError(
             f"module {module.name!r} was trained on {source!r}, which is not here: "
             "give it with --data, as a file .npz, .csv or .parquet, or a folder of images"
         )
-    return str(source)
+    return source
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """What a file says of itself, where it is a mapping: its writer was free to write anything."""
+    return value if isinstance(value, Mapping) else {}

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from intarsia.cli.console import note, say, show_error
+from intarsia.cli.console import harmless, note, say, show_error
 from intarsia.errors import DataWarning, HealthWarning, IntarsiaError
 
 JSON = "intarsia.json"  # in a context's meta: whether errors are JSON
@@ -43,14 +43,16 @@ class VerbGroup(TyperGroup):
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
         as_json = _wants_json(args)
-        context = super().make_context(info_name, args, parent, **extra)
+        with _harmless_usage():
+            context = super().make_context(info_name, args, parent, **extra)
         context.meta.setdefault(JSON, as_json)
         return context
 
     def invoke(self, ctx: Any) -> Any:
         try:
             # Verbs report health themselves, in a line without Python in it.
-            with warnings.catch_warnings(action="ignore", category=HealthWarning):
+            ignored = warnings.catch_warnings(action="ignore", category=HealthWarning)
+            with ignored, _harmless_usage():
                 return super().invoke(ctx)
         except IntarsiaError as error:
             message = " ".join(str(error).split())
@@ -133,6 +135,16 @@ def _with_fields(function: Callable[..., Any]) -> Callable[..., Any]:
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     return command
+
+
+@contextmanager
+def _harmless_usage() -> Iterator[None]:
+    """Errors of usage repeat the words they were given: without what a terminal would obey."""
+    try:
+        yield
+    except UsageError as error:
+        error.message = harmless(error.message)
+        raise
 
 
 def _wants_json(words: Sequence[str]) -> bool:

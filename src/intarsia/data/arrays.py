@@ -6,11 +6,12 @@ from math import prod
 from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeVar
+from zipfile import ZipFile, ZipInfo
 
 import numpy as np
 import torch
 
-from intarsia.data.formats import DAMAGE
+from intarsia.data.budget import check_entries, file_size
 from intarsia.errors import DataError, nearest
 
 
@@ -140,7 +141,7 @@ def as_labels(
     """
     arrays = [_plain_labels(part, where) for where, part in parts.items()]
     if catalogue is None:
-        names = tuple(_sorted_names({str(v) for v in arrays[0].tolist()}))
+        names = tuple(_sorted_names({str(v) for v in np.unique(arrays[0]).tolist()}))
     else:
         names = tuple(str(v) for v in np.asarray(catalogue).ravel().tolist())
         if len(set(names)) != len(names):
@@ -233,7 +234,7 @@ def _plain_labels(y: Any, where: str) -> np.ndarray:
                 f"row {row}; labels are class names or whole numbers"
             )
     if array.dtype.kind in "biuf":
-        return array.astype(np.int64)
+        return _whole_labels(array, where)
     if array.dtype.kind != "U":
         kinds = sorted({type(v).__name__ for v in array.tolist()})
         raise DataError(
@@ -241,6 +242,20 @@ def _plain_labels(y: Any, where: str) -> np.ndarray:
             f"{' and '.join(kinds)}"
         )
     return array
+
+
+def _whole_labels(array: np.ndarray, where: str) -> np.ndarray:
+    """As int64; what that cannot hold is refused, instead of becoming another number."""
+    with np.errstate(invalid="ignore"):
+        whole = array.astype(np.int64)
+        odd = (whole.astype(array.dtype) != array) | ((array > 0) != (whole > 0))
+    if odd.any():
+        row = int(np.flatnonzero(odd)[0])
+        raise DataError(
+            f"{where}: {int(odd.sum())} labels are beyond what 64 bits hold, first {array[row]} in "
+            f"row {row}; give classes by name, or smaller numbers"
+        )
+    return whole
 
 
 def _is_missing(label: Any) -> bool:
@@ -393,17 +408,44 @@ def _parted(arrays: Mapping[str, Any], where: str, target: str | int) -> dict[st
     return {"x": numbers, "y": table[:, target], **classes}
 
 
+_HEADER = np.lib.format.read_array_header_1_0
+_LONG_HEADER = np.lib.format.read_array_header_2_0
+
+
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an .npz file; objects (pickles) are refused."""
-    if not path.is_file():
-        raise DataError(f"there is no file {path}")
+    """All arrays of an .npz file, counted before they are read; objects (pickles) are refused."""
+    size = file_size(path)
     try:
         # Opened here, since numpy leaves the file open where it fails.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
-    # A plain .npy file gives an array, which is not a context manager (TypeError, AttributeError).
-    except (*DAMAGE, KeyError, TypeError, AttributeError) as error:
+        with path.open("rb") as file:
+            with ZipFile(file) as archive:
+                check_entries(
+                    sum(_entries(archive, info) for info in archive.infolist()), size, path
+                )
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as arrays:
+                return dict(arrays)
+    except DataError:
+        raise
+    except Exception as error:  # what zip and numpy raise for damaged files is anything
         raise DataError(
             f"{path} cannot be read as .npz: it is damaged, or holds objects instead of plain "
-            f"arrays ({error}); write it again with numpy.savez"
+            f"arrays ({str(error)[:200]}); write it again with numpy.savez"
         ) from error
+
+
+def _entries(archive: ZipFile, info: ZipInfo) -> int:
+    """How many numbers a member of an .npz has by its headers, which must agree with each other.
+
+    A label costs as much as four numbers, since labels are sorted and counted.
+    """
+    with archive.open(info) as file:
+        start = file.read(len(np.lib.format.MAGIC_PREFIX))
+        if start != np.lib.format.MAGIC_PREFIX:
+            return info.file_size
+        major = (file.read(2) + b"\0")[0]
+        shape, _, dtype = (_HEADER if major == 1 else _LONG_HEADER)(file)
+    count = prod(shape)
+    if count < 0 or count * dtype.itemsize > info.file_size:
+        raise ValueError(f"{info.filename} names the shape {shape} and has {info.file_size} bytes")
+    return max(count * (4 if len(shape) < 2 else 1), info.file_size // 8)

@@ -18,6 +18,7 @@ from zipfile import is_zipfile
 import numpy as np
 
 from intarsia.data import formats
+from intarsia.data.budget import file_size
 from intarsia.data.formats import Arrays
 from intarsia.errors import DataError
 from intarsia.specs import Registry
@@ -163,7 +164,7 @@ def har(archive: Path) -> Arrays:
     """The zip of the authors, or the repository's zip around it."""
     with formats.reading(archive):
         # Raw sensor signals make up most of the archive and are not needed.
-        files = formats.unzip(archive.read_bytes(), without="Inertial Signals")
+        files = formats.unzip(_bytes(archive), without="Inertial Signals")
         inner = [data for name, data in files.items() if name.endswith("UCI HAR Dataset.zip")]
         if inner:
             files = formats.unzip(inner[0], without="Inertial Signals")
@@ -209,7 +210,7 @@ def har(archive: Path) -> Arrays:
 def yeast(path: Path) -> Arrays:
     """Rows of name, eight numbers and class, parted by blanks; plain or in the repository's zip."""
     with formats.reading(path):
-        data = path.read_bytes()
+        data = _bytes(path)
         if is_zipfile(path):
             data = formats.member(formats.unzip(data), "yeast.data", path).getvalue()
         rows = [line.split() for line in data.decode("ascii").splitlines() if line.strip()]
@@ -223,6 +224,11 @@ def yeast(path: Path) -> Arrays:
         "y": np.array([classes.index(label) for label in labels], dtype=np.uint8),
         "classes": np.array(classes),
     }
+
+
+def _bytes(path: Path) -> bytes:
+    file_size(path)  # that it is a file
+    return path.read_bytes()
 
 
 # CIFAR is read from its binary release: the other one is pickle.

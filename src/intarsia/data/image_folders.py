@@ -1,5 +1,6 @@
 """Folders of image files: one folder per class, or train/ and test/ with one per class in each."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -7,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from intarsia.data.arrays import Raw, as_raw
+from intarsia.data.budget import check_entries, file_size
+from intarsia.data.formats import reading
 from intarsia.errors import DataError
 
 if TYPE_CHECKING:
@@ -63,8 +66,12 @@ def _read(
             f"that end in {', '.join(ENDINGS)}"
         )
     pictures = []
+    entries = bytes_read = 0
     first: tuple[Path | None, tuple[int, ...] | None] = (None, expected)
     for path, _ in files:
+        bytes_read += file_size(path)
+        entries += _pixels(path, size)
+        check_entries(3 * entries, bytes_read, folder)  # one grey picture may be among colours
         picture = _picture(path, size)
         if first[1] is None:
             first = path, picture.shape[:2]
@@ -94,9 +101,22 @@ def _picture(path: Path, size: tuple[int, int] | None) -> np.ndarray:
             if size is not None and (plain.height, plain.width) != size:
                 plain = plain.resize((size[1], size[0]), pillow.Resampling.BILINEAR)
             array = np.asarray(plain)
-    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
+    except DataError:
+        raise
+    except Exception as error:  # what Pillow's many readers raise for damaged files is anything
         raise DataError(f"{path} cannot be read as an image: {error}") from error
     return array.reshape(*array.shape[:2], -1)
+
+
+def _pixels(path: Path, size: tuple[int, int] | None) -> int:
+    """How many a picture has by its header, or will have, whichever is more."""
+    try:
+        with warnings.catch_warnings(action="ignore"), _pillow().open(path) as image:
+            return max(image.width * image.height, 1 if size is None else size[0] * size[1])
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{path} cannot be read as an image: {error}") from error
 
 
 def _pillow() -> Any:
@@ -113,7 +133,8 @@ def _pillow() -> Any:
 def _folders(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}")
-    inside = [path for path in folder.iterdir() if path.is_dir() and path.name[0] not in "._"]
+    with reading(folder):
+        inside = [path for path in folder.iterdir() if path.is_dir() and path.name[0] not in "._"]
     return sorted(inside, key=lambda path: path.name)
 
 

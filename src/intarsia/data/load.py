@@ -232,8 +232,10 @@ def _split(x: np.ndarray | None, y: np.ndarray | None) -> Split:
 
 def is_path(source: str) -> bool:
     """Whether a word means a file or a folder, and not a data set that has a name."""
+    if not isinstance(source, str):
+        return False  # as a recipe may have it; loading says what is wrong
     ends = source.lower().endswith(ENDINGS)
-    return ends or os.sep in source or (source not in DATASETS and Path(source).is_dir())
+    return ends or os.sep in source or (source not in DATASETS and os.path.isdir(source))
 
 
 def options_for(source: str, learned: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,8 +245,8 @@ def options_for(source: str, learned: Mapping[str, Any]) -> dict[str, Any]:
     they have seen into the test part. Another path of the same kind: how it is read, and the
     values that replace missing ones.
     """
-    recipe = learned.get("recipe") or {}
-    before, options = str(recipe.get("data") or ""), dict(recipe.get("data_options") or {})
+    recipe, data = (_mapping(learned.get(key)) for key in ("recipe", "data"))
+    before, options = str(recipe.get("data") or ""), dict(_mapping(recipe.get("data_options")))
     if source == before:
         return options
     if not (before and is_path(before) and is_path(source) and _kind(before) == _kind(source)):
@@ -252,8 +254,12 @@ def options_for(source: str, learned: Mapping[str, Any]) -> dict[str, Any]:
     reading = {key: options[key] for key in READING if key in options}
     if not source.lower().endswith(".csv"):
         reading.pop("encoding", None)
-    fill = (learned.get("data") or {}).get("fill")
+    fill = data.get("fill")
     return {**reading, "missing": fill} if fill else reading
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _kind(path: str) -> str:
@@ -278,7 +284,7 @@ def _own(source: Any, y: Any, reading: dict[str, Any], missing: bool) -> tuple[s
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         _refuse(path, y=y)
-        name = path.resolve().name if path.is_dir() else path.stem
+        name = path.resolve().name if os.path.isdir(path) else path.stem
         return name, _from_path(path, reading, missing)
     _refuse("arrays", encoding=reading["encoding"], size=reading["size"])
     if isinstance(source, Mapping):
@@ -306,7 +312,7 @@ def _from_path(path: Path, reading: dict[str, Any], missing: bool) -> Raw:
         _refuse(path, size=size)
         return from_csv(path, target, encoding, missing=missing, groups=groups)
     _refuse(path, encoding=encoding)
-    if path.is_dir():
+    if os.path.isdir(path):
         _refuse(path, target=target, groups=groups)
         return from_folder(path, size)
     _refuse(path, size=size)

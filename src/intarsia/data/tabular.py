@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from intarsia.data.arrays import Raw, as_raw
+from intarsia.data.budget import check_entries, file_size
 from intarsia.errors import DataError, DataWarning, nearest
 
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?")  # cells without a value, in lower case
@@ -92,17 +93,20 @@ def from_parquet(
 ) -> Raw:
     """A parquet file as a table; the index that pandas writes into it is not a column."""
     try:
-        from pyarrow import ArrowException, parquet
+        from pyarrow import parquet
     except ImportError:
         raise DataError(
             f"{path}: parquet needs the package pyarrow: install it with "
             "pip install 'intarsia[parquet]'"
         ) from None
-    if not path.is_file():
-        raise DataError(f"there is no file {path}")
+    size = file_size(path)
     try:
-        table = parquet.read_table(path)
-    except (OSError, ArrowException) as error:
+        with path.open("rb") as file, parquet.ParquetFile(file) as content:
+            _check_rows(content.metadata, size, path)
+            table = content.read()
+    except DataError:
+        raise
+    except Exception as error:  # what pyarrow raises for damaged files is anything
         raise DataError(f"{path} cannot be read as parquet: {error}") from error
     names = [name for name in table.column_names if not name.startswith("__index_level_")]
     if len(names) < 2 or not table.num_rows:
@@ -128,6 +132,14 @@ def from_parquet(
         return raw
     values = table.column(names[grouping]).to_pylist()
     return raw.grouped(np.array(values, dtype=object), str(path))
+
+
+def _check_rows(metadata: Any, size: int, path: Path) -> None:
+    """Cells, of which a label costs as much as four numbers, and bytes, by the file's own count."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    unpacked = sum(group.total_byte_size for group in groups)
+    cells = metadata.num_rows * (metadata.num_columns + 3)
+    check_entries(max(cells, unpacked // 8), size, path)
 
 
 def _feature(column: Any, name: str, path: Path, missing: bool) -> np.ndarray:
@@ -170,23 +182,25 @@ def _rows(text: str, path: Path) -> list[tuple[int, list[str]]]:
 
 def _text(path: Path, encoding: str | None) -> tuple[str, str]:
     """The text, and what was guessed: the encoding is that given, by its mark, UTF-8, latin-1."""
+    size = file_size(path)
     try:
         content = path.read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"there is no file {path}") from None
+        check_entries(len(content), size, path)  # a file may grow, and some have no size
     except OSError as error:
         raise DataError(f"{path} cannot be read as .csv: {error}") from error
     marked = next((name for bom, name in _BOMS.items() if content.startswith(bom)), None)
     chosen = encoding or marked or "utf-8"
+    if not isinstance(chosen, str):
+        raise DataError(f"{path}: encoding is not text: give one such as utf-8, utf-16, latin-1")
     try:
         return content.decode(chosen), ""
-    except LookupError:
-        raise DataError(
-            f"{path}: there is no encoding {chosen!r}: give one such as utf-8, utf-16, latin-1"
-        ) from None
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         where = f"see byte {error.start} in line {line}"
+    except (LookupError, ValueError):  # no encoding, or none of text
+        raise DataError(
+            f"{path}: there is no encoding {chosen!r}: give one such as utf-8, utf-16, latin-1"
+        ) from None
     # A text has no zero bytes in latin-1: it is UTF-16 without its mark, or no text at all.
     if encoding or marked or b"\0" in content:
         raise DataError(

@@ -1,0 +1,70 @@
+"""Budget: how much a data file may unpack to, counted before it is read, and that it is a file.
+
+A compressed file of a megabyte can hold a gigabyte of zeros, and a header can name any shape.
+What a file asks for is counted from its headers first; what is streamed is counted on the way.
+"""
+
+import os
+import stat
+from gzip import GzipFile
+from pathlib import Path
+
+from intarsia.errors import DataError
+
+ENTRIES = 2**24
+"""Numbers that any data file may hold, and PER_BYTE more for each of its bytes."""
+
+PER_BYTE = 4
+VARIABLE = "INTARSIA_DATA_ENTRIES"
+"""The environment variable that takes the place of ENTRIES."""
+
+_KINDS = {
+    stat.S_ISDIR: "a folder",
+    stat.S_ISFIFO: "a pipe",
+    stat.S_ISSOCK: "a socket",
+    stat.S_ISCHR: "a device",
+    stat.S_ISBLK: "a device",
+}
+_CHUNK = 2**20
+
+
+def file_size(path: Path) -> int:
+    """The bytes of an ordinary file; what is none is refused, without being opened."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a zero byte in its name
+        raise DataError(f"there is no file {path}") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
+    for is_kind, name in _KINDS.items():
+        if is_kind(status.st_mode):
+            raise DataError(f"{path} is {name}: expected a file")
+    return status.st_size
+
+
+def check_entries(entries: int, size: int, where: object) -> None:
+    """Refuse what would unpack to more numbers than a file of `size` bytes may hold."""
+    most = most_entries(size)
+    if entries > most:
+        raise DataError(
+            f"{where} has {size} bytes and would unpack to {entries} numbers, the limit is {most}: "
+            f"if it is to be trusted, set {VARIABLE}={entries}"
+        )
+
+
+def most_entries(size: int) -> int:
+    """How many numbers a file of `size` bytes may hold."""
+    given = os.environ.get(VARIABLE)
+    if given is not None and not (given.isascii() and given.isdigit() and len(given) < 19):
+        raise DataError(f"{VARIABLE} is {given!r}: expected a whole number")
+    return (ENTRIES if given is None else int(given)) + PER_BYTE * size
+
+
+def read_bounded(file: GzipFile, size: int, where: object) -> bytes:
+    """All that a gzipped file of `size` bytes unpacks to, or an error where that is too much."""
+    most, content = most_entries(size), bytearray()
+    while chunk := file.read(_CHUNK):
+        content += chunk
+        if len(content) > most:
+            check_entries(len(content), size, where)
+    return bytes(content)
