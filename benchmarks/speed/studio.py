@@ -96,12 +96,14 @@ def timed(page: "Page", operator: str, repeats: int) -> dict[str, Any]:
 
 
 class Page:
-    """The page as a browser has it: its configuration, and one connection that is kept."""
+    """The page as a browser has it: configuration, cookie, and one connection that is kept."""
 
     def __init__(self, port: int) -> None:
         self.connection = HTTPConnection("127.0.0.1", port, timeout=300)
         self.connection.request("GET", "/")
-        text = self.connection.getresponse().read().decode()
+        answer = self.connection.getresponse()
+        self.cookie = (answer.headers["Set-Cookie"] or "").partition(";")[0]
+        text = answer.read().decode()
         result = re.search(r"window\.gradio_config = (.*?);</script>", text, re.S)
         assert result is not None, "the page has no configuration"
         config = json.loads(result[1])
@@ -123,9 +125,8 @@ class Page:
             {"data": data, "fn_index": self.function["id"], "session_hash": "benchmark"}
         )
         began = time.perf_counter()
-        self.connection.request(
-            "POST", "/gradio_api/run/predict", body, {"Content-Type": "application/json"}
-        )
+        headers = {"Content-Type": "application/json", "Cookie": self.cookie}
+        self.connection.request("POST", "/gradio_api/run/predict", body, headers)
         answer = self.connection.getresponse()
         content = answer.read()
         seconds = time.perf_counter() - began

@@ -4,7 +4,9 @@ import textwrap
 from collections.abc import Iterator
 
 from intarsia.studies.verdict import listed
-from pages import Load, Result, met, page, table
+from pages import Load, Result, met, origin, page, table
+
+KINDS = ("median", "slowest")
 
 # The other ways to train, the strictest first, and how each of them does it.
 WAYS = {
@@ -351,6 +353,62 @@ def studio(load: Load) -> str:
         f"The target of {target:g} s for a switch is {verdict}. An operator's first answer, for "
         "which it may have to look at samples, is listed apart. The page was there after "
         f"{result['seconds_to_start']:.1f} s.",
+        _studio_load(load("studio_load")),
+    )
+
+
+def _studio_load(result: Result) -> str:
+    """The section on a crowd of clients, and on connections that are never finished."""
+    crowd, waiting = result["crowd_and_half_open"], result["half_open"]
+    limits, streams, apart = result["limits"], result["streams"], result["visitors"]
+    runs = {
+        "one client after another": result["alone"],
+        "all at once": result["crowd"],
+        "all at once, half-open connections before them": crowd,
+    }
+    times = [
+        [
+            name,
+            f"{run['answered']} of {run['clients']}",
+            *(f"{run[key][kind]:.2f}" for key in ("page", "first", "switch") for kind in KINDS),
+        ]
+        for name, run in runs.items()
+    ]
+    closed = [
+        [
+            row["kind"],
+            f"{row['closed']} of {row['opened']}",
+            *(f"{row[key]:.1f}" for key in ("median_seconds", "slowest_seconds")),
+        ]
+        for row in waiting
+    ]
+    own = f"{apart['own_answers']} of {apart['of']} visitors"
+    third = "saw one of them" if apart["a_third_sees_it"] else "saw neither"
+    return "\n\n".join(
+        [
+            "## A crowd, and connections that are never finished",
+            origin(result),
+            f"{result['modules']} modules ({result['data']}, {result['operator']}) are served, and "
+            f"{sum(row['opened'] for row in waiting)} connections opened that never finish their "
+            f"request. Then {crowd['clients']} clients come at the same moment. Each loads the "
+            "page, opens its stream of events, asks for what the page shows first, and then for a "
+            "switch that nobody asked for before. Seconds are from the connection to the last byte "
+            "of the answer, with all other clients waiting, too. Other programs were running: "
+            f"{result['load_before']:.0f} processes on average wanted a processor before it began. "
+            f"The studio used {result['server_cpu_seconds']:.0f} s of processor time in all.",
+            table(
+                "clients|answered|page, median s|slowest s|first answer, median s|slowest s"
+                "|switch, median s|slowest s",
+                times,
+            ),
+            f"What is closed: a request whose headers are not there after "
+            f"{limits['header_seconds']:g} s, or its body after {limits['body_seconds']:g} s and "
+            "what its length takes.",
+            table("half-open connection sends|closed|median s|slowest s", closed),
+            f"Of {streams['opened']} streams of events {streams['open_at_the_end']} were open when "
+            f"the last of these was closed. Two visitors loaded different modules under one name: "
+            f"{own} got the numbers of their own, and a third {third}.",
+        ]
     )
 
 

@@ -3,7 +3,8 @@
 import json
 import re
 import socket
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from http.client import HTTPConnection
 from importlib.util import find_spec
@@ -19,15 +20,17 @@ from intarsia.cli.app import app as commands
 from intarsia.errors import RecipeError
 from intarsia.studio import Session
 from intarsia.studio import server as serve
+from intarsia.studio.studio_limits import StudioLimits
 
 pytestmark = pytest.mark.skipif(find_spec("gradio") is None, reason="needs the extra studio")
 
 
 class Client:
-    """A browser without a screen: its page's configuration, and requests to its functions."""
+    """A browser without a screen: its cookie, its page's configuration, and its requests."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, page: str = "test") -> None:
+        self.port, self.page = port, page
+        self.cookie: str | None = None
         status, body = self.ask("GET", "/")
         assert status == 200
         self.text = body.decode()
@@ -38,9 +41,13 @@ class Client:
         self.names = {part["props"].get("elem_id"): key for key, part in self.parts.items()}
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
+        if self.cookie:
+            headers["Cookie"] = self.cookie
         with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
+            if given := answer.headers["Set-Cookie"]:
+                self.cookie = given.partition(";")[0]
             return answer.status, answer.read()
 
     def use(self, name: str, event: str, **values: Any) -> dict[str, Any]:
@@ -55,7 +62,7 @@ class Client:
         result = self._function(name, event)
         given = {self.names[key.replace("_", "-")]: value for key, value in values.items()}
         data = [given.get(key, self.parts[key]["props"].get("value")) for key in result["inputs"]]
-        body = json.dumps({"data": data, "fn_index": result["id"], "session_hash": "test"})
+        body = json.dumps({"data": data, "fn_index": result["id"], "session_hash": self.page})
         kind = {"Content-Type": "application/json"}
         return self.ask("POST", "/gradio_api/run/predict", body, **kind)
 
@@ -161,6 +168,26 @@ def test_an_upload_is_checked_told_and_deleted(
     assert "no module is chosen" in client.use("loaded-remove", "click")["message"]
 
 
+def test_two_visitors_do_not_see_each_others_modules(
+    client: Client, bank: ia.Bank, digits: ia.Data, tmp_path: Path
+) -> None:
+    others = [Client(client.port, page) for page in ("one", "two")]
+    assert len({client.cookie, *(other.cookie for other in others)}) == 3
+    for other, name in zip(others, ("3", "8"), strict=True):  # another module by the same name
+        file = tmp_path / "guest.safetensors"
+        replace(bank[name], name="guest").save(file)
+        path = other.upload(file.name, file.read_bytes())
+        for stranger in {client, *others} - {other}:
+            assert stranger.post("load-file", "upload", load_file=arrived(path))[0] == 400
+        other.use("load-file", "upload", load_file=arrived(path))
+    for other, name in zip(others, ("3", "8"), strict=True):
+        result = other.use("module-tiles", "change", module_tiles=["guest"], operator="sum")
+        score = ia.evaluate(ia.compose([bank[name]], "sum"), digits.test)
+        assert f"{score.accuracy:.4f}" in result["accuracy"]
+        assert f"<li>{name}: {score.accuracy:.3f}</li>" in result["confusion"]
+    assert "guest" not in json.dumps(client.use("load-this", "click")["module-tiles"])
+
+
 def test_a_file_that_did_not_arrive_is_not_read(client: Client, folder: Path) -> None:
     inside = str(folder / "0.safetensors")
     for path in (inside, __file__, f"http://127.0.0.1:{client.port}/theme.css"):
@@ -198,6 +225,56 @@ def test_the_command_opens_a_bank_and_says_where(
     assert (title, host, port, more["open_browser"]) == ("bank", "127.0.0.1", 9000, False)
     assert len(session.test) == 30
     assert session.folders == (bank_folder.resolve(),)
+    run = CliRunner().invoke(commands, [*words, "--limit", "visitor_modules=8"])
+    assert given[1][1]["limits"].visitor_modules == 8
+    run = CliRunner().invoke(commands, [*words, "--limit", "modules=8"])
+    assert (run.exit_code, len(given)) == (1, 2)
+    assert "--limit has no setting 'modules'" in run.stderr
+
+
+def test_beyond_the_loopback_there_is_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(serve.TOKEN, raising=False)
+    assert serve.token_for("127.0.0.1") is None
+    made = {serve.token_for("0.0.0.0") for _ in range(3)}
+    assert len(made) == 3
+    assert all(serve.TOKEN_SHAPE.fullmatch(str(token)) for token in made)
+    monkeypatch.setenv(serve.TOKEN, "a-token-of-my-own")
+    assert serve.token_for("0.0.0.0") == serve.token_for("127.0.0.1") == "a-token-of-my-own"
+    for bad in ("", "short", "a token of my own", "a-token-of-my-own&x"):
+        monkeypatch.setenv(serve.TOKEN, bad)
+        with pytest.raises(RecipeError, match=f"{serve.TOKEN} is not a token: expected"):
+            serve.token_for("127.0.0.1")
+
+
+@pytest.mark.parametrize(("host", "remarks"), [("127.0.0.1", 0), ("0.0.0.0", 1)])
+def test_the_token_is_printed_once_with_a_warning(
+    host: str, remarks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is served: what would be is looked at."""
+    served: list[Any] = []
+
+    @contextmanager
+    def application(*args: Any, **more: Any) -> Iterator[Any]:
+        served.append(more)
+        yield None
+
+    monkeypatch.delenv(serve.TOKEN, raising=False)
+    monkeypatch.setattr(serve, "application", application)
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: served.append(server.config))
+    monkeypatch.setattr("signal.signal", lambda *args: None)
+    said: list[str] = []
+    limits = StudioLimits(connections=10**9, header_seconds=7)
+    how: Any = {"open_browser": False, "limits": limits, "say": said.append}
+    serve.serve(None, "x", host, **how)  # type: ignore[arg-type]
+    given, config = served
+    address, *warnings = said
+    assert (given["token"] is not None, len(warnings)) == (bool(remarks), remarks)
+    assert "".join(said).count("?token=") == remarks
+    assert f"?token={given['token']}" in address or not remarks
+    assert all("not encrypted" in words for words in warnings)
+    assert config.http.limits.header_seconds == 7
+    assert config.http.limits.connections < 10**9  # than files may be open
+    assert f":{given['port']}/" in address
 
 
 def test_the_missing_extra_is_named(bank_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,11 +152,35 @@ def test_modules_that_do_not_fit_are_refused_or_come_with_a_caution(
     assert session.matrix().names == (*bank.names, "foreign")
     assert "cannot be compared: loud." in Views(session).matrix("cosine", None)
     np.testing.assert_allclose(session.matrix()["cosine"], before)
-    session.score(["0", "foreign"], "logits")
     session.remove("foreign")
-    assert not [key for key in session._scores if "foreign" in key[0]]
     with pytest.raises(CompositionError, match="has no module 'foreign'"):
         session.score(["0", "foreign"], "logits")
+    # Another module under its name is not taken for it.
+    session.add(replace(bank["8+9"], name="foreign"))
+    expected = session.score(["0", "8+9"], "logits").confusion
+    assert (session.score(["0", "foreign"], "logits").confusion == expected).all()
+    assert session.path("0", "foreign").barrier == session.path("0", "8+9").barrier
+
+
+def test_visitors_share_answers_and_not_modules(
+    own_session: Session, bank: ia.Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = own_session
+    one, two = shared.for_visitor(), shared.for_visitor()
+    one.add(replace(bank["3"], name="mine"))
+    two.add(replace(bank["0"], name="mine"))
+    assert shared.names == bank.names
+    assert (one.initial, one.names) == (bank.names, (*bank.names, "mine"))
+    assert one.score(["mine"], "sum").rewarded == ("3",)
+    assert two.score(["mine"], "sum").rewarded == ("0",)
+    with pytest.raises(CompositionError, match="has no module 'mine'"):
+        shared.score(["mine"], "sum")
+    first = shared.score(["0", "3"], "sum")
+    assert one.score(["0", "3"], "sum") is two.score(["3", "0"], "sum") is first
+    monkeypatch.setattr("intarsia.studio.session.SCORES", 2)
+    for names in (["0"], ["3"], ["0"], ["8+9"]):
+        shared.score(names, "sum")
+    assert [[name for name, _ in key[0]] for key in shared._scores] == [["0"], ["8+9"]]
 
 
 def test_overall_accuracy_and_entropy_by_hand(session: Session, digits: ia.Data) -> None:

@@ -78,6 +78,7 @@ def report(
     "studio demo",
     "studio modules/ --seed 0 --no-open",
     "studio 3.safetensors 8.safetensors --data mnist",
+    "studio modules/ --host 0.0.0.0 --no-open --limit visitor_modules=8",
 )
 def studio(
     paths: Annotated[
@@ -94,8 +95,16 @@ def studio(
         typer.Option(min=1, max=65535, help="By default 7878, or a free one where that is taken."),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="The address to listen at; by default this machine alone.")
+        str,
+        typer.Option(
+            help="The address to listen at; by default this machine alone. Beyond it the printed "
+            "address holds a token, or the one of INTARSIA_STUDIO_TOKEN."
+        ),
     ] = "127.0.0.1",
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=NUMBER", help="A limit, such as connections=200."),
+    ] = None,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser.")] = True,
     rows: Annotated[
         int | None, typer.Option(min=1, help="Test samples to measure on; by default all.")
@@ -109,8 +118,10 @@ def studio(
 
     from intarsia.studio.opening import open_paths
     from intarsia.studio.server import check_extra, serve
+    from intarsia.studio.studio_limits import StudioLimits
 
     check_extra()
+    limits = StudioLimits.read(limit or [])
     opened = open_paths(paths, source.data, source.options(), seed, own.factory())
     for remark in opened.notes:
         note(remark)
@@ -123,4 +134,4 @@ def studio(
         if json:
             show_json({"address": address})
 
-    serve(session, title, host, port, open_browser=open_, say=say, ready=ready)
+    serve(session, title, host, port, limits=limits, open_browser=open_, say=say, ready=ready)

@@ -2,21 +2,34 @@
 
 import logging
 import os
+import re
+import secrets
 import signal
 import socket
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from intarsia.errors import FileError, RecipeError
-from intarsia.studio.guard import Guard
+from intarsia.studio.guard import Guard, is_loopback
 from intarsia.studio.session import Session
+from intarsia.studio.studio_limits import StudioLimits
+from intarsia.studio.upload_folder import upload_folder
+from intarsia.studio.visitors import Visitors
 
 HOST, PORT = "127.0.0.1", 7878
+TOKEN = "INTARSIA_STUDIO_TOKEN"  # not an option: other users of a machine see those
+TOKEN_SHAPE = re.compile(r"[A-Za-z0-9_-]{16,128}")
+WARNING = (
+    "whoever has this address, token included, can use the page and see all that it shows; it is "
+    "not encrypted, so that everyone on the way can read it: give it to people you trust, in a "
+    "network you trust"
+)
+STOPPING = {"SIGTERM", "SIGHUP"}
+OTHER_FILES = 100  # of this process, beside connections
 SETTINGS = {
     "GRADIO_ANALYTICS_ENABLED": "False",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -38,15 +51,19 @@ def serve(
     host: str = HOST,
     port: int | None = None,
     *,
+    limits: StudioLimits | None = None,
     open_browser: bool = True,
     say: Callable[[str], None] = print,
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
     """Serve until stopped; the port is by default PORT, or a free one where that is taken.
 
-    `ready` is called with the address once the socket listens.
+    `ready` is called with the address once the socket listens. Beyond the loopback, and where
+    INTARSIA_STUDIO_TOKEN is set, the address holds a token without which nothing is answered.
     """
     import uvicorn
+
+    from intarsia.studio.connections import LARGEST_HEADER, TimedProtocol
 
     class Server(uvicorn.Server):
         """A server that logs nothing about pages that are open when it stops."""
@@ -55,15 +72,31 @@ def serve(
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
             await super().shutdown(sockets)
 
-    with listening(host, port) as listener, application(session, title, host) as app:
-        address = address_of(host, listener)
+    limits = within_system(limits or StudioLimits())
+    token = token_for(host)
+    with (
+        listening(host, port) as listener,
+        application(
+            session, title, host, token=token, limits=limits, port=listener.getsockname()[1]
+        ) as app,
+    ):
+        address = address_of(host, listener) + (f"?token={token}" if token else "")
         settings = uvicorn.Config(
-            app, log_level="warning", lifespan="on", timeout_graceful_shutdown=1
+            app,
+            http=type("LimitedProtocol", (TimedProtocol,), {"limits": limits}),
+            ws="none",
+            h11_max_incomplete_event_size=LARGEST_HEADER,
+            log_level="error",  # not the warnings: a line for every malformed request
+            lifespan="on",
+            timeout_graceful_shutdown=1,
         )
         server = Server(settings)
         say(f"the studio is at {address} (Ctrl-C stops it)")
+        for remark in [] if is_loopback(host) else [WARNING]:
+            say(remark)
         ready(address)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for name in STOPPING & {known.name for known in signal.Signals}:
+            signal.signal(signal.Signals[name], signal.default_int_handler)
         if open_browser:  # in a thread, since it waits for the server's first answer
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         try:
@@ -73,17 +106,53 @@ def serve(
 
 
 @contextmanager
-def application(session: Session, title: str, host: str = HOST) -> Iterator[Guard]:
-    """The guarded page as an ASGI application; its uploads are deleted afterwards."""
+def application(
+    session: Session,
+    title: str,
+    host: str = HOST,
+    *,
+    token: str | None = None,
+    limits: StudioLimits | None = None,
+    port: int = PORT,
+) -> Iterator[Guard]:
+    """The guarded page as an ASGI application; its uploads are deleted afterwards.
+
+    What studios that were killed left of theirs is deleted first.
+    """
     check_extra()
     with (
-        TemporaryDirectory(prefix="intarsia-studio-") as folder,
-        _environment({**SETTINGS, "GRADIO_TEMP_DIR": folder}),
+        upload_folder() as folder,
+        _environment({**SETTINGS, "GRADIO_TEMP_DIR": str(folder)}),
     ):
         from intarsia.studio.ui.gradio_app import build, mount
 
-        uploads = Path(folder)
-        yield Guard(mount(build(session, title, uploads)), host, uploads)
+        visitors = Visitors(session, folder, limits)
+        yield Guard(mount(build(visitors, title), visitors.limits), host, visitors, token, port)
+
+
+def token_for(host: str) -> str | None:
+    """The token that the address needs: the user's own, or a new one beyond the loopback."""
+    own = os.environ.get(TOKEN)
+    if own is None:
+        return None if is_loopback(host) else secrets.token_urlsafe(24)
+    if not TOKEN_SHAPE.fullmatch(own):
+        raise RecipeError(
+            f"{TOKEN} is not a token: expected 16 to 128 letters, digits, - or _, such as "
+            "python -c 'import secrets; print(secrets.token_urlsafe(24))' prints"
+        )
+    return own
+
+
+def within_system(limits: StudioLimits) -> StudioLimits:
+    """No more connections than this process may have open files, less some for all else."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return limits
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if allowed == resource.RLIM_INFINITY:
+        return limits
+    return replace(limits, connections=max(1, min(limits.connections, allowed - OTHER_FILES)))
 
 
 @contextmanager

@@ -2,10 +2,10 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -21,15 +21,14 @@ from intarsia.measure import Evaluation, Matrix, evaluate_logits
 from intarsia.modules import Module, logits_of
 from intarsia.modules.statistics import total
 from intarsia.specs import Spec
-from intarsia.studio.pair_measures import PAIR_ROWS, PairMeasures, caution
+from intarsia.studio.pair_measures import PAIR_ROWS, PairMeasures, caution, latest
 
-NETWORKS, LOGITS = 4, 64  # compositions, and logits on the test split, that are cached
+# Compositions, logits on the test split, and evaluations that are cached, for all visitors.
+NETWORKS, LOGITS, SCORES = 4, 64, 4096
 WIDEST = 10**8  # numbers in an inlay that is built without being asked for
 
-Key = tuple[tuple[str, ...], str]
-"""The names of the modules that are on, and the operator that joins them."""
-
-T = TypeVar("T")
+Key = tuple[tuple[tuple[str, str], ...], str]
+"""The names and digests of the modules that are on, and the operator that joins them."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,9 @@ class ModuleTile:
 class Session:
     """Modules that share a catalogue, measured on one split; every answer is computed once.
 
-    One session serves all open pages: each request says which modules its page has switched on.
+    Each request says which modules its page has switched on. Visitors that load modules have a
+    session of their own, whose answers come from the same cache: it knows modules by their digest,
+    so that two visitors' modules of one name are never taken for each other.
     `like` is a composition whose options and samples are used with its operator. The default
     operator is the inlay, or the sum of logits, which equals it, where no inlay can be built.
     """
@@ -74,7 +75,7 @@ class Session:
         self._modules: dict[str, Module] = {}
         self._own: dict[str, Tensor] = {}  # N x C, each module's logits on the test split
         self._originals: dict[str, Module] = {}
-        self._scores: dict[Key, Evaluation] = {}
+        self._scores: OrderedDict[Key, Evaluation] = OrderedDict()
         self._logits: OrderedDict[Key, Tensor] = OrderedDict()
         self._compositions: OrderedDict[Key, Composition] = OrderedDict()
         self._pairs = PairMeasures(replace(self.data, test=self.test), self.samples)
@@ -83,6 +84,15 @@ class Session:
             self.add(module)
         self.initial = self.names  # what it started with; later ones can be removed
         self.operator = OPERATORS.spec(operator or self._first_operator())
+
+    def for_visitor(self) -> "Session":
+        """A session with the same modules, to which others can be added that this one never has."""
+        with self._joining:
+            own = copy(self)
+            own._modules, own._own = dict(self._modules), dict(self._own)
+            own._originals = dict(self._originals)
+            own.initial = self.names
+        return own
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -132,10 +142,6 @@ class Session:
         with self._joining:
             del self._modules[self[name].name], self._own[name]
             self._originals.pop(name, None)
-            for cache in (self._scores, self._logits, self._compositions):
-                for key in [key for key in cache if name in key[0]]:
-                    del cache[key]
-            self._pairs.forget(name)
 
     def own_score(self, name: str) -> Evaluation:
         """A module alone on the test split."""
@@ -158,35 +164,38 @@ class Session:
 
     def score(self, names: Iterable[str], operator: str | Spec) -> Evaluation:
         """These modules joined, on the test split: what `evaluate` says of their composition."""
-        key = self._key(names, operator)
+        names, operator = tuple(names), OPERATORS.spec(operator)
         with self._joining:
+            key = self._key(names, operator)
             if key not in self._scores:
-                logits = self.joined_logits(*key)
-                self._scores[key] = evaluate_logits(logits, self.test.y, self.merged(*key))
-            return self._scores[key]
+                logits = self.joined_logits(names, operator)
+                merged = self.merged(names, operator)
+                self._scores[key] = evaluate_logits(logits, self.test.y, merged)
+            return latest(self._scores, key, SCORES)
 
     def joined_logits(self, names: Iterable[str], operator: str | Spec) -> Tensor:
         """The logits of these modules joined on the test split, N x C."""
-        key = self._key(names, operator)
+        names, operator = tuple(names), OPERATORS.spec(operator)
         with self._joining:
+            key = self._key(names, operator)
             if key not in self._logits:
-                self._logits[key] = self._logits_of(self.merged(*key))
-            return _latest(self._logits, key, LOGITS)
+                self._logits[key] = self._logits_of(self.merged(names, operator))
+            return latest(self._logits, key, LOGITS)
 
     def merged(self, names: Iterable[str], operator: str | Spec) -> Composition:
         """The modules of these names, joined."""
-        key = self._key(names, operator)
         with self._joining:
+            key = self._key(names, operator)
             if key not in self._compositions:
                 if not key[0]:
                     raise CompositionError("no module is on: switch at least one on")
                 self._check_weights(key[1])
-                parts = [self[name] for name in key[0]]
+                parts = [self[name] for name, _ in key[0]]
                 samples, options = self.merge_options(key[1])
                 self._compositions[key] = Composition(
                     parts, key[1], samples=samples, options=options
                 )
-            return _latest(self._compositions, key, NETWORKS)
+            return latest(self._compositions, key, NETWORKS)
 
     def merge_options(self, operator: str | Spec) -> tuple[Split | None, MergeOptions]:
         """The samples and options for an operator; those of `like` where it is that one's."""
@@ -214,7 +223,8 @@ class Session:
 
     def _key(self, names: Iterable[str], operator: str | Spec) -> Key:
         """One spelling for the same selection, in whatever order it was switched on."""
-        return tuple(sorted(names)), str(OPERATORS.spec(operator))
+        parts = tuple((name, self[name].digest) for name in sorted(names))
+        return parts, str(OPERATORS.spec(operator))
 
     def _check_weights(self, operator: str) -> None:
         """A weight may be given for a module that is off, but not for an unknown one."""
@@ -238,14 +248,6 @@ class Session:
             result: Tensor = operator(own, context, **spec.arguments)
             return result
         return logits_of(merged, self.test.x)
-
-
-def _latest(cache: OrderedDict[Key, T], key: Key, most: int) -> T:
-    """The value of a key; of the others, the most recently used stay."""
-    cache.move_to_end(key)
-    while len(cache) > most:
-        cache.popitem(last=False)
-    return cache[key]
 
 
 def _samples(data: Data, module: Module) -> Split:

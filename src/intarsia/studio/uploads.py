@@ -1,7 +1,7 @@
 """Module files that users bring: the loader's checks, and whether they fit the others."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -41,12 +41,17 @@ class LoadResult:
 
 
 def load(
-    session: Session, path: Path, name: str | None = None, limits: Limits | None = None
+    session: Session,
+    path: Path,
+    name: str | None = None,
+    check: Callable[[Sequence[Module]], None] = lambda new: None,
+    limits: Limits | None = None,
 ) -> LoadResult:
     """Read a module, or the parts of a composition, into the session; known ones are left out.
 
-    Errors call the file `name`, not by the path of a browser's upload. The limits are those of an
-    upload, unless others are given.
+    Errors call the file `name`, not by the path of a browser's upload. `check` is given the new
+    modules before any is added, and may refuse them. The limits are those of an upload, unless
+    others are given.
     """
     name = name or str(path)
     try:
@@ -56,24 +61,27 @@ def load(
         raise FileError(str(error).replace(str(path), name)) from error
     new = {part.name for part in parts}
     known = {module.digest for module in session.originals if module.name in new}
+    parts = tuple(part for part in parts if part.digest not in known)
     names, cautions = [], []
     try:
+        check(parts)
         for part in parts:
-            if part.digest not in known:
-                here, caution = session.add_renamed(part)
-                names.append((part.name, here))
-                cautions.append(caution)
+            here, caution = session.add_renamed(part)
+            names.append((part.name, here))
+            cautions.append(caution)
     except IntarsiaError as error:
         raise FileError(f"{name}: {error}") from error
     return LoadResult(tuple(names), next(filter(None, cautions), ""))
 
 
-def load_from_folder(session: Session, name: str) -> LoadResult:
+def load_from_folder(
+    session: Session, name: str, check: Callable[[Sequence[Module]], None] = lambda new: None
+) -> LoadResult:
     """Read a file from the folders that the studio was given, and from nowhere else."""
     for folder in session.folders:
         path = (folder / name).resolve()
         if path.is_relative_to(folder) and path.suffix == SUFFIX and path.is_file():
-            return load(session, path, name, current())
+            return load(session, path, name, check, current())
     raise FileError(f"{name}: is not a module file in the folder that the studio was given")
 
 

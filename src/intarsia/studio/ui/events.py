@@ -8,10 +8,12 @@ import gradio as gr
 
 from intarsia.errors import CompositionError, IntarsiaError
 from intarsia.studio.answers import next_sample
+from intarsia.studio.session import Session
 from intarsia.studio.ui import fragments
 from intarsia.studio.ui.layout import Layout
-from intarsia.studio.ui.views import SampleRequest, Selection
-from intarsia.studio.uploads import LoadResult, load, load_from_folder, loadable_files
+from intarsia.studio.ui.views import SampleRequest, Selection, Views
+from intarsia.studio.uploads import LoadResult, loadable_files
+from intarsia.studio.visitors import VISITOR, Visitors
 
 QUIET: dict[str, Any] = {
     "queue": False,  # answered at once, by one request
@@ -23,11 +25,19 @@ LAST: dict[str, Any] = {"trigger_mode": "always_last", **SLOW}
 
 
 class Events:
-    """The functions behind a page's controls; `uploads` is where files arrive."""
+    """The functions behind a page's controls, for the visitor who uses them."""
 
-    def __init__(self, page: Layout, uploads: Path) -> None:
-        self.page, self.uploads = page, uploads
-        self.views, self.session = page.views, page.session
+    def __init__(self, page: Layout, visitors: Visitors) -> None:
+        self.page, self.visitors = page, visitors
+
+    @property
+    def session(self) -> Session:
+        """What the visitor who asks has."""
+        return self.visitors.session(VISITOR.get())
+
+    @property
+    def views(self) -> Views:
+        return self.page.views.of(self.session)
 
     def connect(self, blocks: gr.Blocks) -> None:
         """Say which function follows which control."""
@@ -79,7 +89,7 @@ class Events:
         page = self.page
         gr.on(
             [page.path_tab.select, page.start.change, page.end.change],
-            self.views.path,
+            self.path,
             [page.start, page.end],
             page.path_figure,
             **SLOW,
@@ -139,6 +149,9 @@ class Events:
             *(gr.update(visible=name == operator) for name in self.page.groups),
         ]
 
+    def path(self, one: str, other: str) -> str:
+        return self.views.path(one, other)
+
     def square(self, measure: str, one: str, other: str) -> str:
         return self.views.matrix(measure, (one, other))
 
@@ -150,19 +163,16 @@ class Events:
     def upload(self, given: Any) -> tuple[Any, ...]:
         """A file arrived: read it, and delete it in any case."""
         path = Path(str((given or {}).get("path", ""))).resolve()
-        if not path.is_relative_to(self.uploads.resolve()) or not path.is_file():
+        if not self.visitors.owns(VISITOR.get(), path) or not path.is_file():
             message = fragments.message("the file did not arrive: choose it again", bad=True)
             return (None, message, *self._module_lists())
-        try:
-            return (None, *self._loaded(lambda: load(self.session, path, path.name)))
-        finally:
-            path.unlink(missing_ok=True)
+        return (None, *self._loaded(lambda: self.visitors.load(VISITOR.get(), path)))
 
     def other(self, name: str | None) -> tuple[Any, ...]:
         if not name:
             message = fragments.message("no file is chosen: choose one of the list first", bad=True)
             return (message, *self._module_lists())
-        return self._loaded(lambda: load_from_folder(self.session, name))
+        return self._loaded(lambda: self.visitors.load_from_folder(VISITOR.get(), name))
 
     def remove(
         self, name: str | None, tiles: list[str], start: str, end: str, without: str
@@ -171,7 +181,7 @@ class Events:
         try:
             if not name:
                 raise CompositionError("no module is chosen: choose one of the list first")
-            self.session.remove(name)
+            self.visitors.remove(VISITOR.get(), name)
         except IntarsiaError as error:
             return (fragments.message(str(error), bad=True), *self._module_lists())
         names, classes = self.session.names, [key for _, key in self.views.classes()]

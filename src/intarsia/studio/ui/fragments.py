@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from html import escape
 
 import numpy as np
@@ -19,6 +20,7 @@ from intarsia.studio.session import ModuleTile
 
 NAMED_UP_TO = 12  # classes whose names are written below their bars
 SHOWN_NUMBERS = 12  # of a row of a table that is shown
+PICTURES = 200  # confusion matrices that are cached
 DRAWN = "as the network sees it"
 DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 IN_PYTHON = re.compile(r" \((bank\.seed\(0\) picks one|align=\"weights\")\)")
@@ -97,8 +99,15 @@ def confusion_picture(score: Evaluation, title: str) -> str:
         f"<li>{escape(name)}: {_number(float(accuracy), 3)}</li>"
         for name, accuracy in zip(score.catalogue, score.accuracy_per_class, strict=True)
     )
-    picture = svg(confusion_panels({title: score.confusion}, score.catalogue))
+    picture = _confusion_svg(title, score.catalogue, score.confusion.astype(np.int64).tobytes())
     return f"<div class='picture'>{picture}</div><ul class='unseen'>{rows}</ul>"
+
+
+@lru_cache(maxsize=PICTURES)
+def _confusion_svg(title: str, catalogue: tuple[str, ...], counts: bytes) -> str:
+    """Drawn once for all visitors who look at it: drawing takes longer than all else."""
+    confusion = np.frombuffer(counts, dtype=np.int64).reshape(len(catalogue), len(catalogue))
+    return svg(confusion_panels({title: confusion}, catalogue))
 
 
 def answer_rows(answers: Sequence[Answer], on: Sequence[str]) -> str:

@@ -5,11 +5,11 @@ from pathlib import Path
 import gradio as gr
 from fastapi import FastAPI
 
-from intarsia.studio.guard import LARGEST_FILE
-from intarsia.studio.session import Session
+from intarsia.studio.studio_limits import StudioLimits
 from intarsia.studio.ui.events import Events
 from intarsia.studio.ui.layout import Layout
 from intarsia.studio.ui.views import Views
+from intarsia.studio.visitors import Visitors
 
 HERE = Path(__file__).parent
 FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
@@ -20,8 +20,9 @@ AMBER = gr.themes.Color(
 )  # fmt: skip
 
 
-def mount(blocks: gr.Blocks) -> FastAPI:
+def mount(blocks: gr.Blocks, limits: StudioLimits) -> FastAPI:
     """The page as an application, without links to elsewhere, recording, sharing or an API page."""
+    blocks.state_session_capacity = limits.pages
     theme = gr.themes.Base(
         primary_hue=AMBER,
         secondary_hue=AMBER,
@@ -48,14 +49,15 @@ def mount(blocks: gr.Blocks) -> FastAPI:
         mcp_server=False,
         enable_monitoring=False,
         show_error=False,
-        max_file_size=LARGEST_FILE,
+        max_file_size=limits.file_bytes,
         theme=theme,
         css=(HERE / "studio.css").read_text(encoding="utf-8"),
     )
 
 
-def build(session: Session, title: str, uploads: Path) -> gr.Blocks:
-    """All controls, and what happens when they are used; `uploads` is where files arrive."""
+def build(visitors: Visitors, title: str) -> gr.Blocks:
+    """All controls, and what happens when they are used."""
     with gr.Blocks(title="intarsia studio", analytics_enabled=False, fill_width=True) as blocks:
-        Events(Layout(Views(session), title), uploads).connect(blocks)
+        page = Layout(Views(visitors.shared), title, visitors.limits)
+        Events(page, visitors).connect(blocks)
     return blocks

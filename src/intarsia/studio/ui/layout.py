@@ -5,7 +5,7 @@ from typing import Any
 import gradio as gr
 
 from intarsia.measure.compatibility import MEASURES
-from intarsia.studio.guard import LARGEST_FILE
+from intarsia.studio.studio_limits import StudioLimits, megabytes
 from intarsia.studio.ui.operator_controls import controls_of
 from intarsia.studio.ui.views import SampleRequest, Views
 from intarsia.studio.ui.widgets import (
@@ -29,11 +29,11 @@ MATRIX = (
 class Layout:
     """The controls of one page, in their order on it."""
 
-    def __init__(self, views: Views, title: str) -> None:
-        self.views, self.session = views, views.session
+    def __init__(self, views: Views, title: str, limits: StudioLimits) -> None:
+        self.views, self.session, self.limits = views, views.session, limits
         self.shown, self.request = gr.State(None), gr.State(SampleRequest())
         slot("heading", heading(views.session, title))
-        self.message = message_line()
+        self.message = message_line(limits.file_bytes)
         slot("working", WORKING)
         with gr.Row():
             with gr.Column(scale=2, min_width=300):
@@ -83,7 +83,7 @@ class Layout:
     def _load_panel(self) -> None:
         with gr.Accordion("Load a module file", open=False, elem_id="load"):
             self.file = gr.File(
-                label=f"A .safetensors file of yours, up to {LARGEST_FILE // 2**20} MB",
+                label=f"A .safetensors file of yours, up to {megabytes(self.limits.file_bytes)}",
                 file_types=[".safetensors"],
                 elem_id="load-file", height=150,
             )  # fmt: skip

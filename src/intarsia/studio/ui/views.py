@@ -1,6 +1,7 @@
 """From what is switched on to what is shown: plain values in, fragments of the page out."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -76,6 +77,12 @@ class Views:
         self.scaler = DrawingScaler.of(session.data)
         x = session.data.train.x
         self.bounds = (float(x.min()), float(x.max())) if len(x) else (0.0, 1.0)
+
+    def of(self, session: Session) -> "Views":
+        """The same page of another session with these data."""
+        views = copy(self)
+        views.session = session
+        return views
 
     def merged_view(self, selection: Selection, before: Shown | None) -> MergedView:
         """The numbers of the modules joined, and what changed since those shown before."""

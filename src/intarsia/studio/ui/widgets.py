@@ -7,7 +7,6 @@ from typing import Any
 import gradio as gr
 
 from intarsia.modules import Health
-from intarsia.studio.guard import LARGEST_FILE
 from intarsia.studio.session import Session
 from intarsia.studio.ui.fragments import health_banner
 from intarsia.studio.ui.operator_controls import Control
@@ -24,10 +23,10 @@ def slot(
     return gr.HTML(value, apply_default_css=False, **how)
 
 
-def message_line() -> gr.HTML:
+def message_line(largest: int) -> gr.HTML:
     """Where the page says what went well or wrong; files it will not send are refused at once."""
     template = "<div role='status' aria-live='polite'>${value}</div>"
-    limited = script("message").replace("LARGEST", str(LARGEST_FILE))
+    limited = script("message").replace("LARGEST", str(largest))
     return slot("message", template=template, script=limited)
 
 
