@@ -16,6 +16,7 @@ from class_pages import abstention, growth, nonsense, removal
 from intarsia.plots import svg
 from merge_pages import alignment, compatibility, curve, curve_figure, merge, merge_in_short
 from module_pages import defaults, quality
+from mutation_pages import mutation
 from pages import README, RESULTS, ROOT, Load, Result, filled
 from speed_pages import filesize, inlay, kills, speed, studio, training_cpu, training_cuda
 
@@ -26,6 +27,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "quality": quality,
     "filesize": filesize,
     "kills": kills,
+    "mutation": mutation,
     "merge": merge,
     "curve": curve,
     "removal": removal,
