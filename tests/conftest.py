@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,13 @@ LONGEST = ("test_docs", "test_foreign", "test_app", "test_ray", "test_kill", "te
 
 def pytest_configure() -> None:
     import torch
-    from hypothesis import settings
 
-    # The same examples in every run, and as much time as a busy machine takes for one.
-    settings.register_profile("house", deadline=None, derandomize=True, database=None)
-    settings.load_profile("house")
+    with suppress(ImportError):  # then the files that want it fail, and no other
+        from hypothesis import settings
+
+        # The same examples in every run, and as much time as a busy machine takes for one.
+        settings.register_profile("house", deadline=None, derandomize=True, database=None)
+        settings.load_profile("house")
     # Small networks: more threads than this only wait for one another.
     if not os.environ.get("OMP_NUM_THREADS"):  # which torch follows
         torch.set_num_threads(min(2, os.cpu_count() or 1))

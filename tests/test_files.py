@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from intarsia.errors import FileError
-from intarsia.files import canonical, digest_of, link_whole, plain, write_whole
+from intarsia.files import canonical, digest_of, link_whole, plain, stream, take_lock, write_whole
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:
@@ -106,3 +106,80 @@ def test_plain_values() -> None:
     assert canonical({"b": 1, "a": "é"}) == '{"a":"\\u00e9","b":1}'
     with pytest.raises(FileError, match=r"recipe.model\[0\] is a function"):
         plain({"model": [plain]}, "recipe")
+    assert plain([True, None, "é", -3, float("-inf"), frozenset({2, 1})]) == [
+        *(True, None, "é", -3, None),
+        [1, 2],
+    ]
+    assert plain(np.arange(4.0).reshape(2, 2)) == [[0.0, 1.0], [2.0, 3.0]]
+    assert plain(torch.tensor(float("nan"))) is None
+    assert type(plain(np.bool_(True))) is bool
+    with pytest.raises(ValueError, match="Out of range"):
+        canonical(float("nan"))
+
+
+def test_numbers_of_ones_own_become_plain_numbers() -> None:
+    class Whole(int): ...
+
+    class Real(float): ...
+
+    assert [type(value) for value in plain([Whole(3), Real(0.5)])] == [int, float]
+
+
+def test_a_digest_is_the_same_on_every_machine() -> None:
+    """Written down once; files and caches are named by it."""
+    assert digest_of({"b": [1, None], "a": "é"}) == (
+        "9b10bedce64e86a275540261fbe95bc6c195bfb10d5def7a5fc12eefcc7d0a87"
+    )
+    tensors = {"w": torch.tensor([[1.0, -0.0]]), "n": torch.tensor(3)}
+    assert digest_of("x", tensors) == (
+        "940228a3fe15384c7d7160df3a1d094046ddef25e8bdd2b4f77b1b6dfd56aa7f"
+    )
+
+
+def test_a_stream_depends_on_all_its_parts() -> None:
+    assert stream("a", 1) == 4742018630964328543
+    seeds = {stream("a", 1), stream("a1"), stream("a", 2), stream(1, "a"), stream("a", 1, "")}
+    assert len(seeds) == 5
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    assert any(seed >= 2**61 for seed in seeds)
+
+
+def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with path.open("w") as one, path.open("w") as other:
+        assert take_lock(one) is True
+        assert take_lock(other) is False
+        assert take_lock(other, shared=True) is False
+        assert take_lock(one, shared=True) is True
+        assert take_lock(other, shared=True) is True
+        assert take_lock(one) is False
+    with path.open("w") as third:
+        assert take_lock(third) is True
+
+
+def test_a_failed_link_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "source").write_bytes(b"one")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(FileError, match="cannot write"):
+        link_whole(tmp_path / "source", tmp_path / "folder")
+    assert sorted(os.listdir(tmp_path)) == ["folder", "source"]
+    assert os.listdir(tmp_path / "folder") == []
+    steps: list[str] = []
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (steps.append("sync"), sync(handle)))
+    link_whole(tmp_path / "source", tmp_path / "link")
+    assert steps == ["sync"]
+
+
+def test_an_interrupted_write_leaves_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "file", b"x")
+    assert os.listdir(tmp_path) == []

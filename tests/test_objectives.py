@@ -199,6 +199,10 @@ def test_a_batch_whose_labels_are_all_hidden_costs_nothing_and_moves_nothing(wha
         ("smoothing('a')", [0], "amount is 'a'"),
         ("confidence_penalty(-0.1)", [0], "amount is -0.1"),
         ("xe(1, 2)", [0], "at most 0 arguments"),
+        ("me(reward=1e999)", [0], "me: reward is inf: expected a number from 0$"),
+        ("qme", [0, 4], "rewarded classes .0, 4. are not in 0 to 3"),
+        ("confidence_penalty('a')", [0], "confidence_penalty: amount is 'a'"),
+        ("smoothing(-0.1)", [0], "smoothing: amount is -0.1"),
     ],
 )
 def test_says_what_is_wrong(what, rewarded, message):
@@ -228,6 +232,56 @@ def test_a_table_of_ones_own_is_checked(table, weight, message):
 def test_bonuses_are_checked():
     with pytest.raises(RecipeError, match="expected 4 bonuses"):
         Objective(torch.eye(4), torch.ones(4), torch.ones(3))
+    with pytest.raises(RecipeError, match="bonus must be finite"):
+        Objective(torch.eye(4), torch.ones(4), torch.tensor(math.nan))
+
+
+def test_numbers_at_the_ends_of_their_range_are_fine():
+    assert objective("smoothing(1)", 4, [0]).table.tolist() == [[U] * 4] * 4
+    assert objective("smoothing(0)", 4, [0]).table.tolist() == ONE_HOT
+    assert objective("confidence_penalty(0)", 4, [0]).bonus.tolist() == [0] * 4
+    assert objective("confidence_penalty(3)", 4, [0]).bonus.tolist() == [3, 0, 0, 0]
+    # weighing nothing is fine as long as another label weighs something
+    assert objective("me(reward=0)", 4, [0]).weight.tolist() == [0, 1, 1, 1]
+
+
+def test_defaults_of_objectives():
+    assert objective("smoothing", 4, [0]).table[0].tolist() == pytest.approx([0.925, *[0.025] * 3])
+    assert objective("confidence_penalty", 4, [0]).bonus[0] == pytest.approx(0.1)
+    assert objective("me", 4, [0]).weight.tolist() == [1] * 4
+
+
+def test_a_table_is_kept_as_float32_whatever_it_was_given_as():
+    made = Objective(torch.eye(3, dtype=torch.float64), torch.ones(3, dtype=torch.int64))
+    assert {tensor.dtype for tensor in made.tensors.values()} == {torch.float32}
+    assert (made.classless, made.classes, made.outputs) == (0, 3, 3)
+    assert made.bonus.tolist() == [0, 0, 0]
+    wide = Objective(torch.eye(4)[:3], torch.ones(3), torch.tensor(0.5))
+    assert (wide.classes, wide.outputs, wide.bonus.tolist()) == (3, 4, [0.5] * 3)
+    with pytest.raises(RecipeError, match="the shape"):
+        Objective(torch.eye(5)[:3], torch.ones(3))
+    with pytest.raises(RecipeError, match="the shape"):
+        Objective(torch.eye(4), torch.ones(4), classless=2)
+
+
+def test_an_objective_of_ones_own_is_taken_as_it_is():
+    mine = Objective(torch.eye(2), torch.ones(2))
+    assert objective(mine, 2, [0]) is mine
+    moved = mine.with_classless().to(torch.device("cpu"))
+    assert (moved.table.tolist(), moved.classless) == ([[1, 0], [0, 1], [H, H]], 1)
+
+
+def test_a_loss_is_read_at_temperature_1_unless_told(batch):
+    logits, labels = batch
+    goal = objective("xe", 4, [0, 1, 2, 3])
+    torch.testing.assert_close(loss(logits, labels, goal), F.cross_entropy(logits, labels))
+
+
+def test_traits_of_objectives():
+    """Which ask to take no side elsewhere."""
+    uncertain = {name for name in OBJECTIVES if OBJECTIVES.entry(name).uncertain_elsewhere}
+    assert {"me", "qme", "other"} <= uncertain
+    assert not uncertain & {"xe", "smoothing", "confidence_penalty"}
 
 
 def test_a_users_objective_trains(monkeypatch):

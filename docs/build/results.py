@@ -17,6 +17,7 @@ from class_pages import abstention, growth, nonsense, removal
 from intarsia.plots import svg
 from merge_pages import alignment, compatibility, curve, curve_figure, merge, merge_in_short
 from module_pages import defaults, quality, yeast
+from mutation_pages import mutation
 from pages import README, RESULTS, ROOT, Load, Result, filled
 from speed_pages import filesize, inlay, kills, speed, studio, training_cpu, training_cuda
 
@@ -29,6 +30,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "filesize": filesize,
     "kills": kills,
     "armour": armour,
+    "mutation": mutation,
     "merge": merge,
     "curve": curve,
     "removal": removal,

@@ -57,6 +57,24 @@ def test_a_threshold_answers_as_many_as_asked(fractions: list[float], answered: 
     assert answered - 1e-9 <= got < answered + 1.0000001 / len(fractions)
 
 
+def test_a_threshold_lies_halfway_to_the_next_entropy() -> None:
+    fractions = [0.7, 0.1, 0.3, 0.5]
+    assert threshold_of(fractions, 0.5) == pytest.approx(0.4)
+    assert threshold_of(fractions, 0.0) == pytest.approx(0.05)
+    assert threshold_of(fractions, 1.0) == pytest.approx(0.85)
+    assert threshold_of([*fractions, *[0.9] * 16], 0.95) == pytest.approx(0.9)
+    assert threshold_of([n / 100 for n in range(100)]) == pytest.approx(0.945)
+    one, following = 0.5, math.nextafter(0.5, 1)
+    assert threshold_of([one, following], 0.5) == one
+    last = math.nextafter(math.nextafter(0.5, 1), 1)
+    assert threshold_of([following, last], 0.5) == following  # their middle is rounded to the last
+    for answered in (-0.1, 1.1):
+        with pytest.raises(DataError, match="answered is"):
+            threshold_of(fractions, answered)
+    with pytest.raises(DataError, match="the entropies have shape"):
+        threshold_of([[0.1]], 0.5)  # type: ignore[list-item]
+
+
 def test_threshold_reads_samples_of_any_form(model: Classifier) -> None:
     rows = torch.randn(100, 4, generator=torch.Generator().manual_seed(1)) * 4
     limit = threshold(model, rows, answered=0.9)
@@ -80,7 +98,8 @@ def test_auroc_counts_pairs(known: list[int], unknown: list[int]) -> None:
 
 def test_auroc_of_nothing_is_nan() -> None:
     assert math.isnan(auroc([], [1.0]))
-    with pytest.raises(DataError, match="scores"):
+    assert math.isnan(auroc([1.0], []))
+    with pytest.raises(DataError, match="the scores have"):
         auroc([math.nan], [1.0])
 
 
@@ -102,6 +121,36 @@ def test_abstention_against_its_parts(model: Classifier) -> None:
     assert (result.known, result.unknown) == (80, 60)
     assert json.loads(json.dumps(result.to_json()))["threshold"] == 0.6
     assert f"{result.auroc_entropy:.4f} by entropy" in str(result)
+
+
+def test_the_largest_probability_is_read_at_the_models_temperature(model: Classifier) -> None:
+    """Scores that overlap, and whose order the temperature changes."""
+    draw = torch.Generator().manual_seed(5)
+    x, foreign = torch.randn(60, 4, generator=draw) * 3, torch.randn(50, 4, generator=draw) * 2
+    result = abstention(model, Split(x, torch.zeros(60, dtype=torch.int64)), foreign, threshold=0.5)
+    sure = [torch.softmax(rows.double() / 2.0, dim=1).amax(dim=1) for rows in (x, foreign)]
+    pairs = (sure[1][:, None] < sure[0][None]).double()
+    assert result.auroc_softmax == pytest.approx(float(pairs.mean()))
+    assert 0.55 < result.auroc_softmax < 0.95
+
+
+def test_a_sample_at_the_threshold_is_answered(model: Classifier) -> None:
+    rows = torch.tensor([[0.0, 9, 0, 0], [1, 0, 0, 0]])
+    edge = float(uncertainty(rows, 2.0)[1])
+    labels = torch.tensor([1, 3])
+    result = abstention(model, Split(rows, labels), Split(rows[1:], labels[1:]), threshold=edge)
+    assert (result.answered, result.refused, result.accuracy) == (1.0, 0.0, 0.5)
+    below = abstention(model, Split(rows, labels), rows[1:], threshold=math.nextafter(edge, 0))
+    assert (below.answered, below.refused, below.accuracy) == (0.5, 1.0, 1.0)
+    with pytest.raises(DataError, match="abstain"):
+        abstention(model, Split(rows, labels), rows, threshold=2.0)
+
+
+def test_a_plain_network_is_read_at_temperature_1(model: Classifier) -> None:
+    rows = torch.randn(20, 4, generator=torch.Generator().manual_seed(4))
+    plain = threshold(nn.Identity(), rows, answered=0.5)
+    assert plain == threshold_of(uncertainty(rows.double(), 1.0), 0.5)
+    assert threshold(model, rows, answered=0.5) == threshold_of(_shares(rows.double()), 0.5)
 
 
 def _shares(rows: Tensor) -> Tensor:

@@ -11,7 +11,8 @@ from torch import nn
 from intarsia import measure
 from intarsia.data import Data, Scaling, Split
 from intarsia.errors import DataError
-from intarsia.measure import evaluate, evaluate_logits
+from intarsia.measure import Evaluation, evaluate, evaluate_logits
+from intarsia.measure.evaluation import format_number, one_answer
 from intarsia.models import initialise
 from intarsia.modules import Architecture, Bank, Classifier, Module
 
@@ -96,6 +97,61 @@ def test_absent_class_in_json_and_table(module: Module, split: Split) -> None:
     assert next(line for line in lines if " eel " in line).count(" - ") == 2
 
 
+def test_entropy_on_classes_is_weighted_by_their_samples() -> None:
+    """Entropies of 0, log 2 and log 4: one, two and three samples of class 0, 1 and 2."""
+    sure, torn = [1e9, 0.0, 0.0, 0.0], [1e9, 1e9, 0.0, 0.0]
+    logits = torch.tensor([sure, torn, torn, [0.0] * 4, [0.0] * 4, [0.0] * 4])
+    seen = evaluate_logits(logits, torch.tensor([0, 1, 1, 2, 2, 2]))
+    two, four = math.log(2), math.log(4)
+    assert seen.entropy_on(["0", "1"]) == pytest.approx(2 * two / 3)
+    assert seen.entropy_on(["1", "2", "3"]) == pytest.approx((2 * two + 3 * four) / 5)
+    soft = evaluate_logits(torch.tensor([[0.0, 3.0]]), torch.tensor([0]), rewarded=[1])
+    assert soft.entropy == pytest.approx(measure.entropy([[0.0, 3.0]], 1.0)[0])
+    assert seen.entropy_on(["2"]) == pytest.approx(four)
+    assert math.isnan(seen.entropy_on(["3"]))
+    assert math.isnan(seen.entropy_on([]))
+
+
+def test_rewarded_classes_come_once_and_in_the_catalogues_order() -> None:
+    logits = torch.eye(10)
+    seen = evaluate_logits(logits, torch.arange(10), rewarded=[8, 1, 8])
+    assert seen.rewarded == ("1", "8")
+    assert seen.to_json()["rewarded"] == ["1", "8"]
+    with pytest.raises(DataError, match="no class number -1: expected 0 to 9"):
+        evaluate_logits(logits, torch.arange(10), rewarded=[-1])
+    with pytest.raises(DataError, match="no class number 10"):
+        evaluate_logits(logits, torch.arange(10), rewarded=[10])
+
+
+def test_models_that_answer_one_class_to_everything_are_found() -> None:
+    """Only where samples of several rewarded classes were asked."""
+
+    def answering(answers: list[int], labels: list[int], rewarded: list[int]) -> Evaluation:
+        return evaluate_logits(torch.eye(3)[answers], torch.tensor(labels), rewarded=rewarded)
+
+    scores = {
+        "stuck": answering([2, 2], [0, 2], [0, 2]),
+        "of all": answering([1, 1, 1], [0, 1, 2], [0, 1, 2]),
+        "fine": answering([0, 2], [0, 2], [0, 2]),
+        "one class": answering([2, 2], [2, 2], [2]),
+        "one asked": answering([2, 2], [2, 2], [0, 2]),
+        "one rewarded": answering([2, 2], [0, 2], [2]),
+    }
+    found = list(one_answer(scores))
+    assert [(f.kind, f.module) for f in found] == [("dead", "stuck"), ("dead", "of all")]
+    assert "it answers '2' to all of 2 samples" in found[0].message
+    assert "'1' to all of 3" in found[1].message
+
+
+def test_numbers_have_four_decimals_and_nothing_is_a_dash() -> None:
+    assert [format_number(v) for v in (0.12345, 1, None, math.nan)] == [
+        "0.1235",
+        "1.0000",
+        "-",
+        "-",
+    ]
+
+
 def test_mode_is_given_back(module: Module, split: Split) -> None:
     classifier = module.to_module().train()
     evaluate(classifier, split)
@@ -129,3 +185,5 @@ def test_what_cannot_be_evaluated(module: Module, split: Split) -> None:
         evaluate(module, data)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="on a tuple: pass a Split"):
         evaluate(module, (split.x, split.y))  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"the model gives \(50, 6, 1\): expected logits N x C"):
+        evaluate(nn.Unflatten(1, (6, 1)), split)

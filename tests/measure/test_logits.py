@@ -114,10 +114,12 @@ def test_nothing_left_is_nan() -> None:
         (np.zeros(3), [0, 1, 2], [0], "shape \\(3,\\)"),
         (np.zeros((2, 0)), [0, 1], [0], "expected N x C"),
         (np.array([["a", "b"]]), [0], [0], "expected N x C numbers"),
-        ([[1.0], [1.0, 2.0]], [0, 1], [0], "are not an array"),
+        ([[1.0], [1.0, 2.0]], [0, 1], [0], "the logits are not an array"),
         (np.zeros((2, 3)), [0, 1, 2], [0], "3 labels for 2 rows"),
         (np.zeros((2, 3)), [0, 3], [0], "the label 3 is outside .* 0 to 2"),
         (np.zeros((2, 3)), [0, -1], [0], "the label -1"),
+        (np.zeros((2, 3)), [[0], [1]], [0], "shape \\(2, 1\\)"),
+        (np.zeros((2, 3)), [[0], [1, 2]], [0], "the labels are not an array"),
         (np.zeros((2, 3)), [0.0, 1.0], [0], "float64: expected N whole numbers"),
         (np.full((2, 3), np.nan), [0, 1], [0], "diverged"),
         (np.zeros((2, 3)), [0, 1], [3], "expected indices of classes, 0 to 2"),
@@ -135,3 +137,23 @@ def test_bad_settings() -> None:
         entropy(np.zeros((1, 2)), 0)
     with pytest.raises(DataError, match="over 2 classes: expected 3"):
         confusion(np.zeros((1, 2)), [0], 3)
+    with pytest.raises(DataError, match="temperature is inf"):
+        entropy(np.zeros((1, 2)), np.inf)
+    with pytest.raises(DataError, match="temperature is -1"):
+        entropy(np.zeros((1, 2)), -1)
+    with pytest.raises(DataError, match="expected indices of classes"):
+        rewarded_accuracy(np.zeros((1, 2)), [0], [-1])
+
+
+def test_temperature_is_1_unless_told() -> None:
+    z = [[0.0, 3.0]]
+    assert entropy(z)[0] == entropy(z, 1.0)[0] != entropy(z, 2.0)[0]
+    assert nonrewarded_entropy(z, [0], [1]) == entropy_per_class(z, [0])[0] == entropy(z)[0]
+
+
+def test_a_single_class_and_whole_numbers_are_fine() -> None:
+    assert entropy(np.zeros((2, 1), dtype=np.uint8)).tolist() == [0.0, 0.0]
+    assert confusion([[3, 1]], np.array([1], dtype=np.uint8)).dtype == np.int64
+    assert confusion([[3, 1]], [1]).tolist() == [[0, 0], [1, 0]]
+    half = torch.tensor([[2.0, 1.0]], dtype=torch.bfloat16, requires_grad=True)
+    assert rewarded_accuracy(half, torch.tensor([0]), [0]) == 1.0

@@ -61,6 +61,8 @@ def test_one_group_without_spread_is_a_test_of_one_mean() -> None:
     assert result.p == pytest.approx(alone.pvalue)
     assert result.t == pytest.approx(-alone.statistic)
     assert result.freedom == pytest.approx(2)
+    turned = welch([0.1, 0.2, 0.4], [0.9, 0.9, 0.9])
+    assert (turned.t, turned.p) == pytest.approx((-result.t, result.p))
 
 
 @pytest.mark.parametrize("bad", [[], [1.0], [1.0, math.nan], [1.0, math.inf], [[1.0], [2.0]]])
@@ -69,11 +71,38 @@ def test_groups_that_cannot_be_tested_are_refused(bad: list) -> None:
         welch([1.0, 2.0], bad)
 
 
+def test_above_asks_for_both_sides_and_for_the_direction() -> None:
+    """A test of one side would halve p, and take 0.05 to 0.1 for a difference."""
+    low, high = [0.0, 1.0, 2.0, 3.0], [2.0, 3.0, 4.5, 5.5]
+    p = welch(high, low).p
+    assert 0.05 < p < 0.1
+    assert not above(high, low)
+    assert above(high, low, level=0.1)
+    assert not above(low, high, level=0.1)
+    assert not above(high, low, level=p)
+    assert above(high, low, level=math.nextafter(p, 1))
+    near = [0.5, 1.5, 2.5, 3.5]
+    assert 0 < welch(near, low).t < 1
+    assert above(near, low, level=0.9)
+
+
+def test_above_takes_two_values_of_each() -> None:
+    assert not above([9.0, 9.1], [1.0])
+    assert not above([9.0], [1.0])
+    assert not above([], [])
+    assert above([9.0, 9.0], [1.0, 1.0])
+
+
 def test_the_best_is_above_every_other() -> None:
     low, high = [0.1, 0.2, 0.15, 0.12], [0.9, 0.95, 0.92, 0.97]
     assert best_of({"a": low, "b": high, "c": low}) == "b"
     assert best_of({"a": low, "b": high, "c": [0.91, 0.99, 0.9, 0.94]}) is None
     assert best_of({"a": low, "b": high}, level=1e-12) is None
+    assert best_of({"b": high, "a": low}) == "b"
+    assert best_of({"a": low, "b": high, "empty": []}) == "b"
+    middle = [0.0, 1.0, 2.0, 3.0]
+    assert best_of({"a": middle, "b": [2.0, 3.0, 4.5, 5.5]}) is None
+    assert best_of({"a": middle, "b": [2.0, 3.0, 4.5, 5.5]}, level=0.1) == "b"
 
 
 def test_too_little_to_tell() -> None:
@@ -81,7 +110,7 @@ def test_too_little_to_tell() -> None:
     assert best_of({"a": [1.0, 2.0]}) is None
     assert best_of({"a": [1.0, 2.0], "b": []}) is None
     assert best_of({"a": [9.0], "b": [1.0, 1.1]}) is None
-    assert not above([9.0], [1.0, 1.1])
+    assert above([9.0], [1.0, 1.1]) is False
     assert above([9.0, 9.1], [1.0, 1.1])
     assert not above([1.0, 1.1], [9.0, 9.1])
 

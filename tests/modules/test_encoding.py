@@ -42,7 +42,11 @@ def test_round_trip_is_bit_exact(
         ([3, 258], 10_000, "gaps", torch.uint8),  # largest gap 254
         ([3, 259], 10_000, "gaps", torch.uint8),  # 255, the last that fits
         ([3, 260], 10_000, "gaps", torch.uint16),
+        ([65_535], 1_000_000, "gaps", torch.uint16),  # the last that fits
+        ([65_536], 1_000_000, "gaps", torch.int32),
         ([70_000], 1_000_000, "gaps", torch.int32),
+        ([0, 1], 16, "bits", torch.uint8),  # as small as two gaps
+        ([0, 1], 17, "gaps", torch.uint8),
         ([], 10_000, "gaps", torch.uint8),
         (range(0, 64, 2), 64, "bits", torch.uint8),
     ],
@@ -66,6 +70,19 @@ def test_without_mask_the_tensor_is_whole() -> None:
     assert torch.equal(stored["w"], tensor)
 
 
+def test_indices_at_the_edge_are_read() -> None:
+    spec = TensorSpec((10,), torch.float32, True)
+    _, mask = decode("w", "gaps", spec, _gaps(0, 8))
+    assert mask is not None
+    assert mask.nonzero().flatten().tolist() == [0, 9]
+    tensor, mask = decode("w", "bits", spec, _bits(0b10000000, 0b01000000))
+    assert mask is not None
+    assert tensor.nonzero().flatten().tolist() == mask.nonzero().flatten().tolist() == [0, 9]
+    _, mask = decode("w", "gaps", spec, _gaps(values=0))
+    assert mask is not None
+    assert not mask.any()
+
+
 def _gaps(*gaps: int, values: int = 2, dtype: str = "uint8") -> dict[str, torch.Tensor]:
     return {
         "w/values": torch.ones(values),
@@ -84,6 +101,11 @@ def _bits(*bits: int, values: int = 2) -> dict[str, torch.Tensor]:
         ("gaps", _gaps(0, 1, 1), "2 values but 3 gaps"),
         ("gaps", _gaps(0, -1, dtype="int32"), "negative gap"),
         ("gaps", _gaps(0, 1, dtype="int64"), "gaps of type torch.int64"),
+        ("gaps", _gaps(0, 1) | {"w/gaps": torch.zeros(2, 1, dtype=torch.uint8)}, "gaps of type"),
+        ("gaps", _gaps(10, values=1), "lead to entry 10 of 10"),
+        ("bits", _bits(1, 2, 3), r"shape \(3,\)"),
+        ("bits", _bits(0b11, 0) | {"w/bits": torch.zeros(2, dtype=torch.int8)}, "torch.int8"),
+        ("bits", _bits(0b11100000, 0, values=4), "4 values but 3 bits"),
         ("gaps", _gaps(2**31 - 1, 2**31 - 1, dtype="int32"), "lead to entry"),
         ("bits", _bits(0b11000000), "shape \\(1,\\)"),
         ("bits", _bits(0b11100000, 0), "2 values but 3 bits"),

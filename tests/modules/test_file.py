@@ -12,9 +12,10 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from intarsia.errors import FileError
+from intarsia.errors import FileError, RecipeError
 from intarsia.files import canonical, digest_of
 from intarsia.modules import Module
+from intarsia.modules.file import read, reading, write
 
 Make = Callable[..., Module]
 Change = Callable[[dict[str, Any], dict[str, torch.Tensor]], Any]
@@ -145,6 +146,87 @@ def test_other_files_are_explained(path: Path, content: bytes, message: str) -> 
     assert str(path) in str(error.value)
 
 
+def _container(**entry: Any) -> bytes:
+    """A safetensors file with one tensor of four bytes, described in this way."""
+    text = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]} | entry})
+    return struct.pack("<Q", len(text)) + text.encode() + bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (_container(data_offsets=[0]), "no place given for tensor 'w'"),
+        (_container(data_offsets=[0, 4, 4]), "no place given for tensor 'w'"),
+        (_container(data_offsets=[0, "4"]), "no place given for tensor 'w'"),
+        (_container(data_offsets=[True, 4]), "no place given for tensor 'w'"),
+        (_container(data_offsets={"0": 4}), "no place given for tensor 'w'"),
+        (_container(data_offsets=None), "no place given for tensor 'w'"),
+        (_container(dtype=32), "unknown type 32"),
+        (_container(dtype=["F32"]), "unknown type"),
+        (_container(dtype="F33"), "unknown type 'F33'"),
+        (_container(data_offsets=[0, 5]), "was cut off"),
+        (_container(data_offsets=[0, 3]), "beyond its end"),
+        (_container(data_offsets=[4, 0]), "intarsia did not write it"),
+        (_container(), "intarsia did not write it"),
+    ],
+)
+def test_containers_are_checked_before_they_are_read(
+    path: Path, content: bytes, message: str
+) -> None:
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=message):
+        Module.load(path)
+
+
+def test_a_header_needs_a_digest(module: Module, path: Path) -> None:
+    fields, tensors = module.packed()
+    for digest in (None, 7):
+        header = {"format": "intarsia-module", "version": 1, "digest": digest, **fields}
+        if digest is None:
+            del header["digest"]
+        path.write_bytes(safetensors.torch.save(tensors, {"intarsia": canonical(header)}))
+        with pytest.raises(FileError, match="has no digest"):
+            Module.load(path)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32,
+     torch.int16, torch.int8, torch.uint8, torch.uint16, torch.bool],
+)  # fmt: skip
+def test_tensors_of_every_type_are_read(path: Path, dtype: torch.dtype) -> None:
+    tensor = torch.tensor([0, 1, 1]).to(dtype)
+    write(path, "intarsia-module", {"note": 1}, {"w": tensor})
+    fields, tensors = read(path, "intarsia-module")
+    assert fields == {"note": 1}
+    assert tensors["w"].dtype == dtype
+    assert tensors["w"].tolist() == tensor.tolist()
+
+
+def test_errors_inside_name_the_file() -> None:
+    for error, message in (
+        (RecipeError("odd"), "^x: odd$"),
+        (RecursionError(), "^x: .*nested too deeply"),
+        (MemoryError(), "^x: .*memory"),
+    ):
+        with pytest.raises(FileError, match=message), reading("x"):
+            raise error
+    with pytest.raises(KeyError), reading("x"):
+        raise KeyError("a mistake of ours")
+
+
+def test_a_file_that_cannot_be_read(
+    module: Module, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    module.save(path)
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(FileError, match="cannot be read: Permission denied"):
+        Module.load(path)
+
+
 def test_no_file_and_no_folder(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="no such file"):
         Module.load(tmp_path / "none")
@@ -191,7 +273,13 @@ WEIGHT = "layers.0.weight"
         (_set("format", value="intarsia-modul"), "did you mean 'intarsia-module'"),
         (_set("version", value=2), "newer intarsia .* upgrade"),
         (_set("version", value=True), "unknown format version True"),
+        (_set("version", value=0), "unknown format version 0"),
+        (_set("version", value=1.0), "unknown format version 1.0"),
+        (_set("version", value=None), "unknown format version None"),
         (_set("surprise", value=1), "unknown surprise"),
+        (_set("tensors", WEIGHT, "more", value=1), "has the unknown .*more"),
+        (lambda h, t: h["tensors"][WEIGHT].pop("encoding"), "lacks encoding"),
+        (_set("tensors", WEIGHT, value=[]), "expected a mapping"),
         (lambda h, t: h.pop("origin"), "lacks origin"),
         (lambda h, t: t.pop(f"{WEIGHT}/values"), f"lacks the tensor '{WEIGHT}/values'"),
         (lambda h, t: t.update(more=torch.ones(1)), "holds the tensor 'more'"),

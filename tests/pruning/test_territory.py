@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 import intarsia as ia
-from intarsia.errors import RecipeError
+from intarsia.errors import RecipeError, WiringError
 from intarsia.models import initialise, wiring_of
 from intarsia.models.wiring import axis_sizes, hidden_axes
 from intarsia.pruning import PRUNINGS, Group
+from intarsia.pruning.territory import _auction, _claim
 
 SHAPE = (1, 8, 8)
 RULES = ["territory", "territory(by='magnitude')"]
@@ -111,6 +112,58 @@ def test_by_magnitude_units_go_to_the_largest_claim():
     one, other = prune("territory(by='magnitude')", group)
     assert one["layers.0.bias"].tolist() == [True, False, False, True]
     assert other["layers.0.bias"].tolist() == [False, True, True, False]
+
+
+def test_units_are_won_by_squared_weights_in_and_out_as_a_fraction_of_the_modules_own():
+    """Module 0 is ten times as large all over, and wins no more by that."""
+    group = group_of("mlp(3)", seeds=(0, 0), jitter=0.0)
+    sizes = [[3.0, 1.0, 2.0], [1.0, 2.0, 3.0]]
+    for k, own in enumerate(sizes):
+        for unit, size in enumerate(own):
+            group.states[k]["layers.0.weight"][unit] = 0
+            group.states[k]["layers.1.weight"][:, unit] = 0
+            group.states[k]["layers.0.weight"][unit, 0] = size * (1 if k else 10)
+            group.states[k]["layers.1.weight"][0, unit] = size * (1 if k else 10)
+    one, other = prune("territory(by='magnitude')", group)
+    assert one["layers.0.bias"].tolist() == [True, True, False]
+    assert other["layers.0.bias"].tolist() == [False, False, True]
+
+
+def test_claims_by_hand():
+    group = group_of("mlp(2)", seeds=(0,), jitter=0.0, shape=(2,))
+    state = group.states[0]
+    state["layers.0.weight"] = torch.tensor([[1.0, 2.0], [0.0, 3.0]])
+    state["layers.1.weight"] = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [2.0, -4.0]])
+    claim = _claim(state, group.wiring, "layers.0", 2)
+    assert claim.tolist() == [1 + 4 + 1 + 1 + 1 + 4, 9 + 16]
+
+
+@pytest.mark.parametrize(
+    ("claims", "owners"),
+    [
+        ([[0.5, 0.3, 0.2], [0.4, 0.35, 0.25]], [0, 1, 0]),
+        ([[0.9, 0.8, 0.7, 0.1], [0.1, 0.1, 0.1, 0.1]], [0, 0, 1, 1]),
+        ([[0.2, 0.2], [0.2, 0.2]], [0, 1]),
+        ([[0.1, 0.9, 0.3]], [0, 0, 0]),
+        ([[0.9, 0.8, 0.7, 0.6, 0.5]] * 2, [0, 0, 0, 1, 1]),
+    ],
+)
+def test_an_auction_by_hand(claims, owners):
+    """By falling claim; who has an equal number takes no more, the first take the rest."""
+    assert _auction(torch.tensor(claims)).tolist() == owners
+
+
+def test_equal_runs_by_hand():
+    group = group_of("mlp(7)", seeds=(0, 0, 0))
+    owned = [mask["layers.0.bias"].int().tolist() for mask in prune("territory", group)]
+    assert owned == [[1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1, 1]]
+
+
+def test_a_network_without_names_for_its_units_has_no_territories():
+    group = group_of("mlp(4)", seeds=(0,))
+    nameless = Group(group.states, group.masks, None, 0.0, [0], [0])
+    with pytest.raises(WiringError, match="have no names"):
+        prune("territory", nameless)
 
 
 @given(units=st.integers(1, 30), modules=st.integers(1, 6))

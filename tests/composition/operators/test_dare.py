@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
+from itertools import product
 from types import ModuleType
 from typing import Any
 
@@ -134,6 +135,10 @@ def test_rescaling_by_hand() -> None:
     assert drop(vector, kept, 0.5, "norm", (2, 2)).tolist() == [4.0, 0.0, 7.0, 0.0]
     nothing = torch.zeros(4, dtype=torch.bool)
     assert drop(vector, nothing, 0.5, "norm", (2, 2)).tolist() == [0.0] * 4
+    small = torch.tensor([8e-8, 8e-8, 4e-8, 4e-8], dtype=torch.float64)
+    assert drop(small, kept, 0.5, "norm", (4,)).tolist() == pytest.approx([1.6e-7, 0, 8e-8, 0])
+    assert drop(small, kept, 0.5, "norm", (2, 2)).tolist() == [8e-8, 0.0, 4e-8, 0.0]
+    assert drop(vector, kept, 1, "norm", (2, 2)).tolist() == [1.0, 0.0, 2.0, 0.0]
 
 
 def test_a_draw_is_the_same_everywhere_and_keeps_its_share() -> None:
@@ -162,13 +167,45 @@ def test_a_part_is_dropped_alike_in_any_company(make_context: Callable[..., Merg
         assert torch.equal(merged[name][own], fewer[name][own])
 
 
-def test_mean_over_many_draws_is_the_task_vector(each: Tensors) -> None:
-    vector = each[0].double()
-    joined = [
-        drop(vector, draw("a", len(vector), 0.5, seed), 0.5, "density", SIZES)
-        for seed in range(2000)
-    ]
-    torch.testing.assert_close(torch.stack(joined).mean(0), vector, atol=0.25, rtol=0)
+def test_what_is_left_is_rescaled_unless_told_not_to(
+    make_context: Callable[..., MergeContext],
+) -> None:
+    """With the base taken as zero and one part, the joined state is what is left of it."""
+    context = make_context(1, density=1.1)
+    state = context.parts[0].state
+
+    def dared(text: str) -> dict[str, Tensor]:
+        return OPERATORS.call(OPERATORS.spec(text), states=[state], context=context)
+
+    kept = dared("dare(density=0.5, base='zero', rescale=False)")
+    rescaled = dared("dare(density=0.5, base='zero')")
+    for name in context.learned:
+        stays = kept[name] != 0
+        assert torch.equal(kept[name][stays], state[name][stays])
+        torch.testing.assert_close(rescaled[name], 2 * kept[name])
+    assert sum(int((kept[name] != 0).sum()) for name in context.learned) > 0
+
+
+@pytest.mark.parametrize("density", [0.25, 0.7, 1.0])
+def test_the_expected_value_over_all_masks_is_the_task_vector(density: float) -> None:
+    """Every mask of five entries, by its probability."""
+    vector = torch.tensor([1.5, -2.0, 0.25, 0.0, 3.0], dtype=torch.float64)
+    mean = torch.zeros_like(vector)
+    for mask in product([True, False], repeat=5):
+        chance = density ** sum(mask) * (1 - density) ** (5 - sum(mask))
+        mean += chance * drop(vector, torch.tensor(mask), density, "density", (2, 3))
+    torch.testing.assert_close(mean, vector, atol=1e-12, rtol=0)
+
+
+def test_every_entry_is_kept_as_often_as_the_density_says(each: Tensors) -> None:
+    """Within five standard errors over the seeds, and so is the mean of what is left."""
+    vector, seeds, density = each[0].double(), 4000, 0.3
+    masks = [draw("a", len(vector), density, seed) for seed in range(seeds)]
+    often = torch.stack(masks).double().mean(0)
+    error = (density * (1 - density) / seeds) ** 0.5
+    assert float((often - density).abs().max()) < 5 * error
+    left = torch.stack([drop(vector, mask, density, "density", SIZES) for mask in masks]).mean(0)
+    torch.testing.assert_close(left, vector * often / density, atol=1e-12, rtol=1e-12)
 
 
 def test_task_arithmetic_of_modules_equals_fusion_bench(

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from intarsia.composition import OPERATORS, MergeContext
-from intarsia.composition.operators.fisher import diagonal
+from intarsia.composition.operators import fisher
+from intarsia.composition.operators.fisher import _agrees, diagonal
+from intarsia.errors import RecipeError
 from intarsia.models import initialise
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -101,3 +103,69 @@ def test_without_information_the_floor_makes_a_mean(make_context: Make) -> None:
     for name in context.plan:
         mean = torch.stack([part.state[name] for part in context.parts]).mean(0)
         torch.testing.assert_close(joined[name], mean)
+
+
+def test_weights_and_floor_are_numbers_above_0(make_context: Make) -> None:
+    context = make_context(3, samples=5)
+    for settings in ({"weights": 0.0}, {"weights": {"a": -1.0}}, {"floor": 0.0}, {"floor": -1.0}):
+        with pytest.raises(RecipeError, match="above 0"):
+            join(context, **settings)
+    assert join(context, weights=1e-9, floor=1e-30)
+
+
+def test_weights_are_1_and_the_floor_is_small_unless_told(make_context: Make) -> None:
+    context = make_context(3, samples=9)
+    default, given = join(context), join(context, weights=1.0, floor=1e-6)
+    assert all(torch.equal(default[name], given[name]) for name in default)
+    raised = join(context, floor=1.0)
+    assert any(not torch.equal(default[name], raised[name]) for name in default)
+
+
+def test_what_torch_maps_is_trusted_where_it_agrees() -> None:
+    """A layer of which the map is wrong is taken sample by sample; one it can map is not."""
+    gradients = {"w": torch.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])}
+    assert _agrees(gradients, {"w": gradients["w"][:1]})
+    assert _agrees(gradients, {"w": gradients["w"][:1] + 1e-3})
+    assert not _agrees(gradients, {"w": gradients["w"][:1] + 0.1})
+    assert not _agrees(gradients, {"w": gradients["w"][1:]})
+
+
+class Scaled(nn.Module):
+    """A network whose only parameters belong to no layer that is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor([0.5, -1.0, 2.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale
+
+
+def test_parameters_of_no_layer_are_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With z = x s: the gradient of sqrt(p_c) by s_j is x_j (1[c = j] - p_j) sqrt(p_c) / 2 / t."""
+    network, t = Scaled(), 2.0
+    inputs = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    calls: list[int] = []
+    usual = fisher._one_by_one
+    monkeypatch.setattr(
+        fisher, "_one_by_one", lambda n, o, x, t: (calls.append(len(x)), usual(n, o, x, t))[1]
+    )
+    seen = diagonal(network, inputs, t)["scale"]
+    p = torch.softmax(inputs * network.scale.detach() / t, dim=1)
+    expected = (p * (1 - p) * (inputs / t) ** 2).mean(0)
+    torch.testing.assert_close(seen.float(), expected, atol=1e-6, rtol=1e-4)
+    assert calls == [1, 1]  # a sample of each chunk is looked at, the others are mapped
+
+
+def test_a_layer_that_torch_cannot_map_is_taken_sample_by_sample() -> None:
+    """PReLU's map is wrong in torch: the diagonal is right all the same."""
+    network = nn.Sequential(nn.Linear(3, 3), nn.PReLU(3))
+    inputs = torch.randn(18, 3, generator=torch.Generator().manual_seed(1))
+    seen = diagonal(network, inputs, 1.0)["1.weight"]
+    expected = torch.zeros(3)
+    for x in inputs:
+        p = torch.softmax(network(x[None])[0], 0)
+        for c in range(3):
+            (slope,) = torch.autograd.grad(p[c].log(), [network[1].weight], retain_graph=True)
+            expected += p[c].detach() * slope**2 / len(inputs)
+    torch.testing.assert_close(seen.float(), expected, atol=1e-6, rtol=1e-4)

@@ -1,5 +1,6 @@
 """Side by side, the parts give exactly the sum of their logits in one sparse network."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from intarsia.composition import Composition, compose
 from intarsia.composition.merge_context import MergeContext
-from intarsia.composition.operators.inlay import inlay, inlay_mask
+from intarsia.composition.operators.inlay import inlay, inlay_mask, inlay_size
 from intarsia.errors import CompositionError
 from intarsia.models import initialise
 from intarsia.models.axes import axis_sizes, hidden_axes
@@ -289,3 +290,12 @@ def test_an_inlay_that_no_machine_holds_is_refused(monkeypatch: pytest.MonkeyPat
     parts = tuple(part(name, "mlp(12, 9)", (6,), 1.1) for name in "01")
     with pytest.raises(CompositionError, match=r"a tensor of 432 entries.*logits"):
         built(parts)
+
+
+@pytest.mark.parametrize(("model", "shape"), [("mlp(7, 5)", (6,)), ("lenet", (1, 6, 6))])
+def test_the_size_of_an_inlay_is_known_before_it_is_built(
+    model: str, shape: tuple[int, ...], make_context: Callable[..., MergeContext]
+) -> None:
+    context = make_context(3, model, shape, density=0.2)
+    built = inlay([part.state for part in context.parts], context)
+    assert inlay_size(context) == sum(tensor.numel() for tensor in built.values())

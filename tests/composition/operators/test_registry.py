@@ -65,3 +65,26 @@ def test_the_mask_of_units_is_the_operators_own(make_context: Make) -> None:
 def test_an_unknown_trait_is_refused() -> None:
     with pytest.raises(RecipeError, match="no trait 'color': did you mean 'colour'"):
         OPERATORS.register("other", color="#000000")
+
+
+def test_traits_of_our_operators() -> None:
+    def having(trait: str) -> set[str]:
+        return {name for name in OPERATORS if getattr(OPERATORS.entry(name), trait)}
+
+    ours = {"fisher", "regmean", "inlay", "logits", "sum", "mean", "ties", "dare", "own"}
+    assert having("samples") & ours == {"fisher", "regmean"}
+    assert having("logit_sum") & ours == {"inlay", "logits"}
+    assert having("weight_sum") & ours == {"sum"}
+    assert having("mask") & ours == {"inlay"}
+    on = {name: OPERATORS.entry(name).on for name in ours}
+    assert {name for name in ours if on[name] == "weights"} == {
+        *("fisher", "regmean", "sum", "mean", "ties", "dare"),
+    }
+    assert (on["inlay"], on["logits"], on["own"]) == ("units", "logits", "logits")
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_registered_function_becomes_its_entry() -> None:
+    made = operator("mine", on="logits", paper="")(lambda logits, context: logits[0])
+    assert made is OPERATORS["mine"]
+    assert made(logits=["one", "two"], context=None) == "one"

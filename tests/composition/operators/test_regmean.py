@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from intarsia.composition import OPERATORS, MergeContext
-from intarsia.composition.operators.regmean import gram_matrices
+from intarsia.composition.operators.regmean import _check_layers, _solve, gram_matrices
+from intarsia.errors import CompositionError, RecipeError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -130,3 +131,53 @@ def test_gram_of_a_layer_used_twice() -> None:
         both = torch.cat([x, torch.relu(network.layer(x))]).double()
     gram = gram_matrices(network, x)["layer.weight"]
     torch.testing.assert_close(gram[0], both.mT @ both / 100, atol=1e-6, rtol=1e-5)
+
+
+def test_alpha_is_nine_tenths_unless_told(make_context: Make) -> None:
+    context = make_context(3, samples=20)
+    default, given, other = join(context), join(context, alpha=0.9), join(context, alpha=0.5)
+    assert all(torch.equal(default[name], given[name]) for name in default)
+    assert any(not torch.equal(default[name], other[name]) for name in default)
+    for alpha in (-0.1, 1.1):
+        with pytest.raises(RecipeError, match="alpha"):
+            join(context, alpha=alpha)
+
+
+def test_layers_that_do_not_mix_come_before_those_that_do() -> None:
+    """A normalisation is passed over, and what is called after it is measured all the same."""
+    network = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2), nn.LayerNorm(2), nn.Linear(2, 2))
+    network.eval()
+    x = torch.randn(100, 3, generator=torch.Generator().manual_seed(0))  # more than a chunk
+    grams = gram_matrices(network, x)
+    assert list(grams) == ["1.weight", "3.weight"]
+    with torch.no_grad():
+        inside = network[0](x).double()
+    torch.testing.assert_close(grams["1.weight"][0], inside.mT @ inside / 100, atol=1e-6, rtol=0)
+
+
+def test_rows_are_solved_together_and_each_to_its_end() -> None:
+    """Rows that arrive at once, slowly and not at all, against a solver of dense systems."""
+    draw = torch.Generator().manual_seed(3)
+    base = torch.randn(1, 9, 6, generator=draw, dtype=torch.float64)
+    scales = torch.tensor([1.0, 10.0, 0.1, 3.0, 1.0, 0.5], dtype=torch.float64)
+    left = (base * scales).mT @ (base * scales)
+    left[:, 5], left[:, :, 5] = 0, 0  # an input that is always 0
+    truth = torch.randn(1, 4, 6, generator=draw, dtype=torch.float64)
+    kept = torch.rand(1, 4, 6, generator=draw) < 0.7
+    kept[0, 0], kept[0, 3] = True, False
+    kept[0, 1, 5] = True
+    right = torch.where(kept, truth, 0) @ left
+    start = torch.where(kept, torch.ones_like(truth), 0)
+    start[0, 0] = torch.where(torch.arange(6) < 5, truth[0, 0], 7.0)  # there already
+    solved = _solve(left, right, start, kept)
+    expected = torch.where(kept, truth, 0)
+    torch.testing.assert_close(solved[..., :5], expected[..., :5], atol=1e-6, rtol=1e-5)
+    assert torch.equal(solved[..., 5], start[..., 5])
+    assert torch.equal(solved[0, 0, :5], truth[0, 0, :5])
+
+
+def test_weights_of_ones_own_forward_are_refused(make_context: Make) -> None:
+    network = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(3, 2)))
+    with pytest.raises(CompositionError, match="layer '0'"):
+        _check_layers(network)
+    _check_layers(nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)))
