@@ -35,11 +35,13 @@ def main() -> None:
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--model", default="shallow")
     parser.add_argument("--scale", default="paper")
+    parser.add_argument("--seeds", type=int, help="how many; the scale's own without it")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    words = ["--data", options.data, "--model", options.model, "--store", "FOLDER"]
+    words: list[object] = ["--data", options.data, "--model", options.model, "--store", "FOLDER"]
+    words += ["--seeds", options.seeds] if options.seeds else []
     result = made_by(__file__, *words)
     save(options.out, "study_speed", result | timed(options))
 
@@ -51,7 +53,8 @@ def timed(options: argparse.Namespace) -> dict[str, Any]:
     began = time.perf_counter()
     store, study = Store(options.store), find_study("pairs")
     context = StudyContext(store, options.device)
-    chosen = study.options(options.scale, data=[options.data], models=[options.model])
+    seeds = {"seeds": options.seeds} if options.seeds else {}
+    chosen = study.options(options.scale, data=[options.data], models=[options.model], **seeds)
     measured = run(study, chosen, store, context=context, say=print)
     seconds = time.perf_counter() - began
     cells = study.plan(chosen, context)

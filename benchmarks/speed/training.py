@@ -2,6 +2,7 @@
 
     python benchmarks/speed/training.py                  seconds per module-epoch on this CPU
     python benchmarks/speed/training.py --device cuda    stacks of shallow modules on a GPU
+    python benchmarks/speed/training.py --device cuda --engines    engine by engine on a GPU
 
 On the CPU each way runs in a process of its own, so that its peak memory can be read:
   expert     resident tensors, fused Adam, a process per core with a module each on one thread
@@ -44,16 +45,21 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="epochs of a round (CPU: 2, CUDA: 20)")
     parser.add_argument("--repeats", type=int, default=3, help="CPU: how often each way is timed")
     parser.add_argument("--stacks", type=int, nargs="+", default=STACKS)
+    parser.add_argument("--engines", action="store_true", help="CUDA: time engines, not stacks")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
+    name = f"training_{options.device}"
     if options.device == "cpu":
         result = on_cpu(options.data, options.model, options.epochs or 2, options.repeats)
     else:
-        from benchmarks.speed.training_cuda import on_cuda
+        from benchmarks.speed.training_cuda import engine_by_engine, on_cuda
 
-        result = on_cuda(options.data, options.epochs or 20, options.stacks)
+        if options.engines:
+            name, result = f"{name}_engines", engine_by_engine(options.data)
+        else:
+            result = on_cuda(options.data, options.epochs or 20, options.stacks)
     result = made_by(__file__, *words(options)) | result
-    save(options.out, f"training_{options.device}", result)
+    save(options.out, name, result)
     print(json.dumps(result, indent=1))
 
 
@@ -63,6 +69,7 @@ def words(options: argparse.Namespace) -> list[object]:
     given += ["--model", f"'{options.model}'"] if options.model != "mlp" else []
     given += ["--epochs", options.epochs] if options.epochs else []
     given += ["--repeats", options.repeats] if options.repeats != 3 else []
+    given += ["--engines"] if options.engines else []
     return given + (["--stacks", *options.stacks] if options.stacks != STACKS else [])
 
 

@@ -47,7 +47,6 @@ def on_cuda(data_name: str, epochs: int, stacks: list[int]) -> dict[str, Any]:
         "stacks": rows,
         "first_call": first,
         "ways": ways,
-        "engines": engines(data),
     }
 
 
@@ -148,8 +147,10 @@ def copy_bandwidth() -> float:
     return 2 * source.numel() * 4 / best
 
 
-def engines(data: Data) -> list[dict[str, Any]]:
+def engine_by_engine(data_name: str) -> dict[str, Any]:
     """Ten modules by every engine that can train them: what the automatic choice rests on."""
+    data = ia.load_data(data_name)
+    run(data, 1, 1, "auto")  # compile and warm up
     colour = pictures(5120, (3, 32, 32))
     cases = [
         (data, "mlp", ("mlp", "stack", "single")),
@@ -164,7 +165,7 @@ def engines(data: Data) -> list[dict[str, Any]]:
             row = run(samples, 10, 2, name, model, sparsity=0.0)
             keys = ("engine", "training_seconds", "peak_MiB", "parameters")
             rows.append({"model": model} | {k: row[k] for k in keys})
-    return rows
+    return {"machine": torch.cuda.get_device_name(), "engines": rows}
 
 
 def pictures(samples: int, shape: tuple[int, ...]) -> Data:

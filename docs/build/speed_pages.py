@@ -94,6 +94,7 @@ def fair(result: Result) -> bool:
 
 def training_cuda(load: Load) -> str:
     result, target = load("training_cuda"), load("targets")["training_cuda"]
+    by_engine = load("training_cuda_engines")
     stacks = [
         [
             row["modules"],
@@ -116,7 +117,7 @@ def training_cuda(load: Load) -> str:
             f"{row['training_seconds']:.2f}",
             row["peak_MiB"],
         ]
-        for row in result["engines"]
+        for row in by_engine["engines"]
     ]
     goal = next(row for row in result["stacks"] if row["modules"] == target["modules"])
     verdict = met(goal["seconds"] <= target["seconds"])
@@ -148,6 +149,7 @@ def training_cuda(load: Load) -> str:
         "the same run; that fraction is floor over time. One module leaves most of the GPU idle, "
         f"and a stack fills it.{against}",
         "## Engine by engine",
+        origin(by_engine),
         "Ten modules, two epochs of one dense round, training alone; MNIST for the first two "
         "models, random colour pictures for the others. The automatic choice rests on these "
         "numbers: stacks win for small networks, one module after another for large ones.",
