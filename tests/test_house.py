@@ -29,6 +29,7 @@ NEVER_CALLED = {"torch.load", "torch.save", "torch.serialization", "numpy.load",
 ORDER = """
     errors
     specs files
+    locks
     objectives data models
     pruning modules
     training composition plots

@@ -1,6 +1,6 @@
 """Every error a user can cause: the thing, the value seen, what was expected, what to do.
 
-And the one warning, for what works and yet is not well.
+And the warnings, for what works and yet is not well.
 """
 
 from collections.abc import Iterable
@@ -31,6 +31,10 @@ class FileError(IntarsiaError):
     """A file is not what it should be."""
 
 
+class DamagedError(FileError):
+    """A file does not hold what was written to it."""
+
+
 class VersionError(FileError):
     """A file was written by another version of intarsia."""
 
@@ -53,6 +57,17 @@ class HealthWarning(UserWarning):
 
 class DataWarning(UserWarning):
     """The data were read by a guess that should be looked at."""
+
+
+class FileWarning(UserWarning):
+    """A file was damaged, and what it held is made again; or nothing tells whether it is."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, of Python, of torch's allocator or of a GPU."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
