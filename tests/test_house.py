@@ -31,6 +31,7 @@ ORDER = """
     limits
     parsing
     specs files
+    locks
     objectives data models
     pruning modules
     training composition plots

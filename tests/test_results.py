@@ -224,6 +224,37 @@ def test_kills_are_shown_with_what_was_done_by_the_last() -> None:
     assert "2 to 5 of its 8 cells" in page
 
 
+def test_the_page_of_kills_counts_every_engine_and_flip() -> None:
+    from speed_pages import kills
+
+    row = {"model": "mlp", "recipe": "paper", "runs": 3, "files": 16, "equal": True}
+    row |= {"differing": [], "kills": 4, "operations": 5, "by": {"TERM": 1, "operation": 3}}
+    cases = [
+        {**row, "engine": "mlp", "locks": "flock", "hit": [1, 2]},
+        {**row, "engine": "stack", "locks": "flock", "hit": [2, 5]},
+        {**row, "engine": "mlp", "locks": "files", "operations": 7, "hit": [3]},
+    ]
+    flips = [{"what": "a note", "outcome": "refused by name", "count": 2}]
+    result = {
+        **{"command": "kill", "date": "today", "machine": "one", "versions": {}, "seconds": 3.0},
+        **{"device": "cpu", "kills": 12, "equal": True, "cases": cases, "flips": flips},
+    }
+
+    def shown(target: dict[str, int], **change: Any) -> str:
+        known = {"targets": {"kills": target}, "kills": {**result, **change}}
+        gpu = {**result, "device": "cuda", "kills": 0, "cases": [], "flips": []}
+        return kills(lambda name: known.get(name, gpu))
+
+    page = shown({"kills": 12, "flips": 2})
+    assert "| CPU | stack | mlp | paper | flock | 1 | 3 | 3 | 16 | yes |" in page
+    assert "has 5 file operations; kills came before 3 of them" in page
+    assert "| a note | refused by name | 2 |" in page
+    assert "12 kills and 2 flips: met." in page
+    assert "2 flips: missed." in shown({"kills": 13, "flips": 2})
+    silent = [{"what": "a note", "outcome": "OTHER MODULES, SILENTLY", "count": 2}]
+    assert "2 flips: missed." in shown({"kills": 12, "flips": 2}, flips=silent)
+
+
 def _text(path: Path) -> str | None:
     return path.read_text() if path.exists() else None
 

@@ -15,7 +15,7 @@ from pages import ROOT, filled
 
 SOURCE = ROOT / "src" / "intarsia"
 PAGE = ROOT / "CONTRIBUTING.md"
-COMMON = {"errors", "limits", "parsing", "specs", "files"}  # imported by nearly all
+COMMON = {"errors", "limits", "parsing", "specs", "files", "locks"}  # imported by nearly all
 Graph = Mapping[str, set[str]]  # room -> the rooms it imports
 
 

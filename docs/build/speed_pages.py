@@ -1,10 +1,10 @@
 """The pages on speed and size: training, files, inlays, the studio; and what kills change."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from intarsia.studies.verdict import listed
-from pages import Load, Result, met, origin, page, table
+from pages import RESULTS, Load, Result, met, origin, page, table
 
 KINDS = ("median", "slowest")
 
@@ -415,22 +415,75 @@ def _studio_load(result: Result) -> str:
 
 
 def kills(load: Load) -> str:
-    result = load("kills")
-    rows = [
-        [
-            row["recipe"]["preset"],
-            row["kills"],
-            row["runs"],
-            row["files"],
-            "yes" if row["equal"] else "NO: " + ", ".join(row["differing"]),
-        ]
-        for row in result["recipes"]
-    ]
+    """What kills and flipped bits change, on the CPU and, once it was measured, on a GPU."""
+    results = [load("kills")]
+    if (RESULTS / "kills_cuda.json").exists():
+        results.append(load("kills_cuda"))
+    cases = [(result, row) for result in results for row in result["cases"]]
+    flips = [row for result in results for row in result["flips"]]
+    target = load("targets")["kills"]
+    hit, operations = _operations_hit(cases)
+    done, flipped = sum(r["kills"] for r in results), sum(row["count"] for row in flips)
+    held = all(r["equal"] for r in results) and not any(_is_bad(row) for row in flips)
+    enough = done >= target["kills"] and flipped >= target["flips"]
     return page(
-        "kill -9 at random moments",
-        [result],
-        "Digit modules are trained into a folder with a checkpoint after every epoch; the process "
-        "is killed at random moments and the same call resumes the run, until it ends. Then every "
-        f"file is compared with those of an undisturbed run. All took {result['seconds']} s.",
-        table("recipe|kills|runs|files|same bytes", rows),
+        "Kills and flipped bits",
+        results,
+        "Four modules are trained into a folder, in two chunks, with a checkpoint after every "
+        "epoch. The process is killed, at random moments by KILL, TERM and HUP in turn, or by KILL "
+        "right before a file operation (a file opened to be written, synced, linked, renamed or "
+        "removed, a folder made or removed); the same call resumes the run, until it ends. Then "
+        "every file is compared with those of an undisturbed run. All took "
+        f"{sum(r['seconds'] for r in results):.0f} s.",
+        table(
+            "device|engine|model|recipe|locks|kills at random moments|before a file operation"
+            "|runs|files|same bytes",
+            [_case(result, row) for result, row in cases],
+        ),
+        f"A run with locks by flock has {operations} file operations; kills came before {hit} of "
+        "them, each on at least one of the engines.",
+        "## Flipped bits",
+        "One bit of one file is flipped, at a random place, in the folder of a run that was killed "
+        "or that is finished, and the same call is made again.",
+        table("flipped in|what came of it|flips", _summed(flips)),
+        f"{target['kills']} kills and {target['flips']} flips were aimed at, none of which may "
+        f"change a module silently. There were {done} kills and {flipped} flips: "
+        f"{met(held and enough)}.",
     )
+
+
+def _case(result: Result, row: Result) -> list[object]:
+    before = row["by"].get("operation", 0)
+    return [
+        result["device"].upper(),
+        row["engine"],
+        row["model"],
+        row["recipe"],
+        row["locks"],
+        row["kills"] - before,
+        before,
+        row["runs"],
+        row["files"],
+        "yes" if row["equal"] else "NO: " + ", ".join(row["differing"]),
+    ]
+
+
+def _operations_hit(cases: Sequence[tuple[Result, Result]]) -> tuple[int, int]:
+    """How many operations of a run with flock on the CPU were hit, and how many it has."""
+    rows = [r for result, r in cases if (result["device"], r["locks"]) == ("cpu", "flock")]
+    operations = rows[0]["operations"]
+    alike = [row for row in rows if row["operations"] == operations]
+    return len({place for row in alike for place in row["hit"]}), operations
+
+
+def _summed(flips: Sequence[Result]) -> list[list[object]]:
+    counts: dict[tuple[str, str], int] = {}
+    for row in flips:
+        key = (row["what"], row["outcome"])
+        counts[key] = counts.get(key, 0) + row["count"]
+    return [[what, outcome, count] for (what, outcome), count in counts.items()]
+
+
+def _is_bad(row: Result) -> bool:
+    """Whether a flip had an outcome that it may not have: those are written in capitals."""
+    return bool(row["outcome"][:5].isupper())

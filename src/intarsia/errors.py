@@ -1,6 +1,6 @@
 """Every error a user can cause: the thing, the value seen, what was expected, what to do.
 
-And the one warning, for what works and yet is not well.
+And the warnings, for what works and yet is not well.
 """
 
 import reprlib
@@ -36,6 +36,10 @@ class FileError(IntarsiaError):
     """A file is not what it should be."""
 
 
+class DamagedError(FileError):
+    """A file does not hold what was written to it."""
+
+
 class VersionError(FileError):
     """A file was written by another version of intarsia."""
 
@@ -62,6 +66,10 @@ class HealthWarning(UserWarning):
 
 class DataWarning(UserWarning):
     """The data were read by a guess that should be looked at."""
+
+
+class FileWarning(UserWarning):
+    """A file was damaged, and what it held is made again; or nothing tells whether it is."""
 
 
 def nearest(word: Any, known: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, locks, digests and seeds of what they hold."""
+"""Files written whole or not at all, digests and seeds of what they hold."""
 
 import contextlib
 import hashlib
@@ -8,14 +8,9 @@ import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from intarsia.errors import FileError
-
-try:
-    import fcntl
-except ImportError:  # Windows: no lock, the rest works
-    fcntl = None  # type: ignore[assignment]
+from intarsia.errors import DamagedError, FileError
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +22,7 @@ def write_whole(path: str | Path, content: bytes | memoryview) -> None:
     A temporary file in the same folder (`.*.part`) is synced and renamed; missing folders are made.
     """
     path = Path(path)
-    part = _part_of(path)
+    part = part_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -54,7 +49,7 @@ def link_whole(source: str | Path, path: str | Path) -> None:
     Its bytes are copied only where the file system has no links.
     """
     path = Path(path)
-    part = _part_of(path)
+    part = part_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.link(source, part)
@@ -67,18 +62,38 @@ def link_whole(source: str | Path, path: str | Path) -> None:
         write_whole(path, Path(source).read_bytes())
 
 
-def take_lock(file: IO[str], shared: bool = False) -> bool:
-    """Lock an open file against other processes, until it is closed; False if it is taken.
+def sealed(content: Mapping[str, Any]) -> bytes:
+    """A JSON file of these values that carries their digest."""
+    return canonical({**content, "digest": digest_of(content)}).encode() + b"\n"
 
-    A shared lock keeps out only those that want it alone; a second call changes the lock.
-    """
-    if fcntl is None:
-        return True
+
+def read_sealed(path: str | Path) -> dict[str, Any]:
+    """What was `sealed` into a file, without the digest; a FileError if it holds anything else."""
+    path = Path(path)
     try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+        if path.exists() and not path.is_file():
+            raise FileError(f"{path}: is not a file")
+        content = json.loads(path.read_bytes())
+        digest = content.pop("digest")
+        sound = digest == digest_of(content)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError):
+        sound = False
+    if not sound:
+        raise DamagedError(f"{path}: is damaged, its digest does not fit its content")
+    result: dict[str, Any] = content
+    return result
+
+
+def is_unreadable(error: BaseException) -> bool:
+    """Whether an error is of a file that may be well, though it cannot be read here and now."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__
+    return cause is not None and not isinstance(cause, FileNotFoundError)
 
 
 def digest_of(header: Any, tensors: "Mapping[str, torch.Tensor] | None" = None) -> str:
@@ -129,7 +144,8 @@ def stream(*parts: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def _part_of(path: Path) -> Path:
+def part_of(path: Path) -> Path:
+    """A name beside a file, unlike any other, for what is to become that file."""
     return path.parent / f".{secrets.token_hex(8)}.part"
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from intarsia.errors import FileError, RecipeError
+from intarsia.errors import DamagedError, FileError, FileWarning, RecipeError
+from intarsia.files import sealed
 from intarsia.modules import Bank, Module, file_name
 
 Make = Callable[..., Module]
@@ -104,9 +105,44 @@ def test_listing_is_checked(
 ) -> None:
     bank.save(tmp_path)
     listing = tmp_path / "bank.json"
-    listing.write_text(json.dumps(json.loads(listing.read_text()) | change))
+    content = json.loads(listing.read_text()) | change
+    del content["digest"]
+    listing.write_bytes(sealed(content))
     with pytest.raises(FileError, match=message):
         Bank.load(tmp_path)
+
+
+def test_no_bit_of_the_listing_changes_what_is_loaded(bank: Bank, tmp_path: Path) -> None:
+    bank.save(tmp_path)
+    listing = tmp_path / "bank.json"
+    content = listing.read_bytes()
+    for place in range(0, 8 * len(content), 41):
+        flipped = bytearray(content)
+        flipped[place // 8] ^= 1 << place % 8
+        listing.write_bytes(flipped)
+        with pytest.raises(FileError, match=r"bank\.json"):
+            Bank.report_of(tmp_path)
+
+
+def test_a_flipped_bit_of_a_module_is_named(bank: Bank, tmp_path: Path) -> None:
+    bank.save(tmp_path)
+    victim = tmp_path / "1-s0.safetensors"
+    content = bytearray(victim.read_bytes())
+    content[-5] ^= 16
+    victim.write_bytes(content)
+    with pytest.raises(DamagedError, match=r"1-s0\.safetensors: was altered or damaged"):
+        Bank.load(tmp_path)
+
+
+def test_a_listing_without_a_digest_is_read_with_a_warning(bank: Bank, tmp_path: Path) -> None:
+    bank.save(tmp_path)
+    listing = tmp_path / "bank.json"
+    content = json.loads(listing.read_text())
+    del content["digest"]
+    listing.write_text(json.dumps(content))
+    with pytest.warns(FileWarning, match=r"bank\.json has no digest"):
+        assert Bank.load(tmp_path).names == bank.names
+    assert Bank.load(tmp_path, quiet=True).names == bank.names
 
 
 def test_folder_without_a_bank(tmp_path: Path) -> None:

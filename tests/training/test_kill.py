@@ -1,4 +1,4 @@
-"""kill -9 at random moments, through the benchmark that does it: experiments/kills.py."""
+"""Kills and flipped bits, through the benchmark that makes them: experiments/kills.py."""
 
 import json
 import os
@@ -13,23 +13,32 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "experiments" / "k
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs kill -9 and fork")
 
 
-def assert_survives(kills, out):
-    command = [sys.executable, str(SCRIPT), "--kills", str(kills), "--out", str(out)]
-    run = subprocess.run(command, capture_output=True, text=True)
+def assert_survives(kills, flips, out, *engines):
+    words = ["--kills", str(kills), "--flips", str(flips), "--output", str(out / "kills.json")]
+    chosen = ["--engines", *engines] if engines else []
+    run = subprocess.run(
+        [sys.executable, str(SCRIPT), *words, *chosen], capture_output=True, text=True
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     result = json.loads((out / "kills.json").read_text())
     assert result["kills"] == kills
     assert result["equal"]
-    assert [row["differing"] for row in result["recipes"]] == [[], []]
-    assert all(row["files"] == 3 * (20 + 1) + 1 for row in result["recipes"])
+    for row in result["cases"]:
+        assert row["differing"] == []
+        assert row["files"] == 3 * (4 + 1) + 1
+        assert row["kills"] == sum(row["by"].values())
+    assert sum(row["count"] for row in result["flips"]) == flips
     assert f"{kills} kills" in run.stdout
-    print(run.stdout.splitlines()[-1])
+    return result
 
 
-def test_four_kills_change_no_byte(tmp_path):
-    assert_survives(4, tmp_path)
+def test_few_kills_and_flips_change_no_byte(tmp_path):
+    result = assert_survives(8, 4, tmp_path, "mlp")
+    assert [row["locks"] for row in result["cases"]] == ["flock", "files"]
 
 
 @pytest.mark.slow
-def test_two_hundred_kills_change_no_byte(tmp_path):
-    assert_survives(200, tmp_path)
+def test_many_kills_and_flips_on_all_engines_change_no_byte(tmp_path):
+    result = assert_survives(200, 50, tmp_path)
+    assert {row["engine"] for row in result["cases"]} == {"mlp", "single", "stack", "plain"}
+    assert all({"KILL", "TERM", "HUP"} <= row["by"].keys() for row in result["cases"])

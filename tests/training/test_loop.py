@@ -119,8 +119,16 @@ def test_progress_can_be_written_down():
 
     engine = Playback(ACCURACY, LOSS)
     progress = play(engine, 3)
-    again = RoundProgress.from_json(json.loads(json.dumps(progress.to_json())))
+    again = RoundProgress.from_json(json.loads(json.dumps(progress.to_json())), progress.modules)
     assert vars(again) == vars(progress)
     fresh = RoundProgress(2)
-    again = RoundProgress.from_json(json.loads(json.dumps(fresh.to_json())))
+    again = RoundProgress.from_json(json.loads(json.dumps(fresh.to_json())), 2)
     assert vars(again) == vars(fresh)
+
+
+@pytest.mark.parametrize(
+    "change", [{"modules": 3}, {"epoch": "1"}, {"stale": [0]}, {"best": [{}, None]}, {"more": 1}]
+)
+def test_progress_of_other_types_is_not_read(change):
+    with pytest.raises(ValueError, match="it "):
+        RoundProgress.from_json({**RoundProgress(2).to_json(), **change}, 2)

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import re
 import sys
 
 import pytest
@@ -10,7 +11,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import intarsia as ia
-from intarsia.errors import FileError, TrainingError
+from intarsia.errors import DamagedError, FileError, FileWarning, TrainingError
+from intarsia.files import digest_of, sealed
 from intarsia.modules import bank as modules_bank
 from intarsia.training.engines import select as choose
 from intarsia.training.progress import Progress
@@ -294,13 +296,22 @@ def stopped(small_data, tmp_path, stop_after):
 
 
 def rewrite(path, change):
+    """Another checkpoint with a digest that fits."""
     from safetensors import safe_open
 
     with safe_open(path, "pt") as file:
         note = json.loads(file.metadata()["intarsia-progress"])
     tensors = load_file(path)
     change(note, tensors)
-    save_file(tensors, path, {"intarsia-progress": json.dumps(note)})
+    note = json.dumps(note)
+    save_file(tensors, path, {"intarsia-progress": note, "digest": digest_of(note, tensors)})
+
+
+def flip(path, place):
+    """One bit of a byte, or of the byte at a fraction of the file."""
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content)) if isinstance(place, float) else place] ^= 1
+    path.write_bytes(content)
 
 
 @pytest.mark.parametrize(
@@ -310,24 +321,80 @@ def rewrite(path, change):
         lambda path: path.write_bytes(b""),
         lambda path: path.write_bytes(b"\xff" * 100),
         lambda path: save_file({"a": torch.zeros(1)}, path),
+        lambda path: flip(path, 9),
+        lambda path: flip(path, -9),
+        lambda path: flip(path, 0.5),
         lambda path: rewrite(path, lambda note, tensors: note.pop("standing")),
+        lambda path: rewrite(path, lambda note, tensors: note["standing"].update(stale=[[]] * 4)),
         lambda path: rewrite(path, lambda note, tensors: note.update(standing=[])),
-        lambda path: rewrite(path, lambda note, tensors: tensors.pop("2/slot/best/layers.0.bias")),
         lambda path: rewrite(path, lambda note, tensors: tensors.update(x=torch.zeros(1))),
-        lambda path: rewrite(
-            path, lambda note, tensors: tensors.update({"2/slot/now/layers.0.bias": torch.ones(5)})
-        ),
     ],
 )
-def test_a_damaged_checkpoint_is_named_and_can_be_deleted(small_data, stopped, tmp_path, damage):
+def test_a_damaged_checkpoint_is_named_and_its_part_trained_again(
+    small_data, stopped, tmp_path, damage, monkeypatch
+):
     out, checkpoint = stopped
     damage(checkpoint)
-    with pytest.raises(TrainingError, match=r"(?s)\.safetensors cannot be read, .*delete it"):
+    said = []
+    monkeypatch.setattr(Progress, "say", lambda self, line: said.append(line))
+    words = rf"{checkpoint.name}.*is damaged.*is trained again"
+    with pytest.warns(FileWarning, match=rf"(?s){words}"):
         ia.train(small_data, out=out, **settings_of("paper"))
-    checkpoint.unlink()
-    ia.train(small_data, out=out, **settings_of("paper"))
+    assert [line for line in said if re.search(words, line, re.DOTALL)]
     ia.train(small_data, out=tmp_path / "whole", **settings_of("paper"))
     assert file_bytes(out) == file_bytes(tmp_path / "whole")
+
+
+def test_a_checkpoint_of_other_tensors_is_named(small_data, stopped):
+    out, checkpoint = stopped
+    rewrite(checkpoint, lambda note, tensors: tensors.pop("2/slot/best/layers.0.bias"))
+    with pytest.raises(TrainingError, match=rf"{checkpoint.name} holds other tensors.*delete it"):
+        ia.train(small_data, out=out, **settings_of("paper"))
+
+
+@pytest.mark.parametrize("pattern", ["*-round-0/a.safetensors", "*-round-2/bank.json"])
+def test_a_damaged_chunk_is_named_and_trained_again(
+    small_data, tmp_path, stop_after, monkeypatch, pattern
+):
+    """One that is done, and one whose first round is: both are in the folder."""
+    monkeypatch.setattr(choose, "CPU_CHUNK", (2, 2))
+    settings, out = settings_of("paper"), tmp_path / "out"
+    stop_after(13)  # of 9 epochs each
+    with pytest.raises(KeyboardInterrupt):
+        ia.train(small_data, out=out, **settings)
+    stop_after(None)
+    for victim in (out / ".progress").glob(pattern):
+        flip(victim, 0.5)
+    (out / ".progress").joinpath("unrelated").mkdir()
+    with pytest.warns(FileWarning, match="is trained again"):
+        ia.train(small_data, out=out, **settings)
+    ia.train(small_data, out=tmp_path / "whole", **settings)
+    assert file_bytes(out) == file_bytes(tmp_path / "whole")
+
+
+def test_a_damaged_round_of_a_chunk_in_training_is_trained_again(small_data, stopped, tmp_path):
+    out, _ = stopped
+    (victim,) = (out / ".progress").glob("*-round-0/c.safetensors")
+    flip(victim, -3)
+    with pytest.warns(FileWarning, match=r"c\.safetensors.*is trained again"):
+        ia.train(small_data, out=out, **settings_of("paper"))
+    ia.train(small_data, out=tmp_path / "whole", **settings_of("paper"))
+    assert file_bytes(out) == file_bytes(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("name", ["key", "threads"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\x00", b"[1]", b"[" * 10**5, b'{"digest":1}', b"9" * 5000, None]
+)
+def test_a_damaged_note_is_named(small_data, stopped, name, content):
+    out, _ = stopped
+    note = out / ".progress" / name
+    if content is None:
+        flip(note, 0.2)
+    else:
+        note.write_bytes(content)
+    with pytest.raises(DamagedError, match=rf"{name}: is damaged.*delete .*progress"):
+        ia.train(small_data, out=out, **settings_of("paper"))
 
 
 def test_a_checkpoint_of_another_engine_is_not_taken_up(small_data, stopped):
@@ -384,5 +451,9 @@ def test_the_time_of_all_calls_is_kept_beside_the_modules(stop_after, small_data
     assert after.seconds > before.seconds
     ia.train(small_data, out=out, **settings_of("paper"))
     assert spent(out) == after  # nothing was left to do
-    (out / TIME).write_text("{}")
-    assert spent(out) is None
+    whole = (out / TIME).read_bytes()
+    odd = [{"calls": "1", "seconds": 1}, {"calls": 1, "seconds": []}, {"calls": 1}]
+    damaged = [b"{}", b"[" * 10**5, b"\xff", b"[]", b"9" * 5000, whole.replace(b":2,", b":3,")]
+    for content in [*damaged, *map(sealed, odd)]:
+        (out / TIME).write_bytes(content)
+        assert spent(out) is None

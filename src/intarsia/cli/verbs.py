@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from intarsia.cli.console import harmless, note, say, show_error
-from intarsia.errors import DataWarning, HealthWarning, IntarsiaError
+from intarsia.errors import DataWarning, FileWarning, HealthWarning, IntarsiaError
 
 JSON = "intarsia.json"  # in a context's meta: whether errors are JSON
 # The base of all usage errors, which typer takes from click or has of its own.
@@ -161,10 +161,11 @@ def _careful_output() -> Iterator[None]:
             stream.reconfigure(errors="backslashreplace")
     with warnings.catch_warnings():
         warnings.simplefilter("default", DataWarning)
+        warnings.simplefilter("default", FileWarning)
         usual = warnings.showwarning
 
         def show_warning(message: Any, category: Any, *where: Any, **more: Any) -> None:
-            if issubclass(category, DataWarning):
+            if issubclass(category, DataWarning | FileWarning):
                 note(str(message))
             else:
                 usual(message, category, *where, **more)

@@ -2,14 +2,23 @@
 
 import hashlib
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, overload
 
 from intarsia.data import named_set, set_name
-from intarsia.errors import FileError, RecipeError, VersionError, nearest, shortened
-from intarsia.files import canonical, link_whole, plain, write_whole
+from intarsia.errors import (
+    DamagedError,
+    FileError,
+    FileWarning,
+    RecipeError,
+    VersionError,
+    nearest,
+    shortened,
+)
+from intarsia.files import digest_of, link_whole, plain, sealed, write_whole
 from intarsia.limits import account, current
 from intarsia.models import Model
 from intarsia.modules import file, header
@@ -97,6 +106,8 @@ class Bank:
     def save(self, folder: str | Path, written: Mapping[str, Path] | None = None) -> None:
         """One file per module, then `bank.json`, which lists them in order; each written whole.
 
+        All carry digests, so that `load` tells whether they are as they were written.
+
         What is wrong with them stands there too, under `health`; what is loaded is looked at anew.
         `written` has files, by module, that hold them already: these are not written again.
         """
@@ -115,7 +126,7 @@ class Bank:
             "report": self.report,
             **({} if health.ok else {KEY: health.to_json()}),
         }
-        write_whole(folder / LISTING, canonical(listing).encode() + b"\n")
+        write_whole(folder / LISTING, sealed(listing))
 
     @classmethod
     def load(cls, folder: str | Path, model: Model | None = None, *, quiet: bool = False) -> "Bank":
@@ -127,13 +138,20 @@ class Bank:
             for name, digest in listing["files"]:
                 modules.append(Module.load(folder / name, model, quiet=True))
                 if modules[-1].digest != digest:
-                    raise FileError(
+                    raise DamagedError(
                         f"{folder / name}: is not the module that {LISTING} lists, a save was "
                         "interrupted or the file was replaced: save the bank again"
                     )
         with file.reading(folder / LISTING):
             bank = cls(modules, listing["diverged"], listing["report"])
         if not quiet:
+            if not listing["sealed"]:
+                warnings.warn(
+                    f"{folder / LISTING} has no digest, so nothing tells whether it was altered: "
+                    "save the bank again",
+                    FileWarning,
+                    stacklevel=2,
+                )
             warn(bank.health, str(folder))
         return bank
 
@@ -192,12 +210,17 @@ def _checked_listing(path: Path) -> dict[str, Any]:
         ) from error
     current().check("header", len(content), "it has {} or more")
     value = file.parse(content, "listing")
-    value.pop(KEY, None)
-    header.check_keys(value, (*FORMAT, "files", "diverged", "report"))
-    if {key: value[key] for key in FORMAT} != FORMAT:
+    if {key: value.get(key) for key in FORMAT} != FORMAT:
         raise VersionError(
             f"its format is not {FORMAT}: it was made by another version of intarsia"
         )
+    digest = value.pop("digest", None)  # which the first banks did not have
+    if digest not in (None, digest_of(value)):
+        raise DamagedError(
+            "was altered or damaged, its digest does not fit its content: save the bank again"
+        )
+    value.pop(KEY, None)
+    header.check_keys(value, (*FORMAT, "files", "diverged", "report"))
     if not isinstance(value["files"], list) or not isinstance(value["report"], dict):
         raise FileError("it lists no files or has no report: save the bank again")
     current().check("parts", len(value["files"]), "lists {} modules")
@@ -214,4 +237,5 @@ def _checked_listing(path: Path) -> dict[str, Any]:
         "files": files,
         "diverged": header.texts(value["diverged"], "diverged"),
         "report": value["report"],
+        "sealed": digest is not None,
     }

@@ -17,7 +17,14 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from intarsia.errors import FileError, IntarsiaError, VersionError, nearest, shortened
+from intarsia.errors import (
+    DamagedError,
+    FileError,
+    IntarsiaError,
+    VersionError,
+    nearest,
+    shortened,
+)
 from intarsia.files import canonical, digest_of, write_whole
 from intarsia.limits import account, allocating, current, out_of_memory
 from intarsia.modules.architecture import TensorSpec
@@ -71,7 +78,7 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]
             raise
         raise FileError(f"is not a sound safetensors file ({error}): {_AGAIN}") from error
     if header.pop("digest") != digest_of(header, tensors):
-        raise FileError(f"was altered or damaged, its digest does not fit its content: {_AGAIN}")
+        raise DamagedError(f"was altered or damaged, its digest does not fit its content: {_AGAIN}")
     return {k: v for k, v in header.items() if k not in ("format", "version")}, tensors
 
 
@@ -82,7 +89,8 @@ def reading(path: str | Path) -> Iterator[None]:
         with account(), allocating("reading it"):
             yield
     except IntarsiaError as error:
-        raise FileError(f"{path}: {error}") from error
+        kind = DamagedError if isinstance(error, DamagedError) else FileError
+        raise kind(f"{path}: {error}") from error
     except RecursionError as error:
         raise FileError(f"{path}: its header is nested too deeply: {_AGAIN}") from error
 

@@ -7,11 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from intarsia.errors import FileError
+from intarsia.errors import DamagedError, FileError, IntarsiaError
 from intarsia.files import digest_of, plain, write_whole
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.records import keep_events, read_records
+from intarsia.studies.records import is_sound, keep_events, read_records
 from intarsia.studies.runners.local import progress
 from intarsia.studies.store import Store
 from intarsia.studies.study import Study, find_study
@@ -130,29 +130,58 @@ def save_archive(path: str | Path, what: Archive) -> None:
 
 
 def load_archive(path: str | Path) -> Archive:
-    """Read an archive and check its digest."""
+    """Read an archive and check its digest, and that it has what an archive has."""
+    path = Path(path)
     try:
-        result = json.loads(Path(path).read_bytes())
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise FileError(f"{path}: is not an archive of a study: {error}") from None
-    try:
+        if path.exists() and not path.is_file():
+            raise FileError(f"{path}: is not a file: give the one that study archive wrote")
+        result = json.loads(path.read_bytes())
         digest = result.pop("digest")
         if {k: result[k] for k in FORMAT} != FORMAT:
             raise FileError(f"{path}: is not an archive that this version reads, expected {FORMAT}")
         if digest != digest_of(result):
-            raise FileError(f"{path}: was altered or damaged, its digest does not fit it")
-        cells = [Measured(m["settings"], m["result"], m["key"]) for m in result["measured"]]
-        return Archive(
-            result["study"], result["options"], cells, result["missing"], result["events"]
-        )
+            raise DamagedError(f"{path}: was altered or damaged, its digest does not fit it")
+        return _archive(result)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror or error}") from error
     except KeyError as error:
         raise FileError(f"{path}: is not an archive of a study: it has no {error}") from None
-    except (TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError, MemoryError) as error:
         raise FileError(
-            f"{path}: is not an archive of a study: expected what study archive writes"
+            f"{path}: is not an archive of a study: expected what study archive writes ({error})"
         ) from None
+
+
+def check_cells(what: Archive, study: Study, path: str | Path) -> None:
+    """An error unless the study can show these cells: anyone can make a digest."""
+    try:
+        study.tables(what.measured)
+        study.judge(what.measured)
+    except IntarsiaError:
+        raise
+    except Exception as error:  # whatever a study's code says to cells that it did not measure
+        raise FileError(
+            f"{path}: its cells are not such as the study {study.name!r} measures "
+            f"({type(error).__name__}: {error})"
+        ) from error
+
+
+def _archive(content: Mapping[str, Any]) -> Archive:
+    """An archive of plain values; KeyError, TypeError or ValueError if they are none."""
+    cells = [Measured(m["settings"], m["result"], m["key"]) for m in content["measured"]]
+    texts = [content["study"], *(cell.key for cell in cells)]
+    mappings = [content["options"], *(part for c in cells for part in (c.settings, c.result))]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a name or a key is not text")
+    if not all(isinstance(mapping, dict) for mapping in mappings):
+        raise ValueError("options, settings or a result are not a mapping")
+    if type(content["missing"]) is not int or not 0 <= content["missing"] < 2**63:
+        raise ValueError("the number of missing cells is not one")
+    kinds = ("banks", "cell")
+    if not all(is_sound(event) and event["event"] in kinds for event in content["events"]):
+        raise ValueError("an event does not say what was done, where, when and how long")
+    missing, events = content["missing"], content["events"]
+    return Archive(content["study"], content["options"], cells, missing, events)
 
 
 def _lines(values: Sequence[Any]) -> str:

@@ -57,25 +57,56 @@ class Record:
 def read_records(folder: Path) -> list[dict[str, Any]]:
     """Every event of every run, in order, each with the device, date and versions of its run."""
     events = []
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in sorted(filter(Path.is_file, folder.glob("*.jsonl"))):
         run: dict[str, Any] = {}
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in _lines(path):
             try:
                 event = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
-            if not isinstance(event, dict) or "event" not in event:
+            if not isinstance(event, dict):
                 continue
-            if event["event"] == "begin":
+            if event.get("event") == "begin":
                 run = {k: event[k] for k in ABOUT if k in event}
-            if all(key in run or key in event for key in ABOUT):
+            if is_sound({**run, **event}):
                 events.append({**run, **event})
     return events
 
 
+def is_sound(event: Any) -> bool:
+    """Whether an event says what it should: which kind it is, of what, where, when and how long."""
+    if not isinstance(event, dict):
+        return False
+    versions = event.get("versions")
+    texts = [event.get(name) for name in ("event", "device", "kind", "date")]
+    if not isinstance(versions, dict) or not _all_texts([*texts, *versions.values()]):
+        return False
+    if event["event"] == "cell":
+        return _all_texts([event.get("key")]) and _is_number(event.get("seconds"))
+    if event["event"] == "banks":
+        keys, numbers = event.get("keys"), [event.get(n) for n in ("modules", "work", "seconds")]
+        listed = isinstance(keys, list) and bool(keys) and _all_texts(keys)
+        return listed and all(map(_is_number, numbers)) and event["modules"] > 0
+    return event["event"] == "begin"
+
+
+def _all_texts(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < 1e18
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}") from error
+
+
 def keep_events(folder: Path, events: Sequence[Mapping[str, Any]]) -> None:
     """Note what other stores' runs did; the same events are kept once."""
-    folder.mkdir(parents=True, exist_ok=True)
     lines = "".join(json.dumps(event, sort_keys=True) + "\n" for event in events)
     name = hashlib.sha256(lines.encode()).hexdigest()[:16]
     write_whole(folder / f"taken-{name}.jsonl", lines.encode())

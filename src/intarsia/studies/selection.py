@@ -16,7 +16,7 @@ from typing import Any
 
 from intarsia.errors import DataError, FileError, IntarsiaError, StudyError, nearest, shortened
 from intarsia.parsing import parse_yaml
-from intarsia.studies.archive import load_archive
+from intarsia.studies.archive import check_cells, load_archive
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext, load_here
 from intarsia.studies.options import picked, variant_label, without_cell
@@ -110,6 +110,7 @@ def select_archived(study: Study, given: Mapping[str, Any], path: Path) -> Study
     archive = load_archive(path)
     if archive.study != study.name:
         raise StudyError(f"{path} is of the study {archive.study!r}, not of {study.name!r}")
+    check_cells(archive, study, path)
     wanted = {key: seeds_of(v) if key == "seeds" else v for key, v in given.items()}
     measured = picked(archive.measured, wanted, archive.options)
     if not measured:

@@ -15,14 +15,22 @@ import json
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from intarsia.errors import FileError, IntarsiaError, StudyError, VersionError
-from intarsia.files import canonical, digest_of, plain, take_lock, write_whole
+from intarsia.errors import DamagedError, FileError, IntarsiaError, StudyError, VersionError
+from intarsia.files import (
+    canonical,
+    digest_of,
+    is_unreadable,
+    plain,
+    read_sealed,
+    sealed,
+    write_whole,
+)
+from intarsia.locks import Lock, shared_lock, take_lock
 from intarsia.modules import LISTING, Bank
 from intarsia.studies.cells import Cell, Measured, rounded
 from intarsia.studies.plans import Plan
@@ -30,10 +38,6 @@ from intarsia.studies.plans import Plan
 FORMAT = {"format": "intarsia-store", "version": 1}
 CELL = {"format": "intarsia-cell", "version": 1}
 UNPRUNED = "round-1"
-
-
-class DamagedError(FileError):
-    """A file of the store does not hold what was written."""
 
 
 class Store:
@@ -76,8 +80,7 @@ class Store:
             "banks": {role: plan.key for role, plan in cell.banks.items()},
             "result": rounded(plain(result, "result")),
         }
-        content["digest"] = digest_of(content)
-        write_whole(self.cell_file(cell), canonical(content).encode() + b"\n")
+        write_whole(self.cell_file(cell), sealed(content))
         return Measured(content["settings"], content["result"], cell.key)
 
     def keys(self, studies: Iterable[str]) -> set[str]:
@@ -101,8 +104,8 @@ class Store:
             if (folder / UNPRUNED).exists():
                 bank.rounds = (Bank.load(folder / UNPRUNED, quiet=True),)
         except IntarsiaError as error:
-            if _unreadable(error):
-                raise
+            if is_unreadable(error) or _other_version(error):
+                raise  # it may be well
             raise DamagedError(f"bank {plan.key[:16]} is damaged: {error}") from error
         expected = [bank] if not plan.recipe.rounds else [bank, *bank.rounds, None][:2]
         if any(part is None or part.report.get("plan") != plan.key for part in expected):
@@ -165,30 +168,26 @@ class Store:
     @contextmanager
     def lock(self, keys: Sequence[str]) -> Iterator[list[str]]:
         """Those of the keys that no other process works on, ours until the block ends."""
-        folder = self.path / "locks"
-        held: dict[str, IO[str]] = {}
+        held: dict[str, Lock] = {}
         try:
             for key in keys:
-                file = _lock(folder / key)
-                if file is not None:
-                    held[key] = file
+                lock = take_lock(self.lock_file(key))
+                if lock is not None:
+                    held[key] = lock
             yield list(held)
         finally:
-            for key, file in held.items():
-                (folder / key).unlink(missing_ok=True)
-                file.close()
+            for lock in held.values():
+                lock.release()
+
+    def lock_file(self, key: str) -> Path:
+        """What is locked while somebody works on a cell or a bank."""
+        return self.path / "locks" / key
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """While the block runs, no other process takes what is half written for litter."""
-        with _opened(self.path / "lock") as file:
-            if take_lock(file):
-                self._sweep()
-            while not take_lock(file, shared=True):
-                time.sleep(0.02)  # another process sweeps
+        with shared_lock(self.path / "lock", when_alone=self._sweep):
             yield
-            if take_lock(file):  # the last to leave
-                self._sweep()
 
     def _sweep(self) -> None:
         """Remove what processes that were killed had half written, or not cleared away."""
@@ -205,23 +204,14 @@ class Store:
 
 def read_cell(path: Path, key: str | None = None) -> dict[str, Any]:
     """The file of a cell, of this one if a key is given; DamagedError if it is not as written."""
-    try:
-        content = json.loads(path.read_bytes())
-        digest = content.pop("digest")
-        whole = {"key", "settings", "result"} <= content.keys()
-        if digest != digest_of(content) or not whole or key not in (None, content["key"]):
-            raise ValueError
-        version = {name: content.get(name) for name in CELL}
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise DamagedError(f"{path}: is damaged, its digest does not fit its content") from None
-    if version != CELL:
+    content = read_sealed(path)
+    if {name: content.get(name) for name in CELL} != CELL:
         raise FileError(f"{path}: is not a cell that this version reads, expected {CELL}")
-    result: dict[str, Any] = content
-    return result
+    mappings = all(isinstance(content.get(name), dict) for name in ("settings", "result"))
+    own = isinstance(content.get("key"), str) and key in (None, content["key"])
+    if not mappings or not own:
+        raise DamagedError(f"{path}: is damaged, it is not the cell that its name says")
+    return content
 
 
 def _is_foreign(path: Path) -> bool:
@@ -229,45 +219,17 @@ def _is_foreign(path: Path) -> bool:
     return path.suffix != ".part" and path.name != "store.json"
 
 
-def _unreadable(error: BaseException) -> bool:
-    """Whether a bank may be well, though it cannot be read here and now."""
+def _other_version(error: BaseException) -> bool:
     cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, OSError | VersionError):
+    while cause is not None and not isinstance(cause, VersionError):
         cause = cause.__cause__
-    return cause is not None and not isinstance(cause, FileNotFoundError)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
-    try:
-        file = path.open("w")
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror}") from error
-    with file:
-        yield file
+    return cause is not None
 
 
 def _check_format(note: Path) -> None:
     try:
         result = json.loads(note.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         result = None
     if result != FORMAT:
         raise StudyError(f"{note}: is not the note of a store that this version reads: {FORMAT}")
-
-
-def _lock(path: Path) -> IO[str] | None:
-    """The locked file, or None where another process has it.
-
-    Its owner removes the file before it lets go, so a lock may be got on a file that is gone: then
-    somebody else may hold the new one.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.open("w")
-    try:
-        mine = take_lock(file) and os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        mine = False
-    if not mine:
-        file.close()
-    return file if mine else None

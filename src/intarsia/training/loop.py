@@ -38,10 +38,27 @@ class RoundProgress:
         return dict(vars(self))
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "RoundProgress":
-        progress = cls(values["modules"])
+    def from_json(cls, values: Any, modules: int) -> "RoundProgress":
+        """What `to_json` gave for so many modules; a ValueError for anything else."""
+        progress = cls(modules)
+        if not isinstance(values, dict) or values.keys() != vars(progress).keys():
+            raise ValueError("it has other entries than the progress of a round")
+        if values["modules"] != modules or not all(
+            _alike(values[name], own) for name, own in vars(progress).items()
+        ):
+            raise ValueError(f"it is not the progress of {modules} modules")
         vars(progress).update(values)
         return progress
+
+
+def _alike(value: Any, own: Any) -> bool:
+    """Whether a value has the type of ours; lists have its length, and scores are numbers."""
+    if isinstance(own, list):
+        return isinstance(value, list) and len(value) == len(own) and all(map(_alike, value, own))
+    if own is None:
+        scores = value.values() if isinstance(value, dict) else ()
+        return value is None or (bool(scores) and all(type(v) in (int, float) for v in scores))
+    return type(value) is type(own)
 
 
 Watch = Callable[[RoundProgress, Scores, int], None]

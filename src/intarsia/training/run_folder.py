@@ -2,24 +2,29 @@
 
 A folder belongs to one run, by the key of its plan, and to one process at a time, by a lock. A
 chunk of the bank that is done has its modules there; one in training has a checkpoint of its state
-after an epoch. All files are written whole, so a run that is killed goes on from what is there.
+after an epoch. All files are written whole, so a run that is killed goes on from what is there, and
+with digests, so that a chunk whose files are damaged is trained again.
 """
 
 import json
+import math
 import shutil
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import yaml
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from intarsia.errors import TrainingError
-from intarsia.files import digest_of, take_lock, write_whole
+from intarsia.errors import DamagedError, FileError, FileWarning, TrainingError
+from intarsia.files import digest_of, is_unreadable, read_sealed, sealed, write_whole
+from intarsia.locks import Lock, holder_of, take_lock
 from intarsia.modules import LISTING, Bank, Module
 from intarsia.modules.bank import file_names
 from intarsia.pruning import Mask
@@ -46,7 +51,7 @@ class RunFolder:
             self.key = digest_of([plan.key, "keep_rounds"])
         self.last = plan.recipe.rounds or 0
         self.memory: dict[tuple[str, int], Bank] = {}
-        self.lock: IO[str] | None = None
+        self.lock: Lock | None = None
         self.clock: Clock | None = None
 
     def __enter__(self) -> Self:
@@ -54,15 +59,9 @@ class RunFolder:
             return self
         progress = self.path / PROGRESS
         try:
-            progress.mkdir(parents=True, exist_ok=True)
-            self.lock = (progress / "lock").open("w")
-        except OSError as error:
-            raise TrainingError(f"cannot write to {self.path}: {error.strerror}") from error
-        if not _locked(self.lock):
-            self.lock.close()
-            raise TrainingError(
-                f"another process trains into {self.path}: wait for it or use another folder"
-            )
+            self.lock = _locked(progress / "lock")
+        except FileError as error:
+            raise TrainingError(f"cannot write to {self.path}: {error}") from error
         try:
             _sweep(self.path)
             self._check_key()
@@ -76,11 +75,14 @@ class RunFolder:
     def __exit__(self, *error: object) -> None:
         if self.path is None or self.lock is None:
             return
-        if (self.path / LISTING).exists():  # all is there: what led there can go
-            shutil.rmtree(self.path / PROGRESS, ignore_errors=True)
-        elif self.clock is not None:
-            self.clock.write(self.path / PROGRESS)
-        self.lock.close()
+        try:
+            if (self.path / LISTING).exists():  # all is there: what led there can go
+                shutil.rmtree(self.path / PROGRESS, ignore_errors=True)
+            elif self.clock is not None and not self.lock.lost:
+                with suppress(FileError):  # a full disk, perhaps, which stopped the run
+                    self.clock.write(self.path / PROGRESS)
+        finally:
+            self.lock.release()
 
     def finished(self) -> Bank | None:
         """The bank that an earlier call completed, if there is one."""
@@ -103,19 +105,47 @@ class RunFolder:
         note, history = progress / "threads", []
         # What was stopped before it had anything to go on from has no history.
         if note.exists() and (any(progress.glob("*.safetensors")) or any(progress.glob("*/"))):
-            history = list(json.loads(note.read_text()))
+            history = list(self._note(note)["threads"])
         if history[-1:] != [now]:
             history.append(now)
-            write_whole(note, json.dumps(history).encode())
+            write_whole(note, sealed({"threads": history}))
         return history
+
+    def _note(self, path: Path) -> dict[str, Any]:
+        try:
+            return read_sealed(path)
+        except DamagedError as error:
+            raise DamagedError(
+                f"{error}: delete {path.parent} to train from the beginning, or use another folder"
+            ) from error
 
     def checkpoint_file(self, chunk: str) -> Path | None:
         """Where the state of a chunk in training goes."""
         return None if self.path is None else self.path / PROGRESS / f"{chunk}.safetensors"
 
-    def chunk_done(self, chunk: str) -> bool:
-        """Whether a chunk was completed before."""
-        return self.path is not None and (self._place(chunk, self.last) / LISTING).exists()
+    def chunk_done(self, chunk: str, say: Callable[[str], None]) -> bool:
+        """Whether a chunk was completed before.
+
+        One with a damaged file is dropped, with its checkpoint, and we say so.
+        """
+        checkpoint = self.checkpoint_file(chunk)
+        if checkpoint is None:
+            return False
+        places = [self._place(chunk, round_) for round_ in self._wanted]
+        done = (places[-1] / LISTING).exists()
+        try:
+            for place in places:
+                if done or (place / LISTING).exists():
+                    self._load(place)
+        except FileError as error:
+            if is_unreadable(error):
+                raise
+            trained_again(str(error), say)
+            checkpoint.unlink(missing_ok=True)
+            for place in reversed(places):  # the last one says that all are there
+                shutil.rmtree(place, ignore_errors=True)
+            return False
+        return done
 
     def wants(self, round_: int) -> bool:
         """Whether the modules of a round are to be kept."""
@@ -123,6 +153,7 @@ class RunFolder:
 
     def add(self, chunk: str, round_: int, modules: Sequence[Module], diverged: list[str]) -> None:
         """Keep the modules of a chunk as they are after a round."""
+        self._check_lock()
         bank = Bank(modules, diverged)
         if self.path is None:
             self.memory[chunk, round_] = bank
@@ -131,9 +162,9 @@ class RunFolder:
 
     def finish(self, chunks: Sequence[str], report: dict[str, Any], notes: Sequence[str]) -> Bank:
         """All modules as one bank, as planned; where there is a path, their files go up to it."""
+        self._check_lock()
         report = {**report, "key": self.key}
-        wanted = range(self.last + 1) if self.keep_rounds else [self.last]
-        rounds = [self._join(chunks, round_, report) for round_ in wanted]
+        rounds = [self._join(chunks, round_, report) for round_ in self._wanted]
         bank, files = rounds.pop()
         if notes:
             bank.report["notes"] = list(notes)
@@ -176,6 +207,17 @@ class RunFolder:
         )
         return bank, files
 
+    @property
+    def _wanted(self) -> Sequence[int]:
+        return [round_ for round_ in range(self.last + 1) if self.wants(round_)]
+
+    def _check_lock(self) -> None:
+        if self.path is not None and self.lock is not None and self.lock.lost:
+            raise TrainingError(
+                f"this process seemed to be gone, and {holder_of(self.path / PROGRESS / 'lock')} "
+                f"trains into {self.path} now: leave it to that one"
+            )
+
     def _place(self, chunk: str, round_: int) -> Path:
         assert self.path is not None
         return self.path / PROGRESS / f"{chunk}-round-{round_}"
@@ -188,9 +230,9 @@ class RunFolder:
         if listing.exists():
             key = Bank.report_of(self.path).get("key")
         elif note.exists():
-            key = note.read_text(encoding="utf-8")
+            key = self._note(note).get("key")
         else:
-            write_whole(note, self.key.encode())
+            write_whole(note, sealed({"key": self.key}))
         if key != self.key:
             raise TrainingError(
                 f"{self.path} holds modules of another recipe, data set, network or keep_rounds: "
@@ -210,13 +252,24 @@ def other_threads(history: Sequence[int]) -> list[str]:
     ]
 
 
-def _locked(file: IO[str]) -> bool:
+def trained_again(why: str, say: Callable[[str], None]) -> None:
+    """Tell that a chunk starts again, since what there was of it cannot be used."""
+    line = f"{why}: this part of the bank is trained again"
+    say(line)
+    warnings.warn(line, FileWarning, stacklevel=2)
+
+
+def _locked(path: Path) -> Lock:
     """Take the lock; a worker of a run that was just killed may hold it for a moment longer."""
     for _ in range(20):
-        if take_lock(file):
-            return True
+        if (lock := take_lock(path)) is not None:
+            return lock
         time.sleep(0.05)
-    return False
+    folder = path.parent.parent
+    raise TrainingError(
+        f"another process trains into {folder}, {holder_of(path)}: "
+        "wait for it or use another folder"
+    )
 
 
 def _sweep(folder: Path) -> None:
@@ -229,9 +282,18 @@ def _sweep(folder: Path) -> None:
 class Checkpoint:
     """Where a chunk of a bank keeps its state; without a path it keeps none."""
 
-    def __init__(self, path: Path | None, every: float, key: str = "") -> None:
-        """`every` is the least number of seconds between two writes; `key` tells runs apart."""
-        self.path, self.every, self.key = path, every, key
+    def __init__(
+        self,
+        path: Path | None,
+        every: float,
+        key: str = "",
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """`every` is the least number of seconds between two writes; `key` tells runs apart.
+
+        `say` shows a line to whoever watches.
+        """
+        self.path, self.every, self.key, self.say = path, every, key, say
         self.written = time.monotonic()
 
     def save(self, engine: Engine, masks: Sequence[Mask], progress: RoundProgress) -> None:
@@ -245,22 +307,27 @@ class Checkpoint:
         note = json.dumps({"key": self.key, "standing": progress.to_json()})
         # one copy each, since slots may be views of one stack
         plain = {n: t.detach().cpu().clone() for n, t in tensors.items()}
-        write_whole(self.path, save(plain, {"intarsia-progress": note}))
+        seal = digest_of(note, plain)
+        write_whole(self.path, save(plain, {"intarsia-progress": note, "digest": seal}))
         self.written = time.monotonic()
 
     def load(self, modules: int) -> tuple[RoundProgress, list[Mask], list[dict[str, Tensor]]]:
-        """The progress, masks and slot tensors to go on from; empty lists for a fresh start."""
+        """The progress, masks and slot tensors to go on from; empty lists for a fresh start.
+
+        A fresh start is also what a damaged checkpoint leads to: it is removed, and we say so.
+        """
         if self.path is None or not self.path.exists():
             return RoundProgress(modules), [], []
         try:
-            with safe_open(self.path, "pt") as file:
-                note = json.loads((file.metadata() or {})["intarsia-progress"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            note, tensors = _read_checkpoint(self.path)
             if note["key"] == self.key:
-                progress = RoundProgress.from_json(note["standing"])
+                progress = RoundProgress.from_json(note["standing"], modules)
                 return progress, _part(tensors, "mask", modules), _part(tensors, "slot", modules)
-        except (OSError, SafetensorError, LookupError, ValueError, TypeError) as error:
-            raise self._damaged(repr(error)) from error
+        except (DamagedError, LookupError, ValueError, TypeError, RecursionError) as error:
+            ours = isinstance(error, DamagedError)
+            trained_again(str(error) if ours else f"{self.path}: is damaged ({error})", self.say)
+            self.clear()
+            return RoundProgress(modules), [], []
         raise TrainingError(
             f"{self.path} belongs to another recipe, engine or device: "
             "train into a new folder, or delete it to start this part again"
@@ -271,17 +338,32 @@ class Checkpoint:
         for slot, given in zip(slots, tensors, strict=False):
             own = {name: tensor.shape for name, tensor in slot.tensors().items()}
             if {name: tensor.shape for name, tensor in given.items()} != own:
-                raise self._damaged("its tensors are not those of the modules")
+                raise TrainingError(
+                    f"{self.path} holds other tensors than these modules have: "
+                    "delete it to train this part again"
+                )
             slot.load(given)
 
     def clear(self) -> None:
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
-    def _damaged(self, why: str) -> TrainingError:
-        return TrainingError(
-            f"{self.path} cannot be read, {why}: delete it to train this part again"
-        )
+
+def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The note and the tensors of a checkpoint, once its digest is right."""
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except OSError as error:
+        raise TrainingError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (SafetensorError, ValueError, RuntimeError, TypeError) as error:
+        raise DamagedError(f"{path}: is damaged ({error})") from error
+    note = metadata.get("intarsia-progress", "")
+    if metadata.get("digest") != digest_of(note, tensors):
+        raise DamagedError(f"{path}: is damaged, its digest does not fit its content")
+    result: dict[str, Any] = json.loads(note)
+    return result, tensors
 
 
 def _part(tensors: dict[str, Tensor], part: str, modules: int) -> list[dict[str, Tensor]]:
@@ -314,14 +396,15 @@ class Clock:
     def write(self, folder: Path) -> None:
         """To the progress while training is not done, at the end to the modules."""
         seconds = round(self.before.seconds + time.monotonic() - self.began, 3)
-        text = json.dumps({"seconds": seconds, "calls": self.before.calls + 1})
-        write_whole(folder / TIME, text.encode())
+        write_whole(folder / TIME, sealed({"seconds": seconds, "calls": self.before.calls + 1}))
 
 
 def spent(folder: Path) -> Spent | None:
     """What the training in a folder took; None where its time was not kept or cannot be read."""
     try:
-        time_ = json.loads((folder / TIME).read_bytes())
-        return Spent(float(time_["seconds"]), int(time_["calls"]))
-    except (OSError, ValueError, TypeError, KeyError):
+        time_ = read_sealed(folder / TIME)
+        seconds, calls = time_["seconds"], time_["calls"]
+    except (OSError, FileError, KeyError):
         return None
+    sound = type(seconds) in (int, float) and type(calls) is int
+    return Spent(seconds, calls) if sound and math.isfinite(seconds) else None

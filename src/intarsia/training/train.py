@@ -3,7 +3,8 @@
 import dataclasses
 import platform
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import torch
 from torch import Tensor
 
 from intarsia.data import Data, subsample
+from intarsia.errors import TrainingError
 from intarsia.files import digest_of
+from intarsia.limits import out_of_memory
 from intarsia.models import Model
 from intarsia.modules import Bank, Finding, Module
 from intarsia.modules.health import warn, with_findings
@@ -71,9 +74,24 @@ def train(
         bank = folder.finished()
         if bank is None:
             bar = Progress(progress, plan.recipe, len(plan.tasks))
-            bank = _train_bank(plan, job, choice, folder, bar, checkpoint_every)
+            with _memory_told():
+                bank = _train_bank(plan, job, choice, folder, bar, checkpoint_every)
     warn(bank.health, "what was trained" if out is None else str(out))
     return bank
+
+
+@contextmanager
+def _memory_told() -> Iterator[None]:
+    """Memory that runs out is an error of ours, which says what to do."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        raise TrainingError(
+            "memory ran out: train fewer classes or seeds at a time, or a smaller batch; "
+            "a run with a folder goes on where it was"
+        ) from error
 
 
 def _train_bank(
@@ -99,11 +117,12 @@ def _train_bank(
             progress.say(plan.choices)
         progress.say(f"engine: {choice}, on {job.device}")
         for label, piece in labelled.items():
-            if folder.chunk_done(label):
+            if folder.chunk_done(label, progress.say):
                 progress.skip(len(piece))
                 continue
             key = digest_of([plan.key, job.device.type, choice.engine, label])
-            checkpoint = Checkpoint(folder.checkpoint_file(label), checkpoint_every, key)
+            place = folder.checkpoint_file(label)
+            checkpoint = Checkpoint(place, checkpoint_every, key, progress.say)
             engine = ENGINES[choice.engine](dataclasses.replace(job, tasks=piece))
             _train_chunk(plan, engine, report, checkpoint, progress, folder, label)
     return folder.finish(list(labelled), {**report, "threads": threads}, notes)

@@ -8,16 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from intarsia.data import Data
-from intarsia.errors import HealthWarning, IntarsiaError, StudyError
+from intarsia.errors import DamagedError, HealthWarning, IntarsiaError, StudyError
+from intarsia.limits import out_of_memory
+from intarsia.locks import holder_of, is_locked
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.plans import Plan
 from intarsia.studies.records import Record
 from intarsia.studies.runners.bank_training import train_plans, training_groups, work_of
-from intarsia.studies.store import DamagedError, Store
+from intarsia.studies.store import Store
 from intarsia.studies.study import Study, find_study
 
 WAIT = 0.1  # seconds between looks at what other processes have finished
+LONG_WAIT = 50  # looks after which a run says for whom it waits
 
 Say = Callable[[str], None]
 
@@ -102,12 +105,27 @@ class Run:
         self.store, self.say, self.context = asked.store, asked.say, context
         self.record = Record(self.store.path / "runs", asked.study.name, context.device)
         self.progress = asked.progress(context)
+        self.waits = 0
+        self.doubtful: set[str] = set()  # cells that saw damage in banks that are well
         for line in self.progress.damaged.values():
             self.say(f"{line}: it is measured again")
 
     def look(self, cells: Sequence[Cell]) -> None:
         """Take over what other processes have finished."""
         self.progress.finished.update(progress(cells, self.store).finished)
+
+    def wait(self, missing: Sequence[Cell]) -> None:
+        """Others do all that is left: look again in a moment; who they are is said once."""
+        time.sleep(WAIT)
+        self.look(missing)
+        self.waits += 1
+        if self.waits != LONG_WAIT:
+            return
+        keys = [cell.key for cell in missing]
+        keys += [plan.key for plan in missing_plans(missing, self.store)]
+        locked = [path for path in map(self.store.lock_file, keys) if is_locked(path)]
+        holders = sorted({holder_of(path) for path in locked})
+        self.say(f"waiting for others that work on what is missing: {', '.join(holders)}")
 
     def ready(self, cell: Cell) -> bool:
         """Whether the banks that the cell needs are there."""
@@ -118,15 +136,23 @@ class Run:
         self.progress.finished[cell.key] = self.store.write(cell, result)
         self.say(f"cell {self._count()} of {len(self.progress.cells)}: {cell}")
 
-    def drop(self, cell: Cell) -> None:
-        """A bank of this cell cannot be read: train it again."""
+    def drop(self, cell: Cell, why: DamagedError) -> None:
+        """A bank of this cell cannot be read: train it again.
+
+        If all can, another process has done so, or something else is damaged, time and again.
+        """
         self.context.forget()
+        dropped = False
         for plan in cell.banks.values():
             try:
                 self.store.bank(plan)
             except DamagedError as error:
                 self.say(f"{error}: it is trained again")
                 self.store.drop_bank(plan)
+                dropped = True
+        if not dropped and cell.key in self.doubtful:
+            raise StudyError(f"cell {cell}: {why}") from why
+        self.doubtful.add(cell.key)
 
     def about(self, plans: Sequence[Plan]) -> dict[str, Any]:
         """Banks that are to be trained together, for the record."""
@@ -154,8 +180,7 @@ class _Here(Run):
             done = [self._measure(cell) for cell in missing if self.ready(cell)]
             if any(done) or self._train(missing):
                 continue
-            time.sleep(WAIT)
-            self.look(missing)
+            self.wait(missing)
         return self.progress.measured
 
     def _measure(self, cell: Cell) -> bool:
@@ -173,11 +198,18 @@ class _Here(Run):
                     self.keep(
                         cell, find_study(cell.study).measure(cell, self.context.of_cell(cell))
                     )
-            except DamagedError:
-                self.drop(cell)
+            except DamagedError as error:
+                self.drop(cell, error)
                 return True
             except IntarsiaError as error:
                 raise StudyError(f"cell {cell}: {error}") from error
+            except (MemoryError, RuntimeError) as error:
+                if not out_of_memory(error):
+                    raise
+                raise StudyError(
+                    f"cell {cell}: memory ran out: run the study again with fewer workers or on a "
+                    "larger machine, it goes on where it was"
+                ) from error
             return True
 
     def _train(self, missing: Sequence[Cell]) -> bool:
@@ -193,7 +225,13 @@ class _Here(Run):
     def _train_together(self, plans: list[Plan]) -> None:
         work = self.store.work_folder(plans)
         with self.record.timed(**self.about(plans)):
-            banks = train_plans(plans, self.data(plans[0]), self.context.device, work)
+            what = (plans, self.data(plans[0]), self.context.device, work)
+            try:
+                banks = train_plans(*what)
+            except DamagedError as error:
+                self.say(f"{error}: the banks are trained again")
+                shutil.rmtree(work, ignore_errors=True)
+                banks = train_plans(*what)
             for plan, bank in zip(plans, banks, strict=True):
                 self.store.add_bank(plan, bank)
         shutil.rmtree(work, ignore_errors=True)  # checkpoints of banks that are kept now

@@ -60,6 +60,30 @@ def test_a_failure_in_a_worker_is_raised_here_with_its_trace(workers):
         workers(2, fail).map([(1,)])
 
 
+@pytest.mark.parametrize("error", [MemoryError, "DefaultCPUAllocator: can't allocate memory"])
+def test_memory_that_runs_out_in_a_worker_is_told_and_the_run_goes_on(
+    small_data, tmp_path, monkeypatch, error
+):
+    monkeypatch.setattr("intarsia.training.engines.mlp_cpu.mlp_engine.WORTH", 0)
+    settings = {"model": "mlp([24])", "epochs": 2, "preset": "paper", "checkpoint_every": 0}
+    bank = ia.train(small_data, **settings)
+    torch.set_num_threads(2)
+    epoch = HandMlp.epoch
+
+    def fail(self, *arguments):
+        if count[0]:
+            raise error() if error is MemoryError else RuntimeError(error)
+        return epoch(self, *arguments)
+
+    count = [1]
+    monkeypatch.setattr(HandMlp, "epoch", fail)
+    with pytest.raises(TrainingError, match="memory ran out: train fewer classes"):
+        ia.train(small_data, out=tmp_path / "out", **settings)
+    count[0] = 0
+    again = ia.train(small_data, out=tmp_path / "out", **settings)
+    assert [m.digest for m in again] == [m.digest for m in bank]
+
+
 def test_a_worker_that_dies_is_named(workers):
     def die(_):
         os.kill(os.getpid(), signal.SIGKILL)

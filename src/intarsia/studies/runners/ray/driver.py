@@ -1,6 +1,5 @@
 """Driver: hands out the tasks of a study, and writes what comes back."""
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -11,7 +10,7 @@ import ray
 import torch
 from ray.exceptions import RayError, RayTaskError
 
-from intarsia.errors import IntarsiaError, StudyError
+from intarsia.errors import DamagedError, IntarsiaError, StudyError
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.plans import Plan
@@ -20,7 +19,6 @@ from intarsia.studies.runners.bank_training import training_groups
 from intarsia.studies.runners.local import WAIT, Run, RunRequest, missing_plans
 from intarsia.studies.runners.ray.connection import Place, joined, place_of
 from intarsia.studies.runners.ray.ray_tasks import measure_cell, train_banks
-from intarsia.studies.store import DamagedError
 from intarsia.studies.study import find_study
 
 RETRIES = 5  # of a task whose worker is lost
@@ -52,7 +50,7 @@ class _Task:
     lock: ExitStack
     name: str
     finish: Callable[[dict[str, Any], list[Any]], None]
-    repeat: Callable[[], None]  # what was sent is damaged
+    repeat: Callable[[DamagedError], None]  # what was sent is damaged
 
 
 class _OnCluster(Run):
@@ -77,18 +75,17 @@ class _OnCluster(Run):
                     for ref in done:
                         self._collect(self.tasks.pop(ref))
                 else:
-                    time.sleep(WAIT)
-                    self.look(missing)
+                    self.wait(missing)
             return self.progress.measured
         finally:
             for ref, task in self.tasks.items():
                 ray.cancel(ref)
                 task.lock.close()
 
-    def drop(self, cell: Cell) -> None:
-        super().drop(cell)
+    def drop(self, cell: Cell, why: DamagedError) -> None:
         for plan in cell.banks.values():
             self.sent.pop(plan.key, None)
+        super().drop(cell, why)
 
     def _send(self, missing: Sequence[Cell]) -> None:
         """Hand out what nobody works on, us included, while there is room."""
@@ -113,8 +110,8 @@ class _OnCluster(Run):
                 return
             try:
                 banks = [self._bank(plan) for plan in cell.banks.values()]
-            except DamagedError:
-                self.drop(cell)
+            except DamagedError as error:
+                self.drop(cell, error)
                 return
             measure = find_study(cell.study).measure
             answer = self._ask(measure_cell, 2, cell, measure, self._setting(), *banks)
@@ -124,7 +121,7 @@ class _OnCluster(Run):
                 self.record.note(event="cell", study=cell.study, key=cell.key, **note)
 
             held = lock.pop_all()
-            task = _Task(answer, held, f"cell {cell}", finish, lambda: self.drop(cell))
+            task = _Task(answer, held, f"cell {cell}", finish, lambda why: self.drop(cell, why))
             self.tasks[answer[0]] = task
 
     def _send_plans(self, plans: Sequence[Plan]) -> None:
@@ -143,7 +140,7 @@ class _OnCluster(Run):
                 self.record.note(**about, **note)
 
             name, kept = f"bank {mine[0].key[:16]}", lock.pop_all()
-            self.tasks[answer[0]] = _Task(answer, kept, name, finish, lambda: None)
+            self.tasks[answer[0]] = _Task(answer, kept, name, finish, lambda why: None)
 
     def _ask(self, work: Callable[..., Any], answers: int, *what: Any) -> list[ray.ObjectRef]:
         task: Any = ray.remote(
@@ -161,7 +158,7 @@ class _OnCluster(Run):
                 note, *result = ray.get(task.answer)
             except RayTaskError as error:
                 if isinstance(error.cause, DamagedError):
-                    task.repeat()
+                    task.repeat(error.cause)
                     return
                 known = isinstance(error.cause, IntarsiaError)
                 raise StudyError(f"{task.name}: {error.cause if known else error}") from error

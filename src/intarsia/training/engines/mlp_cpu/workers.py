@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from intarsia.errors import TrainingError
+from intarsia.limits import out_of_memory
 
 ALIGN = 64  # bytes, a cache line
 WORTH = 2e9  # multiplications below which more threads or processes cost more than they save
@@ -119,6 +120,8 @@ class Workers:
             fine, answer = pipe.recv()
         except (EOFError, OSError):
             raise _gone() from None
+        if not fine and answer is None:
+            raise MemoryError
         if not fine:
             raise RuntimeError(f"a training process failed:\n{answer}")
         return answer
@@ -138,8 +141,8 @@ def _work(pipe: Connection, serve: Callable[..., Any], parent: int) -> None:
             call = pipe.recv()
             try:
                 answer = (True, serve(*call))
-            except Exception:
-                answer = (False, traceback.format_exc())
+            except Exception as error:
+                answer = (False, None if out_of_memory(error) else traceback.format_exc())
             pipe.send(answer)
     finally:
         os._exit(0)  # without the parent's exit handlers and buffers
