@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from intarsia.errors import FileError
-from intarsia.files import canonical, digest_of, link_whole, plain, stream, take_lock, write_whole
+from intarsia.files import canonical, digest_of, link_whole, plain, stream, write_whole
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:
@@ -142,19 +142,6 @@ def test_a_stream_depends_on_all_its_parts() -> None:
     assert len(seeds) == 5
     assert all(0 <= seed < 2**63 for seed in seeds)
     assert any(seed >= 2**61 for seed in seeds)
-
-
-def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    with path.open("w") as one, path.open("w") as other:
-        assert take_lock(one) is True
-        assert take_lock(other) is False
-        assert take_lock(other, shared=True) is False
-        assert take_lock(one, shared=True) is True
-        assert take_lock(other, shared=True) is True
-        assert take_lock(one) is False
-    with path.open("w") as third:
-        assert take_lock(third) is True
 
 
 def test_a_failed_link_leaves_nothing_behind(

@@ -130,7 +130,11 @@ def test_a_lock_of_a_process_that_is_gone_is_taken_over(
     assert not [*held.parent.iterdir()]
 
 
-@pytest.mark.parametrize("content", ["", "[" * 10**5, '{"host":1}', "\0", other(machine="there")])
+@pytest.mark.parametrize(
+    "content",
+    ["", "[" * 10**5, '{"host":1}', "\0", other(machine="there")],
+    ids=["empty", "nested", "half", "null", "another machine"],
+)
 def test_a_lock_from_elsewhere_is_taken_over_once_its_heart_stands_still(
     held: Path, content: str
 ) -> None:

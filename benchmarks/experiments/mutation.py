@@ -63,12 +63,16 @@ ROOMS = {
     "files": Room(
         (
             "src/intarsia/files.py",
+            "src/intarsia/limits.py",
+            "src/intarsia/parsing.py",
             f"{MODULES}/file.py",
             f"{MODULES}/header.py",
             f"{COMPOSITION}/composition_file.py",
         ),
         (
             "tests/test_files.py",
+            "tests/test_limits.py",
+            "tests/test_parsing.py",
             "tests/modules",
             "tests/composition/test_composition.py",
             "tests/composition/test_composition_file.py",

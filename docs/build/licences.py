@@ -55,8 +55,12 @@ def page() -> str:
 
 
 def data_rows() -> list[list[str]]:
-    """Name, title and note of every data set."""
-    return [[f"`{name}`", known.title, known.note] for name, known in DATASETS.items()]
+    """Name, title and note of every data set of the package; a program may have added others."""
+    return [
+        [f"`{name}`", known.title, known.note]
+        for name, known in DATASETS.items()
+        if known.function.__module__.startswith("intarsia.")
+    ]
 
 
 def package_row(pin: Pin, installed: dict[str, Distribution]) -> list[str]:

@@ -48,10 +48,11 @@ def inlay(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
 
 def inlay_size(context: MergeContext) -> int:
     """How many numbers the inlay of the parts would hold, counted without building it."""
-    live = [live_units(context.wiring, part.state, part.mask) for part in context.parts]
-    wide = {a: sum(int(units[a].sum()) for units in live) for a in hidden_axes(context.wiring)}
+    wiring = context.wiring_for("inlay")
+    live = [live_units(wiring, part.state, part.mask) for part in context.parts]
+    wide = {a: sum(int(units[a].sum()) for units in live) for a in hidden_axes(wiring)}
     sizes = []
-    for name, entry in context.wiring.items():
+    for name, entry in wiring.items():
         shape = context.parts[0].state[name].shape
         sizes.append(
             prod(
