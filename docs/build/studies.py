@@ -8,6 +8,7 @@ says of a study is the study's own verdict: nothing is computed here.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -263,10 +264,10 @@ def _example(speed: Result | None) -> str:
     """A command, and how long it takes where that was timed."""
     if not speed:
         return "intarsia study run pairs --data mnist --models shallow"
-    study = speed["study"]
+    study, seeds = speed["study"], re.search(r" --seeds \d+", speed["command"])
     return (
-        f"intarsia study run pairs --data {study['data']} --models {study['model']}  "
-        f"# {study['seconds']:,.0f} s on {speed['machine']}"
+        f"intarsia study run pairs --data {study['data']} --models {study['model']}"
+        f"{seeds[0] if seeds else ''}  # {study['seconds']:,.0f} s on {speed['machine']}"
     )
 
 
@@ -331,7 +332,7 @@ def _speed(result: Result, target: Result) -> Sequence[str]:
         for name, least in target.items()
     )
     return [
-        f"Table 4 for {ours['model']} networks on {ours['data']}, whole, from an empty store: "
+        f"Table 4 for {ours['model']} networks on {ours['data']}, from an empty store: "
         f"{ours['modules']:,} modules are trained, {_module_epochs(ours)}, and "
         f"{ours['cells']} cells measured in {ours['seconds']:,.0f} s, of which "
         f"{ours['training_seconds']:,.0f} s are training and {ours['measuring_seconds']:,.0f} s "
