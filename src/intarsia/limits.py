@@ -34,6 +34,7 @@ class Limits:
     text       characters of a recipe, of a setting or of a spec
     depth      lists and mappings inside one another in such a text
     units      of a layer whose units are to be aligned: that takes their cube of time
+    numbers    that a data file may unpack to, and four more for each of its bytes
 
     `advice` is what a refusal says at its end, of `{name}` and the `{value}` that would do.
     """
@@ -46,6 +47,7 @@ class Limits:
     text: int = 2**17
     depth: int = 20
     units: int = 4_096
+    numbers: int = 2**25
     advice: str = ADVICE
 
     def __post_init__(self) -> None:
@@ -63,6 +65,7 @@ class Limits:
             header=2**20,
             text=2**14,
             units=1_024,
+            numbers=2**20,
             advice="that is too much for an upload: give its path to `intarsia studio` instead",
         )
 

@@ -10,13 +10,9 @@ from gzip import GzipFile
 from pathlib import Path
 
 from intarsia.errors import DataError
+from intarsia.limits import current
 
-ENTRIES = 2**24
-"""Numbers that any data file may hold, and PER_BYTE more for each of its bytes."""
-
-PER_BYTE = 4
-VARIABLE = "INTARSIA_DATA_ENTRIES"
-"""The environment variable that takes the place of ENTRIES."""
+PER_BYTE = 4  # numbers that a file may hold for each of its bytes, beyond the limit
 
 _KINDS = {
     stat.S_ISDIR: "a folder",
@@ -46,18 +42,13 @@ def check_entries(entries: int, size: int, where: object) -> None:
     """Refuse what would unpack to more numbers than a file of `size` bytes may hold."""
     most = most_entries(size)
     if entries > most:
-        raise DataError(
-            f"{where} has {size} bytes and would unpack to {entries} numbers, the limit is {most}: "
-            f"if it is to be trusted, set {VARIABLE}={entries}"
-        )
+        what = f"{where} has {size} bytes and would unpack to {{}} numbers"
+        raise DataError(str(current().refusal("numbers", entries, what, most)))
 
 
 def most_entries(size: int) -> int:
     """How many numbers a file of `size` bytes may hold."""
-    given = os.environ.get(VARIABLE)
-    if given is not None and not (given.isascii() and given.isdigit() and len(given) < 19):
-        raise DataError(f"{VARIABLE} is {given!r}: expected a whole number")
-    return (ENTRIES if given is None else int(given)) + PER_BYTE * size
+    return current().numbers + PER_BYTE * size
 
 
 def read_bounded(file: GzipFile, size: int, where: object) -> bytes:
