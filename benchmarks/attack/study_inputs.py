@@ -10,7 +10,7 @@ from benchmarks.attack import mutations
 from benchmarks.attack.surface import Input, Maker, Surface
 from intarsia.files import canonical, digest_of
 from intarsia.studies import Store, find_study
-from intarsia.studies.archive import Archive, load_archive, save_archive
+from intarsia.studies.archive import Archive, check_cells, load_archive, save_archive
 from intarsia.studies.cells import Measured
 from intarsia.studies.records import read_records
 from intarsia.studies.store import CELL, read_cell
@@ -56,7 +56,7 @@ def _small_archive(path: Path) -> bytes:
 def _kinds(folder: Path) -> dict[str, Maker]:
     content = _small_archive(folder / "archive.json")
     known = load_archive(folder / "archive.json")
-    shown = _shown(known)
+    shown = _shown(known, folder / "archive.json")
     cell = {
         **CELL,
         "study": "toy",
@@ -69,7 +69,9 @@ def _kinds(folder: Path) -> dict[str, Maker]:
 
     def reading(path: Path, sealed: bool) -> Input:
         return Input(
-            lambda: _shown(load_archive(path)), same=lambda result: result == shown, sealed=sealed
+            lambda: _shown(load_archive(path), path),
+            same=lambda result: result == shown,
+            sealed=sealed,
         )
 
     def archive(change: Callable[[Random, bytes], bytes], sealed: bool = True) -> Maker:
@@ -164,8 +166,9 @@ def _sealed(chance: Random, value: Any) -> bytes:
     return mutations.json_bytes(chance, {**value, "digest": digest})
 
 
-def _shown(archive: Archive) -> Any:
-    """What a study's table shows of it, and when it was measured."""
+def _shown(archive: Archive, path: Path) -> Any:
+    """What a study's table shows of it, as `study table --from`, and when it was measured."""
     study = find_study(archive.study)
+    check_cells(archive, study, path)
     tables = [table.markdown() for table in study.tables(archive.measured)]
     return archive.to_json(), archive.runs, tables

@@ -54,6 +54,8 @@ def read_settings(path: str | Path) -> dict[str, Any]:
         raise RecipeError(f"cannot read the recipe {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path} is not valid YAML: {error}") from None
+    except ValueError as error:  # a zero byte in its name
+        raise RecipeError(f"cannot read the recipe {path!r}: {error}") from None
     settings = parse_yaml(text, str(path))
     if settings is None:
         return {}

@@ -1,5 +1,6 @@
 """Module paths: the module, the composition or the bank that a file or folder holds."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ def load_path(path: Path, model: Model | None = None) -> Module | Composition | 
 
     `model` as in Module.load. No warning of its health: the caller shows that.
     """
-    if path.is_dir():
+    if os.path.isdir(path):  # False, not an error, for names that no system takes
         return Bank.load(path, model, quiet=True)
     if header_of(path).get("format") == "intarsia-composition":
         return Composition.load(path, model, quiet=True)

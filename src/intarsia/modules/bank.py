@@ -202,6 +202,8 @@ def _listing(path: Path) -> dict[str, Any]:
 
 def _checked_listing(path: Path) -> dict[str, Any]:
     try:
+        if path.exists() and not path.is_file():
+            raise FileError("is not a file: give the folder that a training run or Bank.save made")
         with path.open("rb") as listing:
             content = listing.read(current().header + 1)
     except OSError as error:

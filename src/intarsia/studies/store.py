@@ -228,7 +228,7 @@ def _other_version(error: BaseException) -> bool:
 
 def _check_format(note: Path) -> None:
     try:
-        result = json.loads(note.read_bytes())
+        result = json.loads(note.read_bytes()) if note.is_file() else None
     except (OSError, ValueError, RecursionError):
         result = None
     if result != FORMAT:

@@ -35,6 +35,11 @@ LARGEST = 2**18  # bytes of a request; files go another way
 ENVELOPE = 2**16  # bytes by which a request may be longer than its file
 HOST_HEADER = re.compile(rb"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
 VISITOR_ID = re.compile(r"[0-9a-f]{32}")
+JSON = b"application/json"
+NO_REASON = b'{"error":null}'  # Gradio's answer to what went wrong in it or below it
+NOT_ANSWERED = json.dumps(
+    {"error": "The studio cannot answer this; where the page itself asked, its terminal says why."}
+)
 # Where a visit with the token goes on without it, from a page of the studio's own, so that the
 # browser sends the cookie; with a redirect it would not, after a link on another site.
 ENTRANCE = (
@@ -103,8 +108,13 @@ class Guard:
                 return await _answer(send, 400, "The studio does not accept these values.")
             body = json.dumps(_named_for(visitor, values)).encode()
             answer = _Answer()
-            async with self._computing:
-                await self.app(scope, _replay(body, receive), answer.take)
+            try:
+                async with self._computing:
+                    await self.app(scope, _replay(body, receive), answer.take)
+            except Exception:  # whatever Gradio says to values that no page of it would send
+                answer = _Answer()
+            if answer.failed():
+                return await _answer(send, 422, NOT_ANSWERED, (b"content-type", JSON))
             return await answer.give(send)  # however slowly it is fetched
         if scope["path"].startswith(HEARTBEAT):
             scope = _with_path(scope, f"{HEARTBEAT}{visitor}{scope['path'][len(HEARTBEAT) :]}")
@@ -125,6 +135,8 @@ class Guard:
             while not answer.messages and (await receive()).get("more_body"):
                 pass  # a browser that is not listened to would not listen to the answer
             return await _answer(send, 413, f"{error}.")
+        except Exception:  # of whoever reads the form: it is malformed
+            return await _answer(send, 400, "The studio cannot read this upload.")
         await answer.give(send)
 
     def refusal(self, scope: Scope) -> tuple[int, str] | None:
@@ -239,6 +251,11 @@ class _Answer:
     async def give(self, send: Send) -> None:
         for message in self.messages:
             await send(message)
+
+    def failed(self) -> bool:
+        """Whether there is none, or one that says no more than that something went wrong."""
+        body = b"".join(message.get("body", b"") for message in self.messages[1:])
+        return not self.messages or (self.messages[0].get("status") == 500 and NO_REASON in body)
 
     def paths(self) -> list[Path]:
         """The files that an upload's answer names; none where it failed."""

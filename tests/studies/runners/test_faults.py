@@ -54,7 +54,9 @@ def test_a_full_disk_is_told_and_the_study_goes_on(finished, tmp_path, monkeypat
     assert not [*store.path.rglob("*.part")]
 
 
-@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: no")])
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")]
+)
 def test_memory_that_runs_out_in_a_cell_is_told(finished, tmp_path, monkeypatch, error):
     def fail(cell, context):
         raise error
