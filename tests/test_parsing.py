@@ -158,3 +158,8 @@ def test_nothing_else_reads_yaml() -> None:
     sources = (Path(__file__).parents[1] / "src" / "intarsia").rglob("*.py")
     readers = [path.name for path in sources if re.search(r"yaml\.\w*load", path.read_text())]
     assert readers == ["parsing.py"]
+
+
+def test_a_path_with_a_zero_byte_is_refused() -> None:
+    with pytest.raises(RecipeError, match="cannot read the recipe"):
+        read_settings("a\0b.yaml")

@@ -314,3 +314,8 @@ def test_plain_values_make_a_recipe(folder: Path) -> None:
     settings: dict[str, Any] = {"models": [str(folder / "pair")], "merge_method": "logits"}
     merged = MergeRecipe.read(settings).compose()
     assert torch.equal(answers(merged), answers(compose(PARTS[1:3], "logits")))
+
+
+def test_a_name_that_no_system_takes_is_refused(folder: Path) -> None:
+    with pytest.raises(FileError):
+        written(folder, f"models: [{'y' * 5000}]").compose()

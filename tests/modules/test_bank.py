@@ -1,6 +1,7 @@
 """Banks: order, lookup, seeds, and a folder on any file system."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -150,4 +151,10 @@ def test_folder_without_a_bank(tmp_path: Path) -> None:
         Bank.load(tmp_path)
     (tmp_path / "bank.json").write_text("[")
     with pytest.raises(FileError, match="not a JSON object"):
+        Bank.load(tmp_path)
+
+
+def test_a_pipe_as_listing_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "bank.json")
+    with pytest.raises(FileError, match=r"bank\.json: is not a file"):
         Bank.load(tmp_path)

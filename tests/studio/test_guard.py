@@ -353,6 +353,28 @@ def test_what_is_asked_with_reaches_the_application_whole() -> None:
     assert json.loads(heard[0]["body"]) == {"data": 1, "session_hash": f"{ME}page"}
 
 
+async def fails(scope: Any, receive: Any, send: Any) -> None:
+    raise KeyError(2**31)
+
+
+async def answers_nothing_of_use(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 500, "headers": []})
+    await send({"type": "http.response.body", "body": b'{"error":null}'})
+
+
+@pytest.mark.parametrize("application", [fails, answers_nothing_of_use])
+def test_calls_that_no_page_would_make_are_refused_in_our_words(application: Any) -> None:
+    status, _, body = ask("/gradio_api/run/predict", "POST", application=application)
+    assert status == 422
+    assert "cannot answer this" in json.loads(body)["error"]
+
+
+def test_a_malformed_upload_is_refused_in_our_words() -> None:
+    length = {"content-length": "2"}
+    status, _, body = ask("/gradio_api/upload", "POST", application=fails, **length)
+    assert (status, body) == (400, b"The studio cannot read this upload.\n")
+
+
 def test_only_a_few_answers_are_computed_at_once() -> None:
     working, most = [0], [0]
 

@@ -107,13 +107,13 @@ class Guard:
             if values is None or not self._only_uploads(values, visitor):
                 return await _answer(send, 400, "The studio does not accept these values.")
             body = json.dumps(_named_for(visitor, values)).encode()
-            answer = _Answer()
+            answer, failed = _Answer(), False
             try:
                 async with self._computing:
                     await self.app(scope, _replay(body, receive), answer.take)
             except Exception:  # whatever Gradio says to values that no page of it would send
-                answer = _Answer()
-            if answer.failed():
+                failed = True
+            if failed or answer.has_no_reason():
                 return await _answer(send, 422, NOT_ANSWERED, (b"content-type", JSON))
             return await answer.give(send)  # however slowly it is fetched
         if scope["path"].startswith(HEARTBEAT):
@@ -252,10 +252,11 @@ class _Answer:
         for message in self.messages:
             await send(message)
 
-    def failed(self) -> bool:
-        """Whether there is none, or one that says no more than that something went wrong."""
-        body = b"".join(message.get("body", b"") for message in self.messages[1:])
-        return not self.messages or (self.messages[0].get("status") == 500 and NO_REASON in body)
+    def has_no_reason(self) -> bool:
+        """Whether it says no more than that something went wrong."""
+        if not self.messages or self.messages[0].get("status") != 500:
+            return False
+        return NO_REASON in b"".join(message.get("body", b"") for message in self.messages[1:])
 
     def paths(self) -> list[Path]:
         """The files that an upload's answer names; none where it failed."""

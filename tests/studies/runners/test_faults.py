@@ -218,3 +218,9 @@ def test_a_damaged_work_folder_is_dropped(finished, tmp_path, monkeypatch):
     assert [line for line in said if "bank.json" in line and "trained again" in line]
     assert content(store) == content(finished)
     assert not progress(TOY.plan(OPTIONS, StudyContext(store, "cpu")), store).missing
+
+
+def test_a_store_whose_note_is_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "store.json")
+    with pytest.raises(StudyError, match="is not the note of a store"):
+        Store(tmp_path)
