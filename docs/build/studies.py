@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -141,10 +142,12 @@ def study_page(variants: Sequence[Variant], verdict: Verdict, figures: Sequence[
 
 def chosen_figures(variant: Variant) -> dict[str, str]:
     """A few of the study's figures, by the name of their file."""
-    drawn = {name: svg(one) for name, one in variant.study.figures(variant.measured).items()}
-    fit = [name for name, text in drawn.items() if len(text.encode()) < BYTES]
-    ranked = sorted(fit, key=lambda name: -sum(word in name for word in FIRST))
-    return {f"study_{name}": drawn[name] for name in fit if name in ranked[:FIGURES]}
+    figures = variant.study.figures(variant.measured)
+    ranked = sorted(figures, key=lambda name: -sum(word in name for word in FIRST))
+    drawn = ((name, svg(figures[name])) for name in ranked)  # no more than are wanted
+    fit = ((name, text) for name, text in drawn if len(text.encode()) < BYTES)
+    chosen = dict(islice(fit, FIGURES))
+    return {f"study_{name}": chosen[name] for name in figures if name in chosen}
 
 
 def tables_markdown(tables: Sequence[Table]) -> list[str]:

@@ -31,6 +31,7 @@ run(SLOW, SLOW.options("small"), Store(sys.argv[2]), device="cpu")
 """
 
 
+@pytest.mark.slow  # a minute, for Ray and four processes that import torch; .ci/run names it
 def test_a_run_that_loses_workers_and_shares_its_store_equals_a_local_one(tmp_path):
     alone, store = Store(tmp_path / "alone"), Store(tmp_path / "cluster")
     run(SLOW, OPTIONS, alone, device="cpu")
