@@ -21,13 +21,13 @@ def check_keys(what: str, given: Iterable[Any], known: Collection[str]) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Whether a setting is a finite number; true and false are none, nor what no float holds."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    """Whether a setting is a finite number; true and false are none, nor what 64 bits do not hold.
+
+    Torch multiplies by no whole number that is larger.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
+    return abs(value) < 2**63 if isinstance(value, int) else math.isfinite(value)
 
 
 @dataclass(frozen=True)

@@ -376,6 +376,11 @@ def test_data_lists_where_sets_come_from(
     assert "fashion_mnist" in call("data").stdout
 
 
+def test_a_recipe_whose_data_are_no_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("data: [digits]\n")
+    assert "error" in refusal("train", tmp_path / "r.yaml", "--dry-run")
+
+
 def test_flags_override_the_recipe(tmp_path: Path) -> None:
     recipe = tmp_path / "r.yaml"
     recipe.write_text("data: digits\nepochs: 7\nsparsity: 0.8\nbatch: 32\n")

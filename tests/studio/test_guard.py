@@ -208,6 +208,7 @@ def test_a_foreign_page_is_not_answered(origin: str, status: int) -> None:
         ("GET", "/gradio_api/proxy=https://example.org"),
         ("GET", "/gradio_api/info"),
         ("GET", "/config"),
+        ("GET", f"/assets/{'x' * 300}.js"),
         ("POST", "/gradio_api/queue/join"),
         ("POST", "/gradio_api/call/x"),
         ("POST", "/login"),

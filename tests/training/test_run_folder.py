@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import re
 import sys
 
@@ -324,6 +325,7 @@ def flip(path, place):
         lambda path: flip(path, 9),
         lambda path: flip(path, -9),
         lambda path: flip(path, 0.5),
+        lambda path: (path.unlink(), os.mkfifo(path)),
         lambda path: rewrite(path, lambda note, tensors: note.pop("standing")),
         lambda path: rewrite(path, lambda note, tensors: note["standing"].update(stale=[[]] * 4)),
         lambda path: rewrite(path, lambda note, tensors: note.update(standing=[])),

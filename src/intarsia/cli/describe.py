@@ -111,7 +111,8 @@ def describe_plan(recipe: Recipe) -> dict[str, Any]:
         MODELS.spec(recipe.model)
     OBJECTIVES.spec(recipe.objective)
     PRUNINGS.spec(recipe.pruning or "magnitude")
-    if recipe.data in DATASETS and DATASETS[recipe.data].files and not locate(recipe.data):
+    named = recipe.data if isinstance(recipe.data, str) else None
+    if named in DATASETS and DATASETS[named].files and not locate(named):
         now, some = recipe.as_dict(), recipe.resolve(DataSize(1000, 100, 10)).as_dict()
         unknown = [key for key in some if some[key] != now.get(key)]
         return {"recipe": now, "size": None, "modules": None, "open": unknown}

@@ -35,6 +35,7 @@ LARGEST = 2**18  # bytes of a request; files go another way
 ENVELOPE = 2**16  # bytes by which a request may be longer than its file
 HOST_HEADER = re.compile(rb"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
 VISITOR_ID = re.compile(r"[0-9a-f]{32}")
+LONGEST_PATH = 255  # bytes, of which a file's name may have as many
 JSON = b"application/json"
 NO_REASON = b'{"error":null}'  # Gradio's answer to what went wrong in it or below it
 NOT_ANSWERED = json.dumps(
@@ -157,7 +158,7 @@ class Guard:
             return 403, "The studio wants its token: open the whole address that it printed."
         method, path = scope["method"], scope["path"]
         known = {"GET": GET_PATHS, "HEAD": GET_PATHS, "POST": POST_PATHS}.get(method)
-        if known is None or not known.fullmatch(path):
+        if known is None or not known.fullmatch(path) or len(path.encode()) > LONGEST_PATH:
             return 404, "The studio has no such page."
         largest = self.visitors.limits.file_bytes
         lengths = [value for key, value in headers if key == b"content-length"]

@@ -351,6 +351,8 @@ class Checkpoint:
 
 def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The note and the tensors of a checkpoint, once its digest is right."""
+    if not path.is_file():
+        raise DamagedError(f"{path}: is damaged, it is not a file")
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
