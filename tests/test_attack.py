@@ -12,8 +12,18 @@ from benchmarks.attack.watch import Limits, judged, watch
 from intarsia.errors import DataError
 
 SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "experiments" / "attack.py"
-SURFACES = ("data files",)
-"""Those at which no fault is known."""
+SURFACES = (
+    "module files",
+    "compositions",
+    "banks",
+    "run folders",
+    "data files",
+    "recipes",
+    "specs",
+    "archives and stores",
+    "commands",
+)
+"""All but the studio's requests, whose answers take as long as all others together."""
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 

@@ -113,7 +113,8 @@ def run(
             sign = (name, kind, outcome.verdict, outcome.detail[:40])
             seen[sign] += 1
             if seen[sign] <= EXAMPLES:
-                fault = {"index": index, "verdict": outcome.verdict, "detail": outcome.detail}
+                detail = without_places(outcome.detail)
+                fault = {"index": index, "verdict": outcome.verdict, "detail": detail}
                 examples.setdefault((name, kind), []).append(fault)
 
     numbers = divided(surfaces, inputs)
@@ -131,6 +132,13 @@ def run(
         for name, surface in surfaces.items()
         for kind in surface.kinds
     ]
+
+
+def without_places(detail: str) -> str:
+    """What went wrong, without where things lie on this machine."""
+    for place in (sys.prefix, str(Path(__file__).resolve().parents[2]), tempfile.gettempdir()):
+        detail = detail.replace(place, "...")
+    return detail
 
 
 def divided(surfaces: Mapping[str, Surface], inputs: int) -> list[Number]:
