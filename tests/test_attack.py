@@ -23,7 +23,7 @@ SURFACES = (
     "archives and stores",
     "commands",
 )
-"""All but the studio's requests, whose answers take as long as all others together."""
+"""All but the studio's requests, which tests/studio tries in its own way."""
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 

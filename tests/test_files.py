@@ -7,8 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from intarsia.errors import FileError
-from intarsia.files import canonical, digest_of, link_whole, plain, stream, write_whole
+from intarsia.errors import DamagedError, FileError
+from intarsia.files import (
+    canonical,
+    digest_of,
+    link_whole,
+    plain,
+    read_sealed,
+    sealed,
+    stream,
+    write_whole,
+)
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:
@@ -170,3 +179,13 @@ def test_an_interrupted_write_leaves_no_part(
     with pytest.raises(KeyboardInterrupt):
         write_whole(tmp_path / "file", b"x")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"digest": 3}', b"\xff", b"[" * 10**5])
+def test_what_was_not_sealed_is_damaged(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "note.json"
+    path.write_bytes(sealed({"a": 1}))
+    assert read_sealed(path) == {"a": 1}
+    path.write_bytes(content)
+    with pytest.raises(DamagedError, match=r"note\.json: is damaged"):
+        read_sealed(path)

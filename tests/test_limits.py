@@ -1,6 +1,7 @@
 """Small files that ask for much are refused before anything is allocated; large ones are read."""
 
 import re
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -282,3 +283,17 @@ def test_the_guide_has_the_limits_as_they_are() -> None:
         for value, of in zip(values, (Limits(), Limits.upload()), strict=True):
             with limited(**{name: value.replace(",", "")}) as read:
                 assert getattr(read, name) == getattr(of, name), name
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("2k", 2**11), ("2 KiB", 2**11), ("3m", 3 * 2**20), ("1 GiB", 2**30), ("1t", 2**40), (7, 7)],
+)
+def test_sizes_are_written_as_people_do(text: str | int, size: int) -> None:
+    with limited(memory=text) as limits:
+        assert limits.memory == size
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems may not say")
+def test_the_machine_says_how_much_memory_it_has() -> None:
+    assert 2**28 < limits.machine_memory() < 2**50

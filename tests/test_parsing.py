@@ -164,3 +164,24 @@ def test_nothing_else_reads_yaml() -> None:
 def test_a_path_with_a_zero_byte_is_refused() -> None:
     with pytest.raises(RecipeError, match="cannot read the recipe"):
         read_settings("a\0b.yaml")
+
+
+def test_a_file_of_settings_is_a_mapping_or_empty(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text("data: Gänse\nepochs: 3\n", encoding="utf-8")
+    assert read_settings(path) == {"data": "Gänse", "epochs": 3}
+    path.write_text("")
+    assert read_settings(path) == {}
+    path.write_text("- data\n")
+    with pytest.raises(RecipeError, match="must hold `key: value` lines, got list"):
+        read_settings(path)
+
+
+def test_numbers_have_up_to_so_many_characters() -> None:
+    assert parse_yaml(f"a: {'1' * DIGITS}", "here") == {"a": int("1" * DIGITS)}
+    assert parse_json("1" * DIGITS) == int("1" * DIGITS)
+    with pytest.raises(RecipeError):
+        parse_yaml(f"a: {'1' * (DIGITS + 1)}", "here")
+    with pytest.raises(ValueError, match=r"digits|characters"):
+        parse_json("1" * (DIGITS + 1))
+    assert DIGITS == 64
