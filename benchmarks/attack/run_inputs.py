@@ -98,7 +98,7 @@ def _kinds(data: Data, stopped: Path, expected: dict[str, bytes]) -> dict[str, M
 
     def note_changed(chance: Random, content: bytes) -> bytes:
         entries, data = read_container(content)
-        key = next(iter(entries["__metadata__"]))
+        key = "intarsia-progress"  # beside which stands the digest, in any order
         note = mutations.mutated(chance, json.loads(entries["__metadata__"][key]))
         entries["__metadata__"][key] = mutations.json_text(chance, note)
         return container(entries, data)
