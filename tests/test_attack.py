@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read 
 
 def test_no_fault_is_found(tmp_path: Path) -> None:
     only = [word for name in SURFACES for word in ("--only", name)]
-    words = ["--seed", "7", "--inputs", "130", "--output", str(tmp_path / "armour.json"), *only]
+    words = ["--seed", "7", "--inputs", "60", "--output", str(tmp_path / "armour.json"), *only]
     run = subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
 
