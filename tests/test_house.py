@@ -28,9 +28,9 @@ NEVER_CALLED = {"torch.load", "torch.save", "torch.serialization", "numpy.load",
 # A room imports from lines above its own, and from its own.
 ORDER = """
     errors
-    limits
+    limits files
     parsing
-    specs files
+    specs
     locks
     objectives data models
     pruning modules

@@ -14,6 +14,7 @@ from intarsia.composition import Composition
 from intarsia.composition.module_paths import header_of, load_path, modules_at
 from intarsia.data import DATASETS, Data, Split, check_options, load_data, options_for
 from intarsia.errors import DataError, FileError, nearest
+from intarsia.files import is_no_file
 from intarsia.limits import account
 from intarsia.models import Model
 from intarsia.modules import LISTING, Bank, Module
@@ -60,7 +61,7 @@ def kind_of(path: Path) -> Kind:
     if os.path.isdir(path):
         there = (name for name in MARKERS if os.path.exists(path / name))
         return next((MARKERS[name] for name in there), Kind.OTHER)
-    if os.path.lexists(path) and not os.path.isfile(path):
+    if is_no_file(path):
         return Kind.OTHER  # never opened: a pipe would keep us waiting
     if (stated := str(header_of(path).get("format"))) in FORMATS:
         return FORMATS[stated]

@@ -62,6 +62,11 @@ def link_whole(source: str | Path, path: str | Path) -> None:
         write_whole(path, Path(source).read_bytes())
 
 
+def is_no_file(path: str | Path) -> bool:
+    """Whether something else is there: a folder, or a pipe, on which whoever opens it waits."""
+    return os.path.lexists(path) and not os.path.isfile(path)
+
+
 def sealed(content: Mapping[str, Any]) -> bytes:
     """A JSON file of these values that carries their digest."""
     return canonical({**content, "digest": digest_of(content)}).encode() + b"\n"
@@ -71,7 +76,7 @@ def read_sealed(path: str | Path) -> dict[str, Any]:
     """What was `sealed` into a file, without the digest; a FileError if it holds anything else."""
     path = Path(path)
     try:
-        if path.exists() and not path.is_file():
+        if is_no_file(path):
             raise FileError(f"{path}: is not a file")
         content = json.loads(path.read_bytes())
         digest = content.pop("digest")

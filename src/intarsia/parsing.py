@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from intarsia.errors import LONGEST, LimitError, RecipeError, shortened
+from intarsia.files import is_no_file
 from intarsia.limits import current
 
 DIGITS = 64  # characters of a number
@@ -46,7 +47,7 @@ def parse_yaml(text: str, what: str) -> Any:
 def read_settings(path: str | Path) -> dict[str, Any]:
     """The `key: value` lines of a YAML file; none of an empty one."""
     try:
-        if Path(path).exists() and not Path(path).is_file():
+        if is_no_file(path):
             raise RecipeError(f"cannot read the recipe {path}: it is not a file")
         with Path(path).open(encoding="utf-8") as file:
             text = file.read(current().text + 1)

@@ -18,7 +18,7 @@ from intarsia.errors import (
     nearest,
     shortened,
 )
-from intarsia.files import digest_of, link_whole, plain, sealed, write_whole
+from intarsia.files import digest_of, is_no_file, link_whole, plain, sealed, write_whole
 from intarsia.limits import account, current
 from intarsia.models import Model
 from intarsia.modules import file, header
@@ -202,7 +202,7 @@ def _listing(path: Path) -> dict[str, Any]:
 
 def _checked_listing(path: Path) -> dict[str, Any]:
     try:
-        if path.exists() and not path.is_file():
+        if is_no_file(path):
             raise FileError("is not a file: give the folder that a training run or Bank.save made")
         with path.open("rb") as listing:
             content = listing.read(current().header + 1)

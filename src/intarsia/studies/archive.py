@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from intarsia.errors import DamagedError, FileError, IntarsiaError
-from intarsia.files import digest_of, plain, write_whole
+from intarsia.files import digest_of, is_no_file, plain, write_whole
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.records import is_sound, keep_events, read_records
@@ -133,7 +133,7 @@ def load_archive(path: str | Path) -> Archive:
     """Read an archive and check its digest, and that it has what an archive has."""
     path = Path(path)
     try:
-        if path.exists() and not path.is_file():
+        if is_no_file(path):
             raise FileError(f"{path}: is not a file: give the one that study archive wrote")
         result = json.loads(path.read_bytes())
         digest = result.pop("digest")

@@ -23,7 +23,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from intarsia.errors import DamagedError, FileError, FileWarning, TrainingError
-from intarsia.files import digest_of, is_unreadable, read_sealed, sealed, write_whole
+from intarsia.files import digest_of, is_no_file, is_unreadable, read_sealed, sealed, write_whole
 from intarsia.locks import Lock, holder_of, take_lock
 from intarsia.modules import LISTING, Bank, Module
 from intarsia.modules.bank import file_names
@@ -351,7 +351,7 @@ class Checkpoint:
 
 def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The note and the tensors of a checkpoint, once its digest is right."""
-    if not path.is_file():
+    if is_no_file(path):
         raise DamagedError(f"{path}: is damaged, it is not a file")
     try:
         with safe_open(path, "pt") as file:
