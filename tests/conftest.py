@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache as cache_result
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,29 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("INTARSIA_CACHE", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def registries() -> Iterator[None]:
+    """What a test registers goes with it, and what it replaces comes back."""
+    before = [(registry, dict(registry)) for registry in all_registries()]
+    yield
+    for registry, entries in before:
+        registry.clear()
+        registry.update(entries)
+
+
+@cache_result
+def all_registries() -> list[Any]:
+    """Every registry, once all that intarsia itself registers is imported."""
+    from intarsia import cli, reports, studies, training  # noqa: F401
+    from intarsia.reports import modules  # noqa: F401
+    from intarsia.specs import Registry
+
+    names = [name for name in sys.modules if name.startswith("intarsia.")]
+    found = [value for name in names for value in vars(sys.modules[name]).values()]
+    found = [value for value in found if isinstance(value, Registry)]
+    return [*{id(registry): registry for registry in found}.values()]
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """What a user adds from outside, one registration each, works as if it were intarsia's own."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,16 +17,6 @@ from intarsia.training.engines.select import ENGINES
 from intarsia.training.job import Job
 
 SETTINGS: dict[str, Any] = {"model": "mlp(12)", "epochs": 1, "progress": False}
-REGISTRIES = (ENGINES, PRESETS, PRUNINGS, OBJECTIVES, ia.MODELS, ia.NEGATIVES)
-
-
-@pytest.fixture(autouse=True)
-def _put_back() -> Iterator[None]:
-    before = [dict(registry) for registry in REGISTRIES]
-    yield
-    for registry, entries in zip(REGISTRIES, before, strict=True):
-        registry.clear()
-        registry.update(entries)
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,10 @@
 """Additions from outside the package: a file of one's own, one registration, no other change."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from typer.testing import CliRunner
 
 import intarsia as ia
 from intarsia.errors import RecipeError
-from intarsia.studies import STUDIES, Store, StudyContext, find_study, run
+from intarsia.studies import Store, StudyContext, find_study, run
 
 Addition = Callable[[str, str], ModuleType]
 OPERATOR = '''
@@ -63,24 +62,17 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture
-def addition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Addition]:
-    """Imports a file of this text, as a user's program does; in the end all is as before."""
+def addition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Addition:
+    """Imports a file of this text, as a user's program does."""
     monkeypatch.syspath_prepend(tmp_path)
-    registries: tuple[dict[str, Any], ...] = (ia.OPERATORS, STUDIES)
-    added: list[tuple[dict[str, Any], str]] = []
 
     def add(name: str, text: str) -> ModuleType:
         (tmp_path / f"{name}.py").write_text(text)
-        before = [set(registry) for registry in registries]
         module = import_module(name)
-        for registry, names in zip(registries, before, strict=True):
-            added.extend((registry, new) for new in set(registry) - names)
         monkeypatch.delitem(sys.modules, name)
         return module
 
-    yield add
-    for registry, name in added:
-        del registry[name]
+    return add
 
 
 def test_an_operator_is_one_function(addition: Addition, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import inspect
 import re
 import shutil
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,6 @@ from ideas_maps import inlay_figure, unit_figure
 from intarsia.cli.app import app
 from intarsia.composition.operators.registry import Operator
 from intarsia.files import digest_of
-from intarsia.objectives import OBJECTIVES
-from intarsia.pruning import PRUNINGS
-from intarsia.reports import SECTIONS
-from intarsia.studies import STUDIES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -79,20 +74,7 @@ def trained_once(banks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intarsia.training, "train", once)
 
 
-@pytest.fixture
-def registries() -> Iterator[None]:
-    """What a page registers goes with it."""
-    known: tuple[dict[str, Any], ...] = (
-        ia.OPERATORS, ia.NEGATIVES, OBJECTIVES, PRUNINGS, STUDIES, SECTIONS,
-    )  # fmt: skip
-    before = [{*registry} for registry in known]
-    yield
-    for registry, names in zip(known, before, strict=True):
-        for name in [name for name in registry if name not in names]:
-            del registry[name]
-
-
-@pytest.mark.usefixtures("one_thread", "registries", "trained_once")
+@pytest.mark.usefixtures("one_thread", "trained_once")
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in NEEDS.get(path.stem, ()):

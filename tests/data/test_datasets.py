@@ -141,15 +141,6 @@ def test_damaged_cifar_archives(tmp_path: Path, tarred) -> None:
             read(put(tmp_path / "c.tar.gz", data))
 
 
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch):
-    """What a test registers is gone after it."""
-    before = dict(DATASETS)
-    yield ia.DATASETS
-    for name in DATASETS.keys() - before.keys():
-        del DATASETS[name]
-
-
 def clouds() -> dict[str, object]:
     """Three clouds of points in four dimensions, far apart."""
     y = np.arange(90) % 3
@@ -157,8 +148,8 @@ def clouds() -> dict[str, object]:
     return {"x": x, "y": y, "classes": ["left", "right", "far"]}
 
 
-def test_a_set_of_ones_own_loads_by_name_and_trains(registry) -> None:
-    @registry.register("mine", title="three clouds", scale="standard", keep=("far", "left"))
+def test_a_set_of_ones_own_loads_by_name_and_trains() -> None:
+    @DATASETS.register("mine", title="three clouds", scale="standard", keep=("far", "left"))
     def mine() -> dict[str, object]:
         return clouds()
 
@@ -173,20 +164,20 @@ def test_a_set_of_ones_own_loads_by_name_and_trains(registry) -> None:
     assert ia.evaluate(whole, test).accuracy > 0.9
 
 
-def test_a_set_of_ones_own_is_offered_in_errors(registry) -> None:
-    registry.register("clouds_of_mine")(clouds)
+def test_a_set_of_ones_own_is_offered_in_errors() -> None:
+    DATASETS.register("clouds_of_mine")(clouds)
     with pytest.raises(DataError, match="clouds_of_mine"):
         ia.load_data("clouds_of_mind")
     with pytest.raises(RecipeError, match="title"):
-        registry.register("other", titel="misspelt")
+        DATASETS.register("other", titel="misspelt")
 
 
-def test_a_set_of_ones_own_is_checked_against_what_it_says(registry) -> None:
-    registry.register("fits", shape=(4,), classes=3)(clouds)
+def test_a_set_of_ones_own_is_checked_against_what_it_says() -> None:
+    DATASETS.register("fits", shape=(4,), classes=3)(clouds)
     assert ia.load_data("fits").shape == (4,)
-    registry.register("another_shape", shape=(5,))(clouds)
-    registry.register("more_classes", classes=4)(clouds)
-    registry.register("bare_arrays")(lambda: (1, 2))
+    DATASETS.register("another_shape", shape=(5,))(clouds)
+    DATASETS.register("more_classes", classes=4)(clouds)
+    DATASETS.register("bare_arrays")(lambda: (1, 2))
     for name, message in (
         ("another_shape", "expected .5,."),
         ("more_classes", "and 4"),
@@ -198,18 +189,18 @@ def test_a_set_of_ones_own_is_checked_against_what_it_says(registry) -> None:
         ia.load_data("fits", labels="coarse")
 
 
-def test_a_set_of_ones_own_is_fetched_verified_and_kept(registry, site, cache: Path) -> None:
+def test_a_set_of_ones_own_is_fetched_verified_and_kept(site, cache: Path) -> None:
     content = b"1 2 0\n2 1 0\n8 9 1\n9 8 1\n" * 5
     address, digest = site.serve("table.txt", content)
 
-    @registry.register("fetched", files=(File("table.txt", ((address, digest),)),), own_test=False)
+    @DATASETS.register("fetched", files=(File("table.txt", ((address, digest),)),), own_test=False)
     def fetched(path: Path) -> dict[str, np.ndarray]:
         table = np.loadtxt(path)
         return {"x": table[:, :2], "y": table[:, 2].astype(int)}
 
     with pytest.raises(DataError, match=r"arrays x, y, classes(.|\n)*table.txt"):
         ia.load_data("fetched", download=False)
-    registry.register("objects", files=(File("table.txt", ((address, digest),)),))(
+    DATASETS.register("objects", files=(File("table.txt", ((address, digest),)),))(
         lambda path: {"x": np.array([{}, []], dtype=object)}
     )
     with pytest.raises(DataError, match="not plain numbers"):
