@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "data": [
         "DATASETS",
+        "AUGMENTATIONS",
         "NEGATIVES",
         "Data",
         "Scaling",
@@ -53,6 +54,7 @@ if TYPE_CHECKING:  # `as` tells type checkers, which do not run this, that a nam
     from intarsia.composition import align as align
     from intarsia.composition import compose as compose
     from intarsia.composition import operator as operator
+    from intarsia.data import AUGMENTATIONS as AUGMENTATIONS
     from intarsia.data import DATASETS as DATASETS
     from intarsia.data import NEGATIVES as NEGATIVES
     from intarsia.data import Data as Data

@@ -3,7 +3,7 @@
 import ast
 import inspect
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import update_wrapper
 from typing import Any
@@ -121,6 +121,21 @@ class Registry(dict[str, Any]):
         if name not in self:
             raise RecipeError(f"unknown {self.kind} {shortened(name)}: {nearest(name, self)}")
         return Spec(name, self._bind(name, positional, named))
+
+    def specs(self, given: Any, setting: str, example: str) -> list[Spec]:
+        """Several in a row: a name, as in "noise + mixed(0.2)", a mapping, or a list; "none" too.
+
+        `setting` and `example` are for the error.
+        """
+        if given is None:
+            return []
+        if isinstance(given, str):
+            given = [part for part in given.split("+") if part.strip() not in ("", "none")]
+        elif isinstance(given, Mapping | Spec):
+            given = [given]
+        if not isinstance(given, Sequence):
+            raise RecipeError(f"{setting} is {given!r}: expected one or more, as in {example}")
+        return [self.spec(one) for one in given]
 
     def call(self, spec: Spec, **given: Any) -> Any:
         return self[spec.name](**given, **spec.arguments)

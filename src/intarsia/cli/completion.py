@@ -10,6 +10,7 @@ DATA_OPTIONS = (
     "classes", "download", "duplicates", "encoding", "groups", "labels", "missing", "progress",
     "scale", "seed", "size", "target", "test", "validation",
 )  # fmt: skip
+AUGMENTATIONS = ("crop", "cutout", "flip", "none")
 DATASETS = ("cifar10", "cifar100", "digits", "fashion_mnist", "har", "mnist", "yeast")
 ENGINES = ("auto", "plain", "single", "stack", "mlp", "lenet")
 MODELS = ("lenet", "mlp", "resnet18", "vgg11")

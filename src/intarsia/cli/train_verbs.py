@@ -118,6 +118,13 @@ class RecipeOptions:
             "Made-up samples of no class: none, or such as 'noise(0.25) + mixed(0.25)'.",
         ),
     ] = None
+    augment: Annotated[
+        str | None,
+        name_option(
+            completion.AUGMENTATIONS,
+            "Pictures changed anew in every epoch: none, or such as 'crop(4) + flip'.",
+        ),
+    ] = None
     balance: Annotated[
         float | None,
         typer.Option(help="From 0, every sample counts alike, to 1, rewarded ones as all others."),

@@ -1,6 +1,7 @@
 """Data sets: load, verify, cache, split; partitions of classes."""
 
 from intarsia.data.arrays import to_shape
+from intarsia.data.augmentations import AUGMENTATIONS
 from intarsia.data.dataset import Data, Split, evenly_spaced, subsample
 from intarsia.data.datasets import DATASETS, File
 from intarsia.data.load import check_options, is_path, load_data, options_for
@@ -10,6 +11,7 @@ from intarsia.data.partitions import disjoint_pairs, named_set, partition, set_n
 from intarsia.data.scaling import Scaling
 
 __all__ = [
+    "AUGMENTATIONS",
     "DATASETS",
     "NEGATIVES",
     "Data",

@@ -8,7 +8,7 @@ and may be as sure as it likes. A source makes such samples from the training sa
         return samples[...]  # round(amount * len(samples)) rows, scaled as the samples are
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -26,15 +26,7 @@ CHUNK = 2**22  # numbers drawn at a time
 
 def read_negatives(given: Any) -> list[Spec]:
     """Sources as people write them: a name, several as in "noise + mixed(0.2)", or a list."""
-    if given is None:
-        return []
-    if isinstance(given, str):
-        given = [part for part in given.split("+") if part.strip() not in ("", "none")]
-    elif isinstance(given, Mapping | Spec):
-        given = [given]
-    if not isinstance(given, Sequence):
-        raise RecipeError(f"negatives is {given!r}: expected sources, as in noise + mixed(0.2)")
-    return [NEGATIVES.spec(one) for one in given]
+    return NEGATIVES.specs(given, "negatives", "noise + mixed(0.2)")
 
 
 def pools_of(hidden: Iterable[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:

@@ -10,10 +10,17 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from intarsia.data import Data
+from intarsia.data.augmentations import (
+    augmented,
+    check_augmentations,
+    draw_numbers,
+    read_augmentations,
+)
 from intarsia.data.negatives import make_pools, pools_of, read_negatives, weigh_pools
 from intarsia.errors import DataError, RecipeError, TrainingError
 from intarsia.models.custom.trial import input_dtype
 from intarsia.models.wiring import Wiring
+from intarsia.specs import Spec
 from intarsia.training.plan import TrainingPlan
 from intarsia.training.tasks import Task, order_of
 
@@ -46,6 +53,7 @@ class Job:
     batches: str = "all"  # of all samples, or of the `shown` ones of each module
     pools: tuple[tuple[int, ...], ...] = ()  # the hidden labels that each pool was made without
     sample_weight: Tensor | None = None  # N and the pools; multiplies the label's
+    augment: tuple[Spec, ...] = ()
 
     @classmethod
     def of(cls, plan: TrainingPlan, device: torch.device) -> "Job":
@@ -56,6 +64,8 @@ class Job:
         dtype = _input_dtype(network, data)
         x, y = data.scaling(data.train.x).to(device, dtype), data.train.y.to(device)
         weight = None if plan.sample_weight is None else plan.sample_weight.to(device)
+        augment = tuple(read_augmentations(recipe.augment))
+        check_augmentations(augment, data.shape)
         sources = read_negatives(recipe.negatives)
         pools = pools_of(t.hidden for t in plan.tasks) if sources else ()
         if sources:
@@ -76,6 +86,7 @@ class Job:
             batches=recipe.batches or "all",
             pools=pools,
             sample_weight=weight,
+            augment=augment,
         )
         job._check_batches()
         return job
@@ -126,6 +137,23 @@ class Job:
         """An epoch's order of the rows of the data and of one pool, whichever it is."""
         order = order_of(seed, round_, epoch, self.rows + self.size_of_pool)
         return order.to(self.device)
+
+    def numbers(self, seed: int, round_: int, epoch: int) -> Tensor | None:
+        """An epoch's random numbers for the rows of the data and of one pool, to augment them."""
+        if not self.augment:
+            return None
+        rows = self.rows + self.size_of_pool
+        return draw_numbers(self.augment, rows, seed, round_, epoch).to(self.device)
+
+    def inputs(self, indices: Tensor, numbers: Tensor | None) -> Tensor:
+        """The rows of a batch, augmented with their `numbers` of this epoch."""
+        if numbers is None:
+            return self.x[indices]
+        places = indices
+        if self.size_of_pool:  # all pools share the numbers of one
+            in_pool = self.rows + (indices - self.rows) % self.size_of_pool
+            places = torch.where(indices < self.rows, indices, in_pool)
+        return augmented(self.x[indices], self.augment, numbers[places])
 
     def samples(self, task: Task) -> int:
         """How many samples an epoch of this module has in its order."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from intarsia.data.augmentations import read_augmentations
 from intarsia.data.negatives import read_negatives
 from intarsia.errors import RecipeError, nearest, shortened
 from intarsia.objectives import objective
@@ -23,7 +24,10 @@ Text = str | Mapping[str, Any]  # `name`, `name(value, key=value)` or {name: ...
 CUSTOM = "custom"  # what a recipe calls a network of the user's own
 # Settings that came later, at the value at which they change nothing: it is not part of a recipe's
 # identity, so that older folders and digests stay.
-NEUTRAL: dict[str, Any] = {"batches": "all", "silent": False, "balance": 0.0, "negatives": "none"}
+NEUTRAL: dict[str, Any] = {
+    "batches": "all", "silent": False, "balance": 0.0, "negatives": "none",
+    "augment": "none",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Recipe:
     batch: int | None = None
     batches: str | None = None  # of all samples, or of those shown; None where every label is
     negatives: Text | Sequence[Text] | None = None  # made-up samples of no class, by source
+    augment: Text | Sequence[Text] | None = None  # pictures changed anew in every epoch
     balance: float | None = None  # 0: every sample counts alike; 1: rewarded ones as all others
     silent: bool | None = None  # the layer that makes the logits begins at 0
     learning_rate: float | None = None
@@ -83,9 +88,10 @@ class Recipe:
             given.pop("model")
         options = {**chosen.pop("data_options", {}), **given.pop("data_options", {})}
         full = Recipe(**{**chosen, **given, "data_options": options})
-        if full.negatives is not None:  # one way to write them, whoever chose them
-            written = " + ".join(map(str, read_negatives(full.negatives))) or "none"
-            full = dataclasses.replace(full, negatives=written)
+        if full.negatives is not None:
+            full = dataclasses.replace(full, negatives=_written(read_negatives(full.negatives)))
+        if full.augment is not None:
+            full = dataclasses.replace(full, augment=_written(read_augmentations(full.augment)))
         full = full.for_objectives(hidden=_hides(full.objective))
         _check(full)
         PRUNINGS.spec(full.pruning or "magnitude")  # a bad one fails here, not after a round
@@ -100,7 +106,7 @@ class Recipe:
         """Plain values, as they are written to YAML and into module files."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         values = {k: v for k, v in values.items() if v is not None or k not in NEUTRAL}
-        for key in ("model", "objective", "pruning", "negatives"):
+        for key in ("model", "objective", "pruning", "negatives", "augment"):
             if isinstance(values.get(key), Spec):
                 values[key] = {"name": values[key].name, **values[key].arguments}
         try:
@@ -116,6 +122,11 @@ class Recipe:
     def digest(self) -> str:
         text = json.dumps(self.identity(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _written(specs: Sequence[Spec]) -> str:
+    """One way to write them, whoever chose them."""
+    return " + ".join(map(str, specs)) or "none"
 
 
 def _hides(text: Text) -> bool:

@@ -165,6 +165,11 @@ class Engine(ABC):
         drawn = {seed: self.job.drawn(seed, round_, epoch) for seed in seeds}
         return {g: self.job.seen(drawn[g.seed], g) for g in groups}
 
+    def numbers(self, round_: int, epoch: int) -> dict[int, Tensor | None]:
+        """The random numbers of every seed's epoch, to augment its samples; None where none are."""
+        seeds = dict.fromkeys(task.seed for task in self.job.tasks)
+        return {seed: self.job.numbers(seed, round_, epoch) for seed in seeds}
+
     def dropout_stream(self, k: int, round_: int, epoch: int) -> int:
         task = self.job.tasks[k]
         return stream("dropout", task.seed, *task.rewarded, round_, epoch)

@@ -38,6 +38,7 @@ class PlainEngine(Engine):
         self, round_: int, epoch: int, learning_rates: Sequence[float], active: Sequence[bool]
     ) -> Tensor:
         orders = self.orders(round_, epoch)
+        numbers = self.numbers(round_, epoch)
         totals = torch.zeros(len(self.slots))
         for k, slot in enumerate(self.slots):
             if not active[k]:
@@ -46,16 +47,17 @@ class PlainEngine(Engine):
             task = self.job.tasks[k]
             steps = self.job.steps(task)
             for indices in orders[self.job.group(task)].split(self.job.batch)[:steps]:
-                totals[k] += self._step(k, slot, indices, learning_rates[k])
+                x = self.job.inputs(indices, numbers[task.seed])
+                totals[k] += self._step(k, slot, x, indices, learning_rates[k])
             totals[k] /= steps
         return totals
 
-    def _step(self, k: int, slot: Slot, indices: Tensor, learning_rate: float) -> float:
+    def _step(self, k: int, slot: Slot, x: Tensor, indices: Tensor, learning_rate: float) -> float:
         job, optimiser = self.job, self.optimisers[k]
         optimiser.param_groups[0]["lr"] = learning_rate
         job.network.train()
         optimiser.zero_grad()
-        logits = functional_call(job.network, slot.current, (job.x[indices],))
+        logits = functional_call(job.network, slot.current, (x,))
         own = None if job.sample_weight is None else job.sample_weight[indices]
         value = loss(logits, job.y[indices], self.on_device[k], job.temperature, own)
         value.backward()

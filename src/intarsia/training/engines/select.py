@@ -120,7 +120,12 @@ def _kernels_fit(job: Job) -> bool:
     return max(job.batch, outputs) <= LARGEST and find_spec("triton") is not None
 
 
+AUGMENTED = "trains on rows as they are, and augment changes them: use 'auto', 'single' or 'stack'"
+
+
 def _unfit_for_mlp(job: Job, patience: bool) -> str | None:
+    if job.augment:
+        return AUGMENTED
     if not isinstance(job.network, Mlp) or job.wiring is None:
         return "trains mlp networks only: use 'auto', 'single' or 'stack'"
     if job.device.type == "cuda" and not (len(job.network.layers) > 1 and _kernels_fit(job)):
@@ -149,6 +154,8 @@ def mlp(job: Job) -> Engine:
 
 
 def _unfit_for_lenet(job: Job, patience: bool) -> str | None:
+    if job.augment:
+        return AUGMENTED
     if not isinstance(job.network, Lenet):
         return "trains lenet networks only: use 'auto' or 'stack'"
     taps = 25 * job.x.shape[1] + 1

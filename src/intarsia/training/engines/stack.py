@@ -32,6 +32,7 @@ class Stack:
     learning_rate: Tensor
     total: Tensor  # G, sum of the losses of an epoch
     indices: Tensor  # batch in hand
+    numbers: Tensor | None  # of this epoch, to augment its samples
     graph: "torch.cuda.CUDAGraph | None" = None
 
 
@@ -66,8 +67,12 @@ class StackEngine(Engine):
         total = torch.zeros(len(starts), device=device)
         indices = torch.zeros(self.job.size(task), dtype=torch.long, device=device)
         masks = {n: m.to(torch.float32) for n, m in mask.items()}
+        numbers = self.job.numbers(task.seed, 0, 0)
         self.stacks.append(
-            Stack(rows, parameters, buffers, masks, grads, optimiser, learning_rate, total, indices)
+            Stack(
+                *(rows, parameters, buffers, masks, grads),
+                *(optimiser, learning_rate, total, indices, numbers),
+            )
         )
         return slots_of(parameters, buffers, adam, [adam.steps] * len(starts))
 
@@ -75,6 +80,7 @@ class StackEngine(Engine):
         self, round_: int, epoch: int, learning_rates: Sequence[float], active: Sequence[bool]
     ) -> Tensor:
         orders = self.orders(round_, epoch)
+        numbers = self.numbers(round_, epoch)
         self.job.network.train()
         totals = torch.zeros(len(self.slots))
         for stack in self.stacks:
@@ -86,6 +92,9 @@ class StackEngine(Engine):
             stack.learning_rate.fill_(learning_rates[stack.rows.start])
             stack.total.zero_()
             task = self.job.tasks[stack.rows.start]
+            drawn = numbers[task.seed]
+            if stack.numbers is not None and drawn is not None:
+                stack.numbers.copy_(drawn)  # in place: a recorded step reads them there
             steps = self.job.steps(task)
             for indices in orders[self.job.group(task)].split(self.job.batch)[:steps]:
                 self._advance(stack, indices)
@@ -105,7 +114,7 @@ class StackEngine(Engine):
         stack.graph.replay()
 
     def _step(self, stack: Stack) -> None:
-        x, y = self.job.x[stack.indices], self.job.y[stack.indices]
+        x, y = self.job.inputs(stack.indices, stack.numbers), self.job.y[stack.indices]
         logits = self._forward(stack, x)
         losses = self.objectives.losses(logits, y, self.job.temperature, stack.rows, stack.indices)
         grads = torch.autograd.grad(losses.sum(), list(stack.parameters.values()))
