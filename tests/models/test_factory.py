@@ -18,7 +18,7 @@ def count(network: nn.Module) -> int:
 
 
 def test_registry_holds_the_four_networks() -> None:
-    assert set(MODELS) == {"mlp", "lenet", "resnet18", "vgg11"}
+    assert set(MODELS) == {"mlp", "lenet", "resnet18", "vgg11", "vit"}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from intarsia.models.convolutional import Lenet, Resnet18, Vgg11
 from intarsia.models.factory import MODELS, Model, build, initialise, silence
 from intarsia.models.mlp import Mlp
+from intarsia.models.vit import Vit
 from intarsia.models.wiring import Axis, Wiring, infer_wiring, wiring_of
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Model",
     "Resnet18",
     "Vgg11",
+    "Vit",
     "Wiring",
     "build",
     "infer_wiring",
