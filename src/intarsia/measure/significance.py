@@ -6,7 +6,6 @@ to each other than a margin, and `holm` corrects the answers of a whole family o
 
 import math
 import statistics
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,13 +50,7 @@ def welch(a: Sequence[float], b: Sequence[float]) -> TTest:
     first, second = _group(a), _group(b)
     if np.ptp(first) == 0 and np.ptp(second) == 0:
         return _without_spread(float(first[0] - second[0]))
-    from scipy import stats  # slow to import
-
-    with warnings.catch_warnings():
-        # One group without spread is fine, and scipy warns of it.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        result = stats.ttest_ind(first, second, equal_var=False)
-    return TTest(float(result.statistic), float(result.pvalue), float(result.df))
+    return welch_of_moments(_moments(first), _moments(second))
 
 
 def welch_of_moments(a: Moments, b: Moments) -> TTest:
@@ -175,6 +168,12 @@ def _group(values: Sequence[float]) -> np.ndarray:
             "least two finite numbers; leave missing ones out"
         )
     return group
+
+
+def _moments(group: np.ndarray) -> Moments:
+    """Of equal values the deviation is 0, and not what rounding leaves of it."""
+    sd = float(group.std(ddof=1)) if np.ptp(group) else 0.0
+    return Moments(float(group.mean()), sd, len(group))
 
 
 def _error(a: Moments, b: Moments) -> tuple[float, float]:
