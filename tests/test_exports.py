@@ -15,12 +15,14 @@ from torch import Tensor, nn
 
 from intarsia.composition import OPERATORS, compose
 from intarsia.data import Scaling, Split, load_data
-from intarsia.errors import FileError, ModelError, RecipeError
+from intarsia.encoders import Encoder
+from intarsia.errors import DataError, FileError, ModelError, RecipeError
 from intarsia.exports import Exportable, export, export_program, to_network
 from intarsia.files import digest_of
 from intarsia.models import initialise
 from intarsia.modules import Architecture, Bank, Module
 from small_modules import masked, small_module
+from tiny_encoder import FEATURES, SHAPE, TinyEncoder, pictures
 
 CATALOGUE = tuple("abcde")
 SHAPES = {"mlp(16)": (6,), "lenet": (1, 12, 12), "resnet18(4)": (3, 8, 8), "vgg11(2)": (3, 32, 32)}
@@ -313,3 +315,49 @@ def _of_factory(factory: Callable[[tuple[int, ...], int], nn.Module]) -> Module:
         origin="0" * 64,
         factory=factory,
     )
+
+
+def test_an_encoder_is_exported_with_the_modules_behind_it(tmp_path: Path) -> None:
+    """ONNX, a plain network and a program take raw pictures; tensors alone are the modules'."""
+    encoder = Encoder.of(TinyEncoder(), SHAPE)
+    parts = [encoded(name, encoder) for name in "ab"]
+    x = torch.tensor(pictures(5)[0])
+    for what in (parts[0], compose(parts, "logits")):
+        expected = answers(what, x)
+        with torch.no_grad():
+            torch.testing.assert_close(to_network(what)(x.float()), expected)
+        program = export_program(what, "uint8").module()
+        torch.testing.assert_close(program(x), expected)
+    assert export(parts[0], tmp_path / "m.onnx", inputs="uint8") == "onnx"
+    torch.testing.assert_close(
+        with_onnxruntime(tmp_path / "m.onnx", x), answers(parts[0], x), rtol=1e-4, atol=1e-4
+    )
+    export(parts[0], tmp_path / "m.safetensors")
+    with safe_open(tmp_path / "m.safetensors", framework="pt") as file:
+        about = json.loads(file.metadata()["network"])
+        assert set(file.keys()) == set(parts[0].state)
+    assert about["shape"] == [FEATURES]
+    assert about["encoder"]["shape"] == list(SHAPE)
+    assert what.encoder is encoder  # what was exported still takes raw pictures
+
+
+def test_what_no_encoder_can_be_exported_for_is_refused(tmp_path: Path) -> None:
+    def function(x: Tensor) -> Tensor:
+        return x.flatten(1)[:, :FEATURES]
+
+    module = encoded("a", Encoder.of(function, SHAPE))
+    with pytest.raises(ModelError, match="is a function"):
+        export(module, tmp_path / "m.onnx")
+    with pytest.raises(DataError, match="takes N x 3 x 6 x 5"):
+        export(encoded("a", Encoder.of(TinyEncoder(), SHAPE)), tmp_path / "m.onnx", shape=(3, 9, 9))
+    with pytest.raises(ModelError, match="there is no encoder"):
+        export(part("a", "mlp(16)"), tmp_path / "m.onnx", shape=(3, 9, 9))
+
+
+def encoded(name: str, encoder: Encoder) -> Module:
+    network = initialise("mlp(8)", (FEATURES,), 5, seed=ord(name))
+    scaling = Scaling("unit", torch.tensor(0.0), torch.tensor(1.0))
+    return small_module(
+        name, network.state_dict(), {}, CATALOGUE, "mlp(8)", (FEATURES,), scaling=scaling,
+        encoder=encoder,
+    )  # fmt: skip

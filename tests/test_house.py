@@ -32,7 +32,9 @@ ORDER = """
     parsing
     specs
     locks
-    objectives data models
+    objectives models
+    encoders
+    data
     pruning modules
     training composition plots
     measure
@@ -86,7 +88,9 @@ def test_source_never_unpickles() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and (called := ast.unparse(node.func)) in NEVER_CALLED:
                 given = {k.arg: ast.unparse(k.value) for k in node.keywords}
-                if called.startswith("torch") or given.get("allow_pickle") != "False":
+                tensors_alone = called == "torch.load" and given.get("weights_only") == "True"
+                arrays_alone = called.startswith("n") and given.get("allow_pickle") == "False"
+                if not tensors_alone and not arrays_alone:
                     offenders.append(f"{name}:{node.lineno} calls {called}")
     assert not offenders
 

@@ -77,6 +77,7 @@ def licence(distribution: Distribution) -> str:
     names = [c.rpartition(" :: ")[2] for c in classifiers if c.startswith("License :: ")]
     names = [name for name in names if name != "OSI Approved"]
     said = about.get("License-Expression") or ", ".join(names) or about.get("License") or ""
+    said = "" if said == "UNKNOWN" else said
     first = next((line for line in said.splitlines() if line.strip()), "") or _file(distribution)
     return re.sub(r"\s+", " ", first).strip().replace("|", "\\|") or "not named"
 

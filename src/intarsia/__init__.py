@@ -18,6 +18,7 @@ _HOMES = {
         "load_data",
         "partition",
     ],
+    "encoders": ["ENCODERS", "Encoder", "pretrained_state"],
     "models": ["MODELS", "build", "initialise", "wiring_of"],
     "objectives": ["OBJECTIVES", "Objective", "objective"],
     "pruning": ["PRUNINGS"],
@@ -63,6 +64,9 @@ if TYPE_CHECKING:  # `as` tells type checkers, which do not run this, that a nam
     from intarsia.data import disjoint_pairs as disjoint_pairs
     from intarsia.data import load_data as load_data
     from intarsia.data import partition as partition
+    from intarsia.encoders import ENCODERS as ENCODERS
+    from intarsia.encoders import Encoder as Encoder
+    from intarsia.encoders import pretrained_state as pretrained_state
     from intarsia.errors import IntarsiaError as IntarsiaError
     from intarsia.estimator import ModularClassifier as ModularClassifier
     from intarsia.exports import export as export

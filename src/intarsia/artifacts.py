@@ -12,12 +12,21 @@ import torch
 
 from intarsia.composition import Composition
 from intarsia.composition.module_paths import header_of, load_path, modules_at
-from intarsia.data import DATASETS, Data, Split, check_options, load_data, options_for
+from intarsia.data import (
+    DATASETS,
+    Data,
+    Split,
+    check_options,
+    check_same_encoder,
+    load_data,
+    options_for,
+)
 from intarsia.errors import DataError, FileError, nearest
 from intarsia.files import is_no_file
 from intarsia.limits import account
 from intarsia.models import Model
 from intarsia.modules import LISTING, Bank, Module
+from intarsia.modules.classifier import network_inputs
 from intarsia.parsing import read_settings
 
 Artifact = Module | Composition | Bank
@@ -178,7 +187,8 @@ def data_for(
     if source is None:
         source = _training_data(first)
     check_options(options)
-    data = load_data(source, **{**options_for(source, first.provenance), **options})
+    encoder = {} if first.encoder is None else {"features": first.encoder}
+    data = load_data(source, **{**options_for(source, first.provenance), **encoder, **options})
     return data, data.digest == _mapping(first.provenance.get("data")).get("digest")
 
 
@@ -186,7 +196,9 @@ def split_for(artifact: Artifact, data: Data, name: str) -> Split:
     """A split, or all three, with labels that are indices into the modules' catalogue."""
     if name not in (*SPLITS, ALL_SPLITS):
         raise DataError(f"unknown split {name!r}: {nearest(name, (*SPLITS, ALL_SPLITS))}")
-    catalogue = modules_of(artifact)[0].catalogue
+    first = modules_of(artifact)[0]
+    catalogue = first.catalogue
+    check_same_encoder(data, first.encoder)
     unknown = [label for label in data.catalogue if label not in catalogue]
     if unknown:
         raise DataError(
@@ -197,6 +209,8 @@ def split_for(artifact: Artifact, data: Data, name: str) -> Split:
     x, y = (torch.cat([getattr(getattr(data, part), key) for part in names]) for key in "xy")
     if not len(y):
         raise DataError(f"{data.name} has no samples in its {name} split: choose another --split")
+    if first.encoder is not None:  # of raw inputs the features, once for all modules
+        x = network_inputs(x, first.architecture.shape, first.encoder)
     return Split(x, data.labels_in(catalogue)[y])
 
 

@@ -106,7 +106,7 @@ def _use(artifact: Module | Composition | ModularClassifier, address: str) -> st
 
 
 def _task(module: Module) -> str:
-    images = len(module.architecture.shape) == 3
+    images = len((module.encoder or module.architecture).shape) == 3
     return "image-classification" if images else "tabular-classification"
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from importlib import import_module
@@ -25,7 +25,11 @@ INPUTS = {"float32": torch.float32, "uint8": torch.uint8}
 
 
 def export(
-    artifact: Exportable, path: str | Path, format: str | None = None, inputs: str = "float32"
+    artifact: Exportable,
+    path: str | Path,
+    format: str | None = None,
+    inputs: str = "float32",
+    shape: Sequence[int] | None = None,
 ) -> str:
     """Write a file that others read: `safetensors` (tensors alone) or `onnx` (the computation).
 
@@ -33,27 +37,35 @@ def export(
     its file takes raw inputs, N x *shape of the type `inputs` (float32 or uint8) and any N, and
     gives logits. The catalogue, scaling and temperature are in the metadata of either. Returns
     the format.
+
+    Where modules read features, the encoder is part of the computation: raw inputs of `shape` go
+    in, by default of those that it had in training. The tensors alone are those behind it.
     """
     kind = _format(Path(path), format)
-    model = _model(artifact)
-    about = canonical(_facts(artifact, model))
     if kind == "onnx":
-        content = _onnx(model, about, _example(model, inputs))
+        model, example = _computation(artifact, inputs, shape)
+        facts = _facts(artifact, model) | {"shape": list(example.shape[1:])}
+        content = _onnx(model, canonical(facts), example)
     else:
-        content = safetensors.torch.save(_state(model), {"network": about})
+        model = _model(artifact)
+        content = safetensors.torch.save(
+            _state(model), {"network": canonical(_facts(artifact, model))}
+        )
     write_whole(path, content)
     return kind
 
 
-def export_program(artifact: Exportable, inputs: str = "float32") -> torch.export.ExportedProgram:
+def export_program(
+    artifact: Exportable, inputs: str = "float32", shape: Sequence[int] | None = None
+) -> torch.export.ExportedProgram:
     """The computation from raw inputs to logits as torch.export has it, for any number of rows.
 
     It has no file format here: the archives of torch.export.save hold pickled parts, which their
-    reader would have to trust.
+    reader would have to trust. `shape` as in `export`.
     """
-    model = _model(artifact)
+    model, example = _computation(artifact, inputs, shape)
     with _tracing("export_program"), _quiet():
-        return torch.export.export(model, (_example(model, inputs),), dynamic_shapes=_any_rows())
+        return torch.export.export(model, (example,), dynamic_shapes=_any_rows())
 
 
 def to_network(artifact: Exportable) -> nn.Module:
@@ -61,7 +73,7 @@ def to_network(artifact: Exportable) -> nn.Module:
 
     The layers keep their names. It is made for use, not for training: dropout is off for good.
     """
-    root = _traceable(_model(artifact))
+    root = _traceable(_computation(artifact, "float32", None)[0])
     with _tracing("to_network"):
         return fx.GraphModule(root, fx.Tracer().trace(root), "Network").eval()
 
@@ -82,13 +94,48 @@ class _Reading(nn.Module):
         self.dtype = torch.int64 if model.reads_integers else torch.float32
         self.classes, self.temperature = len(model.catalogue), model.temperature
         with torch.no_grad():
-            example = _example(model, "float32").to(self.dtype)
+            example = _example(model.shape, "float32").to(self.dtype)
             self.other = model.network(example).shape[1] > self.classes
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.to(self.dtype)
         logits = self.network((x - self.shift) * self.scale if self.scaled else x)
         return divide_other(logits, self.classes, self.temperature) if self.other else logits
+
+
+class EncodedModel(nn.Module):
+    """An encoder's network and what reads its features, as one."""
+
+    def __init__(self, encoder: nn.Module, model: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.model = encoder, model
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(self.encoder(x))
+
+
+def _computation(
+    artifact: Exportable, inputs: str, shape: Sequence[int] | None
+) -> tuple[nn.Module, Tensor]:
+    """The whole way from raw inputs to logits on the CPU, and raw inputs to try it with."""
+    model = _model(artifact)
+    encoder = _classifiers(model)[0].encoder
+    if encoder is None:
+        if shape is not None:
+            raise ModelError("shape= is that of an encoder's raw inputs, and there is no encoder")
+        return model, _example(_classifiers(model)[0].shape, inputs)
+    network = encoder.for_shape(encoder.shape if shape is None else tuple(shape)).found()
+    if not isinstance(network, nn.Module):
+        raise ModelError(
+            f"the encoder {encoder} is a function, which cannot be written down: make it a "
+            "torch.nn.Module, or export the modules alone as safetensors"
+        )
+    for part in (model, *_classifiers(model)):
+        part.encoder = None  # it is in front of them
+    front = deepcopy(network).cpu()
+    front.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    whole = EncodedModel(front, model).eval()
+    return whole, _example(encoder.shape if shape is None else tuple(shape), inputs)
 
 
 def _traceable(model: nn.Module) -> nn.Module:
@@ -177,16 +224,18 @@ def _classifiers(model: nn.Module) -> list[Classifier]:
     return [part for part in model.modules() if isinstance(part, Classifier)]
 
 
-def _facts(artifact: Exportable, model: Classifier | Composition) -> dict[str, Any]:
+def _facts(artifact: Exportable, model: nn.Module) -> dict[str, Any]:
     """What a reader needs besides the tensors: classes in order, shape and scaling of inputs."""
     networks = _classifiers(model)
     about: dict[str, Any] = {
-        "catalogue": model.catalogue,
-        "rewarded": model.rewarded,
-        "temperature": model.temperature,
+        "catalogue": artifact.catalogue,
+        "rewarded": artifact.rewarded,
+        "temperature": artifact.temperature,
         "shape": networks[0].shape,
         "scaling": [part.scaling.to_json() for part in networks],  # one per network
     }
+    if artifact.encoder is not None:
+        about["encoder"] = artifact.encoder.to_json()
     if isinstance(artifact, Module):
         about["architecture"] = str(artifact.architecture)
     if isinstance(artifact, Composition):
@@ -213,11 +262,11 @@ def _model(artifact: Exportable) -> Classifier | Composition:
     return model
 
 
-def _example(model: Classifier | Composition, inputs: str) -> Tensor:
+def _example(shape: Sequence[int], inputs: str) -> Tensor:
     if inputs not in INPUTS:
         raise RecipeError(f"unknown type of inputs {inputs!r}: {nearest(inputs, INPUTS)}")
     # Two rows: torch.export takes a size of one for a constant.
-    return torch.zeros(2, *_classifiers(model)[0].shape, dtype=INPUTS[inputs])
+    return torch.zeros(2, *shape, dtype=INPUTS[inputs])
 
 
 def _any_rows() -> tuple[dict[int, Any]]:

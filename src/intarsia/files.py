@@ -143,6 +143,14 @@ def plain(value: Any, name: str = "value") -> Any:
     )
 
 
+def cache_folder() -> Path:
+    """INTARSIA_CACHE, else intarsia in XDG_CACHE_HOME, else ~/.cache/intarsia."""
+    if own := os.environ.get("INTARSIA_CACHE"):
+        return Path(own).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "intarsia"
+
+
 def stream(*parts: object) -> int:
     """A seed that depends on all parts and on nothing else; the same on every machine."""
     text = "\x1f".join(map(str, parts))

@@ -10,6 +10,7 @@ from torch import Tensor
 import intarsia
 from intarsia.card import card_of
 from intarsia.composition import Composition
+from intarsia.encoders.encoder import EncoderLike
 from intarsia.errors import FileError
 from intarsia.estimator import ModularClassifier
 from intarsia.estimator.stored_state import background_tensors, packed, unpacked
@@ -45,12 +46,14 @@ def from_pretrained(
     source: str | Path,
     *,
     model: Model | None = None,
+    encoder: EncoderLike | None = None,
     revision: str | None = None,
     token: str | None = None,
 ) -> Pretrained:
     """Read what `save_pretrained` wrote, from a folder or from a repository of the hub.
 
-    `model` is the factory of a network of your own. A folder of that name comes before the hub.
+    `model` is the factory of a network of your own, `encoder` as in Module.load. A folder of that
+    name comes before the hub.
     """
     folder = Path(source)
     if not folder.is_dir():
@@ -59,8 +62,8 @@ def from_pretrained(
         config = _config(folder / CONFIG)
     path = folder / FILES[config["kind"]]
     if config["kind"] == "module":
-        return Module.load(path, model)
-    composition = Composition.load(path, model)
+        return Module.load(path, model, encoder=encoder)
+    composition = Composition.load(path, model, encoder=encoder)
     if config["kind"] == "composition":
         return composition
     with file.reading(folder):

@@ -33,6 +33,7 @@ EXPECTED = {
     "intarsia train --preset ": set(completion.PRESETS),
     "intarsia train --negatives n": {"noise", "none"},
     "intarsia train --model re": {"resnet18"},
+    "intarsia train --features eff": {"efficientnet_lite0"},
     "intarsia evaluate x --split t": {"train", "test"},
     "intarsia evaluate x --set mis": {"missing="},
     "intarsia study run pa": {"pairs", "path"},
@@ -62,6 +63,7 @@ def test_names_are_those_of_the_registries() -> None:
     from intarsia.composition import OPERATORS
     from intarsia.composition.alignment.align import How
     from intarsia.data import DATASETS, NEGATIVES, load_data
+    from intarsia.encoders import ENCODERS
     from intarsia.models import MODELS
     from intarsia.objectives import OBJECTIVES
     from intarsia.pruning import PRUNINGS
@@ -82,6 +84,7 @@ def test_names_are_those_of_the_registries() -> None:
         (get_args(How), completion.ALIGNMENTS),
         (ours(DATASETS), completion.DATASETS),
         (options, completion.DATA_OPTIONS),
+        (ours(ENCODERS), completion.ENCODERS),
         (ours(MODELS), completion.MODELS),
         (["none", *ours(NEGATIVES)], completion.NEGATIVES),
         (ours(OBJECTIVES), completion.OBJECTIVES),

@@ -38,10 +38,22 @@ def assignments(words: Sequence[str] | None) -> dict[str, Any]:
     return settings
 
 
-def data_options(words: Sequence[str] | None, target: str | int | None) -> dict[str, Any]:
-    """The options of the data that --set and --target give."""
-    options = assignments(words)
-    return options if target is None else {**options, "target": target}
+def data_options(
+    words: Sequence[str] | None, target: str | int | None, features: str | None = None
+) -> dict[str, Any]:
+    """The options of the data that --set, --target and --features give."""
+    flags = {"target": target, "features": features}
+    return {**assignments(words), **{k: v for k, v in flags.items() if v is not None}}
+
+
+def read_shape(words: str | None) -> tuple[int, ...] | None:
+    """`3,64,64` as sizes."""
+    if words is None:
+        return None
+    sizes = _read_list(words, "--shape")
+    if not sizes or not all(type(size) is int and size > 0 for size in sizes):
+        raise RecipeError(f"--shape {shortened(words)}: expected sizes such as 3,64,64")
+    return tuple(sizes)
 
 
 def is_factory(word: str | None) -> bool:
@@ -110,14 +122,16 @@ def read_recipe(path: Path | None, flags: Mapping[str, Any], settings: Mapping[s
         given["seeds"] = _read_list(given["seeds"], "--seeds")
     if "partition" in given:
         given["partition"] = _read_partition(given["partition"])
-    target = given.pop("target", None)
+    options: dict[str, Any] = {
+        key: given.pop(key) for key in ("target", "features") if key in given
+    }
     custom = is_factory(given.get("model"))
     if custom:
         given["model"] = CUSTOM
     base = Recipe.load(path) if path else Recipe()
     recipe = Recipe.read({**base.as_dict(), **given, **settings})
-    if target is not None:
-        recipe = replace(recipe, data_options={**recipe.data_options, "target": target})
+    if options:
+        recipe = replace(recipe, data_options={**recipe.data_options, **options})
     recipe = recipe.resolve()
     check_options(recipe.data_options)
     if not custom:

@@ -53,6 +53,13 @@ Target = Annotated[
         help="The label column of a table, or the array of labels of an .npz; counted from 0.",
     ),
 ]
+Features = Annotated[
+    str | None,
+    name_option(
+        completion.ENCODERS,
+        "An encoder that raw inputs go through first, such as efficientnet_lite0(160).",
+    ),
+]
 Align = Annotated[
     str | None,
     name_option(completion.ALIGNMENTS, "Match hidden units first: weights or activations."),

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 
 ALIGNMENTS = ("activations", "weights")
 DATA_OPTIONS = (
-    "classes", "download", "duplicates", "encoding", "groups", "labels", "missing", "progress",
-    "scale", "seed", "size", "target", "test", "validation",
+    "classes", "download", "duplicates", "encoding", "features", "groups", "labels", "missing",
+    "progress", "scale", "seed", "size", "target", "test", "validation",
 )  # fmt: skip
 AUGMENTATIONS = ("crop", "cutout", "flip", "none")
 DATASETS = ("cifar10", "cifar100", "digits", "fashion_mnist", "har", "mnist", "yeast")
+ENCODERS = ("efficientnet_lite0", "hf", "mobilenet_v2", "timm")
 ENGINES = ("auto", "plain", "single", "stack", "mlp", "lenet")
-MODELS = ("lenet", "mlp", "resnet18", "vgg11", "vit")
+MODELS = ("efficientnet_lite0", "lenet", "mlp", "mobilenet_v2", "resnet18", "vgg11", "vit")
 NEGATIVES = ("mixed", "noise", "none", "scaled")
 OBJECTIVES = ("confidence_penalty", "me", "other", "qme", "smoothing", "xe")
 OPERATORS = (

@@ -144,14 +144,22 @@ def export(
     inputs: Annotated[
         str, typer.Option(help="The type of an ONNX network's raw inputs: float32 or uint8.")
     ] = "float32",
+    shape: Annotated[
+        str | None,
+        typer.Option(
+            metavar="C,H,W", help="Of raw pictures, for an encoder that takes any; as in 3,64,64."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Write a network for those who have no intarsia: ONNX, or its tensors alone."""
     from intarsia.artifacts import open_network
+    from intarsia.cli.arguments import read_shape
     from intarsia.cli.describe import describe_export
     from intarsia.exports import export as write
 
     artifact = open_network(path, own.factory())
-    kind = write(artifact, out, format_, inputs)
-    show_result(describe_export(artifact, out, kind, inputs), json, show_facts)
+    raw = read_shape(shape)
+    kind = write(artifact, out, format_, inputs, raw)
+    show_result(describe_export(artifact, out, kind, inputs, raw), json, show_facts)
     report_health(artifact.health)

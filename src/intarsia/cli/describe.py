@@ -3,6 +3,7 @@
 import inspect
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from intarsia.composition import OPERATORS, Composition
 from intarsia.composition.merge_recipe import settings_of
 from intarsia.composition.module_paths import header_of
 from intarsia.data import DATASETS, Data, Scaling, check_options, load_data, locate, partition
+from intarsia.encoders import Encoder
 from intarsia.files import plain
 from intarsia.models import MODELS
 from intarsia.modules import Bank, Module, file_name
@@ -80,6 +82,7 @@ def describe_data(data: Data) -> dict[str, Any]:
             "samples": {name: len(split) for name, split in splits.items()},
             "counts": counts,
             "scaling": _scaling(data.scaling),
+            **_encoder(data.encoder),
             "digest": data.digest,
         },
         data.name,
@@ -148,10 +151,15 @@ def describe_operators() -> list[dict[str, Any]]:
 
 
 def describe_export(
-    artifact: Module | Composition, path: Path, kind: str, inputs: str
+    artifact: Module | Composition,
+    path: Path,
+    kind: str,
+    inputs: str,
+    raw: Sequence[int] | None = None,
 ) -> dict[str, Any]:
-    """A file that was exported."""
-    shape = _networks(artifact)[0].architecture.shape
+    """A file that was exported; `raw` is the shape of an encoder's inputs where it was given."""
+    first = _networks(artifact)[0]
+    shape = raw or (first.encoder or first.architecture).shape
     onnx = kind == "onnx"
     return plain(
         {
@@ -167,6 +175,14 @@ def describe_export(
         },
         str(path),
     )
+
+
+def _encoder(encoder: Encoder | None) -> dict[str, str]:
+    """One line, where there is an encoder."""
+    if encoder is None:
+        return {}
+    shape = " x ".join(map(str, encoder.shape))
+    return {"encoder": f"{encoder}, from {shape} to {encoder.features} features"}
 
 
 def _where(name: str) -> str:
@@ -193,6 +209,7 @@ def _module(module: Module) -> dict[str, Any]:
         "dense_bytes": sum(t.numel() * t.element_size() for t in module.state.values()),
         "temperature": module.temperature,
         "scaling": _scaling(module.scaling),
+        **_encoder(module.encoder),
         "origin": module.origin,
         "digest": module.digest,
         "provenance": module.provenance,

@@ -20,7 +20,11 @@ def show_data(data: dict[str, Any]) -> None:
     rows = [[name, *(split[name] for split in counts.values())] for name in data["catalogue"]]
     rows.append(["all", *(sum(split.values()) for split in counts.values())])
     show(
-        facts((key, data[key]) for key in ("name", "inputs", "type", "scaling", "digest")),
+        facts(
+            (key, data[key])
+            for key in ("name", "inputs", "type", "encoder", "scaling", "digest")
+            if key in data
+        ),
         table(["class", *counts], rows),
     )
 

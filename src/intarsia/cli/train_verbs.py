@@ -15,6 +15,7 @@ from intarsia.cli.common_options import (
     DATA_HELP,
     DataOptions,
     Device,
+    Features,
     Json,
     Strict,
     Target,
@@ -59,6 +60,7 @@ def data(
         ),
     ] = None,
     target: Target = None,
+    features: Features = None,
     set_: DataOptions = None,
     download: Annotated[bool, typer.Option(help="Fetch what is not on this machine.")] = True,
     json: Json = False,
@@ -71,7 +73,7 @@ def data(
     if source is None:
         datasets = describe_datasets()
         return show_json({"sets": datasets}) if json else show_datasets(datasets)
-    options = {**data_options(set_, target), "download": download}
+    options = {**data_options(set_, target, features), "download": download}
     check_options(options)
     show_result(describe_data(load_data(source, **options)), json, show_data)
 
@@ -82,6 +84,7 @@ class RecipeOptions:
 
     data: Annotated[str | None, name_option(completion.DATASETS, f"{DATA_HELP}.")] = None
     target: Target = None
+    features: Features = None
     model: Annotated[
         str | None,
         name_option(
@@ -145,6 +148,7 @@ class RecipeOptions:
     "train modules/ --data mnist --sparsity 0.95 --seeds 0,1,2",
     "train pairs/ --partition 0+1,2+3 --set patience=3",
     "train flowers/ --data flowers.csv --target species",
+    "train birds/ --data pictures --features efficientnet_lite0",
     "train mine/ --data digits --model package.module:factory",
     "train recipes/mnist_deep.yaml --dry-run",
     resumes=True,

@@ -176,6 +176,7 @@ def _joined(
         temperature=first.temperature,
         origin=origin,
         factory=first.factory,
+        encoder=first.encoder,
     )
 
 

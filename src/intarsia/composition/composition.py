@@ -15,11 +15,12 @@ from intarsia.composition.merge_context import MergeContext, kept_samples
 from intarsia.composition.operators import OPERATORS, Operator
 from intarsia.composition.operators.inlay import inlay_size
 from intarsia.data import Split
+from intarsia.encoders.encoder import EncoderLike
 from intarsia.errors import CompositionError, LimitError, WiringError, nearest
 from intarsia.limits import account, allocating
 from intarsia.models import Model
 from intarsia.modules import Bank, Health, Module, Predicting, logits_of
-from intarsia.modules.classifier import Inputs
+from intarsia.modules.classifier import Inputs, network_inputs
 from intarsia.modules.compact import compact
 from intarsia.modules.health import warn
 from intarsia.specs import Spec
@@ -113,6 +114,9 @@ class Composition(Predicting):
         self._build(parts, samples)
 
     def forward(self, x: Inputs) -> Tensor:
+        if self.encoder is not None:  # once for all parts
+            shape = self.parts[0].architecture.shape
+            x = network_inputs(x, shape, self.encoder, self._place()[0])
         if self._how.on == "logits":
             logits = [part(x) for part in self.networks]
             if self.scales is not None:
@@ -197,11 +201,16 @@ class Composition(Predicting):
 
     @classmethod
     def load(
-        cls, path: str | Path, model: Model | None = None, *, quiet: bool = False
+        cls,
+        path: str | Path,
+        model: Model | None = None,
+        *,
+        quiet: bool = False,
+        encoder: EncoderLike | None = None,
     ) -> "Composition":
         """Read the parts and join them again, to the same bits; else as Module.load."""
         with stored.reading(path):
-            parts, operator, options, samples = stored.read(path, model)
+            parts, operator, options, samples = stored.read(path, model, encoder)
             merged = cls(parts, operator, samples=samples, options=options)
         if not quiet:
             warn(merged.health, str(path))
@@ -245,6 +254,7 @@ class Composition(Predicting):
         self._health = None
         self.catalogue, self.temperature = parts[0].catalogue, parts[0].temperature
         self.rewarded = result.rewarded
+        self.encoder = parts[0].encoder
 
 
 def _inlay_is_small(modules: Iterable[Module]) -> bool:

@@ -11,6 +11,7 @@ from torch import Tensor
 from intarsia.composition.build import MergeOptions
 from intarsia.composition.merge_context import ROWS
 from intarsia.data import Split
+from intarsia.encoders.encoder import EncoderLike
 from intarsia.errors import CompositionError, FileError, shortened
 from intarsia.limits import current
 from intarsia.models import Model
@@ -53,7 +54,7 @@ def write(
 
 
 def read(
-    path: str | Path, model: Model | None
+    path: str | Path, model: Model | None, encoder: EncoderLike | None = None
 ) -> tuple[list[Module], Spec, MergeOptions, Split | None]:
     """The arguments of a Composition, or a FileError that says what is wrong."""
     fields, tensors = file.read(path, KIND)
@@ -64,7 +65,7 @@ def read(
     if operator is None:
         raise FileError("its header names no operator: get the file again")
     samples = _samples({key: tensors.pop(f"{SAMPLES}/{key}", None) for key in ("x", "y")})
-    parts = _parts(fields["parts"], tensors, model)
+    parts = _parts(fields["parts"], tensors, model, encoder)
     if samples is not None and parts and tuple(samples.x.shape[1:]) != parts[0].architecture.shape:
         raise FileError("its samples have another shape than its modules' inputs: get it again")
     return parts, operator, options, samples
@@ -94,7 +95,12 @@ def _samples(tensors: Mapping[str, Tensor | None]) -> Split | None:
     return Split(x, y)
 
 
-def _parts(value: Any, tensors: Mapping[str, Tensor], model: Model | None) -> list[Module]:
+def _parts(
+    value: Any,
+    tensors: Mapping[str, Tensor],
+    model: Model | None,
+    encoder: EncoderLike | None,
+) -> list[Module]:
     if not isinstance(value, list) or not all(isinstance(fields, dict) for fields in value):
         raise FileError("its header's 'parts' is not a list of modules: get the file again")
     current().check("parts", len(value), "has {} parts")
@@ -107,7 +113,9 @@ def _parts(value: Any, tensors: Mapping[str, Tensor], model: Model | None) -> li
         places[place][rest] = tensor
     parts = []
     for fields, own in zip(value, stored, strict=True):
-        parts.append(Module(**header.unpack(fields, own, model)))
+        parts.append(Module(**header.unpack(fields, own, model, encoder)))
+        if encoder is not None:
+            encoder = parts[-1].encoder  # which is known by now, and quicker to compare
     if len({part.name for part in parts}) < len(parts):
         raise CompositionError("has two parts of one name: get the file again")
     return parts

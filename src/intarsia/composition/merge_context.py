@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from intarsia.data import Data, Split, evenly_spaced
+from intarsia.data import Data, Split, check_same_encoder, evenly_spaced
 from intarsia.errors import CompositionError, DataError, WiringError, shortened
 from intarsia.files import digest_of
 from intarsia.models import MODELS, initialise, silence
@@ -19,7 +19,7 @@ from intarsia.models.custom.trial import input_dtype
 from intarsia.models.wiring import Wiring
 from intarsia.modules import Module
 from intarsia.modules.architecture import Plan
-from intarsia.modules.classifier import raw_inputs
+from intarsia.modules.classifier import network_inputs, raw_inputs
 from intarsia.specs import is_number
 
 ROWS = 1000  # samples kept of what is given, and saved with the composition
@@ -177,6 +177,7 @@ def kept_samples(given: Any, module: Module) -> Split:
     into the catalogue already.
     """
     if isinstance(given, Data):
+        check_same_encoder(given, module.encoder)
         x, y = given.validation.x, given.labels_in(module.catalogue)[given.validation.y]
     elif isinstance(given, Split):
         x, y = given.x, given.y
@@ -192,7 +193,7 @@ def kept_samples(given: Any, module: Module) -> Split:
             f"{len(module.catalogue)} classes: labels are indices into it"
         )
     rows = evenly_spaced(len(x), ROWS)
-    x = raw_inputs(x[rows].cpu(), module.architecture.shape)
+    x = network_inputs(x[rows].cpu(), module.architecture.shape, module.encoder)
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise DataError("the samples hold values that are NaN or infinite: remove or fill them")
     return Split(x.contiguous(), y[rows].cpu().to(torch.int64))

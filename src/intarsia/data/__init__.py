@@ -2,7 +2,7 @@
 
 from intarsia.data.arrays import to_shape
 from intarsia.data.augmentations import AUGMENTATIONS
-from intarsia.data.dataset import Data, Split, evenly_spaced, subsample
+from intarsia.data.dataset import Data, Split, check_same_encoder, evenly_spaced, subsample
 from intarsia.data.datasets import DATASETS, File
 from intarsia.data.load import check_options, is_path, load_data, options_for
 from intarsia.data.lookup import locate
@@ -19,6 +19,7 @@ __all__ = [
     "Scaling",
     "Split",
     "check_options",
+    "check_same_encoder",
     "disjoint_pairs",
     "evenly_spaced",
     "is_path",

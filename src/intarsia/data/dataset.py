@@ -9,6 +9,9 @@ from typing import Any
 import torch
 
 from intarsia.data.scaling import Scaling
+from intarsia.encoders import Encoder
+from intarsia.errors import DataError
+from intarsia.files import digest_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -40,6 +43,7 @@ class Data:
 
     `options` are those of load_data that were not the defaults, as plain JSON values. `fill` has
     the value that replaces a missing one, feature by feature, where load_data was given `missing`.
+    With an `encoder` the splits hold the features that it gave for the raw inputs.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Data:
     digest: str
     options: Mapping[str, Any] = field(default_factory=dict)
     fill: tuple[float, ...] | None = None
+    encoder: Encoder | None = None
 
     @classmethod
     def build(
@@ -61,12 +66,20 @@ class Data:
         validation: Split,
         test: Split,
         scale: str,
+        encoder: Encoder | None = None,
+        raw: Sequence[Split] = (),
     ) -> "Data":
-        """Fit the scaling on `train` alone and compute the digest."""
+        """Fit the scaling on `train` alone and compute the digest.
+
+        Of features it follows from the `raw` rows and the identity of their `encoder`: the last
+        bits of the features differ between machines.
+        """
         scaling = Scaling.fit(scale, train.x)
+        digest = _digest(catalogue, raw or (train, validation, test), scaling.kind)
+        if encoder is not None:
+            digest = digest_of([digest, encoder.identity])
         parts = (train, validation, test)
-        digest = _digest(catalogue, parts, scaling.kind)
-        return cls(name, tuple(catalogue), train, validation, test, scaling, digest)
+        return cls(name, tuple(catalogue), *parts, scaling, digest, encoder=encoder)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -88,6 +101,16 @@ class Data:
         """The place of every class in another catalogue, by name; -1 where it has none."""
         places = [catalogue.index(c) if c in catalogue else -1 for c in self.catalogue]
         return torch.tensor(places)
+
+
+def check_same_encoder(data: Data, encoder: Encoder | None) -> None:
+    """Features must be those that a module reads; raw inputs will go through its encoder."""
+    if data.encoder is not None and not data.encoder.same_as(encoder):
+        wanted = "raw inputs" if encoder is None else f"features of {encoder}"
+        raise DataError(
+            f"{data.name!r} holds features of {data.encoder}, the modules read {wanted}: load it "
+            "with the encoder of the modules"
+        )
 
 
 def evenly_spaced(count: int, most: int) -> torch.Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from intarsia.data.arrays import Raw, as_raw, check_sizes, from_mapping, read_npz
+from intarsia.data.budget import check_entries
 from intarsia.data.dataset import Data, Split
 from intarsia.data.datasets import DATASETS
 from intarsia.data.image_folders import from_folder
@@ -24,12 +25,15 @@ from intarsia.data.splits import (
     stratified_groups,
 )
 from intarsia.data.tabular import from_csv, from_parquet
+from intarsia.encoders import ENCODERS, Encoder, cached_features
+from intarsia.encoders.encoder import EncoderLike, is_custom, read_spec
 from intarsia.errors import DataError, RecipeError, nearest
 from intarsia.files import plain
+from intarsia.specs import Spec
 
 TABLES = (".csv", ".parquet")
 ENDINGS = (".npz", *TABLES)
-READING = ("target", "encoding", "missing", "size", "groups")  # how a path is read
+READING = ("target", "encoding", "missing", "size", "groups", "features")  # how a path is read
 DUPLICATES = ("keep", "together", "drop")
 
 
@@ -49,6 +53,7 @@ def load_data(
     size: int | Sequence[int] | None = None,
     groups: str | int | None = None,
     duplicates: str = "keep",
+    features: EncoderLike | None = None,
     download: bool = True,
     progress: bool | None = None,
 ) -> Data:
@@ -78,6 +83,11 @@ def load_data(
     cut, and the column is not a feature. `duplicates` are rows with the same inputs: "keep" does
     nothing about them, "together" keeps them on one side as a group, "drop" leaves one of those
     that have the same label too, and none in training that is in a given test part.
+
+    `features` is a pretrained encoder that every input goes through first: a name, such as
+    "efficientnet_lite0" or "timm/resnet50.a1_in1k", a torch.nn.Module, or a function. What it gives
+    is computed once and kept in the cache, and modules that are trained on it take raw inputs
+    again. The features are scaled as tables are.
     """
     if isinstance(source, Data):
         return source
@@ -87,6 +97,8 @@ def load_data(
         target=target, encoding=encoding, missing=missing, size=size,
         groups=groups, duplicates=duplicates,
     )  # fmt: skip
+    if features is not None:
+        _refuse("features of an encoder", missing=missing)
     _check_duplicates(duplicates, groups)
     test = check_fraction("test", test)
     seed = check_seed(seed)
@@ -107,11 +119,18 @@ def load_data(
     wanted = known["keep"] if classes is None else classes
     if wanted is not None and not isinstance(wanted, str):
         raw = raw.keep(wanted, name)
-    if raw.x.dtype == np.int64 and kind != "none":
+    if raw.x.dtype == np.int64 and kind != "none" and features is None:
         raw = raw.as_floats()
     if duplicates != "keep":
         raw = _without_duplicates(raw) if duplicates == "drop" else _together(raw, name)
-    return replace(_cut(name, raw, fraction, test, seed, kind, missing), options=options)
+    splits = _cut(name, raw, fraction, test, seed)
+    if features is None:
+        return replace(_filled(name, raw.catalogue, splits, kind, missing), options=options)
+    encoder = _encoder(features, raw, name)
+    encoded = _cut(name, _encoded(raw, encoder, name, progress), fraction, test, seed)
+    kind = "capped" if scale is None else kind
+    data = Data.build(name, raw.catalogue, *encoded, kind, encoder, splits)
+    return replace(data, options={**options, "features": encoder.text})
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -120,6 +139,27 @@ def check_options(options: Mapping[str, Any]) -> None:
     for key in options:
         if key not in known:
             raise RecipeError(f"data has no option {key!r}: {nearest(key, known)}")
+
+
+def _encoder(features: EncoderLike, raw: Raw, name: str) -> Encoder:
+    """The encoder of these inputs; of pixels that are not 8 bits it must be told what is white."""
+    if isinstance(features, str | Mapping | Spec) and raw.x.dtype != np.uint8:
+        spec = read_spec(features)
+        if "white" in ENCODERS.parameters(spec.name) and "white" not in spec.arguments:
+            raise DataError(
+                f"{name} has pictures of type {raw.x.dtype}: give 8 bits for each pixel, or say "
+                f"which value is white, as in features='{spec.name}(white=1)'"
+            )
+    return Encoder.of(features, raw.x.shape[1:])
+
+
+def _encoded(raw: Raw, encoder: Encoder, name: str, progress: bool | None) -> Raw:
+    """Features in place of the inputs, counted before they are computed."""
+    parts = [raw.x] if raw.x_test is None else [raw.x, raw.x_test]
+    rows, size = sum(map(len, parts)), sum(part.nbytes for part in parts)
+    check_entries(rows * encoder.features, size, f"the features of {name}, whose inputs")
+    x, *tests = (cached_features(encoder, part, progress) for part in parts)
+    return replace(raw, x=x, x_test=tests[0] if tests else None)
 
 
 def _names(classes: Any) -> Any:
@@ -192,9 +232,11 @@ def _default_scale(raw: Raw) -> str:
     return "unit" if raw.x.ndim > 2 else "capped"
 
 
-def _cut(
-    name: str, raw: Raw, validation: float, test: float, seed: int, scale: str, missing: Any
-) -> Data:
+Splits = tuple[Split, Split, Split]
+
+
+def _cut(name: str, raw: Raw, validation: float, test: float, seed: int) -> Splits:
+    """Train, validation and test."""
     own_test = raw.x_test is not None and raw.y_test is not None
     check_sizes(raw, 1 + (validation > 0) + (not own_test and test > 0), name)
     if own_test:
@@ -204,13 +246,20 @@ def _cut(
         tested = _split(raw.x[cut], raw.y[cut])
     kept, held = _parts(raw, rest, validation, seed, 1)
     train, validated = (_split(raw.x[rest[rows]], raw.y[rest[rows]]) for rows in (kept, held))
+    return train, validated, tested
+
+
+def _filled(
+    name: str, catalogue: tuple[str, ...], splits: Splits, scale: str, missing: Any
+) -> Data:
+    """Data with the values that are missing filled in, where that is asked for."""
     if missing is None:
-        return Data.build(name, raw.catalogue, train, validated, tested, scale)
-    values = fill_values(missing, train.x.numpy(), name)
+        return Data.build(name, catalogue, *splits, scale)
+    values = fill_values(missing, splits[0].x.numpy(), name)
     train, validated, tested = (
-        _split(fill(part.x.numpy(), values), part.y.numpy()) for part in (train, validated, tested)
+        _split(fill(part.x.numpy(), values), part.y.numpy()) for part in splits
     )
-    data = Data.build(name, raw.catalogue, train, validated, tested, scale)
+    data = Data.build(name, catalogue, train, validated, tested, scale)
     return replace(data, fill=tuple(values.tolist()))
 
 
@@ -247,6 +296,8 @@ def options_for(source: str, learned: Mapping[str, Any]) -> dict[str, Any]:
     """
     recipe, data = (_mapping(learned.get(key)) for key in ("recipe", "data"))
     before, options = str(recipe.get("data") or ""), dict(_mapping(recipe.get("data_options")))
+    if is_custom(options.get("features")):
+        options.pop("features")  # which only the modules themselves have, if they were given it
     if source == before:
         return options
     if not (before and is_path(before) and is_path(source) and _kind(before) == _kind(source)):

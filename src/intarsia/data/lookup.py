@@ -13,7 +13,7 @@ from intarsia.data.arrays import Raw, from_mapping, read_npz
 from intarsia.data.datasets import DATASETS, File
 from intarsia.data.fetch import fetch, matches
 from intarsia.errors import DataError, FileError
-from intarsia.files import write_whole
+from intarsia.files import cache_folder, write_whole
 
 _SEAL = "sha256"  # the array of a cached file that holds the digest of all others
 
@@ -50,14 +50,6 @@ def locate(name: str) -> Path | None:
     folder = os.environ.get("INTARSIA_DATA")
     places = ([Path(folder).expanduser()] if folder else []) + [cache_folder()]
     return next((p for place in places if (p := place / f"{name}.npz").is_file()), None)
-
-
-def cache_folder() -> Path:
-    """INTARSIA_CACHE, else intarsia in XDG_CACHE_HOME, else ~/.cache/intarsia."""
-    if own := os.environ.get("INTARSIA_CACHE"):
-        return Path(own).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "intarsia"
 
 
 def _obtain(name: str, download: bool, progress: bool | None) -> Path:

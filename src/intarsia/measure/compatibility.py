@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from intarsia.data import Data, Split, evenly_spaced
+from intarsia.data import Data, Split
 from intarsia.errors import CompositionError, DataError, WiringError
 from intarsia.files import plain
 from intarsia.measure.evaluation import format_number, printed
@@ -239,13 +239,12 @@ def _ratio(part: int, whole: int) -> float:
 
 def _rows(samples: Samples | None, module: Module) -> Tensor:
     """None of them where no samples are given."""
-    shape = module.architecture.shape
     if samples is None:
-        return torch.zeros(0, *shape)
-    rows = inputs_of(samples, shape)
+        return torch.zeros(0, *module.architecture.shape)
+    rows = inputs_of(samples, module, MOST)
     if not len(rows):
         raise DataError("there are no samples to read the interference from: give some, or None")
-    return rows[evenly_spaced(len(rows), MOST)]
+    return rows
 
 
 def _right(logits: Tensor, c: int, temperature: float) -> Tensor:

@@ -19,7 +19,7 @@ from intarsia.errors import DataError, nearest
 from intarsia.files import plain, stream
 from intarsia.measure.abstention import auroc, threshold_of
 from intarsia.modules import Module, Predicting, logits_of
-from intarsia.modules.classifier import Inputs, raw_inputs, uncertainty
+from intarsia.modules.classifier import Inputs, network_inputs, raw_inputs, uncertainty
 
 SCORES = ("entropy", "energy", "distance", "entropy+distance", "energy+distance")
 OUTLIERS = ("noise(1.0)", "mixed(1.0)", "scaled(1.0)")  # what a score is chosen against
@@ -51,14 +51,15 @@ class Novelty:
     def scores(self, model: nn.Module | Module, x: Inputs) -> Tensor:
         """One float64 per input; larger is stranger."""
         network = model.to_module() if isinstance(model, Module) else model
-        return self.scores_of(logits_of(network, x), self.distances(model, x))
+        rows = _encoded(model, x)
+        return self.scores_of(logits_of(network, rows), self.distances(model, rows))
 
     def scores_of(self, logits: Tensor, distances: Tensor) -> Tensor:
         """As `scores`, of logits and distances that are there already."""
         return _joint(self.score, _parts(logits, distances, self.temperature), self.limits)
 
     def distances(self, model: nn.Module | Module, x: Inputs) -> Tensor:
-        return (_log_norms(model, x) - self.centre).abs() / self.spread
+        return (_log_norms(model, _encoded(model, x)) - self.centre).abs() / self.spread
 
     def unknown(self, model: nn.Module | Module, x: Inputs) -> Tensor:
         """True where an answer is to be withheld."""
@@ -103,7 +104,7 @@ def novelty(
     """
     if score != "auto" and score not in SCORES:
         raise DataError(f"unknown score {score!r}: {nearest(score, ('auto', *SCORES))}")
-    rows = raw_inputs(samples.x if isinstance(samples, Split) else samples)
+    rows = _encoded(model, samples.x if isinstance(samples, Split) else samples)
     if not len(rows):
         raise DataError("there are no samples to fit a score on: give validation samples")
     network = model.to_module() if isinstance(model, Module) else model
@@ -181,6 +182,12 @@ def _threshold(scores: Tensor, answered: float) -> float:
     largest = float(scores.max())
     scale = largest if largest > 0 else 1.0
     return threshold_of(scores / scale, answered) * scale
+
+
+def _encoded(model: nn.Module | Module, x: Inputs) -> Tensor:
+    """Inputs as a tensor; the features of raw ones, where the model has an encoder."""
+    encoder = model.encoder if isinstance(model, Module | Predicting) else None
+    return raw_inputs(x) if encoder is None else network_inputs(x, (encoder.features,), encoder)
 
 
 def _log_norms(model: nn.Module | Module, x: Inputs) -> Tensor:

@@ -3,10 +3,10 @@
 import numpy as np
 from torch import Tensor
 
-from intarsia.data import Data, Split
+from intarsia.data import Data, Split, evenly_spaced
 from intarsia.errors import CompositionError
 from intarsia.modules import Classifier, Module
-from intarsia.modules.classifier import raw_inputs
+from intarsia.modules.classifier import network_inputs, raw_inputs
 from intarsia.modules.statistics import joint_buffer
 from intarsia.modules.traits import (
     CATALOGUE,
@@ -50,13 +50,19 @@ def blend(a: Module, b: Module, weight_a: float, weight_b: float) -> Classifier:
         catalogue=a.catalogue,
         rewarded=[name for name in a.catalogue if name in classes],
         shape=a.architecture.shape,
+        encoder=a.encoder,
         scaling=a.scaling,
         temperature=a.temperature,
     ).eval()
 
 
-def inputs_of(samples: Split | Data | np.ndarray | Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Raw inputs of a split, of a data set's validation part, or as they are; labels are left."""
+def inputs_of(samples: Split | Data | np.ndarray | Tensor, module: Module, most: int) -> Tensor:
+    """Inputs of a split, of a data set's validation part, or as they are; labels are left.
+
+    At most so many, evenly spaced, as the module's scaling reads them: raw ones, or features.
+    """
     if isinstance(samples, Data):
         samples = samples.validation
-    return raw_inputs(samples.x if isinstance(samples, Split) else samples, shape)
+    rows = raw_inputs(samples.x if isinstance(samples, Split) else samples)
+    rows = rows[evenly_spaced(len(rows), most)]
+    return network_inputs(rows, module.architecture.shape, module.encoder)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from intarsia.data import named_set, set_name
+from intarsia.encoders.encoder import EncoderLike
 from intarsia.errors import (
     DamagedError,
     FileError,
@@ -129,14 +130,23 @@ class Bank:
         write_whole(folder / LISTING, sealed(listing))
 
     @classmethod
-    def load(cls, folder: str | Path, model: Model | None = None, *, quiet: bool = False) -> "Bank":
-        """Read a folder that `save` wrote; `model` and `quiet` as in Module.load."""
+    def load(
+        cls,
+        folder: str | Path,
+        model: Model | None = None,
+        *,
+        quiet: bool = False,
+        encoder: EncoderLike | None = None,
+    ) -> "Bank":
+        """Read a folder that `save` wrote; `model`, `quiet` and `encoder` as in Module.load."""
         folder = Path(folder)
         listing = _listing(folder / LISTING)
         modules = []
         with account():  # one for all of them
             for name, digest in listing["files"]:
-                modules.append(Module.load(folder / name, model, quiet=True))
+                modules.append(Module.load(folder / name, model, quiet=True, encoder=encoder))
+                if encoder is not None:
+                    encoder = modules[-1].encoder  # which is known by now, and quicker to compare
                 if modules[-1].digest != digest:
                     raise DamagedError(
                         f"{folder / name}: is not the module that {LISTING} lists, a save was "

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from intarsia.data import Scaling, to_shape
+from intarsia.data.arrays import shape_of
+from intarsia.encoders import Encoder
 from intarsia.errors import DataError, ModelError
 from intarsia.models.custom.trial import evaluation_mode, input_dtype
 
@@ -21,6 +23,7 @@ class Predicting(nn.Module):
     catalogue: tuple[str, ...]
     rewarded: tuple[str, ...]
     temperature: float
+    encoder: Encoder | None = None
 
     def predict_proba(self, x: Inputs, batch: int = 4096) -> Tensor:
         """softmax(logits / temperature), N x C on the CPU; evaluation mode, no gradients."""
@@ -44,6 +47,8 @@ class Predicting(nn.Module):
 class Classifier(Predicting):
     """A network with its scaling, temperature and class names; takes raw inputs, numpy or tensors.
 
+    With an `encoder` these are what that reads, or features that it gave before.
+
     A network with one output more than the catalogue has an explicit "other", last. Its probability
     is divided evenly: with p = softmax(z / t) the logits are t log(p_c + p_other / C).
     """
@@ -60,9 +65,11 @@ class Classifier(Predicting):
         scaling: Scaling,
         rewarded: Sequence[str] | None = None,
         temperature: float = 1.0,
+        encoder: Encoder | None = None,
     ) -> None:
         super().__init__()
         self.network = network
+        self.encoder = encoder
         self.catalogue = tuple(catalogue)
         self.rewarded = self.catalogue if rewarded is None else tuple(rewarded)
         self.temperature = float(temperature)
@@ -78,7 +85,8 @@ class Classifier(Predicting):
     def forward(self, x: Inputs) -> Tensor:
         # The buffers lie where the network does, and are as wide: float32, or what .double() makes.
         dtype = torch.int64 if self.reads_integers else self.scale.dtype  # as token ids are
-        rows = raw_inputs(x, self.shape).to(self.scale.device, dtype)
+        rows = network_inputs(x, self.shape, self.encoder, self.scale.device)
+        rows = rows.to(self.scale.device, dtype)
         if self.scaling.kind != "none":
             rows = (rows - self.shift) * self.scale
         logits = self.network(rows)
@@ -154,6 +162,33 @@ def raw_inputs(x: Inputs, shape: tuple[int, ...] | None = None) -> Tensor:
             "for a single input add a first axis, as in x[None]"
         )
     return tensor if shape is None else to_shape(tensor, shape, "the inputs")
+
+
+def network_inputs(
+    x: Inputs,
+    shape: tuple[int, ...],
+    encoder: Encoder | None = None,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """Inputs as N x *shape, or their features, where there is an encoder and they are raw."""
+    if encoder is None:
+        return raw_inputs(x, shape)
+    rows = raw_inputs(x)
+    given = tuple(rows.shape[1:])
+    if given == shape:
+        return rows
+    pictures = encoder.resizes and len(given) in (2, 3)
+    form = shape_of(given) if pictures else encoder.shape
+    try:
+        if not encoder.reads(form):
+            raise DataError("neither grey nor in colour")
+        rows = to_shape(rows, form, "the inputs")
+    except DataError:
+        raise DataError(
+            f"the inputs have shape {tuple(rows.shape)}: expected what the encoder {encoder} "
+            f"reads, {encoder.expected}, or N x {encoder.features} features of it"
+        ) from None
+    return encoder(rows, device)
 
 
 def _check_finite(rows: Tensor, start: int) -> None:

@@ -1,5 +1,6 @@
 """A module's header and tensors, from and to plain values; what a file says is never trusted."""
 
+import re
 from collections.abc import Mapping
 from math import prod
 from typing import Any
@@ -7,7 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from intarsia.data import Scaling
-from intarsia.errors import LONGEST, FileError, shortened
+from intarsia.encoders import ENCODERS, Encoder
+from intarsia.encoders.encoder import EncoderLike
+from intarsia.errors import LONGEST, FileError, RecipeError, shortened
 from intarsia.limits import account, current
 from intarsia.models import Model
 from intarsia.models.custom.probe import Probe
@@ -19,6 +22,7 @@ FIELDS = (
     "name", "rewarded", "catalogue", "architecture", "scaling", "temperature", "origin",
     "provenance", "tensors",
 )  # fmt: skip
+OPTIONAL = ("encoder",)
 LARGEST = 2**31  # no size or setting in a header is larger
 LARGEST_INPUT = 2**28  # entries
 
@@ -39,10 +43,13 @@ def pack(
 
 
 def unpack(
-    fields: Mapping[str, Any], stored: Mapping[str, Tensor], model: Model | None
+    fields: Mapping[str, Any],
+    stored: Mapping[str, Tensor],
+    model: Model | None,
+    encoder: EncoderLike | None = None,
 ) -> dict[str, Any]:
     """The arguments of a Module, or a FileError that says what is wrong with the header."""
-    check_keys(fields, FIELDS)
+    check_keys(fields, FIELDS, OPTIONAL)
     catalogue = texts(fields["catalogue"], "catalogue")
     current().check("classes", len(catalogue), "its catalogue has {} classes")
     architecture = _architecture(fields["architecture"])
@@ -67,12 +74,16 @@ def unpack(
         "origin": text(fields["origin"], "origin"),
         "provenance": _mapping(fields["provenance"], "provenance"),
         "factory": factory,
+        "encoder": _encoder(fields.get("encoder"), encoder),
     }
 
 
-def check_keys(fields: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    """Exactly the known keys, or a FileError."""
-    missing, extra = sorted(set(known) - set(fields)), sorted(set(fields) - set(known))
+def check_keys(
+    fields: Mapping[str, Any], known: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> None:
+    """Exactly the known keys, of the optional ones any, or a FileError."""
+    missing = sorted(set(known) - set(fields))
+    extra = sorted(set(fields) - {*known, *optional})
     if missing or extra:
         others = ", ".join(extra)[:LONGEST]
         what = f"lacks {', '.join(missing)}" if missing else f"has the unknown {others}"
@@ -163,19 +174,57 @@ def _encodings(table: Any, plan: Plan) -> dict[str, str]:
 def _architecture(value: Any) -> Architecture:
     extra = {"widths", "probe"} & _mapping(value, "architecture").keys()
     check_keys(value, ("model", "shape", "outputs", *extra))
-    shape = value["shape"]
-    if not isinstance(shape, list) or not 1 <= len(shape) <= 8:
-        raise _wrong("architecture.shape", shape, "a list of one to eight sizes")
-    sizes = tuple(_size(v, "architecture.shape") for v in shape)
-    if prod(sizes) > LARGEST_INPUT:
-        raise _wrong("architecture.shape", shape, f"at most {LARGEST_INPUT} entries")
     return Architecture(
         spec(value["model"], "architecture.model"),
-        sizes,
+        _sizes(value["shape"], "architecture.shape"),
         _size(value["outputs"], "architecture.outputs"),
         _widths(value["widths"]) if "widths" in extra else {},
-        _probe(value["probe"]) if "probe" in extra else None,
+        _probe(value["probe"], "architecture.probe") if "probe" in extra else None,
     )
+
+
+def _encoder(value: Any, given: EncoderLike | None) -> Encoder | None:
+    """What a file says of its encoder; with the network or function given, which must be that."""
+    if value is None:
+        if given is not None:
+            raise FileError("its module reads raw inputs and has no encoder: leave encoder= out")
+        return None
+    optional = ("probe",)
+    check_keys(
+        _mapping(value, "encoder"), ("name", "spec", "weights", "shape", "features"), optional
+    )
+    named = spec(value["spec"], "encoder.spec")
+    if named is not None:
+        try:
+            ENCODERS.spec(named)
+        except RecipeError as error:
+            raise FileError(f"its encoder cannot be used here: {error}") from error
+    if (named is None) != ("probe" in value):
+        raise FileError("its header's 'encoder' has a spec and a probe, or neither: expected one")
+    weights, name = (text(value[key], f"encoder.{key}") for key in ("weights", "name"))
+    if not re.fullmatch(r"[0-9a-f]{64}", weights) and (weights or named is not None):
+        raise _wrong("encoder.weights", weights, "a digest of 64 hexadecimal digits")
+    if not 1 <= len(name) <= LONGEST:
+        raise _wrong("encoder.name", name, f"1 to {LONGEST} characters")
+    encoder = Encoder(
+        name,
+        named,
+        weights,
+        _sizes(value["shape"], "encoder.shape"),
+        _size(value["features"], "encoder.features"),
+        _probe(value["probe"], "encoder.probe") if named is None else None,
+    )
+    return encoder if given is None else encoder.with_network(given)
+
+
+def _sizes(value: Any, name: str) -> tuple[int, ...]:
+    """The shape of an input."""
+    if not isinstance(value, list) or not 1 <= len(value) <= 8:
+        raise _wrong(name, value, "a list of one to eight sizes")
+    sizes = tuple(_size(v, name) for v in value)
+    if prod(sizes) > LARGEST_INPUT:
+        raise _wrong(name, value, f"at most {LARGEST_INPUT} entries")
+    return sizes
 
 
 def _widths(value: Any) -> dict[str, int]:
@@ -185,10 +234,10 @@ def _widths(value: Any) -> dict[str, int]:
     return {axis: _size(units, "architecture.widths") for axis, units in value.items()}
 
 
-def _probe(value: Any) -> Probe:
+def _probe(value: Any, name: str) -> Probe:
     if not isinstance(value, list) or not 1 <= len(value) <= 256:
-        raise _wrong("architecture.probe", value, "a list of at most 256 numbers, or no such key")
-    return tuple(_number(item, "architecture.probe") for item in value)
+        raise _wrong(name, value, "a list of at most 256 numbers, or no such key")
+    return tuple(_number(item, name) for item in value)
 
 
 def _setting(value: Any, name: str) -> None:

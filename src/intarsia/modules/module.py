@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from intarsia.data import Scaling
+from intarsia.encoders import Encoder
+from intarsia.encoders.encoder import EncoderLike
 from intarsia.errors import FileError, ModelError, shortened
 from intarsia.files import digest_of, plain
 from intarsia.models import Model
@@ -29,7 +31,8 @@ class Module:
     """Trained weights, mask, rewarded classes, catalogue, origin digest and provenance.
 
     `state` is dense on the CPU with pruned entries exactly +0.0; `mask` (True survives) has only
-    the parameters that lost something. The tensors given are copied.
+    the parameters that lost something. The tensors given are copied. With an `encoder` its network
+    reads the features that that gives for raw inputs.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Module:
     origin: str
     provenance: Mapping[str, Any] = field(default_factory=dict)
     factory: Model | None = None
+    encoder: Encoder | None = None
 
     def __post_init__(self) -> None:
         for key, value in {
@@ -54,6 +58,7 @@ class Module:
             object.__setattr__(self, key, value)
         _check_classes(self)
         _check_scaling(self.scaling, self.architecture.shape)
+        _check_encoder(self.name, self.encoder, self.architecture.shape)
         plan = self.plan
         mask = {k: v.detach().to("cpu", torch.bool) for k, v in self.mask.items()}
         _check_tensors(self.name, self.state, mask, plan)
@@ -107,6 +112,7 @@ class Module:
             shape=self.architecture.shape,
             scaling=self.scaling,
             temperature=self.temperature,
+            encoder=self.encoder,
         ).eval()
 
     def save(self, path: str | Path) -> None:
@@ -122,15 +128,18 @@ class Module:
         catalogue: tuple[str, ...] | None = None,
         origin: str | None = None,
         quiet: bool = False,
+        encoder: EncoderLike | None = None,
     ) -> "Module":
         """Read a module's file, or say with a FileError what is wrong with it.
 
-        `model` is the factory of a network that intarsia has no name for. `catalogue` and `origin`
+        `model` is the factory of a network that intarsia has no name for; `encoder` the network or
+        function of the user's own whose features the module reads: those that have a name are found
+        when raw inputs come. `catalogue` and `origin`
         are what the module must have to be of use, checked where given. A module that is not
         healthy is a HealthWarning, unless it is to be `quiet`.
         """
         with file.reading(path):
-            module = cls(**unpack(*file.read(path, KIND), model))
+            module = cls(**unpack(*file.read(path, KIND), model, encoder))
             _check_expected("catalogue", module.catalogue, catalogue and tuple(catalogue))
             _check_expected("origin", module.origin, origin)
             health = module.health
@@ -152,6 +161,8 @@ class Module:
             "provenance": self.provenance,
             "tensors": table,
         }
+        if self.encoder is not None:
+            fields["encoder"] = self.encoder.to_json()
         return fields, stored
 
     def __repr__(self) -> str:
@@ -204,6 +215,14 @@ def _check_scaling(scaling: Scaling, shape: tuple[int, ...]) -> None:
                 f"the scaling's {key} has shape {tuple(tensor.shape)}, which does not fit inputs "
                 f"of shape {shape}: fit it on the inputs the module is for"
             )
+
+
+def _check_encoder(name: str, encoder: Encoder | None, shape: tuple[int, ...]) -> None:
+    if encoder is not None and shape != (encoder.features,):
+        raise ModelError(
+            f"module {shortened(name)} reads inputs of shape {shape}, its encoder "
+            f"{shortened(encoder.text)} gives {encoder.features} features"
+        )
 
 
 def _check_tensors(

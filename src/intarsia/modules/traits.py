@@ -41,7 +41,11 @@ ORIGIN: Trait = (
 
 
 def check_traits(first: Module, module: Module, traits: Sequence[Trait]) -> None:
-    """A CompositionError that names the first trait in which a module differs."""
+    """A CompositionError that names the first trait in which a module differs.
+
+    Whatever the traits, two encoders mean other things by the same features.
+    """
+    _check_encoders(first, module)
     for name, trait, advice in traits:
         mine, other = trait(first), trait(module)
         if mine != other:
@@ -49,6 +53,19 @@ def check_traits(first: Module, module: Module, traits: Sequence[Trait]) -> None
                 f"module {module.name!r} does not fit module {first.name!r}: "
                 f"its {name} is {_short(other)}, not {_short(mine)}: {advice}"
             )
+
+
+def _check_encoders(first: Module, module: Module) -> None:
+    mine, other = first.encoder, module.encoder
+    if mine is other or (mine is not None and mine.same_as(other)):
+        return
+    seen, wanted = ("none" if one is None else str(one) for one in (other, mine))
+    if seen == wanted:
+        seen, wanted = f"another {seen}", "the one of that name"
+    raise CompositionError(
+        f"module {module.name!r} does not fit module {first.name!r}: its encoder is "
+        f"{_short(seen)}, not {_short(wanted)}: train both on the features of one encoder"
+    )
 
 
 def _short(value: Any) -> str:

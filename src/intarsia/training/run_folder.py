@@ -95,7 +95,7 @@ class RunFolder:
         return bank
 
     def _load(self, folder: Path) -> Bank:
-        return Bank.load(folder, self.plan.factory, quiet=True)
+        return Bank.load(folder, self.plan.factory, quiet=True, encoder=self.plan.data.encoder)
 
     def threads(self, now: int) -> list[int]:
         """With how many threads the run went on after each stop, which is written down."""

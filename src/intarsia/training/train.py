@@ -182,6 +182,7 @@ def _module(
             **report,
         },
         factory=plan.factory,
+        encoder=plan.data.encoder,
     )
     findings = module.health.findings or _learning(plan.data, job, task, outcome, module)
     provenance = with_findings(module.provenance, findings)

@@ -121,7 +121,7 @@ def _card(
         f"of its own {classes}</p></div>"
     )
     if picture is None and weights is not None and weights.ndim == 1:
-        lines.append(_strongest(weights))
+        lines.append(_strongest(weights, "input" if module.encoder is None else "feature"))
     if not np.isnan(scores.entropy):
         value = f"{nats(scores.entropy)} of {nats(scores.ceiling)}"
         lines.append(_meter("Entropy on others", value, bar(scores.entropy / scores.ceiling)))
@@ -147,10 +147,10 @@ def _meter(name: str, value: str, drawing: str) -> str:
     return f'<div class="meter">{words}{drawing}</div>'
 
 
-def _strongest(weights: np.ndarray) -> str:
+def _strongest(weights: np.ndarray, what: str) -> str:
     order = np.argsort(-np.abs(weights), kind="stable")[:FEATURES]
     lines = "".join(
-        f"<li><span>input {place}</span><span>{weights[place]:+.3f}</span></li>" for place in order
+        f"<li><span>{what} {place}</span><span>{weights[place]:+.3f}</span></li>" for place in order
     )
     return f'<ul class="strongest">{lines}</ul>'
 

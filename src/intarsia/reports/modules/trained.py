@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from intarsia.data import set_name
+from intarsia.encoders import Encoder
 from intarsia.errors import IntarsiaError
 from intarsia.modules import Architecture
 from intarsia.objectives import OBJECTIVES
@@ -134,6 +135,8 @@ def _facts(inputs: ReportInput) -> dict[str, TableValue]:
     recipe, first = inputs.recipe, inputs.modules[0]
     provenance = first.provenance
     entries: dict[str, Any] = {"data": _data(inputs), "network": str(first.architecture)}
+    if first.encoder is not None:
+        entries["encoder"] = _encoder(first.encoder)
     for key, registry in (("objective", OBJECTIVES), ("pruning", PRUNINGS)):
         entries[key] = _explained(_text(recipe.get(key)), registry)
     for key in ("sparsity", "batch", "temperature"):
@@ -150,6 +153,15 @@ def _facts(inputs: ReportInput) -> dict[str, TableValue]:
     versions = provenance.get("versions") or {}
     entries["trained with"] = ", ".join(f"{name} {v}" for name, v in sorted(versions.items()))
     return {key: value for key, value in entries.items() if value}
+
+
+def _encoder(encoder: Encoder) -> str:
+    shape = " x ".join(map(str, encoder.shape))
+    weights = f"weights {encoder.weights[:16]}" if encoder.weights else "a function"
+    return (
+        f"{encoder}, {weights}: {encoder.features} features of raw inputs of {shape}; no raw input "
+        "is drawn here, since the data hold features"
+    )
 
 
 def _data(inputs: ReportInput) -> str:
