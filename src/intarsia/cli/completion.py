@@ -11,8 +11,11 @@ DATA_OPTIONS = (
     "progress", "scale", "seed", "size", "target", "test", "validation",
 )  # fmt: skip
 AUGMENTATIONS = ("crop", "cutout", "flip", "none")
-DATASETS = ("cifar10", "cifar100", "digits", "fashion_mnist", "har", "mnist", "yeast")
-ENCODERS = ("efficientnet_lite0", "hf", "mobilenet_v2", "timm")
+DATASETS = (
+    "cifar10", "cifar100", "digits", "fashion_mnist", "har", "mnist", "newsgroups", "reuters_r8",
+    "yeast",
+)  # fmt: skip
+ENCODERS = ("efficientnet_lite0", "hf", "minilm", "mobilenet_v2", "timm")
 ENGINES = ("auto", "plain", "single", "stack", "mlp", "lenet")
 MODELS = ("efficientnet_lite0", "lenet", "mlp", "mobilenet_v2", "resnet18", "vgg11", "vit")
 NEGATIVES = ("mixed", "noise", "none", "scaled")

@@ -1,5 +1,6 @@
 """Data sets: load, verify, cache, split; partitions of classes."""
 
+from intarsia.data import news  # noqa: F401 (its data sets register themselves)
 from intarsia.data.arrays import to_shape
 from intarsia.data.augmentations import AUGMENTATIONS
 from intarsia.data.dataset import Data, Split, check_same_encoder, evenly_spaced, subsample

@@ -4,6 +4,7 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,8 +26,9 @@ from intarsia.data.splits import (
     stratified_groups,
 )
 from intarsia.data.tabular import from_csv, from_parquet
+from intarsia.data.texts import Tokens, as_tokens, tokenised
 from intarsia.encoders import ENCODERS, Encoder, cached_features
-from intarsia.encoders.encoder import EncoderLike, is_custom, read_spec
+from intarsia.encoders.encoder import EncoderLike, is_custom, read_spec, reads_texts, tokens_of
 from intarsia.errors import DataError, RecipeError, nearest
 from intarsia.files import plain
 from intarsia.specs import Spec
@@ -87,7 +89,8 @@ def load_data(
     `features` is a pretrained encoder that every input goes through first: a name, such as
     "efficientnet_lite0" or "timm/resnet50.a1_in1k", a torch.nn.Module, or a function. What it gives
     is computed once and kept in the cache, and modules that are trained on it take raw inputs
-    again. The features are scaled as tables are.
+    again. The features are scaled as tables are. With an encoder that reads texts, such as
+    "minilm", inputs are texts: a list of them, or all columns of a table but the label's.
     """
     if isinstance(source, Data):
         return source
@@ -97,8 +100,10 @@ def load_data(
         target=target, encoding=encoding, missing=missing, size=size,
         groups=groups, duplicates=duplicates,
     )  # fmt: skip
+    tokens = None
     if features is not None:
         _refuse("features of an encoder", missing=missing)
+        tokens = partial(tokens_of, features) if reads_texts(features) else None
     _check_duplicates(duplicates, groups)
     test = check_fraction("test", test)
     seed = check_seed(seed)
@@ -108,10 +113,10 @@ def load_data(
     if named:
         _refuse(source, y=y, target=target, encoding=encoding, missing=missing, size=size)
         _check_groups(groups, named)
-        name, raw = named, read_named(named, labels, download, progress, groups)
+        name, raw = named, read_named(named, labels, download, progress, groups, tokens)
     else:
         reading = {"target": target, "encoding": encoding, "size": size, "groups": groups}
-        name, raw = _own(source, y, reading, missing is not None)
+        name, raw = _own(source, y, reading, missing is not None, tokens)
     fraction = check_fraction(
         "validation", known["validation"] if validation is None else validation
     )
@@ -331,17 +336,20 @@ def _named(source: Any) -> str | None:
     return source
 
 
-def _own(source: Any, y: Any, reading: dict[str, Any], missing: bool) -> tuple[str, Raw]:
+def _own(
+    source: Any, y: Any, reading: dict[str, Any], missing: bool, tokens: Tokens | None
+) -> tuple[str, Raw]:
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         _refuse(path, y=y)
         name = path.resolve().name if os.path.isdir(path) else path.stem
-        return name, _from_path(path, reading, missing)
+        return name, _from_path(path, reading, missing, tokens)
     _refuse("arrays", encoding=reading["encoding"], size=reading["size"])
     if isinstance(source, Mapping):
         _refuse("a mapping", y=y)
         named = {key: reading[key] for key in ("target", "groups")}
-        return "arrays", from_mapping(source, "the mapping", missing=missing, **named)
+        texts = tokenised(source, tokens, "the mapping")
+        return "arrays", from_mapping(texts, "the mapping", missing=missing, **named)
     _refuse("arrays", target=reading["target"])
     if reading["groups"] is not None:
         raise DataError("groups of arrays: give a mapping with x, y and an array of this name")
@@ -351,29 +359,30 @@ def _own(source: Any, y: Any, reading: dict[str, Any], missing: bool) -> tuple[s
         source, y = source
     if y is None:
         raise DataError("labels are missing: give load_data(x, y), (x, y), a mapping or a path")
-    return "arrays", as_raw("arrays", source, y, missing=missing)
+    return "arrays", as_raw("arrays", as_tokens(source, tokens, "arrays"), y, missing=missing)
 
 
-def _from_path(path: Path, reading: dict[str, Any], missing: bool) -> Raw:
+def _from_path(path: Path, reading: dict[str, Any], missing: bool, tokens: Tokens | None) -> Raw:
     target, encoding, size, groups = (
         reading[key] for key in ("target", "encoding", "size", "groups")
     )
     ending = path.suffix.lower()
     if ending == ".csv":
         _refuse(path, size=size)
-        return from_csv(path, target, encoding, missing=missing, groups=groups)
+        return from_csv(path, target, encoding, missing=missing, groups=groups, tokens=tokens)
     _refuse(path, encoding=encoding)
     if os.path.isdir(path):
         _refuse(path, target=target, groups=groups)
         return from_folder(path, size)
     _refuse(path, size=size)
     if ending == ".parquet":
-        return from_parquet(path, target, missing=missing, groups=groups)
+        return from_parquet(path, target, missing=missing, groups=groups, tokens=tokens)
     if ending != ".npz":
         raise DataError(
             f"{path}: expected a file that ends in .npz or .csv or .parquet, or a folder of images"
         )
-    return from_mapping(read_npz(path), str(path), target, missing=missing, groups=groups)
+    arrays = tokenised(read_npz(path), tokens, str(path))
+    return from_mapping(arrays, str(path), target, missing=missing, groups=groups)
 
 
 def _refuse(source: Any, **given: Any) -> None:

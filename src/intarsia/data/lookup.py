@@ -12,6 +12,7 @@ import numpy as np
 from intarsia.data.arrays import Raw, from_mapping, read_npz
 from intarsia.data.datasets import DATASETS, File
 from intarsia.data.fetch import fetch, matches
+from intarsia.data.texts import Tokens, tokenised
 from intarsia.errors import DataError, FileError
 from intarsia.files import cache_folder, write_whole
 
@@ -24,6 +25,7 @@ def read_named(
     download: bool,
     progress: bool | None,
     groups: str | int | None = None,
+    tokens: Tokens | None = None,
 ) -> Raw:
     """The arrays of a known data set, checked against what is known about it."""
     known = DATASETS[name]
@@ -34,7 +36,7 @@ def read_named(
         where, arrays = name, _checked(name, known())
     if labels == "coarse":
         arrays = _coarse(arrays, where)
-    raw = from_mapping(arrays, where, groups=groups)
+    raw = from_mapping(tokenised(arrays, tokens, where), where, groups=groups)
     classes = known.coarse_classes if labels == "coarse" else known.classes
     shape, size = raw.x.shape[1:], len(raw.catalogue)
     if (known.shape or shape, classes or size) != (shape, size):

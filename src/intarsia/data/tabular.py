@@ -12,6 +12,7 @@ import numpy as np
 
 from intarsia.data.arrays import Raw, as_raw
 from intarsia.data.budget import check_entries, file_size
+from intarsia.data.texts import Tokens
 from intarsia.errors import DataError, DataWarning, nearest
 
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?")  # cells without a value, in lower case
@@ -29,6 +30,7 @@ def from_csv(
     *,
     missing: bool = False,
     groups: str | int | None = None,
+    tokens: Tokens | None = None,
 ) -> Raw:
     """A table with one label column: the last one, or `target` by name or position.
 
@@ -37,10 +39,11 @@ def from_csv(
 
     Columns are parted by comma, semicolon or tab. The first line is a header if none of its
     feature cells is a number. Cells without a value are refused, or NaN where `missing` is allowed.
+    With `tokens` features are texts, and cells are joined by a space where there are several.
     """
     text, guess = _text(path, encoding)
     try:
-        raw = _table(_rows(text, path), path, target, missing, groups)
+        raw = _table(_rows(text, path), path, target, missing, groups, tokens)
     except DataError as error:
         if guess:
             raise DataError(f"{path} cannot be read as .csv: {guess}: {error}") from None
@@ -57,6 +60,7 @@ def _table(
     target: str | int | None,
     missing: bool,
     groups: str | int | None,
+    tokens: Tokens | None,
 ) -> Raw:
     first = rows[0][1]
     column = _target(first, target, path)
@@ -74,9 +78,13 @@ def _table(
         raise DataError(f"{path} has one column only; expected features and a label")
     if len(names) < 3 and grouping is not None:
         raise DataError(f"{path} has two columns only; expected features, a label and groups")
-    x = np.array(
-        [_numbers(cells, names, column, line, path, missing, grouping) for line, cells in rows]
-    )
+    if tokens is not None:
+        others = [i for i in range(len(names)) if i not in (column, grouping)]
+        x = tokens([" ".join(cells[i].strip() for i in others) for _, cells in rows])
+    else:
+        x = np.array(
+            [_numbers(cells, names, column, line, path, missing, grouping) for line, cells in rows]
+        )
     labels = [cells[column].strip() for _, cells in rows]
     raw = as_raw(str(path), x, np.array(labels), missing=missing)
     if grouping is None:
@@ -90,6 +98,7 @@ def from_parquet(
     *,
     missing: bool = False,
     groups: str | int | None = None,
+    tokens: Tokens | None = None,
 ) -> Raw:
     """A parquet file as a table; the index that pandas writes into it is not a column."""
     try:
@@ -119,15 +128,17 @@ def from_parquet(
         raise DataError(f"{path} has two columns called {twice!r}: rename one of them")
     label = _target(names, target, path)
     grouping = _grouping(names, groups, label, path)
-    columns = [
-        _feature(table.column(name), name, path, missing)
-        for i, name in enumerate(names)
-        if i not in (label, grouping)
-    ]
-    if not columns:
+    others = [name for i, name in enumerate(names) if i not in (label, grouping)]
+    if not others:
         raise DataError(f"{path} has two columns only; expected features, a label and groups")
+    if tokens is not None:
+        words = zip(*(table.column(name).to_pylist() for name in others), strict=True)
+        x = tokens([" ".join("" if cell is None else str(cell) for cell in row) for row in words])
+    else:
+        columns = [_feature(table.column(name), name, path, missing) for name in others]
+        x = np.stack(columns, axis=1)
     y = np.array([_plain(v) for v in table.column(names[label]).to_pylist()], dtype=object)
-    raw = as_raw(str(path), np.stack(columns, axis=1), y, missing=missing)
+    raw = as_raw(str(path), x, y, missing=missing)
     if grouping is None:
         return raw
     values = table.column(names[grouping]).to_pylist()

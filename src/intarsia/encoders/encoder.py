@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -21,12 +21,14 @@ from intarsia.models.custom.probe import Probe
 from intarsia.models.custom.trial import evaluation_mode
 from intarsia.specs import Registry, Spec, is_number
 
-ENCODERS = Registry("encoder", weights=None, features=None, resizes=True)
+ENCODERS = Registry("encoder", weights=None, features=None, resizes=True, tokens=None)
 """Encoders by name; `@ENCODERS.register("mine")` adds a function of settings that gives a network.
 
 The network takes raw inputs as data hold them, N x *shape, and gives N x features. Traits: the
 digest of its `weights` and the number of its `features`, where they are known before it is made,
-and whether it `resizes`: takes pictures of any size, grey or in colour.
+whether it `resizes`: takes pictures of any size, grey or in colour; and for one that reads texts
+`tokens`: a function of texts, and of its settings, that gives its raw inputs, whole numbers
+N x length.
 """
 
 HUBS = ("timm", "hf")  # encoders whose first setting is a name of theirs, after a slash
@@ -77,6 +79,17 @@ class Encoder:
         return self.spec is not None and bool(ENCODERS[self.spec.name].resizes)
 
     @property
+    def reads_texts(self) -> bool:
+        """Whether it turns texts into its raw inputs."""
+        return self.spec is not None and ENCODERS[self.spec.name].tokens is not None
+
+    def tokens(self, texts: Any) -> Tensor:
+        """A list or array of texts as raw inputs, N x length."""
+        if self.spec is None or not self.reads_texts:
+            raise DataError(f"the inputs are texts, and the encoder {self} reads {self.expected}")
+        return torch.from_numpy(tokens_of(self.spec, texts))
+
+    @property
     def text(self) -> str:
         """It as people write it, with the settings that are not the defaults."""
         if self.spec is None:
@@ -91,6 +104,8 @@ class Encoder:
     def expected(self) -> str:
         """The shapes of raw inputs that it reads, in words."""
         shape = " x ".join(map(str, self.shape))
+        if self.reads_texts:
+            return f"a list of texts, or their tokens as N x {shape}"
         return (
             f"pictures as N x 1 or 3 x height x width, such as N x {shape}"
             if self.resizes
@@ -275,6 +290,30 @@ def check_hub_name(hub: str, name: Any) -> None:
             f"{hub}: the name is {shortened(name)}: expected one such as resnet50.a1_in1k or "
             "google/vit-base-patch16-224"
         )
+
+
+def is_texts(x: Any) -> bool:
+    """Whether inputs are texts: a list or an array of strings."""
+    if isinstance(x, np.ndarray):
+        return x.ndim == 1 and len(x) > 0 and all(isinstance(value, str) for value in x.tolist())
+    return isinstance(x, list | tuple) and len(x) > 0 and all(isinstance(v, str) for v in x)
+
+
+def reads_texts(what: Any) -> bool:
+    """Whether what people give as an encoder is the name of one that reads texts."""
+    if isinstance(what, Encoder):
+        return what.reads_texts
+    if not isinstance(what, str | Mapping | Spec):
+        return False
+    return ENCODERS[read_spec(what).name].tokens is not None
+
+
+def tokens_of(what: "EncoderLike", texts: Sequence[str]) -> np.ndarray:
+    """The tokens of texts, for an encoder that reads these; N x length."""
+    spec = what.spec if isinstance(what, Encoder) else read_spec(what)  # type: ignore[arg-type]
+    assert spec is not None
+    tokens: np.ndarray = ENCODERS[spec.name].tokens(list(texts), **ENCODERS.settings(spec))
+    return tokens
 
 
 def check_white(name: str, white: Any) -> float:

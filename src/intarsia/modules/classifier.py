@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from intarsia.data import Scaling, to_shape
 from intarsia.data.arrays import shape_of
 from intarsia.encoders import Encoder
+from intarsia.encoders.encoder import is_texts
 from intarsia.errors import DataError, ModelError
 from intarsia.models.custom.trial import evaluation_mode, input_dtype
 
@@ -112,6 +113,8 @@ def logits_of(model: nn.Module, x: Inputs, batch: int = 4096) -> Tensor:
     """
     if batch < 1:
         raise DataError(f"batch is {batch}: expected at least 1")
+    if is_texts(x) and isinstance(model, Predicting) and model.encoder is not None:
+        x = model.encoder.tokens(x)
     rows = raw_inputs(x)
     tensor = next(iter([*model.parameters(), *model.buffers()]), torch.zeros(()))
     reads = None if isinstance(model, Predicting) else input_dtype(model, tuple(rows.shape[1:]))
@@ -173,7 +176,7 @@ def network_inputs(
     """Inputs as N x *shape, or their features, where there is an encoder and they are raw."""
     if encoder is None:
         return raw_inputs(x, shape)
-    rows = raw_inputs(x)
+    rows = encoder.tokens(x) if is_texts(x) else raw_inputs(x)
     given = tuple(rows.shape[1:])
     if given == shape:
         return rows
