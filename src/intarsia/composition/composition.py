@@ -17,7 +17,7 @@ from intarsia.composition.operators.inlay import inlay_size
 from intarsia.data import Split
 from intarsia.errors import CompositionError, LimitError, WiringError, nearest
 from intarsia.limits import account, allocating
-from intarsia.models import Model
+from intarsia.models import Model, as_model
 from intarsia.modules import Bank, Health, Module, Predicting, logits_of
 from intarsia.modules.classifier import Inputs
 from intarsia.modules.compact import compact
@@ -197,11 +197,11 @@ class Composition(Predicting):
 
     @classmethod
     def load(
-        cls, path: str | Path, model: Model | None = None, *, quiet: bool = False
+        cls, path: str | Path, model: Model | nn.Module | None = None, *, quiet: bool = False
     ) -> "Composition":
         """Read the parts and join them again, to the same bits; else as Module.load."""
         with stored.reading(path):
-            parts, operator, options, samples = stored.read(path, model)
+            parts, operator, options, samples = stored.read(path, as_model(model))
             merged = cls(parts, operator, samples=samples, options=options)
         if not quiet:
             warn(merged.health, str(path))

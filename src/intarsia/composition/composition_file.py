@@ -14,7 +14,8 @@ from intarsia.data import Split
 from intarsia.errors import CompositionError, FileError, shortened
 from intarsia.limits import current
 from intarsia.models import Model
-from intarsia.modules import Health, Module, file, header
+from intarsia.modules import Architecture, Base, Health, Module, file, header
+from intarsia.modules.base_weights import counted
 from intarsia.modules.file import reading
 from intarsia.modules.health import KEY
 from intarsia.specs import Spec
@@ -22,6 +23,7 @@ from intarsia.specs import Spec
 __all__ = ["read", "reading", "write"]
 KIND = "intarsia-composition"
 SAMPLES = "samples"
+BASES = "bases"
 
 
 def write(
@@ -47,6 +49,11 @@ def write(
     if not health.ok:
         fields[KEY] = health.to_json()
     tensors = {f"{i}/{k}": t for i, (_, own) in enumerate(packed) for k, t in own.items()}
+    bases = {part.base.digest: part.base for part in parts if part.base is not None}
+    if bases:  # each once, however many parts are changes of it
+        fields[BASES] = [{"name": b.name, "base": digest} for digest, b in bases.items()]
+        for i, base in enumerate(bases.values()):
+            tensors |= {f"{BASES}/{i}/{k}": t for k, t in base.state.items()}
     if samples is not None:
         tensors |= {f"{SAMPLES}/x": samples.x, f"{SAMPLES}/y": samples.y}
     file.write(path, KIND, fields, tensors)
@@ -59,12 +66,13 @@ def read(
     fields, tensors = file.read(path, KIND)
     options = _options(fields.pop("options", {}))
     fields.pop(KEY, None)
+    bases = _bases(fields.pop(BASES, []), tensors)
     header.check_keys(fields, ("operator", "parts"))
     operator = header.spec(fields["operator"], "operator", by_part=True)
     if operator is None:
         raise FileError("its header names no operator: get the file again")
     samples = _samples({key: tensors.pop(f"{SAMPLES}/{key}", None) for key in ("x", "y")})
-    parts = _parts(fields["parts"], tensors, model)
+    parts = _parts(fields["parts"], tensors, model, bases)
     if samples is not None and parts and tuple(samples.x.shape[1:]) != parts[0].architecture.shape:
         raise FileError("its samples have another shape than its modules' inputs: get it again")
     return parts, operator, options, samples
@@ -94,7 +102,29 @@ def _samples(tensors: Mapping[str, Tensor | None]) -> Split | None:
     return Split(x, y)
 
 
-def _parts(value: Any, tensors: Mapping[str, Tensor], model: Model | None) -> list[Module]:
+def _bases(value: Any, tensors: dict[str, Tensor]) -> dict[str, Base]:
+    """The bases of a file by their digests; their tensors are taken out of the others."""
+    if not isinstance(value, list) or not all(isinstance(fields, dict) for fields in value):
+        raise FileError("its header's 'bases' is not a list of bases: get the file again")
+    current().check("parts", len(value), "has {} bases")
+    bases = {}
+    for i, fields in enumerate(value):
+        header.check_keys(fields, ("name", "base"))
+        prefix = f"{BASES}/{i}/"
+        own = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
+        for name in own:
+            del tensors[prefix + name]
+        base = counted(own, header.text(fields["name"], "name"), fields["base"])
+        bases[base.digest] = base
+    return bases
+
+
+def _parts(
+    value: Any,
+    tensors: Mapping[str, Tensor],
+    model: Model | None,
+    bases: Mapping[str, Base],
+) -> list[Module]:
     if not isinstance(value, list) or not all(isinstance(fields, dict) for fields in value):
         raise FileError("its header's 'parts' is not a list of modules: get the file again")
     current().check("parts", len(value), "has {} parts")
@@ -105,9 +135,15 @@ def _parts(value: Any, tensors: Mapping[str, Tensor], model: Model | None) -> li
         if place not in places:
             raise FileError(f"holds the tensor {name!r} of no part: get the file again")
         places[place][rest] = tensor
+
+    def find(digest: str, architecture: Architecture, factory: Model | None) -> Base:
+        if digest not in bases:
+            raise FileError(f"lacks the base {shortened(digest)} of a part: get the file again")
+        return bases[digest]
+
     parts = []
     for fields, own in zip(value, stored, strict=True):
-        parts.append(Module(**header.unpack(fields, own, model)))
+        parts.append(Module(**header.unpack(fields, own, model, find)))
     if len({part.name for part in parts}) < len(parts):
         raise CompositionError("has two parts of one name: get the file again")
     return parts

@@ -16,6 +16,7 @@ from intarsia.models.custom.trial import input_dtype
 from intarsia.models.wiring import Wiring
 from intarsia.training.plan import TrainingPlan
 from intarsia.training.tasks import Task, order_of
+from intarsia.training.trainable import still_layers
 
 
 class BatchGroup(NamedTuple):
@@ -46,6 +47,9 @@ class Job:
     batches: str = "all"  # of all samples, or of the `shown` ones of each module
     pools: tuple[tuple[int, ...], ...] = ()  # the hidden labels that each pool was made without
     sample_weight: Tensor | None = None  # N and the pools; multiplies the label's
+    changes: bool = False  # of a base: what a mask takes stays where it starts, and is not 0
+    frozen: tuple[str, ...] = ()  # parameters that stay where they start, from the first round on
+    still: tuple[str, ...] = ()  # normalisations that keep their running statistics
 
     @classmethod
     def of(cls, plan: TrainingPlan, device: torch.device) -> "Job":
@@ -76,6 +80,9 @@ class Job:
             batches=recipe.batches or "all",
             pools=pools,
             sample_weight=weight,
+            changes=plan.base is not None,
+            frozen=plan.frozen,
+            still=still_layers(network, recipe.trainable, plan.frozen) if plan.frozen else (),
         )
         job._check_batches()
         return job
@@ -94,6 +101,17 @@ class Job:
     @property
     def device(self) -> torch.device:
         return self.x.device
+
+    def training_mode(self) -> None:
+        """The network as it trains: only what stands still is in evaluation mode."""
+        self.network.train()
+        for path in self.still:
+            self.network.get_submodule(path).eval()
+
+    def first_mask(self) -> dict[str, Tensor]:
+        """The mask before any pruning: nothing of what is frozen, on the CPU."""
+        shapes = {name: p.shape for name, p in self.network.named_parameters()}
+        return {name: torch.zeros(shapes[name], dtype=torch.bool) for name in self.frozen}
 
     @cached_property
     def rows(self) -> int:

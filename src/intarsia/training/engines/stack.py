@@ -75,7 +75,7 @@ class StackEngine(Engine):
         self, round_: int, epoch: int, learning_rates: Sequence[float], active: Sequence[bool]
     ) -> Tensor:
         orders = self.orders(round_, epoch)
-        self.job.network.train()
+        self.job.training_mode()
         totals = torch.zeros(len(self.slots))
         for stack in self.stacks:
             if not any(active[stack.rows]):
