@@ -256,3 +256,23 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
 
 def _linear(shape: tuple[int, ...], outputs: int) -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(shape[0], outputs))
+
+
+def test_a_change_travels_with_its_base(classifier: ModularClassifier, tmp_path: Path) -> None:
+    start = classifier.composition_.parts[0]
+    moved = {**start.state, "layers.0.bias": start.state["layers.0.bias"] + 1}
+    module = Module.of(
+        moved,
+        rewarded=start.rewarded,
+        catalogue=start.catalogue,
+        shape=start.architecture.shape,
+        model=start.architecture.model,
+        base=start,
+    )
+    save_pretrained(module, tmp_path)
+    loaded = from_pretrained(tmp_path)
+    assert isinstance(loaded, Module)
+    assert loaded.digest == module.digest
+    card = (tmp_path / "README.md").read_text()
+    assert "weights changed" in card
+    assert f"changes of the base `{start.name}`" in card

@@ -23,7 +23,7 @@ _HOMES = {
     "objectives": ["OBJECTIVES", "Objective", "objective"],
     "pruning": ["PRUNINGS"],
     "training": ["Recipe", "Task", "train"],
-    "modules": ["Bank", "Classifier", "Module", "compact", "grown", "sparse"],
+    "modules": ["BASES", "Bank", "Base", "Classifier", "Module", "compact", "grown", "sparse"],
     "measure": [
         "Evaluation",
         "abstention",
@@ -93,7 +93,9 @@ if TYPE_CHECKING:  # `as` tells type checkers, which do not run this, that a nam
     from intarsia.models import build as build
     from intarsia.models import initialise as initialise
     from intarsia.models import wiring_of as wiring_of
+    from intarsia.modules import BASES as BASES
     from intarsia.modules import Bank as Bank
+    from intarsia.modules import Base as Base
     from intarsia.modules import Classifier as Classifier
     from intarsia.modules import Module as Module
     from intarsia.modules import compact as compact

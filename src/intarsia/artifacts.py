@@ -26,6 +26,7 @@ from intarsia.files import is_no_file
 from intarsia.limits import account
 from intarsia.models import Model
 from intarsia.modules import LISTING, Bank, Module
+from intarsia.modules.base_weights import BaseSource
 from intarsia.modules.classifier import network_inputs
 from intarsia.parsing import read_settings
 
@@ -43,6 +44,7 @@ class Kind(Enum):
     BANK = "a bank of modules"
     DEMO = "the folder of a demo"
     PRETRAINED = "a folder that save_pretrained wrote"
+    BASE = "the base that modules are changes of: `intarsia train --base` starts from it"
     RUN = "a training run that is not finished: run the same command again to finish it"
     STORE = "the store of a study: `intarsia report` and `intarsia study` show it"
     ARCHIVE = "JSON, as the archive of a study: `intarsia report` and `intarsia study` show those"
@@ -59,7 +61,11 @@ MARKERS = {
     f"{DEMO_BANK}/{LISTING}": Kind.DEMO,
     ".progress": Kind.RUN,
 }
-FORMATS = {"intarsia-module": Kind.MODULE, "intarsia-composition": Kind.COMPOSITION}
+FORMATS = {
+    "intarsia-module": Kind.MODULE,
+    "intarsia-composition": Kind.COMPOSITION,
+    "intarsia-base": Kind.BASE,
+}
 
 
 def kind_of(path: Path) -> Kind:
@@ -119,12 +125,14 @@ def _check_path(path: Path) -> None:
         raise FileError(f"{path}: is a pipe or a device: give a file or a folder")
 
 
-def open_artifact(path: Path, model: Model | None = None) -> Artifact:
+def open_artifact(
+    path: Path, model: Model | None = None, base: BaseSource | None = None
+) -> Artifact:
     """The module, composition or bank that a path holds; of a saved classifier its composition.
 
-    `model` as in Module.load. No warning of its health: the caller shows that.
+    `model` and `base` as in Module.load. No warning of its health: the caller shows that.
     """
-    return load_path(weights_path(path), model)
+    return load_path(weights_path(path), model, base)
 
 
 def open_module(path: Path, model: Model | None = None) -> Module:

@@ -66,8 +66,9 @@ def _summary(artifact: Module | Composition | ModularClassifier, parts: Sequence
 
 
 def _table(parts: Sequence[Module]) -> str:
+    kept = "changed" if parts[0].base else "kept"
     rows = [
-        "| module | weights kept | validation accuracy | entropy on other classes |",
+        f"| module | weights {kept} | validation accuracy | entropy on other classes |",
         "|---|---|---|---|",
     ]
     for part in parts:
@@ -88,6 +89,8 @@ def _training(parts: Sequence[Module]) -> str:
     lines += [f"- {key}: {_code(str(recipe[key]))}" for key in RECIPE if key in recipe]
     if data:
         lines.append(f"- data: {_code(str(data.get('name')))}, digest `{data.get('digest')}`")
+    if first.base is not None:
+        lines.append(f"- changes of the base {_code(first.base.name)}, `{first.base.digest}`")
     lines.append(f"- inputs: scaled by `{first.scaling.kind}`, inside the module")
     return "\n".join(lines)
 

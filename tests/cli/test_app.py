@@ -628,3 +628,21 @@ def test_stopping_says_that_the_same_command_resumes(
 def test_help_and_version_need_no_torch(words: list[str]) -> None:
     shown = run_without_torch(*words)
     assert ia.__version__ in shown or "Examples:" in shown
+
+
+def test_changes_of_a_base(trained: tuple[Path, Any], tmp_path: Path) -> None:
+    start, out = trained[0] / "3-s0.safetensors", tmp_path / "heads"
+    words = ("--data", "digits", "--partition", "0+1,2+3", "--epochs", 1, "--sparsity", 0)
+    answer("train", out, *words, "--base", start, "--trainable", "head")
+    bank = ia.Bank.load(out, quiet=True)
+    weight = bank[0].state["layers.1.weight"]
+    assert bank[0].nonzero == weight.numel()
+    assert bank[0].origin == ia.Base(ia.Module.load(start, quiet=True).state).digest
+    result = answer("inspect", out / "0+1.safetensors")
+    assert bank[0].origin[:16] in result["base"]
+    assert result["base"] in call("inspect", out).stdout.replace("\n", " ")
+    (out / "base.safetensors").rename(tmp_path / "elsewhere.safetensors")
+    assert "is a change of the base" in refusal("inspect", out)
+    moved = tmp_path / "elsewhere.safetensors"
+    assert answer("inspect", out, "--base", moved)["base"] == result["base"]
+    assert "the base that modules are changes of" in refusal("inspect", moved)

@@ -137,3 +137,25 @@ def test_files_come_from_the_given_folder_alone(
     ):
         with pytest.raises(FileError, match="is not a module file in the folder"):
             load_from_folder(session, name)
+
+
+def test_a_change_is_taken_in_where_its_base_is_known(
+    bank: ia.Bank, digits: ia.Data, tmp_path: Path
+) -> None:
+    """A browser sends one file, without the base that lay beside it."""
+    start = bank["0"]
+
+    def change(name: str) -> ia.Module:
+        moved = {**start.state, "layers.0.bias": start.state["layers.0.bias"] + len(name)}
+        return ia.Module.of(
+            moved, rewarded="3", catalogue=start.catalogue, scaling=start.scaling, name=name,
+            shape=start.architecture.shape, model=start.architecture.model, base=start,
+        )  # fmt: skip
+
+    path = tmp_path / "sent.safetensors"
+    change("second").save(path)
+    (tmp_path / "base.safetensors").unlink()
+    session = Session([change("first")], digits)
+    assert load(session, path).names == (("second", "second"),)
+    with pytest.raises(FileError, match="is a change of the base"):
+        load(Session([start], digits), path)

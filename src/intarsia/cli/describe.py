@@ -3,7 +3,7 @@
 import inspect
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from intarsia.data import DATASETS, Data, Scaling, check_options, load_data, loc
 from intarsia.encoders import Encoder
 from intarsia.files import plain
 from intarsia.models import MODELS
-from intarsia.modules import Bank, Module, file_name
+from intarsia.modules import Bank, Module
 from intarsia.objectives import OBJECTIVES
 from intarsia.pruning import PRUNINGS
 from intarsia.training import Recipe
@@ -38,13 +38,10 @@ def describe(artifact: Artifact, path: Path) -> dict[str, Any]:
 
 def describe_bank(bank: Bank, folder: Path | None) -> dict[str, Any]:
     """A bank and its modules, with the scores that training left in them."""
-    names: list[str] = []
-    for module in bank:
-        names.append(file_name(module.name, taken=names))
     classes = len(bank[0].catalogue) if len(bank) else 0
     modules = [
         {**_row(module), "file": name, "bytes": (folder / name).stat().st_size if folder else None}
-        for module, name in zip(bank, names, strict=True)
+        for module, name in zip(bank, bank.file_names, strict=True)
     ]
     return plain(
         {
@@ -60,6 +57,7 @@ def describe_bank(bank: Bank, folder: Path | None) -> dict[str, Any]:
             "recipe": bank[0].provenance.get("recipe") if classes else None,
             "modules": modules,
             "diverged": bank.diverged,
+            **_base(bank),
         },
         "bank",
     )
@@ -211,6 +209,7 @@ def _module(module: Module) -> dict[str, Any]:
         "scaling": _scaling(module.scaling),
         **_encoder(module.encoder),
         "origin": module.origin,
+        **_base([module]),
         "digest": module.digest,
         "provenance": module.provenance,
         "tensors": _tensors([module]),
@@ -230,6 +229,7 @@ def _composition(merged: Composition, path: Path) -> dict[str, Any]:
         "temperature": merged.temperature,
         "scaling": "; ".join(dict.fromkeys(_scaling(m.scaling) for m in networks)),
         "origins": sorted({module.origin for module in merged.parts}),
+        **_base(merged.parts),
         "digest": header_of(path).get("digest"),
         "parts": [_row(module) for module in merged.parts],
         "tensors": _tensors(networks) if alike else [],
@@ -241,6 +241,13 @@ def _networks(artifact: Module | Composition) -> list[Module]:
     if isinstance(artifact, Module):
         return [artifact]
     return list(artifact.parts) if artifact.joined is None else [artifact.joined]
+
+
+def _base(modules: Iterable[Module]) -> dict[str, str]:
+    """What modules are changes of, where they are."""
+    bases = {m.base.digest: m.base for m in modules if m.base is not None}
+    said = [f"{b.name}, {b.nbytes:,} bytes, {digest[:16]}" for digest, b in bases.items()]
+    return {"base": "; ".join(said)} if said else {}
 
 
 def _row(module: Module) -> dict[str, Any]:

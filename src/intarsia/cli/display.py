@@ -155,6 +155,7 @@ def show_bank(result: dict[str, Any]) -> None:
         table(["module", "accuracy", ceiling, "density", "bytes"], rows),
         _means(modules),
         f"engine: {result['engine']} on {result['device']}",
+        *([f"changes of the base {result['base']}"] if "base" in result else []),
     )
     for name in result["diverged"]:
         say(f"module {name!r} diverged and is kept out: lower its learning rate")

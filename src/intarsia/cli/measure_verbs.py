@@ -188,6 +188,10 @@ def path(
 def inspect(
     path: Annotated[Path, typer.Argument(help=f"{PATH_HELP}.")],
     own: OwnNetwork,
+    base: Annotated[
+        str | None,
+        typer.Option(help="What changes are of, if it is not beside them: its file, or a name."),
+    ] = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
@@ -195,7 +199,7 @@ def inspect(
     from intarsia.artifacts import open_artifact
     from intarsia.cli.describe import describe
 
-    artifact = open_artifact(path, own.factory())
+    artifact = open_artifact(path, own.factory(), base)
     show_result(describe(artifact, path), json, show_description)
     report_health(artifact.health, strict)
 

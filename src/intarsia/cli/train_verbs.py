@@ -103,6 +103,14 @@ class RecipeOptions:
         ),
     ] = None
     seeds: Annotated[str | None, typer.Option(help="Such as 0,1,2: all modules for each.")] = None
+    base: Annotated[
+        str | None,
+        typer.Option(help="Weights that modules are changes of: a file, a bank's folder, a name."),
+    ] = None
+    trainable: Annotated[
+        str | None,
+        typer.Option(help="What may change of a base: all, head, norms, or layers, with commas."),
+    ] = None
     pruning: Annotated[
         str | None,
         name_option(completion.PRUNINGS, "magnitude, random or territory."),
@@ -150,6 +158,7 @@ class RecipeOptions:
     "train flowers/ --data flowers.csv --target species",
     "train birds/ --data pictures --features efficientnet_lite0",
     "train mine/ --data digits --model package.module:factory",
+    "train heads/ --data digits --base modules/3.safetensors --trainable head",
     "train recipes/mnist_deep.yaml --dry-run",
     resumes=True,
 )

@@ -27,8 +27,9 @@ from intarsia.errors import CompositionError, RecipeError, nearest, shortened
 from intarsia.files import digest_of
 from intarsia.models.custom.trial import trial_inputs
 from intarsia.models.wiring import hidden_axes
-from intarsia.modules import Module, logits_of
-from intarsia.modules.statistics import sibling_name, total
+from intarsia.modules import Base, Module, logits_of
+from intarsia.modules.base_weights import changes_of
+from intarsia.modules.statistics import joint_buffer, sibling_name, total
 from intarsia.specs import Spec
 
 Parts = tuple[Module, ...]
@@ -150,7 +151,11 @@ def _joined(
 ) -> Module:
     """One module of the state that the operator makes of the parts' states."""
     parts, first = context.parts, context.parts[0]
-    state = how([part.state for part in parts], context, **operator.arguments)
+    base = context.base if how.on == "weights" else None
+    if base is None:
+        state = how([part.state for part in parts], context, **operator.arguments)
+    else:
+        state = _changed(base, how, context, operator)
     for key, tensor in state.items():
         if not bool(torch.isfinite(tensor).all()):
             raise CompositionError(
@@ -164,7 +169,7 @@ def _joined(
         origin = digest_of([operator.name, [[part.name, part.origin] for part in parts]])
         mask = how.mask(context) if how.mask else {n: state[n] != 0 for n in context.learned}
     else:
-        mask = _union(state, context)
+        mask = _union(state, context, base)
     return Module(
         name="+".join(module.name for module in parts),
         state=state,
@@ -177,16 +182,40 @@ def _joined(
         origin=origin,
         factory=first.factory,
         encoder=first.encoder,
+        base=base,
     )
 
 
-def _union(state: State, context: MergeContext) -> dict[str, Tensor]:
-    """An entry survives where it does in any part, unless the operator dropped what was there."""
+def _changed(base: Base, how: Operator, context: MergeContext, operator: Spec) -> dict[str, Tensor]:
+    """The base with the change that the operator makes of the parts' changes.
+
+    In float64, in which base + (theta - base) is theta. Buffers are not changes: they follow the
+    rule of all operators, from the parts as they are.
+    """
+    parts, plan = context.parts, context.plan
+    states = [changes_of(part, base) for part in parts]
+    joined = how(states, context, **operator.arguments)
+    each = [part.state for part in parts]
+    return {
+        name: (base.state[name].double() + joined[name].double()).to(entry.dtype)
+        if entry.learned
+        else joint_buffer(name, each, [1.0] * len(each))
+        for name, entry in plan.items()
+    }
+
+
+def _union(state: State, context: MergeContext, base: Base | None) -> dict[str, Tensor]:
+    """An entry survives where it does in any part, unless the operator dropped what was there.
+
+    With a base, so does what the operator itself has changed.
+    """
     union = {}
     for name in context.learned:
+        rest = 0 if base is None else base.state[name]
         kept = torch.stack(context.kept(name)).any(0)
-        was_there = torch.stack([part.state[name] != 0 for part in context.parts]).any(0)
-        union[name] = kept & ((state[name] != 0) | ~was_there)
+        was_there = torch.stack([part.state[name] != rest for part in context.parts]).any(0)
+        now = state[name] != rest
+        union[name] = kept & (now | ~was_there) if base is None else now | (kept & ~was_there)
     return union
 
 

@@ -61,6 +61,7 @@ def calibrate(
 
 def scaled(part: Module, scale: float) -> Module:
     """The module with its logits multiplied: all that gives the output axis is."""
+    part = part.without_base()
     wiring = part.architecture.wiring(part.factory)
     state = {
         name: tensor * scale if any(a and a.name == OUTPUT for a in wiring[name][:1]) else tensor

@@ -14,6 +14,7 @@ from intarsia.models.custom.trial import trial_inputs
 from intarsia.modules import Finding, Health, Module, find
 from intarsia.modules.health import answers_alike, made_up_inputs, some_of
 from intarsia.modules.traits import (
+    BASE,
     CATALOGUE,
     MODEL,
     NAMES,
@@ -29,7 +30,7 @@ from intarsia.modules.traits import (
 NEEDED: dict[On, tuple[Trait, ...]] = {
     "logits": (CATALOGUE, SHAPE, TEMPERATURE),
     "units": (CATALOGUE, MODEL, NAMES, SCALING, TEMPERATURE),
-    "weights": (CATALOGUE, MODEL, TENSORS, SCALING, TEMPERATURE, ORIGIN),
+    "weights": (CATALOGUE, MODEL, TENSORS, SCALING, TEMPERATURE, BASE, ORIGIN),
 }
 
 
@@ -53,7 +54,7 @@ def check_fit(modules: Iterable[Module], on: On, aligned: bool = False) -> tuple
     if not modules:
         raise CompositionError("a composition needs at least one module, this would leave none")
     _check_probes(modules)
-    needed = tuple(trait for trait in NEEDED[on] if not (aligned and trait is ORIGIN))
+    needed = tuple(trait for trait in NEEDED[on] if not (aligned and trait in (BASE, ORIGIN)))
     for module in modules[1:]:
         check_traits(modules[0], module, needed)
         if on != "logits":

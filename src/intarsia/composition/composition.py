@@ -18,7 +18,7 @@ from intarsia.data import Split
 from intarsia.encoders.encoder import EncoderLike
 from intarsia.errors import CompositionError, LimitError, WiringError, nearest
 from intarsia.limits import account, allocating
-from intarsia.models import Model
+from intarsia.models import Model, as_model
 from intarsia.modules import Bank, Health, Module, Predicting, logits_of
 from intarsia.modules.classifier import Inputs, network_inputs
 from intarsia.modules.compact import compact
@@ -203,14 +203,14 @@ class Composition(Predicting):
     def load(
         cls,
         path: str | Path,
-        model: Model | None = None,
+        model: Model | nn.Module | None = None,
         *,
         quiet: bool = False,
         encoder: EncoderLike | None = None,
     ) -> "Composition":
         """Read the parts and join them again, to the same bits; else as Module.load."""
         with stored.reading(path):
-            parts, operator, options, samples = stored.read(path, model, encoder)
+            parts, operator, options, samples = stored.read(path, as_model(model), encoder)
             merged = cls(parts, operator, samples=samples, options=options)
         if not quiet:
             warn(merged.health, str(path))

@@ -15,7 +15,8 @@ from intarsia.encoders.encoder import EncoderLike
 from intarsia.errors import CompositionError, FileError, shortened
 from intarsia.limits import current
 from intarsia.models import Model
-from intarsia.modules import Health, Module, file, header
+from intarsia.modules import Architecture, Base, Health, Module, file, header
+from intarsia.modules.base_weights import counted
 from intarsia.modules.file import reading
 from intarsia.modules.health import KEY
 from intarsia.specs import Spec
@@ -23,6 +24,7 @@ from intarsia.specs import Spec
 __all__ = ["read", "reading", "write"]
 KIND = "intarsia-composition"
 SAMPLES = "samples"
+BASES = "bases"
 
 
 def write(
@@ -48,6 +50,11 @@ def write(
     if not health.ok:
         fields[KEY] = health.to_json()
     tensors = {f"{i}/{k}": t for i, (_, own) in enumerate(packed) for k, t in own.items()}
+    bases = {part.base.digest: part.base for part in parts if part.base is not None}
+    if bases:  # each once, however many parts are changes of it
+        fields[BASES] = [{"name": b.name, "base": digest} for digest, b in bases.items()]
+        for i, base in enumerate(bases.values()):
+            tensors |= {f"{BASES}/{i}/{k}": t for k, t in base.state.items()}
     if samples is not None:
         tensors |= {f"{SAMPLES}/x": samples.x, f"{SAMPLES}/y": samples.y}
     file.write(path, KIND, fields, tensors)
@@ -60,12 +67,13 @@ def read(
     fields, tensors = file.read(path, KIND)
     options = _options(fields.pop("options", {}))
     fields.pop(KEY, None)
+    bases = _bases(fields.pop(BASES, []), tensors)
     header.check_keys(fields, ("operator", "parts"))
     operator = header.spec(fields["operator"], "operator", by_part=True)
     if operator is None:
         raise FileError("its header names no operator: get the file again")
     samples = _samples({key: tensors.pop(f"{SAMPLES}/{key}", None) for key in ("x", "y")})
-    parts = _parts(fields["parts"], tensors, model, encoder)
+    parts = _parts(fields["parts"], tensors, model, encoder, bases)
     if samples is not None and parts and tuple(samples.x.shape[1:]) != parts[0].architecture.shape:
         raise FileError("its samples have another shape than its modules' inputs: get it again")
     return parts, operator, options, samples
@@ -95,11 +103,29 @@ def _samples(tensors: Mapping[str, Tensor | None]) -> Split | None:
     return Split(x, y)
 
 
+def _bases(value: Any, tensors: dict[str, Tensor]) -> dict[str, Base]:
+    """The bases of a file by their digests; their tensors are taken out of the others."""
+    if not isinstance(value, list) or not all(isinstance(fields, dict) for fields in value):
+        raise FileError("its header's 'bases' is not a list of bases: get the file again")
+    current().check("parts", len(value), "has {} bases")
+    bases = {}
+    for i, fields in enumerate(value):
+        header.check_keys(fields, ("name", "base"))
+        prefix = f"{BASES}/{i}/"
+        own = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
+        for name in own:
+            del tensors[prefix + name]
+        base = counted(own, header.text(fields["name"], "name"), fields["base"])
+        bases[base.digest] = base
+    return bases
+
+
 def _parts(
     value: Any,
     tensors: Mapping[str, Tensor],
     model: Model | None,
     encoder: EncoderLike | None,
+    bases: Mapping[str, Base],
 ) -> list[Module]:
     if not isinstance(value, list) or not all(isinstance(fields, dict) for fields in value):
         raise FileError("its header's 'parts' is not a list of modules: get the file again")
@@ -111,9 +137,15 @@ def _parts(
         if place not in places:
             raise FileError(f"holds the tensor {name!r} of no part: get the file again")
         places[place][rest] = tensor
+
+    def find(digest: str, architecture: Architecture, factory: Model | None) -> Base:
+        if digest not in bases:
+            raise FileError(f"lacks the base {shortened(digest)} of a part: get the file again")
+        return bases[digest]
+
     parts = []
     for fields, own in zip(value, stored, strict=True):
-        parts.append(Module(**header.unpack(fields, own, model, encoder)))
+        parts.append(Module(**header.unpack(fields, own, model, encoder, find)))
         if encoder is not None:
             encoder = parts[-1].encoder  # which is known by now, and quicker to compare
     if len({part.name for part in parts}) < len(parts):

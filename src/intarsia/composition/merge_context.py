@@ -19,6 +19,7 @@ from intarsia.models.custom.trial import input_dtype
 from intarsia.models.wiring import Wiring
 from intarsia.modules import Module
 from intarsia.modules.architecture import Plan
+from intarsia.modules.base_weights import Base, common_base
 from intarsia.modules.classifier import network_inputs, raw_inputs
 from intarsia.specs import is_number
 
@@ -89,12 +90,21 @@ class MergeContext:
         columns = sum(prod(shape[1:]) * (pixels if len(shape) > 2 else 1) for shape in weights)
         return 8 * rows * columns
 
+    @cached_property
+    def base(self) -> Base | None:
+        """What all parts are changes of; None where they have no base, or not the same."""
+        return common_base(self.parts)
+
     @property
     def masks(self) -> list[Mapping[str, Tensor]]:
+        """What survives in each part; of changes of a base, what changed."""
         return [part.mask for part in self.parts]
 
     def kept(self, name: str) -> list[Tensor]:
-        """What survives of a parameter in each part: all of it where it has no mask."""
+        """What survives of a parameter in each part: all of it where it has no mask.
+
+        Of changes of a base, what changed.
+        """
         return [
             part.mask.get(name, torch.ones_like(part.state[name], dtype=torch.bool))
             for part in self.parts
@@ -131,13 +141,18 @@ class MergeContext:
         return [float(given.get(name, 1.0)) for name in names]
 
     def origin(self) -> Mapping[str, Tensor]:
-        """theta0, made anew from the seed in the parts' provenance, and checked by its digest."""
+        """theta0, made anew from the seed in the parts' provenance, and checked by its digest.
+
+        Of changes it is their base.
+        """
         first = self.parts[0]
         if self.aligned or any(part.origin != first.origin for part in self.parts):
             raise CompositionError(
                 "the parts have no common origin once they are aligned or come from several: "
                 "take base='zero', or train them from one seed"
             )
+        if self.base is not None:
+            return self.base.state
         seed = first.provenance.get("seed")
         model = first.architecture.model or first.factory
         own = not first.architecture.widths

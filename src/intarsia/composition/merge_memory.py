@@ -7,6 +7,7 @@ from intarsia.limits import account, current, machine_memory
 from intarsia.models.axes import axis_sizes, hidden_axes
 
 ROOM = 16  # bytes that joining may take for each byte of modules that lie in memory already
+CHANGES = 8  # as many more where changes of a base are joined, in float64
 COPIES = 4  # of the parts' tensors, by an operator that does not say
 
 
@@ -26,6 +27,8 @@ def count_merge(context: MergeContext, how: Operator, align: str | None) -> None
         passing += context.nbytes + _alignment_bytes(context)
     if how.on == "weights":
         stays, passing = 2 * first, passing + context.nbytes + 2 * first
+        if context.base is not None:  # changes in float64, and the base with the joined one
+            passing += 2 * context.nbytes + 4 * context.base.nbytes
     elif how.on == "units":
         entries = inlay_size(context)
         # four bytes and one of mask for each, in the module and in what it is made of; the network
@@ -33,7 +36,8 @@ def count_merge(context: MergeContext, how: Operator, align: str | None) -> None
     with account() as taken:
         if not taken.room:
             machine = machine_memory() // 2 if how.samples else 0
-            taken.room = max(ROOM * context.nbytes, machine)
+            room = ROOM if context.base is None else ROOM + CHANGES
+            taken.room = max(room * context.nbytes, machine)
         taken.take(f"joining {len(parts)} modules takes {{}} of memory", stays, passing)
 
 

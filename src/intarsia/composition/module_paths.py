@@ -12,19 +12,23 @@ from intarsia.errors import RecipeError
 from intarsia.limits import current
 from intarsia.models import Model
 from intarsia.modules import Bank, Module
+from intarsia.modules.base_weights import BaseSource
 from intarsia.parsing import parse_json
 
 
-def load_path(path: Path, model: Model | None = None) -> Module | Composition | Bank:
+def load_path(
+    path: Path, model: Model | None = None, base: BaseSource | None = None
+) -> Module | Composition | Bank:
     """A bank from a folder; from a file a module or a composition, whichever it is.
 
-    `model` as in Module.load. No warning of its health: the caller shows that.
+    `model` and `base` as in Module.load; a composition holds its own. No warning of its
+    health: the caller shows that.
     """
     if os.path.isdir(path):  # False, not an error, for names that no system takes
-        return Bank.load(path, model, quiet=True)
+        return Bank.load(path, model, base=base, quiet=True)
     if header_of(path).get("format") == "intarsia-composition":
         return Composition.load(path, model, quiet=True)
-    return Module.load(path, model, quiet=True)
+    return Module.load(path, model, base=base, quiet=True)
 
 
 def header_of(path: Path) -> dict[str, Any]:

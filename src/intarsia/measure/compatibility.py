@@ -19,6 +19,7 @@ from intarsia.measure.matrix import Matrix
 from intarsia.measure.pair import blend, check_pair, inputs_of
 from intarsia.models.wiring import hidden_axes, live_units
 from intarsia.modules import Bank, Classifier, Module, logits_of
+from intarsia.modules.base_weights import common_base
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -80,6 +81,8 @@ def compatibility(a: Module, b: Module, samples: Samples | None = None) -> Compa
     or a data set, whose validation part is used; at most 4096 rows, evenly spaced. It is the
     accuracy over both modules' classes that the weight sum is expected to lose against the logit
     sum, where the modules themselves say which samples are theirs (see `interference`).
+
+    Of changes of one base it is the changes whose masks, signs and directions are compared.
 
     Masks are compared over the tensors that either module pruned (1 if none). Modules of different
     origins can be compared, though not added; unit overlap is nan for networks without wiring.
@@ -173,15 +176,23 @@ class _Seen:
             wiring = module.architecture.wiring(module.factory)
         except WiringError:
             return {}
-        live = live_units(wiring, module.state, module.mask)
+        live = live_units(wiring, module.state, module.live)
         return {axis: live[axis] for axis in hidden_axes(wiring)}
 
     @cached_property
     def flat(self) -> Tensor:
         """All parameters, one after another."""
+        return self._flattened(self.module.state)
+
+    @cached_property
+    def change(self) -> Tensor:
+        """How far they are from the base's."""
+        assert self.module.base is not None
+        return self.flat - self._flattened(self.module.base.state)
+
+    def _flattened(self, state: Mapping[str, Tensor]) -> Tensor:
         plan = self.module.plan
-        learned = [self.module.state[name].flatten() for name in plan if plan[name].learned]
-        return torch.cat(learned).double()
+        return torch.cat([state[n].flatten() for n, e in plan.items() if e.learned]).double()
 
     @cached_property
     def kept(self) -> Tensor:
@@ -199,9 +210,11 @@ def _between(one: _Seen, other: _Seen) -> Compatibility:
     pruned = [name for name in a.plan if name in a.mask or name in b.mask]
     masks = [(one.keeps(name), other.keeps(name)) for name in pruned]
     both = one.kept & other.kept
-    opposite = both & (one.flat * other.flat < 0)
+    changes = common_base((a, b)) is not None
+    mine, others = (one.change, other.change) if changes else (one.flat, other.flat)
+    opposite = both & (mine * others < 0)
     units = {axis: (live, other.live[axis]) for axis, live in one.live.items()}
-    length = float(one.flat.norm() * other.flat.norm())
+    length = float(mine.norm() * others.norm())
     return Compatibility(
         modules=(a.name, b.name),
         interference=_interference(one, other),
@@ -209,7 +222,7 @@ def _between(one: _Seen, other: _Seen) -> Compatibility:
         unit_overlap=_jaccard(units.values()),
         unit_overlap_per_axis={axis: _jaccard([pair]) for axis, pair in units.items()},
         sign_conflicts=_ratio(int(opposite.sum()), int(both.sum())),
-        cosine=float(one.flat @ other.flat) / length if length else math.nan,
+        cosine=float(mine @ others) / length if length else math.nan,
         same_origin=a.origin == b.origin,
         samples=len(one.rows),
     )

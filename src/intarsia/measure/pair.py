@@ -6,6 +6,7 @@ from torch import Tensor
 from intarsia.data import Data, Split, evenly_spaced
 from intarsia.errors import CompositionError
 from intarsia.modules import Classifier, Module
+from intarsia.modules.base_weights import common_base
 from intarsia.modules.classifier import network_inputs, raw_inputs
 from intarsia.modules.statistics import joint_buffer
 from intarsia.modules.traits import (
@@ -32,14 +33,23 @@ def check_pair(a: Module, b: Module) -> None:
 
 
 def blend(a: Module, b: Module, weight_a: float, weight_b: float) -> Classifier:
-    """The classifier of weight_a * theta_a + weight_b * theta_b.
+    """The classifier of weight_a * theta_a + weight_b * theta_b; of changes of one base, added.
 
     A normalisation's running statistics are averaged with these weights, made to sum to one, so
     that a variance stays one; a unit that pruning took from one module has the statistics of the
     other. With both weights 1 this is the sum.
     """
+    base = common_base((a, b))
+
+    def mix(name: str) -> Tensor:
+        if base is None:
+            return weight_a * a.state[name] + weight_b * b.state[name]
+        start, one, other = (s[name].double() for s in (base.state, a.state, b.state))
+        mixed = start + weight_a * (one - start) + weight_b * (other - start)
+        return mixed.to(base.state[name].dtype)
+
     state = {
-        name: weight_a * a.state[name] + weight_b * b.state[name]
+        name: mix(name)
         if entry.learned
         else joint_buffer(name, (a.state, b.state), (weight_a, weight_b))
         for name, entry in a.plan.items()

@@ -148,7 +148,8 @@ def path(
 ) -> WeightPath:
     """Walk from module a to module b through the sum of their weights, and measure on the way.
 
-    gamma(t) = a + 2t b up to t = 1/2 and 2(1 - t) a + b beyond. The loss is MaxEnt's with both
+    gamma(t) = a + 2t b up to t = 1/2 and 2(1 - t) a + b beyond, of changes of one base on top of
+    the base. The loss is MaxEnt's with both
     modules' classes rewarded, KL(target || p) as the paper has it, or `cross_entropy` as training
     has it: larger by the targets' entropy, so that every barrier is a smaller fraction of it. A
     data set is measured on its training and test parts; `samples` limits the former, or the one

@@ -2,7 +2,7 @@
 
 from intarsia.models.backbones import Backbone
 from intarsia.models.convolutional import Lenet, Resnet18, Vgg11
-from intarsia.models.factory import MODELS, Model, build, initialise, silence
+from intarsia.models.factory import MODELS, Model, as_model, build, copies_of, initialise, silence
 from intarsia.models.mlp import Mlp
 from intarsia.models.vit import Vit
 from intarsia.models.wiring import Axis, Wiring, infer_wiring, wiring_of
@@ -18,7 +18,9 @@ __all__ = [
     "Vgg11",
     "Vit",
     "Wiring",
+    "as_model",
     "build",
+    "copies_of",
     "infer_wiring",
     "initialise",
     "silence",

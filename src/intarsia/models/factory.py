@@ -1,5 +1,6 @@
 """Networks by name or by a custom factory, and the origin that a seed gives."""
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -52,6 +53,58 @@ def build(model: Model, shape: tuple[int, ...], outputs: int) -> nn.Module:
     network = model(shape, outputs)
     _try_out(network, shape, outputs)
     return network
+
+
+def copies_of(network: nn.Module) -> Factory:
+    """A factory whose networks are copies of a ready one, weights and all.
+
+    Where another number of outputs is asked for, the last Linear layer is a new one of that size.
+    """
+    return _Copies(network)
+
+
+def as_model(model: Model | nn.Module | None) -> Model | None:
+    """A ready network as a factory of its form; anything else as it is."""
+    return copies_of(model) if isinstance(model, nn.Module) else model
+
+
+class _Copies:
+    def __init__(self, network: nn.Module) -> None:
+        try:
+            self.network = copy.deepcopy(network).cpu().eval()
+        except Exception as cause:
+            raise ModelError(
+                f"the {type(network).__name__} cannot be copied ({cause}): give a factory "
+                "f(shape, outputs) that makes a new one"
+            ) from cause
+
+    def __call__(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
+        made = copy.deepcopy(self.network)
+        if self._outputs(shape) not in (outputs, None):
+            _replace_last(made, outputs)
+        return made.to(torch.empty(0).device)  # which is meta where only its form is asked for
+
+    def _outputs(self, shape: tuple[int, ...]) -> int | None:
+        """How many outputs the network has; None where it cannot answer, which `build` will say."""
+        try:
+            with torch.device("cpu"):
+                logits = answer(self.network, shape)
+        except Exception:
+            return None
+        return logits.shape[1] if isinstance(logits, torch.Tensor) and logits.dim() == 2 else None
+
+
+def _replace_last(network: nn.Module, outputs: int) -> None:
+    linear = [path for path, layer in network.named_modules() if isinstance(layer, nn.Linear)]
+    if not linear or not linear[-1]:
+        raise ModelError(
+            f"the {type(network).__name__} has no Linear layer whose outputs could be {outputs}: "
+            "give a factory f(shape, outputs) that makes it"
+        )
+    old = network.get_submodule(linear[-1])
+    assert isinstance(old, nn.Linear)
+    new = nn.Linear(old.in_features, outputs, old.bias is not None, dtype=old.weight.dtype)
+    network.set_submodule(linear[-1], new)
 
 
 def initialise(model: Model, shape: tuple[int, ...], outputs: int, seed: int) -> nn.Module:

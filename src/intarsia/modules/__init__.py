@@ -2,6 +2,7 @@
 
 from intarsia.modules.architecture import Architecture
 from intarsia.modules.bank import LISTING, Bank, file_name, find
+from intarsia.modules.base_weights import BASE, BASES, Base
 from intarsia.modules.classifier import Classifier, Predicting, logits_of
 from intarsia.modules.compact import compact
 from intarsia.modules.grow import grown
@@ -10,9 +11,12 @@ from intarsia.modules.module import Module
 from intarsia.modules.sparse import SparseLinear, sparse
 
 __all__ = [
+    "BASE",
+    "BASES",
     "LISTING",
     "Architecture",
     "Bank",
+    "Base",
     "Classifier",
     "Finding",
     "Health",

@@ -4,9 +4,11 @@ import hashlib
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
+
+from torch import nn
 
 from intarsia.data import named_set, set_name
 from intarsia.encoders.encoder import EncoderLike
@@ -21,8 +23,9 @@ from intarsia.errors import (
 )
 from intarsia.files import digest_of, is_no_file, link_whole, plain, sealed, write_whole
 from intarsia.limits import account, current
-from intarsia.models import Model
+from intarsia.models import Model, as_model
 from intarsia.modules import file, header
+from intarsia.modules.base_weights import BASE, BaseFinder, BaseSource
 from intarsia.modules.health import KEY, Finding, Health, warn
 from intarsia.modules.module import Module
 
@@ -104,16 +107,30 @@ class Bank:
     def __repr__(self) -> str:
         return f"Bank({', '.join(self.names)})"
 
-    def save(self, folder: str | Path, written: Mapping[str, Path] | None = None) -> None:
+    @property
+    def file_names(self) -> list[str]:
+        """The files of its modules in a folder, in their order."""
+        based = any(module.base is not None for module in self)
+        return file_names(self.names, taken=[BASE] if based else [])
+
+    def save(
+        self,
+        folder: str | Path,
+        written: Mapping[str, Path] | None = None,
+        base_file: Path | None = None,
+    ) -> None:
         """One file per module, then `bank.json`, which lists them in order; each written whole.
 
-        All carry digests, so that `load` tells whether they are as they were written.
+        All carry digests, so that `load` tells whether they are as they were written. What they
+        are changes of is written once, as `base.safetensors`, or linked to `base_file`.
 
         What is wrong with them stands there too, under `health`; what is loaded is looked at anew.
         `written` has files, by module, that hold them already: these are not written again.
         """
         folder, written = Path(folder), written or {}
-        names = file_names(self.names)
+        names = self.file_names
+        for base in {m.base.digest: m.base for m in self if m.base is not None}.values():
+            base.save_beside(folder, base_file)
         for name, module in zip(names, self._modules, strict=True):
             if module.name in written:
                 link_whole(written[module.name], folder / name)
@@ -133,18 +150,22 @@ class Bank:
     def load(
         cls,
         folder: str | Path,
-        model: Model | None = None,
+        model: Model | nn.Module | None = None,
         *,
+        base: BaseSource | None = None,
         quiet: bool = False,
         encoder: EncoderLike | None = None,
     ) -> "Bank":
-        """Read a folder that `save` wrote; `model`, `quiet` and `encoder` as in Module.load."""
+        """Read a folder that `save` wrote; everything else is as in Module.load."""
         folder = Path(folder)
         listing = _listing(folder / LISTING)
-        modules = []
+        modules: list[Module] = []
         with account():  # one for all of them
+            find, factory = BaseFinder(folder, base), as_model(model)
             for name, digest in listing["files"]:
-                modules.append(Module.load(folder / name, model, quiet=True, encoder=encoder))
+                modules.append(
+                    Module.load(folder / name, factory, base=find, quiet=True, encoder=encoder)
+                )
                 if encoder is not None:
                     encoder = modules[-1].encoder  # which is known by now, and quicker to compare
                 if modules[-1].digest != digest:
@@ -187,12 +208,12 @@ def find(modules: Iterable[Module], key: str) -> Module:
     return matching[0]
 
 
-def file_names(names: Iterable[str]) -> list[str]:
-    """The files of modules in one folder, in their order."""
-    files: list[str] = []
+def file_names(names: Iterable[str], taken: Sequence[str] = ()) -> list[str]:
+    """The files of modules in one folder, in their order; none has a name that is taken."""
+    files = list(taken)
     for name in names:
         files.append(file_name(name, taken=files))
-    return files
+    return files[len(taken) :]
 
 
 def file_name(name: str, taken: Iterable[str] = ()) -> str:

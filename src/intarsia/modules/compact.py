@@ -24,10 +24,11 @@ def compact(module: Module) -> Module:
         raise WiringError(
             f"compacting takes units out and needs the network's wiring: {error}"
         ) from error
-    live = live_units(wiring, module.state, module.mask)
+    live = live_units(wiring, module.state, module.live)
     keep = {axis: _at_least_one(live[axis]) for axis in hidden_axes(wiring)}
     if all(bool(units.all()) for units in keep.values()):
         return module
+    module = module.without_base()  # which has other units
     state = take_units(module.state, wiring, keep)
     kept = {axis: units.nonzero().flatten().tolist() for axis, units in keep.items()}
     return replace(

@@ -1,7 +1,8 @@
 """Files: safetensors whose only metadata is intarsia's canonical JSON header; sparse tensors.
 
 A pruned tensor is stored as its surviving values and where they are: the gaps between them, or one
-bit per entry, whichever is smaller.
+bit per entry, whichever is smaller. The gaps of changes are steps of a byte each, 255 of which only
+leads on: one layer with a wide gap would else take two bytes for all of its own.
 """
 
 import os
@@ -31,8 +32,13 @@ from intarsia.modules.architecture import TensorSpec
 from intarsia.parsing import parse_json
 
 VERSION = 1
-FORMATS = {"intarsia-module": "Module.load", "intarsia-composition": "Composition.load"}
+FORMATS = {
+    "intarsia-module": "Module.load",
+    "intarsia-composition": "Composition.load",
+    "intarsia-base": "Base.load",
+}
 DTYPES = {"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "U16", "BOOL"}
+LEAP = 255  # a step that leads on
 GAP_TYPES = (torch.uint8, torch.uint16, torch.int32)
 _AGAIN = "get the file again from where it came"
 
@@ -95,28 +101,43 @@ def reading(path: str | Path) -> Iterator[None]:
         raise FileError(f"{path}: its header is nested too deeply: {_AGAIN}") from error
 
 
+def header(path: Path, kind: str) -> dict[str, Any]:
+    """The header of a file of this kind, without a look at its tensors."""
+    with path.open("rb") as opened:
+        return _own_header(_container_header(opened)[1], kind)
+
+
 def encode(
-    name: str, tensor: Tensor, mask: Tensor | None
+    name: str, tensor: Tensor, mask: Tensor | None, steps: bool = False
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The header entry and the stored tensors, in the smallest encoding that keeps the mask.
 
-    Survivors are kept bit for bit, -0.0 and survivors that happen to be 0.0 included.
+    Survivors are kept bit for bit, -0.0 and survivors that happen to be 0.0 included. With `steps`
+    gaps are written as such.
     """
     entry: dict[str, Any] = {"shape": list(tensor.shape)}
     if mask is None:
         return entry | {"encoding": "dense"}, {name: tensor.contiguous()}
     flat = mask.reshape(-1).numpy()
     values = {f"{name}/values": tensor.reshape(-1)[mask.reshape(-1)]}
-    bits, gaps = np.packbits(flat), _gaps(flat)
+    bits, gaps = np.packbits(flat), _steps(flat) if steps else _gaps(flat)
     if gaps.nbytes < bits.nbytes:
-        return entry | {"encoding": "gaps"}, values | {f"{name}/gaps": torch.from_numpy(gaps)}
+        kind = "steps" if steps else "gaps"
+        return entry | {"encoding": kind}, values | {f"{name}/{kind}": torch.from_numpy(gaps)}
     return entry | {"encoding": "bits"}, values | {f"{name}/bits": torch.from_numpy(bits)}
 
 
 def decode(
-    name: str, encoding: str, expected: TensorSpec, stored: Mapping[str, Tensor]
+    name: str,
+    encoding: str,
+    expected: TensorSpec,
+    stored: Mapping[str, Tensor],
+    base: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """The tensor and its mask (None if nothing is pruned), every count and index checked."""
+    """The tensor and its mask (None if nothing is pruned), every count and index checked.
+
+    Entries that are not stored are those of the base, or 0 where there is none.
+    """
     values, *index = (stored[key] for key in stored_names(name, encoding))
     if values.dtype != expected.dtype:
         raise _broken(name, f"holds {values.dtype}, the network needs {expected.dtype}")
@@ -126,9 +147,9 @@ def decode(
         return values, None
     if values.dim() != 1:
         raise _broken(name, f"has values of shape {tuple(values.shape)}, expected one row")
-    flat = _from_bits if encoding == "bits" else _from_gaps
+    flat = {"bits": _from_bits, "gaps": _from_gaps, "steps": _from_steps}[encoding]
     mask = torch.from_numpy(flat(name, index[0], len(values), prod(expected.shape)))
-    tensor = torch.zeros(len(mask), dtype=values.dtype)
+    tensor = torch.zeros(len(mask), dtype=values.dtype) if base is None else base.flatten().clone()
     tensor[mask] = values
     return tensor.reshape(expected.shape), mask.reshape(expected.shape)
 
@@ -137,11 +158,11 @@ def stored_names(name: str, encoding: str) -> tuple[str, ...]:
     """The names under which a tensor of this encoding is stored."""
     if encoding == "dense":
         return (name,)
-    if encoding in ("bits", "gaps"):
+    if encoding in ("bits", "gaps", "steps"):
         return (f"{name}/values", f"{name}/{encoding}")
     raise FileError(
         f"tensor {name!r} has the unknown encoding {shortened(encoding)} (known: dense, bits, "
-        "gaps): "
+        "gaps, steps): "
         f"{_AGAIN}"
     )
 
@@ -229,6 +250,29 @@ def _gaps(flat: np.ndarray) -> np.ndarray:
     return gaps.astype(
         np.uint8 if largest < 2**8 else np.uint16 if largest < 2**16 else np.int32,
     )
+
+
+def _steps(flat: np.ndarray) -> np.ndarray:
+    """Gaps as bytes: one below LEAP leads to a survivor, LEAP as far and to none."""
+    gaps = np.diff(np.flatnonzero(flat), prepend=-1) - 1
+    leaps = gaps // LEAP
+    steps = np.full(len(gaps) + int(leaps.sum()), LEAP, dtype=np.uint8)
+    steps[np.arange(len(gaps)) + np.cumsum(leaps)] = gaps % LEAP
+    return steps
+
+
+def _from_steps(name: str, steps: Tensor, count: int, size: int) -> np.ndarray:
+    if steps.dtype != torch.uint8 or steps.dim() != 1:
+        raise _broken(name, f"has steps of type {steps.dtype} and shape {tuple(steps.shape)}")
+    lands = steps.numpy() < LEAP
+    if int(lands.sum()) != count or (len(lands) and not lands[-1]):
+        raise _broken(name, f"has {count} values but steps to {int(lands.sum())}")
+    places = np.cumsum(np.where(lands, steps.numpy().astype(np.int64) + 1, LEAP))[lands] - 1
+    if count and places[-1] >= size:
+        raise _broken(name, f"has steps that lead to entry {places[-1]} of {size}")
+    mask = np.zeros(size, dtype=bool)
+    mask[places] = True
+    return mask
 
 
 def _from_gaps(name: str, gaps: Tensor, count: int, size: int) -> np.ndarray:

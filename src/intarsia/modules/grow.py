@@ -11,6 +11,7 @@ from torch import Tensor
 from intarsia.errors import ModelError, WiringError
 from intarsia.files import digest_of
 from intarsia.models.wiring import OUTPUT, Wiring
+from intarsia.modules.base_weights import Base
 from intarsia.modules.module import Module
 
 RULE = "mean of all outputs"
@@ -36,13 +37,20 @@ def grown(module: Module, catalogue: Sequence[str]) -> Module:
     places = _places(module, catalogue)
     trained = [i for i, name in enumerate(module.catalogue) if name in base["catalogue"]]
     wiring = _wiring(module)
+
+    def extended(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {k: _extended(t, k, wiring, places, trained) for k, t in tensors.items()}
+
+    # A change stays one: its base grows by the same rule, and is the origin of what has grown.
+    larger = module.base and Base(extended(module.base.state), module.base.name, copy=False)
     return replace(
         module,
-        state={k: _extended(t, k, wiring, places, trained) for k, t in module.state.items()},
-        mask={k: _extended(t, k, wiring, places, trained) for k, t in module.mask.items()},
+        state=extended(module.state),
+        mask=extended(module.mask),
+        base=larger,
         catalogue=catalogue,
         architecture=module.architecture.with_outputs(len(places), module.factory),
-        origin=digest_of(["grown", RULE, base, list(catalogue)]),
+        origin=larger.digest if larger else digest_of(["grown", RULE, base, list(catalogue)]),
         provenance={**module.provenance, "grown": {**base, "rule": RULE}},
     )
 

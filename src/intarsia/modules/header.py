@@ -1,20 +1,22 @@
 """A module's header and tensors, from and to plain values; what a file says is never trusted."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from intarsia.data import Scaling
 from intarsia.encoders import ENCODERS, Encoder
 from intarsia.encoders.encoder import EncoderLike
-from intarsia.errors import LONGEST, FileError, RecipeError, shortened
+from intarsia.errors import LONGEST, FileError, ModelError, RecipeError, shortened
 from intarsia.limits import account, current
 from intarsia.models import Model
 from intarsia.models.custom.probe import Probe
 from intarsia.modules.architecture import Architecture, Plan
+from intarsia.modules.base_weights import Base
 from intarsia.modules.file import decode, encode, stored_names
 from intarsia.specs import Spec
 
@@ -22,19 +24,26 @@ FIELDS = (
     "name", "rewarded", "catalogue", "architecture", "scaling", "temperature", "origin",
     "provenance", "tensors",
 )  # fmt: skip
-OPTIONAL = ("encoder",)
+OPTIONAL = (
+    "encoder",
+    "base",
+)  # where a module has them, so that others stay
+FindBase = Callable[[str, Architecture, Model | None], Base]
+NOTHING = torch.zeros((), dtype=torch.bool)  # of a tensor's mask, however large
 LARGEST = 2**31  # no size or setting in a header is larger
 LARGEST_INPUT = 2**28  # entries
 
 
 def pack(
-    state: Mapping[str, Tensor], mask: Mapping[str, Tensor]
+    state: Mapping[str, Tensor], mask: Mapping[str, Tensor], base: Base | None = None
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The header's `tensors` table and the tensors to store."""
+    """The header's `tensors` table and the tensors to store; with a base, those that changed."""
     table: dict[str, Any] = {}
     stored: dict[str, Tensor] = {}
     for name, tensor in state.items():
-        table[name], tensors = encode(name, tensor, mask.get(name))
+        if base is not None and tensor is base.state[name]:
+            continue
+        table[name], tensors = encode(name, tensor, mask.get(name), steps=base is not None)
         clash = stored.keys() & tensors.keys()
         if clash:
             raise FileError(f"two tensors would be stored as {clash.pop()!r}: rename one of them")
@@ -47,6 +56,7 @@ def unpack(
     stored: Mapping[str, Tensor],
     model: Model | None,
     encoder: EncoderLike | None = None,
+    find_base: FindBase | None = None,
 ) -> dict[str, Any]:
     """The arguments of a Module, or a FileError that says what is wrong with the header."""
     check_keys(fields, FIELDS, OPTIONAL)
@@ -60,7 +70,14 @@ def unpack(
             "--model package.module:factory"
         )
     factory = model if architecture.model is None else None
-    state, mask = _state(fields["tensors"], stored, _plan(architecture, factory))
+    plan, base = _plan(architecture, factory), None
+    if "base" in fields:
+        digest = text(fields["base"], "base")
+        if find_base is None:
+            raise FileError(f"is a change of the base {shortened(digest)}, which is not here")
+        base = find_base(digest, architecture, factory)
+        check_base(base, plan)
+    state, mask = _state(fields["tensors"], stored, plan, base)
     architecture.check_probe(factory)
     return {
         "name": text(fields["name"], "name"),
@@ -75,7 +92,29 @@ def unpack(
         "provenance": _mapping(fields["provenance"], "provenance"),
         "factory": factory,
         "encoder": _encoder(fields.get("encoder"), encoder),
+        "base": base,
     }
+
+
+def check_base(base: Base, plan: Plan) -> None:
+    """A base has the network's tensors, and nothing else."""
+    for what, names in (
+        ("lacks", plan.keys() - base.state.keys()),
+        ("has", base.state.keys() - plan.keys()),
+    ):
+        if names:
+            raise ModelError(
+                f"the base {shortened(base.name)} {what} the tensor {min(names)!r} against the "
+                "network: it is the base of another model"
+            )
+    for name, entry in plan.items():
+        tensor = base.state[name]
+        if (tuple(tensor.shape), tensor.dtype) != (entry.shape, entry.dtype):
+            raise ModelError(
+                f"the base {shortened(base.name)} has {name!r} as {tuple(tensor.shape)} "
+                f"{tensor.dtype}, the network needs {entry.shape} {entry.dtype}: it is the base of "
+                "another model"
+            )
 
 
 def check_keys(
@@ -116,9 +155,9 @@ def spec(value: Any, name: str, *, by_part: bool = False) -> Spec | None:
 
 
 def _state(
-    table: Any, stored: Mapping[str, Tensor], plan: Plan
+    table: Any, stored: Mapping[str, Tensor], plan: Plan, base: Base | None
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    encodings = _encodings(table, plan)
+    encodings = _encodings(table, plan, base is not None)
     expected = {key for name, kind in encodings.items() for key in stored_names(name, kind)}
     for what, names in (("lacks", expected - set(stored)), ("holds", set(stored) - expected)):
         if names:
@@ -127,9 +166,17 @@ def _state(
                 "get the file again from where it came"
             )
     _count_memory(encodings, plan, stored)
-    pairs = {name: decode(name, encodings[name], plan[name], stored) for name in plan}
-    mask = {name: mask for name, (_, mask) in pairs.items() if mask is not None}
-    return {name: tensor for name, (tensor, _) in pairs.items()}, mask
+    state: dict[str, Tensor] = {}
+    mask: dict[str, Tensor] = {}
+    for name, entry in plan.items():
+        own = None if base is None else base.state[name]
+        if own is not None and name not in encodings:  # as the base has it
+            state[name], kept = own, NOTHING.expand(entry.shape) if entry.learned else None
+        else:
+            state[name], kept = decode(name, encodings[name], entry, stored, own)
+        if kept is not None:
+            mask[name] = kept
+    return state, mask
 
 
 def _count_memory(encodings: Mapping[str, str], plan: Plan, stored: Mapping[str, Tensor]) -> None:
@@ -140,7 +187,7 @@ def _count_memory(encodings: Mapping[str, str], plan: Plan, stored: Mapping[str,
     finding survivors takes eight bytes for each, several times.
     """
     pruned = sum(prod(plan[name].shape) for name, kind in encodings.items() if kind != "dense")
-    dense = sum(prod(entry.shape) * entry.dtype.itemsize for entry in plan.values())
+    dense = sum(prod(plan[name].shape) * plan[name].dtype.itemsize for name in encodings)
     size = sum(tensor.nbytes for tensor in stored.values())
     with account() as taken:
         taken.take(
@@ -150,10 +197,14 @@ def _count_memory(encodings: Mapping[str, str], plan: Plan, stored: Mapping[str,
         )
 
 
-def _encodings(table: Any, plan: Plan) -> dict[str, str]:
-    """The encoding of every tensor, once the table has the network's names and shapes."""
+def _encodings(table: Any, plan: Plan, changes: bool) -> dict[str, str]:
+    """The encoding of every tensor, once the table has the network's names and shapes.
+
+    A table of changes has no tensor that is as in the base.
+    """
     table = _mapping(table, "tensors")
-    for what, names in (("lacks", plan.keys() - table.keys()), ("has", table.keys() - plan.keys())):
+    lacking = set() if changes else plan.keys() - table.keys()
+    for what, names in (("lacks", lacking), ("has", table.keys() - plan.keys())):
         if names:
             raise FileError(
                 f"{what} the tensor {min(names)!r} {'of' if what == 'lacks' else 'unknown to'} "

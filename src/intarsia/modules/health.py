@@ -153,10 +153,11 @@ def dead_weights(module: "Module") -> tuple[Finding, ...]:
         for name, entry in module.plan.items()
         if entry.learned and len(entry.shape) > 1 and not bool(module.state[name].any())
     ]
-    if not zero and (not module.mask or _reaches(module)):
+    mask = module.live
+    if not zero and (not mask or _reaches(module)):
         return ()
     constant = _same_to_all(module)
-    pruned = [name for name in zero if name in module.mask and not bool(module.mask[name].any())]
+    pruned = [name for name in zero if name in mask and not bool(mask[name].any())]
     if pruned:
         message = f"no weight of {some_of(pruned, quoted=False)} survives"
         message += ", so it answers the same to every input" if constant else ""
@@ -164,7 +165,7 @@ def dead_weights(module: "Module") -> tuple[Finding, ...]:
         message = "it answers the same to every input: its weights lead from none to the outputs"
     else:
         return ()
-    return (Finding("dead", module.name, message, LOWER if module.mask else AGAIN),)
+    return (Finding("dead", module.name, message, LOWER if mask else AGAIN),)
 
 
 def answers_alike(logits: Tensor) -> bool:

@@ -1,26 +1,28 @@
 """A module: sparse trained weights with all that is needed to use, join and audit them."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from intarsia.data import Scaling
 from intarsia.encoders import Encoder
 from intarsia.encoders.encoder import EncoderLike
 from intarsia.errors import FileError, ModelError, shortened
 from intarsia.files import digest_of, plain
-from intarsia.models import Model
+from intarsia.models import Model, as_model
 from intarsia.modules import file
+from intarsia.modules.adoption import fields_of
 from intarsia.modules.architecture import Architecture, Plan
+from intarsia.modules.base_weights import Base, BaseFinder, BaseSource
 from intarsia.modules.classifier import Classifier
-from intarsia.modules.header import pack, unpack
+from intarsia.modules.header import NOTHING, check_base, pack, unpack
 from intarsia.modules.health import Health, module_health, warn
 
 KIND = "intarsia-module"
@@ -33,6 +35,10 @@ class Module:
     `state` is dense on the CPU with pruned entries exactly +0.0; `mask` (True survives) has only
     the parameters that lost something. The tensors given are copied. With an `encoder` its network
     reads the features that that gives for raw inputs.
+
+    With a `base` the module is a change of it: entries where the mask is False have exactly the
+    base's values, what is counted, pruned and stored is what changed, and tensors without any
+    change are the base's own.
     """
 
     name: str
@@ -47,6 +53,7 @@ class Module:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     factory: Model | None = None
     encoder: Encoder | None = None
+    base: Base | None = None
 
     def __post_init__(self) -> None:
         for key, value in {
@@ -61,10 +68,16 @@ class Module:
         _check_encoder(self.name, self.encoder, self.architecture.shape)
         plan = self.plan
         mask = {k: v.detach().to("cpu", torch.bool) for k, v in self.mask.items()}
+        if self.base is not None:
+            check_base(self.base, plan)
+            _check_origin(self.name, self.origin, self.base)
         _check_tensors(self.name, self.state, mask, plan)
         # Copies in the network's order, so that the same module has one spelling.
-        state = {k: _pruned(self.name, k, self.state[k], mask.get(k)) for k in plan}
-        kept = {k: mask[k].clone() for k in plan if k in mask and not mask[k].all()}
+        if self.base is None:
+            state = {k: _pruned(self.name, k, self.state[k], mask.get(k)) for k in plan}
+        else:
+            state = {k: self._changed(k, mask.get(k), self.base.state[k]) for k in plan}
+        kept = {k: _own_mask(mask[k]) for k in plan if k in mask and not mask[k].all()}
         object.__setattr__(self, "state", state)
         object.__setattr__(self, "mask", kept)
 
@@ -79,13 +92,18 @@ class Module:
         return sum(math.prod(entry.shape) for entry in self.plan.values() if entry.learned)
 
     @property
+    def live(self) -> Mapping[str, Tensor]:
+        """The mask where it says what is not 0: that of a change does not, and leaves all alive."""
+        return self.mask if self.base is None else {}
+
+    @property
     def nbytes(self) -> int:
         """The bytes of its tensors and masks."""
         return sum(tensor.nbytes for tensor in (*self.state.values(), *self.mask.values()))
 
     @cached_property
     def nonzero(self) -> int:
-        """How many parameters survive, also those that happen to be 0.0."""
+        """How many parameters survive, also those that happen to be 0.0; of a change, changed."""
         return self.parameters - sum(int((~mask).sum()) for mask in self.mask.values())
 
     @property
@@ -103,6 +121,23 @@ class Module:
         """Whether it is dead, undertrained or inconsistent: `health.ok`, `health.findings`."""
         return module_health(self)
 
+    def _changed(self, name: str, mask: Tensor | None, base: Tensor) -> Tensor:
+        """A tensor with exactly the base's values where nothing changed; if nowhere, the base's."""
+        given, learned = self.state[name], self.plan[name].learned
+        if given is base and (mask is not None or not learned):
+            return base
+        tensor = given.detach().cpu()
+        if mask is None:
+            same = not learned and torch.equal(tensor, base)
+            return base if same else tensor.clone(memory_format=torch.contiguous_format)
+        kept = torch.where(mask, tensor, base).contiguous()
+        if not torch.equal(kept, tensor):
+            raise ModelError(
+                f"module {shortened(self.name)}: {name!r} has other values than its base where its "
+                "mask says unchanged: take the base's there"
+            )
+        return kept if bool(mask.any()) else base
+
     def to_module(self) -> Classifier:
         """A new nn.Module from raw inputs to logits over the catalogue, in evaluation mode."""
         return Classifier(
@@ -115,16 +150,56 @@ class Module:
             encoder=self.encoder,
         ).eval()
 
+    def without_base(self) -> "Module":
+        """The same network as a module of its own, all of whose weights count."""
+        return self if self.base is None else replace(self, mask={}, base=None)
+
     def save(self, path: str | Path) -> None:
-        """Write one safetensors file, whole or not at all; equal modules give equal bytes."""
+        """Write one safetensors file, whole or not at all; equal modules give equal bytes.
+
+        It has what changed from the base, which is written beside it unless it is there already.
+        """
+        if self.base is not None:
+            self.base.save_beside(Path(path).parent)
         file.write(path, KIND, *self.packed())
+
+    @classmethod
+    def of(
+        cls,
+        network: nn.Module | Mapping[str, Tensor],
+        *,
+        rewarded: str | Sequence[str],
+        catalogue: Sequence[str],
+        base: BaseSource | None = None,
+        shape: Sequence[int] | None = None,
+        scaling: Scaling | None = None,
+        temperature: float = 1.0,
+        name: str | None = None,
+        model: Model | nn.Module | None = None,
+    ) -> "Module":
+        """A module of a network that was trained elsewhere, for its `rewarded` classes.
+
+        The `catalogue` says what its outputs mean, in their order. The network is copied, and is
+        given inputs as they are, unless a `scaling` such as that of Data goes before it. `shape`,
+        that of an input, follows from a first layer that is Linear. Instead of a network, a state
+        dict does, with `model`: a network of the same form, or the name or factory of one. What it
+        was fine-tuned from is its `base`, as in `train`: modules that share one can be joined as
+        changes of it. The name is by default that of the classes.
+
+        Its file holds no code: `Module.load(path, model=network)` takes a network of the form.
+        """
+        fields = fields_of(
+            network, rewarded, catalogue, base, shape, scaling, temperature, name, model
+        )
+        return cls(**fields)
 
     @classmethod
     def load(
         cls,
         path: str | Path,
-        model: Model | None = None,
+        model: Model | nn.Module | None = None,
         *,
+        base: BaseSource | BaseFinder | None = None,
         catalogue: tuple[str, ...] | None = None,
         origin: str | None = None,
         quiet: bool = False,
@@ -132,14 +207,17 @@ class Module:
     ) -> "Module":
         """Read a module's file, or say with a FileError what is wrong with it.
 
-        `model` is the factory of a network that intarsia has no name for; `encoder` the network or
-        function of the user's own whose features the module reads: those that have a name are found
-        when raw inputs come. `catalogue` and `origin`
-        are what the module must have to be of use, checked where given. A module that is not
-        healthy is a HealthWarning, unless it is to be `quiet`.
+        `model` is the factory of a network that intarsia has no name for, or such a network.
+        `encoder` is the network or function of the user's own whose features the module reads:
+        those that have a name are found when raw inputs come. `base` is what it is a change of, if
+        it is one: by default what lies beside the file as base.safetensors, else a network, a state
+        dict, a module, a path or a name, checked by its digest. `catalogue` and `origin` are what
+        the module must have to be of use, checked where given. A module that is not healthy is a
+        HealthWarning, unless it is to be `quiet`.
         """
         with file.reading(path):
-            module = cls(**unpack(*file.read(path, KIND), model, encoder))
+            find = base if isinstance(base, BaseFinder) else BaseFinder(Path(path).parent, base)
+            module = cls(**unpack(*file.read(path, KIND), as_model(model), encoder, find))
             _check_expected("catalogue", module.catalogue, catalogue and tuple(catalogue))
             _check_expected("origin", module.origin, origin)
             health = module.health
@@ -149,8 +227,8 @@ class Module:
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """The header's fields and the tensors as they are stored."""
-        table, stored = pack(self.state, self.mask)
-        fields = {
+        table, stored = pack(self.state, self.mask, self.base)
+        fields: dict[str, Any] = {
             "name": self.name,
             "rewarded": list(self.rewarded),
             "catalogue": list(self.catalogue),
@@ -163,6 +241,8 @@ class Module:
         }
         if self.encoder is not None:
             fields["encoder"] = self.encoder.to_json()
+        if self.base is not None:
+            fields["base"] = self.base.digest
         return fields, stored
 
     def __repr__(self) -> str:
@@ -265,6 +345,19 @@ def _pruned(module: str, name: str, tensor: Tensor, mask: Tensor | None) -> Tens
             "multiply it by the mask first"
         )
     return kept
+
+
+def _own_mask(mask: Tensor) -> Tensor:
+    """A copy, of one byte where nothing is kept."""
+    return mask.clone() if bool(mask.any()) else NOTHING.expand(mask.shape)
+
+
+def _check_origin(module: str, origin: str, base: Base) -> None:
+    if origin != base.digest:
+        raise ModelError(
+            f"module {shortened(module)} has the origin {shortened(origin)} and the base "
+            f"{base.digest!r}: the base of a module is its origin"
+        )
 
 
 def _finite(tensor: Tensor) -> bool:

@@ -32,6 +32,11 @@ NAMES: Trait = (
     lambda m: sorted(m.plan),
     'train both with one factory, or join them by "logits"',
 )
+BASE: Trait = (
+    "base",
+    lambda m: m.base and f"{m.base.name!r} ({m.base.digest[:16]})",
+    'train both from one base, align them (align="weights"), or join them by "inlay" or "logits"',
+)
 ORIGIN: Trait = (
     "origin",
     lambda m: m.origin,

@@ -13,7 +13,7 @@ from intarsia.composition.module_paths import header_of
 from intarsia.errors import FileError, IntarsiaError
 from intarsia.limits import Limits, current, limited
 from intarsia.models import Model
-from intarsia.modules import Bank, Module
+from intarsia.modules import Bank, Base, Module
 from intarsia.studio.session import Session
 
 SUFFIX = ".safetensors"
@@ -56,7 +56,8 @@ def load(
     name = name or str(path)
     try:
         with limited(limits or Limits.upload()):
-            parts = _parts(path, session.originals[0].factory if session.originals else None)
+            factory = session.originals[0].factory if session.originals else None
+            parts = _parts(path, factory, _known_base(session, path))
     except IntarsiaError as error:
         raise FileError(str(error).replace(str(path), name)) from error
     new = {part.name for part in parts}
@@ -72,6 +73,13 @@ def load(
     except IntarsiaError as error:
         raise FileError(f"{name}: {error}") from error
     return LoadResult(tuple(names), next(filter(None, cautions), ""))
+
+
+def _known_base(session: Session, path: Path) -> Base | None:
+    """The base of a module here that the file names too: a change comes without its base."""
+    digest = header_of(path).get("base")
+    bases = (m.base for m in session.originals if m.base is not None)
+    return next((base for base in bases if base.digest == digest), None)
 
 
 def load_from_folder(
@@ -114,8 +122,8 @@ def _headers(path: Path, changed: int) -> tuple[dict[str, Any], ...]:
     )
 
 
-def _parts(path: Path, model: Model | None) -> tuple[Module, ...]:
-    artifact = open_artifact(path, model)
+def _parts(path: Path, model: Model | None, base: Base | None) -> tuple[Module, ...]:
+    artifact = open_artifact(path, model, base)
     if isinstance(artifact, Bank):
         raise FileError(f"{path}: is a folder: give the file of a module")
     return modules_of(artifact)

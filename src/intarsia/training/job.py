@@ -23,6 +23,7 @@ from intarsia.models.wiring import Wiring
 from intarsia.specs import Spec
 from intarsia.training.plan import TrainingPlan
 from intarsia.training.tasks import Task, order_of
+from intarsia.training.trainable import still_layers
 
 
 class BatchGroup(NamedTuple):
@@ -54,6 +55,9 @@ class Job:
     pools: tuple[tuple[int, ...], ...] = ()  # the hidden labels that each pool was made without
     sample_weight: Tensor | None = None  # N and the pools; multiplies the label's
     augment: tuple[Spec, ...] = ()
+    changes: bool = False  # of a base: what a mask takes stays where it starts, and is not 0
+    frozen: tuple[str, ...] = ()  # parameters that stay where they start, from the first round on
+    still: tuple[str, ...] = ()  # normalisations that keep their running statistics
 
     @classmethod
     def of(cls, plan: TrainingPlan, device: torch.device) -> "Job":
@@ -87,6 +91,9 @@ class Job:
             pools=pools,
             sample_weight=weight,
             augment=augment,
+            changes=plan.base is not None,
+            frozen=plan.frozen,
+            still=still_layers(network, recipe.trainable, plan.frozen) if plan.frozen else (),
         )
         job._check_batches()
         return job
@@ -105,6 +112,17 @@ class Job:
     @property
     def device(self) -> torch.device:
         return self.x.device
+
+    def training_mode(self) -> None:
+        """The network as it trains: only what stands still is in evaluation mode."""
+        self.network.train()
+        for path in self.still:
+            self.network.get_submodule(path).eval()
+
+    def first_mask(self) -> dict[str, Tensor]:
+        """The mask before any pruning: nothing of what is frozen, on the CPU."""
+        shapes = {name: p.shape for name, p in self.network.named_parameters()}
+        return {name: torch.zeros(shapes[name], dtype=torch.bool) for name in self.frozen}
 
     @cached_property
     def rows(self) -> int:

@@ -14,14 +14,16 @@ from torch import Tensor, nn
 from intarsia.data import Data, check_options, load_data
 from intarsia.errors import DataError, RecipeError, WiringError
 from intarsia.files import digest_of
-from intarsia.models import Model, Wiring, initialise, silence, wiring_of
+from intarsia.models import Model, Wiring, as_model, initialise, silence, wiring_of
 from intarsia.models.wiring import carries_wiring
-from intarsia.modules import Architecture
+from intarsia.modules import BASES, Architecture, Base
+from intarsia.modules.base_weights import BaseSource, fit_base, output_names, read_base
 from intarsia.pruning import PRUNINGS
 from intarsia.specs import Spec
-from intarsia.training.presets import PRESETS, DataSize, describe
+from intarsia.training.presets import OPEN, PRESETS, DataSize, describe
 from intarsia.training.recipe import CUSTOM, Recipe
 from intarsia.training.tasks import Task, check_tasks, tasks_of
+from intarsia.training.trainable import frozen_names
 
 # What tasks of one's own bring along.
 REPLACED = ("objective", "balance", "partition", "partition_seed", "seeds", "learning_rate")
@@ -40,6 +42,7 @@ class TrainingPlan:
     tasks: list[Task]
     own_tasks: bool  # given by the caller, not made from the recipe
     sample_weight: Tensor | None = None  # one per training sample
+    pretrained: Base | None = None  # what modules are changes of, with any number of outputs
 
     @classmethod
     def of(
@@ -50,9 +53,13 @@ class TrainingPlan:
         settings: dict[str, Any],
         tasks: Callable[[Data], Sequence[Task]] | None,
         sample_weight: Any = None,
+        base: BaseSource | None = None,
     ) -> "TrainingPlan":
         """From all that `train` was given, as its docstring says."""
-        asked, factory = _asked(data, recipe or Recipe(), model, settings)
+        recipe, pretrained, form = _with_base(recipe or Recipe(), base, settings)
+        if pretrained is not None:
+            model = form if model is None and recipe.model == OPEN else as_model(model)
+        asked, factory = _asked(data, recipe, model, settings)
         resolved, loaded = _load(data, asked.resolve())
         resolved = resolved.resolve(DataSize.of(loaded))
         weight = _weights(sample_weight, len(loaded.train))
@@ -66,7 +73,9 @@ class TrainingPlan:
                 "training needs validation samples, to choose checkpoints and to see divergence; "
                 f"{loaded.name!r} has none: load it with validation above 0"
             )
-        return cls(resolved, factory, loaded, given, tasks is not None, weight)
+        plan = cls(resolved, factory, loaded, given, tasks is not None, weight, pretrained)
+        plan.check_base()
+        return plan
 
     @property
     def model(self) -> Model:
@@ -86,6 +95,39 @@ class TrainingPlan:
     @cached_property
     def architecture(self) -> Architecture:
         return Architecture.of(self.model, self.data.shape, self.outputs)
+
+    @cached_property
+    def base(self) -> Base | None:
+        """What modules are changes of, as a full state of the network."""
+        if self.pretrained is None:
+            return None
+        return fit_base(self.pretrained, self.architecture, self.factory)
+
+    @cached_property
+    def frozen(self) -> tuple[str, ...]:
+        """The parameters that stay at the base's values."""
+        if self.base is None:
+            return ()
+        head = output_names(self.architecture, self.factory)
+        return frozen_names(self.network, self.recipe.trainable, head)
+
+    def check_base(self) -> None:
+        """Before anything is trained: whether the base fits, and what is asked of it."""
+        if self.base is None:
+            return
+        pruning = PRUNINGS.entry(self.recipe.pruning or "magnitude")
+        if pruning.needs_units:
+            raise RecipeError(
+                f"pruning by {pruning.name} takes units out of a network, and what is pruned of a "
+                "change stays at the base's value: use magnitude or random"
+            )
+        if len(self.frozen) == sum(
+            entry.learned for entry in self.architecture.plan(self.factory).values()
+        ):
+            raise RecipeError(
+                f"trainable is {self.recipe.trainable!r}, and no parameter of the network is that: "
+                "name layers with weights, or head"
+            )
 
     @cached_property
     def network(self) -> nn.Module:
@@ -110,10 +152,12 @@ class TrainingPlan:
 
     @cached_property
     def origins(self) -> dict[int, tuple[str, dict[str, Tensor]]]:
-        """The initial weights of every seed, after their digest."""
+        """The initial weights of every seed, after their digest: the base's, where there is one."""
         return {seed: self._origin(seed) for seed in dict.fromkeys(t.seed for t in self.tasks)}
 
     def _origin(self, seed: int) -> tuple[str, dict[str, Tensor]]:
+        if self.base is not None:  # of every seed
+            return self.base.digest, dict(self.base.state)
         network = initialise(self.model, self.data.shape, self.outputs, seed)
         if self.recipe.silent and self.wiring is not None:
             silence(network, self.wiring)
@@ -153,6 +197,24 @@ class TrainingPlan:
             "objective": digest_of("objective", task.objective.tensors),
             "data": about,
         }
+
+
+def _with_base(
+    recipe: Recipe, base: BaseSource | None, settings: dict[str, Any]
+) -> tuple[Recipe, Base | None, Model | None]:
+    """The recipe that names the base, the base itself, and its model where that is known."""
+    if base is None:
+        source = settings.pop("base", recipe.base)
+        if source == CUSTOM and source not in BASES:
+            raise RecipeError(
+                "the recipe's base was given in Python, which a recipe does not hold: give it "
+                "again, as in train(..., base=network)"
+            )
+        base = source
+    if base is None:
+        return recipe, None, None
+    named = str(base) if isinstance(base, str | Path) else CUSTOM
+    return dataclasses.replace(recipe, base=named), *read_base(base)
 
 
 def _asked(

@@ -25,9 +25,14 @@ CUSTOM = "custom"  # what a recipe calls a network of the user's own
 # Settings that came later, at the value at which they change nothing: it is not part of a recipe's
 # identity, so that older folders and digests stay.
 NEUTRAL: dict[str, Any] = {
-    "batches": "all", "silent": False, "balance": 0.0, "negatives": "none",
+    "batches": "all",
+    "silent": False,
+    "balance": 0.0,
+    "negatives": "none",
     "augment": "none",
-}  # fmt: skip
+    "base": None,
+    "trainable": "all",
+}
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,9 @@ class Recipe:
     keep_moments: bool | None = None  # Adam's moments live on across rewinds
     select: str | None = None  # checkpoint of a round: best accuracy, best loss, or the last
     patience: int | None = None  # epochs without a better validation loss before a module stops
+    # what it starts from
+    base: str | None = None  # the path or name of the weights that modules are changes of
+    trainable: str | Sequence[str] | None = None  # all, head, norms, names or patterns of layers
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -187,6 +195,8 @@ def _check(recipe: Recipe) -> None:
     fine = isinstance(seeds, Sequence) and all(type(s) is int and 0 <= s < 2**63 for s in seeds)
     need(fine and len(seeds) > 0, "seeds", "a list of whole numbers from 0 to 2**63 - 1")
     need(len(set(seeds)) == len(seeds), "seeds", "no seed twice")
+    need(isinstance(recipe.base, str) and recipe.base != "", "base", "a path or a name")
+    _check_trainable(recipe)
     if recipe.rounds == 0 and recipe.sparsity:
         raise RecipeError(
             f"rounds is 0, which prunes nothing, but sparsity is {recipe.sparsity:g}: "
@@ -197,3 +207,26 @@ def _check(recipe: Recipe) -> None:
             f"sparsity is {recipe.sparsity:g}, but how much {PRUNINGS.spec(recipe.pruning).name} "
             "prunes follows from its rule: leave sparsity out"
         )
+
+
+def _check_trainable(recipe: Recipe) -> None:
+    names = selected(recipe.trainable)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise RecipeError(
+            f"trainable is {shortened(recipe.trainable)}: expected all, head, norms, or names of "
+            "layers, as text with commas or as a list"
+        )
+    if names != ["all"] and recipe.base is None:
+        raise RecipeError(
+            f"trainable is {shortened(recipe.trainable)}, and there is no base: what does not "
+            "train needs weights to stay at, as in train(..., base=network)"
+        )
+
+
+def selected(trainable: str | Sequence[str] | None) -> list[str]:
+    """What is to train, one by one."""
+    if trainable is None:
+        return ["all"]
+    if isinstance(trainable, str):
+        return [name.strip() for name in trainable.split(",")]
+    return list(trainable) if isinstance(trainable, Sequence) else []

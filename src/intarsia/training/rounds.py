@@ -43,16 +43,17 @@ def train_rounds(
     assert recipe.rounds is not None
     progress, masks, tensors = checkpoint.load(len(tasks))
     if not masks:
-        masks = [{} for _ in tasks]
+        masks = [engine.job.first_mask() for _ in tasks]
         pruning = recipe.pruning or "magnitude"
         if PRUNINGS.entry(pruning).before_training(PRUNINGS.settings(pruning)):
-            masks = _prune(engine, recipe, origins, masks, progress)
+            masks = _prune(engine, recipe, origins, origins, masks, progress)
     moments: list[AdamState | None] = [None] * len(tasks)
     while True:
         last = progress.round == recipe.rounds
         keeps_moments = bool(recipe.keep_moments and progress.round)
         starts = [
-            _start(*given, keeps_moments) for given in zip(origins, masks, moments, strict=True)
+            _start(*given, keeps_moments, engine.job.changes)
+            for given in zip(origins, masks, moments, strict=True)
         ]
         epochs = recipe.epochs if last else recipe.pruning_epochs
         assert epochs is not None
@@ -69,7 +70,7 @@ def train_rounds(
         if last:
             return
         trained = [o.state or origin for o, origin in zip(outcomes, origins, strict=True)]
-        masks = _prune(engine, recipe, trained, masks, progress)
+        masks = _prune(engine, recipe, trained, origins, masks, progress)
         if recipe.keep_moments:
             moments = [engine.moments(k) for k in range(len(tasks))]
         progress.new_round(progress.round + 1)
@@ -83,30 +84,43 @@ def rewound(origin: Values, mask: Mask) -> Values:
     }
 
 
-def _start(origin: Values, mask: Mask, moments: AdamState | None, keeps_moments: bool) -> Start:
-    state = rewound(origin, mask)
+def _start(
+    origin: Values, mask: Mask, moments: AdamState | None, keeps_moments: bool, changes: bool
+) -> Start:
+    state = rewound(origin, {} if changes else mask)
     if not keeps_moments:
-        return Start(state, mask)
+        return Start(state, mask, changes=changes)
     if moments is None:  # taken up in the middle of a round: the checkpoint brings the moments
         zeros = {n: torch.zeros_like(t) for n, t in state.items()}
         moments = AdamState(zeros, zeros, [torch.zeros(())])
-    return Start(state, mask, moments)
+    return Start(state, mask, moments, changes)
 
 
 def _prune(
     engine: Engine,
     recipe: Recipe,
     states: Sequence[Values],
+    origins: Sequence[Values],
     masks: Sequence[Mask],
     progress: RoundProgress,
 ) -> list[Mask]:
-    """New masks of the modules that have not diverged; the others keep theirs."""
+    """New masks of the modules that have not diverged; the others keep theirs.
+
+    Of changes, what is looked at is the change.
+    """
     assert recipe.pruning is not None and recipe.sparsity is not None and recipe.rounds is not None
     alive = [k for k in range(len(masks)) if not progress.diverged[k]]
     tasks = [engine.job.tasks[k] for k in alive]
     device, wiring, names = engine.job.device, engine.job.wiring, engine.parameter_names
+
+    def seen(k: int) -> Values:
+        own = {n: states[k][n].to(device) for n in names}
+        if not engine.job.changes:
+            return own
+        return {n: tensor - origins[k][n].to(device) for n, tensor in own.items()}
+
     group = Group(
-        states=[{n: states[k][n].to(device) for n in names} for k in alive],
+        states=[seen(k) for k in alive],
         masks=[_moved(masks[k], device) for k in alive],
         wiring=wiring and {n: wiring[n] for n in names},
         fraction=round_fraction(recipe.sparsity, recipe.rounds),

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,8 +26,7 @@ from torch import Tensor
 from intarsia.errors import DamagedError, FileError, FileWarning, TrainingError
 from intarsia.files import digest_of, is_no_file, is_unreadable, read_sealed, sealed, write_whole
 from intarsia.locks import Lock, holder_of, take_lock
-from intarsia.modules import LISTING, Bank, Module
-from intarsia.modules.bank import file_names
+from intarsia.modules import BASE, LISTING, Bank, Module
 from intarsia.pruning import Mask
 from intarsia.training.engines.base import Engine, Slot
 from intarsia.training.loop import RoundProgress
@@ -88,14 +88,27 @@ class RunFolder:
         """The bank that an earlier call completed, if there is one."""
         if self.path is None or not (self.path / LISTING).exists():
             return None
-        bank = self._load(self.path)
-        if self.keep_rounds:
-            earlier = range(1, self.last + 1)
-            bank.rounds = tuple(self._load(self.path / f"round-{number}") for number in earlier)
-        return bank
+        places = [self.path, *(self.path / f"round-{n}" for n in range(1, self.last + 1))]
+        banks = [
+            Bank.load(place, self.plan.factory, quiet=True, encoder=self.plan.data.encoder)
+            for place in places[: None if self.keep_rounds else 1]
+        ]
+        banks[0].rounds = tuple(banks[1:])
+        return banks[0]
 
     def _load(self, folder: Path) -> Bank:
-        return Bank.load(folder, self.plan.factory, quiet=True, encoder=self.plan.data.encoder)
+        """What is not finished yet, whose base the plan has."""
+        plan = self.plan
+        encoder = plan.data.encoder
+        return Bank.load(folder, plan.factory, base=plan.base, quiet=True, encoder=encoder)
+
+    @cached_property
+    def base_file(self) -> Path | None:
+        """The base's file among the progress, which all folders of modules link to."""
+        if self.path is None or self.plan.base is None:
+            return None
+        self.plan.base.save(self.path / PROGRESS / BASE)
+        return self.path / PROGRESS / BASE
 
     def threads(self, now: int) -> list[int]:
         """With how many threads the run went on after each stop, which is written down."""
@@ -158,7 +171,7 @@ class RunFolder:
         if self.path is None:
             self.memory[chunk, round_] = bank
         else:
-            bank.save(self._place(chunk, round_))
+            bank.save(self._place(chunk, round_), base_file=self.base_file)
 
     def finish(self, chunks: Sequence[str], report: dict[str, Any], notes: Sequence[str]) -> Bank:
         """All modules as one bank, as planned; where there is a path, their files go up to it."""
@@ -175,11 +188,11 @@ class RunFolder:
             raise TrainingError("every module diverged: lower the learning rate")
         if self.path is not None:
             for number, (earlier, its_files) in enumerate(rounds, 1):
-                earlier.save(self.path / f"round-{number}", its_files)
+                earlier.save(self.path / f"round-{number}", its_files, self.base_file)
             write_whole(self.path / RECIPE, yaml.safe_dump(self.plan.recipe.as_dict()).encode())
             if self.clock is not None:
                 self.clock.write(self.path)
-            bank.save(self.path, files)
+            bank.save(self.path, files, self.base_file)
         return bank
 
     def _join(
@@ -195,7 +208,7 @@ class RunFolder:
             else:
                 place = self._place(chunk, round_)
                 part = self._load(place)
-                names = zip(part.names, file_names(part.names), strict=True)
+                names = zip(part.names, part.file_names, strict=True)
                 files |= {name: place / file for name, file in names}
             modules |= {module.name: module for module in part}
             diverged |= set(part.diverged)

@@ -18,6 +18,7 @@ from intarsia.files import digest_of
 from intarsia.limits import out_of_memory
 from intarsia.models import Model
 from intarsia.modules import Bank, Finding, Module
+from intarsia.modules.base_weights import BaseSource
 from intarsia.modules.health import warn, with_findings
 from intarsia.pruning import PRUNINGS
 from intarsia.training.engines.base import Engine
@@ -47,6 +48,7 @@ def train(
     progress: bool | None = None,
     checkpoint_every: float = 10.0,
     sample_weight: Any = None,
+    base: BaseSource | None = None,
     **settings: Any,
 ) -> Bank:
     """Train one module per set of classes and seed.
@@ -62,12 +64,19 @@ def train(
     classes, seed, learning rate and objective. `sample_weight` has one number for each training
     sample, which its loss is multiplied by.
 
+    With a `base`, pretrained weights, modules are changes of it: every seed starts there, pruning
+    takes the smallest changes and leaves the base's values, and files hold what changed. It is a
+    network, a state dict, a module, the path of its file or of a bank, or a name in BASES; a
+    network needs no `model` besides, and may be the `model` of a state dict. Where it has other
+    outputs than the data has classes, the layer that makes them starts at 0. `trainable` says what
+    may change: all, head, norms, or layers by name.
+
     What neither recipe nor settings give is chosen for the data, by the preset `auto`.
 
     Modules that are dead, hardly above chance, or surer than they should be are a HealthWarning,
     one for all of them; `bank.health` says more.
     """
-    plan = TrainingPlan.of(data, recipe, model, settings, tasks, sample_weight)
+    plan = TrainingPlan.of(data, recipe, model, settings, tasks, sample_weight, base)
     job = Job.of(plan, device_of(device))
     choice = choose(job, engine, plan.recipe.patience is not None)
     with RunFolder(out, plan, keep_rounds) as folder:
@@ -183,6 +192,7 @@ def _module(
         },
         factory=plan.factory,
         encoder=plan.data.encoder,
+        base=plan.base,
     )
     findings = module.health.findings or _learning(plan.data, job, task, outcome, module)
     provenance = with_findings(module.provenance, findings)

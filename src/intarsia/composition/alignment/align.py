@@ -32,11 +32,13 @@ def align(
     and masks are relabelled along every hidden axis, which leaves their function as it was. By
     "weights" nothing else is looked at, by "activations" the answers to `samples`, inputs as the
     networks read them. Units that match none, such as dead ones, stay where they are if they can.
+    Changes of a base come back as modules of their own, since the base's units are not moved.
     """
     orders = unit_orders(modules, how, samples, seed)
     if len(modules) < 2:
         return list(modules)
     wiring = MergeContext(tuple(modules)).wiring_for("aligning", "moves")
+    modules = [module.without_base() for module in modules]
     others = zip(modules[1:], orders[1:], strict=True)
     return [modules[0], *(_relabelled(module, order, wiring) for module, order in others)]
 
@@ -69,7 +71,7 @@ def disjoint_units(modules: Sequence[Module], wiring: Wiring) -> bool:
     statistics of every unit are those of the one module that has it. A unit that is dead in a
     module but still has incoming weights there would disturb the unit it is added to.
     """
-    live = [live_units(wiring, module.state, module.mask) for module in modules]
+    live = [live_units(wiring, module.state, module.live) for module in modules]
     held = [_held(module, wiring) for module in modules]
     for axis in hidden_axes(wiring):
         lives = torch.stack([units[axis] for units in live])  # modules, units

@@ -49,7 +49,7 @@ def inlay(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
 def inlay_size(context: MergeContext) -> int:
     """How many numbers the inlay of the parts would hold, counted without building it."""
     wiring = context.wiring_for("inlay")
-    live = [live_units(wiring, part.state, part.mask) for part in context.parts]
+    live = [live_units(wiring, part.state, part.live) for part in context.parts]
     wide = {a: sum(int(units[a].sum()) for units in live) for a in hidden_axes(wiring)}
     sizes = []
     for name, entry in wiring.items():
@@ -65,8 +65,11 @@ def inlay_size(context: MergeContext) -> int:
 
 def inlay_mask(context: MergeContext) -> dict[str, Tensor]:
     """The mask of the inlay of the parts: theirs side by side, and pruned between them."""
-    each = zip(*map(context.kept, context.learned), strict=True)
-    masks = [dict(zip(context.learned, own, strict=True)) for own in each]
+    names = context.learned
+    masks = [
+        {n: part.live.get(n, torch.ones_like(part.state[n], dtype=torch.bool)) for n in names}
+        for part in context.parts
+    ]
     live = _live_parts(masks, [part.state for part in context.parts], context)
     return {
         name: _side_by_side([mask[name] for mask in live], context.wiring[name])
@@ -82,7 +85,8 @@ def _live_parts(
     """Of the values (states or masks) what belongs to live units."""
     wiring = context.wiring
     live = [
-        live_units(wiring, state, mask) for state, mask in zip(states, context.masks, strict=True)
+        live_units(wiring, state, part.live)
+        for state, part in zip(states, context.parts, strict=True)
     ]
     for axis in hidden_axes(wiring):
         if not any(bool(units[axis].any()) for units in live):

@@ -40,7 +40,8 @@ def operator(
 
     It is called with what it works on and the `context` of the parts (see MergeContext):
 
-    - on weights, `states` of one shape give a state of that shape;
+    - on weights, `states` of one shape give a state of that shape; where all parts are changes of
+      one base, the parameters are changes, in float64, and so is what it gives;
     - on units, they give a state with more units on some hidden axes;
     - on logits, one N x C tensor per part gives N x C.
 

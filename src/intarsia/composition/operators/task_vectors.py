@@ -4,7 +4,7 @@ A part's task vector is tau_i = theta_i - m_i theta0, with m_i its mask: the cha
 that survive. Joined vectors are added to the origin of all survivors, u theta0 with u the union of
 the masks: parts with disjoint masks give their sum. The arithmetic is in float64, so that
 theta0 + (theta_i - theta0) is theta_i again. With base="zero" theta0 is taken as 0 and
-tau_i = theta_i.
+tau_i = theta_i. Changes of a base are task vectors already, and whoever joins them adds the base.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -139,7 +139,7 @@ class TaskVectors:
         return join_states(
             self.states,
             plan,
-            lambda name, tensors: pieces[name].reshape(plan[name].shape).to(plan[name].dtype),
+            lambda name, tensors: pieces[name].reshape(plan[name].shape).to(tensors[0].dtype),
         )
 
 
@@ -148,10 +148,13 @@ def task_vectors(states: Sequence[State], context: MergeContext, base: Base) -> 
     names = context.learned
     sizes = [prod(context.plan[name].shape) for name in names]
     flat = [_flat(state[name] for name in names).double() for state in states]
-    if base == "zero":
+    changes = context.base is not None
+    if changes != (base == "zero"):
         return TaskVectors(torch.zeros_like(flat[0]), flat, sizes, states, context)
     origin = context.origin()
     start = _flat(origin[name] for name in names).double()
+    if changes:
+        return TaskVectors(-start, [vector + start for vector in flat], sizes, states, context)
     masks = [_flat(own) for own in zip(*map(context.kept, names), strict=True)]
     union = torch.stack(masks).any(dim=0)
     each = [vector - torch.where(m, start, 0) for vector, m in zip(flat, masks, strict=True)]

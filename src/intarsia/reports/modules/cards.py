@@ -126,7 +126,7 @@ def _card(
         value = f"{nats(scores.entropy)} of {nats(scores.ceiling)}"
         lines.append(_meter("Entropy on others", value, bar(scores.entropy / scores.ceiling)))
     kept = f"{module.nonzero:,} of {module.parameters:,}"
-    lines.append(_meter("Density", kept, bar(module.density)))
+    lines.append(_meter("Density" if module.base is None else "Changed", kept, bar(module.density)))
     for number, units in enumerate(layers.values(), 1):
         name = "Live units" if len(layers) == 1 else f"Live units, layer {number}"
         value = f"{int(units.sum()):,} of {len(units):,}"
@@ -197,7 +197,7 @@ def live(module: Module) -> Mapping[str, Tensor]:
         wiring = module.architecture.wiring(module.factory)
     except WiringError:
         return {}
-    units = live_units(wiring, module.state, module.mask)
+    units = live_units(wiring, module.state, module.live)
     return {axis: units[axis] for axis in hidden_axes(wiring)}
 
 

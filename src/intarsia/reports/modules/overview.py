@@ -22,11 +22,12 @@ def overview(context: ReportContext) -> str:
     many = len(inputs.modules) > 1
     classes, most = counted(len(inputs.catalogue), "class", "classes"), nats(scores.ceiling)
     samples = f"{'their' if many else 'its'} own {context.split_name} samples"
+    kept = "kept" if inputs.modules[0].base is None else "changed"
     tiles = [
         (str(len(inputs.modules)), f"module{'s' * many} over a catalogue of {classes}"),
         (percent(scores.accuracy), f"of {samples} answered correctly"),
         (f"{nats(scores.entropy)} nats", f"of entropy on all others, of at most {most}"),
-        (percent(mean(module.density for module in inputs.modules)), "of the parameters kept"),
+        (percent(mean(module.density for module in inputs.modules)), f"of the parameters {kept}"),
     ]
     tiles = [tile for tile in tiles if not tile[0].startswith("-")]  # means over nothing
     picture, opening = "", _without_data(inputs)

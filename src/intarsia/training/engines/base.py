@@ -18,9 +18,10 @@ from intarsia.training.tasks import Task
 class Start:
     """Where a module begins a round: rewound weights, its mask, and moments if they live on."""
 
-    state: dict[str, Tensor]  # parameters and buffers, pruned entries 0
+    state: dict[str, Tensor]  # parameters and buffers, pruned entries 0, or a base's
     mask: dict[str, Tensor] = field(default_factory=dict)
     adam: AdamState | None = None
+    changes: bool = False  # of a base: what the mask takes is not 0, it stays where it is
 
     def kept(self, name: str) -> Tensor:
         """What survives of a parameter: all of it where it has no mask."""
@@ -139,8 +140,13 @@ class Engine(ABC):
 
     def best(self, k: int) -> dict[str, Tensor]:
         """The checkpoint of module k as a full state, on the CPU."""
-        full = self._full(k, self.slots[k].best, self.starts[k].state)
-        return {n: t.detach().cpu().clone() for n, t in full.items()}
+        start = self.starts[k]
+        full = self._full(k, self.slots[k].best, start.state)
+        best = {n: t.detach().cpu().clone() for n, t in full.items()}
+        if start.changes:  # to the last bit, whatever an engine does to numbers next to 0
+            for name, mask in start.mask.items():
+                best[name] = torch.where(mask.cpu(), best[name], start.state[name].cpu())
+        return best
 
     def moments(self, k: int) -> AdamState:
         """Adam's state of module k on the CPU, for a round that keeps it."""

@@ -14,7 +14,7 @@ from intarsia.training.job import Job
 
 
 class PlainEngine(Engine):
-    """Autograd, unfused Adam, and the mask multiplied in after every step."""
+    """Autograd, unfused Adam, and what the mask takes put back where it was after every step."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
@@ -31,7 +31,13 @@ class PlainEngine(Engine):
             adam = AdamState.begin(parameters, start.mask, start.adam)
             self.optimisers.append(torch_adam(parameters, adam, fused=False))
             slots.append(Slot(parameters, values, adam))
-        self.masks = [{n: m.to(self.job.device) for n, m in start.mask.items()} for start in starts]
+        self.masks = [
+            {
+                n: (m.to(self.job.device), start.state[n].to(self.job.device).clone())
+                for n, m in start.mask.items()
+            }
+            for start in starts
+        ]
         return slots
 
     def epoch(
@@ -55,7 +61,7 @@ class PlainEngine(Engine):
     def _step(self, k: int, slot: Slot, x: Tensor, indices: Tensor, learning_rate: float) -> float:
         job, optimiser = self.job, self.optimisers[k]
         optimiser.param_groups[0]["lr"] = learning_rate
-        job.network.train()
+        job.training_mode()
         optimiser.zero_grad()
         logits = functional_call(job.network, slot.current, (x,))
         own = None if job.sample_weight is None else job.sample_weight[indices]
@@ -63,8 +69,8 @@ class PlainEngine(Engine):
         value.backward()
         optimiser.step()
         with torch.no_grad():
-            for name, mask in self.masks[k].items():
-                slot.parameters[name] *= mask
+            for name, (mask, first) in self.masks[k].items():
+                slot.parameters[name].copy_(torch.where(mask, slot.parameters[name], first))
         return float(value.detach())
 
     def validate(self) -> Scores:

@@ -81,7 +81,7 @@ class StackEngine(Engine):
     ) -> Tensor:
         orders = self.orders(round_, epoch)
         numbers = self.numbers(round_, epoch)
-        self.job.network.train()
+        self.job.training_mode()
         totals = torch.zeros(len(self.slots))
         for stack in self.stacks:
             if not any(active[stack.rows]):

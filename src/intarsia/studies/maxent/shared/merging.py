@@ -90,7 +90,7 @@ def whole_of(bank: Bank, operator: str, data: Data) -> nn.Module | None:
 def live_count(module: Module) -> tuple[int, int]:
     """From how many hidden units kept weights lead to the output, and how many there are."""
     wiring = module.architecture.wiring(module.factory)
-    live = live_units(wiring, module.state, module.mask)
+    live = live_units(wiring, module.state, module.live)
     units = [live[axis] for axis in hidden_axes(wiring)]
     return sum(int(u.sum()) for u in units), sum(len(u) for u in units)
 

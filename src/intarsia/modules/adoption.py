@@ -1,0 +1,141 @@
+"""Adoption: what a module needs to know of a network that was trained elsewhere."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from intarsia.data import Scaling, set_name
+from intarsia.errors import ModelError, shortened
+from intarsia.files import digest_of
+from intarsia.models import Model, as_model
+from intarsia.models.custom.trial import answer
+from intarsia.modules.architecture import Architecture
+from intarsia.modules.base_weights import BaseSource, fit_base, output_names, read_base
+
+UNSCALED = Scaling("none", torch.zeros(()), torch.ones(()))
+
+
+def fields_of(
+    network: nn.Module | Mapping[str, Tensor],
+    rewarded: str | Sequence[str],
+    catalogue: Sequence[str],
+    base: BaseSource | None,
+    shape: Sequence[int] | None,
+    scaling: Scaling | None,
+    temperature: float,
+    name: str | None,
+    model: Model | nn.Module | None,
+) -> dict[str, Any]:
+    """The arguments of a Module, see `Module.of`."""
+    classes = (rewarded,) if isinstance(rewarded, str) else tuple(rewarded)
+    state, model = _state_and_model(network, model)
+    inputs = _shape(network, state) if shape is None else tuple(shape)
+    outputs = len(catalogue)
+    if isinstance(network, nn.Module):
+        outputs = _outputs(network, inputs)
+    architecture = Architecture.of(model, inputs, outputs)
+    factory = model if architecture.model is None else None
+    seen = _head_size(state, architecture, factory) or outputs
+    if seen not in (len(catalogue), len(catalogue) + 1):
+        raise ModelError(
+            f"the network has {seen} outputs for a catalogue of {len(catalogue)} classes: give "
+            "the classes of its outputs, in their order; a catalogue that is larger can follow, "
+            "by intarsia.grown(module, catalogue)"
+        )
+    fields = {
+        "name": name or set_name(classes, tuple(catalogue)),
+        "state": state,
+        "mask": {},
+        "rewarded": classes,
+        "catalogue": tuple(catalogue),
+        "architecture": architecture,
+        "scaling": scaling or UNSCALED,
+        "temperature": temperature,
+        "origin": digest_of("origin", state),
+        "factory": factory,
+    }
+    if base is None:
+        return fields
+    fitted = fit_base(read_base(base)[0], architecture, factory)
+    plan = architecture.plan(factory)
+    mask = {
+        key: state[key] != fitted.state[key]
+        for key, entry in plan.items()
+        if entry.learned and key in state and state[key].shape == entry.shape
+    }
+    return fields | {"base": fitted, "origin": fitted.digest, "mask": mask}
+
+
+def _state_and_model(
+    network: nn.Module | Mapping[str, Tensor], model: Model | nn.Module | None
+) -> tuple[dict[str, Tensor], Model]:
+    if isinstance(network, nn.Module):
+        given, model = network.state_dict(), network if model is None else model
+    elif isinstance(network, Mapping):
+        given = dict(network)
+        if model is None:
+            raise ModelError(
+                "a state dict does not say which network it is of: give that too, as in "
+                "Module.of(state, model=network), or the name or factory of one"
+            )
+    else:
+        raise ModelError(
+            f"a {type(network).__name__} is no network: give a torch.nn.Module, or a state dict "
+            "with model="
+        )
+    state = {}
+    for key, tensor in given.items():
+        if not isinstance(tensor, Tensor):
+            raise ModelError(
+                f"the state dict has {shortened(key)}, a {type(tensor).__name__}: expected tensors"
+            )
+        state[str(key)] = tensor.detach().cpu()
+    form = as_model(model)
+    assert form is not None
+    return state, form
+
+
+def _shape(network: nn.Module | Mapping[str, Tensor], state: Mapping[str, Tensor]) -> tuple[int]:
+    """The inputs of the first layer, where that is a Linear one."""
+    first: Tensor | None = next((t for t in state.values() if t.ndim > 1), None)
+    if isinstance(network, nn.Module):
+        layers = [m for m in network.modules() if any(True for _ in m.parameters(recurse=False))]
+        if not layers or not isinstance(layers[0], nn.Linear):
+            first = None
+    if first is None or first.ndim != 2:
+        raise ModelError(
+            "the shape of the network's inputs does not follow from its first layer: give it, "
+            "without the batch, as in shape=(3, 32, 32)"
+        )
+    return (int(first.shape[1]),)
+
+
+def _outputs(network: nn.Module, shape: tuple[int, ...]) -> int:
+    try:
+        logits = answer(network, shape)
+    except Exception as cause:
+        raise ModelError(
+            f"the {type(network).__name__} fails on two inputs of shape {shape}: "
+            f"{type(cause).__name__}: {cause}: give the shape it reads, as in shape=(3, 32, 32)"
+        ) from cause
+    if not isinstance(logits, Tensor) or logits.dim() != 2:
+        raise ModelError(
+            f"the {type(network).__name__} gives {type(logits).__name__} for two inputs of shape "
+            f"{shape}: expected logits, two rows of them; hold it by a module whose forward "
+            "returns these"
+        )
+    return int(logits.shape[1])
+
+
+def _head_size(
+    state: Mapping[str, Tensor], architecture: Architecture, factory: Model | None
+) -> int | None:
+    """How many outputs the state's own last layer has."""
+    sizes = [
+        int(state[name].shape[0])
+        for name in output_names(architecture, factory)
+        if name in state and state[name].ndim
+    ]
+    return sizes[0] if sizes else None

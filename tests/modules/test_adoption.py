@@ -1,0 +1,92 @@
+"""Networks that were trained elsewhere, as modules."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import intarsia as ia
+from intarsia.errors import ModelError
+
+CATALOGUE = ("a", "b", "c")
+
+
+def network(seed: int = 0, outputs: int = 3) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, outputs))
+
+
+def test_a_module_answers_as_its_network(tmp_path: Path) -> None:
+    mine = network()
+    module = ia.Module.of(mine, rewarded=["a", "b"], catalogue=CATALOGUE)
+    x = torch.randn(5, 6)
+    with torch.no_grad():
+        assert torch.equal(module.to_module()(x), mine(x))
+    assert (module.name, module.architecture.shape, module.temperature) == ("a+b", (6,), 1.0)
+    with torch.no_grad():
+        mine[0].weight.zero_()  # which is none of the module's business
+    assert module.state["0.weight"].any()
+    module.save(tmp_path / "m.safetensors")
+    loaded = ia.Module.load(tmp_path / "m.safetensors", model=network(1))
+    assert loaded.digest == module.digest
+    with torch.no_grad():
+        assert torch.equal(loaded.to_module()(x), module.to_module()(x))
+
+
+def test_what_is_given_with_it() -> None:
+    scaling = ia.Scaling("unit", torch.tensor(0.0), torch.tensor(0.5))
+    settings: dict[str, Any] = {"rewarded": "b", "catalogue": CATALOGUE}
+    module = ia.Module.of(network(), scaling=scaling, temperature=2.0, name="mine", **settings)
+    assert (module.name, module.rewarded, module.temperature) == ("mine", ("b",), 2.0)
+    assert module.scaling is scaling
+    other = ia.Module.of(network(outputs=4), **settings)
+    assert other.architecture.outputs == 4  # with an explicit other
+    image = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(16, 3))
+    assert ia.Module.of(image, shape=(1, 4, 4), **settings).architecture.shape == (1, 4, 4)
+
+
+def test_state_dicts_name_their_model() -> None:
+    state = network().state_dict()
+    whole = ia.Module.of(network(), rewarded="a", catalogue=CATALOGUE)
+    for model in (network(1), lambda shape, outputs: network(2, outputs)):
+        module = ia.Module.of(state, rewarded="a", catalogue=CATALOGUE, model=model)
+        assert all(torch.equal(t, whole.state[k]) for k, t in module.state.items())
+    named = ia.initialise("mlp(8)", (6,), 3, 0).state_dict()
+    module = ia.Module.of(named, rewarded="a", catalogue=CATALOGUE, model="mlp(8)")
+    assert module.factory is None
+    assert str(module.architecture.model).startswith("mlp")
+
+
+def test_a_base_makes_it_a_change() -> None:
+    start = network()
+    tuned = network()
+    with torch.no_grad():
+        tuned[2].bias += 1
+        tuned[0].weight[0, 0] += 1
+    module = ia.Module.of(tuned, rewarded="a", catalogue=CATALOGUE, base=start)
+    assert module.base is not None
+    assert module.nonzero == 4
+    assert module.origin == module.base.digest
+    assert module.state["0.bias"] is module.base.state["0.bias"]
+
+
+@pytest.mark.parametrize(
+    ("given", "settings", "message"),
+    [
+        (network(), {"catalogue": ("a", "b", "c", "d")}, "3 outputs .* 4 classes.*grown"),
+        (network().state_dict(), {}, "model=network"),
+        (network().state_dict(), {"model": network(), "catalogue": tuple("abcde")}, "3 outputs"),
+        (nn.Conv2d(1, 3, 3), {}, "shape="),
+        (nn.Sequential(nn.Embedding(6, 8), nn.Linear(8, 3)), {}, "shape="),
+        (network(), {"shape": (7,)}, "fails on two inputs"),
+        (nn.Sequential(nn.Linear(6, 3), nn.Unflatten(1, (3, 1))), {}, "expected logits"),
+        ([1.0], {}, "is no network"),
+        ({"x": 1.0}, {"model": network()}, "expected tensors"),
+        (network(), {"base": {"0.weight": torch.zeros(8, 6)}}, "needs shape"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given: Any, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        ia.Module.of(given, **{"rewarded": "a", "catalogue": CATALOGUE} | settings)
