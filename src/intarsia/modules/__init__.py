@@ -1,5 +1,6 @@
 """Modules, banks of them, and their files."""
 
+from intarsia.modules import named_bases  # noqa: F401 (they register themselves)
 from intarsia.modules.architecture import Architecture
 from intarsia.modules.bank import LISTING, Bank, file_name, find
 from intarsia.modules.base_weights import BASE, BASES, Base
