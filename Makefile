@@ -14,13 +14,16 @@ export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := true
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studio test test-portable lint bench results pictures docs lock check-lock dist sbom licences clean
+.PHONY: help demo demo-features studio test test-portable lint bench results pictures docs lock check-lock dist sbom licences clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s%s\n", $$1, $$2}' Makefile
 
 demo: .venv/.core ## ten digit modules from data to one classifier, in demo/report.html
 	$(BIN)/intarsia demo
+
+demo-features: .venv/.backbones ## a hundred modules on a pretrained network's features, in demo-features/report.html
+	$(BIN)/intarsia demo --features
 
 studio: .venv/.studio ## the demo's modules in the browser, to switch on and off; Ctrl-C ends it
 	test -e demo/modules/bank.json || $(BIN)/intarsia demo
@@ -78,12 +81,16 @@ clean: ## remove what the other targets made
 	$(PIP) install --no-compile --no-build-isolation -e '.[pinned]'
 	touch $@
 
-.venv/.installed: .venv/.core requirements/studio.txt requirements/dev.txt
+.venv/.installed: .venv/.core requirements/backbones.txt requirements/studio.txt requirements/dev.txt
 	$(PIP) $(LOCKED) -r requirements/dev.txt
 	$(PIP) check
 	touch $@
 
-.venv/.studio: .venv/.core requirements/studio.txt
+.venv/.backbones: .venv/.core requirements/backbones.txt
+	$(PIP) $(LOCKED) -r requirements/backbones.txt
+	touch $@
+
+.venv/.studio: .venv/.core requirements/backbones.txt requirements/studio.txt
 	$(PIP) $(LOCKED) -r requirements/studio.txt
 	$(PIP) check
 	touch $@

@@ -5,7 +5,8 @@
     python requirements/lock.py --check     fail where the lock does not answer to pyproject.toml
 
 uv resolves all extras for all platforms at once; what comes out is cut into a chain of files:
-core.txt for the package itself, studio.txt for the page in the browser, dev.txt for the rest.
+core.txt for the package itself, backbones.txt for pretrained weights, studio.txt for the page in
+the browser, dev.txt for the rest.
 torch.txt holds torch and the libraries of its CUDA build apart from these, with the digests of the
 build that the package index serves: builds for other hardware have the same version and others.
 """
@@ -23,7 +24,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "requirements"
-CHAIN = {"core": None, "studio": "core", "dev": "studio"}  # a file and the one it goes on from
+# A file and the one it goes on from.
+CHAIN = {"core": None, "backbones": "core", "studio": "backbones", "dev": "studio"}
 TORCH = re.compile(r"(torch|triton|cuda-.+|nvidia-.+)$")
 PIN = re.compile(r"([A-Za-z0-9._-]+)==([^\s;\\]+)\s*(?:;\s*([^\\]+?))?\s*(?:\\|$)")
 
@@ -37,7 +39,7 @@ class Pin:
     marker: str | None
     digests: tuple[str, ...]
     file: str
-    """The lock file that names it: core, studio, dev or torch."""
+    """The lock file that names it: core, backbones, studio, dev or torch."""
 
     @property
     def block(self) -> str:
@@ -92,7 +94,10 @@ def resolve(upgrade: bool) -> list[Pin]:
         (work / "all.txt").write_text("" if upgrade else before)
         whole = _compile(work, "all", ["--extra", "dev", "--generate-hashes"])
         needed = {}
-        for name, extras in {"core": [], "studio": ["--extra", "studio"]}.items():
+        with_weights = ["--extra", "backbones"]
+        wanted = {"core": [], "backbones": with_weights}
+        wanted["studio"] = [*with_weights, "--extra", "studio"]
+        for name, extras in wanted.items():
             shutil.copy(work / "all.txt", work / f"{name}.txt")  # the versions that it prefers
             needed[name] = {pin.name for pin in _compile(work, name, extras)}
     return [

@@ -60,7 +60,7 @@ def _component(pin: Pin) -> dict[str, Any]:
         "bom-ref": purl,
         "name": pin.name,
         "version": pin.version,
-        "scope": "optional" if pin.file in ("dev", "studio") else "required",
+        "scope": "optional" if pin.file in ("dev", "studio", "backbones") else "required",
         "purl": purl,
         "externalReferences": [
             {

@@ -25,7 +25,7 @@ def _scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "docs" / "build")
 
 
-@pytest.mark.parametrize("file", ["core", "studio", "dev"])
+@pytest.mark.parametrize("file", ["core", "backbones", "studio", "dev"])
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
 def test_the_lock_answers_to_pyproject(file: str, python: str, platform: str) -> None:
@@ -38,7 +38,7 @@ def test_the_lock_answers_to_pyproject(file: str, python: str, platform: str) ->
     for pin in lock.read_lock():
         if pin.file in files and (not pin.marker or Marker(pin.marker).evaluate(where)):
             pins.setdefault(pin.name, []).append(pin.version)
-    for wanted in _wanted({"core": "pinned", "studio": "studio", "dev": "dev"}[file]):
+    for wanted in _wanted("pinned" if file == "core" else file):
         if wanted.marker and not wanted.marker.evaluate(where):
             continue
         versions = pins.get(lock._normal(wanted.name), [])
@@ -55,7 +55,7 @@ def test_every_file_of_the_lock_has_a_digest_and_no_place() -> None:
     digests = [digest for pin in pins for digest in pin.digests]
     assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for digest in digests)
     texts = {path.name: path.read_text() for path in (ROOT / "requirements").glob("*.txt")}
-    assert sorted(texts) == ["core.txt", "dev.txt", "studio.txt", "torch.txt"]
+    assert sorted(texts) == ["backbones.txt", "core.txt", "dev.txt", "studio.txt", "torch.txt"]
     assert not [name for name, text in texts.items() if REGISTRIES.search(text)]
     assert lock.write_files(pins) == texts  # nothing in them but pins
 

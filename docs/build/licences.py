@@ -22,6 +22,7 @@ NOT_READ = "not read: not installed where this page was made"
 TITLES = {
     "core": "The package itself",
     "torch": "torch, and the libraries of its CUDA build",
+    "backbones": "Pretrained weights besides",
     "studio": "The studio besides",
     "dev": "Other extras, tests and docs besides",
 }

@@ -28,5 +28,7 @@ def test_a_backbone_is_fine_tuned_by_its_name() -> None:
 
 
 def test_an_unknown_base_is_named() -> None:
-    with pytest.raises(RecipeError, match=r"no base of that name: did you mean .efficientnet_lite0"):
+    with pytest.raises(
+        RecipeError, match=r"no base of that name: did you mean .efficientnet_lite0"
+    ):
         ia.train("digits", base="efficientnet_lite", epochs=1)

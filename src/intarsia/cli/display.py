@@ -161,6 +161,30 @@ def show_bank(result: dict[str, Any]) -> None:
         say(f"module {name!r} diverged and is kept out: lower its learning rate")
 
 
+def show_features_demo(findings: Any) -> None:
+    """The findings of the demo on features: ways to a classifier, and a module taken out."""
+    from intarsia.measure import format_number
+
+    right = sum(symbol == answer for symbol, answer in findings.asked)
+    show(
+        table(
+            [f"{findings.classes} symbols", "accuracy", "training, s"],
+            [
+                (way, format_number(accuracy), f"{findings.seconds[way]:.1f}")
+                for way, accuracy in findings.accuracy.items()
+            ],
+            f"Heads on {findings.encoder}, joined without training",
+        ),
+        f"features: {findings.seconds['features']:.1f} s, computed once; "
+        f"a module's file: {findings.bytes:,} bytes",
+        f"one symbol's module taken out: accuracy on it {findings.removed[0]:.3f} before, "
+        f"{findings.removed[1]:.3f} after; on the others {findings.others[0]:.3f} before, "
+        f"{findings.others[1]:.3f} after",
+        "put back: the same bits" if findings.same_bits else "put back: NOT the same bits",
+        f"the saved file, given raw pictures: {right} of {len(findings.asked)} right",
+    )
+
+
 def show_demo(findings: Any) -> None:
     """The demo's findings: each module, all of them joined, one removed."""
     from intarsia.measure import format_number

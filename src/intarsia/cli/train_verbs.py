@@ -3,6 +3,7 @@
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -23,30 +24,64 @@ from intarsia.cli.common_options import (
     report_health,
 )
 from intarsia.cli.console import say, show, show_json, show_result
-from intarsia.cli.display import show_bank, show_data, show_datasets, show_demo, show_plan
+from intarsia.cli.display import (
+    show_bank,
+    show_data,
+    show_datasets,
+    show_demo,
+    show_features_demo,
+    show_plan,
+)
 from intarsia.cli.verbs import verb
 
 
-@verb("demo", "demo --out digits-demo", resumes=True)
+@verb("demo", "demo --out digits-demo", "demo --features", resumes=True)
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("demo"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The folder to write to; demo, or demo-features.", show_default=False),
+    ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs per round.")] = None,
+    features: Annotated[
+        bool,
+        typer.Option(
+            "--features",
+            help="A hundred modules on a pretrained network's features; needs the extra backbones.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Train ten digit modules, join them, take one out, and write a report."""
+    if features:
+        return _features_demo(out or Path("demo-features"), epochs, json)
     from intarsia.demo import demo as run
     from intarsia.demo import next_commands
 
-    began = time.perf_counter()
+    out, began = out or Path("demo"), time.perf_counter()
     findings = run(out, epochs=epochs, say=say)
     if json:
         return show_json(findings.to_json() | {"report": str(out / "report.html")})
     show_demo(findings)
+    _show_next(out, began, next_commands(out))
+    show(f"\nor play with them in the browser: make studio, or intarsia studio {quote(str(out))}")
+
+
+def _features_demo(out: Path, epochs: int | None, json: bool) -> None:
+    from intarsia.features_demo import features_commands, features_demo
+
+    began = time.perf_counter()
+    findings = features_demo(out, epochs=epochs, say=say)
+    if json:
+        return show_json(findings.to_json() | {"report": str(out / "report.html")})
+    show_features_demo(findings)
+    _show_next(out, began, features_commands(out))
+
+
+def _show_next(out: Path, began: float, commands: Sequence[str]) -> None:
     page = out / "report.html"
     show(f"{time.perf_counter() - began:.0f} s; report: {page}, opens in any browser")
     show("\ngo on with")
-    show(*(f"  {command}" for command in [*_activation(), *next_commands(out)]))
-    show(f"\nor play with them in the browser: make studio, or intarsia studio {quote(str(out))}")
+    show(*(f"  {command}" for command in [*_activation(), *commands]))
 
 
 @verb("data", "data mnist", "data flowers.csv --target species")

@@ -336,7 +336,10 @@ def _named(spec: Spec, shape: tuple[int, ...]) -> Encoder:
     weights, features = entry.weights, entry.features
     if weights is None or features is None:
         network, weights = _network_of(full)
-        features = len(_as_features(_answer(network, _fixed_inputs(shape)), spec.name)[0])
+        inputs = _fixed_inputs(shape)
+        if entry.tokens is not None:  # not any number is a token
+            inputs = torch.from_numpy(tokens_of(full, ["a text"]))
+        features = len(_as_features(_answer(network, inputs), spec.name)[0])
     return Encoder(spec.name, full, weights, shape, features)
 
 
