@@ -1,16 +1,21 @@
 """Files are whole or not there, and digests see every difference."""
 
 import os
+import stat
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from intarsia import files
 from intarsia.errors import DamagedError, FileError
 from intarsia.files import (
     canonical,
     digest_of,
+    is_no_file,
+    is_unreadable,
     link_whole,
     plain,
     read_sealed,
@@ -50,7 +55,7 @@ def test_a_second_name_is_given_whole(
         assert os.listdir(path.parent) == ["file"]
     write_whole(source, b"two")
     assert path.read_bytes() == b"one"
-    link_whole(source, path)
+    link_whole(str(source), str(path))
     assert path.read_bytes() == b"two"
     assert os.listdir(path.parent) == ["file"]
 
@@ -75,14 +80,20 @@ def test_failure_leaves_the_old_file(
 def test_everything_is_on_disk_before_the_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps: list[str] = []
+    steps: list[object] = []
     sync, replace = os.fsync, Path.replace
-    monkeypatch.setattr(os, "fsync", lambda handle: (steps.append("sync"), sync(handle)))
+
+    def note(handle: int) -> None:
+        is_file = stat.S_ISREG(os.fstat(handle).st_mode)
+        steps.append(os.fstat(handle).st_size if is_file else "folder")
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", note)
     monkeypatch.setattr(
         Path, "replace", lambda part, path: (steps.append("rename"), replace(part, path))
     )
-    write_whole(tmp_path / "file", b"x")
-    assert steps == ["sync", "rename", "sync"]
+    write_whole(tmp_path / "file", b"all")
+    assert steps == [3, "rename", "folder"]
 
 
 def test_a_folder_in_the_way(tmp_path: Path) -> None:
@@ -115,6 +126,8 @@ def test_plain_values() -> None:
     assert canonical({"b": 1, "a": "é"}) == '{"a":"\\u00e9","b":1}'
     with pytest.raises(FileError, match=r"recipe.model\[0\] is a function"):
         plain({"model": [plain]}, "recipe")
+    with pytest.raises(FileError, match=r"^value is a function"):
+        plain(plain)
     assert plain([True, None, "é", -3, float("-inf"), frozenset({2, 1})]) == [
         *(True, None, "é", -3, None),
         [1, 2],
@@ -189,3 +202,77 @@ def test_what_was_not_sealed_is_damaged(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(DamagedError, match=r"note\.json: is damaged"):
         read_sealed(path)
+
+
+def test_what_is_sealed_is_one_line_of_json(tmp_path: Path) -> None:
+    (tmp_path / "note.json").write_bytes(sealed({"b": 1, "a": [2]}))
+    digest = digest_of({"a": [2], "b": 1})
+    expected = f'{{"a":[2],"b":1,"digest":"{digest}"}}\n'
+    assert (tmp_path / "note.json").read_text() == expected
+    assert read_sealed(str(tmp_path / "note.json")) == {"a": [2], "b": 1}
+    with pytest.raises(FileNotFoundError):
+        read_sealed(tmp_path / "none.json")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(FileError, match=r"folder: is not a file") as error:
+        read_sealed(tmp_path / "folder")
+    assert not isinstance(error.value, DamagedError)
+
+
+def test_a_sealed_file_that_cannot_be_read_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "note.json").write_bytes(sealed({}))
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(FileError, match=r"note\.json: cannot be read: Permission") as error:
+        read_sealed(tmp_path / "note.json")
+    assert not isinstance(error.value, DamagedError)
+    assert is_unreadable(error.value)
+
+
+def test_folders_pipes_and_dead_links_are_no_files(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    (tmp_path / "dead").symlink_to(tmp_path / "none")
+    os.mkfifo(tmp_path / "pipe")
+    seen = {name: is_no_file(tmp_path / name) for name in ("file", "link", "dead", "pipe", "none")}
+    assert seen == {"file": False, "link": False, "dead": True, "pipe": True, "none": False}
+    assert is_no_file(str(tmp_path))
+
+
+def test_an_unreadable_file_is_told_from_one_that_is_wrong_or_gone() -> None:
+    def raised(*causes: Exception) -> BaseException:
+        for error, cause in pairwise(causes):
+            error.__cause__ = cause
+        return causes[0]
+
+    assert is_unreadable(OSError("reading failed"))
+    assert is_unreadable(raised(FileError("a"), ValueError("b"), PermissionError("c")))
+    assert not is_unreadable(FileNotFoundError("gone"))
+    assert not is_unreadable(raised(FileError("a"), FileNotFoundError("gone")))
+    assert not is_unreadable(raised(FileError("damaged"), ValueError("b")))
+
+
+def test_windows_has_no_folder_to_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", fail)
+        patch.setattr(os, "name", "nt")
+        files._sync_folder(tmp_path)
+        patch.setattr(os, "name", "posix")
+        with pytest.raises(PermissionError):
+            files._sync_folder(tmp_path)
+
+
+def test_a_handle_of_a_folder_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[int] = []
+    close = os.close
+    monkeypatch.setattr(os, "close", lambda handle: (closed.append(handle), close(handle))[1])
+    files._sync_folder(tmp_path)
+    assert len(closed) == 1

@@ -165,7 +165,8 @@ def test_a_composition_of_too_many_parts_is_refused(tmp_path: Path) -> None:
 def test_a_header_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     path = write_module(tmp_path / "m.safetensors", [1], provenance={"note": "x" * 5000})
     Module.load(path, quiet=True)
-    with limited(header=4000), pytest.raises(FileError, match=r"header of .* KiB.*'header' is"):
+    words = r"has a header of .* KiB, and the limit 'header' is 3\.9 KiB"
+    with limited(header=4000), pytest.raises(FileError, match=words):
         Module.load(path, quiet=True)
 
 
@@ -258,9 +259,19 @@ def test_limits_are_set_for_a_while_or_in_the_environment(monkeypatch: pytest.Mo
         assert current() == inner
     monkeypatch.setenv(limits.VARIABLE, "memory=2.5GiB, parts=7")
     assert (current().memory, current().parts) == (5 * 2**29, 7)
-    for wrong in ("memory", "memorie=3", "memory=much", "parts=0", "parts=-1"):
+    monkeypatch.setenv(limits.VARIABLE, ",memory=3k  parts=7\n")
+    assert (current().memory, current().parts) == (3 * 2**10, 7)
+    for wrong, message in {
+        "memory": "^INTARSIA_LIMITS has 'memory': expected some of memory, per_byte",
+        "parts=3,memorie=3": "^INTARSIA_LIMITS has 'memorie=3': expected some of",
+        "advice=none": "^INTARSIA_LIMITS has 'advice=none'",
+        "memory=much": "^the limit 'memory' is 'much': expected a number above 0",
+        "memory=1=2": "^the limit 'memory' is '1=2'",
+        "parts=0": "^the limit 'parts' is '0'",
+        "parts=-1": "^the limit 'parts' is '-1'",
+    }.items():
         monkeypatch.setenv(limits.VARIABLE, wrong)
-        with pytest.raises(RecipeError, match=r"limit|INTARSIA_LIMITS"):
+        with pytest.raises(RecipeError, match=message):
             current()
     monkeypatch.delenv(limits.VARIABLE)
     with pytest.raises(RecipeError, match="did you mean 'memory'"), limited(memori=1):
@@ -297,3 +308,100 @@ def test_sizes_are_written_as_people_do(text: str | int, size: int) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems may not say")
 def test_the_machine_says_how_much_memory_it_has() -> None:
     assert 2**28 < limits.machine_memory() < 2**50
+
+
+def test_a_machine_that_does_not_say_has_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> int:
+        raise ValueError("unrecognized configuration name")
+
+    monkeypatch.setattr("os.sysconf", refuse)
+    assert limits.machine_memory() == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "words"),
+    [
+        ("memory", 1023, "it takes 1023 bytes, and the limit 'memory' is 1.5 GiB: "),
+        ("memory", 2**10, "it takes 1.0 KiB, "),
+        ("memory", 2**20 - 1, "it takes 1024.0 KiB, "),
+        ("memory", 2**20, "it takes 1.0 MiB, "),
+        ("memory", 2**30, "it takes 1.0 GiB, "),
+        ("memory", 2**30, "intarsia.limited(memory='1GiB')"),
+        ("memory", 2**30 + 1, "intarsia.limited(memory='2GiB')"),
+        ("header", 2**23, "it takes 8.0 MiB, and the limit 'header' is 8.0 MiB: "),
+        ("header", 2**23, "intarsia.limited(header=8388608)"),
+        ("parts", 2**10, "it takes 1024, and the limit 'parts' is 1000: "),
+    ],
+)
+def test_a_refusal_says_how_much_and_what_would_do(name: str, asked: int, words: str) -> None:
+    assert words in str(Limits().refusal(name, asked, "it takes {}"))
+
+
+def test_a_refusal_says_the_number_once() -> None:
+    text = str(Limits().refusal("parts", 5, "{} parts of 'a{}b'", allowed=4))
+    assert text.startswith("5 parts of 'a{}b', and the limit 'parts' is 4: ")
+
+
+def test_what_is_at_the_limit_is_allowed() -> None:
+    limits = Limits(parts=5)
+    limits.check("parts", 5, "{} parts")
+    with pytest.raises(LimitError, match=r"^6 parts, and the limit 'parts' is 5"):
+        limits.check("parts", 6, "{} parts")
+
+
+def test_an_account_counts_what_stays_and_looks_at_what_passes() -> None:
+    with limited(memory=100, per_byte=3), account() as taken:
+        taken.take("{}", 60, passing=40)
+        with account() as inner:
+            assert inner is taken
+        with pytest.raises(LimitError, match=r"^101 bytes, and the limit 'memory' is 100 bytes"):
+            taken.take("{}", 10, passing=31)
+        assert taken.held == 60
+        taken.read(20)
+        taken.read(20)
+        taken.take("{}", 60)  # as much as the files give room for
+        with pytest.raises(LimitError, match="'memory' is 120 bytes"):
+            taken.take("{}", 1)
+    with account() as other:
+        assert other is not taken
+        assert (other.room, other.held) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_memory"),
+    [
+        (MemoryError(), True),
+        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate"), True),
+        (RuntimeError("CUDA out of memory"), True),
+        (RuntimeError("Can't allocate memory"), True),
+        (RuntimeError("another fault"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_allocators_are_known_by_their_words(error: Exception, is_memory: bool) -> None:
+    assert limits.out_of_memory(error) == is_memory
+
+
+@pytest.mark.parametrize("value", [1, 2**63 - 1, "1", "9" * 12, "0.5k", "1.123456k", "2 mb"])
+def test_numbers_that_limits_may_be(value: int | str) -> None:
+    with limited(memory=value) as changed:
+        assert type(changed.memory) is int
+
+
+@pytest.mark.parametrize(
+    "value",
+    [0, -1, 2**63, True, 5.0, None, "0", "0.0k", "-1", "9" * 13, "1.1234567k", "2 xb", "", "1kk"],
+)
+def test_what_is_no_limit_is_refused(value: Any) -> None:
+    with pytest.raises(RecipeError, match=r"^the limit 'memory' is "), limited(memory=value):
+        pass
+
+
+def test_advice_is_no_limit_to_set() -> None:
+    changes: Any = {"advice": "none"}
+    with pytest.raises(RecipeError, match="there is no limit 'advice'"), limited(**changes):
+        pass
+    with pytest.raises(RecipeError), limited(Limits.upload(), parts=0):
+        pass
+    with limited(Limits.upload(), parts=3) as changed:
+        assert changed == Limits(**{**vars(Limits.upload()), "parts": 3})

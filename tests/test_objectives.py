@@ -190,6 +190,8 @@ def test_a_batch_whose_labels_are_all_hidden_costs_nothing_and_moves_nothing(wha
         ("me", [], "rewarded classes .. are not in 0 to 3"),
         ("me", [4], "rewarded classes .4. are not in 0 to 3"),
         ("me", [-1], "rewarded classes .-1."),
+        ("me", [-1, 2], "rewarded classes .-1, 2."),
+        ("me(order=[0, -1])", [0], "expected numbers of labels, each once"),
         ("me(reward=-1)", [0], "reward is -1: expected a number from 0"),
         ("me(order=[1, 1])", [0], "expected numbers of labels, each once"),
         ("me(order=['a'])", [0], "expected numbers of labels, each once"),

@@ -1,5 +1,6 @@
 """One reader for YAML, JSON and specs: what grows or misleads is refused by name, and at once."""
 
+import ast
 import re
 import time
 from collections.abc import Callable
@@ -13,7 +14,14 @@ from intarsia.composition import MergeRecipe
 from intarsia.errors import LONGEST, IntarsiaError, RecipeError, nearest, shortened
 from intarsia.limits import limited
 from intarsia.objectives import objective
-from intarsia.parsing import DIGITS, parse_json, parse_yaml, read_settings
+from intarsia.parsing import (
+    DIGITS,
+    deeper_than,
+    parse_json,
+    parse_literal,
+    parse_yaml,
+    read_settings,
+)
 from intarsia.specs import Registry, is_number
 from intarsia.studies.selection import _read_option
 from intarsia.studio.ui.operator_controls import spec_of
@@ -185,3 +193,109 @@ def test_numbers_have_up_to_so_many_characters() -> None:
     with pytest.raises(ValueError, match=r"digits|characters"):
         parse_json("1" * (DIGITS + 1))
     assert DIGITS == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: &x 1", "^it cannot be used: an alias .* in line 2, column 4$"),
+        ("a:\n  <<: {b: 1}", "^it cannot be used: a merge key .* in line 2, column 3$"),
+        ("a: [1,\n  " + "9" * 65 + "]", "^it cannot be used: a number .* in line 2, column 3$"),
+        ("a: 1\nb: 2\n\nb: 3", "^it cannot be used: the key 'b' is .* in line 4, column 1$"),
+        ("{1: a, 0x1: b, 2: c}", "^it cannot be used: the key '0x1' is .* in line 1, column 8$"),
+        ("[" * 21 + "]" * 21, "^it cannot be used: values are nested .* in line 1, column 21$"),
+        ("a: 'b\nc: d", "^it is not valid YAML: .* in line 2, column 5$"),
+        ("a: \x07", "^it is not valid YAML: "),
+    ],
+)
+def test_a_refusal_says_where(text: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        parse_yaml(text, "it")
+
+
+def test_what_is_too_deep_for_the_reader_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: Any, **__: Any) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr("yaml.load", load)
+    with pytest.raises(RecipeError, match="it is nested too deeply"):
+        parse_yaml("a: 1", "it")
+
+
+def test_values_beside_one_another_are_not_deep() -> None:
+    assert parse_yaml(f"[{'[], ' * 30}]", "it") == [[]] * 30
+    assert parse_yaml("{a: {b: {a: 1}, c: {a: 2}}}", "it") == {"a": {"b": {"a": 1}, "c": {"a": 2}}}
+    with limited(depth=2):
+        assert parse_yaml("[[1, 2]]", "it") == [[1, 2]]
+        with pytest.raises(RecipeError, match="more than 2 levels deep"):
+            parse_yaml("[[[]]]", "it")
+
+
+def test_a_long_word_of_a_refusal_is_cut() -> None:
+    known = len("could not determine a constructor for the tag '!'")
+    for more, end in ((0, "xx'"), (1, "x...")):
+        with pytest.raises(RecipeError) as refusal:
+            parse_yaml(f"!{'x' * (LONGEST - known + more)} 1", "it")
+        words = str(refusal.value).removeprefix("it is not valid YAML: ")
+        words = words.removesuffix(" in line 1, column 1")
+        assert len(words) == LONGEST
+        assert words.endswith(end)
+
+
+def test_settings_are_read_up_to_the_limit(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text("a: 4567890")
+    with limited(text=10):
+        assert read_settings(path) == {"a": 4567890}
+        path.write_text("a: " + "4" * 30)
+        with pytest.raises(RecipeError, match="it has 11 characters, and the limit 'text' is 10"):
+            read_settings(path)
+
+
+def test_files_that_hold_no_settings_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"cannot read the recipe .*: it is not a file"):
+        read_settings(tmp_path)
+    with pytest.raises(RecipeError, match=r"cannot read the recipe .*none: No such file"):
+        read_settings(tmp_path / "none")
+    (tmp_path / "latin").write_bytes("Gänse: 1".encode("latin-1"))
+    with pytest.raises(RecipeError, match=r"latin is not valid YAML: .*utf-8"):
+        read_settings(str(tmp_path / "latin"))
+
+
+def test_json_lies_at_most_a_hundred_levels_deep() -> None:
+    assert parse_json("[" * 100 + "]" * 100)
+    with pytest.raises(ValueError, match="more than 100 levels"):
+        parse_json("[" * 101 + "]" * 101)
+
+
+def test_literals_are_refused_beyond_their_limits() -> None:
+    def read(text: str) -> Any:
+        return parse_literal(ast.parse(text, mode="eval").body)
+
+    assert read(str(2**192 - 1)) == 2**192 - 1
+    with pytest.raises(RecipeError, match="is too long"):
+        read(str(2**192))
+    assert read("{'a': [1, {'a': (2,)}], 'b': 1}") == {"a": [1, {"a": (2,)}], "b": 1}
+    with pytest.raises(RecipeError, match="a key is given twice"):
+        read("[{'a': 1, 'b': 2, 'a': 3}]")
+    with limited(depth=3):
+        assert read("[[(), 1]]")
+        with pytest.raises(RecipeError, match="more than 3 levels deep"):
+            read("[[{'a': {1}}]]")
+
+
+@pytest.mark.parametrize(
+    ("value", "depth"),
+    [
+        (1, 0),
+        ("abc", 0),
+        ([], 1),
+        ({"a": 1}, 1),
+        ([1, [2]], 2),
+        ({"a": ({1},)}, 3),
+        ([[], [[]]], 3),
+    ],
+)
+def test_depth_is_that_of_the_deepest(value: Any, depth: int) -> None:
+    assert deeper_than(value, depth - 1) == (depth > 0)
+    assert not deeper_than(value, depth)

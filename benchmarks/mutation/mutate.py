@@ -3,7 +3,9 @@
 Left as they are, since no test should ask for them: docstrings, annotations and types, `__all__`,
 texts (what is raised or warned, and what is assigned for that alone; the parts of f-strings; a
 registry entry's `paper`, `colour` and `label`), tables for the terminal (`__rich__`), and what
-states that something cannot happen (`assert`, the `strict` of `zip`).
+states that something cannot happen (`assert`, the `strict` of `zip`; the `frozen` of a dataclass,
+which the type checker holds everyone to). Nor are two arguments swapped of which the order does not
+count (those of `min`, `max` and the like).
 """
 
 import ast
@@ -49,7 +51,8 @@ PAIRS = (
 )  # fmt: skip
 OPPOSITES = {one: other for pair in PAIRS for one, other in (pair, pair[::-1])}
 TYPES_LAST = {"isinstance", "issubclass", "hasattr", "getattr", "setattr", "cast"}
-SAID = {"message", "advice"}  # what a finding says
+EITHER_WAY = {"min", "max", "minimum", "maximum", "equal"}  # of two, as functions
+SAID = {"message", "advice"}  # what a finding or a refusal says
 SHOWN = {"paper", "colour", "label"}  # what an entry of a registry is shown with
 UNSEEN = {"annotation", "returns", "type_comment", "type_params", "ctx", "format_spec"}
 
@@ -290,7 +293,8 @@ def _children(node: ast.AST, around: _Around) -> Iterator[Mutant]:
 def _is_passed_over(node: ast.AST, name: str, index: int, child: ast.AST) -> bool:
     if isinstance(child, ast.keyword):
         called = _name(node.func) if isinstance(node, ast.Call) else ""
-        return child.arg in SHOWN or (child.arg == "strict" and called == "zip")
+        stated = {("zip", "strict"), ("dataclass", "frozen")}
+        return child.arg in SHOWN | SAID or (called, child.arg) in stated
     if isinstance(node, ast.Call) and name == "args" and index:
         return _name(node.func) in ("isinstance", "issubclass")
     return isinstance(node, ast.Dict) and name == "keys" and child is None
@@ -362,12 +366,19 @@ def _call(node: ast.Call, around: _Around) -> Iterator[Mutant]:
         changed.func = ast.Name("list", ast.Load())
         yield around.mutant(node, "another function", changed, node)
     last = node.args[-2:]
-    if len(last) == 2 and name not in TYPES_LAST:
+    if len(last) == 2 and name not in TYPES_LAST and not _is_either_way(node):
         starred = any(isinstance(argument, ast.Starred) for argument in last)
         if not starred and ast.unparse(last[0]) != ast.unparse(last[1]):
             changed = copy.copy(node)
             changed.args = [*node.args[:-2], last[1], last[0]]
             yield around.mutant(node, "arguments swapped", changed, node)
+
+
+def _is_either_way(call: ast.Call) -> bool:
+    """Whether two values are given whose order does not count; `tensor.max(x, 0)` is another."""
+    is_method = isinstance(call.func, ast.Attribute) and call.func.attr in ("min", "max")
+    plain = len(call.args) == 2 and not call.keywords and not is_method
+    return plain and _name(call.func) in EITHER_WAY
 
 
 def _name(function: ast.expr) -> str:

@@ -1,12 +1,13 @@
 """Try the mutants of one room on its tests, each in a process forked from one that is ready.
 
 A fork of the room's process collects its tests and runs them as they are, under a tracer that notes
-which lines each test reaches; the libraries that they import are then imported in both processes. A
-mutant inside a function is tried in a fork of the second, where the function's code is exchanged;
-one that takes effect when its file is imported, in a fork of the first, where an import hook
-compiles the file with the change. The former runs only the tests that reach the changed lines, the
-latter all of the room, those of the least time first; the first that fails ends it. Nothing is
-written into the tree.
+which lines each test reaches; the libraries that they import are then imported in both processes.
+Tests that fail in a fork made then, with nothing changed, would seem to kill every mutant that they
+reach: they are left out. A mutant inside a function is tried in a fork of the second, where the
+function's code is exchanged; one that takes effect when its file is imported, in a fork of the
+first, where an import hook compiles the file with the change. The former runs only the tests that
+reach the changed lines, the latter all of the room, those of the least time first; the first that
+fails ends it. Nothing is written into the tree.
 """
 
 import contextlib
@@ -38,6 +39,7 @@ OPTIONS = ("-q", "-p", "no:cacheprovider", "--capture=sys", "--continue-on-colle
 FIRST = 15  # tests that are sorted by time; the others stay in order and share their fixtures
 GIB = 2**30
 SURVIVED, KILLED = 0, 1  # exit codes of a trial
+FAILING = "failed without a change in a trial"
 Lines = set[tuple[str, int]]
 
 
@@ -93,6 +95,11 @@ class Baseline:
         quickest = sorted(tests, key=self.seconds.__getitem__)[:FIRST]
         return [*quickest, *(test for test in tests if test not in set(quickest))]
 
+    def leave_out(self, tests: Iterable[str], reason: str) -> None:
+        for test in tests:
+            self.left_out[test] = reason
+            del self.lines[test], self.seconds[test]
+
     def limit(self, tests: Iterable[str]) -> float:
         """Seconds of the processor that a trial of these tests may take."""
         return 3 + 4 * sum(self.seconds[test] for test in tests)
@@ -124,6 +131,8 @@ def main() -> None:
     _import_all(baseline.imports)
     gc.freeze()
     waiting = [n for n in mutants if str(n) not in answer["outcomes"]]
+    if waiting:
+        baseline.leave_out(_failing_imported(order, baseline, pool), FAILING)
     answer["outcomes"] |= pool.run(_imported(order, mutants[n], n, baseline) for n in waiting)
     answer["seconds"] |= pool.seconds
     answer["left_out"] = baseline.left_out
@@ -139,9 +148,15 @@ def _import_all(names: Iterable[str]) -> None:
 
 
 def _foreign(root: str) -> list[str]:
-    """Modules that are imported here and do not belong to the project."""
+    """Modules that are imported here, packages around them too, and are not the project's."""
     files = {n: getattr(module, "__file__", None) or root for n, module in sys.modules.items()}
-    return [name for name, file in files.items() if not file.startswith(root)]
+    return [n for n, file in files.items() if not file.startswith(root) and _is_whole(n)]
+
+
+def _is_whole(name: str) -> bool:
+    """Whether the packages that a module is in are imported: it may have been taken out of them."""
+    package = name.rpartition(".")[0]
+    return not package or (package in sys.modules and _is_whole(package))
 
 
 @dataclass(frozen=True)
@@ -255,6 +270,8 @@ class Collected:
         functions = _functions({str(Path(self.order.root, s)) for s in self.order.sources})
         caches = _caches(self.order.root)
         gc.freeze()  # forks share what is there already
+        fit = [items[test] for test in baseline.seconds]
+        baseline.leave_out(self._failing(fit), FAILING)
         outcomes = self.pool.run(self._jobs(items, baseline, functions, caches))
         answer = {
             "outcomes": outcomes,
@@ -281,6 +298,25 @@ class Collected:
         if outcome != "survived":
             raise RuntimeError(f"{self.order.room}: the tests without a change: {outcome}")
         return Baseline(**json.loads(path.read_text()))
+
+    def _failing(self, items: Sequence[pytest.Item]) -> list[str]:
+        """Tests that fail in a fork as it is made for a mutant, though there is none."""
+        path = Path(self.order.scratch) / "failing.json"
+
+        def look() -> int:
+            failing = []
+            for item, following in zip(items, [*items[1:], None], strict=False):
+                self.failed = False
+                item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
+                failing += [item.nodeid] if self.failed else []
+            path.write_text(json.dumps(failing))
+            return SURVIVED
+
+        outcome = self.pool.run([Job(-2, 3600, look)])["-2"]
+        if outcome != "survived":
+            raise RuntimeError(f"{self.order.room}: a trial of no mutant: {outcome}")
+        failing: list[str] = json.loads(path.read_text())
+        return failing
 
     def _jobs(
         self,
@@ -443,6 +479,38 @@ def _imported(order: Order, mutant: Mutant, number: int, baseline: Baseline) -> 
         return SURVIVED if ended in (0, pytest.ExitCode.NO_TESTS_COLLECTED) else KILLED
 
     return Job(number, 20 + baseline.limit(tests), run)
+
+
+def _failing_imported(order: Order, baseline: Baseline, pool: Pool) -> list[str]:
+    """Tests that do not pass where files are imported with a change, though there is none."""
+    tests = list(baseline.seconds)
+    path = Path(order.scratch) / "failing.json"
+
+    def look() -> int:
+        passed = Passed()
+        files = sorted({test.partition("::")[0] for test in tests})
+        pytest.main([*OPTIONS, *files], plugins=[Chosen(tests), passed])
+        path.write_text(json.dumps([test for test in tests if test not in passed.tests]))
+        return SURVIVED
+
+    outcome = pool.run([Job(-3, 3600, look)])["-3"]
+    if outcome != "survived":
+        raise RuntimeError(f"{order.room}: a trial of no mutant: {outcome}")
+    failing: list[str] = json.loads(path.read_text())
+    return failing
+
+
+class Passed:
+    """The plugin that notes which tests passed, with what is set up for them and taken down."""
+
+    def __init__(self) -> None:
+        self.tests: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.passed and report.when == "call":
+            self.tests.add(report.nodeid)
+        elif not report.passed:
+            self.tests.discard(report.nodeid)
 
 
 class Chosen:

@@ -29,8 +29,7 @@ def mutation(load: Load) -> str:
         "condition turned round or left out, a number one larger, arguments swapped, a statement "
         "or a `raise` removed, nothing returned. It is killed where a test of its room fails, "
         "crashes or takes several times as long as without the fault, and survives where all "
-        f"pass. {_extent(result)} On {result['workers']} processes that took "
-        f"{result['seconds']:.0f} s.",
+        f"pass. {_extent(result)} {_effort(result)}",
         table("room|tests|mutants|killed|survive|equivalent|score|raw score", rows),
         "Equivalent are survivors that compute the same as the source, by the reason that is "
         "listed with each below; they are tried like all others. The score is killed / (mutants - "
@@ -38,8 +37,10 @@ def mutation(load: Load) -> str:
         f"{_verdict(result)}",
         "No mutants are made of docstrings, annotations and types, `__all__`, texts of errors and "
         "warnings, the parts of f-strings, a registry entry's paper, colour and label, tables for "
-        "the terminal, `assert`, and the `strict` of `zip`. Tests that fail or are skipped without "
-        f"a fault are left out: {_left_out(rooms)}.",
+        "the terminal, `assert`, the `strict` of `zip`, and the `frozen` of a dataclass, which the "
+        "type checker holds all code to; nor are the two arguments of `min`, `max` and others "
+        "swapped whose order does not count. Tests that fail or are skipped without a fault are "
+        f"left out: {_left_out(rooms)}.",
         *(_listed(row, "survivors") for row in rooms if row["survivors"]),
         *(_listed(row, "equivalent") for row in rooms if row["equivalent"]),
     )
@@ -50,6 +51,12 @@ def _extent(result: Result) -> str:
     if result["sample"]:
         return f"At most {result['sample']} mutants were drawn of each room's, of {files} files."
     return f"These are all mutants of {files} files."
+
+
+def _effort(result: Result) -> str:
+    workers = result["workers"]
+    where = "In one process at a time" if workers == 1 else f"On {workers} processes"
+    return f"{where} that took {result['seconds']:.0f} s."
 
 
 def _verdict(result: Result) -> str:

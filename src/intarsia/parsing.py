@@ -31,7 +31,7 @@ def parse_yaml(text: str, what: str) -> Any:
     except RecursionError:
         raise RecipeError(f"{what} is nested too deeply: write it flatter") from None
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        mark = error.problem_mark
         place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         is_ours = isinstance(error, _Refused)
         verdict = "cannot be used" if is_ours else "is not valid YAML"
@@ -164,12 +164,13 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             if key.tag == "tag:yaml.org,2002:merge":
                 raise self.refused("a merge key (<<) stands here: write the values out", key)
-        count = len(node.value)
         made: dict[Any, Any] = super().construct_mapping(node, deep)
-        if len(made) < count:
-            values = [str(key.value) for key, _ in node.value]
-            twice = next((value for value in values if values.count(value) > 1), values[-1])
-            raise self.refused(f"the key {shortened(twice)} is given twice", node)
+        seen: set[Any] = set()
+        for key, _ in node.value:
+            value = self.construct_object(key)  # 1 and 0x1 are one key
+            if value in seen:
+                raise self.refused(f"the key {shortened(key.value)} is given twice", key)
+            seen.add(value)
         return made
 
     def construct_number(self, node: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,8 @@ def test_the_file_holds_the_parts_and_what_is_not_the_default(whole: Path) -> No
     assert (header["format"], header["version"]) == ("intarsia-composition", 1)
     assert header["operator"]["name"] == "sum"
     assert [part["name"] for part in header["parts"]] == ["a", "b", "c"]
-    assert "options" not in header
+    assert header.keys() == {"format", "version", "digest", "operator", "parts"}
+    assert header["operator"]["arguments"] == {}
     assert {name.partition("/")[0] for name in tensors} == {"0", "1", "2"}
 
 
@@ -62,6 +64,13 @@ def test_options_and_samples_come_back(make_context: Make, tmp_path: Path) -> No
     assert (tmp_path / "again").read_bytes() == (tmp_path / "merged").read_bytes()
     probe = torch.randint(0, 256, (4, 6), dtype=torch.uint8)
     assert torch.equal(loaded(probe), merged(probe))
+
+
+def test_one_part_comes_back_with_its_samples(make_context: Make, tmp_path: Path) -> None:
+    context = make_context(1, samples=5)
+    merged = compose(context.parts, "fisher", samples=context.samples)
+    merged.save(tmp_path / "one")
+    assert Composition.load(tmp_path / "one").report == merged.report
 
 
 def put_samples(
@@ -89,9 +98,16 @@ SAMPLES = "its samples are not 1 to"
         (lambda h, t: h.update(parts=[h["parts"][0], 3]), "not a list of modules"),
         (lambda h, t: h.update(surprise=1), "unknown .*surprise"),
         (lambda h, t: h.pop("operator"), "lacks operator"),
+        (lambda h, t: h.update(operator=None), "its header names no operator"),
+        (lambda h, t: h.update(operator=3), "'operator' is 3, expected a mapping"),
+        (lambda h, t: h.update(parts={"0": {}}), "not a list of modules"),
+        (lambda h, t: t.update({"3/x": torch.ones(1)}), "holds the tensor '3/x' of no part"),
+        (lambda h, t: t.update({"0x": torch.ones(1)}), "holds the tensor '0x' of no part"),
+        (lambda h, t: t.update({"0/x/y": torch.ones(1)}), "holds the tensor 'x/y', against"),
+        (lambda h, t: h["parts"][1].update(name="a"), "has two parts of one name"),
         (lambda h, t: h.pop("parts"), "lacks parts"),
         (lambda h, t: h["operator"].update(arguments=[]), "operator.arguments"),
-        (put_samples(torch.ones(3, 6), None), SAMPLES),
+        (put_samples(torch.ones(3, 6), None), f"{SAMPLES} {ROWS} inputs with a label each"),
         (put_samples(None, labels(3)), SAMPLES),
         (put_samples(torch.ones(0, 6), labels(0)), SAMPLES),
         (put_samples(torch.ones(3, 6), labels(2)), SAMPLES),
@@ -129,3 +145,37 @@ def test_a_finding_is_written_for_people_and_not_read(whole: Path) -> None:
     header["health"] = {"anything": [1, 2]}
     write_parts(whole, header, tensors)
     assert len(Composition.load(whole).parts) == 3
+
+
+def test_what_is_not_well_is_said_in_the_file(make_context: Make, tmp_path: Path) -> None:
+    """For people who look into it; a healthy one says nothing."""
+    part, *others = make_context().parts
+    dead = replace(part, state={n: 0 * t for n, t in part.state.items()})
+    merged = compose([dead, *others], "logits")
+    assert not merged.health.ok
+    merged.save(tmp_path / "dead")
+    header, _ = read_parts(tmp_path / "dead")
+    assert header["health"] == merged.health.to_json()
+
+
+def test_settings_by_part_come_back(make_context: Make, tmp_path: Path) -> None:
+    merged = compose(make_context().parts, {"name": "weighted", "weights": {"a": 2.0, "c": 0.5}})
+    merged.save(tmp_path / "weighted")
+    loaded = Composition.load(tmp_path / "weighted")
+    x = torch.randint(0, 256, (4, 6), dtype=torch.uint8)
+    assert torch.equal(loaded(x), merged(x))
+    assert read_parts(tmp_path / "weighted")[0]["operator"]["arguments"] == {
+        "weights": {"a": 2.0, "c": 0.5}
+    }
+
+
+def test_a_module_is_no_composition_and_no_parts_are_none(whole: Path, make_context: Make) -> None:
+    header, _ = read_parts(whole)
+    given: dict[str, Tensor] = {}
+    put_samples(torch.ones(3, 6), labels(3))(header, given)
+    write_parts(whole, {**header, "parts": []}, given)
+    with pytest.raises(FileError, match="needs at least one module"):
+        Composition.load(whole)
+    make_context().parts[0].save(whole)
+    with pytest.raises(FileError, match=r"read it with Module\.load$"):
+        Composition.load(whole)

@@ -271,3 +271,13 @@ def test_p_of_the_best_is_that_against_its_nearest() -> None:
 
 def _moments(values: np.ndarray) -> Moments:
     return Moments(float(values.mean()), float(values.std(ddof=1)), len(values))
+
+
+def test_two_values_are_enough() -> None:
+    name, p = best_p({"a": [1.0, 1.1], "b": [0.0, 0.1]})
+    assert name == "a"
+    assert p == pytest.approx(welch([1.0, 1.1], [0.0, 0.1]).p)
+    assert p < 0.05
+    assert best_p({"a": [1.0, 1.1], "b": [0.0]}) == ("a", 1.0)
+    moments = [Moments(1.05, 0.1 / math.sqrt(2), 2), Moments(0.05, 0.1 / math.sqrt(2), 2)]
+    assert welch_of_moments(*moments).p == pytest.approx(p)

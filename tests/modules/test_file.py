@@ -12,8 +12,9 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from intarsia.errors import FileError, RecipeError
+from intarsia.errors import DamagedError, FileError, RecipeError
 from intarsia.files import canonical, digest_of
+from intarsia.limits import limited
 from intarsia.modules import Module
 from intarsia.modules.file import read, reading, write
 
@@ -90,6 +91,41 @@ def test_header_too_large_to_be_read_is_not_written(make_module: Make, path: Pat
     with pytest.raises(FileError, match="keep less in the provenance"):
         make_module(provenance={"notes": "x" * 2**23}).save(path)
     assert not path.exists()
+
+
+def test_a_header_at_the_limit_is_written_and_read(module: Module, path: Path) -> None:
+    module.save(path)
+    length = int.from_bytes(path.read_bytes()[:8], "little")
+    path.unlink()
+    with limited(header=length - 1), pytest.raises(FileError, match=f"takes {length} bytes"):
+        module.save(path)
+    with limited(header=length):
+        module.save(path)
+        assert Module.load(path).digest == module.digest
+
+
+def test_reading_is_counted_twice_over(module: Module, path: Path) -> None:
+    """The bytes of the file, and the tensors made of them."""
+    module.save(path)
+    size = path.stat().st_size
+    shown = f"{2 * size} bytes" if size < 512 else f"{size / 512:.1f} KiB"
+    words = f"reading it takes {shown} of memory, and the limit 'memory' is"
+    with limited(memory=1, per_byte=1), pytest.raises(FileError, match=words):
+        Module.load(path)
+    with limited(memory=1, per_byte=2):
+        assert Module.load(path).digest == module.digest
+
+
+def test_memory_that_runs_out_while_reading_is_no_fault_of_the_file(
+    module: Module, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(content: bytes) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    module.save(path)
+    monkeypatch.setattr(safetensors.torch, "load", fail)
+    with pytest.raises(FileError, match="reading it needs more memory than this machine"):
+        Module.load(path)
 
 
 def test_own_network_needs_its_factory(make_module: Make, path: Path) -> None:
@@ -250,7 +286,7 @@ def test_altered_value_is_noticed(module: Module, path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(FileError, match="altered or damaged"):
+    with pytest.raises(DamagedError, match="altered or damaged"):
         Module.load(path)
 
 
@@ -269,7 +305,7 @@ WEIGHT = "layers.0.weight"
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_set("format", value="intarsia-composition"), "Composition.load"),
+        (_set("format", value="intarsia-composition"), "read it with Composition.load$"),
         (_set("format", value="intarsia-modul"), "did you mean 'intarsia-module'"),
         (_set("version", value=2), "newer intarsia .* upgrade"),
         (_set("version", value=True), "unknown format version True"),
@@ -363,3 +399,23 @@ def _assert_same(one: Module, other: Module) -> None:
     for field in ("name", "rewarded", "catalogue", "architecture", "temperature", "origin"):
         assert getattr(one, field) == getattr(other, field)
     assert (one.provenance, one.density) == (other.provenance, other.density)
+
+
+def test_a_container_whose_shapes_do_not_fit_its_bytes(path: Path) -> None:
+    header = {"format": "intarsia-module", "version": 1, "digest": ""}
+    entries = {
+        "__metadata__": {"intarsia": canonical(header)},
+        "w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]},
+    }
+    text = json.dumps(entries)
+    path.write_bytes(struct.pack("<Q", len(text)) + text.encode() + bytes(4))
+    with pytest.raises(FileError, match="is not a sound safetensors file"):
+        Module.load(path)
+
+
+def test_damage_inside_stays_damage() -> None:
+    with pytest.raises(DamagedError, match=r"^x: bits flipped$"), reading("x"):
+        raise DamagedError("bits flipped")
+    with pytest.raises(FileError) as error, reading("x"):
+        raise FileError("odd")
+    assert not isinstance(error.value, DamagedError)

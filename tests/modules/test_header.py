@@ -1,15 +1,17 @@
 """Headers: every field at the edge of what it may be, and just beyond it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from intarsia.errors import FileError
+from intarsia.errors import LONGEST, FileError, LimitError
+from intarsia.limits import account, limited
 from intarsia.modules import Module, header
 from intarsia.modules.file import parse, stored_names
 
-LARGEST = header.LARGEST
+LARGEST = 2**31
 
 
 def unpacked(module: Module, **changes: Any) -> dict[str, Any]:
@@ -63,20 +65,23 @@ def test_fields_of_another_type_are_refused(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"shape": []}, "a list of one to eight sizes"),
+        ({"shape": []}, r"'architecture.shape' is \[\], expected a list of one to eight sizes"),
         ({"shape": [1] * 9}, "a list of one to eight sizes"),
         ({"shape": 6}, "a list of one to eight sizes"),
-        ({"shape": [0]}, "a whole number from 1"),
+        ({"shape": [0]}, "'architecture.shape' is 0, expected a whole number from 1"),
         ({"shape": [True]}, "a whole number from 1"),
         ({"shape": [LARGEST + 1]}, f"a whole number from 1 to {LARGEST}"),
-        ({"shape": [2**14, 2**14 + 1]}, "at most 268435456 entries"),
+        (
+            {"shape": [2**14, 2**14 + 1]},
+            r"'architecture.shape' is .*, expected at most 268435456 entries",
+        ),
         ({"outputs": 0}, "'architecture.outputs' is 0"),
         ({"outputs": LARGEST + 1}, "'architecture.outputs'"),
-        ({"widths": {}}, "one to 4096 axes, or no such key"),
+        ({"widths": {}}, "'architecture.widths' is {}, expected one to 4096 axes, or no such"),
         ({"widths": {str(i): 1 for i in range(4097)}}, "one to 4096 axes"),
         ({"widths": {"layers.0": 0}}, "'architecture.widths' is 0, expected a whole number"),
         ({"widths": [8]}, "'architecture.widths' is .*, expected a mapping"),
-        ({"probe": []}, "a list of at most 256 numbers"),
+        ({"probe": []}, r"'architecture.probe' is \[\], expected a list of at most 256 numbers"),
         ({"probe": [0.0] * 257}, "a list of at most 256 numbers"),
         ({"probe": 1.0}, "a list of at most 256 numbers"),
         ({"probe": ["x"]}, "'architecture.probe' is 'x', expected a number"),
@@ -86,6 +91,7 @@ def test_fields_of_another_type_are_refused(
         ({"model": {"name": 3, "arguments": {}}}, "'architecture.model.name' is 3"),
         ({"model": {"name": "mlp", "arguments": []}}, "'architecture.model.arguments'"),
         ({"model": mlp(a=LARGEST + 1)}, "architecture.model.a"),
+        ({"model": mlp(a=LARGEST + 0.5)}, "architecture.model.a"),
         ({"model": mlp(a=[-LARGEST - 1])}, "architecture.model.a"),
         ({"model": mlp(a=[1] * 257)}, "a list of at most 256"),
         ({"model": mlp(a=[[1]])}, "architecture.model.a"),
@@ -197,3 +203,61 @@ def test_json_that_is_not_ours(text: str) -> None:
 def test_json_that_is_ours() -> None:
     expected = {"a": "é", "b": {"a": [1, 2.5, None]}}
     assert parse('{"a": "é", "b": {"a": [1, 2.5, null]}}', "header") == expected
+
+
+def test_memory_is_counted_to_the_byte(module: Module) -> None:
+    """Tensors and masks stay; for a while there are both again, more masks, and places."""
+    fields, tensors = module.packed()
+    entries = 8 * 6 + 8 + 4 * 8
+    assert {entry["encoding"] for entry in fields["tensors"].values()} != {"dense"}
+    assert sum(tensor.numel() for tensor in module.state.values()) == entries
+    stays = 4 * entries + entries
+    passing = 4 * entries + 3 * entries + 8 * sum(tensor.nbytes for tensor in tensors.values())
+    with limited(memory=stays + passing), account() as taken:
+        header.unpack(fields, tensors, None)
+        assert taken.held == stays
+    words = r"^its tensors and their copies take .* of memory, and the limit 'memory'"
+    with limited(memory=stays + passing - 1), pytest.raises(LimitError, match=words):
+        header.unpack(fields, tensors, None)
+
+
+def test_what_is_not_pruned_has_no_mask_to_count(make_module: Any) -> None:
+    module = replace(make_module(), mask={})
+    fields, tensors = module.packed()
+    with account() as taken:
+        header.unpack(fields, tensors, None)
+    assert taken.held == 4 * (8 * 6 + 8 + 4 * 8)
+
+
+def test_of_several_faults_the_first_by_name_is_told(module: Module) -> None:
+    fields, tensors = module.packed()
+    first, last = min(tensors), max(tensors)
+    fewer = {name: tensor for name, tensor in tensors.items() if name not in (first, last)}
+    with pytest.raises(FileError, match=rf"^lacks the tensor '{first}', against its own table"):
+        header.unpack(fields, fewer, None)
+    more = {**tensors, "y": torch.ones(1), "x": torch.ones(1)}
+    with pytest.raises(FileError, match=r"^holds the tensor 'x', against its own table"):
+        header.unpack(fields, more, None)
+    table = fields["tensors"]
+    with pytest.raises(FileError, match=r"^has the tensor 'x' unknown to its network"):
+        unpacked(module, tensors={**table, "y": {}, "x": {}})
+    names = sorted(table)
+    fewer = {name: table[name] for name in names[1:-1]}
+    with pytest.raises(FileError, match=rf"^lacks the tensor '{names[0]}' of its network"):
+        unpacked(module, tensors=fewer)
+
+
+def test_the_name_of_an_encoding_is_text(module: Module) -> None:
+    table = module.packed()[0]["tensors"]
+    name = "layers.0.weight"
+    wrong = {**table, name: {**table[name], "encoding": ["gaps"]}}
+    with pytest.raises(FileError, match=f"'tensors.{name}' is .*, expected text"):
+        unpacked(module, tensors=wrong)
+    with pytest.raises(FileError, match=f"'tensors.{name}' is 3, expected a mapping"):
+        unpacked(module, tensors={**table, name: 3})
+
+
+def test_long_lists_of_unknown_keys_are_cut() -> None:
+    with pytest.raises(FileError) as error:
+        header.check_keys({f"key {i}": 1 for i in range(1000)}, ())
+    assert len(str(error.value)) < 2 * LONGEST

@@ -183,6 +183,7 @@ def test_the_fraction_of_a_round():
         ("magnitude(scope='layer', ratios={'output': 3})", "fraction of 1.5"),
         ("magnitude(scope='layer', ratios=0.5)", "ratios is 0.5: expected patterns"),
         ("magnitude(scope='layer', ratios={'output': 'x'})", "ratios is {'output': 'x'}"),
+        ("magnitude(scope='layer', ratios={'output': 1e999})", "ratios is {'output': inf}"),
         ("magnitud", "did you mean 'magnitude'"),
         ("random(scope='network')", "unknown pruning scope 'network'"),
     ],

@@ -62,7 +62,10 @@ _FORWARDS = {kind.forward for kind in get_args(Layer)}
 
 
 def run(network: nn.Module, inputs: Tensor) -> tuple[Tensor, list[LayerCall]]:
-    """The network's logits, and every call of a layer on the way; a layer may be called twice."""
+    """The network's logits, and every call of a layer on the way; a layer may be called twice.
+
+    The inputs stay as they are, also where the network works on them in place.
+    """
     calls: list[LayerCall] = []
 
     def note(name: str, layer: Layer, args: tuple[Tensor, ...], gave: Tensor) -> Tensor:
@@ -74,7 +77,7 @@ def run(network: nn.Module, inputs: Tensor) -> tuple[Tensor, list[LayerCall]]:
         for name, layer in network.named_modules():
             if isinstance(layer, Layer) and is_plain(layer):
                 hooks.enter_context(layer.register_forward_hook(partial(note, name)))
-        return network(inputs), calls
+        return network(inputs.clone()), calls
 
 
 def is_plain(layer: nn.Module) -> bool:

@@ -75,6 +75,11 @@ class MergeContext:
         return [name for name, entry in self.plan.items() if entry.learned]
 
     @property
+    def weight_shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of the parameters that have rows and columns."""
+        return [e.shape for e in self.plan.values() if e.learned and len(e.shape) > 1]
+
+    @property
     def nbytes(self) -> int:
         """The bytes of all parts."""
         return sum(part.nbytes for part in self.parts)
@@ -86,8 +91,9 @@ class MergeContext:
         """
         rows = min(most, len(self.samples) if self.samples is not None else 0)
         pixels = prod(self.parts[0].architecture.shape[1:])
-        weights = [e.shape for e in self.plan.values() if e.learned and len(e.shape) > 1]
-        columns = sum(prod(shape[1:]) * (pixels if len(shape) > 2 else 1) for shape in weights)
+        columns = sum(
+            prod(shape[1:]) * (pixels if len(shape) > 2 else 1) for shape in self.weight_shapes
+        )
         return 8 * rows * columns
 
     @cached_property

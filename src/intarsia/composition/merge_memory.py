@@ -22,7 +22,7 @@ def count_merge(context: MergeContext, how: Operator, align: str | None) -> None
     parts, first = context.parts, context.parts[0].nbytes
     current().check("parts", len(parts), "{} modules are to be joined")
     stays = context.nbytes
-    passing = how.memory(context) if how.memory else COPIES * context.nbytes
+    passing = how.memory(context) if how.memory else _usual_bytes(context, how)
     if align is not None and len(parts) > 1:
         passing += context.nbytes + _alignment_bytes(context)
     if how.on == "weights":
@@ -39,6 +39,11 @@ def count_merge(context: MergeContext, how: Operator, align: str | None) -> None
             room = ROOM if context.base is None else ROOM + CHANGES
             taken.room = max(room * context.nbytes, machine)
         taken.take(f"joining {len(parts)} modules takes {{}} of memory", stays, passing)
+
+
+def _usual_bytes(context: MergeContext, how: Operator) -> int:
+    """What an operator takes that does not say; on logits, every part keeps its own network."""
+    return 0 if how.on == "logits" else COPIES * context.nbytes
 
 
 def _alignment_bytes(context: MergeContext) -> int:

@@ -139,6 +139,8 @@ def test_rescaling_by_hand() -> None:
     assert drop(small, kept, 0.5, "norm", (4,)).tolist() == pytest.approx([1.6e-7, 0, 8e-8, 0])
     assert drop(small, kept, 0.5, "norm", (2, 2)).tolist() == [8e-8, 0.0, 4e-8, 0.0]
     assert drop(vector, kept, 1, "norm", (2, 2)).tolist() == [1.0, 0.0, 2.0, 0.0]
+    edge = torch.tensor([1e-7, 1e-7], dtype=torch.float64)
+    assert drop(edge, kept[:2], 0.5, "norm", (2,)).tolist() == [2e-7, 0.0]
 
 
 def test_a_draw_is_the_same_everywhere_and_keeps_its_share() -> None:

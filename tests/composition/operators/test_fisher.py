@@ -1,5 +1,6 @@
 """The Fisher average against gradients taken one sample and one class at a time."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from intarsia.composition import OPERATORS, MergeContext
 from intarsia.composition.operators import fisher
-from intarsia.composition.operators.fisher import _agrees, diagonal
+from intarsia.composition.operators.fisher import _agrees, _mapped, diagonal
 from intarsia.errors import RecipeError
 from intarsia.models import initialise
 
@@ -128,6 +129,11 @@ def test_what_torch_maps_is_trusted_where_it_agrees() -> None:
     assert _agrees(gradients, {"w": gradients["w"][:1] + 1e-3})
     assert not _agrees(gradients, {"w": gradients["w"][:1] + 0.1})
     assert not _agrees(gradients, {"w": gradients["w"][1:]})
+    wrong = {"w": gradients["w"][:1], "v": torch.zeros(1, 1, 1)}
+    assert not _agrees({**gradients, "v": torch.ones(2, 1, 1)}, wrong)
+    near_zero = {"w": torch.tensor([[[5e-3, 10.0]]])}  # to a thousandth of the largest
+    assert _agrees(near_zero, {"w": torch.tensor([[[0.0, 10.0]]])})
+    assert not _agrees(near_zero, {"w": torch.tensor([[[0.1, 10.0]]])})
 
 
 class Scaled(nn.Module):
@@ -169,3 +175,93 @@ def test_a_layer_that_torch_cannot_map_is_taken_sample_by_sample() -> None:
             (slope,) = torch.autograd.grad(p[c].log(), [network[1].weight], retain_graph=True)
             expected += p[c].detach() * slope**2 / len(inputs)
     torch.testing.assert_close(seen.float(), expected, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("network", "shape", "sizes"),
+    [
+        (nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2)), (3,), [5, 5, 2]),
+        (nn.Sequential(nn.Conv1d(1, 2, 2), nn.Flatten(), nn.Linear(4, 2)), (1, 3), [2] * 6),
+        (nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), (3,), [2] * 6),
+    ],
+)
+def test_fewer_samples_are_held_where_layers_make_patches(
+    network: nn.Module, shape: tuple[int, ...], sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many at once for linear layers alone; else a few, since patches take room."""
+    seen: list[int] = []
+    usual = fisher._add_layers
+    monkeypatch.setattr(fisher, "CHUNK", 2)
+    monkeypatch.setattr(fisher, "MANY", 5)
+    monkeypatch.setattr(
+        fisher, "_add_layers", lambda s, n, x, t: (seen.append(len(x)), usual(s, n, x, t))[1]
+    )
+    diagonal(network.eval(), torch.rand(12, *shape), 1.0)
+    assert seen == sizes
+
+
+class Aside(nn.Module):
+    """A layer and a parameter that are used, but not for the answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(3, 2)
+        self.aside = nn.Linear(3, 2)
+        self.free = nn.Parameter(torch.ones(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen = self.aside(x) * self.free
+        return self.head(x)
+
+
+def test_what_no_answer_depends_on_has_no_information() -> None:
+    seen = diagonal(Aside(), torch.rand(4, 3, generator=torch.Generator().manual_seed(0)), 1.0)
+    assert all(bool((seen[name] == 0).all()) for name in ("aside.weight", "aside.bias", "free"))
+    assert bool((seen["head.weight"] > 0).all())
+
+
+class InPlace(nn.Module):
+    """A network that works on its inputs in place, or does the same to a copy."""
+
+    def __init__(self, in_place: bool) -> None:
+        super().__init__()
+        self.in_place = in_place
+        self.scale = nn.Parameter(torch.tensor([0.5, -1.0, 2.0]))
+        self.head = nn.Linear(3, 2)
+        with torch.no_grad():
+            self.head.weight.copy_(torch.tensor([[1.0, -2.0, 0.5], [0.0, 1.0, -1.0]]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.sub_(0.5) if self.in_place else x - 0.5
+        return self.head(x * self.scale)
+
+
+def test_inputs_stay_as_they_are() -> None:
+    """Of a network that changes them in place, the information is that of one that does not."""
+    inputs = torch.rand(6, 3, generator=torch.Generator().manual_seed(0))
+    before = inputs.clone()
+    own, other = InPlace(True), InPlace(False)
+    other.load_state_dict(own.state_dict())
+    seen, expected = diagonal(own, inputs, 1.0), diagonal(other, inputs, 1.0)
+    assert torch.equal(inputs, before)
+    assert not inputs.requires_grad
+    for name in expected:
+        torch.testing.assert_close(seen[name], expected[name])
+
+
+def test_a_layer_that_torch_maps_slowly_is_not_mapped() -> None:
+    """Torch only warns that it maps one sample after another; other warnings are not ours."""
+
+    def warning(text: str) -> dict[str, Tensor] | None:
+        def roots(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+            warnings.warn(text, UserWarning, stacklevel=1)
+            return parameters["w"] * x
+
+        return _mapped(roots, {"w": torch.ones(2)}, torch.ones(3, 2))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert warning("There is a performance drop because of aten::some") is None
+        seen = warning("something else")
+    assert seen is not None
+    assert torch.equal(seen["w"], torch.eye(2).expand(3, 2, 2))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from intarsia.composition import Composition, compose
 from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.inlay import inlay, inlay_mask, inlay_size
-from intarsia.errors import CompositionError
+from intarsia.errors import CompositionError, WiringError
 from intarsia.models import initialise
 from intarsia.models.axes import axis_sizes, hidden_axes
 from intarsia.models.units import live_units
@@ -253,7 +253,40 @@ def test_what_all_parts_share_may_be_there_once() -> None:
         module = part(name, one_slope, (6,), 1.1)
         fields = {k: getattr(module, k) for k in module.__dataclass_fields__}
         parts.append(Module(**fields | {"state": module.state | {"1.weight": torch.tensor([0.2])}}))
-    torch.testing.assert_close(logits(built(tuple(parts))), sum_of_logits(tuple(parts)))
+    for own in (tuple(parts), tuple(parts[:1])):
+        torch.testing.assert_close(logits(built(own)), sum_of_logits(own))
+
+
+def input_norm(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    return nn.Sequential(nn.LayerNorm(shape), nn.Linear(*shape, 5), nn.Linear(5, outputs))
+
+
+def test_inputs_may_meet_outside_the_weights() -> None:
+    """All parts read the same ones, so that a normalisation of them may be there once."""
+    first = part("0", input_norm, (6,), 1.1)
+    shared = {key: first.state[key] for key in ("0.weight", "0.bias")}
+    other = part("1", input_norm, (6,), 1.1)
+    parts = (first, replace(other, state={**other.state, **shared}))
+    torch.testing.assert_close(logits(built(parts)), sum_of_logits(parts))
+
+
+def bent(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    class Bent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.rand(outputs, 2, 3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.einsum("oij,nij->no", self.weight.sin(), x.reshape(-1, 2, 3))
+
+    return Bent()
+
+
+def test_what_has_no_wiring_cannot_lie_side_by_side() -> None:
+    parts = tuple(part(name, bent, (6,), 1.1) for name in "01")
+    for make in (built, lambda parts: inlay_size(MergeContext(parts))):
+        with pytest.raises(WiringError, match=r"^inlay works on units and needs the network's"):
+            make(parts)
 
 
 @pytest.mark.parametrize("model", ["mlp", "resnet18", "custom"])
@@ -286,8 +319,11 @@ def test_an_inlay_is_of_an_origin_of_its_own() -> None:
 
 
 def test_an_inlay_that_no_machine_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("intarsia.composition.operators.inlay.LARGEST", 200)
+    largest = "intarsia.composition.operators.inlay.LARGEST"
     parts = tuple(part(name, "mlp(12, 9)", (6,), 1.1) for name in "01")
+    monkeypatch.setattr(largest, 432)
+    assert built(parts).state["layers.1.weight"].numel() == 432
+    monkeypatch.setattr(largest, 431)
     with pytest.raises(CompositionError, match=r"a tensor of 432 entries.*logits"):
         built(parts)
 

@@ -2,13 +2,18 @@
 
 import re
 from collections.abc import Callable, Iterator
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 import torch
 
 from intarsia.composition import OPERATORS, MergeContext, compose, operator
+from intarsia.composition.operators.dare import DARE, Dare
 from intarsia.composition.operators.inlay import inlay
-from intarsia.errors import RecipeError
+from intarsia.composition.operators.ties import PRESETS, Ties
+from intarsia.errors import CompositionError, LimitError, RecipeError
+from intarsia.limits import account, limited
 
 Make = Callable[..., MergeContext]
 
@@ -88,3 +93,119 @@ def test_a_registered_function_becomes_its_entry() -> None:
     made = operator("mine", on="logits", paper="")(lambda logits, context: logits[0])
     assert made is OPERATORS["mine"]
     assert made(logits=["one", "two"], context=None) == "one"
+
+
+def choices(kind: Any) -> tuple[Any, ...]:
+    """What an annotation offers, as in `Literal["sum", "mean"] | None`."""
+    each = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return tuple(choice for one in each if get_origin(one) is Literal for choice in get_args(one))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_defaults_are_among_the_choices(name: str) -> None:
+    for key, parameter in OPERATORS.parameters(name).items():
+        if offered := choices(parameter.annotation):
+            assert parameter.default in (*offered, None), key
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
+def test_presets_are_among_the_choices(preset: Ties) -> None:
+    for key, kind in get_type_hints(Ties).items():
+        if offered := choices(kind):
+            assert getattr(preset, key) in offered, key
+
+
+def test_presets_of_dare_are_among_the_choices() -> None:
+    assert DARE.keys() == PRESETS.keys()
+    for preset in DARE.values():
+        assert preset.rescale in choices(get_type_hints(Dare)["rescale"])
+
+
+TAKEN = {
+    **{"sum": 1, "mean": 1, "weighted": 2, "task_arithmetic": 7, "ties": 11, "dare": 13},
+    **{"inlay": 3, "fisher": 4},
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_operators_take_in_copies_of_the_parts(name: str, make_context: Make) -> None:
+    """What is refused depends on it: whoever changes an operator counts again."""
+    context = make_context(3)  # without samples, which fisher counts besides
+    assert OPERATORS[name].memory(context) == TAKEN[name] * context.nbytes
+
+
+def test_what_layers_read_of_the_samples_is_counted(make_context: Make) -> None:
+    for count, rows in ((10, 10), (300, 256)):
+        context = make_context(3, samples=count)
+        read = 8 * rows * (6 + 7)  # columns of both layers, in float64
+        assert OPERATORS["fisher"].memory(context) == 4 * context.nbytes + 2 * read
+
+
+@pytest.mark.usefixtures("registered")
+def test_what_joining_takes_is_counted_by_what_it_works_on(make_context: Make) -> None:
+    """On logits nothing is made; an operator that does not say is taken to need four copies."""
+
+    @operator("quiet", on="weights", paper="")
+    def quiet(states, context):  # type: ignore[no-untyped-def]
+        return dict(states[0])
+
+    @operator("quiet_logits", on="logits", paper="")
+    def quiet_logits(logits, context):  # type: ignore[no-untyped-def]
+        return logits[0]
+
+    context = make_context(3)
+    part = context.nbytes // 3
+    for name, held in (("logits", 3), ("quiet_logits", 3), ("quiet", 2 + 4 * 3 + 3 + 2)):
+        for short in (0, 1):
+            with limited(memory=held * part - short), account() as taken:
+                taken.room = 1  # as if they were being read
+                if not short:
+                    compose(context.parts, name)
+                    continue
+                with pytest.raises(LimitError, match="joining 3 modules takes"):
+                    compose(context.parts, name)
+
+
+@pytest.mark.parametrize("name", [n for n, how in OPERATORS.items() if how.samples])
+def test_who_looks_at_samples_says_so(name: str, make_context: Make) -> None:
+    context = make_context(2)
+    with pytest.raises(CompositionError, match=rf"^{name} needs samples: "):
+        OPERATORS[name]([part.state for part in context.parts], context)
+
+
+@pytest.mark.parametrize("name", ["weighted", "logit_weighted"])
+def test_weights_that_add_up_to_0_are_refused_by_name(name: str, make_context: Make) -> None:
+    with pytest.raises(RecipeError, match=rf"^{name}: the weights .* add up to 0"):
+        compose(make_context(3).parts, f"{name}(0, normalise=True)")
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("ties(density=2)", "^ties: density is 2"),
+        ("dare(density=0)", "^dare: density is 0"),
+        ("regmean(alpha=2)", "^regmean: alpha is 2"),
+        ("fisher(floor=0)", "^fisher: floor is 0"),
+        ("dare(seed=0.5)", "^dare: seed is 0.5: expected a whole number"),
+        ("dare(rescale=1)", "^dare: rescale is 1: expected true or false"),
+    ],
+)
+def test_a_refusal_names_operator_and_setting(how: str, message: str, make_context: Make) -> None:
+    context = make_context(2, samples=4)
+    spec = OPERATORS.spec(how)
+    with pytest.raises(RecipeError, match=message):
+        OPERATORS.call(spec, states=[part.state for part in context.parts], context=context)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["density=0.9", "scale=0.5", "trim='tensor'", "elect='none'", "reduce='sum'", "weights=0.5"],
+)
+def test_what_is_given_with_a_preset_replaces_its_own(setting: str, make_context: Make) -> None:
+    context = make_context(3, density=1.1)
+    states = [part.state for part in context.parts]
+    usual, other = (
+        OPERATORS.call(OPERATORS.spec(how), states=states, context=context)
+        for how in ("ties", f"ties({setting})")
+    )
+    assert any(not torch.equal(usual[name], other[name]) for name in usual)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from intarsia.composition import OPERATORS, MergeContext
+from intarsia.composition.operators import regmean
 from intarsia.composition.operators.regmean import _check_layers, _solve, gram_matrices
 from intarsia.errors import CompositionError, RecipeError
 
@@ -181,3 +182,96 @@ def test_weights_of_ones_own_forward_are_refused(make_context: Make) -> None:
     with pytest.raises(CompositionError, match="layer '0'"):
         _check_layers(network)
     _check_layers(nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)))
+
+
+def test_an_even_scale_is_solved_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where inputs are independent, dividing by their mean squares is the whole solution."""
+    monkeypatch.setattr(regmean, "STEPS", 1)
+    powers = torch.tensor([1.0, 100.0, 0.01], dtype=torch.float64)
+    truth = torch.tensor([[[1.0, -2.0, 3.0]]], dtype=torch.float64)
+    left = torch.diag(powers)[None]
+    solved = _solve(left, truth @ left, torch.zeros_like(truth), truth != 0)
+    torch.testing.assert_close(solved, truth)
+
+
+def test_there_are_no_more_steps_than_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conjugate gradients are exact by then; steps that each begin anew are far from it."""
+    monkeypatch.setattr(regmean, "STEPS", 8)
+    draw = torch.Generator().manual_seed(0)
+    base = torch.randn(20, 8, generator=draw, dtype=torch.float64)
+    base[:, 1:] += 2 * base[:, :-1]  # columns that go together
+    left = (base.mT @ base)[None]
+    truth = torch.randn(1, 3, 8, generator=draw, dtype=torch.float64)
+    kept = torch.ones_like(truth, dtype=torch.bool)
+    solved = _solve(left, truth @ left, torch.zeros_like(truth), kept)
+    torch.testing.assert_close(solved, truth, atol=1e-5, rtol=1e-5)
+
+
+def test_what_is_solved_takes_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Tensor) -> None:
+        raise AssertionError("a step was taken")
+
+    monkeypatch.setattr(regmean, "_ratio", fail)
+    nothing, start = torch.zeros(1, 2, 2), torch.ones(1, 3, 2)
+    kept = torch.ones_like(start, dtype=torch.bool)
+    assert torch.equal(_solve(nothing, torch.zeros_like(start), start, kept), start)
+
+
+def test_rows_stop_at_the_tolerance() -> None:
+    """A residual of a ten millionth of the right side is none."""
+    left = torch.diag(torch.tensor([1.0, 4.0], dtype=torch.float64))[None]
+    truth = torch.tensor([[[1.0, -2.0]]], dtype=torch.float64)
+    kept = torch.ones_like(truth, dtype=torch.bool)
+    near, far = truth * (1 + 0.9e-7), truth * (1 + 1.1e-7)
+    assert torch.equal(_solve(left, truth @ left, near, kept), near)
+    assert not torch.equal(_solve(left, truth @ left, far, kept), far)
+
+
+def test_what_regmean_takes_is_counted_by_hand(make_context: Make) -> None:
+    """Five Gram matrices of each layer in float64, four copies of the parts, patches twice."""
+    context = make_context(2, samples=10)
+    grams, read = 8 * (6**2 + 7**2), 8 * 10 * (6 + 7)
+    assert regmean.regmean_nbytes(context) == 5 * grams + 4 * context.nbytes + 2 * read
+    assert context.weight_shapes == [(7, 6), (4, 7)]
+
+
+def test_gram_matrices_leave_the_inputs_as_they_are() -> None:
+    """Every part is shown the same ones, also after a network that works on them in place."""
+
+    class Shifted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x.sub_(1.0))
+
+    inputs = torch.tensor([[1.0, 2.0], [3.0, 5.0]])
+    for _ in range(2):
+        gram = gram_matrices(Shifted(), inputs)["layer.weight"]
+        assert torch.equal(gram, torch.tensor([[[2.0, 4.0], [4.0, 8.5]]], dtype=torch.float64))
+
+
+def grouped(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    conv = nn.Conv2d(shape[0], 4, 3, groups=2)
+    return nn.Sequential(conv, nn.ReLU(), nn.Flatten(), nn.Linear(16, outputs))
+
+
+def test_groups_are_solved_apart(make_context: Make) -> None:
+    context = make_context(1, grouped, (2, 4, 4), samples=40)
+    joined = join(MergeContext((context.parts[0],) * 2, context.samples), alpha=1.0)
+    for name, tensor in context.parts[0].state.items():
+        torch.testing.assert_close(joined[name], tensor, atol=1e-6, rtol=1e-5)
+
+
+def own_forward(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    class Doubled(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * super().forward(x)
+
+    return nn.Sequential(Doubled(*shape, outputs))
+
+
+def test_an_operator_refuses_layers_that_it_cannot_solve(make_context: Make) -> None:
+    with pytest.raises(CompositionError, match=r"^regmean solves for the weight of layer '0'"):
+        join(make_context(2, own_forward, samples=4))

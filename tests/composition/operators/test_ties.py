@@ -239,6 +239,22 @@ def test_reduce_by_hand() -> None:
         assert reduce(each, agree, (1.0, 3.0), how).tolist() == expected  # type: ignore[arg-type]
 
 
+def test_presets_begin_at_the_defaults_of_their_libraries() -> None:
+    begin = {name: (preset.density, preset.scale) for name, preset in PRESETS.items()}
+    assert begin == {
+        "paper": (0.2, 1.0),
+        "peft": (0.2, 1.0),
+        "mergekit": (1.0, 1.0),
+        "fusion_bench": (0.2, 0.3),
+    }
+
+
+def test_of_equal_magnitudes_the_first_is_the_largest() -> None:
+    each = [torch.tensor([2.0, -3.0]), torch.tensor([-2.0, 3.0]), torch.tensor([2.0, -1.0])]
+    agree = [torch.ones(2, dtype=torch.bool)] * 3
+    assert reduce(each, agree, (1.0, 1.0, 1.0), "max").tolist() == [2.0, -3.0]
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 @settings(max_examples=25)
 @given(seed=st.integers(0, 50), density=st.sampled_from(DENSITIES))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from intarsia.composition import OPERATORS, MergeContext
+from intarsia.composition.operators.arithmetic import TOLERANCE, normalised, off_the_sum
 from intarsia.errors import RecipeError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -222,3 +223,22 @@ def test_papers_have_addresses(name: str) -> None:
     operator: Any = OPERATORS[name]
     assert operator.paper.startswith("https://")
     assert operator.samples == (name in ("fisher", "regmean"))
+
+
+def test_what_is_off_a_sum_is_more_than_rounding() -> None:
+    def off(value: float, *logits: float) -> float | None:
+        each = [torch.tensor([logit], dtype=torch.float64) for logit in logits]
+        return off_the_sum(torch.tensor([value], dtype=torch.float64), each)
+
+    assert off(TOLERANCE**2, 0.0) is None  # a thousandth, at least of a thousandth
+    assert off(2 * TOLERANCE**2, 0.0) == 2 * TOLERANCE**2
+    assert off(4.0 + 7e-3, 6.0, -2.0) is None  # of the sizes that were added
+    assert off(4.0 + 9e-3, 6.0, -2.0) == pytest.approx(9e-3)
+    assert TOLERANCE == 1e-3
+
+
+def test_weights_that_nearly_cancel_are_not_divided_by_rounding() -> None:
+    assert normalised([3.0, 1.0], "it") == [0.75, 0.25]
+    assert normalised([1.0, -1.0 + 1e-6], "it")[0] == pytest.approx(1e6)
+    with pytest.raises(RecipeError, match=r"^it: the weights \[1.0, -0.99"):
+        normalised([1.0, -1.0 + 1e-8], "it")

@@ -21,20 +21,19 @@ EXPERTS = "https://doi.org/10.1162/089976602760128018"  # products of experts
     colour="#0a3a8c",
     label="logits added",
     logit_sum=True,
-    memory=lambda context: 0,
 )
 def sum_of_logits(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
     """z = sum of z_i, a product of experts: those that are uniform drop out."""
     return total(logits)
 
 
-@operator("logit_mean", on="logits", paper=EXPERTS, memory=lambda context: 0)
+@operator("logit_mean", on="logits", paper=EXPERTS)
 def mean_of_logits(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
     """z = sum of z_i / K: the answers of the sum, as unsure as at K times its temperature."""
     return mean(logits)
 
 
-@operator("logit_weighted", on="logits", paper=EXPERTS, memory=lambda context: 0)
+@operator("logit_weighted", on="logits", paper=EXPERTS)
 def weighted_logits(
     logits: Sequence[Tensor],
     context: MergeContext,
@@ -46,12 +45,7 @@ def weighted_logits(
     return combination(normalised(given, "logit_weighted") if normalise else given, logits)
 
 
-@operator(
-    "probabilities",
-    on="logits",
-    paper="https://arxiv.org/abs/1612.01474",
-    memory=lambda context: 0,
-)
+@operator("probabilities", on="logits", paper="https://arxiv.org/abs/1612.01474")
 def mean_of_probabilities(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
     """z = t log p with p the mean of softmax(z_i / t), so that predict_proba gives p itself."""
     t = context.temperature
@@ -64,7 +58,6 @@ def mean_of_probabilities(logits: Sequence[Tensor], context: MergeContext) -> Te
     on="logits",
     paper="https://openreview.net/forum?id=Z0j9NJt08I",
     colour="#b58fd0",
-    memory=lambda context: 0,
 )
 def own_scores(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
     """z_c = t (log p_i(c) + log C) by the module i that rewards c: its evidence against uniform.

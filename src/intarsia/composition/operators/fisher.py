@@ -89,8 +89,7 @@ def _add_layers(
     x is the same for every class: one product of matrices for all of them.
     """
     with torch.enable_grad():
-        inputs = inputs.detach().clone()
-        logits, calls = run(network, inputs.requires_grad_(inputs.is_floating_point()))
+        logits, calls = run(network, inputs.detach().requires_grad_(inputs.is_floating_point()))
         roots = _roots(logits, temperature)
     if not calls:
         return set()
@@ -116,8 +115,7 @@ def _add_layers(
     for name, d in squares.items():
         weight = torch.einsum("nlgu,nlgc->guc", d, reads[name].square())
         _add(sums, layers[name], weight, d)
-    biases = {call.bias for call in calls if call.layer.bias is not None}
-    return {call.weight for call in calls} | biases
+    return {name for call in calls for name in (call.weight, call.bias)}
 
 
 def _over_places(d: Tensor, x: Tensor) -> Tensor:
@@ -145,7 +143,7 @@ def _add_others(
     """Add the squares for all other parameters, sample by sample."""
 
     def roots(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-        return _roots(functional_call(network, parameters, (x[None],)), temperature)[0]
+        return _roots(functional_call(network, parameters, (x[None].clone(),)), temperature)[0]
 
     each = _mapped(roots, others, inputs)
     # torch's map is wrong for some layers (PReLU), so it is trusted where it agrees with a sample.
@@ -185,14 +183,13 @@ def _one_by_one(
     rows = []
     for x in inputs:
         with torch.enable_grad():
-            roots = _roots(network(x[None]), temperature)[0]
+            roots = _roots(network(x[None].clone()), temperature)[0]
         for root in roots:
             rows.append(
                 torch.autograd.grad(
                     root,
                     [own[name] for name in names],
                     retain_graph=True,
-                    allow_unused=True,
                     materialize_grads=True,
                 )
             )

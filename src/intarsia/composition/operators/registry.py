@@ -56,7 +56,8 @@ def operator(
     - `mask`: for an operator on units, a function of the context that gives the mask of its state;
       without it those entries survive that are not 0.
     - `memory`: a function of the context that gives the bytes it takes at its peak, beyond the
-      parts and its answer; without it they are four times those of the parts' tensors.
+      parts and its answer; without it they are four times those of the parts' tensors, and none
+      on logits, where every part keeps its own network.
     """
 
     def add(function: Callable[..., Any]) -> Operator:

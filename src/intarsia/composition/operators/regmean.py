@@ -67,8 +67,7 @@ def regmean_nbytes(context: MergeContext) -> int:
 
     Besides those that are cached, and the samples' patches.
     """
-    shapes = [e.shape for e in context.plan.values() if e.learned and len(e.shape) > 1]
-    grams = 8 * sum(prod(shape[1:]) ** 2 for shape in shapes)
+    grams = 8 * sum(prod(shape[1:]) ** 2 for shape in context.weight_shapes)
     return 5 * grams + 4 * context.nbytes + 2 * context.read_nbytes(CHUNK)
 
 
@@ -113,20 +112,21 @@ def _solve(left: Tensor, right: Tensor, start: Tensor, kept: Tensor) -> Tensor:
     size = (rest * step).sum(-1, keepdim=True)
     goal = TOLERANCE**2 * (right.square() * scale).sum(-1, keepdim=True)
     for _ in range(STEPS):
-        if bool((size <= goal).all()):
+        on_the_way = size > goal
+        if not bool(on_the_way.any()):
             break
         turned = torch.where(kept, step @ left, 0)
-        length = _ratio(size, (step * turned).sum(-1, keepdim=True), size > goal)
+        length = on_the_way * _ratio(size, (step * turned).sum(-1, keepdim=True))
         rows = rows + length * step
         rest = rest - length * turned
         before, size = size, (rest * rest * scale).sum(-1, keepdim=True)
-        step = rest * scale + _ratio(size, before, size > goal) * step
+        step = rest * scale + _ratio(size, before) * step
     return rows
 
 
-def _ratio(one: Tensor, other: Tensor, where: Tensor) -> Tensor:
-    """0 for the rows that have arrived."""
-    return torch.where(where & (other > 0), one / other, 0)
+def _ratio(one: Tensor, other: Tensor) -> Tensor:
+    """0 for the rows of which nothing is left."""
+    return torch.where(other > 0, one / other, 0)
 
 
 def _rows(tensor: Tensor, groups: int) -> Tensor:
