@@ -1,0 +1,176 @@
+"""Study `base`: classes and tasks, experts of one base, and what joining leaves of them."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from intarsia.data import load_data
+from intarsia.errors import StudyError
+from intarsia.models import initialise
+from intarsia.studies import Measured, Store, StudyContext, find_study, run
+from intarsia.studies.base.experts import (
+    JOINT,
+    WAYS,
+    base_classes,
+    class_means,
+    fresh_head,
+    random_tasks,
+    readout_inputs,
+    task_data,
+    ward_tasks,
+)
+from intarsia.studies.base.fine_tuned import (
+    ARITHMETIC,
+    FRESH,
+    LOGITS,
+    OWN,
+    best_of_one_network,
+    verdict,
+)
+from intarsia.studies.verdict import Findings
+
+NAMES = [f"c{i}" for i in range(10)]
+
+
+def test_classes_are_parted_by_the_seed() -> None:
+    base = base_classes(NAMES, 0.4, 0)
+    assert len(base) == 4
+    assert list(base) == sorted(base, key=NAMES.index)
+    assert base == base_classes(NAMES, 0.4, 0)
+    assert len({base_classes(NAMES, 0.4, seed) for seed in range(6)}) > 1
+    rest = [name for name in NAMES if name not in base]
+    tasks = random_tasks(rest, 3, 0)
+    assert sorted(name for task in tasks for name in task) == sorted(rest)
+    assert {len(task) for task in tasks} == {2}
+    assert tasks != random_tasks(rest, 3, 1)
+
+
+def test_ward_puts_near_classes_together() -> None:
+    means = torch.tensor([[0.0, 0], [9, 9], [0.1, 0], [9, 9.1], [0, 5]])
+    tasks = ward_tasks(["a", "b", "c", "d", "e"], means, 3)
+    assert sorted(map(tuple, tasks)) == [("a", "c"), ("b", "d"), ("e",)]
+    with pytest.raises(StudyError, match="makes 1 groups"):
+        ward_tasks(["a", "b"], torch.zeros(2, 2), 2)
+
+
+def test_the_readouts_inputs_are_what_the_last_layer_reads() -> None:
+    network = initialise("mlp(7, dropout=0)", (5,), 3, 0)
+    x = torch.randn(11, 5)
+    features = readout_inputs(network, x, batch=4)
+    assert features.shape == (11, 7)
+    with torch.no_grad():
+        last = network.layers[-1]
+        torch.testing.assert_close(features @ last.weight.T, network.eval()(x))
+    means = class_means(network, x, torch.arange(11) % 2, 2)
+    torch.testing.assert_close(means[1].float(), features[1::2].mean(0))
+
+
+def test_task_data_has_a_catalogue_of_its_own() -> None:
+    data = load_data("digits")
+    part = task_data(data, ["7", "2"], data.train.x[:5])
+    assert part.catalogue == ("7", "2")
+    assert part.public is not None
+    assert len(part.public) == 5
+    for split, own in ((data.train, part.train), (data.test, part.test)):
+        assert torch.equal(own.x[own.y == 0], split.x[split.y == 7])
+        assert torch.equal(own.x[own.y == 1], split.x[split.y == 2])
+    assert part.scaling is data.scaling
+
+
+def test_a_fresh_head_reads_what_the_features_hold() -> None:
+    """Of a network whose last layer is spoilt and whose features are whole, it recovers all."""
+    data = load_data("digits", classes=["0", "1", "2"])
+    network = initialise("mlp(64, dropout=0)", data.shape, 3, 0)
+    how = {"epochs": 20, "learning_rate": 1e-2, "weight_decay": 1e-4, "batch": 32}
+    with torch.no_grad():
+        network.layers[-1].weight.zero_()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    assert fresh_head(network, data, torch.device("cpu"), 0, how) > 0.95
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, before[name])
+    network.layers[0].weight.data.zero_()  # and of dead features nothing
+    assert fresh_head(network, data, torch.device("cpu"), 0, how) < 0.5
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory, threads) -> list[Measured]:
+    study = find_study("base")
+    store = Store(tmp_path_factory.mktemp("base") / "store")
+    options = study.options("small", seeds=2, sparsities=[0.0, 0.9])
+    with threads(1):
+        return run(study, options, store, context=StudyContext(store, "cpu"))
+
+
+def test_the_small_scale_is_measured_whole(small: list[Measured]) -> None:
+    ways = {cell.settings["way"] for cell in small}
+    assert ways == {JOINT, *WAYS}
+    assert len(small) == 2 * (1 + 2 * len(WAYS))
+    for cell in small:
+        if cell.settings["way"] == JOINT:
+            assert cell.result[JOINT] > 0.8
+            continue
+        assert cell.result[OWN] > 0.8
+        assert 0 <= cell.result[LOGITS] <= 1
+        found = cell.result["averaged"]  # an MLP has no BatchNorm to recompute
+        assert "recomputed" not in cell.result
+        assert 0 <= found[ARITHMETIC]["test"] <= 1
+        assert found[ARITHMETIC][FRESH] > 0.5
+        assert found[ARITHMETIC]["chosen"].startswith("task_arithmetic(scale=")
+        best = max(found.values(), key=lambda way: way["validation"])
+        assert best_of_one_network(cell) == best["test"]
+        assert sorted(name for task in cell.result["sets"] for name in task) == sorted(
+            {name for task in cell.result["sets"] for name in task}
+        )
+
+
+def test_sparse_changes_have_smaller_files(small: list[Measured]) -> None:
+    by_sparsity: dict[float, list[float]] = {}
+    for cell in small:
+        if cell.settings["way"] != JOINT:
+            by_sparsity.setdefault(cell.settings["sparsity"], []).append(cell.result["file"])
+    assert max(by_sparsity[0.9]) < min(by_sparsity[0.0])
+
+
+def test_tables_figures_and_verdict(small: list[Measured]) -> None:
+    study = find_study("base")
+    summary, sparse = study.tables(small)
+    assert [row[0] for row in summary.rows] == list(WAYS)
+    assert summary.columns[-1] == "joint"
+    assert sparse.columns[1] == "sparsity of changes"
+    assert len(sparse.rows) == 2 * len(WAYS)
+    (figure,) = study.figures(small).values()
+    assert len(figure.axes) == 1
+    said = verdict(Findings(small))
+    assert len(said.claims) == 2
+    assert all("paired by seed" in claim.text for claim in said.claims)
+    assert "cross-entropy" in said.line
+
+
+def test_the_verdict_is_what_the_numbers_say() -> None:
+    def cell(way: str, seed: int, logits: float, one: float) -> Measured:
+        settings = {"data": "d", "model": "m", "partition": "random", "way": way, "seed": seed}
+        found = {ARITHMETIC: {"validation": 1.0, "test": one}}
+        return Measured(settings | {"sparsity": 0.0}, {LOGITS: logits, "averaged": found})
+
+    me, usual = "ME, all tasks", "cross-entropy"
+    numbers = [(0.70, 0.50, 0.5, 0.3), (0.72, 0.51, 0.52, 0.31), (0.71, 0.49, 0.51, 0.33)]
+    cells = [
+        one
+        for seed, (a, b, c, d) in enumerate(numbers)
+        for one in (cell(me, seed, a, c), cell(usual, seed, b, d))
+    ]
+    (claim,) = verdict(Findings(cells)).claims
+    assert claim.holds is True
+    assert "logits added 0.710 against 0.500" in claim.text
+    (claim,) = verdict(Findings([*cells[:4], cell(me, 2, 0.2, 0.1), cells[5]])).claims
+    assert claim.holds is False
+    (claim,) = verdict(Findings(cells[:2])).claims
+    assert claim.holds is None
+
+
+def test_what_is_unknown_is_named() -> None:
+    study, context = find_study("base"), StudyContext(Store(Path("nowhere")), "cpu")
+    for key, value in (("ways", ["mse"]), ("partitions", ["even"])):
+        with pytest.raises(StudyError, match=f"option '{key}' has '{value[0]}'"):
+            study.plan(study.options("small", **{key: value}), context)
