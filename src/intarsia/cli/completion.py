@@ -8,12 +8,15 @@ from collections.abc import Callable, Sequence
 ALIGNMENTS = ("activations", "weights")
 DATA_OPTIONS = (
     "classes", "download", "duplicates", "encoding", "groups", "labels", "missing", "progress",
-    "scale", "seed", "size", "target", "test", "validation",
+    "public", "scale", "scale_on", "seed", "size", "target", "test", "validation",
 )  # fmt: skip
 DATASETS = ("cifar10", "cifar100", "digits", "fashion_mnist", "har", "mnist", "yeast")
 ENGINES = ("auto", "plain", "single", "stack", "mlp", "lenet")
 MODELS = ("lenet", "mlp", "resnet18", "vgg11")
-NEGATIVES = ("mixed", "noise", "none", "scaled")
+NEGATIVES = (
+    "bent", "gaussian", "mixed", "noise", "none", "public", "scaled", "shuffled",
+    "turned", "warped",
+)  # fmt: skip
 OBJECTIVES = ("confidence_penalty", "me", "other", "qme", "smoothing", "xe")
 OPERATORS = (
     "auto", "dare", "fisher", "inlay", "logit_mean", "logit_weighted", "logits", "mean", "own",
@@ -21,9 +24,10 @@ OPERATORS = (
 )  # fmt: skip
 PRESETS = ("auto", "paper", "released")
 PRUNINGS = ("magnitude", "random", "territory")
+VISIBILITIES = ("all", "own", "past")
 SPLITS = ("train", "validation", "test", "all")
 STUDIES = (
-    "complete", "confusion", "continual", "controls", "impact", "pairs", "path", "single",
+    "apart", "complete", "confusion", "continual", "controls", "impact", "pairs", "path", "single",
     "sparsity", "temperature", "unlearning", "width",
 )  # fmt: skip
 

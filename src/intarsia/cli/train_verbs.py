@@ -118,6 +118,13 @@ class RecipeOptions:
             "Made-up samples of no class: none, or such as 'noise(0.25) + mixed(0.25)'.",
         ),
     ] = None
+    visibility: Annotated[
+        str | None,
+        name_option(
+            completion.VISIBILITIES,
+            "The classes whose samples a module may see: all, past or own.",
+        ),
+    ] = None
     balance: Annotated[
         float | None,
         typer.Option(help="From 0, every sample counts alike, to 1, rewarded ones as all others."),

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from intarsia.data.scaling import Scaling
+from intarsia.errors import DataError
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -40,6 +41,9 @@ class Data:
 
     `options` are those of load_data that were not the defaults, as plain JSON values. `fill` has
     the value that replaces a missing one, feature by feature, where load_data was given `missing`.
+    `public` are unlabelled inputs that every module may see, raw like the splits. `scale_on` is
+    what the scaling was asked to be fitted on, "train" or "public"; None where nothing was said,
+    which is the training split.
     """
 
     name: str
@@ -51,6 +55,8 @@ class Data:
     digest: str
     options: Mapping[str, Any] = field(default_factory=dict)
     fill: tuple[float, ...] | None = None
+    public: torch.Tensor | None = None  # M, *shape
+    scale_on: str | None = None
 
     @classmethod
     def build(
@@ -61,12 +67,26 @@ class Data:
         validation: Split,
         test: Split,
         scale: str,
+        public: torch.Tensor | None = None,
+        scale_on: str | None = None,
     ) -> "Data":
-        """Fit the scaling on `train` alone and compute the digest."""
-        scaling = Scaling.fit(scale, train.x)
-        parts = (train, validation, test)
-        digest = _digest(catalogue, parts, scaling.kind)
-        return cls(name, tuple(catalogue), train, validation, test, scaling, digest)
+        """Fit the scaling, on `train` alone unless it is to be on `public`; compute the digest."""
+        if scale_on == "public" and public is None:
+            raise DataError(f"{name}: scale_on is 'public', and there is no public set: give one")
+        fitted_on = public if scale_on == "public" and public is not None else train.x
+        scaling = Scaling.fit(scale, fitted_on)
+        digest = _digest(catalogue, (train, validation, test), scaling.kind, public, scale_on)
+        return cls(
+            name,
+            tuple(catalogue),
+            train,
+            validation,
+            test,
+            scaling,
+            digest,
+            public=public,
+            scale_on=scale_on,
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -102,17 +122,26 @@ def subsample(split: Split, most: int) -> Split:
     return Split(split.x[rows], split.y[rows])
 
 
-def _digest(catalogue: Sequence[str], splits: Sequence[Split], kind: str) -> str:
-    """SHA-256 of the contents.
+def _digest(
+    catalogue: Sequence[str],
+    splits: Sequence[Split],
+    kind: str,
+    public: torch.Tensor | None = None,
+    scale_on: str | None = None,
+) -> str:
+    """SHA-256 of the contents; of public inputs only where there are some.
 
     The fitted numbers of the scaling follow from the arrays and its kind, and their last bits may
     differ between machines, so they stay out.
     """
     sha = hashlib.sha256(json.dumps([list(catalogue), kind]).encode())
-    for split in splits:
-        for tensor in (split.x, split.y):
-            array = tensor.detach().cpu().contiguous().numpy()
-            array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            sha.update(json.dumps([array.dtype.str, list(array.shape)]).encode())
-            sha.update(array.data)
+    tensors = [tensor for split in splits for tensor in (split.x, split.y)]
+    if public is not None:
+        sha.update(json.dumps(["public", scale_on == "public"]).encode())
+        tensors.append(public)
+    for tensor in tensors:
+        array = tensor.detach().cpu().contiguous().numpy()
+        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        sha.update(json.dumps([array.dtype.str, list(array.shape)]).encode())
+        sha.update(array.data)
     return sha.hexdigest()

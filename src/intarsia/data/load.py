@@ -15,6 +15,7 @@ from intarsia.data.dataset import Data, Split
 from intarsia.data.datasets import DATASETS
 from intarsia.data.image_folders import from_folder
 from intarsia.data.lookup import read_named
+from intarsia.data.public_set import fit_public, read_public
 from intarsia.data.scaling import check_kind, fill, fill_values
 from intarsia.data.splits import (
     check_fraction,
@@ -49,6 +50,8 @@ def load_data(
     size: int | Sequence[int] | None = None,
     groups: str | int | None = None,
     duplicates: str = "keep",
+    public: Any = None,
+    scale_on: str | None = None,
     download: bool = True,
     progress: bool | None = None,
 ) -> Data:
@@ -78,6 +81,12 @@ def load_data(
     cut, and the column is not a feature. `duplicates` are rows with the same inputs: "keep" does
     nothing about them, "together" keeps them on one side as a group, "drop" leaves one of those
     that have the same label too, and none in training that is in a given test part.
+
+    `public` are inputs without labels, of the data's shape, that every module may see: an array,
+    the name of one beside the data in an .npz or a mapping, a data set by name, an .npz or a folder
+    of images. They are negatives where a recipe asks for them. `scale_on` is what the scaling is
+    fitted on, "train" or "public"; left open, the training part, and a module that is not to see
+    all classes is refused until it is said (see `visibility` of a recipe).
     """
     if isinstance(source, Data):
         return source
@@ -85,8 +94,10 @@ def load_data(
     options = _changed(
         validation=validation, test=test, seed=seed, scale=scale, classes=classes, labels=labels,
         target=target, encoding=encoding, missing=missing, size=size,
-        groups=groups, duplicates=duplicates,
+        groups=groups, duplicates=duplicates, scale_on=scale_on,
+        public=str(public) if isinstance(public, str | os.PathLike) else None,
     )  # fmt: skip
+    _check_scale_on(scale_on, public)
     _check_duplicates(duplicates, groups)
     test = check_fraction("test", test)
     seed = check_seed(seed)
@@ -111,7 +122,11 @@ def load_data(
         raw = raw.as_floats()
     if duplicates != "keep":
         raw = _without_duplicates(raw) if duplicates == "drop" else _together(raw, name)
-    return replace(_cut(name, raw, fraction, test, seed, kind, missing), options=options)
+    unlabelled = None
+    if public is not None:
+        unlabelled = read_public(public, source, download=download, progress=progress)
+    data = _cut(name, raw, fraction, test, seed, kind, missing, unlabelled, scale_on)
+    return replace(data, options=options)
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -150,6 +165,13 @@ def _check_groups(groups: Any, named: str) -> None:
             f"{named} has no groups {groups!r}: "
             + (nearest(str(groups), known) if known else "it has none by which it can be split")
         )
+
+
+def _check_scale_on(scale_on: Any, public: Any) -> None:
+    if scale_on not in (None, "train", "public"):
+        raise DataError(f"scale_on is {scale_on!r}: expected 'train' or 'public'")
+    if scale_on == "public" and public is None:
+        raise DataError("scale_on is 'public', and there is no public set: give one with public=")
 
 
 def _check_duplicates(duplicates: Any, groups: Any) -> None:
@@ -193,7 +215,15 @@ def _default_scale(raw: Raw) -> str:
 
 
 def _cut(
-    name: str, raw: Raw, validation: float, test: float, seed: int, scale: str, missing: Any
+    name: str,
+    raw: Raw,
+    validation: float,
+    test: float,
+    seed: int,
+    scale: str,
+    missing: Any,
+    unlabelled: np.ndarray | None,
+    scale_on: str | None,
 ) -> Data:
     own_test = raw.x_test is not None and raw.y_test is not None
     check_sizes(raw, 1 + (validation > 0) + (not own_test and test > 0), name)
@@ -204,13 +234,14 @@ def _cut(
         tested = _split(raw.x[cut], raw.y[cut])
     kept, held = _parts(raw, rest, validation, seed, 1)
     train, validated = (_split(raw.x[rest[rows]], raw.y[rest[rows]]) for rows in (kept, held))
+    public = None if unlabelled is None else fit_public(unlabelled, train.x)
     if missing is None:
-        return Data.build(name, raw.catalogue, train, validated, tested, scale)
+        return Data.build(name, raw.catalogue, train, validated, tested, scale, public, scale_on)
     values = fill_values(missing, train.x.numpy(), name)
     train, validated, tested = (
         _split(fill(part.x.numpy(), values), part.y.numpy()) for part in (train, validated, tested)
     )
-    data = Data.build(name, raw.catalogue, train, validated, tested, scale)
+    data = Data.build(name, raw.catalogue, train, validated, tested, scale, public, scale_on)
     return replace(data, fill=tuple(values.tolist()))
 
 
