@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import studies
+from apart_pages import apart
 from armour_pages import armour
 from class_pages import abstention, growth, nonsense, removal
 from intarsia.plots import svg
@@ -42,6 +43,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "defaults": defaults,
     "growth": growth,
     "studio": studio,
+    "apart": apart,
 }
 # The README's lines between <!-- name --> and <!-- end of name -->.
 BLOCKS: dict[str, Callable[[Load], str]] = {"merge": merge_in_short, "speed": speed}

@@ -31,6 +31,10 @@ whether it asks to take no side on labels that are not rewarded.
 """
 
 
+VISIBILITIES = Registry("visibility", given=("classes", "rewarded"))
+"""By name, which labels a module may see: a function that returns 1 for these and 0 for others."""
+
+
 @dataclass(frozen=True, eq=False)
 class Objective:
     """Targets, label weights and an optional entropy bonus.
@@ -122,6 +126,15 @@ def objective(
     return made
 
 
+def visible_labels(
+    what: str | Mapping[str, Any] | Spec, classes: int, rewarded: Sequence[int]
+) -> Tensor:
+    """1 for every label that a module with these rewarded classes may see, 0 for all others."""
+    spec = VISIBILITIES.spec(what)
+    made: Tensor = VISIBILITIES.call(spec, classes=classes, rewarded=list(rewarded))
+    return made
+
+
 def sample_losses(logits: Tensor, labels: Tensor, goal: Objective, temperature: float) -> Tensor:
     """Loss of each sample, before weighting; logits N x outputs."""
     log_p = torch.log_softmax(logits / temperature, -1)
@@ -163,7 +176,7 @@ def maximum_entropy(
     table = torch.full((classes, classes), 1 / classes)
     weight = _weight(classes, rewarded, reward)
     if order is not None:
-        weight = weight * _arrived(classes, rewarded, order)
+        weight = weight * _arrived("me", classes, rewarded, order)
     return Objective(_sure_of(rewarded, table), weight)
 
 
@@ -207,6 +220,37 @@ def explicit_other(classes: int, rewarded: Sequence[int]) -> Objective:
     return Objective(_sure_of(rewarded, table), torch.ones(classes))
 
 
+@VISIBILITIES.register("all")
+def everything(classes: int, rewarded: Sequence[int]) -> Tensor:
+    """All labels: a module's negatives are the samples of all other classes."""
+    return torch.ones(classes)
+
+
+@VISIBILITIES.register("past")
+def past(
+    classes: int,
+    rewarded: Sequence[int],
+    order: Sequence[int] | None = None,
+    amount: float | None = 2.0,
+) -> Tensor:
+    """Those that are there when the rewarded ones arrive, in the catalogue's order or in `order`.
+
+    `order` has labels by number; those that it does not name come last. `amount` is how many
+    samples of earlier classes an epoch draws for each of the rewarded ones, None for all: many
+    make a late module far more modest than an early one, which then speaks for its classes.
+    """
+    if amount is not None:
+        _check_number("past", "amount", amount)
+    given = range(classes) if order is None else order
+    return _arrived("past", classes, rewarded, given)
+
+
+@VISIBILITIES.register("own")
+def own(classes: int, rewarded: Sequence[int]) -> Tensor:
+    """The rewarded ones alone: negatives are public or made up."""
+    return _shown(classes, rewarded)
+
+
 def _check_number(name: str, key: str, value: Any, high: float = math.inf) -> None:
     if not isinstance(value, int | float) or not 0 <= value <= high or value == math.inf:
         upto = "" if high == math.inf else f" to {high:g}"
@@ -224,11 +268,11 @@ def _shown(classes: int, rewarded: Sequence[int]) -> Tensor:
     return torch.zeros(classes).index_fill(0, torch.tensor(list(rewarded)), 1.0)
 
 
-def _arrived(classes: int, rewarded: Sequence[int], order: Sequence[int]) -> Tensor:
+def _arrived(name: str, classes: int, rewarded: Sequence[int], order: Sequence[int]) -> Tensor:
     """1 for labels that are there when the last of the rewarded ones arrives, 0 for later ones."""
     whole = isinstance(order, Sequence) and all(type(o) is int and o >= 0 for o in order)
     if not whole or len(set(order)) != len(order):
-        raise RecipeError(f"me: order is {order!r}: expected numbers of labels, each once")
+        raise RecipeError(f"{name}: order is {order!r}: expected numbers of labels, each once")
     places = {label: place for place, label in enumerate(order)}
     arrivals = torch.tensor([places.get(label, len(order)) for label in range(classes)])
     return (arrivals <= arrivals[list(rewarded)].max()).float()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from intarsia.data.negatives import NEGATIVES, make_pools, pools_of, read_negatives
+from intarsia.data.negatives import NEGATIVES, Pool, make_pools, pools_of, read_negatives
 from intarsia.errors import RecipeError
 
 
@@ -89,16 +89,16 @@ def test_an_unknown_source_or_amount_is_refused_by_name() -> None:
 def test_a_pool_is_made_without_the_samples_it_is_to_hide() -> None:
     x, y = table(90), torch.arange(90) % 3
     sources = read_negatives("mixed(0.5) + noise(0.5)")
-    pools = pools_of([(), (2,), (), (2,)])
+    pools = pools_of((hidden, ()) for hidden in [(), (2,), (), (2,)])
     made, labels = make_pools(sources, x, y, pools, classes=3)
-    assert pools == ((), (2,))
+    assert pools == (Pool(()), Pool((2,)))
     assert labels.tolist() == [3] * 90 + [4] * 90
     other = x.clone()
     other[y == 2] = 1000.0
     again, _ = make_pools(sources, other, y, pools, classes=3)
     np.testing.assert_array_equal(again[90:], made[90:])
     assert not torch.equal(again[:90], made[:90])
-    alone, _ = make_pools(sources, x, y, ((2,),), classes=3)
+    alone, _ = make_pools(sources, x, y, [Pool((2,))], classes=3)
     np.testing.assert_array_equal(alone, made[90:])
 
 
@@ -106,10 +106,89 @@ def test_a_source_that_makes_other_rows_than_asked_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     x, y = table(30), torch.arange(30) % 3
+    pools = [Pool(()), Pool((2,))]
     makes = iter([x[:5], x[:4]])
     monkeypatch.setitem(NEGATIVES, "uneven", lambda samples, generator: next(makes))
     with pytest.raises(RecipeError, match="equally many"):
-        make_pools(read_negatives("uneven"), x, y, ((), (2,)), classes=3)
+        make_pools(read_negatives("uneven"), x, y, pools, classes=3)
     monkeypatch.setitem(NEGATIVES, "narrow", lambda samples, generator: samples[:, :2])
     with pytest.raises(RecipeError, match="of their shape"):
-        make_pools(read_negatives("narrow"), x, y, ((),), classes=3)
+        make_pools(read_negatives("narrow"), x, y, pools[:1], classes=3)
+
+
+def images(rows: int = 30, channels: int = 1, size: tuple[int, int] = (8, 8)) -> torch.Tensor:
+    return torch.rand(rows, channels, *size, generator=torch.Generator().manual_seed(2))
+
+
+def draw_own(text: str, own: torch.Tensor, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return NEGATIVES.call(NEGATIVES.spec(text), own=own, generator=generator)
+
+
+def test_turned_images_are_each_one_of_the_ways_of_an_own_one() -> None:
+    own = images(4, 3)
+    made = draw_own("turned(60)", own)
+    assert made.shape == (240, 3, 8, 8)
+    ways = [own.flip(-1), own.flip(-2), *(torch.rot90(own, k, (-2, -1)) for k in (1, 2, 3))]
+    known = {tuple(row) for row in torch.cat(ways).flatten(1).tolist()}
+    assert {tuple(row) for row in made.flatten(1).tolist()} == known
+    oblong = draw_own("turned(2)", images(4, 1, (4, 6)))
+    assert oblong.shape == (8, 1, 4, 6)
+
+
+@pytest.mark.parametrize("name", ["bent", "warped"])
+def test_moved_pixels_stay_in_the_range_of_the_images(name: str) -> None:
+    own = images() * 3 - 5
+    made = draw_own(f"{name}(2.5)", own)
+    assert made.shape == (75, 1, 8, 8)
+    assert float(own.min()) - 1e-4 <= float(made.min())
+    assert float(made.max()) <= float(own.max()) + 1e-4
+    assert torch.equal(made, draw_own(f"{name}(2.5)", own))
+    assert not torch.equal(made, draw_own(f"{name}(2.5)", own, seed=1))
+
+
+def test_a_bend_of_hardly_any_strength_leaves_images_as_they_are() -> None:
+    own = images(5)
+    made = draw_own("bent(4, strength=1e-6)", own)
+    nearest = (made[:, None] - own).abs().flatten(2).amax(2).amin(1)
+    assert float(nearest.max()) < 1e-4
+
+
+@pytest.mark.parametrize("name", ["turned", "bent", "warped"])
+def test_tables_have_no_pixels_to_move(name: str) -> None:
+    with pytest.raises(RecipeError, match=f"{name} moves the pixels.*gaussian"):
+        draw_own(name, table())
+
+
+def test_public_rows_are_drawn_none_twice_before_all_were() -> None:
+    public = torch.arange(30.0).reshape(10, 3)
+    generator = torch.Generator().manual_seed(0)
+    spec = NEGATIVES.spec("public(0.5)")
+    made = NEGATIVES.call(spec, samples=table(40, 3), generator=generator, public=public)
+    counts = {tuple(row): made.tolist().count(row) for row in made.tolist()}
+    assert sorted(counts) == sorted(map(tuple, public.tolist()))
+    assert set(counts.values()) == {2}
+    with pytest.raises(RecipeError, match="load them with public="):
+        draw("public(0.5)", table())
+
+
+def test_gaussian_has_the_mean_and_spread_of_the_public_set() -> None:
+    public = table(4000, 3) + torch.tensor([5.0, 0.0, -5.0])
+    spec, generator = NEGATIVES.spec("gaussian(20, spread=2)"), torch.Generator().manual_seed(0)
+    made = NEGATIVES.call(spec, samples=table(200, 3), generator=generator, public=public)
+    torch.testing.assert_close(made.mean(0), public.mean(0), rtol=0.1, atol=0.2)
+    torch.testing.assert_close(made.std(0), 2 * public.std(0), rtol=0.05, atol=0)
+    alone = draw("gaussian(20)", table(200, 3) + 100)  # of the samples it knows their number alone
+    torch.testing.assert_close(alone.mean(0), torch.zeros(3), rtol=0, atol=0.05)
+    torch.testing.assert_close(alone.std(0), torch.ones(3), rtol=0.05, atol=0)
+    with pytest.raises(RecipeError, match="spread is 0"):
+        draw("gaussian(1, spread=0)", table())
+
+
+def test_shuffled_rows_have_the_values_of_an_own_row_elsewhere() -> None:
+    own = table(20, 6)
+    made = draw_own("shuffled(3)", own)
+    assert made.shape == (60, 6)
+    values = {tuple(sorted(row)) for row in own.tolist()}
+    assert {tuple(sorted(row)) for row in made.tolist()} <= values
+    assert sum(row in own.tolist() for row in made.tolist()) < 3

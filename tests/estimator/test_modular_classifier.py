@@ -119,13 +119,31 @@ def test_a_class_in_between_keeps_the_classes_sorted(digits: Any) -> None:
     assert log_loss(words[y_test[known]], model.predict_proba(x_test[known])) < 0.4
 
 
+def test_add_class_without_a_background_makes_its_negatives_up(
+    four: ModularClassifier, digits: Any
+) -> None:
+    x, y, x_test, y_test = digits
+    model = clone(four).set_params(background=0, shape=(1, 8, 8)).fit(x[y < 4], y[y < 4])
+    before = model.temperature_
+    model.add_class(x[y == 4], 4)
+    recipe = model.modules_[4].provenance["recipe"]
+    assert recipe["visibility"] == "own"
+    assert "bent" in recipe["negatives"]
+    assert model.temperature_ == before
+    known = y_test < 5
+    assert model.score(x_test[known], y_test[known]) > 0.85
+    few = clone(model).fit(x[y < 4], y[y < 4])
+    few.add_class(x[y == 4], 4, background=x[y == 0][:3])
+    assert few.modules_[4].provenance["recipe"]["visibility"].startswith("past(order=")
+    enough = clone(model).fit(x[y < 4], y[y < 4])
+    enough.add_class(x[y == 4], 4, background=x[y < 4])
+    assert "visibility" not in enough.modules_[4].provenance["recipe"]
+
+
 def test_add_class_takes_a_background_of_the_callers(four: ModularClassifier, digits: Any) -> None:
     x, y, x_test, y_test = digits
     bare = clone(four).set_params(background=0).fit(x[y < 4], y[y < 4])
     assert len(bare.background_) == 0
-    with pytest.raises(EstimatorError, match="needs rows of other classes"):
-        bare.add_class(x[y == 4], 4)
-    assert bare.classes_.tolist() == [0, 1, 2, 3]
     bare.add_class(x[y == 4], 4, background=x[y < 4])
     assert bare.score(x_test, y_test) > 0.93
     before = set(four.background_.train.y.tolist())

@@ -68,11 +68,11 @@ def make(make_job: Callable[..., tuple[Job, list[State]]]) -> Callable[..., tupl
 
 
 def with_negatives(job: Job) -> Job:
-    pools = pools_of(t.hidden for t in job.tasks)
+    pools = pools_of((t.hidden, ()) for t in job.tasks)
     made, labels = make_pools(read_negatives(SOURCES), job.x, job.y, pools, 10)
     weight = job.sample_weight
     if weight is not None:
-        weight = torch.cat([weight, weigh_pools(weight, job.y, pools, len(made))])
+        weight = torch.cat([weight, weigh_pools(weight, job.y, pools, labels)])
     x, y = torch.cat([job.x, made]), torch.cat([job.y, labels])
     return replace(job, x=x, y=y, pools=pools, sample_weight=weight)
 
@@ -128,7 +128,7 @@ def test_a_loop_written_out(make: Make, kind: str, batches: str, weighted: bool)
     mine = MIXED[4]
     job, starts = make([MIXED[0], mine], batches, weighted)
     rows, pool = 320, 160
-    assert (job.rows, job.size_of_pool, len(job.y)) == (rows, pool, rows + 2 * pool)
+    assert (job.rows, job.sizes, len(job.y)) == (rows, [pool, pool], rows + 2 * pool)
     made = job.x[rows + pool :]  # the second pool, made without labels 0, 1, 4, ..., 9
     x = torch.cat([job.x[:rows], made])
     y = torch.cat([job.y[:rows], torch.full((pool,), 10)])
@@ -173,7 +173,8 @@ def test_a_module_has_the_same_bits_alone_and_in_every_bank(
 def test_groups_and_steps_by_hand(make: Make) -> None:
     job, _ = make(MIXED)
     hidden = [t.hidden for t in MIXED]
-    assert job.pools == ((), (0, 1, 2, 3, 5, 6, 7, 8, 9), (0, 1, 4, 5, 6, 7, 8, 9), hidden[2])
+    pools = [pool.hidden for pool in job.pools]
+    assert pools == [(), (0, 1, 2, 3, 5, 6, 7, 8, 9), (0, 1, 4, 5, 6, 7, 8, 9), hidden[2]]
     assert job.group(MIXED[0]) == BatchGroup(0, (), 0)
     assert job.group(MIXED[5]) == BatchGroup(5, hidden[5], 1)
     ones = int((job.y == 1).sum())
@@ -281,7 +282,8 @@ def test_weights_that_are_all_alike_change_nothing(small_data: Data, weights: fl
 
 def test_made_rows_weigh_as_the_shown_samples_do_on_average() -> None:
     weight, y = torch.tensor([1.0, 2.0, 3.0, 10.0]), torch.tensor([0, 0, 1, 2])
-    result = weigh_pools(weight, y, ((), (0,), (0, 1, 2)), 6)
+    pools = pools_of((hidden, ()) for hidden in ((), (0,), (0, 1, 2)))
+    result = weigh_pools(weight, y, pools, torch.tensor([3, 3, 4, 4, 5, 5]))
     assert result.tolist() == [4.0, 4.0, 6.5, 6.5, 0.0, 0.0]
 
 

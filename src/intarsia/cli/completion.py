@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 ALIGNMENTS = ("activations", "weights")
 DATA_OPTIONS = (
     "classes", "download", "duplicates", "encoding", "features", "groups", "labels", "missing",
-    "progress", "scale", "seed", "size", "target", "test", "validation",
+    "progress", "public", "scale", "scale_on", "seed", "size", "target", "test", "validation",
 )  # fmt: skip
 AUGMENTATIONS = ("crop", "cutout", "flip", "none")
 DATASETS = (
@@ -18,7 +18,10 @@ DATASETS = (
 ENCODERS = ("efficientnet_lite0", "hf", "minilm", "mobilenet_v2", "timm")
 ENGINES = ("auto", "plain", "single", "stack", "mlp", "lenet")
 MODELS = ("efficientnet_lite0", "lenet", "mlp", "mobilenet_v2", "resnet18", "vgg11", "vit")
-NEGATIVES = ("mixed", "noise", "none", "scaled")
+NEGATIVES = (
+    "bent", "gaussian", "mixed", "noise", "none", "public", "scaled", "shuffled",
+    "turned", "warped",
+)  # fmt: skip
 OBJECTIVES = ("confidence_penalty", "me", "other", "qme", "smoothing", "xe")
 OPERATORS = (
     "auto", "dare", "fisher", "inlay", "logit_mean", "logit_weighted", "logits", "mean", "own",
@@ -26,9 +29,10 @@ OPERATORS = (
 )  # fmt: skip
 PRESETS = ("auto", "paper", "released")
 PRUNINGS = ("magnitude", "random", "territory")
+VISIBILITIES = ("all", "own", "past")
 SPLITS = ("train", "validation", "test", "all")
 STUDIES = (
-    "complete", "confusion", "continual", "controls", "impact", "pairs", "path", "single",
+    "apart", "complete", "confusion", "continual", "controls", "impact", "pairs", "path", "single",
     "sparsity", "temperature", "unlearning", "width",
 )  # fmt: skip
 

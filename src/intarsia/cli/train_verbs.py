@@ -171,6 +171,13 @@ class RecipeOptions:
             "Pictures changed anew in every epoch: none, or such as 'crop(4) + flip'.",
         ),
     ] = None
+    visibility: Annotated[
+        str | None,
+        name_option(
+            completion.VISIBILITIES,
+            "The classes whose samples a module may see: all, past or own.",
+        ),
+    ] = None
     balance: Annotated[
         float | None,
         typer.Option(help="From 0, every sample counts alike, to 1, rewarded ones as all others."),

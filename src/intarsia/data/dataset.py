@@ -44,6 +44,9 @@ class Data:
     `options` are those of load_data that were not the defaults, as plain JSON values. `fill` has
     the value that replaces a missing one, feature by feature, where load_data was given `missing`.
     With an `encoder` the splits hold the features that it gave for the raw inputs.
+    `public` are unlabelled inputs that every module may see, raw like the splits. `scale_on` is
+    what the scaling was asked to be fitted on, "train" or "public"; None where nothing was said,
+    which is the training split.
     """
 
     name: str
@@ -56,6 +59,8 @@ class Data:
     options: Mapping[str, Any] = field(default_factory=dict)
     fill: tuple[float, ...] | None = None
     encoder: Encoder | None = None
+    public: torch.Tensor | None = None  # M, *shape
+    scale_on: str | None = None
 
     @classmethod
     def build(
@@ -68,18 +73,26 @@ class Data:
         scale: str,
         encoder: Encoder | None = None,
         raw: Sequence[Split] = (),
+        public: torch.Tensor | None = None,
+        scale_on: str | None = None,
+        raw_public: torch.Tensor | None = None,
     ) -> "Data":
-        """Fit the scaling on `train` alone and compute the digest.
+        """Fit the scaling, on `train` alone unless it is to be on `public`; compute the digest.
 
-        Of features it follows from the `raw` rows and the identity of their `encoder`: the last
-        bits of the features differ between machines.
+        Of features it follows from the `raw` rows, `raw_public` among them, and the identity of
+        their `encoder`: the last bits of the features differ between machines.
         """
-        scaling = Scaling.fit(scale, train.x)
-        digest = _digest(catalogue, raw or (train, validation, test), scaling.kind)
+        if scale_on == "public" and public is None:
+            raise DataError(f"{name}: scale_on is 'public', and there is no public set: give one")
+        fitted_on = public if scale_on == "public" and public is not None else train.x
+        scaling = Scaling.fit(scale, fitted_on)
+        parts = (train, validation, test)
+        outside = public if raw_public is None else raw_public
+        digest = _digest(catalogue, raw or parts, scaling.kind, outside, scale_on)
         if encoder is not None:
             digest = digest_of([digest, encoder.identity])
-        parts = (train, validation, test)
-        return cls(name, tuple(catalogue), *parts, scaling, digest, encoder=encoder)
+        more = {"encoder": encoder, "public": public, "scale_on": scale_on}
+        return cls(name, tuple(catalogue), *parts, scaling, digest, **more)  # type: ignore[arg-type]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -125,17 +138,26 @@ def subsample(split: Split, most: int) -> Split:
     return Split(split.x[rows], split.y[rows])
 
 
-def _digest(catalogue: Sequence[str], splits: Sequence[Split], kind: str) -> str:
-    """SHA-256 of the contents.
+def _digest(
+    catalogue: Sequence[str],
+    splits: Sequence[Split],
+    kind: str,
+    public: torch.Tensor | None = None,
+    scale_on: str | None = None,
+) -> str:
+    """SHA-256 of the contents; of public inputs only where there are some.
 
     The fitted numbers of the scaling follow from the arrays and its kind, and their last bits may
     differ between machines, so they stay out.
     """
     sha = hashlib.sha256(json.dumps([list(catalogue), kind]).encode())
-    for split in splits:
-        for tensor in (split.x, split.y):
-            array = tensor.detach().cpu().contiguous().numpy()
-            array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            sha.update(json.dumps([array.dtype.str, list(array.shape)]).encode())
-            sha.update(array.data)
+    tensors = [tensor for split in splits for tensor in (split.x, split.y)]
+    if public is not None:
+        sha.update(json.dumps(["public", scale_on == "public"]).encode())
+        tensors.append(public)
+    for tensor in tensors:
+        array = tensor.detach().cpu().contiguous().numpy()
+        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        sha.update(json.dumps([array.dtype.str, list(array.shape)]).encode())
+        sha.update(array.data)
     return sha.hexdigest()

@@ -17,6 +17,7 @@ from intarsia.data.dataset import Data, Split
 from intarsia.data.datasets import DATASETS
 from intarsia.data.image_folders import from_folder
 from intarsia.data.lookup import read_named
+from intarsia.data.public_set import fit_public, read_public
 from intarsia.data.scaling import check_kind, fill, fill_values
 from intarsia.data.splits import (
     check_fraction,
@@ -56,6 +57,8 @@ def load_data(
     groups: str | int | None = None,
     duplicates: str = "keep",
     features: EncoderLike | None = None,
+    public: Any = None,
+    scale_on: str | None = None,
     download: bool = True,
     progress: bool | None = None,
 ) -> Data:
@@ -91,6 +94,11 @@ def load_data(
     is computed once and kept in the cache, and modules that are trained on it take raw inputs
     again. The features are scaled as tables are. With an encoder that reads texts, such as
     "minilm", inputs are texts: a list of them, or all columns of a table but the label's.
+    `public` are inputs without labels, of the data's shape, that every module may see: an array,
+    the name of one beside the data in an .npz or a mapping, a data set by name, an .npz or a folder
+    of images. They are negatives where a recipe asks for them. `scale_on` is what the scaling is
+    fitted on, "train" or "public"; left open, the training part, and a module that is not to see
+    all classes is refused until it is said (see `visibility` of a recipe).
     """
     if isinstance(source, Data):
         return source
@@ -98,12 +106,14 @@ def load_data(
     options = _changed(
         validation=validation, test=test, seed=seed, scale=scale, classes=classes, labels=labels,
         target=target, encoding=encoding, missing=missing, size=size,
-        groups=groups, duplicates=duplicates,
+        groups=groups, duplicates=duplicates, scale_on=scale_on,
+        public=str(public) if isinstance(public, str | os.PathLike) else None,
     )  # fmt: skip
     tokens = None
     if features is not None:
         _refuse("features of an encoder", missing=missing)
         tokens = partial(tokens_of, features) if reads_texts(features) else None
+    _check_scale_on(scale_on, public)
     _check_duplicates(duplicates, groups)
     test = check_fraction("test", test)
     seed = check_seed(seed)
@@ -129,13 +139,34 @@ def load_data(
     if duplicates != "keep":
         raw = _without_duplicates(raw) if duplicates == "drop" else _together(raw, name)
     splits = _cut(name, raw, fraction, test, seed)
+    outside = None
+    if public is not None:
+        outside = read_public(public, source, download=download, progress=progress, tokens=tokens)
     if features is None:
-        return replace(_filled(name, raw.catalogue, splits, kind, missing), options=options)
+        fitting = None if outside is None else fit_public(outside, splits[0].x)
+        data = _filled(name, raw.catalogue, splits, kind, missing, fitting, scale_on)
+        return replace(data, options=options)
     encoder = _encoder(features, raw, name)
     encoded = _cut(name, _encoded(raw, encoder, name, progress), fraction, test, seed)
-    kind = "capped" if scale is None else kind
-    data = Data.build(name, raw.catalogue, *encoded, kind, encoder, splits)
+    rows = None if outside is None else _public_features(outside, encoder, progress)
+    data = Data.build(
+        name, raw.catalogue, *encoded, "capped" if scale is None else kind, encoder, splits,
+        public=rows, scale_on=scale_on,
+        raw_public=None if outside is None else torch.tensor(outside),
+    )  # fmt: skip
     return replace(data, options={**options, "features": encoder.text})
+
+
+def _public_features(outside: np.ndarray, encoder: Encoder, progress: bool | None) -> torch.Tensor:
+    """Features of a public set; rows that are features already stay as they are."""
+    if outside.shape[1:] == (encoder.features,):
+        return torch.tensor(outside, dtype=torch.float32)
+    if not encoder.reads(outside.shape[1:]):
+        raise DataError(
+            f"the public set has inputs of shape {outside.shape[1:]}: the encoder {encoder} takes "
+            f"{encoder.expected}"
+        )
+    return torch.from_numpy(cached_features(encoder, outside, progress))
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -197,6 +228,13 @@ def _check_groups(groups: Any, named: str) -> None:
         )
 
 
+def _check_scale_on(scale_on: Any, public: Any) -> None:
+    if scale_on not in (None, "train", "public"):
+        raise DataError(f"scale_on is {scale_on!r}: expected 'train' or 'public'")
+    if scale_on == "public" and public is None:
+        raise DataError("scale_on is 'public', and there is no public set: give one with public=")
+
+
 def _check_duplicates(duplicates: Any, groups: Any) -> None:
     if duplicates not in DUPLICATES:
         raise DataError(f"duplicates is {duplicates!r}: {nearest(str(duplicates), DUPLICATES)}")
@@ -255,16 +293,23 @@ def _cut(name: str, raw: Raw, validation: float, test: float, seed: int) -> Spli
 
 
 def _filled(
-    name: str, catalogue: tuple[str, ...], splits: Splits, scale: str, missing: Any
+    name: str,
+    catalogue: tuple[str, ...],
+    splits: Splits,
+    scale: str,
+    missing: Any,
+    public: torch.Tensor | None,
+    scale_on: str | None,
 ) -> Data:
     """Data with the values that are missing filled in, where that is asked for."""
+    outside: Any = {"public": public, "scale_on": scale_on}
     if missing is None:
-        return Data.build(name, catalogue, *splits, scale)
+        return Data.build(name, catalogue, *splits, scale, **outside)
     values = fill_values(missing, splits[0].x.numpy(), name)
     train, validated, tested = (
         _split(fill(part.x.numpy(), values), part.y.numpy()) for part in splits
     )
-    data = Data.build(name, catalogue, train, validated, tested, scale)
+    data = Data.build(name, catalogue, train, validated, tested, scale, **outside)
     return replace(data, fill=tuple(values.tolist()))
 
 

@@ -63,6 +63,11 @@ class Scaling:
             shift, spread = ((low + high) / 2, (high - low) / 2) if half else (low, high - low)
         return cls(known, _tensor(shift), _tensor(_inverse(spread)))
 
+    def fitted(self, dtype: torch.dtype) -> bool:
+        """Whether its numbers come from the rows it was fitted on; those of pixels are known."""
+        known = dtype == torch.uint8 and self.kind in ("unit", "signed")
+        return self.kind != "none" and not known
+
     def to_json(self) -> dict[str, Any]:
         """Plain numbers and lists; every float32 is written exactly."""
         return {"kind": self.kind, "shift": self.shift.tolist(), "scale": self.scale.tolist()}

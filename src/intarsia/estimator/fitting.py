@@ -30,6 +30,7 @@ TRAINING = (
     "objective", "pruning", "sparsity", "epochs", "batch", "learning_rate", "schedule",
     "temperature", "balance", "negatives",
 )  # fmt: skip
+ENOUGH = 0.5  # rows of other classes for each of a new one, below which more are made up
 PULL = 1.0  # nats of penalty for a temperature e times the modules' own
 
 
@@ -87,6 +88,8 @@ def train_modules(
     scaling = modules[0].scaling if modules else None
     data = _data(rows, catalogue, wanted, settings, scaling)
     recipe = settings.recipe
+    if modules:
+        recipe = replace(recipe, visibility=_visibility(data, wanted))
     if modules and modules[0].architecture.model is not None:
         model = modules[0].architecture.model
         recipe = replace(recipe, model={"name": model.name, **model.arguments})
@@ -107,6 +110,23 @@ def train_modules(
             f"the modules {', '.join(bank.diverged)} diverged: lower the learning rate"
         )
     return list(bank)
+
+
+def _visibility(data: Data, wanted: Sequence[str]) -> str | None:
+    """What a class that comes later sees: with few rows of others, made-up ones stand in for them.
+
+    None where there are enough: then they are its negatives, as in a fit.
+    """
+    if len(wanted) > 1:  # they have each other
+        return None
+    label = data.catalogue.index(wanted[0])
+    own = int((data.train.y == label).sum())
+    if own == len(data.train):
+        return "own"
+    if len(data.train) - own >= ENOUGH * own:
+        return None
+    others = [place for place in range(data.classes) if place != label]
+    return f"past(order={[*others, label]}, amount=None)"
 
 
 def joins_weights(operator: Any) -> bool:
@@ -168,7 +188,7 @@ def _data(
     held = held if len(held) else train
     none = Split(train.x[:0], train.y[:0])
     data = Data.build("arrays", catalogue, train, held, none, settings.scale)
-    return data if scaling is None else replace(data, scaling=scaling)
+    return data if scaling is None else replace(data, scaling=scaling, scale_on="train")
 
 
 def _shape(given: Any) -> tuple[int, ...]:

@@ -223,7 +223,9 @@ class ModularClassifier(ClassifierMixin, BaseEstimator):
         No other module is trained: the catalogue grows, and they get an output for the new class
         that carries no evidence (`intarsia.grown`). The new module learns to be uncertain about
         `background_`, or about the rows given as `background`; these are kept if `background_y`
-        has their labels.
+        has their labels. Where there are none, or few, it learns from X and from negatives that
+        are made up (`intarsia.training.presets.apart_negatives`): it never saw a row of another
+        class, and the temperature of probabilities stays.
         """
         check_is_fitted(self)
         rows = self._rows(X)
@@ -375,11 +377,6 @@ class ModularClassifier(ClassifierMixin, BaseEstimator):
         keep: ReplayBuffer,
     ) -> Self:
         """Train the modules of these places of the catalogue, and join them to the others."""
-        if len(rows.train.y.unique()) < 2:
-            raise EstimatorError(
-                f"class {known.tolist()[places[0]]!r} needs rows of other classes as negatives, "
-                "and none were kept: give them to add_class as background, or to partial_fit"
-            )
         catalogue = names_of(known)
         settings = self._settings()
         wanted = [catalogue[place] for place in places]
@@ -387,7 +384,8 @@ class ModularClassifier(ClassifierMixin, BaseEstimator):
         others = [grown(m, catalogue) for m in modules if m.rewarded[0] not in wanted]
         kept = keep.bounded(settings.background, settings.validation, self._seed)
         held = rows.validation if len(rows.validation) else rows.train
-        return self._rejoin([*others, *trained], known, kept, held)
+        alone = len(held.y.unique()) < 2  # rows of one class say nothing about the others
+        return self._rejoin([*others, *trained], known, kept, None if alone else held)
 
     def _rejoin(
         self,

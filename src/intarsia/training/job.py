@@ -1,5 +1,6 @@
 """Job: a training plan on a device, and which samples each module of the bank sees there."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,8 +17,16 @@ from intarsia.data.augmentations import (
     draw_numbers,
     read_augmentations,
 )
-from intarsia.data.negatives import make_pools, pools_of, read_negatives, weigh_pools
+from intarsia.data.negatives import (
+    Pool,
+    look_at_own,
+    make_pools,
+    pools_of,
+    read_negatives,
+    weigh_pools,
+)
 from intarsia.errors import DataError, RecipeError, TrainingError
+from intarsia.files import stream
 from intarsia.models.custom.trial import input_dtype
 from intarsia.models.wiring import Wiring
 from intarsia.specs import Spec
@@ -32,6 +41,8 @@ class BatchGroup(NamedTuple):
     seed: int
     hidden: tuple[int, ...]  # labels whose samples are passed over
     pool: int = 0  # of negatives without a class
+    own: tuple[int, ...] = ()  # the rewarded labels, where modules train apart
+    others: float = math.inf  # samples of other labels in an epoch, for each of its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +50,9 @@ class Job:
     """What a bank trains on: the network's form, the tasks, and data that lie on the device.
 
     Behind the N rows of the data lie the pools of made negatives, one for every set of labels that
-    is hidden from some module, equally many rows in each; the rows of pool p have label C + p.
+    is hidden from some module; the rows of pool p have label C + p. They are equally many in each,
+    but where modules train `apart`: then each has a pool and an order of samples of its own, which
+    depend on nothing that it does not see.
     """
 
     network: nn.Module
@@ -52,12 +65,13 @@ class Job:
     batch: int
     temperature: float
     batches: str = "all"  # of all samples, or of the `shown` ones of each module
-    pools: tuple[tuple[int, ...], ...] = ()  # the hidden labels that each pool was made without
+    pools: tuple[Pool, ...] = ()  # what each was made from
     sample_weight: Tensor | None = None  # N and the pools; multiplies the label's
     augment: tuple[Spec, ...] = ()
     changes: bool = False  # of a base: what a mask takes stays where it starts, and is not 0
     frozen: tuple[str, ...] = ()  # parameters that stay where they start, from the first round on
     still: tuple[str, ...] = ()  # normalisations that keep their running statistics
+    apart: bool = False  # no module's samples or their order depend on what it does not see
 
     @classmethod
     def of(cls, plan: TrainingPlan, device: torch.device) -> "Job":
@@ -71,11 +85,14 @@ class Job:
         augment = tuple(read_augmentations(recipe.augment))
         check_augmentations(augment, data.shape)
         sources = read_negatives(recipe.negatives)
-        pools = pools_of(t.hidden for t in plan.tasks) if sources else ()
+        hides = recipe.visibility is not None
+        apart = hides or look_at_own(sources)
+        pools = pools_of(_pool(t, apart) for t in plan.tasks) if sources else ()
         if sources:
-            made, labels = make_pools(sources, x, y, pools, data.classes)
+            given = None if data.public is None else data.scaling(data.public).to(device, dtype)
+            made, labels = make_pools(sources, x, y, pools, data.classes, given, apart=hides)
             if weight is not None:
-                weight = torch.cat([weight, weigh_pools(weight, y, pools, len(made))])
+                weight = torch.cat([weight, weigh_pools(weight, y, pools, labels)])
             x, y = torch.cat([x, made]), torch.cat([y, labels])
         job = cls(
             network=network,
@@ -94,6 +111,7 @@ class Job:
             changes=plan.base is not None,
             frozen=plan.frozen,
             still=still_layers(network, recipe.trainable, plan.frozen) if plan.frozen else (),
+            apart=apart,
         )
         job._check_batches()
         return job
@@ -130,8 +148,9 @@ class Job:
         return int((self.y < self.tasks[0].objective.classes).sum()) if self.pools else len(self.y)
 
     @cached_property
-    def size_of_pool(self) -> int:
-        return (len(self.y) - self.rows) // len(self.pools) if self.pools else 0
+    def sizes(self) -> list[int]:
+        """Rows of each pool."""
+        return self.counts[self.tasks[0].objective.classes :]
 
     @cached_property
     def counts(self) -> list[int]:
@@ -142,41 +161,79 @@ class Job:
 
     def group(self, task: Task) -> BatchGroup:
         hidden = task.hidden if self.batches == "shown" else ()
-        pool = self.pools.index(task.hidden) if self.pools else 0
+        pool = self.pools.index(_pool(task, self.apart)) if self.pools else 0
         if not self.pools and sum(self.counts[label] for label in hidden) == len(self.y):
             hidden = ()  # no sample counts: the epoch moves nothing, whatever it passes over
+        if self.apart:
+            return BatchGroup(task.seed, hidden, pool, task.indices, task.others)
         return BatchGroup(task.seed, hidden, pool)
 
     def order(self, task: Task, round_: int, epoch: int) -> Tensor:
         """The samples of a module's epoch, in order, on the device."""
-        return self.seen(self.drawn(task.seed, round_, epoch), self.group(task))
+        group = self.group(task)
+        return self.orders([group], round_, epoch)[group]
+
+    def orders(
+        self, groups: Sequence[BatchGroup], round_: int, epoch: int
+    ) -> dict[BatchGroup, Tensor]:
+        """The samples of an epoch in order, by group; those of one seed are drawn as one."""
+        if self.apart:
+            return {group: self._drawn_apart(group, round_, epoch) for group in groups}
+        seeds = dict.fromkeys(group.seed for group in groups)
+        drawn = {seed: self.drawn(seed, round_, epoch) for seed in seeds}
+        return {group: self.seen(drawn[group.seed], group) for group in groups}
 
     def drawn(self, seed: int, round_: int, epoch: int) -> Tensor:
         """An epoch's order of the rows of the data and of one pool, whichever it is."""
-        order = order_of(seed, round_, epoch, self.rows + self.size_of_pool)
+        order = order_of(seed, round_, epoch, self.rows + max(self.sizes, default=0))
         return order.to(self.device)
 
     def numbers(self, seed: int, round_: int, epoch: int) -> Tensor | None:
         """An epoch's random numbers for the rows of the data and of one pool, to augment them."""
         if not self.augment:
             return None
-        rows = self.rows + self.size_of_pool
+        rows = self.rows + max(self.sizes, default=0)
         return draw_numbers(self.augment, rows, seed, round_, epoch).to(self.device)
 
     def inputs(self, indices: Tensor, numbers: Tensor | None) -> Tensor:
         """The rows of a batch, augmented with their `numbers` of this epoch."""
         if numbers is None:
             return self.x[indices]
-        places = indices
-        if self.size_of_pool:  # all pools share the numbers of one
-            in_pool = self.rows + (indices - self.rows) % self.size_of_pool
-            places = torch.where(indices < self.rows, indices, in_pool)
-        return augmented(self.x[indices], self.augment, numbers[places])
+        return augmented(self.x[indices], self.augment, numbers[self._numbered[indices]])
+
+    @cached_property
+    def _numbered(self) -> Tensor:
+        """Where the numbers of every row lie; all pools share those behind the data's."""
+        pools = [self.rows + torch.arange(size) for size in self.sizes]
+        return torch.cat([torch.arange(self.rows), *pools]).to(self.device)
+
+    def _drawn_apart(self, group: BatchGroup, round_: int, epoch: int) -> Tensor:
+        """An epoch's order of what a group sees, which nothing else has a part in."""
+        first = self.rows + sum(self.sizes[: group.pool])
+        size = self.sizes[group.pool] if self.pools else 0
+        pool = torch.arange(first, first + size, device=self.device)
+        rows = self.seen(torch.arange(self.rows, device=self.device), group._replace(pool=0))
+        mine = torch.isin(self.y[rows], torch.tensor(group.own, device=self.device))
+        own, others = rows[mine], rows[~mine]
+        most = self._most_others(group, len(own))
+        if most < len(others):
+            draw = torch.Generator().manual_seed(stream("others", group.seed, round_, epoch))
+            some = torch.randperm(len(others), generator=draw)[: int(most)]
+            others = others[some.to(self.device)]
+        places = torch.cat([own, others, pool])
+        return places[order_of(group.seed, round_, epoch, len(places)).to(self.device)]
+
+    @staticmethod
+    def _most_others(group: BatchGroup, own: int) -> float:
+        return math.inf if math.isinf(group.others) else round(group.others * own)
 
     def samples(self, task: Task) -> int:
         """How many samples an epoch of this module has in its order."""
-        hidden = self.group(task).hidden
-        return self.rows + self.size_of_pool - sum(self.counts[label] for label in hidden)
+        group = self.group(task)
+        made = self.sizes[group.pool] if self.pools else 0
+        seen = self.rows - sum(self.counts[label] for label in group.hidden)
+        own = sum(self.counts[label] for label in group.own)
+        return made + own + int(min(seen - own, self._most_others(group, own)))
 
     def size(self, task: Task) -> int:
         """Samples in a batch: fewer than `batch` only where there are no more."""
@@ -189,12 +246,16 @@ class Job:
     def seen(self, order: Tensor, group: BatchGroup) -> Tensor:
         """The samples of a drawn order, on its device, that are not hidden from a group."""
         if group.pool:
-            order = torch.where(order < self.rows, order, order + group.pool * self.size_of_pool)
+            order = torch.where(order < self.rows, order, order + group.pool * self.sizes[0])
         if not group.hidden:
             return order
         shown = torch.ones(len(self.counts), dtype=torch.bool)
         shown[list(group.hidden)] = False
         return order[shown.to(order.device)[self.y[order]]]
+
+
+def _pool(task: Task, apart: bool) -> Pool:
+    return Pool(task.hidden, task.indices if apart else ())
 
 
 def device_of(name: str) -> torch.device:

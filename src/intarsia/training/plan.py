@@ -12,12 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from intarsia.data import Data, check_options, load_data
+from intarsia.data.negatives import read_negatives
 from intarsia.errors import DataError, RecipeError, WiringError
 from intarsia.files import digest_of
 from intarsia.models import Model, Wiring, as_model, initialise, silence, wiring_of
 from intarsia.models.wiring import carries_wiring
 from intarsia.modules import BASES, Architecture, Base
 from intarsia.modules.base_weights import BaseSource, fit_base, output_names, read_base
+from intarsia.objectives import OBJECTIVES, visible_labels
 from intarsia.pruning import PRUNINGS
 from intarsia.specs import Spec
 from intarsia.training.presets import OPEN, PRESETS, DataSize, describe
@@ -63,8 +65,10 @@ class TrainingPlan:
         resolved, loaded = _load(data, asked.resolve())
         resolved = resolved.resolve(DataSize.of(loaded))
         weight = _weights(sample_weight, len(loaded.train))
+        _check_scaling(resolved, loaded)
         given = list(tasks(loaded)) if tasks else tasks_of(resolved, loaded, weight)
         check_tasks(given, loaded)
+        _check_visibility(resolved, given)
         if tasks:  # their objectives replace the recipe's, which may have left no choice of batches
             batches = dataclasses.replace(resolved, batches=asked.batches)
             resolved = batches.for_objectives(hidden=any(t.hidden for t in given))
@@ -256,6 +260,45 @@ def _check_loaded(data: Data, recipe: Recipe) -> None:
                 f"but {data.name!r} was loaded with {options.get(option, 'its default')!r}: "
                 "give the option to load_data, or give train the name"
             )
+
+
+def _check_scaling(recipe: Recipe, data: Data) -> None:
+    """What is hidden from a module must not reach it through the scaling."""
+    if (
+        recipe.visibility is not None
+        and data.scale_on is None
+        and data.scaling.fitted(data.train.x.dtype)
+    ):
+        raise RecipeError(
+            f"visibility is {recipe.visibility!r}, but the scaling of {data.name!r} "
+            f"({data.scaling.kind}) was fitted on the rows of all classes, which would reach every "
+            "module: load the data with scale_on='public' and a public set, or with scale='none'; "
+            "or with scale_on='train', if all who train modules agreed on these numbers"
+        )
+
+
+def _check_visibility(recipe: Recipe, tasks: Sequence[Task]) -> None:
+    """Tasks hide what the recipe says; those that see their own classes alone have negatives."""
+    if recipe.visibility is None:
+        return
+    for task in tasks:
+        visible = visible_labels(recipe.visibility, len(task.labels), task.indices)
+        unseen = (visible == 0).nonzero().flatten().tolist()
+        if unseen != list(task.unseen) or not set(unseen) <= set(task.hidden):
+            raise RecipeError(
+                f"visibility is {recipe.visibility!r}, but task {task.name!r} does not hide the "
+                f"labels {unseen}: leave visibility out, or name them in unseen and give them the "
+                "weight 0"
+            )
+    if read_negatives(recipe.negatives):
+        return
+    asks = OBJECTIVES.entry(recipe.objective).uncertain_elsewhere
+    if asks and all(t.unseen and set(t.hidden) | set(t.indices) >= t.labels for t in tasks):
+        raise RecipeError(
+            f"visibility is {recipe.visibility!r} and negatives is 'none': the modules would see "
+            "nothing but their own classes, and learn to answer them always; give negatives, as "
+            "in 'noise(1.0) + mixed(1.0)'"
+        )
 
 
 def _weights(given: Any, rows: int) -> Tensor | None:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from intarsia.data import Data
-from intarsia.data.negatives import read_negatives
+from intarsia.data.negatives import amount_of, read_negatives
 from intarsia.models import MODELS
+from intarsia.objectives import VISIBILITIES, visible_labels
 from intarsia.pruning import PRUNINGS
 from intarsia.specs import Registry, name_of
 
@@ -35,10 +36,26 @@ class DataSize:
     rows: int  # to train on
     features: int
     classes: int
+    images: bool = False
+    public: bool = False  # whether there are public rows
+    present: int | None = None  # classes that have rows; None for all
 
     @classmethod
     def of(cls, data: Data) -> "DataSize":
-        return cls(len(data.train), math.prod(data.shape), data.classes)
+        present = int(data.train.y.unique().numel())
+        return cls(
+            len(data.train),
+            math.prod(data.shape),
+            data.classes,
+            images=len(data.shape) == 3,
+            public=data.public is not None,
+            present=None if present == data.classes else present,
+        )
+
+    @property
+    def own(self) -> float:
+        """Rows of a class, on average."""
+        return self.rows / max(1, self.present or self.classes)
 
     def __str__(self) -> str:
         return f"{self.rows:,} rows, {self.features:,} features, {self.classes:,} classes"
@@ -66,6 +83,11 @@ NETWORKS = ((500, 64, 0.0, 0.0), (20_000, 128, 0.0, 0.5), (math.inf, 256, 0.1, 0
 FEW_ROWS = 50  # of a class, on average: below, the smallest network
 NEGATIVES = "noise(0.25) + mixed(0.25)"
 FEW_FEATURES = 20  # up to so many, made-up rows are too often like real ones
+# Of modules that do not see all classes, for each row of their own: docs/results/apart.md.
+APART_IMAGES = "noise(2.0) + mixed(2.0) + turned(2.0) + bent(2.0)"
+APART_OWN_IMAGES = "noise(1.0) + bent(3.0, strength=0.5)"  # mixed and turned lie too near
+APART_TABLES = "gaussian(1.5) + shuffled(1.5)"
+APART_PUBLIC = "public(6.0) + gaussian(6.0)"
 
 
 @PRESETS.register("auto", by_size=True)
@@ -94,13 +116,19 @@ def by_size(size: DataSize, given: Mapping[str, Any], bare: bool) -> dict[str, A
     """
     rows = 0 if size.rows < FEW_ROWS * size.classes else size.rows
     _, hidden, dropout, sparsity = next(row for row in NETWORKS if rows < row[0])
-    batch = min(BATCHES[1], max(BATCHES[0], 2 ** round(math.log2(max(1.0, size.rows / 10)))))
-    steps = STEPS * math.sqrt(size.rows)
-    steps = min(MOST, max(FEWEST, steps)) * min(1.0, MANY / size.classes)
     negatives = NEGATIVES if size.features > FEW_FEATURES else "none"
+    visibility = given.get("visibility") or "all"
+    if name_of(visibility) != "all":
+        negatives = apart_negatives(size, alone=name_of(visibility) == "own")
     asked = given.get("negatives")
     made = read_negatives(negatives if asked is None else asked)
     per_epoch = size.rows * (1.5 if made else 1.0)  # with those made up
+    rows_seen = float(size.rows)
+    if name_of(visibility) != "all":
+        rows_seen = per_epoch = _seen_apart(size, visibility, amount_of(made))
+    batch = min(BATCHES[1], max(BATCHES[0], 2 ** round(math.log2(max(1.0, rows_seen / 10)))))
+    steps = STEPS * math.sqrt(rows_seen)
+    steps = min(MOST, max(FEWEST, steps)) * min(1.0, MANY / size.classes)
     epochs = max(2, round(steps * (given.get("batch") or batch) / per_epoch))
     chosen: dict[str, Any] = {
         "batch": batch,
@@ -115,6 +143,29 @@ def by_size(size: DataSize, given: Mapping[str, Any], bare: bool) -> dict[str, A
     if bare:
         chosen["model"] = {"name": OPEN, "hidden": [hidden], "dropout": dropout}
     return chosen
+
+
+def apart_negatives(size: DataSize, alone: bool) -> str:
+    """The negatives of modules that do not see all classes, by what kind of data it is.
+
+    `alone` they see no class but their own.
+    """
+    if size.images:
+        made = APART_OWN_IMAGES if alone else APART_IMAGES
+        return f"{made} + public(1.0)" if size.public else made
+    return APART_PUBLIC if size.public else APART_TABLES
+
+
+def _seen_apart(size: DataSize, visibility: Any, made: float) -> float:
+    """Rows that a module sees in an epoch, on average over the classes."""
+    most = VISIBILITIES.settings(visibility).get("amount")
+    seen = [
+        float(visible_labels(visibility, size.classes, [c]).sum()) - 1 for c in range(size.classes)
+    ]
+    others = [
+        min(n, (size.present or size.classes) - 1, math.inf if most is None else most) for n in seen
+    ]
+    return size.own * (1 + sum(others) / len(others) + made)
 
 
 def describe(recipe: "Recipe", size: DataSize) -> str:

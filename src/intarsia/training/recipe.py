@@ -13,7 +13,7 @@ from typing import Any, Self
 from intarsia.data.augmentations import read_augmentations
 from intarsia.data.negatives import read_negatives
 from intarsia.errors import RecipeError, nearest, shortened
-from intarsia.objectives import objective
+from intarsia.objectives import VISIBILITIES, objective
 from intarsia.parsing import read_settings
 from intarsia.pruning import PRUNINGS
 from intarsia.specs import Spec, check_keys, is_number
@@ -32,6 +32,7 @@ NEUTRAL: dict[str, Any] = {
     "augment": "none",
     "base": None,
     "trainable": "all",
+    "visibility": "all",
 }
 
 
@@ -48,6 +49,7 @@ class Recipe:
     partition: str | Sequence[Sequence[str]] = "each"
     partition_seed: int = 0
     seeds: Sequence[int] = (0,)
+    visibility: Text | None = None  # the labels a module may see: all, past or own; None for all
     # what stays
     pruning: Text | None = None
     sparsity: float | None = None
@@ -100,7 +102,10 @@ class Recipe:
             full = dataclasses.replace(full, negatives=_written(read_negatives(full.negatives)))
         if full.augment is not None:
             full = dataclasses.replace(full, augment=_written(read_augmentations(full.augment)))
-        full = full.for_objectives(hidden=_hides(full.objective))
+        if full.visibility is not None:
+            written = str(VISIBILITIES.spec(full.visibility))
+            full = dataclasses.replace(full, visibility=None if written == "all" else written)
+        full = full.for_objectives(hidden=full.visibility is not None or _hides(full.objective))
         _check(full)
         PRUNINGS.spec(full.pruning or "magnitude")  # a bad one fails here, not after a round
         return full
@@ -114,7 +119,7 @@ class Recipe:
         """Plain values, as they are written to YAML and into module files."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         values = {k: v for k, v in values.items() if v is not None or k not in NEUTRAL}
-        for key in ("model", "objective", "pruning", "negatives", "augment"):
+        for key in ("model", "objective", "visibility", "pruning", "negatives", "augment"):
             if isinstance(values.get(key), Spec):
                 values[key] = {"name": values[key].name, **values[key].arguments}
         try:
@@ -188,7 +193,12 @@ def _check(recipe: Recipe) -> None:
     need(recipe.select in ("accuracy", "loss", "last"), "select", "'accuracy', 'loss' or 'last'")
     need(isinstance(recipe.keep_moments, bool), "keep_moments", "true or false")
     need(isinstance(recipe.data_options, Mapping), "data_options", "a mapping")
-    for key in ("model", "objective", "pruning"):
+    if recipe.batches == "all" and recipe.visibility not in (None, "all"):
+        raise RecipeError(
+            f"batches is 'all', which puts hidden samples through the network, but visibility is "
+            f"{shortened(recipe.visibility)}: leave batches out"
+        )
+    for key in ("model", "objective", "visibility", "pruning"):
         text = isinstance(getattr(recipe, key), str | Mapping | Spec)
         need(text, key, "a name, as in name(value, key=value), or a mapping with a name")
     seeds = recipe.seeds

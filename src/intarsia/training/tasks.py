@@ -1,15 +1,18 @@
 """Tasks: what each module of a bank is to learn, and the streams its random choices come from."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from intarsia.data import Data, partition, set_name
+from intarsia.data.negatives import amount_of, read_negatives
 from intarsia.errors import RecipeError
 from intarsia.files import stream
-from intarsia.objectives import Objective, objective
+from intarsia.objectives import VISIBILITIES, Objective, objective, visible_labels
 from intarsia.training.recipe import Recipe
 
 
@@ -23,17 +26,25 @@ class Task:
     seed: int
     learning_rate: float
     objective: Objective
+    unseen: tuple[int, ...] = ()  # labels of which no sample may reach the module, in any way
+    others: float = math.inf  # samples of other classes in an epoch, for each of its own
 
     @property
     def hidden(self) -> tuple[int, ...]:
         """The labels that the objective hides."""
         return tuple((self.objective.weight == 0).nonzero().flatten().tolist())
 
+    @property
+    def labels(self) -> set[int]:
+        """All labels of the catalogue."""
+        return set(range(self.objective.classes))
+
 
 def tasks_of(recipe: Recipe, data: Data, sample_weight: Tensor | None = None) -> list[Task]:
     """One task per seed and set of classes, seeds outermost.
 
-    With `sample_weight`, one per training sample, balance counts the samples by it.
+    With `sample_weight`, one per training sample, balance counts the samples by it. Where the
+    recipe has a visibility, it counts what the module sees: made-up negatives, too.
     """
     sets = partition(data.catalogue, recipe.partition, seed=recipe.partition_seed)
     several = len(recipe.seeds) > 1
@@ -41,16 +52,48 @@ def tasks_of(recipe: Recipe, data: Data, sample_weight: Tensor | None = None) ->
     assert learning_rate is not None
     weight = None if sample_weight is None else sample_weight.double()
     counts = torch.bincount(data.train.y, weight, minlength=data.classes).double()
+    amount = amount_of(read_negatives(recipe.negatives))
     tasks = []
     for seed in recipe.seeds:
         for classes in sets:
             name = set_name(classes, data.catalogue) + (f"-s{seed}" if several else "")
             indices = tuple(data.catalogue.index(c) for c in classes)
             goal = objective(recipe.objective, data.classes, indices)
+            task = Task(name, tuple(classes), indices, seed, learning_rate, goal)
+            seen = counts
+            if recipe.visibility is not None:
+                task = _hiding(task, recipe.visibility)
+                seen = _seen(counts, task, amount)
             if recipe.balance:
-                goal = goal.weighted(balanced(counts, indices, recipe.balance))
-            tasks.append(Task(name, tuple(classes), indices, seed, learning_rate, goal))
+                factors = balanced(seen, indices, recipe.balance)[: data.classes]
+                task = replace(task, objective=task.objective.weighted(factors))
+            tasks.append(task)
     return tasks
+
+
+def _hiding(task: Task, visibility: Any) -> Task:
+    """The task with the labels hidden that its module may not see."""
+    visible = visible_labels(visibility, task.objective.classes, task.indices)
+    others = VISIBILITIES.settings(visibility).get("amount")
+    return replace(
+        task,
+        objective=task.objective.weighted(visible),
+        unseen=tuple((visible == 0).nonzero().flatten().tolist()),
+        others=math.inf if others is None else float(others),
+    )
+
+
+def _seen(counts: Tensor, task: Task, made: float) -> Tensor:
+    """What an epoch has of each label, and of made-up samples after them."""
+    seen = counts.clone()
+    seen[list(task.unseen)] = 0
+    own = float(seen[list(task.indices)].sum())
+    others = float(seen.sum()) - own
+    factor = min(1.0, task.others * own / others) if others else 1.0
+    rewarded = torch.zeros(len(counts), dtype=torch.bool)
+    rewarded[list(task.indices)] = True
+    seen = torch.where(rewarded, seen, seen * factor)
+    return torch.cat([seen, torch.tensor([made * own], dtype=seen.dtype)])
 
 
 def balanced(counts: Tensor, rewarded: Sequence[int], balance: float) -> Tensor:

@@ -205,14 +205,17 @@ def _learning(
     """What its validation says against a module that is alive."""
     if outcome.scores is None:
         return ()
+    validation = data.validation
+    if task.unseen:
+        validation = validation.select([c for c in range(data.classes) if c not in task.unseen])
 
     def answers() -> tuple[Tensor, Tensor]:
-        some = subsample(data.validation, ASKED)
+        some = subsample(validation, ASKED)
         network = module.architecture.network(module.state, module.factory)
         with torch.no_grad():
             return network(data.scaling(some.x).to(job.x.dtype)), some.y
 
-    labels, temperature = data.validation.y, float(job.temperature)
+    labels, temperature = validation.y, float(job.temperature)
     return learning_findings(task, outcome.scores, labels, answers, temperature)
 
 

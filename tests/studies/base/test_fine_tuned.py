@@ -4,11 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from intarsia.data import load_data
-from intarsia.errors import StudyError
-from intarsia.models import initialise
-from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.base.experts import (
     JOINT,
     WAYS,
@@ -28,6 +23,11 @@ from intarsia.studies.base.fine_tuned import (
     best_of_one_network,
     verdict,
 )
+
+from intarsia.data import load_data
+from intarsia.errors import StudyError
+from intarsia.models import initialise
+from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.verdict import Findings
 
 NAMES = [f"c{i}" for i in range(10)]

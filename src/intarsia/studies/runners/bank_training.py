@@ -12,7 +12,7 @@ import torch
 from intarsia.data import Data
 from intarsia.errors import HealthWarning
 from intarsia.modules import Architecture, Bank
-from intarsia.objectives import objective
+from intarsia.objectives import objective, visible_labels
 from intarsia.studies.plans import Plan
 from intarsia.training import Task, train
 from intarsia.training.tasks import tasks_of
@@ -77,6 +77,8 @@ def _seen(plan: Plan, classes: Sequence[str], data: Data) -> int:
         return len(data.train)
     indices = [data.catalogue.index(name) for name in classes]
     shown = objective(plan.recipe.objective, data.classes, indices).weight > 0
+    if plan.recipe.visibility is not None:
+        shown &= visible_labels(plan.recipe.visibility, data.classes, indices) > 0
     return int(shown[data.train.y].sum())
 
 

@@ -90,7 +90,7 @@ class Scores(NamedTuple):
     """What validation measures of K modules."""
 
     accuracy: Tensor  # K, rewarded
-    entropy: Tensor  # K, non-rewarded; nan where every class is rewarded
+    entropy: Tensor  # K, non-rewarded; nan where it sees no other class
     loss: Tensor  # K
 
     def row(self, k: int) -> dict[str, float]:
@@ -166,10 +166,7 @@ class Engine(ABC):
 
     def orders(self, round_: int, epoch: int) -> dict[BatchGroup, Tensor]:
         """Sample order of every group in the bank, on the device."""
-        groups = sorted({self.job.group(t) for t in self.job.tasks})
-        seeds = dict.fromkeys(g.seed for g in groups)
-        drawn = {seed: self.job.drawn(seed, round_, epoch) for seed in seeds}
-        return {g: self.job.seen(drawn[g.seed], g) for g in groups}
+        return self.job.orders(sorted({self.job.group(t) for t in self.job.tasks}), round_, epoch)
 
     def numbers(self, round_: int, epoch: int) -> dict[int, Tensor | None]:
         """The random numbers of every seed's epoch, to augment its samples; None where none are."""
@@ -208,8 +205,10 @@ class ObjectiveStack:
         self.bonus = torch.stack([g.bonus for g in objectives]).to(like)  # K, C
         self.has_bonus = bool(self.bonus.any())
         self.rewarded = torch.zeros(self.weight.shape, dtype=torch.bool, device=like.device)  # K, C
+        self.seen = torch.ones_like(self.rewarded)  # K, C; samples of other labels are not asked
         for k, task in enumerate(tasks):
             self.rewarded[k, list(task.indices)] = True
+            self.seen[k, list(task.unseen)] = False
 
     def losses(
         self,
@@ -261,12 +260,13 @@ class ObjectiveStack:
             entropy = -(log_p.exp() * log_p.clamp_min(-1e4)).sum(-1)
             right = (log_p.argmax(-1) == y).double()
             mine, weight = self.rewarded[rows][:, y].double(), self.weight[rows][:, y].double()
+            others = (self.seen & ~self.rewarded)[rows][:, y].double()
             sums += torch.stack(
                 [
                     (right * mine).sum(-1),
                     mine.sum(-1),
-                    (entropy * (1 - mine)).sum(-1),
-                    (1 - mine).sum(-1),
+                    (entropy * others).sum(-1),
+                    others.sum(-1),
                     (losses * weight).sum(-1),
                     weight.sum(-1),
                 ]

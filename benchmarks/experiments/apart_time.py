@@ -1,0 +1,56 @@
+"""How long a hundred modules on features take, by what they see, against one joint network.
+
+    python benchmarks/experiments/apart_time.py --data cifar100_lite0.npz
+
+Processor seconds of training alone, of this process and those it started; loading is not counted.
+"""
+
+import argparse
+import resource
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import intarsia as ia
+from benchmarks.record import RESULTS, made_by, save
+from intarsia.studies.apart.visibility_study import LOADING, VISIBLE
+
+SETTINGS: dict[str, Any] = {"model": "mlp(64)", "sparsity": 0, "learning_rate": 2e-3}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", default="cifar100_lite0.npz")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--visibilities", nargs="+", default=["own", "past", "all"])
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    name = Path(options.data).name
+    data = ia.load_data(options.data, **LOADING[name])
+    joint = {"partition": [list(data.catalogue)], "objective": "xe", "negatives": "none"}
+    ways: dict[str, dict[str, Any]] = {"joint network": {**joint, "epochs": 12}}
+    ways |= {VISIBLE[name]: {"visibility": name} for name in options.visibilities}
+    rows: list[dict[str, Any]] = []
+    for way, how in ways.items():
+        before = _seconds()
+        bank = ia.train(data, progress=False, device=options.device, **SETTINGS, **how)
+        cpu = _seconds() - before
+        epochs = bank[0].provenance["recipe"]["epochs"]
+        ratio = cpu / (rows[0]["cpu"] if rows else cpu)
+        rows.append(
+            {"way": way, "modules": len(bank), "epochs": epochs, "cpu": cpu, "ratio": ratio}
+        )
+        print(rows[-1], flush=True)
+    words = ["--data", name, "--visibilities", *options.visibilities]
+    result = {**made_by(__file__, *words), "cores": torch.get_num_threads(), "rows": rows}
+    save(options.out, "apart_time", result)
+
+
+def _seconds() -> float:
+    used = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+if __name__ == "__main__":
+    main()

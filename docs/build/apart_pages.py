@@ -1,0 +1,102 @@
+"""The page on modules that never met: what they reach, by which negatives, and in what time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import studies
+from intarsia.studies import Findings
+from pages import RESULTS, Load, Result, mean_sd, origin, page, table
+
+KINDS = {"images": "images", "tables": "tables", "features": "features and public rows"}
+
+
+def apart(load: Load) -> str:
+    variants = studies.read_studies(RESULTS).get("apart", [])
+    mixtures, late, time = load("mixtures"), load("late_class"), load("apart_time")
+    return page(
+        "Modules that never met",
+        [],
+        "Each module sees all classes, those that come before its own, or its own alone; what it "
+        "lacks is made up or public ([the guide](../guide/apart.md) says how, and what leaks). "
+        "Logits are added, and nothing is trained after that. [The study's page]"
+        "(study_apart.md) has the commands, the machine and every table.",
+        *_verdicts(variants),
+        *_tables(variants),
+        "## Time",
+        origin(time),
+        _time(time),
+        "## Which negatives",
+        origin(mixtures),
+        "Modules under visibility `own` by mixture, logits added. *Validation* is the accuracy of "
+        "the whole, by which mixtures were compared and which no party alone could measure. "
+        "*Proxy* is what a party can measure alone: the area under the ROC curve by which a module "
+        "tells held-out samples of its own class from a source of negatives that no mixture was "
+        "trained on, in the mean over modules.",
+        *(_mixtures(one) for one in mixtures["sets"]),
+        "## A class that comes late",
+        origin(late),
+        "A classifier that kept no row of its classes gets another one, with so many rows of "
+        "others for each of the new class: accuracy over all classes on validation rows, by "
+        "`ModularClassifier.add_class` with and without the mixture. The mixture is used where "
+        f"there are fewer than {late['enough']:g} rows of others for each of its own.",
+        _late(late),
+    )
+
+
+def _verdicts(variants: Sequence[Any]) -> list[str]:
+    lines = []
+    for variant in variants:
+        verdict = variant.study.judge(Findings(variant.measured, variant.label))
+        lines += [f"- {claim.text}" for claim in verdict.claims if claim.holds is not None]
+    return ["## What was aimed at", "\n".join(lines)] if lines else []
+
+
+def _tables(variants: Sequence[Any]) -> list[str]:
+    parts = ["## Accuracy"]
+    for variant in variants:
+        parts.append(f"With {variant.label}:")
+        parts += studies.tables_markdown(variant.study.tables(variant.measured))
+    return parts
+
+
+def _time(result: Result) -> str:
+    rows = [
+        [row["way"], row["modules"], row["epochs"], f"{row['cpu']:.1f}", f"{row['ratio']:.1f}"]
+        for row in result["rows"]
+    ]
+    head = "trained|modules|epochs|CPU seconds|times joint"
+    note = (
+        f"Processor seconds of all processes together, on {result['cores']} cores that others used "
+        "too; so they are not the time on the clock. No GPU was measured."
+    )
+    return f"{table(head, rows)}\n\n{note}"
+
+
+def _mixtures(one: dict[str, Any]) -> str:
+    rows = [
+        [f"`{row['negatives']}`", *(mean_sd(row[key]) for key in ("validation", "test", "proxy"))]
+        for row in one["rows"]
+    ]
+    words = (
+        f"The proxy's held-out source is {one['held_out']}. Spearman's rank correlation of proxy "
+        f"and validation is {one['spearman']:.2f}; the mixture that the proxy would choose, "
+        f"`{one['chosen']}`, is {one['lost']:.4f} below the best on validation."
+    )
+    head = "negatives|validation|test|proxy"
+    return f"### {one['data']} ({KINDS[one['kind']]})\n\n{table(head, rows)}\n\n{words}"
+
+
+def _late(result: Result) -> str:
+    groups: dict[tuple[str, float], dict[bool, dict[str, Any]]] = {}
+    for row in result["rows"]:
+        groups.setdefault((row["data"], row["amount"]), {})[row["mixture"]] = row
+    rows = [
+        [
+            data,
+            f"{amount:g}",
+            next(iter(both.values()))["n"],
+            *(mean_sd(both[way]) if way in both else "-" for way in (False, True)),
+        ]
+        for (data, amount), both in groups.items()
+    ]
+    return table("data|rows of others|n|rows of others alone|and the mixture", rows)

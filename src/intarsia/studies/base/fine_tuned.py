@@ -1,0 +1,428 @@
+"""Study `base`: experts fine-tuned from one pretrained base, and what joining leaves of them.
+
+Half of the classes pretrain the base. The others are cut into tasks; an expert is fine-tuned for
+each, by the usual loss or by maximum entropy with negatives from one source or another, and the
+experts are joined: by their logits, or in the weights of one network.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from intarsia.composition import compose
+from intarsia.composition.batchnorm import has_batchnorm
+from intarsia.data import Data, Split
+from intarsia.measure.significance import clustered
+from intarsia.modules import Bank, Module, logits_of
+from intarsia.studies.base.experts import (
+    JOINT,
+    WAYS,
+    base_classes,
+    check_partitions,
+    check_ways,
+    class_means,
+    fresh_head,
+    network_of,
+    random_tasks,
+    settings_of,
+    some_of,
+    task_data,
+    ward_tasks,
+)
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import StudyContext
+from intarsia.studies.maxent.shared.baselines import UNPRUNED
+from intarsia.studies.options import check_count, readable
+from intarsia.studies.study import Study, register, scales, seeds_of
+from intarsia.studies.tables import Entry, Spread, Table, grouped, point
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.training import train
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RECIPE = {
+    "batch": 128,
+    "learning_rate": 1e-3,
+    "schedule": "cosine",
+    "select": "last",
+    "temperature": 1.0,
+    "augment": "crop(4) + flip",
+}
+SCALES = scales(
+    paper={
+        "data": ["cifar100"],
+        "models": ["resnet18(32)"],
+        "preset": "paper",
+        "partitions": ["random", "ward"],
+        "ways": list(WAYS),
+        "tasks": 5,
+        "base_fraction": 0.5,  # of the classes, which pretrain the base
+        "amount": 4.0,  # public images for each of a task's own
+        "pretraining": 30,  # epochs
+        "sparsities": [0.0],  # of the changes; those above 0 are pruned in one round
+        "scales": [0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0],  # of task vectors, chosen on validation
+        "densities": [0.1, 0.3, 0.5],  # of TIES, likewise
+        "head": {"epochs": 10, "learning_rate": 1e-3, "weight_decay": 1e-4, "batch": 64},
+        "recipe": {**RECIPE, "epochs": 10},
+    },
+    small={
+        "models": ["mlp(32)"],
+        "partitions": ["random"],
+        "tasks": 3,
+        "base_fraction": 0.4,
+        "pretraining": 6,
+        "sparsities": [0.0],
+        "scales": [0.3, 1.0],
+        "densities": [0.5],
+        "head": {"epochs": 3, "learning_rate": 1e-2, "weight_decay": 1e-4, "batch": 64},
+        "recipe": {**RECIPE, "augment": "none", "learning_rate": 1e-2, "epochs": 6},
+    },
+)
+OWN, LOGITS = "own task", "logits"
+ARITHMETIC, TIES = "task arithmetic", "ties"
+ONE_NETWORK = (ARITHMETIC, TIES)
+FRESH = "fresh head"
+NORMS = {"averaged": False, "recomputed": True}  # BatchNorm statistics of a joined network
+COLUMNS = {
+    OWN: "own task",
+    LOGITS: "logits added",
+    ARITHMETIC: "task arithmetic",
+    TIES: "TIES",
+    FRESH: "task arithmetic, fresh head",
+    JOINT: "joint",
+}
+PUBLIC = 10_000  # public images at most
+
+
+def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
+    """One per data set, model, seed, partition, way and sparsity; and one per seed for joint."""
+    preset, seeds = options["preset"], seeds_of(options["seeds"])
+    partitions, ways = check_partitions(options["partitions"]), check_ways(options["ways"])
+    shared: dict[str, Any] = {"tasks": check_count(options, "tasks", least=2)}
+    shared |= {key: options[key] for key in ("base_fraction", "amount", "scales", "densities")}
+    shared |= {"head": dict(options["head"]), "recipe": dict(options["recipe"])}
+    for (data, model), seed in product(readable(options, context), seeds):
+        names = context.data(data, preset).catalogue
+        sets = [base_classes(names, options["base_fraction"], seed)]
+        how = {**options["recipe"], **UNPRUNED, "epochs": check_count(options, "pretraining")}
+        banks = {
+            "base": context.plan(
+                data, model, sets, seed, preset=preset, objective="xe", pruned=False, **how
+            )
+        }
+        settings = {"data": data, "model": model, "preset": preset, "seed": seed, **shared}
+        yield Cell("base", {**settings, "way": JOINT, "partition": "-", "sparsity": 0.0}, banks)
+        for partition, way, sparsity in product(partitions, ways, options["sparsities"]):
+            own = {"way": way, "partition": partition, "sparsity": float(sparsity)}
+            yield Cell("base", {**settings, **own}, banks)
+
+
+def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
+    """Accuracies on the test samples of all tasks, by every way to join the experts."""
+    settings, device = cell.settings, context.device
+    whole = context.data(settings["data"], settings["preset"])
+    (base,) = context.bank(cell.banks["base"], pruned=False)
+    taken = base.rewarded
+    learned = [name for name in whole.catalogue if name not in taken]
+    places = [whole.catalogue.index(name) for name in taken]
+    public = some_of(whole.train, places, PUBLIC)
+    data = task_data(whole, learned, public)
+    way = settings["way"]
+    sets = [learned] if way == JOINT else _tasks(settings, base, data, context)
+    bank = _trained(settings, base, data, sets, context)
+    if way == JOINT:
+        return {JOINT: _accuracy(bank[0].to_module().to(device), data.test)}
+    return {
+        **_joined(settings, bank, data, context),
+        "sets": sets,
+        **sizes(bank),
+    }
+
+
+def _tasks(
+    settings: Mapping[str, Any], base: Module, data: Data, context: StudyContext
+) -> list[list[str]]:
+    learned, count = list(data.catalogue), settings["tasks"]
+    if settings["partition"] == "random":
+        return random_tasks(learned, count, settings["seed"])
+    network = network_of(base, context.device)
+    scaled = base.scaling(data.train.x).to(context.device)
+    means = class_means(network, scaled, data.train.y, data.classes)
+    return ward_tasks(learned, means, count)
+
+
+def _trained(
+    settings: Mapping[str, Any],
+    base: Module,
+    data: Data,
+    sets: Sequence[Sequence[str]],
+    context: StudyContext,
+) -> Bank:
+    sparsity = settings["sparsity"]
+    pruning = {"sparsity": sparsity, "rounds": 1} if sparsity else dict(UNPRUNED)
+    return train(
+        data,
+        base=base,
+        preset=settings["preset"],
+        partition=[list(task) for task in sets],
+        seeds=[settings["seed"]],
+        device=str(context.device),
+        progress=False,
+        **{**settings["recipe"], **settings_of(settings["way"], settings["amount"]), **pruning},
+    )
+
+
+def _joined(
+    settings: Mapping[str, Any], bank: Bank, data: Data, context: StudyContext
+) -> dict[str, Any]:
+    """What is left of the experts by each way to join them; settings are chosen on validation."""
+    device = context.device
+    result: dict[str, Any] = {
+        OWN: _mean([_own_accuracy(module, data.test, device) for module in bank]),
+        LOGITS: _accuracy(compose(bank, "logits").to(device), data.test),
+    }
+    for norms, recompute in NORMS.items():
+        found = {}
+        for name, specs in _candidates(settings, len(bank)).items():
+            tried = []
+            for spec in specs:
+                merged = compose(bank, spec, samples=data, recalibrate=recompute).to(device)
+                tried.append((_accuracy(merged, data.validation), spec, merged))
+            score, spec, merged = max(tried, key=lambda one: one[0])
+            found[name] = {
+                "validation": score,
+                "test": _accuracy(merged, data.test),
+                "chosen": spec,
+            }
+            if name == ARITHMETIC:
+                seed, how = settings["seed"], settings["head"]
+                (network,) = merged.networks
+                found[name][FRESH] = fresh_head(network, data, device, seed, how)
+        result[norms] = found
+        if not has_batchnorm(bank[0].to_module()):
+            break
+    return result
+
+
+def _candidates(settings: Mapping[str, Any], experts: int) -> dict[str, list[str]]:
+    scales = dict.fromkeys([*settings["scales"], 1 / experts])  # the last is the mean of weights
+    return {
+        ARITHMETIC: [f"task_arithmetic(scale={scale!r})" for scale in scales],
+        TIES: [
+            f"ties(density={density!r}, scale={scale!r})"
+            for density, scale in product(settings["densities"], settings["scales"])
+        ],
+    }
+
+
+def sizes(bank: Bank) -> dict[str, Any]:
+    """Bytes of the files of an expert in the mean, and of the dense change of the whole network."""
+    with TemporaryDirectory() as folder:
+        files = []
+        for number, module in enumerate(bank):
+            path = Path(folder) / f"{number}.safetensors"
+            module.save(path)
+            files.append(path.stat().st_size)
+    return {"file": _mean(files), "dense": 4 * bank[0].parameters}
+
+
+def _own_accuracy(module: Module, split: Split, device: Any) -> float:
+    """Accuracy on a task's own samples with answers among its own classes."""
+    places = [module.catalogue.index(name) for name in module.rewarded]
+    own = split.select(places)
+    logits = logits_of(module.to_module().to(device), own.x)[:, places]
+    right = logits.argmax(1) == own.y.new_tensor([places.index(y) for y in own.y.tolist()])
+    return float(right.double().mean())
+
+
+def _accuracy(model: Any, split: Split) -> float:
+    return float((logits_of(model, split.x).argmax(1) == split.y).double().mean())
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(sum(values) / len(values))
+
+
+def tables(done: Sequence[Measured]) -> list[Table]:
+    """The experts of every way and what each way to join them leaves; then files and sparsity."""
+    result = []
+    for (data, model), group in grouped(done, "data", "model").items():
+        joint = Spread.of_any(cell.result[JOINT] for cell in group if JOINT in cell.result)
+        experts = [cell for cell in group if cell.settings["way"] != JOINT]
+        for (partition,), own in grouped(experts, "partition").items():
+            dense = [cell for cell in own if not cell.settings["sparsity"]]
+            name = f"{data}, {model}, {partition} tasks"
+            if dense:
+                result.append(_summary(name, dense, joint))
+            if any(cell.settings["sparsity"] for cell in own):
+                result.append(_by_sparsity(name, own))
+    return result
+
+
+def _summary(name: str, group: Sequence[Measured], joint: Spread | None) -> Table:
+    ways = grouped(group, "way")
+    norms = [kind for kind in NORMS if any(kind in cell.result for cell in group)]
+    rows: list[list[Entry]] = []
+    for (way,), own in ways.items():
+        row: list[Entry] = [way, _spread(own, OWN), _spread(own, LOGITS)]
+        for operator in ONE_NETWORK:
+            row += [Spread.of(_values(own, kind, operator, "test")) for kind in norms]
+        row += [
+            Spread.of(_values(own, norms[-1], ARITHMETIC, FRESH)),
+            Spread.of(best_of_one_network(cell) for cell in own),
+            joint,
+        ]
+        rows.append(row)
+    columns = ["experts trained by", COLUMNS[OWN], COLUMNS[LOGITS]]
+    for operator in ONE_NETWORK:
+        several = len(norms) > 1
+        columns += [
+            f"{COLUMNS[operator]}, {kind}" if several else COLUMNS[operator] for kind in norms
+        ]
+    columns += [COLUMNS[FRESH], "best one network", COLUMNS[JOINT]]
+    notes = [
+        "test accuracy over the classes of all tasks; own task: answers among a task's own classes",
+        "scale of task arithmetic, density and scale of TIES, and the best of all one-network ways "
+        "are chosen on validation samples, seed by seed",
+        "a fresh head is a new linear layer on the joined network's features, trained on all "
+        "tasks: it says what the readout alone explains and is no way to ship",
+        "joint: one network fine-tuned from the same base on all tasks together",
+    ]
+    if len(norms) > 1:
+        notes.append(
+            "averaged, recomputed: BatchNorm statistics of the joined network; the fresh head "
+            "reads the recomputed one"
+        )
+    return Table(f"{name}: experts of one base, joined", columns, rows, notes)
+
+
+def _by_sparsity(name: str, group: Sequence[Measured]) -> Table:
+    rows: list[list[Entry]] = []
+    for (way, sparsity), own in grouped(group, "way", "sparsity").items():
+        size = Spread.of(cell.result["file"] / 1024 for cell in own)
+        smaller = Spread.of(cell.result["dense"] / cell.result["file"] for cell in own)
+        rows.append(
+            [
+                way,
+                sparsity,
+                *(_spread(own, OWN), _spread(own, LOGITS)),
+                Spread.of(best_of_one_network(cell) for cell in own),
+                *(size, smaller),
+            ]
+        )
+    columns = ["experts trained by", "sparsity of changes", COLUMNS[OWN], COLUMNS[LOGITS]]
+    columns += ["best one network", "file, KiB", "times smaller than dense"]
+    notes = ["dense: four bytes for each parameter of the network"]
+    return Table(f"{name}: sparse changes", columns, rows, notes)
+
+
+def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
+    """What each way to train experts leaves after joining, by tasks."""
+    from intarsia.plots import bar_panels
+
+    result = {}
+    for (data, model), group in grouped(done, "data", "model").items():
+        experts = [
+            cell
+            for cell in group
+            if cell.settings["way"] != JOINT and not cell.settings["sparsity"]
+        ]
+        panels = {}
+        for (partition,), own in grouped(experts, "partition").items():
+            panels[f"{partition} tasks"] = {
+                COLUMNS[kind]: {
+                    way: point(values)
+                    for (way,), cells_ in grouped(own, "way").items()
+                    if (values := [value_of(cell, kind) for cell in cells_])
+                }
+                for kind in (OWN, LOGITS, ARITHMETIC)
+            }
+        if panels:
+            title = f"{data}, {model}: experts of one base, joined"
+            result[f"base_{data}_{model}"] = bar_panels(
+                panels, title=title, y="accuracy", share_y=True, bounds=(0.0, 1.0)
+            )
+    return result
+
+
+def verdict(findings: Findings) -> Verdict:
+    """Whether maximum entropy keeps more of the experts than the usual loss, paired by seed."""
+    claims, lines = [], []
+    for (data, model, partition), group in grouped(
+        [c for c in findings.cells if c.settings["way"] != JOINT and not c.settings["sparsity"]],
+        "data", "model", "partition",
+    ).items():  # fmt: skip
+        by_way = {way: own for (way,), own in grouped(group, "way").items()}
+        usual = by_way.get("cross-entropy")
+        if usual is None:
+            continue
+        for way in [name for name in by_way if name.startswith("ME")]:
+            claim = _compared(f"{data}, {model}, {partition} tasks", way, by_way[way], usual)
+            claims.append(claim)
+            lines.append(claim.short)
+    return Verdict("; ".join(lines) or "nothing to compare yet", claims)
+
+
+def _compared(where: str, way: str, own: Sequence[Measured], usual: Sequence[Measured]) -> Claim:
+    """Logits added and the best one network, against experts trained by cross-entropy."""
+    texts, holds, evidence, tested = [], [], {}, 0
+    for kind, words in ((LOGITS, "logits added"), ("best", "the best one network")):
+        ours, theirs = (
+            {cell.settings["seed"]: [value_of(cell, kind)] for cell in cells_}
+            for cells_ in (own, usual)
+        )
+        test = clustered(ours, theirs)
+        means = [Spread.of(v for row in rows.values() for v in row) for rows in (ours, theirs)]
+        sure = test is not None and test.above()
+        holds.append(sure)
+        tested = min(means[0].n, means[1].n)
+        p = "" if test is None else f", p = {test.p:.2g} paired by seed"
+        texts.append(f"{words} {means[0].mean:.3f} against {means[1].mean:.3f}{p}")
+        evidence[kind] = {"ours": means[0].mean, "cross-entropy": means[1].mean}
+    text = f"{where}: experts trained by {way} give {' and '.join(texts)}."
+    short = f"{where}: {way} {evidence[LOGITS]['ours']:.3f} (logits), cross-entropy "
+    short += f"{evidence[LOGITS]['cross-entropy']:.3f}"
+    return Claim(
+        text, holds=all(holds) if tested > 1 else None, evidence=evidence, n=tested, short=short
+    )
+
+
+def best_of_one_network(cell: Measured) -> float | None:
+    """Test accuracy of the one-network way that is best on validation samples."""
+    found = [way for kind in NORMS for way in cell.result.get(kind, {}).values()]
+    best = max(found, key=lambda way: way["validation"], default=None)
+    return None if best is None else best["test"]
+
+
+def value_of(cell: Measured, kind: str) -> float | None:
+    if kind == "best":
+        return best_of_one_network(cell)
+    if kind in ONE_NETWORK:
+        norms = [name for name in NORMS if name in cell.result]
+        return cell.result[norms[-1]][kind]["test"] if norms else None
+    return cell.result.get(kind)
+
+
+def _values(group: Sequence[Measured], norms: str, operator: str, key: str) -> list[float | None]:
+    return [cell.result.get(norms, {}).get(operator, {}).get(key) for cell in group]
+
+
+def _spread(group: Sequence[Measured], key: str) -> Spread:
+    return Spread.of(cell.result.get(key) for cell in group)
+
+
+register(
+    Study(
+        "base",
+        "Beyond the paper: experts of one pretrained base",
+        "Several experts are fine-tuned from one pretrained base, each on its own classes, and "
+        "joined without training. What does the loss they were trained with change? A cell is one "
+        "seed, one way to cut classes into tasks and one way to train experts.",
+        SCALES,
+        *(cells, measure, tables, figures, verdict),
+        paper="nothing; fine-tuned experts of a pretrained network, as they are usually merged",
+    )
+)
