@@ -42,7 +42,8 @@ ORDER = """
     studies
     artifacts
     reports
-    studio demo
+    studio demo symbols
+    features_demo
     cli
 """
 NOT_ROOMS = {"browser", "foreign", "typing"}  # tests of the whole, which mirror no room

@@ -21,6 +21,7 @@ from module_pages import defaults, quality, yeast
 from mutation_pages import mutation
 from pages import README, RESULTS, ROOT, Load, Result, filled
 from speed_pages import filesize, inlay, kills, speed, studio, training_cpu, training_cuda
+from text_pages import texts
 
 # A page of this name is written by this function, which is given `load`.
 PAGES: dict[str, Callable[[Load], str]] = {
@@ -43,6 +44,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "defaults": defaults,
     "growth": growth,
     "studio": studio,
+    "texts": texts,
     "apart": apart,
 }
 # The README's lines between <!-- name --> and <!-- end of name -->.

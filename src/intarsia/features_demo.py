@@ -131,7 +131,8 @@ def _data(
     clock.lap("drawing")
     say(f"computing features by {encoder}, once")
     source = {"x_train": x, "y_train": y, "x_test": x_test, "y_test": y_test}
-    data = load_data(source, features=encoder, progress=progress)
+    # Features of a fixed network differ little in scale, and no row of another's is looked at.
+    data = load_data(source, features=encoder, scale="none", progress=progress)
     clock.lap("features")
     labels = [data.catalogue.index(symbol) for symbol in y_test.tolist()]
     raw = torch.from_numpy(x_test.transpose(0, 3, 1, 2).copy())

@@ -32,8 +32,8 @@ PRUNINGS = ("magnitude", "random", "territory")
 VISIBILITIES = ("all", "own", "past")
 SPLITS = ("train", "validation", "test", "all")
 STUDIES = (
-    "apart", "complete", "confusion", "continual", "controls", "impact", "pairs", "path", "single",
-    "sparsity", "temperature", "unlearning", "width",
+    "apart", "base", "complete", "confusion", "continual", "controls", "impact", "pairs", "path",
+    "single", "sparsity", "temperature", "unlearning", "width",
 )  # fmt: skip
 
 Complete = Callable[[str], list[str]]

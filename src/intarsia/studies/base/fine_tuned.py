@@ -81,6 +81,7 @@ SCALES = scales(
         "recipe": {**RECIPE, "augment": "none", "learning_rate": 1e-2, "epochs": 6},
     },
 )
+ALONE = ("cross-entropy", "label smoothing")  # ways by which an expert sees its own classes alone
 OWN, LOGITS = "own task", "logits"
 ARITHMETIC, TIES = "task arithmetic", "ties"
 ONE_NETWORK = (ARITHMETIC, TIES)
@@ -171,8 +172,17 @@ def _trained(
         seeds=[settings["seed"]],
         device=str(context.device),
         progress=False,
-        **{**settings["recipe"], **settings_of(settings["way"], settings["amount"]), **pruning},
+        **{**settings["recipe"], **_settings(settings), **pruning},
     )
+
+
+def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a way; experts that see their own classes alone train longer, for as many steps."""
+    way, amount = settings["way"], settings["amount"]
+    own = settings_of(way, amount)
+    if way in ALONE:
+        own["epochs"] = round((1 + amount) * settings["recipe"]["epochs"])
+    return own
 
 
 def _joined(
@@ -290,6 +300,8 @@ def _summary(name: str, group: Sequence[Measured], joint: Spread | None) -> Tabl
         "a fresh head is a new linear layer on the joined network's features, trained on all "
         "tasks: it says what the readout alone explains and is no way to ship",
         "joint: one network fine-tuned from the same base on all tasks together",
+        "experts that see their own classes alone train as many times longer as the others see "
+        "more samples, so that all take about as many steps",
     ]
     if len(norms) > 1:
         notes.append(
