@@ -27,7 +27,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Measured]:
 
 def test_a_cell_for_every_way(done: Sequence[Measured]) -> None:
     ways = [cell.settings["way"] for cell in done]
-    assert ways == ["joint", "fine-tuning", "replay", "all", "past", "own"]
+    assert ways == ["joint", "wide joint", "fine-tuning", "replay", "all", "past", "own"]
     assert all(0 <= cell.result["accuracy"] <= 1 for cell in done)
     (table,) = STUDY.tables(done)
     assert [row[0] for row in table.rows][-2:] == ["past classes only", "own class only"]
