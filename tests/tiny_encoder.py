@@ -1,8 +1,12 @@
 """A small encoder of one's own, and pictures whose class it can tell."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+import intarsia as ia
 
 SHAPE = (3, 6, 5)
 FEATURES = 7
@@ -28,3 +32,10 @@ def pictures(rows: int = 60, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
     x = draw.integers(0, 128, (rows, *SHAPE), dtype=np.uint8)
     x[np.arange(rows), y % 3] += 100
     return x, y
+
+
+def feature_bank(encoder: Any = None) -> tuple[ia.Bank, ia.Data]:
+    """A module for each of three classes, trained on an encoder's features, and the data."""
+    data = ia.load_data(*pictures(90), features=encoder or TinyEncoder())
+    settings: Any = {"epochs": 20, "rounds": 0, "learning_rate": 0.01, "progress": False}
+    return ia.train(data, model="mlp(8)", **settings), data

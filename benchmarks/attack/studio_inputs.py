@@ -1,20 +1,27 @@
 """Requests to the studio: what a browser would never send, and values that no control has."""
 
 import asyncio
+import io
 import json
 import re
+import struct
+import zipfile
+import zlib
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import torch
+from PIL import Image
 
 from benchmarks.attack import mutations
 from benchmarks.attack.module_inputs import originals
 from benchmarks.attack.surface import Input, Maker, RefusalError, Surface
 from intarsia.data import load_data
+from intarsia.encoders import Encoder
 from intarsia.studio import Session
 from intarsia.studio.server import application
 
@@ -22,10 +29,20 @@ HOST = b"127.0.0.1:7878"
 PREDICT, UPLOAD = "/gradio_api/run/predict", "/gradio_api/upload"
 App = Callable[[Any, Any, Any], Awaitable[None]]
 _OPEN = ExitStack()  # as long as the process
+VISITOR = (b"cookie", b"intarsia-visitor-7878=" + b"0" * 32)
+
+
+def _corner(x: torch.Tensor) -> torch.Tensor:
+    """An encoder: the first four pixels."""
+    return x.flatten(1)[:, :4]
+
+
+ENCODER = Encoder.of(_corner, (3, 8, 8))
 
 
 def surfaces(folder: Path) -> list[Surface]:
-    modules = originals(folder)[:2]
+    # With an encoder, so that the page has a place for pictures.
+    modules = [replace(module, encoder=ENCODER) for module in originals(folder)[:2]]
     x = torch.randn(60, 4, generator=torch.Generator().manual_seed(1)).numpy()
     data = load_data(x, [("cat", "dog", "eel")[i % 3] for i in range(60)])
     app = _OPEN.enter_context(application(Session(modules, data), "attack"))
@@ -80,14 +97,18 @@ def _is_said(answer: bytes) -> bool:
 
 def _asking(app: App, method: str, path: str, headers: Any, body: bytes = b"") -> Input:
     def use() -> int:
-        status, answer = asyncio.run(asyncio.wait_for(ask(app, method, path, headers, body), 20))
-        if 400 <= status < 500 or (status == 500 and _is_said(answer)):
-            raise RefusalError(f"{status}")
-        if status >= 500:
-            raise StatusError(f"{status}: {answer[:150]!r}")
-        return status
+        return _judged(*asyncio.run(asyncio.wait_for(ask(app, method, path, headers, body), 20)))
 
     return Input(use)
+
+
+def _judged(status: int, answer: bytes, refused: bool = False) -> int:
+    """The status of what was answered; raises where it was refused, or where the server failed."""
+    if refused or 400 <= status < 500 or (status == 500 and _is_said(answer)):
+        raise RefusalError(f"{status}")
+    if status >= 500:
+        raise StatusError(f"{status}: {answer[:150]!r}")
+    return status
 
 
 def _kinds(app: App, folder: Path) -> dict[str, Maker]:
@@ -95,6 +116,8 @@ def _kinds(app: App, folder: Path) -> dict[str, Maker]:
     found = re.search(r"window\.gradio_config = (.*?);</script>", page, re.S)
     config = json.loads(found[1]) if found else {"components": [], "dependencies": []}
     parts = {part["id"]: part["props"].get("value") for part in config["components"]}
+    names = {part["props"].get("elem_id"): part["id"] for part in config["components"]}
+    field = names.get("sample-picture")
     functions = config["dependencies"]
     usual = [
         (b"host", HOST),
@@ -217,6 +240,34 @@ def _kinds(app: App, folder: Path) -> dict[str, Maker]:
         headers = [(b"host", HOST), (b"content-type", kind), (b"content-length", length)]
         return _asking(app, "POST", UPLOAD, headers, body)
 
+    def pictures(chance: Random, place: Path) -> Input:
+        """Uploads to the field for pictures, each then named by the page as what to look at."""
+        body = b'--x\r\nContent-Disposition: form-data; name="files"; filename="x.png"\r\n\r\n'
+        body += _picture(chance) + b"\r\n--x--\r\n"
+        kind = (b"content-type", b"multipart/form-data; boundary=x")
+        length = (b"content-length", str(len(body)).encode())
+        sent = [(b"host", HOST), VISITOR, kind, length]
+        function = next(f for f in functions if [field, "upload"] in f["targets"])
+
+        async def both() -> tuple[int, bytes, str]:
+            status, answer = await ask(app, "POST", UPLOAD, sent, body)
+            if status != 200:
+                return status, answer, ""
+            path = json.loads(answer)[0]
+            data: list[Any] = [parts.get(key) for key in function["inputs"]]
+            data[0] = {"path": path, "meta": {"_type": "gradio.FileData"}}
+            called = {"data": data, "fn_index": function["id"], "session_hash": "attack"}
+            content = json.dumps(called).encode()
+            return *(await ask(app, "POST", PREDICT, [*usual, VISITOR], content)), path
+
+        def use() -> int:
+            status, answer, path = asyncio.run(asyncio.wait_for(both(), 20))
+            if path and Path(path).exists():
+                raise StatusError(f"{status}: the file of a picture is left: {answer[:150]!r}")
+            return _judged(status, answer, refused=b"class='bad'" in answer)
+
+        return Input(use)
+
     return {
         "headers": heads,
         "addresses": paths,
@@ -225,7 +276,47 @@ def _kinds(app: App, folder: Path) -> dict[str, Maker]:
         "values of controls": values,
         "settings as text": settings,
         "uploads": uploads,
+        "pictures": pictures,
     }
+
+
+def _picture(chance: Random) -> bytes:
+    """What may be dropped where a picture should be: damaged, huge by its header, or none."""
+    kind = chance.choice(["PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "PPM"])
+    mode = chance.choice(["RGB", "L", "1"] if kind != "WEBP" else ["RGB"])
+    size = chance.randrange(1, 40), chance.randrange(1, 40)
+    content = io.BytesIO()
+    noise = Image.frombytes("L", size, chance.randbytes(size[0] * size[1]))
+    noise.convert(mode).save(content, kind)
+    sound = content.getvalue()
+    wide, high = (chance.choice([0, 1, 2**13, 2**16, 2**31 - 1]) for _ in range(2))
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("x.png", sound)
+    return chance.choice(
+        [
+            sound,
+            sound[: chance.randrange(len(sound))],
+            mutations.flip(chance, sound),
+            mutations.damage(chance, sound),
+            _png(wide, high, zlib.compress(b"\0" * chance.choice([9, 10**6]))),
+            archive.getvalue(),
+            chance.choice(mutations.NAMES).encode("utf-8", "replace"),
+            mutations.raw(chance),
+        ]
+    )
+
+
+def _png(width: int, height: int, pixels: bytes) -> bytes:
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", pixels), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(content))
+        + name
+        + content
+        + struct.pack(">I", zlib.crc32(name + content))
+        for name, content in chunks
+    )
 
 
 def _path(chance: Random) -> str:

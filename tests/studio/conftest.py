@@ -6,6 +6,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.studio import Session
+from tiny_encoder import feature_bank
 
 
 @pytest.fixture(scope="package")
@@ -45,3 +46,9 @@ def session(bank: ia.Bank, digits: ia.Data) -> Session:
 def own_session(bank: ia.Bank, digits: ia.Data) -> Session:
     """To be changed."""
     return Session(bank, digits)
+
+
+@pytest.fixture(scope="package")
+def feature_session() -> Session:
+    """Of modules that read a small encoder's features of pictures."""
+    return Session(*feature_bank())

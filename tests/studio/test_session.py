@@ -11,12 +11,14 @@ import intarsia as ia
 from intarsia import measure
 from intarsia.composition import OPERATORS
 from intarsia.data import Split
+from intarsia.encoders import Encoder
 from intarsia.errors import CompositionError
 from intarsia.measure.compatibility import MEASURES
 from intarsia.modules import logits_of
 from intarsia.studio import Session
 from intarsia.studio.scores import describe_switch, largest_changes, overall_accuracy
 from intarsia.studio.ui.views import Views
+from tiny_encoder import pictures
 
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
@@ -211,3 +213,15 @@ def test_what_a_switch_did_is_said_in_few_words(session: Session) -> None:
     told = largest_changes(before, after)
     assert told[0] == ("3", before.accuracy_per_class[3], after.accuracy_per_class[3])
     assert largest_changes(after, after) == []
+
+
+def test_raw_pictures_are_encoded_once_for_all_operators(
+    feature_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(feature_session.modules, ia.load_data(*pictures(90)))
+    torch.testing.assert_close(session.samples.x, feature_session.samples.x)
+    monkeypatch.setattr(Encoder, "__call__", lambda *given: pytest.fail("it was encoded again"))
+    for operator in ("fisher", "regmean", "logits"):
+        score = session.score(session.names, operator)
+        assert score.accuracy == feature_session.score(session.names, operator).accuracy
+    assert session.matrix()["interference"].shape == (3, 3)

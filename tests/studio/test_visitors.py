@@ -70,6 +70,24 @@ def test_two_visitors_may_send_the_same_file(
         assert path.exists() is is_left
 
 
+def test_an_upload_is_read_once_and_goes(own_session: Session, tmp_path: Path, send: Send) -> None:
+    def failing(path: Path) -> None:
+        raise FileError(f"{path.name} is wrong")
+
+    visitors = visitors_of(own_session, tmp_path, unread_files=1)
+    path = send(visitors, "me", "3", "guest")
+    size = path.stat().st_size
+    assert visitors.read("me", path, lambda given: given.stat().st_size) == size
+    assert not path.parent.exists()
+    assert not visitors.owns("me", path)
+    path = send(visitors, "me", "3", "guest")  # the first no longer counts
+    with pytest.raises(FileError, match=r"upload.safetensors is wrong"):
+        visitors.read("me", path, failing)
+    assert not path.exists()
+    with visitors.receiving("me", 1):
+        pass
+
+
 def test_the_number_of_modules_is_limited(own_session: Session, tmp_path: Path, send: Send) -> None:
     visitors = visitors_of(own_session, tmp_path, visitor_modules=2, all_modules=3)
     path = send(visitors, "me", "3", "a", "b", "c")

@@ -92,19 +92,30 @@ def _picture(path: Path, size: tuple[int, int] | None) -> np.ndarray:
     pillow = _pillow()
     try:
         with pillow.open(path) as image:
-            if image.mode.partition(";")[0] in _DEEP:
-                raise DataError(
-                    f"{path} has more than 8 bits for each pixel (mode {image.mode}): convert it "
-                    "to 8 bits, or give the arrays as .npz"
-                )
-            plain: Image = image.convert("L" if image.mode in GREY else "RGB")
-            if size is not None and (plain.height, plain.width) != size:
-                plain = plain.resize((size[1], size[0]), pillow.Resampling.BILINEAR)
-            array = np.asarray(plain)
+            return pixels_of(image, path, size)
     except DataError:
         raise
     except Exception as error:  # what Pillow's many readers raise for damaged files is anything
         raise DataError(f"{path} cannot be read as an image: {error}") from error
+
+
+def pixels_of(
+    image: "Image",
+    where: object,
+    size: tuple[int, int] | None = None,
+    channels: int | None = None,
+) -> np.ndarray:
+    """H x W x 1 or 3 in 8 bits; as many channels as the picture has, unless they are given."""
+    if image.mode.partition(";")[0] in _DEEP:
+        raise DataError(
+            f"{where} has more than 8 bits for each pixel (mode {image.mode}): convert it to 8 "
+            "bits, or give the arrays as .npz"
+        )
+    is_grey = image.mode in GREY if channels is None else channels == 1
+    plain = image.convert("L" if is_grey else "RGB")
+    if size is not None and (plain.height, plain.width) != size:
+        plain = plain.resize((size[1], size[0]), _pillow().Resampling.BILINEAR)
+    array = np.asarray(plain)
     return array.reshape(*array.shape[:2], -1)
 
 

@@ -43,7 +43,7 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One input, 1 x *shape: a test sample with its number and class, or a drawing with neither."""
+    """One input, 1 x *shape: a test sample with its number and class, or another with neither."""
 
     x: Tensor
     number: int | None = None

@@ -19,6 +19,7 @@ from intarsia.data import Data, Split, subsample
 from intarsia.errors import CompositionError, IntarsiaError, nearest
 from intarsia.measure import Evaluation, Matrix, evaluate_logits
 from intarsia.modules import Module, logits_of
+from intarsia.modules.classifier import network_inputs
 from intarsia.modules.statistics import total
 from intarsia.specs import Spec
 from intarsia.studio.pair_measures import PAIR_ROWS, PairMeasures, caution, latest
@@ -254,4 +255,7 @@ def _samples(data: Data, module: Module) -> Split:
     """The samples that operators may look at: as for `compose`, from the validation split."""
     held_out = data.validation if len(data.validation) else data.train
     samples = subsample(held_out, PAIR_ROWS)
-    return Split(samples.x, data.labels_in(module.catalogue)[samples.y].to(torch.int64))
+    x = samples.x
+    if module.encoder is not None:  # of raw inputs the features, once for all operators
+        x = network_inputs(x, module.architecture.shape, module.encoder)
+    return Split(x, data.labels_in(module.catalogue)[samples.y].to(torch.int64))

@@ -32,6 +32,9 @@ class StudioLimits:
     visitors: int = 100  # that have modules of their own, or are sending one
     idle_seconds: float = 3600.0  # after which a visitor's modules are forgotten
     pages: int = 500  # whose last switch and sample are remembered
+    picture_bytes: int = 16 * MEGABYTE  # of one picture
+    picture_pixels: int = 25_000_000  # by its header, before it is unpacked
+    text_characters: int = 2000  # of one text
 
     def __post_init__(self) -> None:
         for field in fields(self):

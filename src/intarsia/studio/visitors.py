@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, RLock
+from typing import TypeVar
 
 from intarsia.errors import FileError
 from intarsia.modules import Module
@@ -18,6 +19,7 @@ from intarsia.studio.uploads import LoadResult, load, load_from_folder
 VISITOR: ContextVar[str] = ContextVar("visitor")
 """Whose request is being answered: the guard says so."""
 
+Result = TypeVar("Result")
 UNCLAIMED = 60.0  # seconds after which an upload that nobody loaded is deleted
 STRAYS = 500  # files in the folder of uploads that belong to nobody
 
@@ -117,6 +119,15 @@ class Visitors:
         self._claim(visitor, path)
         try:
             return self._load(visitor, lambda own, check: load(own, path, path.name, check))
+        finally:
+            self._delete(path)
+
+    def read(self, visitor: str, path: Path, reading: Callable[[Path], Result]) -> Result:
+        """What a function makes of an upload; the file goes in any case."""
+        self._claim(visitor, path)
+        try:
+            with self._loading:
+                return reading(path)
         finally:
             self._delete(path)
 

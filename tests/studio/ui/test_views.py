@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 import intarsia as ia
 from intarsia.plots import svg
 from intarsia.studio import ModuleTile, Session
 from intarsia.studio.answers import Answer
+from intarsia.studio.encoder_inputs import EncodedInput
 from intarsia.studio.ui.fragments import answer_rows, merged_bars, message, tile
 from intarsia.studio.ui.views import SampleRequest, Selection, Views
 
@@ -125,6 +127,35 @@ def test_a_row_of_a_table_is_shown_as_numbers() -> None:
     result = views.sample_view(Selection(views.session.names, "sum", {}), SampleRequest(0), "")
     assert f"{float(data.test.x[0, 0]):.3g}, " in result.picture
     assert "20 numbers" in result.picture
+
+
+def test_features_are_no_picture_and_no_pad_is_for_them(feature_session: Session) -> None:
+    views = Views(feature_session)
+    assert views.scaler is None
+    choice = Selection(feature_session.names, "logits", {})
+    shown = views.sample_view(choice, SampleRequest(2), "").picture
+    assert "7 features of custom TinyEncoder" in shown
+    assert "<img" not in shown
+
+
+def test_what_was_given_is_shown_and_answered_by_its_features(feature_session: Session) -> None:
+    views = Views(feature_session)
+    choice = Selection(feature_session.names, "logits", {})
+    features = feature_session.test.x[4:5]
+    expected = views.sample_view(choice, SampleRequest(4), "")
+    pixels = torch.zeros(1, 3, 6, 5, dtype=torch.uint8)
+    result = views.sample_view(choice, SampleRequest(4, given=EncodedInput(features, pixels)), "")
+    assert "class='seen picture'" in result.picture
+    assert "as the network sees it, 5 by 6 pixels" in result.picture
+    assert result.each == expected.each
+    probability = re.search(r"with 0.\d{3}", expected.merged)
+    assert probability is not None
+    assert probability[0] in result.merged
+    assert "right" not in result.merged  # nobody knows its class
+    text = EncodedInput(features, text="<script>alert('x')</script>")
+    result = views.sample_view(choice, SampleRequest(4, given=text), "")
+    assert "class='seen text'" in result.picture
+    assert "<script>" not in result.picture
 
 
 def test_an_answer_without_a_preference_is_not_told_as_one() -> None:

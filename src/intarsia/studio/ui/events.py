@@ -6,8 +6,9 @@ from typing import Any
 
 import gradio as gr
 
-from intarsia.errors import CompositionError, IntarsiaError
+from intarsia.errors import CompositionError, FileError, IntarsiaError
 from intarsia.studio.answers import next_sample
+from intarsia.studio.encoder_inputs import EncodedInput, InputReader, read_picture
 from intarsia.studio.session import Session
 from intarsia.studio.ui import fragments
 from intarsia.studio.ui.layout import Layout
@@ -79,6 +80,17 @@ class Events:
         )
         if page.pad is not None:
             page.pad.change(self.drawn, [page.pad, *view], [page.request, *sample], **LAST)
+        if page.own_picture is not None:  # as it arrived: see _connect_files
+            page.own_picture.upload(
+                self.picture, [page.own_picture, *view], [page.own_picture, page.request, *sample],
+                preprocess=False, **SLOW,
+            )  # fmt: skip
+        if page.own_text is not None:
+            field, send = page.own_text
+            gr.on(
+                [field.submit, send.click], self.text, [field, *view], [page.request, *sample],
+                **SLOW,
+            )  # fmt: skip
         page.without.change(self.look, view, sample, **LAST)
         page.sample_class.change(self.next, page.sample_class, [page.number, page.message], **QUIET)
         page.next.click(
@@ -125,7 +137,7 @@ class Events:
     def numbered(
         self, number: float | None, request: SampleRequest, without: str, *values: Any
     ) -> tuple[Any, ...]:
-        """A test sample was chosen: it replaces a drawing, if there was one."""
+        """A test sample was chosen: it replaces a drawing, or whatever else was shown."""
         request = SampleRequest(number)
         cleared = () if self.page.pad is None else ("",)
         return (request, *self.look(request, without, *values), *cleared)
@@ -135,6 +147,52 @@ class Events:
     ) -> tuple[Any, ...]:
         request = SampleRequest(request.number, drawing or "")
         return (request, *self.look(request, without, *values))
+
+    def picture(
+        self, given: Any, request: SampleRequest, without: str, *values: Any
+    ) -> tuple[Any, ...]:
+        """A picture arrived: it takes the place of a test sample, and its file is deleted."""
+
+        def encoded(reader: InputReader) -> EncodedInput:
+            limits, shape = self.visitors.limits, reader.encoder.shape
+            pixels = self.visitors.read(
+                VISITOR.get(), self._arrived(given), lambda path: read_picture(path, shape, limits)
+            )
+            return reader.picture(pixels)
+
+        return (None, *self._given(encoded, request, without, values))
+
+    def text(
+        self, given: Any, request: SampleRequest, without: str, *values: Any
+    ) -> tuple[Any, ...]:
+        """A text was sent: it takes the place of a test sample."""
+        limits = self.visitors.limits
+        return self._given(lambda reader: reader.text(given, limits), request, without, values)
+
+    def _given(
+        self,
+        encoded: Callable[[InputReader], EncodedInput],
+        request: SampleRequest,
+        without: str,
+        values: tuple[Any, ...],
+    ) -> tuple[Any, ...]:
+        """The answers for what a visitor brought; where it is refused, all stays as it is."""
+        try:
+            reader = self.page.views.reader
+            if reader is None:
+                raise CompositionError("the modules have no encoder: they read no such input")
+            request = SampleRequest(request.number, given=encoded(reader))
+        except IntarsiaError as error:
+            return (*[gr.skip()] * 4, fragments.message(str(error), bad=True))
+        return (request, *self.look(request, without, *values))
+
+    def _arrived(self, given: Any) -> Path:
+        """An upload of the visitor who asks, that is still there."""
+        name = given.get("path") if isinstance(given, dict) else None
+        path = Path(str(name or "")).resolve()
+        if not self.visitors.owns(VISITOR.get(), path) or not path.is_file():
+            raise FileError("the file did not arrive: choose it again")
+        return path
 
     def next(self, kind: str, after: float | None = None) -> tuple[Any, str]:
         """The number of the next sample of a class, or the first; unchanged where it has none."""
@@ -162,11 +220,10 @@ class Events:
 
     def upload(self, given: Any) -> tuple[Any, ...]:
         """A file arrived: read it, and delete it in any case."""
-        path = Path(str((given or {}).get("path", ""))).resolve()
-        if not self.visitors.owns(VISITOR.get(), path) or not path.is_file():
-            message = fragments.message("the file did not arrive: choose it again", bad=True)
-            return (None, message, *self._module_lists())
-        return (None, *self._loaded(lambda: self.visitors.load(VISITOR.get(), path)))
+        return (
+            None,
+            *self._loaded(lambda: self.visitors.load(VISITOR.get(), self._arrived(given))),
+        )
 
     def other(self, name: str | None) -> tuple[Any, ...]:
         if not name:

@@ -10,11 +10,13 @@ import numpy as np
 from torch import Tensor
 
 from intarsia.data import set_name
+from intarsia.encoders import Encoder
 from intarsia.measure import Evaluation, Matrix
 from intarsia.measure.compatibility import MEASURES
 from intarsia.modules import Health
 from intarsia.plots import confusion_panels, png, svg
-from intarsia.studio.answers import Answer
+from intarsia.studio.answers import Answer, Sample
+from intarsia.studio.encoder_inputs import EncodedInput
 from intarsia.studio.scores import largest_changes, overall_accuracy
 from intarsia.studio.session import ModuleTile
 
@@ -131,22 +133,43 @@ def merged_bars(answers: Mapping[str, Answer], truth: str | None) -> str:
     return f"<div class='joined-answers'>{''.join(panels)}</div>"
 
 
-def seen_picture(x: Tensor, title: str, about: str, bounds: tuple[float, float]) -> str:
+def sample_picture(
+    sample: Sample, bounds: tuple[float, float], encoder: Encoder | None = None
+) -> str:
+    """A test sample, with its number and class; of an encoder's features there is no picture."""
+    title, about = f"test sample {sample.number}", f"class {sample.label}"
+    if encoder is None:
+        return seen_picture(sample.x, title, about, bounds)
+    return _seen_numbers(sample.x, title, about, f"features of {encoder}")
+
+
+def given_input(given: EncodedInput) -> str:
+    """A picture as the encoder got it, or a text, which visitors brought."""
+    if given.pixels is not None:
+        return seen_picture(given.pixels, "your picture", DRAWN, (0, 255), "picture")
+    return f"{_seen('your text', 'text')}<blockquote>{escape(given.text)}</blockquote></div>"
+
+
+def no_encoder(kind: str, missing: str) -> str:
+    """In place of the field for pictures or texts, where their encoder is not here."""
+    what = {"picture": "a picture", "text": "a text"}[kind]
+    return f"<p class='note' role='note'>{escape(f'No place for {what} of yours: {missing}')}</p>"
+
+
+def seen_picture(
+    x: Tensor, title: str, about: str, bounds: tuple[float, float], kind: str = "sample"
+) -> str:
     """What the network sees: small pictures as they are, rows of a table as numbers."""
-    kind = "drawing" if about == DRAWN else "sample"
-    heading = f"<div class='seen {kind}'><h2>Shown: {escape(title)}</h2>"
     shape = tuple(x.shape[1:])
     if len(shape) != 3 or shape[0] not in (1, 3):
-        numbers = [f"{value:.3g}" for value in x[0].flatten()[:SHOWN_NUMBERS].tolist()]
-        more = ", ..." if x[0].numel() > SHOWN_NUMBERS else ""
-        words = _small(f"{about}, {x[0].numel()} numbers")
-        return f"{heading}<code>{', '.join(numbers)}{more}</code>{words}</div>"
+        return _seen_numbers(x, title, about, "numbers")
     low, high = bounds
     grey = ((x[0].double() - low) / max(high - low, 1e-12)).clamp(0, 1) * 255
     address = png(grey.round().byte().expand(3, -1, -1).permute(1, 2, 0).numpy())
     size = f"{shape[2]} by {shape[1]} pixels"
     alt = f"the {size} that the network sees"
-    return f"{heading}<img src='{address}' alt='{alt}'/>{_small(f'{about}, {size}')}</div>"
+    image = f"<img src='{address}' alt='{alt}'/>"
+    return f"{_seen(title, kind)}{image}{_small(f'{about}, {size}')}</div>"
 
 
 def matrix_table(
@@ -180,6 +203,19 @@ def message(text: str, bad: bool = False) -> str:
         return ""
     text = IN_PYTHON.sub("", DIGEST.sub(r"\1...", text))
     return f"<p class='{'bad' if bad else 'good'}' role='status'>{escape(text)}</p>"
+
+
+def _seen(title: str, kind: str) -> str:
+    """The beginning of what is shown of a sample; studio.css knows the kinds."""
+    return f"<div class='seen {kind}'><h2>Shown: {escape(title)}</h2>"
+
+
+def _seen_numbers(x: Tensor, title: str, about: str, unit: str) -> str:
+    """The first numbers of a row."""
+    numbers = [f"{value:.3g}" for value in x[0].flatten()[:SHOWN_NUMBERS].tolist()]
+    more = ", ..." if x[0].numel() > SHOWN_NUMBERS else ""
+    words = _small(f"{about}, {x[0].numel()} {unit}")
+    return f"{_seen(title, 'sample')}<code>{', '.join(numbers)}{more}</code>{words}</div>"
 
 
 def _row(answer: Answer, on: bool) -> str:

@@ -11,10 +11,13 @@ from intarsia.studio.ui.views import SampleRequest, Views
 from intarsia.studio.ui.widgets import (
     control_widget,
     drawing_pad,
+    file_field,
     heading,
     message_line,
+    picture_field,
     script,
     slot,
+    text_field,
 )
 from intarsia.studio.uploads import loadable_files
 
@@ -33,7 +36,7 @@ class Layout:
         self.views, self.session, self.limits = views, views.session, limits
         self.shown, self.request = gr.State(None), gr.State(SampleRequest())
         slot("heading", heading(views.session, title))
-        self.message = message_line(limits.file_bytes)
+        self.message = message_line(limits)
         slot("working", WORKING)
         with gr.Row():
             with gr.Column(scale=2, min_width=300):
@@ -82,13 +85,9 @@ class Layout:
 
     def _load_panel(self) -> None:
         with gr.Accordion("Load a module file", open=False, elem_id="load"):
-            self.file = gr.File(
-                label=f"A .safetensors file of yours, up to {megabytes(self.limits.file_bytes)}",
-                file_types=[".safetensors"],
-                elem_id="load-file", height=150,
-            )  # fmt: skip
-            # Gradio's own example, which would be in the page, names a file elsewhere.
-            self.file.example_payload = lambda: None  # type: ignore[method-assign]
+            most = megabytes(self.limits.file_bytes)
+            label = f"A .safetensors file of yours, up to {most}"
+            self.file = file_field("load-file", label, [".safetensors"])
             files = loadable_files(self.session)
             self.other_file = gr.Dropdown(
                 files, value=None, label="Or another file of the folder", elem_id="load-other",
@@ -117,6 +116,8 @@ class Layout:
                         min_width=100,
                     )  # fmt: skip
                 self.next = gr.Button("Next sample", size="sm", elem_id="sample-next")
+                self.own_picture = picture_field(self.views, self.limits)
+                self.own_text = text_field(self.views, self.limits)
                 with gr.Row(elem_id="pictures"):
                     self.picture = slot("sample-seen")
                     self.pad = drawing_pad(self.views)

@@ -19,6 +19,7 @@ from intarsia.studio.answers import (
     sample_at,
 )
 from intarsia.studio.drawing import DrawingScaler, read_drawing
+from intarsia.studio.encoder_inputs import EncodedInput, InputReader
 from intarsia.studio.scores import describe_switch
 from intarsia.studio.session import Session
 from intarsia.studio.ui import fragments
@@ -43,10 +44,15 @@ class Selection:
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """The sample to look at: the number of a test sample, or a drawing as the page sends it."""
+    """The sample to look at: the number of a test sample, or what takes its place.
+
+    That is a drawing as the page sends it, or a picture or text that was encoded when it came, so
+    that a switch of modules encodes nothing.
+    """
 
     number: float | None = 0
     drawing: str = ""
+    given: EncodedInput | None = None
 
 
 class MergedView(NamedTuple):
@@ -75,6 +81,7 @@ class Views:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.scaler = DrawingScaler.of(session.data)
+        self.reader = InputReader.of(session.modules)
         x = session.data.train.x
         self.bounds = (float(x.min()), float(x.max())) if len(x) else (0.0, 1.0)
 
@@ -140,10 +147,9 @@ class Views:
     def sample_view(self, selection: Selection, request: SampleRequest, without: str) -> SampleView:
         """One sample: what the network sees, what each module answers, and all of them joined."""
         try:
-            sample, title, about = self._sample(request)
+            sample, picture = self._sample(request)
         except IntarsiaError as error:
             return SampleView("", "", "", fragments.message(str(error), bad=True))
-        picture = fragments.seen_picture(sample.x, title, about, self.bounds)
         each = fragments.answer_rows(module_answers(self.session, sample), selection.names)
         answers, message = {}, ""
         try:
@@ -199,10 +205,14 @@ class Views:
     def operators(self) -> list[str]:
         return sorted(OPERATORS)
 
-    def _sample(self, request: SampleRequest) -> tuple[Sample, str, str]:
-        """The sample, its title, and a note about it."""
+    def _sample(self, request: SampleRequest) -> tuple[Sample, str]:
+        """The sample, and what is shown of it."""
+        if request.given is not None:
+            return Sample(request.given.features), fragments.given_input(request.given)
         if request.drawing and self.scaler is not None:
             x = self.scaler.transform(read_drawing(request.drawing))
-            return Sample(x), "your drawing", fragments.DRAWN
+            about = ("your drawing", fragments.DRAWN, self.bounds, "drawing")
+            return Sample(x), fragments.seen_picture(x, *about)
         asked = sample_at(self.session, request.number)
-        return asked, f"test sample {asked.number}", f"class {asked.label}"
+        encoder = None if self.reader is None else self.reader.encoder
+        return asked, fragments.sample_picture(asked, self.bounds, encoder)

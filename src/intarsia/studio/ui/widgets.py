@@ -1,5 +1,7 @@
 """The widgets of the page."""
 
+import json
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -7,8 +9,10 @@ from typing import Any
 import gradio as gr
 
 from intarsia.modules import Health
+from intarsia.studio.encoder_inputs import ENDINGS
 from intarsia.studio.session import Session
-from intarsia.studio.ui.fragments import health_banner
+from intarsia.studio.studio_limits import StudioLimits, megabytes
+from intarsia.studio.ui.fragments import health_banner, no_encoder
 from intarsia.studio.ui.operator_controls import Control
 from intarsia.studio.ui.views import Views
 
@@ -23,11 +27,55 @@ def slot(
     return gr.HTML(value, apply_default_css=False, **how)
 
 
-def message_line(largest: int) -> gr.HTML:
+def message_line(limits: StudioLimits) -> gr.HTML:
     """Where the page says what went well or wrong; files it will not send are refused at once."""
     template = "<div role='status' aria-live='polite'>${value}</div>"
-    limited = script("message").replace("LARGEST", str(largest))
+    limited = script("message")
+    for name, value in {
+        "MODULE_BYTES": limits.file_bytes,
+        "PICTURE_BYTES": min(limits.picture_bytes, limits.file_bytes),
+        "PICTURE_ENDINGS": list(ENDINGS),
+    }.items():
+        limited = limited.replace(name, json.dumps(value))
     return slot("message", template=template, script=limited)
+
+
+def file_field(name: str, label: str, endings: Sequence[str]) -> gr.File:
+    """A place where a file can be dropped or chosen."""
+    field = gr.File(label=label, file_types=list(endings), elem_id=name, height=150)
+    # Gradio's own example, which would be in the page, names a file elsewhere.
+    field.example_payload = lambda: None  # type: ignore[method-assign]
+    return field
+
+
+def picture_field(views: Views, limits: StudioLimits) -> gr.File | None:
+    """A place for a picture, where the modules' encoder reads them and is here."""
+    if not _takes(views, "picture"):
+        return None
+    largest = megabytes(min(limits.picture_bytes, limits.file_bytes))
+    return file_field("sample-picture", f"Or a picture of yours, up to {largest}", ENDINGS)
+
+
+def text_field(views: Views, limits: StudioLimits) -> tuple[gr.Textbox, gr.Button] | None:
+    """A place for a text and a button to send it, likewise."""
+    if not _takes(views, "text"):
+        return None
+    most = limits.text_characters
+    field = gr.Textbox(
+        label="Or a text of yours", elem_id="sample-text", lines=2, max_lines=6, max_length=most,
+        info=f"up to {most:,} characters; Shift and Enter send it",
+    )  # fmt: skip
+    return field, gr.Button("Classify this text", size="sm", elem_id="sample-text-send")
+
+
+def _takes(views: Views, kind: str) -> bool:
+    """Whether the page gets a place for pictures or texts; a missing encoder is named instead."""
+    if views.reader is None or views.reader.kind != kind:
+        return False
+    missing = views.reader.missing()
+    if missing:
+        slot("no-encoder", no_encoder(kind, missing))
+    return not missing
 
 
 def drawing_pad(views: Views) -> gr.HTML | None:
@@ -67,9 +115,10 @@ def control_widget(operator: str, control: Control, value: Any) -> Any:
 
 def heading(session: Session, title: str) -> str:
     first = session.modules[0]
+    encoder = "" if first.encoder is None else f"features of {escape(str(first.encoder))}, "
     text = (
         f"{escape(title)}: {len(session.modules)} modules of {escape(str(first.architecture))}, "
-        f"measured on {len(session.test):,} test samples of {escape(session.data.name)}"
+        f"{encoder}measured on {len(session.test):,} test samples of {escape(session.data.name)}"
     )
     health = Health.of(module.health for module in session.modules)
     return f"<h1>intarsia studio</h1><p class='small'>{text}</p>{health_banner(health)}"
