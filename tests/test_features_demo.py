@@ -10,7 +10,7 @@ from torch import Tensor
 
 import intarsia as ia
 from intarsia.features_demo import JOINT, WAYS, features_demo
-from intarsia.symbols import SIDE, SYMBOLS, symbol_pictures
+from intarsia.symbols import OTHERS, SIDE, SYMBOLS, symbol_pictures
 
 
 def coarse(x: Tensor) -> Tensor:
@@ -22,6 +22,8 @@ def coarse(x: Tensor) -> Tensor:
 
 def test_symbols_are_a_hundred_and_differ_from_picture_to_picture() -> None:
     assert len(SYMBOLS) == len(set(SYMBOLS)) == 100
+    assert len(OTHERS) == len(set(OTHERS))
+    assert not set(OTHERS) & set(SYMBOLS)
     pictures, symbols = symbol_pictures(2)
     assert pictures.shape == (200, SIDE, SIDE, 3)
     assert pictures.dtype == np.uint8
@@ -40,7 +42,7 @@ def test_symbols_are_a_hundred_and_differ_from_picture_to_picture() -> None:
 def test_it_goes_from_pictures_to_a_file_that_reads_pictures(tmp_path: Path) -> None:
     said: list[str] = []
     findings = features_demo(
-        tmp_path, each=(6, 2), encoder=coarse, epochs=3, progress=False, say=said.append
+        tmp_path, each=(6, 2, 1), encoder=coarse, epochs=3, progress=False, say=said.append
     )
     assert findings.classes == 100
     assert findings.test_samples == 200

@@ -16,17 +16,30 @@ from intarsia.files import plain, write_whole
 from intarsia.measure import evaluate
 from intarsia.modules import Bank, Module, logits_of
 from intarsia.reports import report
-from intarsia.symbols import SYMBOLS, symbol_pictures
+from intarsia.symbols import OTHERS, SYMBOLS, symbol_pictures
 from intarsia.training import train
 
 ENCODER = "efficientnet_lite0(96)"
-EACH = (30, 10)  # pictures of a symbol to learn from, and to test with
+EACH = (30, 10, 16)  # pictures of a symbol to learn from, to test with, and of others
 # Chosen on validation pictures.
-SETTINGS: dict[str, Any] = {"model": "mlp(64, dropout=0)", "sparsity": 0.9}
+SETTINGS: dict[str, Any] = {
+    "model": "mlp(16, dropout=0)",
+    "sparsity": 0.5,
+    "learning_rate": 2e-3,
+}
 WAYS: dict[str, dict[str, Any]] = {
-    "modules that never met: each sees its own symbol alone": {"visibility": "own"},
+    "modules that never met: each sees its own symbol and public pictures": {
+        "visibility": "own",
+        "negatives": "public(40)",
+    },
     "modules that see all symbols": {},
-    "one network trained on all": {"objective": "xe", "sparsity": 0.0, "rounds": 0},
+    "one network trained on all": {
+        "model": "mlp(64, dropout=0)",
+        "objective": "xe",
+        "sparsity": 0.0,
+        "rounds": 0,
+        "learning_rate": 6e-3,
+    },
 }
 APART, TOGETHER, JOINT = WAYS
 FOLDERS = {APART: "apart", TOGETHER: "together", JOINT: "joint"}
@@ -57,7 +70,7 @@ class FeaturesFindings:
 def features_demo(
     out: str | Path = "demo-features",
     *,
-    each: tuple[int, int] = EACH,
+    each: tuple[int, int, int] = EACH,
     encoder: Any = ENCODER,
     epochs: int | None = None,
     progress: bool | None = None,
@@ -117,22 +130,29 @@ class _Clock:
 
 
 def _data(
-    each: tuple[int, int],
+    each: tuple[int, int, int],
     encoder: Any,
     progress: bool | None,
     say: Callable[[str], None],
     clock: _Clock,
 ) -> tuple[Split, Data]:
     """Test pictures as they were drawn, and the features of all."""
-    train_each, test_each = each
-    say(f"drawing {len(SYMBOLS) * sum(each):,} pictures of {len(SYMBOLS)} symbols")
-    x, y = symbol_pictures(train_each, seed=0)
-    x_test, y_test = symbol_pictures(test_each, seed=1)
+    to_learn, to_test, of_others = each
+    count = len(SYMBOLS) * (to_learn + to_test) + len(OTHERS) * of_others
+    say(f"drawing {count:,} pictures: {len(SYMBOLS)} symbols, and others without a label")
+    x, y = symbol_pictures(to_learn, seed=0)
+    x_test, y_test = symbol_pictures(to_test, seed=1)
+    x_public, _ = symbol_pictures(of_others, seed=2, symbols=OTHERS)
     clock.lap("drawing")
     say(f"computing features by {encoder}, once")
-    source = {"x_train": x, "y_train": y, "x_test": x_test, "y_test": y_test}
-    # Features of a fixed network differ little in scale, and no row of another's is looked at.
-    data = load_data(source, features=encoder, scale="none", progress=progress)
+    source = {
+        **{"x_train": x, "y_train": y, "x_test": x_test, "y_test": y_test},
+        "x_public": x_public,
+    }
+    # What all parties share are the encoder and the public pictures, which the scaling is of.
+    data = load_data(
+        source, features=encoder, progress=progress, public="x_public", scale_on="public"
+    )
     clock.lap("features")
     labels = [data.catalogue.index(symbol) for symbol in y_test.tolist()]
     raw = torch.from_numpy(x_test.transpose(0, 3, 1, 2).copy())
@@ -179,7 +199,9 @@ def _text(findings: FeaturesFindings, out: Path) -> str:
         f"# {findings.classes} modules on features, joined",
         "",
         f"All numbers are of {findings.test_samples:,} test pictures that were drawn for this "
-        f"demo, seed 0. Features: {findings.encoder}, {findings.features} numbers a picture.",
+        f"demo, seed 0. Features: {findings.encoder}, {findings.features} numbers a picture. "
+        "Modules that never met share the encoder and unlabelled pictures of other symbols, and "
+        "nothing else.",
         "",
         "| | accuracy | training, s |",
         "|---|---|---|",

@@ -14,10 +14,14 @@ SYMBOLS = (
     "♔♕♖♗♘♠♣♥♦♪♫"
     "←↑↗↔⇄∞∑√∫≈≠"
 )
+# Others, for pictures that everybody may have.
+OTHERS = "ijklmpsuvwxzñçßæøåéüαβγδεζηθλμξπσφψω☼☾♂♀♭♯✓✗✈✉✂✎❄❤➔➤⌘⏏☕☺☹♨⚓⚡⚙"  # noqa: RUF001
 SIDE = 48
 
 
-def symbol_pictures(each: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def symbol_pictures(
+    each: int, seed: int = 0, symbols: str = SYMBOLS
+) -> tuple[np.ndarray, np.ndarray]:
     """`each` pictures of every symbol, N x 48 x 48 x 3 in 8 bits, and the symbols themselves.
 
     Size, place, angle, colours and noise differ from picture to picture.
@@ -28,9 +32,9 @@ def symbol_pictures(each: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
     fonts = {size: ImageFont.truetype(str(path), size) for size in range(26, 41)}
     draw = np.random.default_rng(seed)
-    pictures = np.empty((each * len(SYMBOLS), SIDE, SIDE, 3), np.uint8)
+    pictures = np.empty((each * len(symbols), SIDE, SIDE, 3), np.uint8)
     for place in range(len(pictures)):
-        symbol = SYMBOLS[place % len(SYMBOLS)]
+        symbol = symbols[place % len(symbols)]
         stencil = Image.new("L", (SIDE, SIDE))
         middle = tuple(SIDE / 2 + draw.uniform(-4, 4, 2))
         font = fonts[int(draw.integers(26, 41))]
@@ -40,7 +44,7 @@ def symbol_pictures(each: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
         paper, colour = _two_colours(draw)
         noise = draw.normal(0, 12, (SIDE, SIDE, 3))
         pictures[place] = np.clip(paper * (1 - ink) + colour * ink + noise, 0, 255)
-    return pictures, np.array([*SYMBOLS] * each)
+    return pictures, np.array([*symbols] * each)
 
 
 def _two_colours(draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
