@@ -1,5 +1,6 @@
 """The command line: the whole way from data to answer, overrides, and how it fails."""
 
+import dataclasses
 import json
 import math
 import subprocess
@@ -405,7 +406,8 @@ def test_a_dry_run_prints_the_settings_that_training_takes(
     taken = yaml.safe_load((trained[0] / "recipe.yaml").read_text())
     result = answer("train", "--dry-run", *flags)
     data = ia.load_data("digits")
-    size = {"rows": len(data.train), "features": 64, "classes": 10}
+    size = dataclasses.asdict(DataSize.of(data))
+    assert (size["rows"], size["features"], size["classes"]) == (len(data.train), 64, 10)
     assert result == {"recipe": taken, "size": size, "modules": 20, "open": []}
     shown = yaml.safe_load(call("train", "--dry-run", *flags).stdout)
     told = f"{len(data.train):,} rows, 64 features, 10 classes"

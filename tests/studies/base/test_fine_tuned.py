@@ -169,8 +169,8 @@ def test_the_verdict_is_what_the_numbers_say() -> None:
     assert claim.holds is None
 
 
-def test_what_is_unknown_is_named() -> None:
-    study, context = find_study("base"), StudyContext(Store(Path("nowhere")), "cpu")
+def test_what_is_unknown_is_named(tmp_path: Path) -> None:
+    study, context = find_study("base"), StudyContext(Store(tmp_path / "store"), "cpu")
     for key, value in (("ways", ["mse"]), ("partitions", ["even"])):
         with pytest.raises(StudyError, match=f"option '{key}' has '{value[0]}'"):
             study.plan(study.options("small", **{key: value}), context)

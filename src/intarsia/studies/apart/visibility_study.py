@@ -5,6 +5,7 @@ arrive one by one, with none or a few samples of the earlier ones kept.
 """
 
 import dataclasses
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -146,9 +147,14 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     panels: dict[str, Any] = {}
     for (data, model), group in _groups(done).items():
         bars = {label_of(way): point(own.values()) for way, own in _by_way(group).items()}
-        panels[f"{titled(data)}, {model}"] = {"": bars}
+        if any(math.isfinite(mean) for mean, _ in bars.values()):  # not where all diverged
+            panels[f"{titled(data)}, {model}"] = {"": bars}
     title = "Modules that see all classes, some, or one"
-    return {"apart": bar_panels(panels, title=title, y="accuracy", bounds=(0.0, 1.0))}
+    return (
+        {}
+        if not panels
+        else {"apart": bar_panels(panels, title=title, y="accuracy", bounds=(0.0, 1.0))}
+    )
 
 
 def verdict(findings: Findings) -> Verdict:

@@ -125,7 +125,10 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     """Accuracies on the test samples of all tasks, by every way to join the experts."""
     settings, device = cell.settings, context.device
     whole = context.data(settings["data"], settings["preset"])
-    (base,) = context.bank(cell.banks["base"], pruned=False)
+    pretrained = context.bank(cell.banks["base"], pruned=False)
+    if not len(pretrained):
+        return {"diverged": list(pretrained.diverged)}
+    base = pretrained[0]
     taken = base.rewarded
     learned = [name for name in whole.catalogue if name not in taken]
     places = [whole.catalogue.index(name) for name in taken]
@@ -134,6 +137,8 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     way = settings["way"]
     sets = [learned] if way == JOINT else _tasks(settings, base, data, context)
     bank = _trained(settings, base, data, sets, context)
+    if len(bank) < len(sets):
+        return {"diverged": list(bank.diverged)}
     if way == JOINT:
         return {JOINT: _accuracy(bank[0].to_module().to(device), data.test)}
     return {
@@ -261,7 +266,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     result = []
     for (data, model), group in grouped(done, "data", "model").items():
         joint = Spread.of_any(cell.result[JOINT] for cell in group if JOINT in cell.result)
-        experts = [cell for cell in group if cell.settings["way"] != JOINT]
+        experts = [cell for cell in group if LOGITS in cell.result]
         for (partition,), own in grouped(experts, "partition").items():
             dense = [cell for cell in own if not cell.settings["sparsity"]]
             name = f"{data}, {model}, {partition} tasks"
@@ -338,9 +343,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     result = {}
     for (data, model), group in grouped(done, "data", "model").items():
         experts = [
-            cell
-            for cell in group
-            if cell.settings["way"] != JOINT and not cell.settings["sparsity"]
+            cell for cell in group if LOGITS in cell.result and not cell.settings["sparsity"]
         ]
         panels = {}
         for (partition,), own in grouped(experts, "partition").items():
@@ -364,7 +367,7 @@ def verdict(findings: Findings) -> Verdict:
     """Whether maximum entropy keeps more of the experts than the usual loss, paired by seed."""
     claims, lines = [], []
     for (data, model, partition), group in grouped(
-        [c for c in findings.cells if c.settings["way"] != JOINT and not c.settings["sparsity"]],
+        [c for c in findings.cells if LOGITS in c.result and not c.settings["sparsity"]],
         "data", "model", "partition",
     ).items():  # fmt: skip
         by_way = {way: own for (way,), own in grouped(group, "way").items()}
