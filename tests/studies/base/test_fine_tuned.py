@@ -8,6 +8,7 @@ import torch
 from intarsia.data import load_data
 from intarsia.errors import StudyError
 from intarsia.models import initialise
+from intarsia.modules import BASES
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.base.experts import (
     JOINT,
@@ -62,7 +63,7 @@ def test_the_readouts_inputs_are_what_the_last_layer_reads() -> None:
     with torch.no_grad():
         last = network.layers[-1]
         torch.testing.assert_close(features @ last.weight.T, network.eval()(x))
-    means = class_means(network, x, torch.arange(11) % 2, 2)
+    means = class_means(features, torch.arange(11) % 2, 2)
     torch.testing.assert_close(means[1].float(), features[1::2].mean(0))
 
 
@@ -174,3 +175,27 @@ def test_what_is_unknown_is_named(tmp_path: Path) -> None:
     for key, value in (("ways", ["mse"]), ("partitions", ["even"])):
         with pytest.raises(StudyError, match=f"option '{key}' has '{value[0]}'"):
             study.plan(study.options("small", **{key: value}), context)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_base_by_name_learns_all_classes(tmp_path: Path) -> None:
+    """Experts of a network that was pretrained elsewhere; the public images are of other data."""
+
+    @BASES.register("warm")
+    def warm() -> tuple[str, dict[str, torch.Tensor]]:
+        return "mlp(24, dropout=0)", initialise("mlp(24, dropout=0)", (64,), 4, 3).state_dict()
+
+    study, store = find_study("base"), Store(tmp_path / "store")
+    given = {"models": ["warm"], "named": True, "public": "digits", "seeds": 1}
+    options = study.options("small", **given, ways=["cross-entropy", "ME, public images"])
+    context = StudyContext(store, "cpu")
+    with pytest.raises(StudyError, match="named is true: did you mean 'warm'"):
+        study.plan({**options, "models": ["wram"]}, context)
+    with pytest.raises(StudyError, match="name the data whose images are public"):
+        study.plan({**options, "public": ""}, context)
+    assert not [cell for cell in study.plan(options, context) if cell.banks]
+    done = run(study, options, store, context=context)
+    assert len(done) == 3
+    by_way = {cell.settings["way"]: cell.result for cell in done}
+    assert len([n for task in by_way["cross-entropy"]["sets"] for n in task]) == 10
+    assert by_way["ME, public images"][LOGITS] > 0.3

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 from intarsia.composition import compose
 from intarsia.composition.batchnorm import has_batchnorm
 from intarsia.data import Data, Split
+from intarsia.encoders import Encoder
+from intarsia.errors import StudyError, nearest
 from intarsia.measure.significance import clustered
-from intarsia.modules import Bank, Module, logits_of
+from intarsia.modules import BASES, Bank, Module, logits_of
+from intarsia.specs import name_of
 from intarsia.studies.base.experts import (
     JOINT,
     WAYS,
@@ -26,6 +29,7 @@ from intarsia.studies.base.experts import (
     fresh_head,
     network_of,
     random_tasks,
+    readout_inputs,
     settings_of,
     some_of,
     task_data,
@@ -35,6 +39,7 @@ from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.shared.baselines import UNPRUNED
 from intarsia.studies.options import check_count, readable
+from intarsia.studies.plans import Plan
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Entry, Spread, Table, grouped, point
 from intarsia.studies.verdict import Claim, Findings, Verdict
@@ -60,6 +65,8 @@ SCALES = scales(
         "ways": list(WAYS),
         "tasks": 5,
         "base_fraction": 0.5,  # of the classes, which pretrain the base
+        "named": False,  # whether models are bases by name, pretrained elsewhere: all classes learn
+        "public": "",  # data whose images are public where the base is named
         "amount": 4.0,  # public images for each of a task's own
         "pretraining": 30,  # epochs
         "sparsities": [0.0],  # of the changes; those above 0 are pruned in one round
@@ -105,15 +112,11 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     shared: dict[str, Any] = {"tasks": check_count(options, "tasks", least=2)}
     shared |= {key: options[key] for key in ("base_fraction", "amount", "scales", "densities")}
     shared |= {"head": dict(options["head"]), "recipe": dict(options["recipe"])}
-    for (data, model), seed in product(readable(options, context), seeds):
-        names = context.data(data, preset).catalogue
-        sets = [base_classes(names, options["base_fraction"], seed)]
-        how = {**options["recipe"], **UNPRUNED, "epochs": check_count(options, "pretraining")}
-        banks = {
-            "base": context.plan(
-                data, model, sets, seed, preset=preset, objective="xe", pruned=False, **how
-            )
-        }
+    named = check_named(options)
+    shared |= {"named": named, "public": options["public"]}
+    pairs = product(options["data"], options["models"]) if named else readable(options, context)
+    for (data, model), seed in product(pairs, seeds):
+        banks = {} if named else {"base": _base_plan(options, context, data, model, seed)}
         settings = {"data": data, "model": model, "preset": preset, "seed": seed, **shared}
         yield Cell("base", {**settings, "way": JOINT, "partition": "-", "sparsity": 0.0}, banks)
         for partition, way, sparsity in product(partitions, ways, options["sparsities"]):
@@ -121,18 +124,47 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
             yield Cell("base", {**settings, **own}, banks)
 
 
+def _base_plan(
+    options: Mapping[str, Any], context: StudyContext, data: str, model: str, seed: int
+) -> Plan:
+    """The base: one network by cross-entropy on its own part of the classes."""
+    preset = options["preset"]
+    sets = [base_classes(context.data(data, preset).catalogue, options["base_fraction"], seed)]
+    how = {**options["recipe"], **UNPRUNED, "epochs": check_count(options, "pretraining")}
+    return context.plan(data, model, sets, seed, preset=preset, objective="xe", pruned=False, **how)
+
+
+def check_named(options: Mapping[str, Any]) -> bool:
+    """Whether bases come by name; then they are known, and public images come from elsewhere."""
+    if not options["named"]:
+        return False
+    for model in options["models"]:
+        if name_of(model) not in BASES:
+            raise StudyError(
+                f"option 'models' has {model!r}, and named is true: {nearest(model, BASES)}"
+            )
+    if not options["public"]:
+        raise StudyError("option 'public' is empty: name the data whose images are public")
+    return True
+
+
 def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     """Accuracies on the test samples of all tasks, by every way to join the experts."""
     settings, device = cell.settings, context.device
     whole = context.data(settings["data"], settings["preset"])
-    pretrained = context.bank(cell.banks["base"], pruned=False)
-    if not len(pretrained):
-        return {"diverged": list(pretrained.diverged)}
-    base = pretrained[0]
-    taken = base.rewarded
-    learned = [name for name in whole.catalogue if name not in taken]
-    places = [whole.catalogue.index(name) for name in taken]
-    public = some_of(whole.train, places, PUBLIC)
+    base: Module | str = settings["model"]
+    learned = list(whole.catalogue)
+    if settings["named"]:
+        other = context.data(settings["public"], settings["preset"])
+        public = some_of(other.train, range(other.classes), PUBLIC)
+    else:
+        pretrained = context.bank(cell.banks["base"], pruned=False)
+        if not len(pretrained):
+            return {"diverged": list(pretrained.diverged)}
+        base = pretrained[0]
+        places = [whole.catalogue.index(name) for name in base.rewarded]
+        public = some_of(whole.train, places, PUBLIC)
+        learned = [name for name in learned if name not in base.rewarded]
     data = task_data(whole, learned, public)
     way = settings["way"]
     sets = [learned] if way == JOINT else _tasks(settings, base, data, context)
@@ -149,20 +181,22 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
 
 
 def _tasks(
-    settings: Mapping[str, Any], base: Module, data: Data, context: StudyContext
+    settings: Mapping[str, Any], base: Module | str, data: Data, context: StudyContext
 ) -> list[list[str]]:
     learned, count = list(data.catalogue), settings["tasks"]
     if settings["partition"] == "random":
         return random_tasks(learned, count, settings["seed"])
-    network = network_of(base, context.device)
-    scaled = base.scaling(data.train.x).to(context.device)
-    means = class_means(network, scaled, data.train.y, data.classes)
-    return ward_tasks(learned, means, count)
+    if isinstance(base, str):  # the encoder of that name has the same body
+        features = Encoder.of(base, data.shape)(data.train.x, context.device)
+    else:
+        scaled = base.scaling(data.train.x).to(context.device)
+        features = readout_inputs(network_of(base, context.device), scaled)
+    return ward_tasks(learned, class_means(features, data.train.y, data.classes), count)
 
 
 def _trained(
     settings: Mapping[str, Any],
-    base: Module,
+    base: Module | str,
     data: Data,
     sets: Sequence[Sequence[str]],
     context: StudyContext,
@@ -439,5 +473,6 @@ register(
         SCALES,
         *(cells, measure, tables, figures, verdict),
         paper="nothing; fine-tuned experts of a pretrained network, as they are usually merged",
+        neutral={"named": False, "public": ""},
     )
 )
