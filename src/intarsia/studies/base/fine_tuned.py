@@ -38,6 +38,7 @@ from intarsia.studies.base.experts import (
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.shared.baselines import UNPRUNED
+from intarsia.studies.maxent.shared.complete_merges import figure_name
 from intarsia.studies.options import check_count, readable
 from intarsia.studies.plans import Plan
 from intarsia.studies.study import Study, register, scales, seeds_of
@@ -391,7 +392,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
             }
         if panels:
             title = f"{data}, {model}: experts of one base, joined"
-            result[f"base_{data}_{model}"] = bar_panels(
+            result[figure_name("base", data, model)] = bar_panels(
                 panels, title=title, y="accuracy", share_y=True, bounds=(0.0, 1.0)
             )
     return result
