@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from intarsia.errors import StudyError
 from intarsia.modules import Bank
 from intarsia.studies import STUDIES, Measured, Plan, StudyContext, find_study
-from intarsia.studies.options import readable
+from intarsia.studies.options import option_text, readable, run_command
 
 OURS = [name for name, study in STUDIES.items() if study.cells.__module__.startswith("intarsia.")]
 
@@ -146,3 +146,11 @@ def test_models_come_by_the_option_that_names_them(context: StudyContext) -> Non
     options = {"data": ["table"], "preset": "paper", "models": ["cnn"], "pair_models": ["shallow"]}
     assert list(readable(options, context, "pair_models")) == [("table", "shallow")]
     assert list(readable(options, context)) == []
+
+
+def test_names_with_a_comma_are_written_so_that_they_are_read_as_one() -> None:
+    study = find_study("base")
+    options = study.options("paper", ways=["cross-entropy", "ME, public images"])
+    command = run_command(study, options)
+    assert """--set 'ways=["cross-entropy", "ME, public images"]'""" in command
+    assert option_text(["mlp(8, dropout=0)", "vit"]) == "mlp(8, dropout=0),vit"

@@ -226,6 +226,8 @@ def option_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     plain = isinstance(value, list) and all(isinstance(v, str | int | float) for v in value)
+    # "ME, public images" is one; the comma of mlp(32, dropout=0) is not taken for a parting one
+    plain = plain and not any(isinstance(v, str) and "," in v and "(" not in v for v in value)
     if plain and value and (len(value) > 1 or isinstance(value[0], str)):  # 3 would be three seeds
         return ",".join(map(option_text, value))
     if isinstance(value, Mapping):
