@@ -1,7 +1,7 @@
 """Experts: classes set apart for a base, the rest cut into tasks, one expert for each."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,19 +22,6 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 JOINT = "joint"  # one network, fine-tuned on all tasks together
 PARTITIONS = ("random", "ward")
-
-
-@dataclass(frozen=True)
-class Roles:
-    """Which classes a base is pretrained on, and which the experts learn, task by task."""
-
-    base: tuple[str, ...]
-    tasks: tuple[tuple[str, ...], ...]
-
-    @property
-    def learned(self) -> tuple[str, ...]:
-        """The classes of all tasks."""
-        return tuple(name for task in self.tasks for name in task)
 
 
 def base_classes(catalogue: Sequence[str], fraction: float, seed: int) -> tuple[str, ...]:
@@ -84,14 +71,6 @@ def task_data(data: Data, learned: Sequence[str], public: Tensor | None) -> Data
         data.name, learned, *parts, data.scaling.kind, public=public, scale_on="train"
     )
     return replace(made, scaling=data.scaling)
-
-
-def some_of(split: Split, classes: Sequence[int], most: int) -> Tensor:
-    """At most so many inputs of these classes, evenly spaced."""
-    rows = split.select(classes).x
-    if len(rows) <= most:
-        return rows
-    return rows[torch.arange(most) * len(rows) // most]
 
 
 def check_ways(ways: Sequence[Any]) -> list[str]:

@@ -8,12 +8,13 @@ experts are joined: by their logits, or in the weights of one network.
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from intarsia.composition import compose
 from intarsia.composition.batchnorm import has_batchnorm
-from intarsia.data import Data, Split
+from intarsia.data import Data, Split, subsample
 from intarsia.encoders import Encoder
 from intarsia.errors import StudyError, nearest
 from intarsia.measure.significance import clustered
@@ -31,13 +32,12 @@ from intarsia.studies.base.experts import (
     random_tasks,
     readout_inputs,
     settings_of,
-    some_of,
     task_data,
     ward_tasks,
 )
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.shared.baselines import UNPRUNED
+from intarsia.studies.maxent.shared.baselines import UNPRUNED, right
 from intarsia.studies.maxent.shared.complete_merges import figure_name
 from intarsia.studies.options import check_count, readable
 from intarsia.studies.plans import Plan
@@ -157,14 +157,14 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     learned = list(whole.catalogue)
     if settings["named"]:
         other = context.data(settings["public"], settings["preset"])
-        public = some_of(other.train, range(other.classes), PUBLIC)
+        public = subsample(other.train, PUBLIC).x
     else:
         pretrained = context.bank(cell.banks["base"], pruned=False)
         if not len(pretrained):
             return {"diverged": list(pretrained.diverged)}
         base = pretrained[0]
         places = [whole.catalogue.index(name) for name in base.rewarded]
-        public = some_of(whole.train, places, PUBLIC)
+        public = subsample(whole.train.select(places), PUBLIC).x
         learned = [name for name in learned if name not in base.rewarded]
     data = task_data(whole, learned, public)
     way = settings["way"]
@@ -173,7 +173,7 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     if len(bank) < len(sets):
         return {"diverged": list(bank.diverged)}
     if way == JOINT:
-        return {JOINT: _accuracy(bank[0].to_module().to(device), data.test)}
+        return {JOINT: right(bank[0].to_module().to(device), data.test)}
     return {
         **_joined(settings, bank, data, context),
         "sets": sets,
@@ -231,8 +231,8 @@ def _joined(
     """What is left of the experts by each way to join them; settings are chosen on validation."""
     device = context.device
     result: dict[str, Any] = {
-        OWN: _mean([_own_accuracy(module, data.test, device) for module in bank]),
-        LOGITS: _accuracy(compose(bank, "logits").to(device), data.test),
+        OWN: fmean([_own_accuracy(module, data.test, device) for module in bank]),
+        LOGITS: right(compose(bank, "logits").to(device), data.test),
     }
     for norms, recompute in NORMS.items():
         found = {}
@@ -240,11 +240,11 @@ def _joined(
             tried = []
             for spec in specs:
                 merged = compose(bank, spec, samples=data, recalibrate=recompute).to(device)
-                tried.append((_accuracy(merged, data.validation), spec, merged))
+                tried.append((right(merged, data.validation), spec, merged))
             score, spec, merged = max(tried, key=lambda one: one[0])
             found[name] = {
                 "validation": score,
-                "test": _accuracy(merged, data.test),
+                "test": right(merged, data.test),
                 "chosen": spec,
             }
             if name == ARITHMETIC:
@@ -276,7 +276,7 @@ def sizes(bank: Bank) -> dict[str, Any]:
             path = Path(folder) / f"{number}.safetensors"
             module.save(path)
             files.append(path.stat().st_size)
-    return {"file": _mean(files), "dense": 4 * bank[0].parameters}
+    return {"file": fmean(files), "dense": 4 * bank[0].parameters}
 
 
 def _own_accuracy(module: Module, split: Split, device: Any) -> float:
@@ -284,16 +284,8 @@ def _own_accuracy(module: Module, split: Split, device: Any) -> float:
     places = [module.catalogue.index(name) for name in module.rewarded]
     own = split.select(places)
     logits = logits_of(module.to_module().to(device), own.x)[:, places]
-    right = logits.argmax(1) == own.y.new_tensor([places.index(y) for y in own.y.tolist()])
-    return float(right.double().mean())
-
-
-def _accuracy(model: Any, split: Split) -> float:
-    return float((logits_of(model, split.x).argmax(1) == split.y).double().mean())
-
-
-def _mean(values: Sequence[float]) -> float:
-    return float(sum(values) / len(values))
+    hits = logits.argmax(1) == own.y.new_tensor([places.index(y) for y in own.y.tolist()])
+    return float(hits.double().mean())
 
 
 def tables(done: Sequence[Measured]) -> list[Table]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from intarsia.data import Data, Split
@@ -138,7 +138,7 @@ def check_rates(rates: Sequence[Any]) -> list[float]:
     return list(rates)
 
 
-def right(network: Classifier, split: Split) -> float:
+def right(network: nn.Module, split: Split) -> float:
     """The fraction of these samples that is answered right, among the whole catalogue."""
     return float((logits_of(network, split.x).argmax(1) == split.y.cpu()).double().mean())
 
