@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -153,6 +153,7 @@ def _data(
     data = load_data(
         source, features=encoder, progress=progress, public="x_public", scale_on="public"
     )
+    data = replace(data, name="symbols")
     clock.lap("features")
     labels = [data.catalogue.index(symbol) for symbol in y_test.tolist()]
     raw = torch.from_numpy(x_test.transpose(0, 3, 1, 2).copy())

@@ -1,9 +1,11 @@
 """How long training took, in words, whatever the recipe."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import intarsia as ia
 from intarsia.reports.modules.trained import _course
 from intarsia.training import Recipe
 
@@ -49,3 +51,16 @@ def test_the_course_of_training(settings: dict[str, Any], told: str) -> None:
 
 def test_a_recipe_that_says_nothing() -> None:
     assert _course({}) == ""
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.filterwarnings("ignore::intarsia.errors.HealthWarning")
+def test_what_modules_saw_is_said(tmp_path: Path) -> None:
+    data = ia.load_data("digits", scale_on="train", classes=["0", "1"])
+    settings = {"model": "mlp(4)", "epochs": 1, "sparsity": 0, "progress": False}
+    apart = {"visibility": "own", "negatives": "noise(1.0)"}
+    for given, said in (({"negatives": "none"}, False), (apart, True)):
+        ia.report(ia.train(data, **settings, **given), data).save(tmp_path / "page.html")
+        before = (tmp_path / "page.html").read_text().partition("The whole recipe")[0]
+        assert (">visibility<" in before) is said
+        assert ("noise(amount=1.0)" in before) is said

@@ -30,6 +30,7 @@ from intarsia.studies.maxent.shared.paper import TWINS, pair_cell, single_cell
 from intarsia.studies.maxent.shared.vs_paper import MEANING, VS_PAPER, vs_paper
 from intarsia.studies.plans import plan_of
 from intarsia.studies.tables import Spread, Table
+from intarsia.training.recipe import NEUTRAL
 from intarsia.training.run_folder import spent
 
 FOLDED_FROM = 12  # findings: more of them are shown on a click
@@ -139,6 +140,9 @@ def _facts(inputs: ReportInput) -> dict[str, TableValue]:
         entries["encoder"] = _encoder(first.encoder)
     for key, registry in (("objective", OBJECTIVES), ("pruning", PRUNINGS)):
         entries[key] = _explained(_text(recipe.get(key)), registry)
+    for key in ("base", "trainable", "visibility", "negatives", "augment"):
+        if recipe.get(key) not in (None, NEUTRAL[key]):
+            entries[key] = _text(recipe[key])
     for key in ("sparsity", "batch", "temperature"):
         entries[key] = _text(recipe.get(key))
     if recipe.get("learning_rate"):

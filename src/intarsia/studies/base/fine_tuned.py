@@ -43,7 +43,7 @@ from intarsia.studies.options import check_count, readable
 from intarsia.studies.plans import Plan
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Entry, Spread, Table, grouped, point
-from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.verdict import Claim, Findings, Verdict, titled
 from intarsia.training import train
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
         experts = [cell for cell in group if LOGITS in cell.result]
         for (partition,), own in grouped(experts, "partition").items():
             dense = [cell for cell in own if not cell.settings["sparsity"]]
-            name = f"{data}, {model}, {partition} tasks"
+            name = f"{titled(data)}, {model}, {partition} tasks"
             if dense:
                 result.append(_summary(name, dense, joint))
             if any(cell.settings["sparsity"] for cell in own):
@@ -383,7 +383,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
                 for kind in (OWN, LOGITS, ARITHMETIC)
             }
         if panels:
-            title = f"{data}, {model}: experts of one base, joined"
+            title = f"{titled(data)}, {model}: experts of one base, joined"
             result[figure_name("base", data, model)] = bar_panels(
                 panels, title=title, y="accuracy", share_y=True, bounds=(0.0, 1.0)
             )
@@ -402,7 +402,9 @@ def verdict(findings: Findings) -> Verdict:
         if usual is None:
             continue
         for way in [name for name in by_way if name.startswith("ME")]:
-            claim = _compared(f"{data}, {model}, {partition} tasks", way, by_way[way], usual)
+            claim = _compared(
+                f"{titled(data)}, {model}, {partition} tasks", way, by_way[way], usual
+            )
             claims.append(claim)
             lines.append(claim.short)
     return Verdict("; ".join(lines) or "nothing to compare yet", claims)
