@@ -44,7 +44,8 @@ WAYS: dict[str, dict[str, Any]] = {
 APART, TOGETHER, JOINT = WAYS
 FOLDERS = {APART: "apart", TOGETHER: "together", JOINT: "joint"}
 REMOVED = "♥"
-ASKED = 8  # raw pictures that the saved file is asked about
+ASKED = 8  # raw pictures that the saved file is asked about,
+STEP = 113  # so far from each other, which gives as many symbols
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ def _mean_size(folder: Path) -> int:
 def _ask(path: Path, pictures: Split, encoder: Any) -> list[tuple[str, str]]:
     """What the file answers to raw pictures: nothing but it and the encoder is used."""
     loaded = Composition.load(path, encoder=None if isinstance(encoder, str) else encoder)
-    rows = torch.arange(ASKED) * len(pictures) // ASKED
+    rows = torch.arange(ASKED) * STEP % len(pictures)
     answers = loaded.predict(pictures.x[rows]).tolist()
     names = loaded.catalogue
     truth = pictures.y[rows].tolist()
