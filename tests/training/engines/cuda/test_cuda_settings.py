@@ -1,0 +1,87 @@
+"""Settings of a run that every engine must follow on a GPU, through `train`; skipped without one.
+
+What is asked is not bits, which engines round their own way, but that all engines come to the same
+module within a few steps' rounding, and keep what must not move.
+"""
+
+import pytest
+import torch
+
+import intarsia as ia
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+QUICK = {
+    "preset": "paper",
+    "epochs": 2,
+    "progress": False,
+    "device": "cuda",
+    "partition": [["0"], ["1", "2"], ["3"]],
+    "negatives": "none",
+    "learning_rate": 3e-3,
+    "temperature": 1.0,
+}
+FUSED = [("mlp([48], dropout=0)", "mlp"), ("lenet", "lenet")]
+ANY = [*FUSED, ("mlp([48], dropout=0)", "stack"), ("lenet", "stack"), ("lenet", "single")]
+
+
+@pytest.fixture(autouse=True)
+def full_float32(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+
+
+def trained(model, engine, **settings):
+    return ia.train("digits", model=model, engine=engine, **{**QUICK, **settings})
+
+
+def apart(ours, oracle):
+    flat = [torch.cat([t.double().flatten() for t in m.state.values()]) for m in (ours, oracle)]
+    return float((flat[0] - flat[1]).norm() / flat[1].norm())
+
+
+@pytest.mark.parametrize(("model", "engine"), ANY)
+def test_changes_of_a_base(model, engine):
+    """Pruned entries have the base's very bits; what is kept follows the plain loop."""
+    base = ia.train(
+        "digits", model=model, preset="paper", epochs=1, sparsity=0, rounds=0, objective="xe",
+        partition=[["4", "5"]], device="cuda", progress=False,
+    )[0]  # fmt: skip
+    pruned = {"base": base, "sparsity": 0.8, "rounds": 1}
+    ours, oracle = (trained(model, name, **pruned) for name in (engine, "plain"))
+    for module, other in zip(ours, oracle, strict=True):
+        assert module.base is not None
+        for name, kept in module.mask.items():
+            now, before = module.state[name][~kept], module.base.state[name][~kept]
+            assert torch.equal(now.view(torch.int32), before.view(torch.int32))
+            shares = [float(m[name].float().mean()) for m in (module.mask, other.mask)]
+            assert shares[0] == pytest.approx(shares[1], abs=0.05)
+        assert apart(module, other) < 0.05
+
+
+@pytest.mark.parametrize(("model", "engine"), ANY)
+@pytest.mark.parametrize("visibility", ["past", "own"])
+def test_modules_that_see_a_part(model, engine, visibility):
+    data = ia.load_data("digits", scale="none")
+    settings = {
+        "visibility": visibility,
+        "negatives": "noise(0.5) + mixed(0.5)",
+        "sparsity": 0.0,
+        "rounds": 0,
+    }
+    ours, oracle = (
+        ia.train(data, model=model, engine=name, **{**QUICK, **settings})
+        for name in (engine, "plain")
+    )
+    assert [apart(a, b) < 5e-3 for a, b in zip(ours, oracle, strict=True)] == [True] * 3, [
+        apart(a, b) for a, b in zip(ours, oracle, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("engine", ["single", "stack"])
+def test_augmented_pictures(engine):
+    settings = {"augment": "crop(1) + flip", "sparsity": 0.0, "rounds": 0}
+    ours, oracle = (trained("lenet", name, **settings) for name in (engine, "plain"))
+    assert [apart(a, b) < 5e-3 for a, b in zip(ours, oracle, strict=True)] == [True] * 3, [
+        apart(a, b) for a, b in zip(ours, oracle, strict=True)
+    ]
