@@ -192,6 +192,7 @@ def _speed_results(name: str) -> dict[str, Any]:
         result["first_call"] = {"modules": 50, "engine": "mlp", "seconds": 19.25}
         ways = {"expert": 0.25, "graph": 0.0625}
         result["ways"] = {n: {key: s, "modules": 1, "epochs": 6} for n, s in ways.items()}
+        result["stacks"] = [row | {key: 0.004} for row in result["stacks"]]
     return result
 
 
