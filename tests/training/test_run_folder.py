@@ -26,6 +26,13 @@ def with_batchnorm(shape, outputs):
     )
 
 
+def with_convolution(shape, outputs):
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 3),
+        nn.Flatten(), nn.Linear(32, outputs),
+    )  # fmt: skip
+
+
 SETTINGS = {
     "preset": "paper",
     "model": "mlp(12)",
@@ -42,6 +49,7 @@ RUNS = {
     "won": {"pruning": "territory(by='magnitude')", "sparsity": None},
     "random": {"pruning": "random(biases=True)", "schedule": "cosine"},
     "stack": {"engine": "stack", "keep_moments": True},
+    "streams": {"engine": "streams", "model": with_convolution, "precision": "bf16"},
     "plain": {"engine": "plain", "keep_moments": True, "select": "loss"},
     "batchnorm": {"model": with_batchnorm},
     "shown": {"objective": "xe", "batch": 16, "preset": "released", "patience": 1},

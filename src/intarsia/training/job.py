@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from intarsia.data import Data
+from intarsia.data import Data, Scaling
 from intarsia.data.augmentations import (
     augmented,
     check_augmentations,
@@ -27,6 +28,7 @@ from intarsia.data.negatives import (
 )
 from intarsia.errors import DataError, RecipeError, TrainingError
 from intarsia.files import stream
+from intarsia.models import Lenet, Mlp
 from intarsia.models.custom.trial import input_dtype
 from intarsia.models.wiring import Wiring
 from intarsia.specs import Spec
@@ -72,6 +74,8 @@ class Job:
     frozen: tuple[str, ...] = ()  # parameters that stay where they start, from the first round on
     still: tuple[str, ...] = ()  # normalisations that keep their running statistics
     apart: bool = False  # no module's samples or their order depend on what it does not see
+    precision: str = "float32"  # of products; weights, losses and statistics stay float32
+    scaling: Scaling | None = None  # of x, where it holds raw bytes; None where x is scaled
 
     @classmethod
     def of(cls, plan: TrainingPlan, device: torch.device) -> "Job":
@@ -80,11 +84,13 @@ class Job:
         assert recipe.temperature is not None and recipe.batch is not None
         wiring, network = plan.wiring, plan.network.to(device)
         dtype = _input_dtype(network, data)
-        x, y = data.scaling(data.train.x).to(device, dtype), data.train.y.to(device)
+        sources = read_negatives(recipe.negatives)
+        raw = data.train.x.dtype == torch.uint8 and not sources and reads_batches(network)
+        rows = data.train.x if raw else data.scaling(data.train.x).to(dtype=dtype)
+        x, y = rows.to(device), data.train.y.to(device)
         weight = None if plan.sample_weight is None else plan.sample_weight.to(device)
         augment = tuple(read_augmentations(recipe.augment))
         check_augmentations(augment, data.shape)
-        sources = read_negatives(recipe.negatives)
         hides = recipe.visibility is not None
         apart = hides or look_at_own(sources)
         pools = pools_of(_pool(t, apart) for t in plan.tasks) if sources else ()
@@ -112,6 +118,8 @@ class Job:
             frozen=plan.frozen,
             still=still_layers(network, recipe.trainable, plan.frozen) if plan.frozen else (),
             apart=apart,
+            precision=recipe.precision or "float32",
+            scaling=data.scaling if raw else None,
         )
         job._check_batches()
         return job
@@ -130,6 +138,17 @@ class Job:
     @property
     def device(self) -> torch.device:
         return self.x.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the losses: the inputs' precision, or float32 where they are whole numbers."""
+        return self.x.dtype if self.x.is_floating_point() else torch.float32
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Runs the network in the job's precision. Nothing is kept: a recorded step casts anew."""
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False)
 
     def training_mode(self) -> None:
         """The network as it trains: only what stands still is in evaluation mode."""
@@ -197,9 +216,12 @@ class Job:
 
     def inputs(self, indices: Tensor, numbers: Tensor | None) -> Tensor:
         """The rows of a batch, augmented with their `numbers` of this epoch."""
+        x = self.x[indices]
+        if self.scaling is not None:
+            x = self.scaling(x)
         if numbers is None:
-            return self.x[indices]
-        return augmented(self.x[indices], self.augment, numbers[self._numbered[indices]])
+            return x
+        return augmented(x, self.augment, numbers[self._numbered[indices]])
 
     @cached_property
     def _numbered(self) -> Tensor:
@@ -252,6 +274,11 @@ class Job:
         shown = torch.ones(len(self.counts), dtype=torch.bool)
         shown[list(group.hidden)] = False
         return order[shown.to(order.device)[self.y[order]]]
+
+
+def reads_batches(network: nn.Module) -> bool:
+    """Whether engines ask for its inputs batch by batch; those of an Mlp and a Lenet hold x."""
+    return not isinstance(network, Mlp | Lenet)
 
 
 def _pool(task: Task, apart: bool) -> Pool:

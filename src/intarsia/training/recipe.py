@@ -33,6 +33,7 @@ NEUTRAL: dict[str, Any] = {
     "base": None,
     "trainable": "all",
     "visibility": "all",
+    "precision": "float32",
 }
 
 
@@ -66,6 +67,7 @@ class Recipe:
     learning_rate: float | None = None
     schedule: str | None = None  # constant or cosine, over the epochs of a round
     temperature: float | None = None
+    precision: str | None = None  # of products: float32, or bf16 over float32 weights
     keep_moments: bool | None = None  # Adam's moments live on across rewinds
     select: str | None = None  # checkpoint of a round: best accuracy, best loss, or the last
     patience: int | None = None  # epochs without a better validation loss before a module stops
@@ -191,6 +193,7 @@ def _check(recipe: Recipe) -> None:
     need(recipe.batches in ("all", "shown"), "batches", "'all' or 'shown'")
     need(recipe.schedule in ("constant", "cosine"), "schedule", "'constant' or 'cosine'")
     need(recipe.select in ("accuracy", "loss", "last"), "select", "'accuracy', 'loss' or 'last'")
+    need(recipe.precision in ("float32", "bf16"), "precision", "'float32' or 'bf16'")
     need(isinstance(recipe.keep_moments, bool), "keep_moments", "true or false")
     need(isinstance(recipe.data_options, Mapping), "data_options", "a mapping")
     if recipe.batches == "all" and recipe.visibility not in (None, "all"):

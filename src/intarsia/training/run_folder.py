@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 import yaml
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -319,7 +320,10 @@ class Checkpoint:
             tensors |= {f"{k}/mask/{n}": t for n, t in mask.items()}
         note = json.dumps({"key": self.key, "standing": progress.to_json()})
         # one copy each, since slots may be views of one stack
-        plain = {n: t.detach().cpu().clone() for n, t in tensors.items()}
+        plain = {
+            n: t.detach().cpu().clone(memory_format=torch.contiguous_format)
+            for n, t in tensors.items()
+        }
         seal = digest_of(note, plain)
         write_whole(self.path, save(plain, {"intarsia-progress": note, "digest": seal}))
         self.written = time.monotonic()

@@ -213,7 +213,7 @@ def _learning(
         some = subsample(validation, ASKED)
         network = module.architecture.network(module.state, module.factory)
         with torch.no_grad():
-            return network(data.scaling(some.x).to(job.x.dtype)), some.y
+            return network(data.scaling(some.x).to(job.x_validation.dtype)), some.y
 
     labels, temperature = validation.y, float(job.temperature)
     return learning_findings(task, outcome.scores, labels, answers, temperature)

@@ -142,7 +142,7 @@ class Engine(ABC):
         """The checkpoint of module k as a full state, on the CPU."""
         start = self.starts[k]
         full = self._full(k, self.slots[k].best, start.state)
-        best = {n: t.detach().cpu().clone() for n, t in full.items()}
+        best = {n: _plain(t) for n, t in full.items()}
         if start.changes:  # to the last bit, whatever an engine does to numbers next to 0
             for name, mask in start.mask.items():
                 best[name] = torch.where(mask.cpu(), best[name], start.state[name].cpu())
@@ -153,7 +153,7 @@ class Engine(ABC):
         adam = self.slots[k].adam
         zeros = {n: torch.zeros_like(self.starts[k].state[n]) for n in self.parameter_names}
         first, second = (
-            {n: t.cpu().clone() for n, t in self._full(k, moments, zeros).items()}
+            {n: _plain(t) for n, t in self._full(k, moments, zeros).items()}
             for moments in (adam.first, adam.second)
         )
         return AdamState(first, second, [adam.steps[0].cpu().clone()])
@@ -179,6 +179,11 @@ class Engine(ABC):
 
     def close(self) -> None:  # noqa: B027 (most engines hold nothing)
         """Give back what the engine holds beyond tensors."""
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """A copy on the CPU, in the usual order whatever the engine's."""
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 
 class ObjectiveStack:

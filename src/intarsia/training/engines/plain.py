@@ -63,7 +63,8 @@ class PlainEngine(Engine):
         optimiser.param_groups[0]["lr"] = learning_rate
         job.training_mode()
         optimiser.zero_grad()
-        logits = functional_call(job.network, slot.current, (x,))
+        with job.autocast():
+            logits = functional_call(job.network, slot.current, (x,)).to(job.dtype)
         own = None if job.sample_weight is None else job.sample_weight[indices]
         value = loss(logits, job.y[indices], self.on_device[k], job.temperature, own)
         value.backward()
@@ -84,5 +85,6 @@ class PlainEngine(Engine):
         return join_scores(rows)
 
     def _logits(self, state: dict[str, Tensor], x: Tensor) -> Tensor:
-        logits: Tensor = functional_call(self.job.network, state, (x,))
-        return logits[None]
+        with self.job.autocast():
+            logits: Tensor = functional_call(self.job.network, state, (x,))
+        return logits.to(self.job.dtype)[None]

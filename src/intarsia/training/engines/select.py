@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from math import prod
+from typing import Any
 
 import torch
+from torch import nn
 from torch.func import functional_call
 
 from intarsia.errors import RecipeError, nearest
@@ -16,12 +18,14 @@ from intarsia.training.engines.base import Engine
 from intarsia.training.engines.mlp_cpu.mlp_engine import MlpEngine, threads_each
 from intarsia.training.engines.plain import PlainEngine
 from intarsia.training.engines.stack import StackEngine
+from intarsia.training.engines.streams import StreamEngine
 from intarsia.training.job import Job
 from intarsia.training.tasks import Task
 
 AUTO = "auto"  # what was measured to be fastest
 STACK_BELOW = 3_000_000  # parameters; larger networks fill a GPU alone
 LARGEST = 128  # batch, outputs and taps that the fused kernels hold in registers
+STREAMED = 20  # modules in one graph: enough to fill a GPU, few enough to finish some early
 CPU_CHUNK = (10, 256)  # modules at a time on a CPU: few enough to finish some early,
 CPU_SIZE = 4_000_000  # and many of them if they are small: so many parameters together
 
@@ -32,15 +36,17 @@ ENGINES = Registry(
     pays=lambda job: None,
     threads=torch.get_num_threads,
     activations=lambda job: 0,
+    most=10**6,
 )
 """Ways of training a bank by name: functions from a Job to an Engine. `auto` tries them in order.
 
-Traits, functions all of them:
+Traits, functions all but the last:
 
 - `unfit(job, patience)`: why it cannot train a job, and what to use; None if it can;
 - `pays(job)`: why `auto` should take it for a job that it can train; None if it should not;
 - `threads()`: how many CPU threads share the sums of a module;
-- `activations(job)`: bytes on a GPU of what a batch leaves behind, for each module.
+- `activations(job)`: bytes on a GPU of what a batch leaves behind, for each module;
+- `most`: a number, of modules at a time on a GPU.
 """
 
 
@@ -100,7 +106,8 @@ def _limit(job: Job, choice: EngineChoice) -> int:
     # weights, gradients, two moments, checkpoint, mask; and what a batch leaves behind
     state = 4 * size * 6
     free, _ = torch.cuda.mem_get_info(job.device)
-    return max(1, int(0.7 * free) // (state + ENGINES[choice.engine].activations(job)))
+    engine = ENGINES[choice.engine]
+    return max(1, min(engine.most, int(0.7 * free) // (state + engine.activations(job))))
 
 
 def _parameters(job: Job) -> int:
@@ -121,11 +128,14 @@ def _kernels_fit(job: Job) -> bool:
 
 
 AUGMENTED = "trains on rows as they are, and augment changes them: use 'auto', 'single' or 'stack'"
+ROUNDED = "makes its products in float32, and precision is bf16: use 'auto', 'single' or 'stack'"
 
 
 def _unfit_for_mlp(job: Job, patience: bool) -> str | None:
     if job.augment:
         return AUGMENTED
+    if job.precision != "float32":
+        return ROUNDED
     if not isinstance(job.network, Mlp) or job.wiring is None:
         return "trains mlp networks only: use 'auto', 'single' or 'stack'"
     if job.device.type == "cuda" and not (len(job.network.layers) > 1 and _kernels_fit(job)):
@@ -156,6 +166,8 @@ def mlp(job: Job) -> Engine:
 def _unfit_for_lenet(job: Job, patience: bool) -> str | None:
     if job.augment:
         return AUGMENTED
+    if job.precision != "float32":
+        return ROUNDED
     if not isinstance(job.network, Lenet):
         return "trains lenet networks only: use 'auto' or 'stack'"
     taps = 25 * job.x.shape[1] + 1
@@ -184,12 +196,68 @@ def lenet(job: Job) -> Engine:
     return CudaLenetEngine(job)
 
 
+def in_step(patience: bool) -> str | None:
+    """Why modules that train in step cannot do with patience."""
+    if not patience:
+        return None
+    return "trains its modules in step, so patience cannot stop one of them: use 'auto' or 'single'"
+
+
+def _streams_pay(job: Job) -> str | None:
+    convolves = any(isinstance(layer, nn.Conv2d) for layer in job.network.modules())
+    if job.device.type != "cuda" or not convolves or isinstance(job.network, Lenet):
+        return None
+    if len(job.tasks) < 2:
+        return None
+    return "convolutions of several modules side by side in one graph"
+
+
+def _activations(job: Job) -> int:
+    """Bytes that the layers of a module give for a batch, as they stay for the way back."""
+    numbers = 0
+
+    def count(layer: nn.Module, given: Any, made: Any) -> None:
+        nonlocal numbers
+        numbers += made.numel() if isinstance(made, torch.Tensor) else 0
+
+    layers = [layer for layer in job.network.modules() if not list(layer.children())]
+    hooks = [layer.register_forward_hook(count) for layer in layers]
+    try:
+        with evaluating(job.network), torch.no_grad():
+            job.network(job.inputs(torch.arange(1, device=job.device), None))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    size = 4 if job.precision == "float32" else 2
+    return 2 * size * job.batch * numbers
+
+
+@ENGINES.register(
+    "streams",
+    unfit=lambda job, patience: in_step(patience),
+    pays=_streams_pay,
+    activations=_activations,
+    most=STREAMED,
+)
+def streams(job: Job) -> Engine:
+    """Any network, modules with the same batches side by side, each on a CUDA stream."""
+    return StreamEngine(job, width=len(job.tasks))
+
+
+@ENGINES.register(
+    "compiled",
+    unfit=lambda job, patience: in_step(patience),
+    activations=_activations,
+    most=STREAMED,
+)
+def compiled(job: Job) -> Engine:
+    """As `streams`, with torch.compile: faster steps after half a minute of compiling."""
+    return StreamEngine(job, width=len(job.tasks), compiled=True)
+
+
 def _unfit_for_stack(job: Job, patience: bool) -> str | None:
-    if patience:
-        return (
-            "trains its modules in step, so patience cannot stop one of them: "
-            "use 'auto' or 'single'"
-        )
+    if (told := in_step(patience)) is not None:
+        return told
     reason = unstackable(job)
     if reason is not None:
         return (
@@ -206,7 +274,7 @@ def unstackable(job: Job) -> str | None:
     network = job.network
     tensors = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     stacked = {name: torch.stack([t.detach().clone()] * 2) for name, t in tensors.items()}
-    x = job.x[:2]
+    x = job.inputs(torch.arange(2, device=job.device), None)
     try:
         with evaluating(network):
             network.train()

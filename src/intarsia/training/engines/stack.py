@@ -5,7 +5,7 @@ On CUDA a step is captured once as a graph and replayed.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -33,6 +33,8 @@ class Stack:
     total: Tensor  # G, sum of the losses of an epoch
     indices: Tensor  # batch in hand
     numbers: Tensor | None  # of this epoch, to augment its samples
+    leaves: list[Values] = field(default_factory=list)  # of each module, where they run apart
+    rows_of_grads: list[Tensor] = field(default_factory=list)  # likewise, one module after another
     graph: "torch.cuda.CUDAGraph | None" = None
 
 
@@ -55,9 +57,9 @@ class StackEngine(Engine):
     def _stack(self, starts: list[Start], rows: slice) -> list[Slot]:
         device = self.job.device
         mask = _stacked_masks(starts, device)
-        buffers = _stacked([s.state for s in starts], device)
+        buffers = self._stacked([s.state for s in starts])
         parameters = {n: buffers.pop(n).requires_grad_() for n in self.parameter_names}
-        adam = AdamState.begin(parameters, mask, _stacked_adam(starts, device))
+        adam = AdamState.begin(parameters, mask, self._stacked_adam(starts))
         task = self.job.tasks[rows.start]
         learning_rate = torch.tensor(task.learning_rate, device=device)
         optimiser = torch_adam(parameters, adam, fused=True, learning_rate=learning_rate)
@@ -75,6 +77,17 @@ class StackEngine(Engine):
             )
         )
         return slots_of(parameters, buffers, adam, [adam.steps] * len(starts))
+
+    def _stacked(self, values: list[Values]) -> Values:
+        """The values of several modules on a leading axis, on the device."""
+        return {n: torch.stack([v[n] for v in values]).to(self.job.device) for n in values[0]}
+
+    def _stacked_adam(self, starts: list[Start]) -> AdamState | None:
+        kept = [s.adam for s in starts if s.adam is not None]
+        if len(kept) < len(starts):
+            return None
+        first, second = (self._stacked([getattr(a, m) for a in kept]) for m in ("first", "second"))
+        return AdamState(first, second, kept[0].steps)
 
     def epoch(
         self, round_: int, epoch: int, learning_rates: Sequence[float], active: Sequence[bool]
@@ -117,19 +130,26 @@ class StackEngine(Engine):
         x, y = self.job.inputs(stack.indices, stack.numbers), self.job.y[stack.indices]
         logits = self._forward(stack, x)
         losses = self.objectives.losses(logits, y, self.job.temperature, stack.rows, stack.indices)
-        grads = torch.autograd.grad(losses.sum(), list(stack.parameters.values()))
+        self._gradients(stack, losses.sum())
+        with torch.no_grad():
+            stack.optimiser.step()
+            stack.total += losses
+
+    def _gradients(self, stack: Stack, loss: Tensor) -> None:
+        """Leave the gradients of the loss, masked, where the optimiser reads them."""
+        grads = torch.autograd.grad(loss, list(stack.parameters.values()))
         with torch.no_grad():
             for (name, kept), grad in zip(stack.grads.items(), grads, strict=True):
                 if name in stack.masks:
                     torch.mul(grad, stack.masks[name], out=kept)
                 else:
                     kept.copy_(grad)
-            stack.optimiser.step()
-            stack.total += losses
 
     def _forward(self, stack: Stack, x: Tensor) -> Tensor:
         def one(module: Values) -> Tensor:
-            return functional_call(self.job.network, module, (x,))
+            with self.job.autocast():
+                logits: Tensor = functional_call(self.job.network, module, (x,))
+            return logits.to(self.job.dtype)
 
         values = {**stack.parameters, **stack.buffers}
         if len(stack.total) == 1:
@@ -182,18 +202,6 @@ def _runs(job: Job, width: int) -> list[slice]:
 
 def _copy(slot: Slot, but: str = "") -> Values:
     return {n: t.detach().clone() for n, t in slot.tensors().items() if n != but}
-
-
-def _stacked(values: list[Values], device: torch.device) -> Values:
-    return {n: torch.stack([v[n] for v in values]).to(device) for n in values[0]}
-
-
-def _stacked_adam(starts: list[Start], device: torch.device) -> AdamState | None:
-    kept = [s.adam for s in starts if s.adam is not None]
-    if len(kept) < len(starts):
-        return None
-    first, second = (_stacked([getattr(a, m) for a in kept], device) for m in ("first", "second"))
-    return AdamState(first, second, kept[0].steps)
 
 
 def _stacked_masks(starts: list[Start], device: torch.device) -> Values:

@@ -22,7 +22,13 @@ QUICK = {
     "temperature": 1.0,
 }
 FUSED = [("mlp([48], dropout=0)", "mlp"), ("lenet", "lenet")]
-ANY = [*FUSED, ("mlp([48], dropout=0)", "stack"), ("lenet", "stack"), ("lenet", "single")]
+ANY = [
+    *FUSED,
+    ("mlp([48], dropout=0)", "stack"),
+    ("lenet", "stack"),
+    ("lenet", "single"),
+    ("lenet", "streams"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -78,10 +84,26 @@ def test_modules_that_see_a_part(model, engine, visibility):
     ]
 
 
-@pytest.mark.parametrize("engine", ["single", "stack"])
+@pytest.mark.parametrize("engine", ["single", "stack", "streams"])
 def test_augmented_pictures(engine):
     settings = {"augment": "crop(1) + flip", "sparsity": 0.0, "rounds": 0}
     ours, oracle = (trained("lenet", name, **settings) for name in (engine, "plain"))
     assert [apart(a, b) < 5e-3 for a, b in zip(ours, oracle, strict=True)] == [True] * 3, [
         apart(a, b) for a, b in zip(ours, oracle, strict=True)
     ]
+
+
+@pytest.mark.parametrize("engine", ["single", "streams", "compiled"])
+def test_products_in_bf16(engine):
+    """As near the plain loop in bf16 as that is to itself in float32, and near it."""
+    settings = {"sparsity": 0.0, "rounds": 0, "augment": "crop(1) + flip"}
+    ours, oracle = (
+        trained("resnet18(width=8)", name, precision="bf16", **settings)
+        for name in (engine, "plain")
+    )
+    full = trained("resnet18(width=8)", "plain", **settings)
+    rounding = [apart(a, b) for a, b in zip(oracle, full, strict=True)]
+    distances = [apart(a, b) for a, b in zip(ours, oracle, strict=True)]
+    assert max(distances) < 2 * max(rounding) + 1e-3, (distances, rounding)
+    again = trained("resnet18(width=8)", engine, precision="bf16", **settings)
+    assert [m.digest for m in again] == [m.digest for m in ours]

@@ -1,0 +1,82 @@
+"""Stream engine: the networks of a stack side by side, each on a CUDA stream of its own.
+
+A stack that torch.vmap runs turns the convolutions of K networks into one grouped convolution, for
+which cuDNN has poor kernels. Here every network keeps its own convolutions, and all of them are
+branches of the one graph that a step is recorded as, so that what one leaves idle another takes.
+Weights of convolutions lie channels last, where a GPU's matrix units read them.
+"""
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from intarsia.training.engines.base import Slot, Start
+from intarsia.training.engines.stack import Stack, StackEngine, Values
+from intarsia.training.job import Job
+
+MOST = 16  # streams; more modules take turns on them
+
+
+class StreamEngine(StackEngine):
+    """One backward for all networks, one fused step of the optimiser on their stacked weights."""
+
+    def __init__(self, job: Job, width: int, compiled: bool = False) -> None:
+        """`compiled` lets torch.compile fuse what lies between convolutions, once for all."""
+        super().__init__(job, width)
+        self._call = torch.compile(self._one) if compiled else self._one
+        streams = MOST if job.device.type == "cuda" else 0
+        self.streams = [torch.cuda.Stream(job.device) for _ in range(min(streams, width))]
+
+    def _stack(self, starts: list[Start], rows: slice) -> list[Slot]:
+        slots = super()._stack(starts, rows)
+        stack = self.stacks[-1]
+        count = range(len(starts))
+        stack.leaves = [
+            {n: p.detach()[k].requires_grad_() for n, p in stack.parameters.items()} for k in count
+        ]
+        stack.rows_of_grads = [stack.grads[n][k] for k in count for n in stack.parameters]
+        return slots
+
+    def _stacked(self, values: list[Values]) -> Values:
+        return {n: _channels_last(t) for n, t in super()._stacked(values).items()}
+
+    def _one(self, values: Values, x: Tensor) -> Tensor:
+        with self.job.autocast():
+            logits: Tensor = functional_call(self.job.network, values, (x,))
+        return logits.to(self.job.dtype)
+
+    def _gradients(self, stack: Stack, loss: Tensor) -> None:
+        leaves = [p for module in stack.leaves for p in module.values()]
+        grads = torch.autograd.grad(loss, leaves)
+        with torch.no_grad():
+            torch._foreach_copy_(stack.rows_of_grads, list(grads))
+            for name, mask in stack.masks.items():
+                stack.grads[name].mul_(mask)
+
+    def _forward(self, stack: Stack, x: Tensor) -> Tensor:
+        if x.dim() == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        modules = [
+            {**leaves, **{n: b[k] for n, b in stack.buffers.items()}}
+            for k, leaves in enumerate(stack.leaves)
+        ]
+        if not self.streams:
+            return torch.stack([self._call(values, x) for values in modules])
+        here = torch.cuda.current_stream()
+        streams = self.streams[: len(modules)]
+        for stream in streams:
+            stream.wait_stream(here)
+        logits = []
+        for k, values in enumerate(modules):
+            with torch.cuda.stream(streams[k % len(streams)]):
+                logits.append(self._call(values, x))
+        for stream in streams:
+            here.wait_stream(stream)
+        return torch.stack(logits)
+
+
+def _channels_last(stacked: Tensor) -> Tensor:
+    """The same numbers, so that the weights of every module's convolution lie channels last."""
+    if stacked.dim() != 5:
+        return stacked
+    return stacked.permute(0, 1, 3, 4, 2).contiguous().permute(0, 1, 4, 2, 3)
