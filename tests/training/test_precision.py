@@ -26,7 +26,7 @@ def pictures() -> Data:
     return Data.build("halves", ["dark", "bright"], *parts, "signed")
 
 
-@pytest.mark.parametrize("engine", ["plain", "single", "stack", "streams"])
+@pytest.mark.parametrize("engine", ["plain", "single", "streams", "grouped"])
 def test_products_are_rounded_and_weights_are_not(pictures: Data, engine: str) -> None:
     full, rounded = (
         ia.train(pictures, engine=engine, precision=precision, **SETTINGS)[0]
@@ -50,7 +50,7 @@ def test_what_cannot_be_had_is_refused(pictures: Data, value: str, engine: str) 
         ia.train(pictures, **{**SETTINGS, "augment": "none"}, precision=value, engine=engine)
 
 
-@pytest.mark.parametrize("engine", ["plain", "single", "stack", "streams"])
+@pytest.mark.parametrize("engine", ["plain", "single", "stack", "streams", "grouped"])
 def test_bytes_are_scaled_batch_by_batch_to_the_same_bits(
     pictures: Data, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

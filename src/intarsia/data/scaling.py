@@ -63,6 +63,10 @@ class Scaling:
             shift, spread = ((low + high) / 2, (high - low) / 2) if half else (low, high - low)
         return cls(known, _tensor(shift), _tensor(_inverse(spread)))
 
+    def to(self, device: torch.device) -> "Scaling":
+        """The same map with its numbers on a device, where a recorded step can read them."""
+        return Scaling(self.kind, self.shift.to(device), self.scale.to(device))
+
     def fitted(self, dtype: torch.dtype) -> bool:
         """Whether its numbers come from the rows it was fitted on; those of pixels are known."""
         known = dtype == torch.uint8 and self.kind in ("unit", "signed")

@@ -119,7 +119,7 @@ class Job:
             still=still_layers(network, recipe.trainable, plan.frozen) if plan.frozen else (),
             apart=apart,
             precision=recipe.precision or "float32",
-            scaling=data.scaling if raw else None,
+            scaling=data.scaling.to(device) if raw else None,
         )
         job._check_batches()
         return job

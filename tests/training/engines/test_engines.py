@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from intarsia.training.engines.grouped import GroupedEngine
 from intarsia.training.engines.mlp_cpu.mlp_engine import MlpEngine
 from intarsia.training.engines.plain import PlainEngine
 from intarsia.training.engines.stack import StackEngine
@@ -20,6 +21,7 @@ def engine_of(kind, job):
         "single": lambda: StackEngine(job, 1),
         "stack": lambda: StackEngine(job, 3),
         "streams": lambda: StreamEngine(job, 3),
+        "grouped": lambda: GroupedEngine(job, 3),
         "mlp": lambda: MlpEngine(job),
     }[kind]()
 
@@ -90,7 +92,7 @@ def test_fifty_steps_of_an_mlp_equal_the_plain_loop(make_job, masked, model, den
 @pytest.mark.parametrize("density", [1.0, 0.3])
 def test_fifty_steps_of_a_lenet_equal_the_plain_loop(make_job, masked, density):
     job, origins = make_job("lenet", several=False)
-    assert_equals_the_loop(["stack", "single", "streams"], job, masked(origins, density))
+    assert_equals_the_loop(["stack", "single", "streams", "grouped"], job, masked(origins, density))
 
 
 @pytest.mark.slow
@@ -130,7 +132,7 @@ def test_fifty_steps_of_a_resnet_equal_the_plain_loop_in_double(make_job, masked
     job, origins = make_job(
         "resnet18(width=4)", samples=160, batch=16, dtype=torch.float64, several=False
     )
-    assert_equals_the_loop(["stack", "streams"], job, masked(origins, 0.3))
+    assert_equals_the_loop(["stack", "streams", "grouped"], job, masked(origins, 0.3))
 
 
 @pytest.mark.parametrize("goal", ["qme", "xe", "smoothing", "confidence_penalty(0.5)", "other"])
@@ -139,7 +141,7 @@ def test_every_objective_equals_the_plain_loop(make_job, masked, goal):
     assert_equals_the_loop(["mlp", "stack"], job, masked(origins, 0.5))
 
 
-@pytest.mark.parametrize("kind", ["mlp", "stack", "single", "streams"])
+@pytest.mark.parametrize("kind", ["mlp", "stack", "single", "streams", "grouped"])
 def test_moments_that_live_on_equal_the_plain_loop(make_job, masked, with_moments, kind):
     job, origins = make_job(SHALLOW, several=False)
     starts = [with_moments(s, k) for k, s in enumerate(masked(origins, 0.3))]
@@ -159,6 +161,7 @@ def test_moments_that_live_on_equal_the_plain_loop(make_job, masked, with_moment
         ("stack", "lenet"),
         ("stack", "resnet18(width=4)"),
         ("streams", "resnet18(width=4)"),
+        ("grouped", "resnet18(width=4)"),
     ],
 )
 def test_pruned_weights_are_exactly_0_after_every_step(
@@ -208,7 +211,7 @@ def test_a_module_trains_as_if_it_were_alone(make_job, masked, kind, model, same
     assert far_apart(together[0], together[2]) > 0.1
 
 
-@pytest.mark.parametrize("kind", ["plain", "mlp", "stack", "single", "streams"])
+@pytest.mark.parametrize("kind", ["plain", "mlp", "stack", "single", "streams", "grouped"])
 def test_modules_that_are_not_active_stand_still(make_job, masked, kind):
     job, origins = make_job(SHALLOW, several=False)
     starts = masked(origins, 0.3)
@@ -225,7 +228,7 @@ def test_modules_that_are_not_active_stand_still(make_job, masked, kind):
     assert far_apart(everyone[1], after[1]) > 0
 
 
-@pytest.mark.parametrize("kind", ["plain", "mlp", "stack", "single", "streams"])
+@pytest.mark.parametrize("kind", ["plain", "mlp", "stack", "single", "streams", "grouped"])
 def test_a_slot_takes_up_what_another_left(make_job, masked, kind):
     job, origins = make_job("mlp([24], dropout=0.3)")
     starts = masked(origins, 0.3)

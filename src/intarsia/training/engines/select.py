@@ -9,12 +9,14 @@ from typing import Any
 import torch
 from torch import nn
 from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from intarsia.errors import RecipeError, nearest
 from intarsia.models import Lenet, Mlp
 from intarsia.models.custom.trial import evaluating, is_foreign
 from intarsia.specs import Registry
 from intarsia.training.engines.base import Engine
+from intarsia.training.engines.grouped import GroupedEngine, ungroupable
 from intarsia.training.engines.mlp_cpu.mlp_engine import MlpEngine, threads_each
 from intarsia.training.engines.plain import PlainEngine
 from intarsia.training.engines.stack import StackEngine
@@ -203,13 +205,23 @@ def in_step(patience: bool) -> str | None:
     return "trains its modules in step, so patience cannot stop one of them: use 'auto' or 'single'"
 
 
-def _streams_pay(job: Job) -> str | None:
-    convolves = any(isinstance(layer, nn.Conv2d) for layer in job.network.modules())
-    if job.device.type != "cuda" or not convolves or isinstance(job.network, Lenet):
-        return None
-    if len(job.tasks) < 2:
-        return None
-    return "convolutions of several modules side by side in one graph"
+def _convolves(job: Job) -> bool:
+    """Whether a bank of convolutional networks is to be trained on a GPU."""
+    if len(job.tasks) < 2 or job.device.type != "cuda" or isinstance(job.network, Lenet):
+        return False
+    return any(isinstance(layer, nn.Conv2d) for layer in job.network.modules())
+
+
+def _unfit_for_groups(job: Job, patience: bool) -> str | None:
+    if (told := in_step(patience)) is not None:
+        return told
+    reason = ungroupable(job)
+    if reason is not None:
+        return (
+            "lays the layers of several networks side by side, and this network does not run so "
+            f"({reason}): use 'auto', 'streams' or 'single'"
+        )
+    return None
 
 
 def _activations(job: Job) -> int:
@@ -233,9 +245,21 @@ def _activations(job: Job) -> int:
 
 
 @ENGINES.register(
+    "grouped",
+    unfit=_unfit_for_groups,
+    pays=lambda job: "grouped convolutions, all modules at once" if _convolves(job) else None,
+    activations=_activations,
+    most=STREAMED,
+)
+def grouped(job: Job) -> Engine:
+    """Convolutional networks side by side as one network, in one graph."""
+    return GroupedEngine(job, width=len(job.tasks))
+
+
+@ENGINES.register(
     "streams",
     unfit=lambda job, patience: in_step(patience),
-    pays=_streams_pay,
+    pays=lambda job: "modules on streams of one graph" if _convolves(job) else None,
     activations=_activations,
     most=STREAMED,
 )
@@ -251,13 +275,17 @@ def streams(job: Job) -> Engine:
     most=STREAMED,
 )
 def compiled(job: Job) -> Engine:
-    """As `streams`, with torch.compile: faster steps after half a minute of compiling."""
-    return StreamEngine(job, width=len(job.tasks), compiled=True)
+    """As `grouped` or `streams` with torch.compile: faster steps after a minute of compiling."""
+    kind = GroupedEngine if ungroupable(job) is None else StreamEngine
+    return kind(job, width=len(job.tasks), compiled=True)
 
 
 def _unfit_for_stack(job: Job, patience: bool) -> str | None:
     if (told := in_step(patience)) is not None:
         return told
+    norms = any(isinstance(layer, _BatchNorm) for layer in job.network.modules())
+    if job.precision != "float32" and norms:
+        return "does not run BatchNorm in bf16: use 'auto', 'grouped' or 'single'"
     reason = unstackable(job)
     if reason is not None:
         return (

@@ -1,9 +1,9 @@
 """Stream engine: the networks of a stack side by side, each on a CUDA stream of its own.
 
-A stack that torch.vmap runs turns the convolutions of K networks into one grouped convolution, for
-which cuDNN has poor kernels. Here every network keeps its own convolutions, and all of them are
-branches of the one graph that a step is recorded as, so that what one leaves idle another takes.
-Weights of convolutions lie channels last, where a GPU's matrix units read them.
+Every network keeps its own layers, and all of them are branches of the one graph that a step is
+recorded as, so that what one leaves idle another takes: for networks that do not fit `grouped`, or
+are so wide that each fills a GPU. Weights of convolutions lie channels last, where a GPU's matrix
+units read them.
 """
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from intarsia.training.engines.base import Slot, Start
+from intarsia.training.engines.grouped import channels_last
 from intarsia.training.engines.stack import Stack, StackEngine, Values
 from intarsia.training.job import Job
 
@@ -38,7 +39,7 @@ class StreamEngine(StackEngine):
         return slots
 
     def _stacked(self, values: list[Values]) -> Values:
-        return {n: _channels_last(t) for n, t in super()._stacked(values).items()}
+        return {n: channels_last(t) for n, t in super()._stacked(values).items()}
 
     def _one(self, values: Values, x: Tensor) -> Tensor:
         with self.job.autocast():
@@ -73,10 +74,3 @@ class StreamEngine(StackEngine):
         for stream in streams:
             here.wait_stream(stream)
         return torch.stack(logits)
-
-
-def _channels_last(stacked: Tensor) -> Tensor:
-    """The same numbers, so that the weights of every module's convolution lie channels last."""
-    if stacked.dim() != 5:
-        return stacked
-    return stacked.permute(0, 1, 3, 4, 2).contiguous().permute(0, 1, 4, 2, 3)

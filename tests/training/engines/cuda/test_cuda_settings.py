@@ -84,7 +84,7 @@ def test_modules_that_see_a_part(model, engine, visibility):
     ]
 
 
-@pytest.mark.parametrize("engine", ["single", "stack", "streams"])
+@pytest.mark.parametrize("engine", ["single", "stack", "streams", "grouped"])
 def test_augmented_pictures(engine):
     settings = {"augment": "crop(1) + flip", "sparsity": 0.0, "rounds": 0}
     ours, oracle = (trained("lenet", name, **settings) for name in (engine, "plain"))
@@ -93,7 +93,7 @@ def test_augmented_pictures(engine):
     ]
 
 
-@pytest.mark.parametrize("engine", ["single", "streams", "compiled"])
+@pytest.mark.parametrize("engine", ["single", "streams", "grouped", "compiled"])
 def test_products_in_bf16(engine):
     """As near the plain loop in bf16 as that is to itself in float32, and near it."""
     settings = {"sparsity": 0.0, "rounds": 0, "augment": "crop(1) + flip"}

@@ -1,0 +1,198 @@
+"""Grouped engine: K networks as one network, whose every layer holds theirs side by side.
+
+The channels of all networks lie on one axis, network after network, so that K convolutions are one
+grouped convolution and K normalisations one normalisation. The forward of the network itself runs
+unchanged between these layers. A layer that reads the samples, which all networks share, is an
+ordinary one with K times the outputs. A network whose forward mixes channels in another way does
+not fit, and a trial tells.
+"""
+
+import copy
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from intarsia.training.engines.stack import Stack, StackEngine, Values
+from intarsia.training.job import Job
+
+TRIED = 2  # networks in a trial
+TOLERANCE = 1e-3  # of its logits, relative to the largest
+
+
+class GroupedConvolution(nn.Module):
+    """K convolutions; `weight` and `bias` have a leading axis K."""
+
+    def __init__(self, layer: nn.Conv2d, count: int) -> None:
+        super().__init__()
+        self.layer, self.count = [layer], count  # in a list: its tensors are not ours
+        self.weight, self.bias = layer.weight, layer.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        (layer,) = self.layer
+        bias = None if self.bias is None else self.bias.flatten()
+        shared = self.count > 1 and x.shape[1] == layer.in_channels
+        if shared and layer.groups > 1:
+            x, shared = x.repeat(1, self.count, 1, 1), False
+        return F.conv2d(
+            x,
+            self.weight.flatten(0, 1),
+            bias,
+            layer.stride,
+            layer.padding,
+            layer.dilation,
+            layer.groups if shared else layer.groups * self.count,
+        )
+
+
+class GroupedNorm(nn.Module):
+    """K batch normalisations; all tensors have a leading axis K."""
+
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(self, layer: _BatchNorm, count: int) -> None:
+        super().__init__()
+        self.layer, self.count = [layer], count
+        self.weight, self.bias = layer.weight, layer.bias
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            self.register_buffer(name, getattr(layer, name))
+
+    def forward(self, x: Tensor) -> Tensor:
+        (layer,) = self.layer
+        if self.count > 1 and x.shape[1] == layer.num_features:
+            x = x.repeat(1, self.count, *(1,) * (x.dim() - 2))
+        if self.training and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        mean, variance, weight, bias = (
+            None if tensor is None else tensor.flatten()
+            for tensor in (self.running_mean, self.running_var, self.weight, self.bias)
+        )
+        measured = self.training or mean is None
+        momentum = layer.momentum or 0.0
+        return F.batch_norm(x, mean, variance, weight, bias, measured, momentum, layer.eps)
+
+
+class GroupedLinear(nn.Module):
+    """K linear layers of samples N, K * features, or of features that all share."""
+
+    def __init__(self, layer: nn.Linear, count: int) -> None:
+        super().__init__()
+        self.layer, self.count = [layer], count
+        self.weight, self.bias = layer.weight, layer.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        (layer,) = self.layer
+        if x.dim() != 2:
+            raise ValueError(f"a linear layer reads {x.dim()} axes")
+        if x.shape[1] == layer.in_features:
+            bias = None if self.bias is None else self.bias.flatten()
+            return F.linear(x, self.weight.flatten(0, 1), bias)
+        parts = x.view(len(x), self.count, layer.in_features).transpose(0, 1)  # K, N, F
+        made = torch.bmm(parts, self.weight.transpose(1, 2))
+        if self.bias is not None:
+            made = made + self.bias[:, None]
+        return made.transpose(0, 1).flatten(1)
+
+
+def grouped(network: nn.Module, modules: int) -> nn.Module:
+    """A network with the same forward whose layers take K states at once, stacked.
+
+    A ValueError where it holds parameters that no layer of ours stands for.
+    """
+    return _replaced(copy.deepcopy(network), modules)
+
+
+def _replaced(layer: nn.Module, modules: int) -> nn.Module:
+    if type(layer) is nn.Conv2d and layer.padding_mode == "zeros":
+        return GroupedConvolution(layer, modules)
+    if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) and layer.momentum is not None:
+        return GroupedNorm(layer, modules)
+    if type(layer) is nn.Linear:
+        return GroupedLinear(layer, modules)
+    own = [*layer.parameters(recurse=False), *layer.buffers(recurse=False)]
+    if own:
+        raise ValueError(f"{type(layer).__name__} holds tensors of its own")
+    for name, child in layer.named_children():
+        setattr(layer, name, _replaced(child, modules))
+    return layer
+
+
+def ungroupable(job: Job) -> str | None:
+    """Why K networks like the job's cannot run as one: tried out, in evaluation mode."""
+    tensors = {**dict(job.network.named_parameters()), **dict(job.network.named_buffers())}
+    draw = torch.Generator().manual_seed(0)
+    stacked = {n: _unlike(t.detach(), draw) for n, t in tensors.items()}
+    x = job.inputs(torch.arange(min(2, len(job.y)), device=job.x.device), None)
+    job.network.eval()
+    try:
+        side_by_side = grouped(job.network, TRIED).eval()
+        with torch.no_grad():
+            ours = _logits(functional_call(side_by_side, stacked, (x,)), TRIED)
+            theirs = torch.stack(
+                [
+                    functional_call(job.network, {n: t[k] for n, t in stacked.items()}, (x,))
+                    for k in range(TRIED)
+                ]
+            )
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+    off = float((ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-12))
+    return None if off < TOLERANCE else f"its logits come out {off:.2g} apart"
+
+
+def _unlike(tensor: Tensor, draw: torch.Generator) -> Tensor:
+    """Two versions of a tensor that differ in every entry, if it can."""
+    if not tensor.is_floating_point():
+        return torch.stack([tensor] * TRIED)
+    factors = torch.rand(TRIED, *tensor.shape, generator=draw).to(tensor.device)
+    return tensor * (0.5 + factors) + 0.01
+
+
+def _logits(made: Tensor, modules: int) -> Tensor:
+    """From N, K * O to K, N, O."""
+    return made.view(len(made), modules, -1).transpose(0, 1)
+
+
+class GroupedEngine(StackEngine):
+    """A stack that runs as one network with grouped layers; its convolutions lie channels last."""
+
+    def __init__(self, job: Job, width: int, compiled: bool = False) -> None:
+        """`compiled` lets torch.compile fuse what lies between convolutions."""
+        super().__init__(job, width)
+        self._call = torch.compile(self._run) if compiled else self._run
+        self.networks: dict[int, nn.Module] = {}
+
+    def _stacked(self, values: list[Values]) -> Values:
+        return {n: channels_last(t) for n, t in super()._stacked(values).items()}
+
+    def _forward(self, stack: Stack, x: Tensor) -> Tensor:
+        modules = len(stack.total)
+        if x.dim() == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        network = self._network(modules)
+        network.train(self.job.network.training)
+        for path in self.job.still:
+            network.get_submodule(path).eval()
+        values = {**stack.parameters, **stack.buffers}
+        return _logits(self._call(network, values, x), modules)
+
+    def _network(self, modules: int) -> nn.Module:
+        if modules not in self.networks:
+            self.networks[modules] = grouped(self.job.network, modules)
+        return self.networks[modules]
+
+    def _run(self, network: nn.Module, values: Values, x: Tensor) -> Tensor:
+        with self.job.autocast():
+            logits: Tensor = functional_call(network, values, (x,))
+        return logits.to(self.job.dtype)
+
+
+def channels_last(stacked: Tensor) -> Tensor:
+    """The same numbers, so that the weights of every module's convolution lie channels last."""
+    if stacked.dim() != 5:
+        return stacked
+    return stacked.permute(0, 1, 3, 4, 2).contiguous().permute(0, 1, 4, 2, 3)

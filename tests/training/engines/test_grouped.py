@@ -1,0 +1,88 @@
+"""Networks side by side as one: which fit, and what their layers do with what all share."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from intarsia.models import build
+from intarsia.training.engines.grouped import grouped, ungroupable
+from intarsia.training.job import Job
+
+Make = Callable[..., tuple[Job, list[dict[str, Tensor]]]]
+
+
+class Mixing(nn.Module):
+    """A softmax over channels, whose sum would run over those of other networks too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(1, 4, 3), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(torch.softmax(self.conv(x), 1).mean((2, 3)))
+
+
+class Scaled(nn.Module):
+    """Holds a parameter of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(1, 4, 3), nn.Linear(4, 4)
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.scale * self.conv(x).mean((2, 3)))
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        build("resnet18(width=2)", (1, 8, 8), 4),
+        build("vgg11(width=2)", (1, 8, 8), 4),
+        build("lenet", (1, 8, 8), 4),
+        build("mlp(8)", (1, 8, 8), 4),
+        nn.Sequential(
+            nn.BatchNorm2d(1), nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3, groups=4), nn.ReLU(),
+            nn.Flatten(), nn.BatchNorm1d(64, affine=False), nn.Linear(64, 4, bias=False),
+        ),
+        nn.Sequential(nn.Conv2d(1, 3, 3, groups=1), nn.Flatten(), nn.Linear(108, 4)),
+    ],
+    ids=["resnet", "vgg", "lenet", "mlp", "depthwise", "small"],
+)  # fmt: skip
+def test_networks_that_fit(make_job: Make, network: nn.Module) -> None:
+    job, _ = make_job("lenet")
+    assert ungroupable(replace(job, network=network)) is None
+
+
+@pytest.mark.parametrize(
+    ("network", "reason"),
+    [
+        (Mixing(), "logits come out"),
+        (Scaled(), "tensors of its own"),
+        (nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.Flatten()), "GroupNorm holds"),
+        (nn.Sequential(nn.Conv2d(1, 4, 3, padding=1, padding_mode="circular")), "holds tensors"),
+    ],
+)
+def test_networks_that_do_not_fit_say_why(make_job: Make, network: nn.Module, reason: str) -> None:
+    job, _ = make_job("lenet")
+    found = ungroupable(replace(job, network=network))
+    assert found is not None
+    assert reason in found
+
+
+def test_a_normalisation_keeps_the_statistics_of_each_network_apart() -> None:
+    network = nn.Sequential(nn.Conv2d(1, 2, 1, bias=False), nn.BatchNorm2d(2))
+    both = grouped(network, 2).train()
+    values = {n: torch.stack([t, 3 * t]) for n, t in network.state_dict().items()}
+    x = torch.rand(8, 1, 4, 4)
+    functional_call(both, values, (x,))
+    for k in range(2):
+        alone = {n: torch.stack([t, 3 * t])[k] for n, t in network.state_dict().items()}
+        alone = {n: t.clone() for n, t in alone.items()}
+        functional_call(network.train(), alone, (x,))
+        for name, tensor in alone.items():
+            torch.testing.assert_close(values[name][k], tensor)
