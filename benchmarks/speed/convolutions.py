@@ -55,13 +55,12 @@ def main() -> None:
     rate = matrix_rate(options.device)
     rows = []
     for model in options.models:
-        rows += [by_hand(data, model, options, graph) for graph in (False, True)]
-        rows += [by_engine(data, model, options, engine) for engine in options.engines]
-        flops = flops_of(model) * steps(options) * options.batch
-        for row in rows:
-            if row["model"] == model and "seconds_per_module_epoch" in row:
-                row["floor"] = round(flops / rate, 5)
-                print(json.dumps(row), flush=True)
+        floor = flops_of(model) * steps(options) * options.batch / rate
+        for way in ("eager", "graph", *options.engines):
+            timed = by_engine if way in options.engines else by_hand
+            row = timed(data, model, options, way) | {"floor": round(floor, 5)}
+            print(json.dumps(row), flush=True)
+            rows.append(row)
     words = ["--models", *(f"'{m}'" for m in options.models), "--engines", *options.engines]
     words += ["--modules", options.modules, "--samples", options.samples]
     result = made_by(__file__, *words, "--batch", options.batch) | {
@@ -78,8 +77,9 @@ def steps(options: argparse.Namespace) -> int:
     return max(1, options.samples // options.batch)
 
 
-def by_hand(data: Data, model: str, options: argparse.Namespace, graph: bool) -> dict[str, Any]:
+def by_hand(data: Data, model: str, options: argparse.Namespace, way: str) -> dict[str, Any]:
     """One network in a loop of its own, without validation."""
+    graph = way == "graph"
     device, batch = options.device, options.batch
     network = ia.initialise(model, SHAPE, CLASSES, 0).to(device).train()
     network = network.to(memory_format=torch.channels_last)
@@ -112,7 +112,6 @@ def by_hand(data: Data, model: str, options: argparse.Namespace, graph: bool) ->
         wait(device)
         seconds.append(time.perf_counter() - start)
     first = seconds[0] + (start - began - sum(seconds[:-1]))
-    way = "graph" if graph else "eager"
     return _row(model, way, 1, min(seconds[1:]), first)
 
 

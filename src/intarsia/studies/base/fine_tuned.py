@@ -12,8 +12,12 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from intarsia.composition import compose
-from intarsia.composition.batchnorm import has_batchnorm
+import torch
+from torch import Tensor
+
+from intarsia.composition import Composition, compose
+from intarsia.composition.batchnorm import has_batchnorm, recalibrate
+from intarsia.composition.merge_context import kept_samples
 from intarsia.data import Data, Split, subsample
 from intarsia.encoders import Encoder
 from intarsia.errors import StudyError, nearest
@@ -74,7 +78,7 @@ SCALES = scales(
         "scales": [0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0],  # of task vectors, chosen on validation
         "densities": [0.1, 0.3, 0.5],  # of TIES, likewise
         "head": {"epochs": 10, "learning_rate": 1e-3, "weight_decay": 1e-4, "batch": 64},
-        "recipe": {**RECIPE, "epochs": 10},
+        "recipe": {**RECIPE, "epochs": 10, "precision": "bf16"},
     },
     small={
         "models": ["mlp(32)"],
@@ -234,27 +238,40 @@ def _joined(
         OWN: fmean([_own_accuracy(module, data.test, device) for module in bank]),
         LOGITS: right(compose(bank, "logits").to(device), data.test),
     }
-    for norms, recompute in NORMS.items():
-        found = {}
-        for name, specs in _candidates(settings, len(bank)).items():
-            tried = []
-            for spec in specs:
-                merged = compose(bank, spec, samples=data, recalibrate=recompute).to(device)
-                tried.append((right(merged, data.validation), spec, merged))
-            score, spec, merged = max(tried, key=lambda one: one[0])
-            found[name] = {
-                "validation": score,
-                "test": right(merged, data.test),
-                "chosen": spec,
-            }
+    kinds = NORMS if has_batchnorm(bank[0].to_module()) else {"averaged": False}
+    found: dict[str, dict[str, Any]] = {norms: {} for norms in kinds}
+    samples = _statistics_samples(bank, data, device)
+    for name, specs in _candidates(settings, len(bank)).items():
+        scores: dict[str, list[float]] = {norms: [] for norms in kinds}
+        for spec in specs:
+            merged = _merged(bank, spec, device)
+            for norms, recompute in kinds.items():
+                if recompute:
+                    recalibrate(merged.networks[0], samples)
+                scores[norms].append(right(merged, data.validation))
+        for norms, recompute in kinds.items():
+            best = max(scores[norms])
+            chosen = specs[scores[norms].index(best)]
+            merged = _merged(bank, chosen, device)
+            if recompute:
+                recalibrate(merged.networks[0], samples)
+            own = {"validation": best, "test": right(merged, data.test), "chosen": chosen}
             if name == ARITHMETIC:
                 seed, how = settings["seed"], settings["head"]
-                (network,) = merged.networks
-                found[name][FRESH] = fresh_head(network, data, device, seed, how)
-        result[norms] = found
-        if not has_batchnorm(bank[0].to_module()):
-            break
-    return result
+                own[FRESH] = fresh_head(merged.networks[0], data, device, seed, how)
+            found[norms][name] = own
+    return {**result, **found}
+
+
+def _merged(bank: Bank, spec: str, device: torch.device) -> Composition:
+    """Joined by averaged statistics, on the device, where they may be computed anew."""
+    return compose(bank, spec, recalibrate=False).to(device)
+
+
+def _statistics_samples(bank: Bank, data: Data, device: torch.device) -> Tensor:
+    """The samples that `compose` would measure statistics on, as the networks read them."""
+    kept = kept_samples(data, bank[0])
+    return bank[0].scaling(kept.x).to(device)
 
 
 def _candidates(settings: Mapping[str, Any], experts: int) -> dict[str, list[str]]:
