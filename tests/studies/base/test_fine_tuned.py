@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from intarsia.composition import compose
 from intarsia.data import load_data
 from intarsia.errors import StudyError
 from intarsia.models import initialise
@@ -25,11 +26,15 @@ from intarsia.studies.base.fine_tuned import (
     ARITHMETIC,
     FRESH,
     LOGITS,
+    NORMS,
     OWN,
     best_of_one_network,
+    joined,
     verdict,
 )
+from intarsia.studies.maxent.shared.baselines import right
 from intarsia.studies.verdict import Findings
+from intarsia.training import train
 
 NAMES = [f"c{i}" for i in range(10)]
 
@@ -92,6 +97,37 @@ def test_a_fresh_head_reads_what_the_features_hold() -> None:
         assert torch.equal(value, before[name])
     network.layers[0].weight.data.zero_()  # and of dead features nothing
     assert fresh_head(network, data, torch.device("cpu"), 0, how) < 0.5
+
+
+def test_scales_are_tried_as_compose_would_join_the_experts() -> None:
+    """Statistics averaged and recomputed, scales and fresh heads: as from whole compositions."""
+    data = load_data("digits", classes=["0", "1", "2", "3"])
+    how = {"preset": "paper", "sparsity": 0.0, "rounds": 0, "temperature": 1.0, "progress": False}
+    how |= {"epochs": 2, "learning_rate": 1e-2, "batch": 64}
+    model = "resnet18(width=2)"
+    base = train(data, model=model, objective="xe", partition=[["0", "1", "2", "3"]], **how)[0]
+    bank = train(data, base=base, partition=[["0", "1"], ["2", "3"]], **how)
+    head = {"epochs": 5, "learning_rate": 1e-2, "weight_decay": 1e-4, "batch": 32}
+    settings = {"scales": [0.3, 1.0], "densities": [0.5], "seed": 0, "head": head}
+    device = torch.device("cpu")
+    found = joined(settings, bank, data, device)
+    for norms, recompute in NORMS.items():
+        for name, own in found[norms].items():
+            tried = {}
+            for scale in (0.3, 1.0, 0.5):
+                setting = "" if name == ARITHMETIC else "density=0.5, "
+                spec = f"{name.replace(' ', '_')}({setting}scale={scale})"
+                merged = compose(bank, spec, samples=data, recalibrate=recompute)
+                tried[spec] = right(merged, data.validation)
+            assert own["validation"] == pytest.approx(max(tried.values()), abs=0.02)
+            assert own["validation"] == pytest.approx(tried[own["chosen"]], abs=0.02)
+            merged = compose(bank, own["chosen"], samples=data, recalibrate=recompute)
+            assert own["test"] == pytest.approx(right(merged, data.test), abs=0.02)
+            if name == ARITHMETIC:
+                expected = fresh_head(merged.networks[0].network, data, device, 0, head)
+                assert own[FRESH] == pytest.approx(expected, abs=0.02)
+                assert own[FRESH] > 0.4
+    assert found["averaged"] != found["recomputed"]
 
 
 @pytest.fixture(scope="module")

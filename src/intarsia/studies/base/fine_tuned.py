@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from intarsia.composition import Composition, compose
 from intarsia.composition.batchnorm import has_batchnorm, recalibrate
@@ -179,7 +179,7 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     if way == JOINT:
         return {JOINT: right(bank[0].to_module().to(device), data.test)}
     return {
-        **_joined(settings, bank, data, context),
+        **joined(settings, bank, data, context.device),
         "sets": sets,
         **sizes(bank),
     }
@@ -229,60 +229,87 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return own
 
 
-def _joined(
-    settings: Mapping[str, Any], bank: Bank, data: Data, context: StudyContext
+def joined(
+    settings: Mapping[str, Any], bank: Bank, data: Data, device: torch.device
 ) -> dict[str, Any]:
     """What is left of the experts by each way to join them; settings are chosen on validation."""
-    device = context.device
     result: dict[str, Any] = {
         OWN: fmean([_own_accuracy(module, data.test, device) for module in bank]),
         LOGITS: right(compose(bank, "logits").to(device), data.test),
     }
     kinds = NORMS if has_batchnorm(bank[0].to_module()) else {"averaged": False}
     found: dict[str, dict[str, Any]] = {norms: {} for norms in kinds}
-    samples = _statistics_samples(bank, data, device)
-    for name, specs in _candidates(settings, len(bank)).items():
-        scores: dict[str, list[float]] = {norms: [] for norms in kinds}
-        for spec in specs:
-            merged = _merged(bank, spec, device)
-            for norms, recompute in kinds.items():
-                if recompute:
-                    recalibrate(merged.networks[0], samples)
-                scores[norms].append(right(merged, data.validation))
-        for norms, recompute in kinds.items():
-            best = max(scores[norms])
-            chosen = specs[scores[norms].index(best)]
-            merged = _merged(bank, chosen, device)
-            if recompute:
-                recalibrate(merged.networks[0], samples)
-            own = {"validation": best, "test": right(merged, data.test), "chosen": chosen}
+    samples = kept_samples(data, bank[0])
+    scaled = bank[0].scaling(samples.x).to(device)
+    for name, operators in _candidates(settings).items():
+        scores = _scores(settings, bank, operators, kinds, data.validation, scaled)
+        for norms, tried in scores.items():
+            chosen = max(tried, key=lambda spec: tried[spec])
+            merged = compose(bank, chosen, recalibrate=False).to(device)
+            network = _bare(merged)
+            if kinds[norms]:
+                recalibrate(network, scaled)
+            own = {
+                "validation": tried[chosen],
+                "test": right(merged, data.test),
+                "chosen": chosen,
+            }
             if name == ARITHMETIC:
                 seed, how = settings["seed"], settings["head"]
-                own[FRESH] = fresh_head(merged.networks[0], data, device, seed, how)
+                own[FRESH] = fresh_head(network, data, device, seed, how)
             found[norms][name] = own
     return {**result, **found}
 
 
-def _merged(bank: Bank, spec: str, device: torch.device) -> Composition:
-    """Joined by averaged statistics, on the device, where they may be computed anew."""
-    return compose(bank, spec, recalibrate=False).to(device)
+def _bare(merged: Composition) -> nn.Module:
+    """The one network of a composition, which takes scaled inputs."""
+    network = merged.networks[0].network
+    assert isinstance(network, nn.Module)
+    return network
 
 
-def _statistics_samples(bank: Bank, data: Data, device: torch.device) -> Tensor:
-    """The samples that `compose` would measure statistics on, as the networks read them."""
-    kept = kept_samples(data, bank[0])
-    return bank[0].scaling(kept.x).to(device)
-
-
-def _candidates(settings: Mapping[str, Any], experts: int) -> dict[str, list[str]]:
-    scales = dict.fromkeys([*settings["scales"], 1 / experts])  # the last is the mean of weights
+def _candidates(settings: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Operators without their scale, at which their change of the base is added in full."""
     return {
-        ARITHMETIC: [f"task_arithmetic(scale={scale!r})" for scale in scales],
-        TIES: [
-            f"ties(density={density!r}, scale={scale!r})"
-            for density, scale in product(settings["densities"], settings["scales"])
-        ],
+        ARITHMETIC: ["task_arithmetic("],
+        TIES: [f"ties(density={density!r}, " for density in settings["densities"]],
     }
+
+
+def _scores(
+    settings: Mapping[str, Any],
+    bank: Bank,
+    operators: Sequence[str],
+    kinds: Mapping[str, bool],
+    validation: Split,
+    scaled: Tensor,
+) -> dict[str, dict[str, float]]:
+    """Validation accuracy by kind of statistics and operator with its scale.
+
+    Both operators add a change to the base that is proportional to the scale, so each is made once
+    and its scales are tried on the network itself, where the samples are.
+    """
+    scales = dict.fromkeys([*settings["scales"], 1 / len(bank)])  # the last is a mean of weights
+    scores: dict[str, dict[str, float]] = {norms: {} for norms in kinds}
+    base = bank[0].base
+    assert base is not None
+    for operator in operators:
+        merged = compose(bank, f"{operator}scale=1.0)", recalibrate=False).to(scaled.device)
+        network = _bare(merged)
+        whole = {n: t.detach().clone() for n, t in network.state_dict().items()}
+        learned = [name for name, _ in network.named_parameters()]
+        starts = {name: base.state[name].to(scaled.device) for name in learned}
+        for scale in scales:
+            state = dict(whole)
+            for name, start in starts.items():
+                change = whole[name].double() - start.double()
+                state[name] = (start.double() + scale * change).to(start.dtype)
+            network.load_state_dict(state)
+            for norms, recompute in kinds.items():  # averaged first: the state has the averages
+                if recompute:
+                    recalibrate(network, scaled)
+                scores[norms][f"{operator}scale={scale!r})"] = right(merged, validation)
+    return scores
 
 
 def sizes(bank: Bank) -> dict[str, Any]:

@@ -5,8 +5,10 @@ On CUDA a step is captured once as a graph and replayed.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +16,7 @@ from torch.func import functional_call
 
 from intarsia.training.engines.adam import AdamState, torch_adam
 from intarsia.training.engines.base import Engine, Scores, Slot, Start, join_scores, slots_of
-from intarsia.training.job import Job
+from intarsia.training.job import BatchGroup, Job
 
 Values = dict[str, Tensor]
 
@@ -36,6 +38,7 @@ class Stack:
     leaves: list[Values] = field(default_factory=list)  # of each module, where they run apart
     rows_of_grads: list[Tensor] = field(default_factory=list)  # likewise, one module after another
     graph: "torch.cuda.CUDAGraph | None" = None
+    lane: "torch.cuda.Stream | None" = None  # on which its steps run beside those of other stacks
 
 
 class StackEngine(Engine):
@@ -95,26 +98,42 @@ class StackEngine(Engine):
         orders = self.orders(round_, epoch)
         numbers = self.numbers(round_, epoch)
         self.job.training_mode()
+        running = [stack for stack in self.stacks if any(active[stack.rows])]
+        for stack in running:
+            with _lane(stack):
+                self._run_epoch(stack, orders, numbers, (round_, epoch), learning_rates, active)
         totals = torch.zeros(len(self.slots))
-        for stack in self.stacks:
-            if not any(active[stack.rows]):
-                continue
-            torch.manual_seed(self.dropout_stream(stack.rows.start, round_, epoch))
-            still = [k for k in range(len(active))[stack.rows] if not active[k]]
-            frozen = {k: _copy(self.slots[k], but="step") for k in still}
-            stack.learning_rate.fill_(learning_rates[stack.rows.start])
-            stack.total.zero_()
-            task = self.job.tasks[stack.rows.start]
-            drawn = numbers[task.seed]
-            if stack.numbers is not None and drawn is not None:
-                stack.numbers.copy_(drawn)  # in place: a recorded step reads them there
-            steps = self.job.steps(task)
-            for indices in orders[self.job.group(task)].split(self.job.batch)[:steps]:
-                self._advance(stack, indices)
+        for stack in running:
+            if stack.lane is not None:
+                torch.cuda.current_stream().wait_stream(stack.lane)
+            steps = self.job.steps(self.job.tasks[stack.rows.start])
             totals[stack.rows] = stack.total.cpu() / steps
-            for k, tensors in frozen.items():
-                self.slots[k].load(tensors)
         return totals
+
+    def _run_epoch(
+        self,
+        stack: Stack,
+        orders: dict[BatchGroup, Tensor],
+        numbers: dict[int, Tensor | None],
+        when: tuple[int, int],
+        learning_rates: Sequence[float],
+        active: Sequence[bool],
+    ) -> None:
+        """All steps of a stack; on a GPU they are asked for, and may still run afterwards."""
+        torch.manual_seed(self.dropout_stream(stack.rows.start, *when))
+        still = [k for k in range(len(active))[stack.rows] if not active[k]]
+        frozen = {k: _copy(self.slots[k], but="step") for k in still}
+        stack.learning_rate.fill_(learning_rates[stack.rows.start])
+        stack.total.zero_()
+        task = self.job.tasks[stack.rows.start]
+        drawn = numbers[task.seed]
+        if stack.numbers is not None and drawn is not None:
+            stack.numbers.copy_(drawn)  # in place: a recorded step reads them there
+        steps = self.job.steps(task)
+        for indices in orders[self.job.group(task)].split(self.job.batch)[:steps]:
+            self._advance(stack, indices)
+        for k, tensors in frozen.items():
+            self.slots[k].load(tensors)
 
     def _advance(self, stack: Stack, indices: Tensor) -> None:
         if not indices.is_cuda:
@@ -198,6 +217,16 @@ def _runs(job: Job, width: int) -> list[slice]:
             runs.append(slice(k, k + 1))
         before = key
     return runs
+
+
+def _lane(stack: Stack) -> AbstractContextManager[Any]:
+    """The stream of a stack, after all that was asked for before; on a CPU there is none."""
+    if not stack.total.is_cuda:
+        return nullcontext()
+    if stack.lane is None:
+        stack.lane = torch.cuda.Stream(stack.total.device)
+    stack.lane.wait_stream(torch.cuda.current_stream())
+    return torch.cuda.stream(stack.lane)
 
 
 def _copy(slot: Slot, but: str = "") -> Values:
