@@ -14,6 +14,7 @@ from pathlib import Path
 import studies
 from apart_pages import apart
 from armour_pages import armour
+from cifar_pages import cifar
 from class_pages import abstention, growth, nonsense, removal
 from intarsia.plots import svg
 from merge_pages import alignment, compatibility, curve, curve_figure, merge, merge_in_short
@@ -46,6 +47,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "studio": studio,
     "texts": texts,
     "apart": apart,
+    "cifar": cifar,
 }
 # The README's lines between <!-- name --> and <!-- end of name -->.
 BLOCKS: dict[str, Callable[[Load], str]] = {"merge": merge_in_short, "speed": speed}

@@ -48,6 +48,10 @@ class TrainingError(IntarsiaError):
     """Training cannot start or go on."""
 
 
+class StoppedError(IntarsiaError):
+    """A run was stopped before its end, as was asked for; what it had done is kept."""
+
+
 class CompositionError(IntarsiaError):
     """Modules do not fit together."""
 

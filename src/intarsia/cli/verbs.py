@@ -14,8 +14,15 @@ import typer
 from typer.core import TyperGroup
 
 from intarsia.cli.console import harmless, note, say, show_error
-from intarsia.errors import DataWarning, FileWarning, HealthWarning, IntarsiaError
+from intarsia.errors import (
+    DataWarning,
+    FileWarning,
+    HealthWarning,
+    IntarsiaError,
+    StoppedError,
+)
 
+STOPPED = 75  # the exit code of what stopped in time and goes on: sysexits' "try again later"
 JSON = "intarsia.json"  # in a context's meta: whether errors are JSON
 # The base of all usage errors, which typer takes from click or has of its own.
 UsageError: Any = typer.BadParameter.__mro__[2]
@@ -56,11 +63,12 @@ class VerbGroup(TyperGroup):
                 return super().invoke(ctx)
         except IntarsiaError as error:
             message = " ".join(str(error).split())
+            stopped = isinstance(error, StoppedError)
             if ctx.meta.get(JSON):
                 show_error(type(error).__name__, message)
             else:
-                say(f"error: {message}")
-            raise typer.Exit(1) from None
+                say(message if stopped else f"error: {message}")
+            raise typer.Exit(STOPPED if stopped else 1) from None
         except KeyboardInterrupt:
             verb = self.commands.get(ctx.invoked_subcommand)
             resumes = getattr(verb and verb.callback, "resumes", False)

@@ -47,11 +47,14 @@ class Record:
             raise FileError(f"cannot write {self.file}: {error.strerror}") from error
 
     @contextmanager
-    def timed(self, **what: Any) -> Iterator[None]:
-        """Note what the block did, with its seconds, if it came to its end."""
+    def timed(self, before: float = 0.0, **what: Any) -> Iterator[None]:
+        """Note what the block did, with its seconds, if it came to its end.
+
+        `before` are the seconds that earlier runs spent on the same.
+        """
         began = time.perf_counter()
         yield
-        self.note(**what, seconds=round(time.perf_counter() - began, 3))
+        self.note(**what, seconds=round(before + time.perf_counter() - began, 3))
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:

@@ -155,15 +155,19 @@ class Store:
             shutil.rmtree(part, ignore_errors=True)
 
     def drop_bank(self, plan: Plan) -> None:
-        """Take a damaged bank away, so that it is trained again."""
+        """Take a bank away: a damaged one, or one whose cells are measured."""
         part = self.path / "banks" / f".{secrets.token_hex(8)}.part"
         with contextlib.suppress(OSError):
             os.rename(self.bank_folder(plan), part)
         shutil.rmtree(part, ignore_errors=True)
 
-    def work_folder(self, plans: Sequence[Plan]) -> Path:
-        """Where a run that trains these banks keeps its checkpoints."""
-        return self.path / "work" / digest_of([plan.key for plan in plans])
+    def work_folder(self, plans: Sequence[Plan], kind: str = "cpu") -> Path:
+        """Where a run that trains these banks keeps its checkpoints, by the kind of device.
+
+        What one kind has begun another cannot go on with.
+        """
+        name = digest_of([plan.key for plan in plans])
+        return self.path / "work" / (name if kind == "cpu" else f"{name}-{kind}")
 
     @contextmanager
     def lock(self, keys: Sequence[str]) -> Iterator[list[str]]:
@@ -191,9 +195,10 @@ class Store:
 
     def _sweep(self) -> None:
         """Remove what processes that were killed had half written, or not cleared away."""
-        kept = [digest_of([folder.name]) for folder in self.path.glob("banks/*")]
-        for done in kept:
-            shutil.rmtree(self.path / "work" / done, ignore_errors=True)
+        kept = {digest_of([folder.name]) for folder in self.path.glob("banks/*")}
+        for work in self.path.glob("work/*"):
+            if work.name.partition("-")[0] in kept:
+                shutil.rmtree(work, ignore_errors=True)
         litter = ("banks/.*.part", "cells/*/.*.part", "locks/*")
         for part in [path for pattern in litter for path in self.path.glob(pattern)]:
             if part.is_dir():

@@ -25,7 +25,14 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 IMP = {"yes": "with IMP", "no": "without IMP"}  # as tables have it, and in words
-TITLES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "har": "HAR", "yeast": "Yeast"}
+TITLES = {
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "har": "HAR",
+    "yeast": "Yeast",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+}
 NAMED = 12  # sets of missing cells that are named
 SEEDS = 5  # of a set that are named; more are counted
 WIDTH = 110  # of the plain text

@@ -24,7 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from intarsia.errors import DamagedError, FileError, FileWarning, TrainingError
+from intarsia.errors import DamagedError, FileError, FileWarning, StoppedError, TrainingError
 from intarsia.files import digest_of, is_no_file, is_unreadable, read_sealed, sealed, write_whole
 from intarsia.locks import Lock, holder_of, take_lock
 from intarsia.modules import BASE, LISTING, Bank, Module
@@ -32,6 +32,7 @@ from intarsia.pruning import Mask
 from intarsia.training.engines.base import Engine, Slot
 from intarsia.training.loop import RoundProgress
 from intarsia.training.plan import TrainingPlan
+from intarsia.training.tasks import Task
 
 RECIPE, TIME, PROGRESS = "recipe.yaml", "time.json", ".progress"
 PART = f".{'[0-9a-f]' * 16}.part"  # what write_whole leaves if it is killed
@@ -124,6 +125,29 @@ class RunFolder:
             history.append(now)
             write_whole(note, sealed({"threads": history}))
         return history
+
+    def pieces(self, cut: Callable[[Sequence[Task]], list[list[Task]]]) -> list[list[Task]]:
+        """The tasks in the pieces of the call that began the run, as far as they fit today.
+
+        How large a piece `cut` makes depends on the device and on its free memory. What was begun
+        in other pieces would not be found again, so these are written down. One that has become
+        too large is cut anew, unless it is done.
+        """
+        tasks = self.plan.tasks
+        fresh = cut(tasks)
+        if self.path is None:
+            return fresh
+        note = self.path / PROGRESS / "pieces"
+        if note.exists():
+            by_name = {task.name: task for task in tasks}
+            begun = [[by_name[name] for name in names] for names in self._note(note)["pieces"]]
+            most = max(map(len, fresh))
+            fits = [piece for piece in begun if len(piece) <= most or self._is_done(piece)]
+            known = {task.name for piece in fits for task in piece}
+            rest = [task for task in tasks if task.name not in known]
+            fresh = [*fits, *cut(rest)] if rest else fits
+        write_whole(note, sealed({"pieces": [[t.name for t in piece] for piece in fresh]}))
+        return fresh
 
     def _note(self, path: Path) -> dict[str, Any]:
         try:
@@ -225,6 +249,9 @@ class RunFolder:
     def _wanted(self) -> Sequence[int]:
         return [round_ for round_ in range(self.last + 1) if self.wants(round_)]
 
+    def _is_done(self, piece: Sequence[Task]) -> bool:
+        return (self._place(piece_label(piece), self.last) / LISTING).exists()
+
     def _check_lock(self) -> None:
         if self.path is not None and self.lock is not None and self.lock.lost:
             raise TrainingError(
@@ -252,6 +279,11 @@ class RunFolder:
                 f"{self.path} holds modules of another recipe, data set, network or keep_rounds: "
                 "train into a new folder, or delete this one first"
             )
+
+
+def piece_label(piece: Sequence[Task]) -> str:
+    """By its modules: where a bank is cut depends on the device and on its free memory."""
+    return digest_of([task.name for task in piece])[:16]
 
 
 def other_threads(history: Sequence[int]) -> list[str]:
@@ -302,18 +334,28 @@ class Checkpoint:
         every: float,
         key: str = "",
         say: Callable[[str], None] = lambda line: None,
+        stop: Callable[[], bool] | None = None,
     ) -> None:
         """`every` is the least number of seconds between two writes; `key` tells runs apart.
 
-        `say` shows a line to whoever watches.
+        `say` shows a line to whoever watches; `stop` says when to write at once and end.
         """
-        self.path, self.every, self.key, self.say = path, every, key, say
+        self.path, self.every, self.key, self.say, self.stop = path, every, key, say, stop
         self.written = time.monotonic()
 
     def save(self, engine: Engine, masks: Sequence[Mask], progress: RoundProgress) -> None:
         """Write the state down if it is time; called at the end of an epoch."""
-        if self.path is None or time.monotonic() - self.written < self.every:
-            return
+        stopped = self.stop is not None and self.stop()
+        due = stopped or time.monotonic() - self.written >= self.every
+        if self.path is not None and due:
+            self._write(self.path, engine, masks, progress)
+        if stopped:
+            kept = "the same call goes on" if self.path else "nothing is kept without a folder"
+            raise StoppedError(f"training was stopped after epoch {progress.epoch}: {kept}")
+
+    def _write(
+        self, path: Path, engine: Engine, masks: Sequence[Mask], progress: RoundProgress
+    ) -> None:
         tensors: dict[str, Tensor] = {}
         for k, (slot, mask) in enumerate(zip(engine.slots, masks, strict=True)):
             tensors |= {f"{k}/slot/{n}": t for n, t in slot.tensors().items()}
@@ -325,7 +367,7 @@ class Checkpoint:
             for n, t in tensors.items()
         }
         seal = digest_of(note, plain)
-        write_whole(self.path, save(plain, {"intarsia-progress": note, "digest": seal}))
+        write_whole(path, save(plain, {"intarsia-progress": note, "digest": seal}))
         self.written = time.monotonic()
 
     def load(self, modules: int) -> tuple[RoundProgress, list[Mask], list[dict[str, Tensor]]]:

@@ -28,7 +28,7 @@ from intarsia.training.plan import TrainingPlan
 from intarsia.training.progress import Progress
 from intarsia.training.recipe import Recipe
 from intarsia.training.rounds import Outcome, train_rounds
-from intarsia.training.run_folder import Checkpoint, RunFolder, other_threads
+from intarsia.training.run_folder import Checkpoint, RunFolder, other_threads, piece_label
 from intarsia.training.tasks import Task
 from intarsia.training.validation_health import learning_findings
 
@@ -49,6 +49,7 @@ def train(
     checkpoint_every: float = 10.0,
     sample_weight: Any = None,
     base: BaseSource | None = None,
+    stop: Callable[[], bool] | None = None,
     **settings: Any,
 ) -> Bank:
     """Train one module per set of classes and seed.
@@ -73,6 +74,9 @@ def train(
 
     What neither recipe nor settings give is chosen for the data, by the preset `auto`.
 
+    `stop` is asked after every epoch; where it says True, what is done is written to `out`, and a
+    StoppedError ends the call, which can be taken up like any other.
+
     Modules that are dead, hardly above chance, or surer than they should be are a HealthWarning,
     one for all of them; `bank.health` says more.
     """
@@ -84,7 +88,7 @@ def train(
         if bank is None:
             bar = Progress(progress, plan.recipe, len(plan.tasks))
             with _memory_told():
-                bank = _train_bank(plan, job, choice, folder, bar, checkpoint_every)
+                bank = _train_bank(plan, job, choice, folder, bar, checkpoint_every, stop)
     warn(bank.health, "what was trained" if out is None else str(out))
     return bank
 
@@ -110,12 +114,12 @@ def _train_bank(
     folder: RunFolder,
     progress: Progress,
     checkpoint_every: float,
+    stop: Callable[[], bool] | None,
 ) -> Bank:
     """Train chunk after chunk what the folder does not have yet, and join it all."""
     whole_seeds = PRUNINGS.entry(plan.recipe.pruning or "magnitude").whole_group
-    pieces = chunks(plan.tasks, job, choice, whole_seeds)
-    # By their modules: where a bank is cut depends on the device and on its free memory.
-    labelled = {digest_of([t.name for t in piece])[:16]: piece for piece in pieces}
+    pieces = folder.pieces(lambda tasks: chunks(tasks, job, choice, whole_seeds))
+    labelled = {piece_label(piece): piece for piece in pieces}
     threads = folder.threads(threads_of(choice, job))
     notes = other_threads(threads)
     for note in notes:
@@ -131,7 +135,7 @@ def _train_bank(
                 continue
             key = digest_of([plan.key, job.device.type, choice.engine, label])
             place = folder.checkpoint_file(label)
-            checkpoint = Checkpoint(place, checkpoint_every, key, progress.say)
+            checkpoint = Checkpoint(place, checkpoint_every, key, progress.say, stop)
             engine = ENGINES[choice.engine](dataclasses.replace(job, tasks=piece))
             _train_chunk(plan, engine, report, checkpoint, progress, folder, label)
     return folder.finish(list(labelled), {**report, "threads": threads}, notes)

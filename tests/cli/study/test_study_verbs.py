@@ -504,6 +504,17 @@ def test_ctrl_c_ends_cleanly_and_the_same_command_goes_on(module: Path, tmp_path
     assert all(path.read_bytes() == content for path, content in before.items())
 
 
+def test_a_limit_of_minutes_ends_with_a_code_of_its_own(module: Path, tmp_path: Path) -> None:
+    words = ["run", "own", "--module", module, "--store", tmp_path / "s", "--device", "cpu"]
+    said = "stopped after 0 minutes: 4 of 4 cells are missing; the same command goes on"
+    stopped = call(*words, "--minutes", 0, code=75)
+    assert (stopped.stdout, stopped.stderr) == ("", f"{said}\n")
+    as_json = json.loads(call(*words, "--minutes", 0, "--json", code=75).stdout)
+    assert as_json == {"error": {"type": "StoppedError", "message": said}}
+    assert "4 cells, " in call(*words, "--minutes", 60).stdout
+    call(*words, "--minutes", -1, code=2)
+
+
 @pytest.mark.parametrize("words", [["--help"], ["run", "-h"]])
 def test_help_is_light_and_has_examples(words: list[str]) -> None:
     assert "intarsia study" in run_without_torch("study", *words)

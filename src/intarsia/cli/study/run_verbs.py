@@ -53,6 +53,7 @@ def list_(
     "study run pairs --data mnist --models shallow,deep --seeds 5",
     "study run pairs --data mnist --dry-run",
     "study run complete --set operators=sum,logits --store shared/ --engine processes",
+    "study run cifar100 --minutes 9",
     group=group,
     resumes=True,
 )
@@ -64,6 +65,10 @@ def run(
         str | None, typer.Option(help="Of a Ray cluster, or auto; without it one is started.")
     ] = None,
     device: Device = "auto",
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0, help="Stop after so many, with exit code 75; what is done is kept."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what there is to do, and do nothing.")
     ] = False,
@@ -92,7 +97,7 @@ def run(
         )
     began = time.perf_counter()
     store = Store(choice.store)
-    measured = run_with(engine, study, options, store, device, workers, say, address)
+    measured = run_with(engine, study, options, store, device, workers, say, address, minutes)
     tables = study.tables(measured)
     verdict = study.judge(Findings(measured, variant_label(study, options)))
     for failed, why in verdict.failed.items():

@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,23 @@ from intarsia.training import Task, train
 from intarsia.training.tasks import tasks_of
 
 TOGETHER = 200  # modules in one call of train on a GPU; more is no faster
-CHECKPOINT_EVERY = 10.0  # seconds of work that a stop costs at most
+# Seconds of work that a kill costs at most; a GPU does more in them, and has more to write.
+CHECKPOINT_EVERY = {"cpu": 10.0, "cuda": 120.0}
 
 
-def training_groups(plans: Sequence[Plan], device: torch.device) -> list[list[Plan]]:
-    """Plans cut into groups to train at once: a GPU takes many modules, a CPU one plan."""
+def training_groups(
+    plans: Sequence[Plan], device: torch.device, alone: bool = False
+) -> list[list[Plan]]:
+    """Plans cut into groups to train at once: a GPU takes many modules, a CPU one plan.
+
+    `alone` each plan is a group, so that one is finished before the next begins.
+    """
     groups: list[list[Plan]] = []
     open_: dict[str, list[Plan]] = {}
     for plan in plans:
         group = open_.get(plan.training_group, [])
         full = sum(p.modules for p in group) + plan.modules > TOGETHER
-        if device.type == "cpu" or not group or full:
+        if alone or device.type == "cpu" or not group or full:
             group = open_[plan.training_group] = []
             groups.append(group)
         group.append(plan)
@@ -36,14 +42,19 @@ def training_groups(plans: Sequence[Plan], device: torch.device) -> list[list[Pl
 
 
 def train_plans(
-    plans: Sequence[Plan], data: Data, device: torch.device, work: Path | None = None
+    plans: Sequence[Plan],
+    data: Data,
+    device: torch.device,
+    work: Path | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> list[Bank]:
     """The banks of these plans, which are of one company.
 
     On a CPU, where a bank takes long, checkpoints go to `work`, and a run that was stopped is taken
-    up there. On a GPU a bank is trained again from the start.
+    up there. On a GPU a bank is trained again from the start, unless `stop` may end its training
+    with a StoppedError: then that has checkpoints as well.
     """
-    folder = work if device.type == "cpu" else None
+    folder = work if device.type == "cpu" or stop is not None else None
     own: Any = None if len(plans) == 1 else lambda data: _tasks(plans, data)
     with warnings.catch_warnings(action="ignore", category=HealthWarning):  # studies say it
         merged = train(
@@ -54,7 +65,8 @@ def train_plans(
             tasks=own,
             keep_rounds=True,
             progress=False,
-            checkpoint_every=CHECKPOINT_EVERY,
+            checkpoint_every=CHECKPOINT_EVERY.get(device.type, 10.0),
+            stop=stop,
         )
     return [_own(plan, merged, number, len(plans)) for number, plan in enumerate(plans)]
 

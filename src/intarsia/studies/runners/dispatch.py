@@ -25,15 +25,19 @@ def run_with(
     workers: int | None = None,
     say: Say = lambda line: None,
     address: str | None = None,
+    minutes: float | None = None,
 ) -> list[Measured]:
     """Measure what is missing of a study, with `workers` at once (by default one per core).
 
     `address` is that of a Ray cluster, or "auto" for the one that this machine belongs to; without
     it Ray is started here. Runs with different engines may share a store at the same time.
+    After so many `minutes` a run stops with a StoppedError; see `run`.
     """
     study = find_study(study) if isinstance(study, str) else study
     _check(engine, workers, address)
-    asked = RunRequest(study, options, store, device, workers, say)
+    if minutes is not None and engine == "ray":
+        raise StudyError("a time limit is for the engines 'local' and 'processes', not for 'ray'")
+    asked = RunRequest(study, options, store, device, workers, say, minutes)
     if engine == "processes":
         from intarsia.studies.runners.processes import run_processes
 
@@ -47,7 +51,7 @@ def run_with(
                 "pip install 'intarsia[cluster]'"
             ) from error
         return run_cluster(asked, address)
-    return run(study, options, store, device=device, say=say)
+    return run(study, options, store, device=device, say=say, minutes=minutes)
 
 
 def _check(engine: str, workers: int | None, address: str | None) -> None:

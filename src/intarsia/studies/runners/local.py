@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from intarsia.data import Data
-from intarsia.errors import DamagedError, HealthWarning, IntarsiaError, StudyError
+from intarsia.errors import (
+    DamagedError,
+    HealthWarning,
+    IntarsiaError,
+    StoppedError,
+    StudyError,
+    shortened,
+)
 from intarsia.limits import out_of_memory
 from intarsia.locks import holder_of, is_locked
 from intarsia.studies.cells import Cell, Measured
@@ -18,7 +25,9 @@ from intarsia.studies.records import Record
 from intarsia.studies.runners.bank_training import train_plans, training_groups, work_of
 from intarsia.studies.store import Store
 from intarsia.studies.study import Study, find_study
+from intarsia.training.run_folder import PROGRESS, spent
 
+KEEP_BANKS = "keep_banks"  # the option that says whether banks stay once their cells are measured
 WAIT = 0.1  # seconds between looks at what other processes have finished
 LONG_WAIT = 50  # looks after which a run says for whom it waits
 
@@ -70,15 +79,42 @@ def run(
     device: str = "auto",
     context: StudyContext | None = None,
     say: Say = lambda line: None,
+    minutes: float | None = None,
 ) -> list[Measured]:
-    """Measure what is missing of a study; several processes may do so on one store at once."""
+    """Measure what is missing of a study; several processes may do so on one store at once.
+
+    After so many `minutes` it stops between two epochs or cells with a StoppedError. What is done
+    by then is kept, half a bank too, and the same call goes on, also in a copy of the store.
+    """
     study = find_study(study) if isinstance(study, str) else study
+    deadline = Deadline(minutes)
     context = context or StudyContext(store, device)
     result = progress(study.plan(options, context), store)
     if not result.missing:
         return result.measured  # nothing is written, so a store may be read-only
     with store.in_use():
-        return _Here(RunRequest(study, options, store, device, say=say), context).work()
+        asked = RunRequest(study, options, store, device, say=say, minutes=minutes)
+        return _Here(asked, context, deadline).work()
+
+
+class Deadline:
+    """The moment at which a run stops; without minutes there is none."""
+
+    def __init__(self, minutes: float | None) -> None:
+        if minutes is not None and not (isinstance(minutes, int | float) and minutes >= 0):
+            raise StudyError(f"minutes is {shortened(minutes)}: expected a number from 0")
+        self.minutes = minutes
+        self.ends = None if minutes is None else time.monotonic() + 60 * minutes
+
+    def passed(self) -> bool:
+        return self.ends is not None and time.monotonic() >= self.ends
+
+    def stopped(self, progress: StudyProgress) -> StoppedError:
+        """What is said of a run that did not come to its end."""
+        return StoppedError(
+            f"stopped after {self.minutes:g} minutes: {len(progress.missing)} of "
+            f"{len(progress.cells)} cells are missing; the same command goes on"
+        )
 
 
 @dataclass(frozen=True)
@@ -91,6 +127,7 @@ class RunRequest:
     device: str = "auto"
     workers: int | None = None  # an engine's own number if None
     say: Say = lambda line: None
+    minutes: float | None = None  # after which it stops
 
     def progress(self, context: StudyContext | None = None) -> StudyProgress:
         """What the store has of it."""
@@ -107,6 +144,7 @@ class Run:
         self.progress = asked.progress(context)
         self.waits = 0
         self.doubtful: set[str] = set()  # cells that saw damage in banks that are well
+        self.keeps_banks = bool(asked.options.get(KEEP_BANKS, True))
         for line in self.progress.damaged.values():
             self.say(f"{line}: it is measured again")
 
@@ -134,7 +172,17 @@ class Run:
     def keep(self, cell: Cell, result: dict[str, Any]) -> None:
         """A cell is measured: write it down."""
         self.progress.finished[cell.key] = self.store.write(cell, result)
+        if not self.keeps_banks:
+            self.drop_measured()
         self.say(f"cell {self._count()} of {len(self.progress.cells)}: {cell}")
+
+    def drop_measured(self) -> None:
+        """Take the banks away that no missing cell needs."""
+        needed = {plan.key for cell in self.progress.missing for plan in cell.banks.values()}
+        for cell in self.progress.cells:
+            for plan in cell.banks.values():
+                if plan.key not in needed and self.store.has_bank(plan):
+                    self.store.drop_bank(plan)
 
     def drop(self, cell: Cell, why: DamagedError) -> None:
         """A bank of this cell cannot be read: train it again.
@@ -174,13 +222,25 @@ class Run:
 class _Here(Run):
     """The work is done in this process."""
 
+    def __init__(self, asked: RunRequest, context: StudyContext, deadline: Deadline) -> None:
+        super().__init__(asked, context)
+        self.deadline = deadline
+
     def work(self) -> list[Measured]:
         """First what can be measured now, then the next banks; wait only for other processes."""
         while missing := self.progress.missing:
-            done = [self._measure(cell) for cell in missing if self.ready(cell)]
+            if self.deadline.passed():
+                raise self.deadline.stopped(self.progress)
+            done = [
+                self._measure(cell)
+                for cell in missing
+                if not self.deadline.passed() and self.ready(cell)
+            ]
             if any(done) or self._train(missing):
                 continue
             self.wait(missing)
+        if not self.keeps_banks:
+            self.drop_measured()
         return self.progress.measured
 
     def _measure(self, cell: Cell) -> bool:
@@ -214,7 +274,9 @@ class _Here(Run):
 
     def _train(self, missing: Sequence[Cell]) -> bool:
         """Train the next banks that no other process trains; False if there are none."""
-        for plans in training_groups(missing_plans(missing, self.store), self.context.device):
+        limited = self.deadline.ends is not None
+        device, wanted = self.context.device, missing_plans(missing, self.store)
+        for plans in training_groups(wanted, device, alone=limited):
             with self.store.lock([plan.key for plan in plans]) as held:
                 mine = [p for p in plans if p.key in held and not self.store.has_bank(p)]
                 if mine:
@@ -223,11 +285,17 @@ class _Here(Run):
         return False
 
     def _train_together(self, plans: list[Plan]) -> None:
-        work = self.store.work_folder(plans)
-        with self.record.timed(**self.about(plans)):
-            what = (plans, self.data(plans[0]), self.context.device, work)
+        device = self.context.device
+        stop = None if self.deadline.ends is None else self.deadline.passed
+        work = self.store.work_folder(plans, device.type)
+        earlier = spent(work / PROGRESS)
+        before = 0.0 if earlier is None else earlier.seconds
+        with self.record.timed(before, **self.about(plans)):
+            what = (plans, self.data(plans[0]), device, work, stop)
             try:
                 banks = train_plans(*what)
+            except StoppedError:
+                raise self.deadline.stopped(self.progress) from None
             except DamagedError as error:
                 self.say(f"{error}: the banks are trained again")
                 shutil.rmtree(work, ignore_errors=True)

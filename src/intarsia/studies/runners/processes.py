@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from intarsia.errors import IntarsiaError, StudyError
+from intarsia.errors import IntarsiaError, StoppedError, StudyError
 from intarsia.studies.cells import Measured
-from intarsia.studies.runners.local import RunRequest, Say, progress, run
+from intarsia.studies.runners.local import Deadline, RunRequest, Say, progress, run
 from intarsia.studies.store import Store
 from intarsia.studies.study import find_study
 
@@ -38,11 +38,14 @@ def run_processes(asked: RunRequest) -> list[Measured]:
     They find the study by its name, after importing the module (or script) that defines its cells.
     A worker that is lost leaves its work to the others; one that fails ends the run.
     """
-    result = asked.progress()
+    deadline, result = Deadline(asked.minutes), asked.progress()
     count = min(asked.workers or _cores(), len(result.missing))
     with _crew(asked, count) as crew:
         _listen(crew, asked.say)
-    return progress(result.cells, asked.store).measured
+    result = progress(result.cells, asked.store)
+    if result.missing and deadline.passed():
+        raise deadline.stopped(result)
+    return result.measured
 
 
 @contextmanager
@@ -53,7 +56,7 @@ def _crew(asked: RunRequest, count: int) -> Iterator[list[_Worker]]:
     try:
         for number in range(count):
             what = (study.cells.__module__, study.name, dict(asked.options), path)
-            how = (_device(asked.device, number), max(1, _cores() // count))
+            how = (_device(asked.device, number), max(1, _cores() // count), asked.minutes)
             crew.append(_start(number + 1, (*what, *how)))
         yield crew
     finally:
@@ -113,6 +116,7 @@ def _work(
     path: str,
     device: str,
     threads: int,
+    minutes: float | None,
     pipe: Connection,
 ) -> None:
     """A worker's life: run the study, tell what happens, end with the parent."""
@@ -127,7 +131,10 @@ def _work(
             Store(path),
             device=device,
             say=lambda line: pipe.send(("says", line)),
+            minutes=minutes,
         )
+    except StoppedError:
+        pipe.send(("done", ""))  # the parent says what is missing
     except IntarsiaError as error:
         pipe.send(("failed", str(error)))
     except Exception:

@@ -1,0 +1,131 @@
+"""Recipes of the studies of many modules: one for all networks, changed by model and by arm."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from intarsia.errors import StudyError, nearest, shortened
+from intarsia.studies.context import StudyContext
+from intarsia.studies.maxent.shared.baselines import UNPRUNED
+from intarsia.studies.plans import Plan
+from intarsia.studies.study import OWN
+
+# What the paper's scale trains with; options of the studies change any of it.
+RECIPE: dict[str, Any] = {
+    "batch": 512,
+    "learning_rate": 1e-3,
+    "schedule": "cosine",
+    "select": "last",
+    "temperature": 1.0,
+    "augment": "crop(4) + flip",
+    "balance": 0.5,  # a rewarded sample counts 3 of ten classes, 9.95 of a hundred
+    "epochs": 20,
+}
+SMALL_RECIPE: dict[str, Any] = {
+    **RECIPE,
+    "batch": 64,
+    "learning_rate": 1e-2,
+    "augment": "none",
+    "epochs": 2,
+}
+# Options that both studies have beside the usual ones.
+SHARED: dict[str, Any] = {
+    "data_options": {"validation": 0.05},
+    "objective": "me",  # of modules
+    "joint_objective": "xe",
+    "by_model": {},  # settings of the recipe that one model has otherwise
+    "joint": {},  # settings of the recipe that joint networks have otherwise
+    "calibration": 1000,  # validation samples for scales and offsets, at most; 0: no calibration
+    "keep_banks": True,
+}
+
+
+def bank_plan(
+    options: Mapping[str, Any],
+    context: StudyContext,
+    data: str,
+    model: str,
+    seed: int,
+    sets: Sequence[Sequence[str]],
+    *,
+    arm: Mapping[str, Any] | None = None,
+) -> Plan:
+    """The modules of these sets: the study's recipe, changed for the model, then by the arm."""
+    recipe = {**UNPRUNED, **_recipe(options, model), **(arm or {})}
+    objective = recipe.pop("objective", options["objective"])
+    return _plan(options, context, data, model, seed, sets, objective, recipe)
+
+
+def joint_plan(
+    options: Mapping[str, Any],
+    context: StudyContext,
+    data: str,
+    model: str,
+    seed: int,
+    classes: Sequence[str],
+    longer: float = 1.0,
+) -> Plan:
+    """One network for these classes, by the same recipe, for `longer` times as many epochs."""
+    shared = {**UNPRUNED, **_recipe(options, model)}
+    recipe = {**shared, "objective": options["joint_objective"], **options["joint"]}
+    objective = recipe.pop("objective")
+    plan = _plan(options, context, data, model, seed, [classes], objective, recipe)
+    if longer == 1:
+        return plan
+    recipe["epochs"] = round(longer * (plan.recipe.epochs or 1))
+    return _plan(options, context, data, model, seed, [classes], objective, recipe)
+
+
+def check_arms(options: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
+    """By name, settings of the recipe that the arms of a study have otherwise; none is its own."""
+    arms = options[key]
+    if not arms or not all(isinstance(arm, Mapping) for arm in arms.values()):
+        raise StudyError(
+            f"option {key!r} is {shortened(arms)}: expected names with settings of the recipe, as "
+            "in {plain: {}, weighted: {balance: 1.0}}"
+        )
+    for name, arm in arms.items():
+        check_recipe(f"{key!r}, {name!r},", arm)
+    return {str(name): dict(arm) for name, arm in arms.items()}
+
+
+def check_recipe(where: str, recipe: Any) -> None:
+    """Settings of a recipe that a study may be given; the objective is among them."""
+    if not isinstance(recipe, Mapping):
+        raise StudyError(f"option {where} is {shortened(recipe)}: expected settings of the recipe")
+    for key in recipe:
+        if key in OWN and key != "objective":
+            raise StudyError(f"option {where} has {key!r}, which the study sets itself")
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """What no other check sees: recipes by model, of joint networks, and whether banks stay."""
+    for model, recipe in options["by_model"].items():
+        if model not in options["models"]:
+            raise StudyError(
+                f"option 'by_model' has {model!r}, which is not among the models: "
+                f"{nearest(model, options['models'])}"
+            )
+        check_recipe(f"'by_model', {model!r},", recipe)
+    check_recipe("'joint'", options["joint"])
+    if not isinstance(options["keep_banks"], bool):
+        raise StudyError(
+            f"option 'keep_banks' is {shortened(options['keep_banks'])}: expected true or false"
+        )
+
+
+def _recipe(options: Mapping[str, Any], model: str) -> dict[str, Any]:
+    return {**options["recipe"], **options["by_model"].get(model, {})}
+
+
+def _plan(
+    options: Mapping[str, Any],
+    context: StudyContext,
+    data: str,
+    model: str,
+    seed: int,
+    sets: Sequence[Sequence[str]],
+    objective: Any,
+    recipe: Mapping[str, Any],
+) -> Plan:
+    preset = options["preset"]
+    return context.plan(data, model, sets, seed, preset=preset, objective=objective, **recipe)
