@@ -1,6 +1,7 @@
-"""Stack engine: any nn.Module, in stacks of modules with the same batches and learning rate.
+"""Stack engine: any nn.Module, in stacks of modules with equal batches and one learning rate.
 
-torch.vmap runs the forward of a whole stack at once; a stack of one is the network itself.
+The batches of a stack hold the same samples, or equally many where modules draw theirs. torch.vmap
+runs the forward of a whole stack at once; a stack of one is the network itself.
 On CUDA a step is captured once as a graph and replayed.
 """
 
@@ -12,9 +13,11 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from intarsia.training.engines.adam import AdamState, torch_adam
 from intarsia.training.engines.base import Engine, Scores, Slot, Start, join_scores, slots_of
-from intarsia.training.job import Job
+from intarsia.training.job import BatchGroup, Job
+from intarsia.training.optimisers import OptimiserState, StackedStep
+from intarsia.training.schedules import LearningRate, each_batch
+from intarsia.training.tasks import Task
 
 Values = dict[str, Tensor]
 
@@ -28,16 +31,16 @@ class Stack:
     buffers: Values
     masks: Values  # of the parameters that have one
     grads: Values
-    optimiser: torch.optim.Adam
+    optimiser: StackedStep
     learning_rate: Tensor
     total: Tensor  # G, sum of the losses of an epoch
-    indices: Tensor  # batch in hand
+    indices: Tensor  # batch in hand: B, or G, B where each module has one of its own
     numbers: Tensor | None  # of this epoch, to augment its samples
     graph: "torch.cuda.CUDAGraph | None" = None
 
 
 class StackEngine(Engine):
-    """Stacked forward, one backward, fused Adam on masked gradients."""
+    """Stacked forward, one backward, a fused step on masked gradients."""
 
     def __init__(self, job: Job, width: int) -> None:
         """`width` is the largest stack; 1 trains one module at a time."""
@@ -57,16 +60,18 @@ class StackEngine(Engine):
         mask = _stacked_masks(starts, device)
         buffers = _stacked([s.state for s in starts], device)
         parameters = {n: buffers.pop(n).requires_grad_() for n in self.parameter_names}
-        adam = AdamState.begin(parameters, mask, _stacked_adam(starts, device))
+        kept = _stacked_state(starts, device)
+        state = OptimiserState.begin(self.optimiser.moments, parameters, mask, kept)
         task = self.job.tasks[rows.start]
         learning_rate = torch.tensor(task.learning_rate, device=device)
-        optimiser = torch_adam(parameters, adam, fused=True, learning_rate=learning_rate)
-        grads = {n: torch.zeros_like(p) for n, p in parameters.items()}
-        for name, parameter in parameters.items():
-            parameter.grad = grads[name]
+        grads = {n: torch.zeros_like(p, requires_grad=False) for n, p in parameters.items()}
         total = torch.zeros(len(starts), device=device)
-        indices = torch.zeros(self.job.size(task), dtype=torch.long, device=device)
+        groups = {self.job.group(t) for t in self.job.tasks[rows]}
+        size = (self.job.size(task),) if len(groups) == 1 else (len(starts), self.job.size(task))
+        indices = torch.zeros(size, dtype=torch.long, device=device)
         masks = {n: m.to(torch.float32) for n, m in mask.items()}
+        decayed = {n: masks.get(n) for n in self.decayed}
+        optimiser = StackedStep(self.optimiser, parameters, grads, state, learning_rate, decayed)
         numbers = self.job.numbers(task.seed, 0, 0)
         self.stacks.append(
             Stack(
@@ -74,10 +79,14 @@ class StackEngine(Engine):
                 *(optimiser, learning_rate, total, indices, numbers),
             )
         )
-        return slots_of(parameters, buffers, adam, [adam.steps] * len(starts))
+        return slots_of(parameters, buffers, state, [state.steps] * len(starts))
 
     def epoch(
-        self, round_: int, epoch: int, learning_rates: Sequence[float], active: Sequence[bool]
+        self,
+        round_: int,
+        epoch: int,
+        learning_rates: Sequence[LearningRate],
+        active: Sequence[bool],
     ) -> Tensor:
         orders = self.orders(round_, epoch)
         numbers = self.numbers(round_, epoch)
@@ -89,19 +98,31 @@ class StackEngine(Engine):
             torch.manual_seed(self.dropout_stream(stack.rows.start, round_, epoch))
             still = [k for k in range(len(active))[stack.rows] if not active[k]]
             frozen = {k: _copy(self.slots[k], but="step") for k in still}
-            stack.learning_rate.fill_(learning_rates[stack.rows.start])
             stack.total.zero_()
             task = self.job.tasks[stack.rows.start]
             drawn = numbers[task.seed]
             if stack.numbers is not None and drawn is not None:
                 stack.numbers.copy_(drawn)  # in place: a recorded step reads them there
             steps = self.job.steps(task)
-            for indices in orders[self.job.group(task)].split(self.job.batch)[:steps]:
+            rates = each_batch(learning_rates[stack.rows.start], steps)
+            batches = self._batches(stack, orders)
+            for step, (indices, rate) in enumerate(zip(batches, rates, strict=True)):
+                if step == 0 or rate != rates[step - 1]:
+                    stack.learning_rate.fill_(rate)
                 self._advance(stack, indices)
             totals[stack.rows] = stack.total.cpu() / steps
             for k, tensors in frozen.items():
                 self.slots[k].load(tensors)
         return totals
+
+    def _batches(self, stack: Stack, orders: dict[BatchGroup, Tensor]) -> Sequence[Tensor]:
+        """The batches of an epoch: B, or G, B where each module has one of its own."""
+        tasks = self.job.tasks[stack.rows]
+        steps, batch = self.job.steps(tasks[0]), self.job.batch
+        if stack.indices.dim() == 1:
+            return orders[self.job.group(tasks[0])].split(batch)[:steps]
+        own = [orders[self.job.group(task)][: steps * batch] for task in tasks]
+        return torch.stack(own).split(batch, dim=1)
 
     def _advance(self, stack: Stack, indices: Tensor) -> None:
         if not indices.is_cuda:
@@ -114,8 +135,9 @@ class StackEngine(Engine):
         stack.graph.replay()
 
     def _step(self, stack: Stack) -> None:
-        x, y = self.job.inputs(stack.indices, stack.numbers), self.job.y[stack.indices]
-        logits = self._forward(stack, x)
+        x, y = self.job.inputs(stack.indices.flatten(), stack.numbers), self.job.y[stack.indices]
+        apart = stack.indices.dim() == 2
+        logits = self._forward(stack, x.unflatten(0, y.shape) if apart else x, apart)
         losses = self.objectives.losses(logits, y, self.job.temperature, stack.rows, stack.indices)
         grads = torch.autograd.grad(losses.sum(), list(stack.parameters.values()))
         with torch.no_grad():
@@ -127,15 +149,18 @@ class StackEngine(Engine):
             stack.optimiser.step()
             stack.total += losses
 
-    def _forward(self, stack: Stack, x: Tensor) -> Tensor:
-        def one(module: Values) -> Tensor:
+    def _forward(self, stack: Stack, x: Tensor, apart: bool = False) -> Tensor:
+        """Logits G, B, O; with `apart` x has samples for each module."""
+
+        def one(module: Values, x: Tensor) -> Tensor:
             return functional_call(self.job.network, module, (x,))
 
         values = {**stack.parameters, **stack.buffers}
         if len(stack.total) == 1:
             # views, so that BatchNorm's running statistics are updated in place
-            return one({n: v[0] for n, v in values.items()})[None]
-        return torch.vmap(one, randomness="different")(values)
+            return one({n: v[0] for n, v in values.items()}, x)[None]
+        places = (0, 0 if apart else None)
+        return torch.vmap(one, places, randomness="different")(values, x)
 
     def _capture(self, stack: Stack) -> torch.cuda.CUDAGraph:
         """Warm up on a side stream, put the state back as it was, then record one step."""
@@ -167,17 +192,28 @@ class StackEngine(Engine):
 
 
 def _runs(job: Job, width: int) -> list[slice]:
-    """Neighbouring tasks with one order of samples and one learning rate, cut to the width."""
+    """Neighbouring tasks whose batches and learning rates are alike, cut to the width."""
     runs: list[slice] = []
     before = None
     for k, task in enumerate(job.tasks):
-        key = (job.group(task), task.learning_rate)
+        key = (_batches_key(job, task), task.learning_rate)
         if key == before and k - runs[-1].start < width:
             runs[-1] = slice(runs[-1].start, k + 1)
         else:
             runs.append(slice(k, k + 1))
         before = key
     return runs
+
+
+def _batches_key(job: Job, task: Task) -> BatchGroup | tuple[int, ...]:
+    """What tasks of one stack share: the order of samples, or how many they draw of their own.
+
+    Modules that train apart are kept apart: what one sees must not reach the rounding of another.
+    """
+    group = job.group(task)
+    if job.apart or not group.own:
+        return group
+    return (task.seed, job.size(task), job.steps(task))
 
 
 def _copy(slot: Slot, but: str = "") -> Values:
@@ -188,12 +224,14 @@ def _stacked(values: list[Values], device: torch.device) -> Values:
     return {n: torch.stack([v[n] for v in values]).to(device) for n in values[0]}
 
 
-def _stacked_adam(starts: list[Start], device: torch.device) -> AdamState | None:
-    kept = [s.adam for s in starts if s.adam is not None]
+def _stacked_state(starts: list[Start], device: torch.device) -> OptimiserState | None:
+    kept = [s.optimiser for s in starts if s.optimiser is not None]
     if len(kept) < len(starts):
         return None
-    first, second = (_stacked([getattr(a, m) for a in kept], device) for m in ("first", "second"))
-    return AdamState(first, second, kept[0].steps)
+    moments = {
+        name: _stacked([state.moments[name] for state in kept], device) for name in kept[0].moments
+    }
+    return OptimiserState(moments, kept[0].steps)
 
 
 def _stacked_masks(starts: list[Start], device: torch.device) -> Values:
