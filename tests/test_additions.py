@@ -1,5 +1,6 @@
 """What a user adds from outside, one registration each, works as if it were intarsia's own."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ import intarsia as ia
 from intarsia.errors import RecipeError
 from intarsia.objectives import OBJECTIVES, Objective
 from intarsia.pruning import PRUNINGS, Group, Mask, prunable
-from intarsia.training import PRESETS
+from intarsia.training import PRESETS, Optimiser
 from intarsia.training.engines.base import Engine
 from intarsia.training.engines.plain import PlainEngine
 from intarsia.training.engines.select import ENGINES
 from intarsia.training.job import Job
+from intarsia.training.optimisers import OptimiserState
 
 SETTINGS: dict[str, Any] = {"model": "mlp(12)", "epochs": 1, "progress": False}
 
@@ -127,6 +129,47 @@ def test_negatives(data: ia.Data) -> None:
     assert not torch.equal(bank[0].state[name], without[0].state[name])
     with pytest.raises(RecipeError, match=r"unknown negatives 'invert': .*inverted"):
         ia.train(data, negatives="invert", **SETTINGS)
+
+
+def test_an_optimiser(data: ia.Data) -> None:
+    class Sign(Optimiser):
+        moments = ("last",)
+
+        def update(
+            self,
+            weights: Sequence[Tensor],
+            grads: Sequence[Tensor],
+            state: OptimiserState,
+            learning_rate: Tensor,
+        ) -> None:
+            last = state.moments["last"].values()
+            for weight, grad, before in zip(weights, grads, last, strict=True):
+                weight -= learning_rate * (grad + before).sign()
+                before.copy_(grad)
+
+    @ia.OPTIMISERS.register("sign")
+    def sign(decay: float = 0.0) -> Optimiser:
+        """Steps of one size, whatever the gradient."""
+        return Sign(decay)
+
+    settings = {**SETTINGS, "model": "mlp([12], dropout=0)", "sparsity": 0.5, "learning_rate": 1e-3}
+    banks = {
+        engine: ia.train(data, optimiser="sign(decay=0.1)", engine=engine, **settings)
+        for engine in ("auto", "stack", "plain")
+    }
+    by_adam = ia.train(data, **settings)
+    for engine, bank in banks.items():
+        recipe = bank[0].provenance["recipe"]
+        assert recipe["optimiser"] == "sign(decay=0.1)"
+        assert bank[0].provenance["engine"] == ("single" if engine == "auto" else engine)
+        for module, same in zip(bank, banks["plain"], strict=True):
+            assert module.digest != by_adam[module.name].digest
+            for name, mask in module.mask.items():
+                assert not module.state[name][~mask].any()
+                close = (module.state[name] - same.state[name]).abs() < 1e-6
+                assert float(close.float().mean()) > 0.9  # a sign may turn with the rounding
+    with pytest.raises(RecipeError, match=r"unknown optimiser 'sing': .*sign"):
+        ia.train(data, optimiser="sing", **SETTINGS)
 
 
 def test_a_preset(data: ia.Data) -> None:

@@ -22,7 +22,7 @@ _HOMES = {
     "models": ["MODELS", "build", "initialise", "wiring_of"],
     "objectives": ["OBJECTIVES", "Objective", "objective"],
     "pruning": ["PRUNINGS"],
-    "training": ["Recipe", "Task", "train"],
+    "training": ["OPTIMISERS", "SCHEDULES", "Recipe", "Task", "train"],
     "modules": ["BASES", "Bank", "Base", "Classifier", "Module", "compact", "grown", "sparse"],
     "measure": [
         "Evaluation",
@@ -107,6 +107,8 @@ if TYPE_CHECKING:  # `as` tells type checkers, which do not run this, that a nam
     from intarsia.pruning import PRUNINGS as PRUNINGS
     from intarsia.reports import Report as Report
     from intarsia.reports import report as report
+    from intarsia.training import OPTIMISERS as OPTIMISERS
+    from intarsia.training import SCHEDULES as SCHEDULES
     from intarsia.training import Recipe as Recipe
     from intarsia.training import Task as Task
     from intarsia.training import train as train

@@ -11,8 +11,8 @@ from intarsia.measure import format_number
 from intarsia.modules import Module
 
 RECIPE = (
-    "model", "objective", "pruning", "sparsity", "rounds", "epochs", "batch", "learning_rate",
-    "schedule", "temperature",
+    "model", "objective", "pruning", "sparsity", "rounds", "epochs", "batch", "optimiser",
+    "learning_rate", "schedule", "temperature",
 )  # fmt: skip
 
 

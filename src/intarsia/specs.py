@@ -174,6 +174,13 @@ def _literal(value: Any) -> str:
     return repr(value)
 
 
+def _value(node: ast.expr) -> Any:
+    """A literal in Python's grammar; true and false as YAML has them, too."""
+    if isinstance(node, ast.Name) and node.id in ("true", "false"):
+        return node.id == "true"
+    return parse_literal(node)
+
+
 def _parse(text: str, kind: str) -> tuple[str, list[Any], dict[str, Any]]:
     reason = ""
     try:
@@ -182,8 +189,8 @@ def _parse(text: str, kind: str) -> tuple[str, list[Any], dict[str, Any]]:
         if isinstance(node, ast.Name):
             return node.id, [], {}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            positional = [parse_literal(a) for a in node.args]
-            named = {str(k.arg): parse_literal(k.value) for k in node.keywords}
+            positional = [_value(a) for a in node.args]
+            named = {str(k.arg): _value(k.value) for k in node.keywords}
             return node.func.id, positional, named
     except (LimitError, RecipeError) as error:
         reason = f" ({error})"

@@ -253,6 +253,22 @@ def test_evaluate_can_abstain(merged: Path, trained: tuple[Path, Any]) -> None:
     assert "abstention" not in answer("evaluate", merged)
 
 
+def test_evaluate_asks_about_mirror_images(merged: Path) -> None:
+    test = ia.load_data("digits").test
+    whole = ia.Composition.load(merged)
+    result = answer("evaluate", merged, "--flip", "--rewarded", "3,7", "--abstain", 0.8)
+    expected = ia.evaluate(whole, test, ["3", "7"], flips=True)
+    assert result["flips"] is True
+    assert result["models"] == {"composition": expected.to_json()}
+    assert result["models"] != answer("evaluate", merged, "--rewarded", "3,7")["models"]
+    known, others = test.select([3, 7]), test.select([0, 1, 2, 4, 5, 6, 8, 9])
+    held = ia.abstention(whole, known, others, 0.8, flips=True)
+    assert result["abstention"] == {"composition": held.to_json()}
+    assert (
+        "test split, pictures and their mirror images" in call("evaluate", merged, "--flip").stdout
+    )
+
+
 def test_evaluate_gives_the_librarys_measures(trained: tuple[Path, Any], merged: Path) -> None:
     data = ia.load_data("digits")
     result = answer("evaluate", merged, "--data", "digits", "--rewarded", "3,7")
@@ -397,6 +413,15 @@ def test_flags_override_the_recipe(tmp_path: Path) -> None:
     shown = call("train", recipe, "--dry-run").stdout
     assert yaml.safe_load(shown)["modules"] == 10
     assert list(tmp_path.iterdir()) == [recipe]
+
+
+def test_how_weights_are_stepped_has_options() -> None:
+    flags = ["--optimiser", "sgd(nesterov=true)", "--schedule", "onecycle(0.2)"]
+    recipe = answer("train", "--dry-run", *flags, "--batches", "balanced(9)")["recipe"]
+    assert recipe["optimiser"] == "sgd(nesterov=True)"
+    assert recipe["schedule"] == "onecycle(warmup=0.2)"
+    assert recipe["batches"] == "balanced(amount=9)"
+    assert "unknown optimiser" in refusal("train", "--dry-run", "--optimiser", "sdg")
 
 
 def test_a_dry_run_prints_the_settings_that_training_takes(

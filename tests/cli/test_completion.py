@@ -33,6 +33,7 @@ EXPECTED = {
     "intarsia train --preset ": set(completion.PRESETS),
     "intarsia train --negatives n": {"noise", "none"},
     "intarsia train --model re": {"resnet18"},
+    "intarsia train --optimiser ad": {"adam", "adamw"},
     "intarsia train --features eff": {"efficientnet_lite0"},
     "intarsia evaluate x --split t": {"train", "test"},
     "intarsia evaluate x --set mis": {"missing="},
@@ -69,8 +70,11 @@ def test_names_are_those_of_the_registries() -> None:
     from intarsia.pruning import PRUNINGS
     from intarsia.specs import Registry
     from intarsia.studies import STUDIES
+    from intarsia.training.batches import BATCHES
     from intarsia.training.engines.select import ENGINES
+    from intarsia.training.optimisers import OPTIMISERS
     from intarsia.training.presets import PRESETS
+    from intarsia.training.schedules import SCHEDULES
 
     def ours(registry: Registry) -> list[str]:
         """Without what tests have registered."""
@@ -92,5 +96,8 @@ def test_names_are_those_of_the_registries() -> None:
         (ours(STUDIES), completion.STUDIES),
         (["auto", *ours(ENGINES)], completion.ENGINES),
         (ours(PRESETS), completion.PRESETS),
+        (ours(BATCHES), completion.BATCHES),
+        (ours(OPTIMISERS), completion.OPTIMISERS),
+        (ours(SCHEDULES), completion.SCHEDULES),
     ):
         assert sorted(names) == sorted(known)

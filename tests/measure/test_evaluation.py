@@ -14,7 +14,7 @@ from intarsia.errors import DataError
 from intarsia.measure import Evaluation, evaluate, evaluate_logits
 from intarsia.measure.evaluation import format_number, one_answer
 from intarsia.models import initialise
-from intarsia.modules import Architecture, Bank, Classifier, Module
+from intarsia.modules import Architecture, Bank, Classifier, Module, logits_of
 
 CATALOGUE = ("cat", "dog", "[red]", "eel")
 SCALING = Scaling("unit", torch.tensor(0.0), torch.tensor(1 / 255))
@@ -187,3 +187,36 @@ def test_what_cannot_be_evaluated(module: Module, split: Split) -> None:
         evaluate(module, (split.x, split.y))  # type: ignore[arg-type]
     with pytest.raises(DataError, match=r"the model gives \(50, 6, 1\): expected logits N x C"):
         evaluate(nn.Unflatten(1, (6, 1)), split)
+
+
+def test_flips_average_the_logits_of_a_picture_and_its_mirror_image() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 256, (50, 1, 4, 3), dtype=torch.uint8, generator=generator)
+    split = Split(x, torch.randint(0, 4, (50,), generator=generator))
+    network = initialise("mlp(8)", (1, 4, 3), 4, 0)
+    model = Classifier(network, catalogue=CATALOGUE, shape=(1, 4, 3), scaling=SCALING)
+    mirrored = split.x[..., [2, 1, 0]]
+    with torch.no_grad():
+        for one in (model.eval(), network):
+            rows = [x.float() if one is network else x for x in (split.x, mirrored)]
+            z = (one(rows[0]) + one(rows[1])) / 2
+            torch.testing.assert_close(logits_of(one, split.x, batch=7, flips=True), z)
+            seen = evaluate(one, split, batch=7, flips=True)
+            assert np.array_equal(seen.confusion, measure.confusion(z, split.y))
+            assert seen.entropy_per_class == pytest.approx(
+                measure.entropy_per_class(z, split.y), rel=1e-6
+            )
+            assert not np.array_equal(
+                seen.entropy_per_class, evaluate(one, split).entropy_per_class
+            )
+    held = measure.abstention(model, split, split, 0.9, flips=True)
+    assert held.accuracy != measure.abstention(model, split, split, 0.9).accuracy
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 3), (4, 4, 3)])
+def test_what_is_no_picture_is_not_mirrored(shape: tuple[int, ...]) -> None:
+    """Nor one with its channels last, of which that would mirror the colours."""
+    split = Split(torch.zeros(5, *shape), torch.zeros(5, dtype=torch.long))
+    network = initialise("mlp(8)", shape, 4, 0)
+    with pytest.raises(DataError, match="flips mirrors pictures, N x channels x height x width"):
+        evaluate(network, split, flips=True)

@@ -10,9 +10,9 @@ from intarsia.data import Data, load_data
 from intarsia.data.dataset import Split
 from intarsia.models import build, initialise, wiring_of
 from intarsia.objectives import objective
-from intarsia.training.engines.adam import AdamState
 from intarsia.training.engines.base import Start
 from intarsia.training.job import Job
+from intarsia.training.optimisers import OptimiserState
 from intarsia.training.rounds import rewound
 from intarsia.training.tasks import Task
 
@@ -96,7 +96,8 @@ def with_moments() -> Callable[[Start, int], Start]:
                 if t.is_floating_point()
             }
 
-        return replace(start, adam=AdamState(draw(1e-3), draw(1e-6), [torch.tensor(7.0)]))
+        moments = {"first": draw(1e-3), "second": draw(1e-6), "momentum": draw(1e-3)}
+        return replace(start, optimiser=OptimiserState(moments, [torch.tensor(7.0)]))
 
     return add
 

@@ -69,7 +69,7 @@ def run(engine, starts, epochs=3, active=None):
     scores = engine.validate()
     engine.keep(range(len(rates)))
     states = [engine.best(k) for k in range(len(rates))]
-    steps = [int(slot.adam.steps[0]) for slot in engine.slots]
+    steps = [int(slot.optimiser.steps[0]) for slot in engine.slots]
     engine.close()
     return states, losses, steps, scores
 

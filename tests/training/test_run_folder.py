@@ -63,6 +63,18 @@ RUNS = {
         "sample_weight": [0.0, 1.0, 2.0, 3.0, 4.0] * 40,
     },
     "negatives stack": {"preset": "auto", "negatives": "mixed", "engine": "stack"},
+    **{
+        f"{optimiser} {engine}": {
+            "optimiser": optimiser,
+            "engine": engine,
+            "keep_moments": engine == "stack",
+            "schedule": "onecycle",
+            "batches": "balanced(1, corrected=True)",
+            "batch": 16,
+        }
+        for optimiser in ("adam", "adamw", "sgd")
+        for engine in ("auto", "stack")
+    },
 }
 # few steps: threads that share tiny sums mostly wait for one another
 THREADED = {"model": with_batchnorm, "epochs": 3, "sparsity": 0, "rounds": 0, "batch": 200}

@@ -219,3 +219,11 @@ def test_neutral_visibility_changes_no_digest() -> None:
 
 def _recipe() -> dict[str, Any]:
     return {k: v for k, v in SETTINGS.items() if k != "engine"}
+
+
+def test_samples_of_ones_own_may_be_hidden_by_the_objective(small_data: Data) -> None:
+    settings = {**_recipe(), "visibility": "past", "objective": "me(reward=0)"}
+    settings["partition"] = [["b"], ["d"]]  # the first would see nothing
+    plan = TrainingPlan.of(small_data, None, None, {**settings, "negatives": "noise(1)"}, None)
+    job = Job.of(plan, device_of("cpu"))
+    assert [len(job.order(t, 0, 0)) for t in job.tasks] == [job.samples(t) for t in job.tasks]

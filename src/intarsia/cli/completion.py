@@ -10,6 +10,7 @@ DATA_OPTIONS = (
     "classes", "download", "duplicates", "encoding", "features", "groups", "labels", "missing",
     "progress", "public", "scale", "scale_on", "seed", "size", "target", "test", "validation",
 )  # fmt: skip
+BATCHES = ("all", "balanced", "shown")
 AUGMENTATIONS = ("crop", "cutout", "flip", "none")
 DATASETS = (
     "cifar10", "cifar100", "digits", "fashion_mnist", "har", "mnist", "newsgroups", "reuters_r8",
@@ -27,8 +28,10 @@ OPERATORS = (
     "auto", "dare", "fisher", "inlay", "logit_mean", "logit_weighted", "logits", "mean", "own",
     "probabilities", "regmean", "sum", "task_arithmetic", "ties", "weighted",
 )  # fmt: skip
+OPTIMISERS = ("adam", "adamw", "sgd")
 PRESETS = ("auto", "paper", "released")
 PRUNINGS = ("magnitude", "random", "territory")
+SCHEDULES = ("constant", "cosine", "onecycle")
 VISIBILITIES = ("all", "own", "past")
 SPLITS = ("train", "validation", "test", "all")
 STUDIES = (

@@ -56,6 +56,9 @@ def evaluate(
         float | None,
         typer.Option(help="Also withhold answers above this fraction of the largest entropy."),
     ] = None,
+    flip: Annotated[
+        bool, typer.Option("--flip", help="Ask about each picture and its mirror image.")
+    ] = False,
     figure_: Annotated[
         Path | None,
         typer.Option("--figure", help="Draw the confusion matrix: .svg, .pdf or .png."),
@@ -76,8 +79,8 @@ def evaluate(
     models = classifiers_of(artifact)
     loaded, same = data_for(artifact, source.data, source.options())
     samples = split_for(artifact, loaded, split)
-    scores = {name: measure(one, samples, wanted) for name, one in models.items()}
-    withheld = {} if abstain is None else _abstentions(models, scores, samples, abstain)
+    scores = {name: measure(one, samples, wanted, flips=flip) for name, one in models.items()}
+    withheld = {} if abstain is None else _abstentions(models, scores, samples, abstain, flip)
     health = Health.of([artifact.health], *one_answer(scores))
     if figure_ is not None:
         from intarsia.plots import confusion_panels, save
@@ -94,13 +97,15 @@ def evaluate(
                 "health": health.to_json(),
                 "data": loaded.name,
                 "split": split,
+                "flips": flip,
                 "trained_on_this_data": same,
                 "models": {name: score.to_json() for name, score in scores.items()},
             }
             | ({"abstention": {k: v.to_json() for k, v in withheld.items()}} if withheld else {})
         )
     else:
-        show(f"{path} on {loaded.name}, {split} split")
+        mirrored = ", pictures and their mirror images" if flip else ""
+        show(f"{path} on {loaded.name}, {split} split{mirrored}")
         show_scores(scores, confusion)
         if withheld:
             show_abstention(withheld)
@@ -225,6 +230,7 @@ def _abstentions(
     scores: "Mapping[str, Evaluation]",
     samples: "Split",
     fraction: float,
+    flips: bool,
 ) -> "dict[str, Abstention]":
     """How each model withholds answers: samples of rewarded classes are the known ones."""
     from intarsia.measure import abstention
@@ -235,5 +241,5 @@ def _abstentions(
         known = [index for index, label in enumerate(catalogue) if label in rewarded]
         others = [index for index, label in enumerate(catalogue) if label not in rewarded]
         inside, outside = samples.select(known), samples.select(others)
-        result[name] = abstention(model, inside, outside, fraction)
+        result[name] = abstention(model, inside, outside, fraction, flips=flips)
     return result

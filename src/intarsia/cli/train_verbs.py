@@ -154,8 +154,22 @@ class RecipeOptions:
     rounds: Annotated[int | None, typer.Option(help="Pruning rounds.")] = None
     epochs: Annotated[int | None, typer.Option(help="Epochs per round.")] = None
     batch: Annotated[int | None, typer.Option(help="Samples per step.")] = None
-    learning_rate: Annotated[float | None, typer.Option(help="Adam's step size.")] = None
-    schedule: Annotated[str | None, typer.Option(help="constant or cosine.")] = None
+    batches: Annotated[
+        str | None,
+        name_option(
+            completion.BATCHES,
+            "Of which samples: shown, all, or balanced(9), so many others for each of one's own.",
+        ),
+    ] = None
+    optimiser: Annotated[
+        str | None,
+        name_option(completion.OPTIMISERS, "adam, adamw(decay=0.01) or sgd(momentum=0.9)."),
+    ] = None
+    learning_rate: Annotated[float | None, typer.Option(help="The optimiser's step size.")] = None
+    schedule: Annotated[
+        str | None,
+        name_option(completion.SCHEDULES, "constant, cosine or onecycle(warmup=0.3)."),
+    ] = None
     temperature: Annotated[float | None, typer.Option(help="Divides the logits.")] = None
     negatives: Annotated[
         str | None,

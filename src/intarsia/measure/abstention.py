@@ -73,15 +73,19 @@ def threshold_of(uncertainties: Numbers, answered: float = 0.95) -> float:
 
 
 def abstention(
-    model: nn.Module | Module, known: Split, unknown: Split | Inputs, threshold: float
+    model: nn.Module | Module,
+    known: Split,
+    unknown: Split | Inputs,
+    threshold: float,
+    flips: bool = False,
 ) -> Abstention:
     """Measure on samples of known and of unknown classes; choose the threshold on others.
 
-    Labels of `known` are indices into the model's catalogue.
+    Labels of `known` are indices into the model's catalogue. `flips` is as in `evaluate`.
     """
     fraction = check_abstain(threshold)
-    logits, temperature = _answers(model, known.x)
-    foreign, _ = _answers(model, unknown.x if isinstance(unknown, Split) else unknown)
+    logits, temperature = _answers(model, known.x, flips)
+    foreign, _ = _answers(model, unknown.x if isinstance(unknown, Split) else unknown, flips)
     mine, others = uncertainty(logits, temperature), uncertainty(foreign, temperature)
     answered = mine <= fraction
     right = (logits.argmax(dim=1) == known.y)[answered]
@@ -110,11 +114,11 @@ def auroc(known: Numbers, unknown: Numbers) -> float:
     return float(wins / (len(one) * len(other)))
 
 
-def _answers(model: nn.Module | Module, x: Inputs) -> tuple[Tensor, float]:
+def _answers(model: nn.Module | Module, x: Inputs, flips: bool = False) -> tuple[Tensor, float]:
     """Logits in float64 and the temperature they are read at."""
     network = model.to_module() if isinstance(model, Module) else model
     temperature = network.temperature if isinstance(network, Predicting) else 1.0
-    return logits_of(network, x).double(), temperature
+    return logits_of(network, x, flips=flips).double(), temperature
 
 
 def _numbers(values: Numbers, what: str) -> np.ndarray:

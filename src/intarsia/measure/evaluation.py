@@ -80,12 +80,14 @@ def evaluate(
     split: Split,
     rewarded: Sequence[str | int] | None = None,
     batch: int = 4096,
+    flips: bool = False,
 ) -> Evaluation:
     """Measure a Module, Classifier, Composition or any network on a split.
 
     `rewarded` (class names or indices) defaults to the model's own, or to all classes. A network
     that is not intarsia's gets the raw inputs as float32 and temperature 1; put it in a Classifier
-    to scale them.
+    to scale them. With `flips` its logits are the mean of those for a picture and for its mirror
+    image.
     """
     if isinstance(model, Module):
         model = model.to_module()
@@ -99,7 +101,7 @@ def evaluate(
             "pass one of its splits, as data.test" if isinstance(split, Data) else "pass a Split"
         )
         raise DataError(f"a model cannot be evaluated on a {type(split).__name__}: {advice}")
-    logits = logits_of(model, split.x, batch)
+    logits = logits_of(model, split.x, batch, flips)
     if logits.dim() != 2:
         raise DataError(f"the model gives {tuple(logits.shape)}: expected logits N x C")
     return evaluate_logits(logits, split.y, model, rewarded)

@@ -105,17 +105,20 @@ class Classifier(Predicting):
         return f"rewarded={'+'.join(self.rewarded)}, temperature={self.temperature:g}"
 
 
-def logits_of(model: nn.Module, x: Inputs, batch: int = 4096) -> Tensor:
+def logits_of(model: nn.Module, x: Inputs, batch: int = 4096, flips: bool = False) -> Tensor:
     """The model's logits on the CPU, batch by batch, in evaluation mode and without gradients.
 
     A Classifier or Composition takes raw inputs; any other network is given them as float32, or as
-    whole numbers where it reads no others.
+    whole numbers where it reads no others. With `flips` the inputs are pictures, N x channels x
+    height x width, and logits the mean of those for a picture and for its mirror image.
     """
     if batch < 1:
         raise DataError(f"batch is {batch}: expected at least 1")
     if is_texts(x) and isinstance(model, Predicting) and model.encoder is not None:
         x = model.encoder.tokens(x)
     rows = raw_inputs(x)
+    if flips:
+        _check_pictures(rows)
     tensor = next(iter([*model.parameters(), *model.buffers()]), torch.zeros(()))
     reads = None if isinstance(model, Predicting) else input_dtype(model, tuple(rows.shape[1:]))
     pieces = []
@@ -125,7 +128,10 @@ def logits_of(model: nn.Module, x: Inputs, batch: int = 4096) -> Tensor:
             piece = rows[start : start + batch]
             _check_finite(piece, start)
             piece = piece.to(tensor.device, reads)
-            pieces.append(model(piece).cpu())
+            logits = model(piece)
+            if flips:
+                logits = (logits + model(piece.flip(3))) / 2
+            pieces.append(logits.cpu())
     return torch.cat(pieces)
 
 
@@ -192,6 +198,15 @@ def network_inputs(
             f"reads, {encoder.expected}, or N x {encoder.features} features of it"
         ) from None
     return encoder(rows, device)
+
+
+def _check_pictures(rows: Tensor) -> None:
+    """Whether the last axis is a picture's width, which can be mirrored."""
+    if rows.dim() != 4 or shape_of(tuple(rows.shape[1:])) != tuple(rows.shape[1:]):
+        raise DataError(
+            f"flips mirrors pictures, N x channels x height x width, and these inputs have shape "
+            f"{tuple(rows.shape)}: leave it out"
+        )
 
 
 def _check_finite(rows: Tensor, start: int) -> None:

@@ -32,9 +32,14 @@ from intarsia.models import Lenet, Mlp
 from intarsia.models.custom.trial import input_dtype
 from intarsia.models.wiring import Wiring
 from intarsia.specs import Spec
+from intarsia.training.batches import read_batches
+from intarsia.training.optimisers import OPTIMISERS
 from intarsia.training.plan import TrainingPlan
-from intarsia.training.tasks import Task, order_of
+from intarsia.training.schedules import SCHEDULES
+from intarsia.training.tasks import Task, drawn_others, order_of
 from intarsia.training.trainable import still_layers
+
+ADAM, CONSTANT = Spec("adam"), Spec("constant")  # what a recipe has if it says nothing
 
 
 class BatchGroup(NamedTuple):
@@ -43,7 +48,7 @@ class BatchGroup(NamedTuple):
     seed: int
     hidden: tuple[int, ...]  # labels whose samples are passed over
     pool: int = 0  # of negatives without a class
-    own: tuple[int, ...] = ()  # the rewarded labels, where modules train apart
+    own: tuple[int, ...] = ()  # the rewarded labels, where modules have orders of their own
     others: float = math.inf  # samples of other labels in an epoch, for each of its own
 
 
@@ -69,6 +74,8 @@ class Job:
     batches: str = "all"  # of all samples, or of the `shown` ones of each module
     pools: tuple[Pool, ...] = ()  # what each was made from
     sample_weight: Tensor | None = None  # N and the pools; multiplies the label's
+    optimiser: Spec = ADAM
+    schedule: Spec = CONSTANT  # of the learning rate, which comes with every epoch
     augment: tuple[Spec, ...] = ()
     changes: bool = False  # of a base: what a mask takes stays where it starts, and is not 0
     frozen: tuple[str, ...] = ()  # parameters that stay where they start, from the first round on
@@ -110,9 +117,11 @@ class Job:
             y_validation=data.validation.y.to(device),
             batch=min(recipe.batch, len(data.train)),
             temperature=recipe.temperature,
-            batches=recipe.batches or "all",
+            batches="all" if read_batches(recipe.batches).hidden else "shown",
             pools=pools,
             sample_weight=weight,
+            optimiser=OPTIMISERS.spec(recipe.optimiser or ADAM),
+            schedule=SCHEDULES.spec(recipe.schedule or CONSTANT),
             augment=augment,
             changes=plan.base is not None,
             frozen=plan.frozen,
@@ -183,7 +192,7 @@ class Job:
         pool = self.pools.index(_pool(task, self.apart)) if self.pools else 0
         if not self.pools and sum(self.counts[label] for label in hidden) == len(self.y):
             hidden = ()  # no sample counts: the epoch moves nothing, whatever it passes over
-        if self.apart:
+        if self.apart or math.isfinite(task.others):
             return BatchGroup(task.seed, hidden, pool, task.indices, task.others)
         return BatchGroup(task.seed, hidden, pool)
 
@@ -196,11 +205,14 @@ class Job:
         self, groups: Sequence[BatchGroup], round_: int, epoch: int
     ) -> dict[BatchGroup, Tensor]:
         """The samples of an epoch in order, by group; those of one seed are drawn as one."""
-        if self.apart:
-            return {group: self._drawn_apart(group, round_, epoch) for group in groups}
-        seeds = dict.fromkeys(group.seed for group in groups)
+        seeds = dict.fromkeys(group.seed for group in groups if not group.own)
         drawn = {seed: self.drawn(seed, round_, epoch) for seed in seeds}
-        return {group: self.seen(drawn[group.seed], group) for group in groups}
+        return {
+            group: self._drawn_apart(group, round_, epoch)
+            if group.own
+            else self.seen(drawn[group.seed], group)
+            for group in groups
+        }
 
     def drawn(self, seed: int, round_: int, epoch: int) -> Tensor:
         """An epoch's order of the rows of the data and of one pool, whichever it is."""
@@ -215,13 +227,23 @@ class Job:
         return draw_numbers(self.augment, rows, seed, round_, epoch).to(self.device)
 
     def inputs(self, indices: Tensor, numbers: Tensor | None) -> Tensor:
-        """The rows of a batch, augmented with their `numbers` of this epoch."""
-        x = self.x[indices]
+        """The rows of a batch, augmented with their `numbers` of this epoch.
+
+        Indices G, B give G * B rows, one batch after another; each has the same numbers, or there
+        are G sets of them.
+        """
+        x = self.x[indices.flatten()]
         if self.scaling is not None:
             x = self.scaling(x)
         if numbers is None:
             return x
-        return augmented(x, self.augment, numbers[self._numbered[indices]])
+        places = self._numbered[indices]
+        if numbers.dim() == 2:
+            random = numbers[places.flatten()]
+        else:
+            each = torch.arange(len(numbers), device=places.device)[:, None]
+            random = numbers[each, places].flatten(0, 1)
+        return augmented(x, self.augment, random)
 
     @cached_property
     def _numbered(self) -> Tensor:
@@ -237,25 +259,21 @@ class Job:
         rows = self.seen(torch.arange(self.rows, device=self.device), group._replace(pool=0))
         mine = torch.isin(self.y[rows], torch.tensor(group.own, device=self.device))
         own, others = rows[mine], rows[~mine]
-        most = self._most_others(group, len(own))
+        most = drawn_others(group.others, len(own), len(others))
         if most < len(others):
             draw = torch.Generator().manual_seed(stream("others", group.seed, round_, epoch))
-            some = torch.randperm(len(others), generator=draw)[: int(most)]
+            some = torch.randperm(len(others), generator=draw)[:most]
             others = others[some.to(self.device)]
         places = torch.cat([own, others, pool])
         return places[order_of(group.seed, round_, epoch, len(places)).to(self.device)]
-
-    @staticmethod
-    def _most_others(group: BatchGroup, own: int) -> float:
-        return math.inf if math.isinf(group.others) else round(group.others * own)
 
     def samples(self, task: Task) -> int:
         """How many samples an epoch of this module has in its order."""
         group = self.group(task)
         made = self.sizes[group.pool] if self.pools else 0
         seen = self.rows - sum(self.counts[label] for label in group.hidden)
-        own = sum(self.counts[label] for label in group.own)
-        return made + own + int(min(seen - own, self._most_others(group, own)))
+        own = sum(self.counts[label] for label in group.own if label not in group.hidden)
+        return made + own + drawn_others(group.others, own, seen - own)
 
     def size(self, task: Task) -> int:
         """Samples in a batch: fewer than `batch` only where there are no more."""

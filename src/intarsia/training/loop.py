@@ -9,6 +9,7 @@ from torch import Tensor
 
 from intarsia.training.engines.base import Engine, Scores
 from intarsia.training.recipe import Recipe
+from intarsia.training.schedules import scheduled
 
 
 @dataclass
@@ -95,8 +96,10 @@ def train_epoch(
     engine: Engine, recipe: Recipe, progress: RoundProgress, epochs: int
 ) -> tuple[Tensor, Scores]:
     """One epoch of training, and what validation says after it."""
+    job, schedule = engine.job, recipe.schedule or "constant"
     learning_rates = [
-        _scheduled(recipe, task.learning_rate, progress.epoch, epochs) for task in engine.job.tasks
+        scheduled(schedule, task.learning_rate, progress.epoch, epochs, job.steps(task))
+        for task in job.tasks
     ]
     losses = engine.epoch(progress.round, progress.epoch, learning_rates, progress.active)
     return losses, engine.validate()
@@ -121,9 +124,3 @@ def _key(scores: dict[str, float], recipe: Recipe) -> tuple[float, ...]:
     if recipe.select == "loss":
         return (-scores["loss"],)
     return (scores["accuracy"], -scores["loss"])
-
-
-def _scheduled(recipe: Recipe, learning_rate: float, epoch: int, epochs: int) -> float:
-    if recipe.schedule == "cosine":
-        return learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / epochs))
-    return learning_rate

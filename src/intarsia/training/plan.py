@@ -1,6 +1,7 @@
 """Plan: what a call of train asks for, checked and filled in, before anything is trained."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,9 +23,10 @@ from intarsia.modules.base_weights import BaseSource, fit_base, output_names, re
 from intarsia.objectives import OBJECTIVES, visible_labels
 from intarsia.pruning import PRUNINGS
 from intarsia.specs import Spec
+from intarsia.training.batches import read_batches
 from intarsia.training.presets import OPEN, PRESETS, DataSize, describe
 from intarsia.training.recipe import CUSTOM, Recipe
-from intarsia.training.tasks import Task, check_tasks, tasks_of
+from intarsia.training.tasks import Task, check_tasks, rows_of, tasks_of, with_batches
 from intarsia.training.trainable import frozen_names
 
 # What tasks of one's own bring along.
@@ -68,10 +70,12 @@ class TrainingPlan:
         _check_scaling(resolved, loaded)
         given = list(tasks(loaded)) if tasks else tasks_of(resolved, loaded, weight)
         check_tasks(given, loaded)
+        batches, rows = read_batches(resolved.batches), rows_of(loaded)
+        given = [with_batches(task, batches, rows) for task in given]
         _check_visibility(resolved, given)
         if tasks:  # their objectives replace the recipe's, which may have left no choice of batches
-            batches = dataclasses.replace(resolved, batches=asked.batches)
-            resolved = batches.for_objectives(hidden=any(t.hidden for t in given))
+            before = dataclasses.replace(resolved, batches=asked.batches)
+            resolved = before.for_objectives(hidden=any(t.hidden for t in given))
         if not len(loaded.validation):
             raise DataError(
                 "training needs validation samples, to choose checkpoints and to see divergence; "
@@ -180,7 +184,10 @@ class TrainingPlan:
         if self.sample_weight is not None:
             tensors["sample_weight"] = self.sample_weight
         origins = [digest for digest, _ in self.origins.values()]
-        parts = [self.recipe.identity(), self.data.digest, tasks, origins]
+        parts: list[Any] = [self.recipe.identity(), self.data.digest, tasks, origins]
+        drawn = {t.name: [t.others, t.stands_for] for t in self.tasks if math.isfinite(t.others)}
+        if drawn and self.own_tasks and self.recipe.visibility is None:  # nothing else tells
+            parts.append(drawn)
         probe = self.architecture.probe
         if probe is not None:  # three digits, which no machine rounds otherwise
             parts.append([f"{value:.3g}" for value in probe])

@@ -18,6 +18,7 @@ from intarsia.models import MODELS
 from intarsia.objectives import VISIBILITIES, visible_labels
 from intarsia.pruning import PRUNINGS
 from intarsia.specs import Registry, name_of
+from intarsia.training.batches import read_batches
 
 if TYPE_CHECKING:
     from intarsia.training.recipe import Recipe
@@ -175,10 +176,16 @@ def describe(recipe: "Recipe", size: DataSize) -> str:
         pruning = str(recipe.pruning)
     model = recipe.as_dict()["model"]
     named = MODELS.spec(model) if isinstance(model, dict) else model
+    rate = f"{recipe.learning_rate:g} {recipe.schedule}"
+    if recipe.optimiser is not None:
+        rate += f", optimiser {recipe.optimiser}"
+    batches = str(recipe.batch)
+    if math.isfinite(read_batches(recipe.batches).others):
+        batches += f", {recipe.batches}"
     return (
         f"settings for {size}: model {named}, {pruning}, {recipe.epochs} epochs "
-        f"(pruning round {recipe.pruning_epochs}) in batches of {recipe.batch}, learning rate "
-        f"{recipe.learning_rate:g} {recipe.schedule}, negatives {recipe.negatives}, "
+        f"(pruning round {recipe.pruning_epochs}) in batches of {batches}, learning rate "
+        f"{rate}, negatives {recipe.negatives}, "
         f"balance {recipe.balance:g}"
     )
 

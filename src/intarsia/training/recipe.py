@@ -17,14 +17,22 @@ from intarsia.objectives import VISIBILITIES, objective
 from intarsia.parsing import read_settings
 from intarsia.pruning import PRUNINGS
 from intarsia.specs import Spec, check_keys, is_number
+from intarsia.training.batches import BATCHES, read_batches
+from intarsia.training.optimisers import OPTIMISERS
 from intarsia.training.presets import PRESETS, DataSize
+from intarsia.training.schedules import SCHEDULES
 
 Text = str | Mapping[str, Any]  # `name`, `name(value, key=value)` or {name: ..., key: value}
 
+TEXTS = (  # settings that are one such text
+    *("model", "objective", "visibility", "pruning"),
+    *("batches", "optimiser", "schedule"),
+)
 CUSTOM = "custom"  # what a recipe calls a network of the user's own
 # Settings that came later, at the value at which they change nothing: it is not part of a recipe's
 # identity, so that older folders and digests stay.
 NEUTRAL: dict[str, Any] = {
+    "optimiser": "adam",
     "batches": "all",
     "silent": False,
     "balance": 0.0,
@@ -59,16 +67,17 @@ class Recipe:
     epochs: int | None = None
     pruning_epochs: int | None = None
     batch: int | None = None
-    batches: str | None = None  # of all samples, or of those shown; None where every label is
+    batches: Text | None = None  # of all samples, of those shown, or of some; None where all are
     negatives: Text | Sequence[Text] | None = None  # made-up samples of no class, by source
     augment: Text | Sequence[Text] | None = None  # pictures changed anew in every epoch
     balance: float | None = None  # 0: every sample counts alike; 1: rewarded ones as all others
     silent: bool | None = None  # the layer that makes the logits begins at 0
     learning_rate: float | None = None
-    schedule: str | None = None  # constant or cosine, over the epochs of a round
+    optimiser: Text | None = None  # adam, adamw or sgd; None for adam
+    schedule: Text | None = None  # constant, cosine or onecycle, over a round
     temperature: float | None = None
     precision: str | None = None  # of products: float32, or bf16 over float32 weights
-    keep_moments: bool | None = None  # Adam's moments live on across rewinds
+    keep_moments: bool | None = None  # the optimiser's moments live on across rewinds
     select: str | None = None  # checkpoint of a round: best accuracy, best loss, or the last
     patience: int | None = None  # epochs without a better validation loss before a module stops
     # what it starts from
@@ -107,21 +116,27 @@ class Recipe:
         if full.visibility is not None:
             written = str(VISIBILITIES.spec(full.visibility))
             full = dataclasses.replace(full, visibility=None if written == "all" else written)
+        if full.schedule is not None:
+            full = dataclasses.replace(full, schedule=str(SCHEDULES.spec(full.schedule)))
+        if full.optimiser is not None:
+            written = str(OPTIMISERS.spec(full.optimiser))
+            full = dataclasses.replace(full, optimiser=None if written == "adam" else written)
         full = full.for_objectives(hidden=full.visibility is not None or _hides(full.objective))
         _check(full)
         PRUNINGS.spec(full.pruning or "magnitude")  # a bad one fails here, not after a round
         return full
 
     def for_objectives(self, hidden: bool) -> "Recipe":
-        """With `batches` if the objectives hide any label, else without: there is no choice."""
-        chosen = self.batches or "shown"
-        return dataclasses.replace(self, batches=chosen if hidden else None)
+        """With `batches` if the objectives hide any label or they draw samples, else without."""
+        chosen = BATCHES.spec(self.batches or "shown")
+        matters = hidden or BATCHES[chosen.name].draws
+        return dataclasses.replace(self, batches=str(chosen) if matters else None)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as they are written to YAML and into module files."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         values = {k: v for k, v in values.items() if v is not None or k not in NEUTRAL}
-        for key in ("model", "objective", "visibility", "pruning", "negatives", "augment"):
+        for key in (*TEXTS, "negatives", "augment"):
             if isinstance(values.get(key), Spec):
                 values[key] = {"name": values[key].name, **values[key].arguments}
         try:
@@ -190,20 +205,20 @@ def _check(recipe: Recipe) -> None:
     number("balance", 0, 1)
     need(isinstance(recipe.silent, bool), "silent", "true or false")
     number("temperature", 1e-6)
-    need(recipe.batches in ("all", "shown"), "batches", "'all' or 'shown'")
-    need(recipe.schedule in ("constant", "cosine"), "schedule", "'constant' or 'cosine'")
     need(recipe.select in ("accuracy", "loss", "last"), "select", "'accuracy', 'loss' or 'last'")
     need(recipe.precision in ("float32", "bf16"), "precision", "'float32' or 'bf16'")
     need(isinstance(recipe.keep_moments, bool), "keep_moments", "true or false")
     need(isinstance(recipe.data_options, Mapping), "data_options", "a mapping")
-    if recipe.batches == "all" and recipe.visibility not in (None, "all"):
+    for key in TEXTS:
+        text = isinstance(getattr(recipe, key), str | Mapping | Spec)
+        need(text, key, "a name, as in name(value, key=value), or a mapping with a name")
+    _check_steps(recipe)
+    hidden = recipe.batches is not None and read_batches(recipe.batches).hidden
+    if hidden and recipe.visibility not in (None, "all"):
         raise RecipeError(
             f"batches is 'all', which puts hidden samples through the network, but visibility is "
             f"{shortened(recipe.visibility)}: leave batches out"
         )
-    for key in ("model", "objective", "visibility", "pruning"):
-        text = isinstance(getattr(recipe, key), str | Mapping | Spec)
-        need(text, key, "a name, as in name(value, key=value), or a mapping with a name")
     seeds = recipe.seeds
     fine = isinstance(seeds, Sequence) and all(type(s) is int and 0 <= s < 2**63 for s in seeds)
     need(fine and len(seeds) > 0, "seeds", "a list of whole numbers from 0 to 2**63 - 1")
@@ -220,6 +235,16 @@ def _check(recipe: Recipe) -> None:
             f"sparsity is {recipe.sparsity:g}, but how much {PRUNINGS.spec(recipe.pruning).name} "
             "prunes follows from its rule: leave sparsity out"
         )
+
+
+def _check_steps(recipe: Recipe) -> None:
+    """Batches, optimiser and schedule are tried, so that a bad setting fails before training."""
+    if recipe.batches is not None:
+        read_batches(recipe.batches)
+    if recipe.optimiser is not None:
+        OPTIMISERS.call(OPTIMISERS.spec(recipe.optimiser))
+    if recipe.schedule is not None:
+        SCHEDULES.call(SCHEDULES.spec(recipe.schedule), step=0, steps=1)
 
 
 def _check_trainable(recipe: Recipe) -> None:

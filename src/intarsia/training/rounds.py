@@ -9,9 +9,9 @@ from torch import Tensor
 
 from intarsia.files import stream
 from intarsia.pruning import PRUNINGS, Group, Mask, normalisations, round_fraction
-from intarsia.training.engines.adam import AdamState
 from intarsia.training.engines.base import Engine, Start
 from intarsia.training.loop import RoundProgress, Watch, run_round
+from intarsia.training.optimisers import OptimiserState
 from intarsia.training.recipe import Recipe
 from intarsia.training.run_folder import Checkpoint
 
@@ -47,12 +47,12 @@ def train_rounds(
         pruning = recipe.pruning or "magnitude"
         if PRUNINGS.entry(pruning).before_training(PRUNINGS.settings(pruning)):
             masks = _prune(engine, recipe, origins, origins, masks, progress)
-    moments: list[AdamState | None] = [None] * len(tasks)
+    moments: list[OptimiserState | None] = [None] * len(tasks)
     while True:
         last = progress.round == recipe.rounds
         keeps_moments = bool(recipe.keep_moments and progress.round)
         starts = [
-            _start(*given, keeps_moments, engine.job.changes)
+            _start(engine, *given, keeps_moments)
             for given in zip(origins, masks, moments, strict=True)
         ]
         epochs = recipe.epochs if last else recipe.pruning_epochs
@@ -85,14 +85,14 @@ def rewound(origin: Values, mask: Mask) -> Values:
 
 
 def _start(
-    origin: Values, mask: Mask, moments: AdamState | None, keeps_moments: bool, changes: bool
+    engine: Engine, origin: Values, mask: Mask, moments: OptimiserState | None, keeps_moments: bool
 ) -> Start:
+    changes = engine.job.changes
     state = rewound(origin, {} if changes else mask)
     if not keeps_moments:
         return Start(state, mask, changes=changes)
     if moments is None:  # taken up in the middle of a round: the checkpoint brings the moments
-        zeros = {n: torch.zeros_like(t) for n, t in state.items()}
-        moments = AdamState(zeros, zeros, [torch.zeros(())])
+        moments = OptimiserState.zeros(engine.optimiser.moments, state)
     return Start(state, mask, moments, changes)
 
 

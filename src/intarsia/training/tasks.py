@@ -13,6 +13,7 @@ from intarsia.data.negatives import amount_of, read_negatives
 from intarsia.errors import RecipeError
 from intarsia.files import stream
 from intarsia.objectives import VISIBILITIES, Objective, objective, visible_labels
+from intarsia.training.batches import Batches, read_batches
 from intarsia.training.recipe import Recipe
 
 
@@ -28,11 +29,19 @@ class Task:
     objective: Objective
     unseen: tuple[int, ...] = ()  # labels of which no sample may reach the module, in any way
     others: float = math.inf  # samples of other classes in an epoch, for each of its own
+    stands_for: float = 1.0  # how many samples one of these counts as, in training
 
     @property
     def hidden(self) -> tuple[int, ...]:
         """The labels that the objective hides."""
         return tuple((self.objective.weight == 0).nonzero().flatten().tolist())
+
+    @property
+    def training_objective(self) -> Objective:
+        """The objective as batches weigh it: samples of others that are drawn stand for all."""
+        factors = torch.full((self.objective.classes,), self.stands_for)
+        factors[list(self.indices)] = 1.0
+        return self.objective if self.stands_for == 1 else self.objective.weighted(factors)
 
     @property
     def labels(self) -> set[int]:
@@ -44,7 +53,8 @@ def tasks_of(recipe: Recipe, data: Data, sample_weight: Tensor | None = None) ->
     """One task per seed and set of classes, seeds outermost.
 
     With `sample_weight`, one per training sample, balance counts the samples by it. Where the
-    recipe has a visibility, it counts what the module sees: made-up negatives, too.
+    recipe has a visibility, it counts what the module sees: made-up negatives, too. Where batches
+    draw some of the others, it counts these, unless they stand for all.
     """
     sets = partition(data.catalogue, recipe.partition, seed=recipe.partition_seed)
     several = len(recipe.seeds) > 1
@@ -52,6 +62,7 @@ def tasks_of(recipe: Recipe, data: Data, sample_weight: Tensor | None = None) ->
     assert learning_rate is not None
     weight = None if sample_weight is None else sample_weight.double()
     counts = torch.bincount(data.train.y, weight, minlength=data.classes).double()
+    rows, batches = rows_of(data), read_batches(recipe.batches)
     amount = amount_of(read_negatives(recipe.negatives))
     tasks = []
     for seed in recipe.seeds:
@@ -60,15 +71,48 @@ def tasks_of(recipe: Recipe, data: Data, sample_weight: Tensor | None = None) ->
             indices = tuple(data.catalogue.index(c) for c in classes)
             goal = objective(recipe.objective, data.classes, indices)
             task = Task(name, tuple(classes), indices, seed, learning_rate, goal)
-            seen = counts
             if recipe.visibility is not None:
                 task = _hiding(task, recipe.visibility)
-                seen = _seen(counts, task, amount)
+            drawing = with_batches(task, batches, rows)
+            counted = task if batches.corrected else drawing
+            seen = counts
+            if recipe.visibility is not None:
+                seen = _seen(counts, counted, amount)
+            elif math.isfinite(counted.others):
+                shown = (counted.objective.weight > 0)[: data.classes]
+                seen = _seen(counts * shown, counted, 0.0)
             if recipe.balance:
                 factors = balanced(seen, indices, recipe.balance)[: data.classes]
-                task = replace(task, objective=task.objective.weighted(factors))
-            tasks.append(task)
+                drawing = replace(drawing, objective=drawing.objective.weighted(factors))
+            tasks.append(drawing)
     return tasks
+
+
+def rows_of(data: Data) -> list[int]:
+    """Training samples of each label."""
+    counts: list[int] = torch.bincount(data.train.y, minlength=data.classes).tolist()
+    return counts
+
+
+def with_batches(task: Task, batches: Batches, rows: Sequence[int]) -> Task:
+    """The task with as many samples of other classes in an epoch as the batches draw.
+
+    `rows` are the samples of each label. A task that draws no more already stays as it is, and so
+    does one without a sample of its own.
+    """
+    shown = task.labels - set(task.hidden)
+    own = sum(rows[label] for label in shown & set(task.indices))
+    if not own or batches.others >= task.others:
+        return task
+    others = sum(rows[label] for label in shown - set(task.indices))
+    before, now = (drawn_others(most, own, others) for most in (task.others, batches.others))
+    factor = before / now if batches.corrected and now else 1.0
+    return replace(task, others=batches.others, stands_for=factor * task.stands_for)
+
+
+def drawn_others(most: float, own: int, others: int) -> int:
+    """How many of the others an epoch draws: `most` for each of its own, if there are so many."""
+    return others if math.isinf(most) else min(others, round(most * own))
 
 
 def _hiding(task: Task, visibility: Any) -> Task:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import torch
 
 from intarsia.models import initialise, wiring_of
-from intarsia.training.engines.adam import AdamState
 from intarsia.training.engines.base import Start
 from intarsia.training.engines.compaction import compaction_of, inputs_in_use, used_inputs
+from intarsia.training.optimisers import OptimiserState
 from intarsia.training.rounds import rewound
 
 
@@ -37,8 +37,7 @@ def test_units_that_nothing_reads_and_inputs_that_are_always_0_are_left_out():
 def test_a_module_whose_moments_live_on_is_kept_whole():
     output = torch.zeros(3, 6, dtype=torch.bool)
     wiring, start = start_of({"layers.1.weight": output})
-    zeros = {n: torch.zeros_like(t) for n, t in start.state.items()}
-    start = Start(start.state, start.mask, AdamState(zeros, zeros, [torch.zeros(())]))
+    start = Start(start.state, start.mask, OptimiserState.zeros(["first"], start.state))
     small = compaction_of(wiring, start, torch.zeros(5, dtype=torch.bool))
     assert {axis: len(kept) for axis, kept in small.keep.items()} == {"layers.0": 6, "input": 5}
 

@@ -26,10 +26,12 @@ from intarsia.reports.html.words import capital, counted, duration, listed
 from intarsia.reports.modules.measurements import LOGIT_SUM, WEIGHT_SUM, Measurements
 from intarsia.reports.modules.report_input import ReportInput
 from intarsia.reports.modules.sections import ReportContext, section
+from intarsia.specs import name_of
 from intarsia.studies.maxent.shared.paper import TWINS, pair_cell, single_cell
 from intarsia.studies.maxent.shared.vs_paper import MEANING, VS_PAPER, vs_paper
 from intarsia.studies.plans import plan_of
 from intarsia.studies.tables import Spread, Table
+from intarsia.training.batches import BATCHES
 from intarsia.training.recipe import NEUTRAL
 from intarsia.training.run_folder import spent
 
@@ -140,9 +142,11 @@ def _facts(inputs: ReportInput) -> dict[str, TableValue]:
         entries["encoder"] = _encoder(first.encoder)
     for key, registry in (("objective", OBJECTIVES), ("pruning", PRUNINGS)):
         entries[key] = _explained(_text(recipe.get(key)), registry)
-    for key in ("base", "trainable", "visibility", "negatives", "augment"):
+    for key in ("base", "trainable", "visibility", "negatives", "augment", "optimiser"):
         if recipe.get(key) not in (None, NEUTRAL[key]):
             entries[key] = _text(recipe[key])
+    if getattr(BATCHES.get(name_of(recipe.get("batches"))), "draws", False):
+        entries["batches"] = _text(recipe["batches"])
     for key in ("sparsity", "batch", "temperature"):
         entries[key] = _text(recipe.get(key))
     if recipe.get("learning_rate"):

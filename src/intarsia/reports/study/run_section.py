@@ -13,8 +13,17 @@ from intarsia.studies.options import nearest_scale, option_text, run_command
 
 # Settings of a recipe that options and tables do not name already.
 SHOWN = (
-    *("model", "epochs", "pruning_epochs", "batch", "batches", "learning_rate", "schedule"),
-    *("temperature", "pruning", "sparsity", "rounds", "keep_moments", "select", "patience"),
+    *("model", "epochs", "pruning_epochs", "batch", "batches", "optimiser", "learning_rate"),
+    *(
+        "schedule",
+        "temperature",
+        "pruning",
+        "sparsity",
+        "rounds",
+        "keep_moments",
+        "select",
+        "patience",
+    ),
 )
 
 

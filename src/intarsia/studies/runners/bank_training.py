@@ -15,7 +15,8 @@ from intarsia.modules import Architecture, Bank
 from intarsia.objectives import objective, visible_labels
 from intarsia.studies.plans import Plan
 from intarsia.training import Task, train
-from intarsia.training.tasks import tasks_of
+from intarsia.training.batches import read_batches
+from intarsia.training.tasks import drawn_others, tasks_of
 
 TOGETHER = 200  # modules in one call of train on a GPU; more is no faster
 # Seconds of work that a kill costs at most; a GPU does more in them, and has more to write.
@@ -85,13 +86,16 @@ def samples_of(plan: Plan, data: Data) -> int:
 
 def _seen(plan: Plan, classes: Sequence[str], data: Data) -> int:
     """Samples in an epoch of one module."""
-    if plan.recipe.batches != "shown":
+    batches = read_batches(plan.recipe.batches)
+    if batches.hidden:
         return len(data.train)
     indices = [data.catalogue.index(name) for name in classes]
     shown = objective(plan.recipe.objective, data.classes, indices).weight > 0
     if plan.recipe.visibility is not None:
         shown &= visible_labels(plan.recipe.visibility, data.classes, indices) > 0
-    return int(shown[data.train.y].sum())
+    seen = int(shown[data.train.y].sum())
+    own = sum(int((data.train.y == index).sum()) for index in indices if shown[index])
+    return own + drawn_others(batches.others, own, seen - own)
 
 
 def _tasks(plans: Sequence[Plan], data: Data) -> list[Task]:

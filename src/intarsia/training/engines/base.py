@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from intarsia.files import stream
-from intarsia.training.engines.adam import AdamState
 from intarsia.training.job import BatchGroup, Job
+from intarsia.training.optimisers import OPTIMISERS, Optimiser, OptimiserState
+from intarsia.training.schedules import LearningRate
 from intarsia.training.tasks import Task
 
 
@@ -20,7 +21,7 @@ class Start:
 
     state: dict[str, Tensor]  # parameters and buffers, pruned entries 0, or a base's
     mask: dict[str, Tensor] = field(default_factory=dict)
-    adam: AdamState | None = None
+    optimiser: OptimiserState | None = None
     changes: bool = False  # of a base: what the mask takes is not 0, it stays where it is
 
     def kept(self, name: str) -> Tensor:
@@ -34,7 +35,7 @@ class Slot:
 
     parameters: dict[str, Tensor]
     buffers: dict[str, Tensor]
-    adam: AdamState
+    optimiser: OptimiserState
     best: dict[str, Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,12 +49,11 @@ class Slot:
         """All of it under one flat set of names."""
         parts = {
             "now": self.current,
-            "first": self.adam.first,
-            "second": self.adam.second,
+            **self.optimiser.moments,
             "best": self.best,
         }
         flat = {f"{part}/{n}": t for part, values in parts.items() for n, t in values.items()}
-        return {**flat, "step": self.adam.steps[0]}
+        return {**flat, "step": self.optimiser.steps[0]}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over some or all of what `tensors` gave at another time."""
@@ -61,14 +61,14 @@ class Slot:
             for name, own in self.tensors().items():
                 if name in tensors:
                     own.copy_(tensors[name])
-            for step in self.adam.steps if "step" in tensors else ():
+            for step in self.optimiser.steps if "step" in tensors else ():
                 step.copy_(tensors["step"])
 
 
 def slots_of(
     parameters: dict[str, Tensor],
     buffers: dict[str, Tensor],
-    adam: AdamState,
+    state: OptimiserState,
     steps: Sequence[list[Tensor]],
 ) -> list[Slot]:
     """The slots of modules that are stacked on a leading axis, as views; `steps` of each."""
@@ -80,7 +80,7 @@ def slots_of(
         Slot(
             row(parameters, k),
             row(buffers, k),
-            AdamState(row(adam.first, k), row(adam.second, k), own),
+            OptimiserState({name: row(m, k) for name, m in state.moments.items()}, own),
         )
         for k, own in enumerate(steps)
     ]
@@ -103,7 +103,10 @@ class Engine(ABC):
     def __init__(self, job: Job) -> None:
         self.job = job
         self.slots: list[Slot] = []
+        self.optimiser: Optimiser = OPTIMISERS.call(job.optimiser)
         self.parameter_names = [n for n, _ in job.network.named_parameters()]
+        # neither biases nor normalisations
+        self.decayed = [n for n, p in job.network.named_parameters() if p.dim() > 1]
         self.objectives = ObjectiveStack(job.tasks, job.x, len(job.pools), job.sample_weight)
 
     def begin(self, starts: Sequence[Start], epochs: int = 1) -> None:
@@ -117,7 +120,11 @@ class Engine(ABC):
 
     @abstractmethod
     def epoch(
-        self, round_: int, epoch: int, learning_rates: Sequence[float], active: Sequence[bool]
+        self,
+        round_: int,
+        epoch: int,
+        learning_rates: Sequence[LearningRate],
+        active: Sequence[bool],
     ) -> Tensor:
         """Run one epoch; returns each module's mean training loss. Inactive modules stand still."""
 
@@ -148,15 +155,15 @@ class Engine(ABC):
                 best[name] = torch.where(mask.cpu(), best[name], start.state[name].cpu())
         return best
 
-    def moments(self, k: int) -> AdamState:
-        """Adam's state of module k on the CPU, for a round that keeps it."""
-        adam = self.slots[k].adam
+    def moments(self, k: int) -> OptimiserState:
+        """The optimiser's state of module k on the CPU, for a round that keeps it."""
+        state = self.slots[k].optimiser
         zeros = {n: torch.zeros_like(self.starts[k].state[n]) for n in self.parameter_names}
-        first, second = (
-            {n: _plain(t) for n, t in self._full(k, moments, zeros).items()}
-            for moments in (adam.first, adam.second)
-        )
-        return AdamState(first, second, [adam.steps[0].cpu().clone()])
+        moments = {
+            name: {n: _plain(t) for n, t in self._full(k, values, zeros).items()}
+            for name, values in state.moments.items()
+        }
+        return OptimiserState(moments, [state.steps[0].cpu().clone()])
 
     def _full(
         self, k: int, values: dict[str, Tensor], base: dict[str, Tensor]
@@ -204,9 +211,11 @@ class ObjectiveStack:
             like = like.new_zeros((), dtype=torch.get_default_dtype())
         self.classes = tasks[0].objective.classes
         self.sample_weight = sample_weight  # one per training sample, times the label's
-        objectives = [t.objective.with_classless(pools) for t in tasks]
+        objectives = [t.training_objective.with_classless(pools) for t in tasks]
         self.table = torch.stack([g.table for g in objectives]).to(like)  # K, C, O
-        self.weight = torch.stack([g.weight for g in objectives]).to(like)  # K, C
+        self.weight = torch.stack([g.weight for g in objectives]).to(like)  # K, C; of batches
+        scored = [t.objective.with_classless(pools).weight for t in tasks]
+        self.scored_weight = torch.stack(scored).to(like)  # K, C; of samples that nobody drew
         self.bonus = torch.stack([g.bonus for g in objectives]).to(like)  # K, C
         self.has_bonus = bool(self.bonus.any())
         self.rewarded = torch.zeros(self.weight.shape, dtype=torch.bool, device=like.device)  # K, C
@@ -225,20 +234,22 @@ class ObjectiveStack:
     ) -> Tensor:
         """Weighted mean loss per module; logits G, N, O for the modules in `rows`.
 
-        `indices` are the samples' places among the training samples, for weights of their own.
+        Labels are N, or G, N where each module has samples of its own. `indices` are their places
+        among the training samples, for weights of their own.
         """
         log_p = torch.log_softmax(logits / temperature, -1)
         losses = self._sample_losses(log_p, labels, rows)
-        weights = self.weight[rows][:, labels]
+        weights = _of_labels(self.weight[rows], labels)
         if self.sample_weight is not None and indices is not None:
             weights = weights * self.sample_weight[indices]
         total = weights.sum(-1).clamp_min(torch.finfo(weights.dtype).tiny)
         return (losses * weights).sum(-1) / total
 
     def _sample_losses(self, log_p: Tensor, labels: Tensor, rows: slice) -> Tensor:
-        losses = -(self.table[rows][:, labels] * log_p).sum(-1)  # G, N
+        losses = -(_of_labels(self.table[rows], labels) * log_p).sum(-1)  # G, N
         if self.has_bonus:
-            losses = losses + self.bonus[rows][:, labels] * (log_p.exp() * log_p).sum(-1)
+            bonus = _of_labels(self.bonus[rows], labels)
+            losses = losses + bonus * (log_p.exp() * log_p).sum(-1)
         return losses
 
     def scores(
@@ -264,7 +275,8 @@ class ObjectiveStack:
                 log_p = (p[..., :classes] + p[..., classes:] / classes).log()
             entropy = -(log_p.exp() * log_p.clamp_min(-1e4)).sum(-1)
             right = (log_p.argmax(-1) == y).double()
-            mine, weight = self.rewarded[rows][:, y].double(), self.weight[rows][:, y].double()
+            mine = self.rewarded[rows][:, y].double()
+            weight = self.scored_weight[rows][:, y].double()
             others = (self.seen & ~self.rewarded)[rows][:, y].double()
             sums += torch.stack(
                 [
@@ -278,6 +290,14 @@ class ObjectiveStack:
             )
         means = (sums[::2] / sums[1::2]).cpu()
         return Scores(*means)
+
+
+def _of_labels(values: Tensor, labels: Tensor) -> Tensor:
+    """Rows of G, C, ... for labels N, or G, N."""
+    if labels.dim() == 1:
+        return values[:, labels]
+    modules = torch.arange(len(values), device=values.device)
+    return values[modules[:, None], labels]
 
 
 def join_scores(parts: Sequence[Scores]) -> Scores:

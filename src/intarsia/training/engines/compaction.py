@@ -33,7 +33,7 @@ class Compaction:
 def compaction_of(wiring: Wiring, start: Start, in_use: Tensor) -> Compaction:
     """What a module keeps; all of it where its moments live on, since those move every weight."""
     live = live_units(wiring, start.state, {} if start.changes else start.mask)
-    if start.adam is not None:
+    if start.optimiser is not None:
         live = {axis: torch.ones_like(units) for axis, units in live.items()}
     else:
         live["input"] = live["input"] & in_use

@@ -8,6 +8,7 @@ not fit, and a trial tells.
 """
 
 import copy
+from collections.abc import Hashable
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -17,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from intarsia.training.engines.stack import Stack, StackEngine, Values
 from intarsia.training.job import Job
+from intarsia.training.tasks import Task
 
 TRIED = 2  # networks in a trial
 TOLERANCE = 1e-3  # of its logits, relative to the largest
@@ -166,11 +168,17 @@ class GroupedEngine(StackEngine):
         self._call = torch.compile(self._run) if compiled else self._run
         self.networks: dict[int, nn.Module] = {}
 
+    def _alike(self, task: Task) -> Hashable:
+        """Batches of one size, equally many; a module's channels do not meet those of others."""
+        return (self.job.size(task), self.job.steps(task))
+
     def _stacked(self, values: list[Values]) -> Values:
         return {n: channels_last(t) for n, t in super()._stacked(values).items()}
 
-    def _forward(self, stack: Stack, x: Tensor) -> Tensor:
+    def _forward(self, stack: Stack, x: Tensor, apart: bool = False) -> Tensor:
         modules = len(stack.total)
+        if apart:  # the channels of module after module, as those of its layers lie
+            x = x.transpose(0, 1).flatten(1, 2)
         if x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         network = self._network(modules)

@@ -8,29 +8,32 @@ from torch import Tensor
 from torch.func import functional_call
 
 from intarsia.objectives import loss
-from intarsia.training.engines.adam import AdamState, torch_adam
 from intarsia.training.engines.base import Engine, Scores, Slot, Start, join_scores
 from intarsia.training.job import Job
+from intarsia.training.optimisers import OptimiserState
+from intarsia.training.schedules import LearningRate, each_batch
 
 
 class PlainEngine(Engine):
-    """Autograd, unfused Adam, and what the mask takes put back where it was after every step."""
+    """Autograd, torch's optimisers, and what the mask takes put back after every step."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self.on_device = [
-            task.objective.with_classless(len(job.pools)).to(job.device) for task in job.tasks
+            task.training_objective.with_classless(len(job.pools)).to(job.device)
+            for task in job.tasks
         ]
 
     def _slots(self, starts: list[Start]) -> list[Slot]:
-        self.optimisers: list[torch.optim.Adam] = []
+        self.optimisers: list[torch.optim.Optimizer] = []
         slots = []
         for start in starts:
             values = {n: t.to(self.job.device).clone() for n, t in start.state.items()}
             parameters = {n: values.pop(n).requires_grad_() for n in self.parameter_names}
-            adam = AdamState.begin(parameters, start.mask, start.adam)
-            self.optimisers.append(torch_adam(parameters, adam, fused=False))
-            slots.append(Slot(parameters, values, adam))
+            moments = self.optimiser.moments
+            state = OptimiserState.begin(moments, parameters, start.mask, start.optimiser)
+            self.optimisers.append(self.optimiser.reference(parameters, state))
+            slots.append(Slot(parameters, values, state))
         self.masks = [
             {
                 n: (m.to(self.job.device), start.state[n].to(self.job.device).clone())
@@ -41,7 +44,11 @@ class PlainEngine(Engine):
         return slots
 
     def epoch(
-        self, round_: int, epoch: int, learning_rates: Sequence[float], active: Sequence[bool]
+        self,
+        round_: int,
+        epoch: int,
+        learning_rates: Sequence[LearningRate],
+        active: Sequence[bool],
     ) -> Tensor:
         orders = self.orders(round_, epoch)
         numbers = self.numbers(round_, epoch)
@@ -52,9 +59,11 @@ class PlainEngine(Engine):
             torch.manual_seed(self.dropout_stream(k, round_, epoch))
             task = self.job.tasks[k]
             steps = self.job.steps(task)
-            for indices in orders[self.job.group(task)].split(self.job.batch)[:steps]:
+            batches = orders[self.job.group(task)].split(self.job.batch)[:steps]
+            rates = each_batch(learning_rates[k], len(batches))
+            for indices, rate in zip(batches, rates, strict=True):
                 x = self.job.inputs(indices, numbers[task.seed])
-                totals[k] += self._step(k, slot, x, indices, learning_rates[k])
+                totals[k] += self._step(k, slot, x, indices, rate)
             totals[k] /= steps
         return totals
 
@@ -68,6 +77,10 @@ class PlainEngine(Engine):
         own = None if job.sample_weight is None else job.sample_weight[indices]
         value = loss(logits, job.y[indices], self.on_device[k], job.temperature, own)
         value.backward()
+        with torch.no_grad():
+            for name in self.decayed if self.optimiser.decay else ():
+                weight = slot.parameters[name]
+                weight.sub_(learning_rate * self.optimiser.decay * weight)
         optimiser.step()
         with torch.no_grad():
             for name, (mask, first) in self.masks[k].items():

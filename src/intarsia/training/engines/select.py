@@ -22,6 +22,8 @@ from intarsia.training.engines.plain import PlainEngine
 from intarsia.training.engines.stack import StackEngine
 from intarsia.training.engines.streams import StreamEngine
 from intarsia.training.job import Job
+from intarsia.training.optimisers import OPTIMISERS
+from intarsia.training.schedules import SCHEDULES
 from intarsia.training.tasks import Task
 
 AUTO = "auto"  # what was measured to be fastest
@@ -129,15 +131,26 @@ def _kernels_fit(job: Job) -> bool:
     return max(job.batch, outputs) <= LARGEST and find_spec("triton") is not None
 
 
-AUGMENTED = "trains on rows as they are, and augment changes them: use 'auto', 'single' or 'stack'"
-ROUNDED = "makes its products in float32, and precision is bf16: use 'auto', 'single' or 'stack'"
+def _unfit_by_hand(job: Job) -> str | None:
+    """What engines with gradients by hand leave out."""
+    others = "use 'auto', 'single' or 'stack'"
+    if job.augment:
+        return f"trains on rows as they are, and augment changes them: {others}"
+    if job.precision != "float32":
+        return f"makes its products in float32, and precision is {job.precision}: {others}"
+    if not OPTIMISERS[job.optimiser.name].by_hand:
+        return f"has Adam's step alone, and the optimiser is {job.optimiser}: {others}"
+    if job.device.type == "cuda" and SCHEDULES[job.schedule.name].by_batch:
+        return (
+            "has one learning rate for all batches of an epoch on CUDA, and the schedule is "
+            f"{job.schedule}: {others}"
+        )
+    return None
 
 
 def _unfit_for_mlp(job: Job, patience: bool) -> str | None:
-    if job.augment:
-        return AUGMENTED
-    if job.precision != "float32":
-        return ROUNDED
+    if reason := _unfit_by_hand(job):
+        return reason
     if not isinstance(job.network, Mlp) or job.wiring is None:
         return "trains mlp networks only: use 'auto', 'single' or 'stack'"
     if job.device.type == "cuda" and not (len(job.network.layers) > 1 and _kernels_fit(job)):
@@ -166,10 +179,8 @@ def mlp(job: Job) -> Engine:
 
 
 def _unfit_for_lenet(job: Job, patience: bool) -> str | None:
-    if job.augment:
-        return AUGMENTED
-    if job.precision != "float32":
-        return ROUNDED
+    if reason := _unfit_by_hand(job):
+        return reason
     if not isinstance(job.network, Lenet):
         return "trains lenet networks only: use 'auto' or 'stack'"
     taps = 25 * job.x.shape[1] + 1

@@ -6,6 +6,8 @@ are so wide that each fills a GPU. Weights of convolutions lie channels last, wh
 units read them.
 """
 
+from collections.abc import Hashable
+
 import torch
 from torch import Tensor
 from torch.func import functional_call
@@ -14,6 +16,7 @@ from intarsia.training.engines.base import Slot, Start
 from intarsia.training.engines.grouped import channels_last
 from intarsia.training.engines.stack import Stack, StackEngine, Values
 from intarsia.training.job import Job
+from intarsia.training.tasks import Task
 
 MOST = 16  # streams; more modules take turns on them
 
@@ -38,6 +41,10 @@ class StreamEngine(StackEngine):
         stack.rows_of_grads = [stack.grads[n][k] for k in count for n in stack.parameters]
         return slots
 
+    def _alike(self, task: Task) -> Hashable:
+        """Batches of one size, equally many; each module has its own layers."""
+        return (self.job.size(task), self.job.steps(task))
+
     def _stacked(self, values: list[Values]) -> Values:
         return {n: channels_last(t) for n, t in super()._stacked(values).items()}
 
@@ -54,15 +61,16 @@ class StreamEngine(StackEngine):
             for name, mask in stack.masks.items():
                 stack.grads[name].mul_(mask)
 
-    def _forward(self, stack: Stack, x: Tensor) -> Tensor:
-        if x.dim() == 4:
-            x = x.contiguous(memory_format=torch.channels_last)
+    def _forward(self, stack: Stack, x: Tensor, apart: bool = False) -> Tensor:
+        inputs = [_channels_last(given) for given in (x if apart else x[None])]
         modules = [
             {**leaves, **{n: b[k] for n, b in stack.buffers.items()}}
             for k, leaves in enumerate(stack.leaves)
         ]
         if not self.streams:
-            return torch.stack([self._call(values, x) for values in modules])
+            return torch.stack(
+                [self._call(values, inputs[k % len(inputs)]) for k, values in enumerate(modules)]
+            )
         here = torch.cuda.current_stream()
         streams = self.streams[: len(modules)]
         for stream in streams:
@@ -70,7 +78,11 @@ class StreamEngine(StackEngine):
         logits = []
         for k, values in enumerate(modules):
             with torch.cuda.stream(streams[k % len(streams)]):
-                logits.append(self._call(values, x))
+                logits.append(self._call(values, inputs[k % len(inputs)]))
         for stream in streams:
             here.wait_stream(stream)
         return torch.stack(logits)
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x

@@ -1,6 +1,7 @@
 """The CUDA engines against the plain loop on the same device; skipped where there is no GPU."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from intarsia.training.engines.plain import PlainEngine
 from intarsia.training.engines.select import choose
 from intarsia.training.engines.stack import StackEngine
 from intarsia.training.job import Job
+from intarsia.training.optimisers import OPTIMISERS
 from intarsia.training.tasks import Task
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -146,6 +148,39 @@ def test_steps_of_the_lenet_kernels_equal_the_plain_loop(masked, monkeypatch, go
             assert not state[name][~mask].any()
 
 
+@pytest.mark.parametrize("kind", ["stack", "single"])
+@pytest.mark.parametrize("others", [math.inf, 1.0])
+@pytest.mark.parametrize("optimiser", ["adam", "adamw(decay=0.3)", "sgd(decay=0.3)"])
+def test_recorded_steps_of_every_optimiser_equal_the_plain_loop(masked, optimiser, others, kind):
+    """With a learning rate for each batch, and with batches that each module draws.
+
+    Rates are powers of 2, which are the same numbers in every precision.
+    """
+    job, origins = job_of("mlp([48], dropout=0)", dtype=torch.float64)
+    tasks = [dataclasses.replace(task, others=others) for task in job.tasks[:2]]
+    spec = OPTIMISERS.spec(optimiser)
+    job = dataclasses.replace(job, tasks=tasks, optimiser=spec, batch=32)
+    starts = masked(origins[:2], 0.3)
+    states = []
+    for engine in (PlainEngine(job), engine_of(kind, job)):
+        engine.begin(starts)
+        for epoch in range(3):
+            rates = [
+                [2.0 ** -(5 + step % 4 + epoch) for step in range(job.steps(task))]
+                for task in job.tasks
+            ]
+            engine.epoch(0, epoch, rates, [True, True])
+        engine.keep([0, 1])
+        states.append([engine.best(k) for k in (0, 1)])
+    if kind == "stack":  # both at once, by drawn batches of equal size
+        assert (len(engine.stacks) == 1) == (job.steps(tasks[0]) == job.steps(tasks[1]))
+    for mine, oracle, start in zip(states[1], states[0], starts, strict=True):
+        assert far_apart(mine, oracle) <= 1e-6
+        assert far_apart(start.state, oracle) > 1e-3
+        for name, mask in start.mask.items():
+            assert not mine[name][~mask].any()
+
+
 MIXED = [
     ("mlp", "mlp([48], dropout=0)"),
     ("mlp", "mlp([48, 40], dropout=0)"),
@@ -169,7 +204,7 @@ def test_batches_of_the_samples_shown_equal_the_plain_loop(
     distances = [far_apart(a, b) for a, b in zip(ours, oracle, strict=True)]
     assert max(distances) <= (1e-4 if kind == "lenet" else 1e-5), distances
     torch.testing.assert_close(losses, oracle_losses, rtol=1e-4, atol=1e-6)
-    steps = [[int(slot.adam.steps[0]) for slot in e.slots] for e in (plain, engine)]
+    steps = [[int(slot.optimiser.steps[0]) for slot in e.slots] for e in (plain, engine)]
     assert steps[0] == steps[1] == [2 * job.steps(t) for t in job.tasks]
     assert [job.size(t) for t in job.tasks] == [30, 30, 30, 30, 20]
 

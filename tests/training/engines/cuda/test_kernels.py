@@ -17,11 +17,11 @@ import torch
 from intarsia.errors import RecipeError
 from intarsia.models import Mlp, build, initialise, wiring_of
 from intarsia.objectives import objective
-from intarsia.training.engines.adam import AdamState
 from intarsia.training.engines.base import Start
 from intarsia.training.engines.plain import PlainEngine
 from intarsia.training.engines.select import choose
 from intarsia.training.job import Job
+from intarsia.training.optimisers import OptimiserState
 from intarsia.training.rounds import rewound
 from intarsia.training.tasks import Task
 
@@ -154,7 +154,7 @@ def with_moments(start):
         {n: size * torch.rand(t.shape, generator=generator) for n, t in start.state.items()}
         for size in (1e-3, 1e-6)
     )
-    start.adam = AdamState(first, second, [torch.tensor(7.0)])
+    start.optimiser = OptimiserState({"first": first, "second": second}, [torch.tensor(7.0)])
     return start
 
 
@@ -183,7 +183,7 @@ def compare(job, starts):
             for n, mask in start.mask.items()
         ),
         "stood_still": all(torch.equal(halfway[1][n], t) for n, t in mine[-1].items()),
-        "steps": [[int(slot.adam.steps[0]) for slot in e.slots] for e in (plain, ours)],
+        "steps": [[int(slot.optimiser.steps[0]) for slot in e.slots] for e in (plain, ours)],
         "taken_up": taken_up(ours, engine_of(job), starts),
         "alone": job.batches == "all"
         or all(alone(job, k, starts[k], mine[k]) for k in modules[:-1]),
@@ -223,9 +223,8 @@ def alone(job, k, start, expected):
 def moments_of(engine, k):
     """Both moments where the mask keeps a weight; the loop's live on elsewhere too."""
     mask = engine.starts[k].mask
-    moments = engine.moments(k)
-    both = (moments.first, moments.second)
-    return [{n: t * mask.get(n, 1) for n, t in part.items()} for part in both]
+    both = engine.moments(k).moments
+    return [{n: t * mask.get(n, 1) for n, t in part.items()} for part in both.values()]
 
 
 def taken_up(ours, other, starts):
@@ -233,7 +232,8 @@ def taken_up(ours, other, starts):
     for slot, given in zip(other.slots, ours.slots, strict=True):
         slot.load({n: t.clone() for n, t in given.tensors().items()})
     return all(
-        torch.equal(other.best(k)[n], t) and torch.equal(other.moments(k).first[n], first)
+        torch.equal(other.best(k)[n], t)
+        and torch.equal(other.moments(k).moments["first"][n], first)
         for k in range(len(starts))
         for (n, t), first in zip(ours.best(k).items(), ours.moments(k).first.values(), strict=True)
     )

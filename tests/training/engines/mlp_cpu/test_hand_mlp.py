@@ -8,10 +8,11 @@ import torch.nn.functional as F  # noqa: N812
 
 from intarsia.models import initialise
 from intarsia.objectives import loss, objective
-from intarsia.training.engines.adam import AdamState
+from intarsia.training.engines.adam import MOMENTS
 from intarsia.training.engines.base import ObjectiveStack, Slot
 from intarsia.training.engines.mlp_cpu.hand_mlp import BULK, HandMlp, _factors
 from intarsia.training.engines.mlp_cpu.mlp_engine import MlpEngine
+from intarsia.training.optimisers import OptimiserState
 from intarsia.training.tasks import Task
 
 BATCH, SHAPE, TEMPERATURE = 32, (20,), 5.0
@@ -116,9 +117,6 @@ def test_logits_are_the_networks_in_evaluation():
 
 
 def hand_of(state, mask, dropout):
-    def zeros():
-        return {n: torch.zeros_like(t) for n, t in state.items()}
-
     parameters = {n: t.clone() for n, t in state.items()}
-    slot = Slot(parameters, {}, AdamState(zeros(), zeros(), [torch.tensor(0.0)]))
+    slot = Slot(parameters, {}, OptimiserState.zeros(MOMENTS, state))
     return HandMlp(slot, mask, dropout, TEMPERATURE)

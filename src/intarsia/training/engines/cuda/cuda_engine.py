@@ -8,10 +8,12 @@ import torch
 import triton
 from torch import Tensor
 
-from intarsia.training.engines.adam import BETAS, EPSILON, AdamState
+from intarsia.training.engines.adam import BETAS, EPSILON, MOMENTS
 from intarsia.training.engines.base import Engine, Slot, Start, slots_of
 from intarsia.training.engines.cuda import linear_kernels as kernels
 from intarsia.training.job import Job
+from intarsia.training.optimisers import OptimiserState
+from intarsia.training.schedules import LearningRate
 
 Values = dict[str, Tensor]
 Twice = tuple[Tensor, Tensor]  # the same values batch first (K, B, I) and batch last (K, I, B)
@@ -66,13 +68,15 @@ class CudaEngine(Engine):
         self.second: Values = {}
         self._prepare(starts)
         self.parameters = self._layout([s.state for s in starts])
-        self.first = self._moments([s.adam.first if s.adam else None for s in starts], starts)
-        self.second = self._moments([s.adam.second if s.adam else None for s in starts], starts)
+        kept = [s.optimiser.moments if s.optimiser else {} for s in starts]
+        self.first, self.second = (
+            self._moments([moments.get(name) for moments in kept], starts) for name in MOMENTS
+        )
         self.masks = self._masks(starts)
-        counts = [0.0 if s.adam is None else float(s.adam.steps[0]) for s in starts]
+        counts = [0.0 if s.optimiser is None else float(s.optimiser.steps[0]) for s in starts]
         self.steps = torch.tensor(counts, device=self.job.device)
-        adam = AdamState(self.first, self.second, [self.steps])
-        return slots_of(self.parameters, {}, adam, [[self.steps[k]] for k in range(len(starts))])
+        state = OptimiserState({"first": self.first, "second": self.second}, [self.steps])
+        return slots_of(self.parameters, {}, state, [[self.steps[k]] for k in range(len(starts))])
 
     def _moments(self, given: list[Values | None], starts: list[Start]) -> Values:
         if any(g is None for g in given):
@@ -94,7 +98,11 @@ class CudaEngine(Engine):
     # training
 
     def epoch(
-        self, round_: int, epoch: int, learning_rates: Sequence[float], active: Sequence[bool]
+        self,
+        round_: int,
+        epoch: int,
+        learning_rates: Sequence[LearningRate],
+        active: Sequence[bool],
     ) -> Tensor:
         for row, order in enumerate(self.orders(round_, epoch).values()):
             self.order[row, : len(order)].copy_(order)

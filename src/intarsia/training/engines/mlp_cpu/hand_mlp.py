@@ -12,6 +12,7 @@ from torch import Tensor
 
 from intarsia.training.engines.adam import adam_step
 from intarsia.training.engines.base import ObjectiveStack, Slot
+from intarsia.training.schedules import LearningRate, each_batch
 
 BULK = 16  # batches whose small work is done together
 BITS = torch.tensor([[(byte >> bit) & 1 for bit in range(8)] for byte in range(256)]).float()
@@ -46,11 +47,13 @@ class HandMlp:
         batches: Sequence[Tensor],
         objectives: ObjectiveStack,
         k: int,
-        learning_rate: float,
+        learning_rate: LearningRate,
         draw: torch.Generator,
     ) -> float:
         """Train on all batches towards objective k; returns the mean loss."""
         keeps = [_factors(len(batches[0]), len(b), self.dropout, draw) for b in self.biases]
+        rates = each_batch(learning_rate, len(batches))
+        weights, state = list(self.slot.parameters.values()), self.slot.optimiser
         losses = 0.0
         for first in range(0, len(batches), BULK):
             some = batches[first : first + BULK]
@@ -73,7 +76,7 @@ class HandMlp:
                     pull[i] += weight * p * (1 + log_p[i])
                 d = torch.ops.aten._log_softmax_backward_data(pull[i], log_p[i], 1, pull.dtype)
                 self._backward(d if self.temperature == 1 else d.div_(self.temperature), hidden)
-                adam_step(self.slot.parameters, self.grads, self.slot.adam, learning_rate)
+                adam_step(weights, self.grads, state.moments, state.steps, rates[first + i])
             loss = -(target * log_p).sum(-1)
             if bonus is not None:
                 loss += bonus * (log_p.exp() * log_p).sum(-1)

@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from intarsia.models import Mlp, Wiring
-from intarsia.training.engines.adam import AdamState
 from intarsia.training.engines.base import Engine, Scores, Slot, Start, join_scores
 from intarsia.training.engines.compaction import Compaction, compaction_of, inputs_in_use
 from intarsia.training.engines.mlp_cpu.hand_mlp import HandMlp
 from intarsia.training.engines.mlp_cpu.workers import WORTH, Arena, Workers
 from intarsia.training.job import Job
+from intarsia.training.optimisers import OptimiserState
+from intarsia.training.schedules import LearningRate
 
 Values = dict[str, Tensor]
 
@@ -53,14 +54,27 @@ class MlpEngine(Engine):
         ]
         small = [_take(c, start) for c, start in zip(self.compactions, starts, strict=True)]
         step = torch.zeros(1)
-        arena = Arena(sum(Arena.room([*s.state.values()] * 3 + [step]) for s in small))
-        slots = [_slot(start, arena) for start in small]
+        copies = 1 + len(self.optimiser.moments)
+        arena = Arena(sum(Arena.room([*s.state.values()] * copies + [step]) for s in small))
+        slots = [self._slot(start, arena) for start in small]
         self.networks = [
             HandMlp(slot, start.mask, self.dropout, self.job.temperature)
             for slot, start in zip(slots, small, strict=True)
         ]
         self.inputs = self._inputs()
         return slots
+
+    def _slot(self, start: Start, arena: Arena) -> Slot:
+        """The tensors of a module in memory that workers share; one count of steps is enough."""
+
+        def copied(values: Values) -> Values:
+            return {n: arena.copy(t) for n, t in values.items()}
+
+        moments = self.optimiser.moments
+        own = OptimiserState.begin(moments, start.state, start.mask, start.optimiser)
+        steps = [arena.copy(own.steps[0].reshape(1))[0]]
+        shared = {name: copied(values) for name, values in own.moments.items()}
+        return Slot(copied(start.state), {}, OptimiserState(shared, steps))
 
     def _inputs(self) -> list[tuple[Tensor, Tensor]]:
         """Samples with the columns that each module reads; shared where these are the same."""
@@ -78,7 +92,11 @@ class MlpEngine(Engine):
         return self.compactions[k].put(values, base)
 
     def epoch(
-        self, round_: int, epoch: int, learning_rates: Sequence[float], active: Sequence[bool]
+        self,
+        round_: int,
+        epoch: int,
+        learning_rates: Sequence[LearningRate],
+        active: Sequence[bool],
     ) -> Tensor:
         calls = [
             ("train", k, round_, epoch, learning_rate)
@@ -109,7 +127,7 @@ class MlpEngine(Engine):
         """What a worker does for one module."""
         return self._train(k, *arguments) if what == "train" else self._validate(k)
 
-    def _train(self, k: int, round_: int, epoch: int, learning_rate: float) -> float:
+    def _train(self, k: int, round_: int, epoch: int, learning_rate: LearningRate) -> float:
         job, task = self.job, self.job.tasks[k]
         order = job.order(task, round_, epoch)
         batches = order[: job.steps(task) * job.batch].split(job.batch)
@@ -134,7 +152,7 @@ def threads_each() -> int:
 def _compaction(wiring: Wiring, start: Start, in_use: Tensor) -> Compaction:
     """Units always go; inputs only in numbers that pay for a copy of the samples."""
     compaction = compaction_of(wiring, start, in_use)
-    if start.adam is None and len(compaction.keep["input"]) > FEWER * int(in_use.sum()):
+    if start.optimiser is None and len(compaction.keep["input"]) > FEWER * int(in_use.sum()):
         compaction.keep["input"] = in_use.nonzero().flatten()
     return compaction
 
@@ -142,18 +160,7 @@ def _compaction(wiring: Wiring, start: Start, in_use: Tensor) -> Compaction:
 def _take(compaction: Compaction, start: Start) -> Start:
     """The part of a start that trains; kept moments come with all units, see `compaction_of`."""
     state, mask = compaction.take(start.state), compaction.take(start.mask)
-    return Start(state, mask, start.adam)
-
-
-def _slot(start: Start, arena: Arena) -> Slot:
-    """The tensors of a module in memory that the workers share; one count of steps is enough."""
-    adam = AdamState.begin(start.state, start.mask, start.adam)
-    parameters, first, second = (
-        {n: arena.copy(t) for n, t in values.items()}
-        for values in (start.state, adam.first, adam.second)
-    )
-    steps = [arena.copy(adam.steps[0].reshape(1))[0]]
-    return Slot(parameters, {}, AdamState(first, second, steps))
+    return Start(state, mask, start.optimiser)
 
 
 def _columns(x: Tensor, columns: Tensor) -> Tensor:
