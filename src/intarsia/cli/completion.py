@@ -17,7 +17,9 @@ DATASETS = (
 )  # fmt: skip
 ENCODERS = ("efficientnet_lite0", "hf", "minilm", "mobilenet_v2", "timm")
 ENGINES = ("auto", "plain", "single", "stack", "mlp", "lenet")
-MODELS = ("efficientnet_lite0", "lenet", "mlp", "mobilenet_v2", "resnet18", "vgg11", "vit")
+MODELS = (
+    "efficientnet_lite0", "fastnet", "lenet", "mlp", "mobilenet_v2", "resnet18", "vgg11", "vit",
+)  # fmt: skip
 NEGATIVES = (
     "bent", "gaussian", "mixed", "noise", "none", "public", "scaled", "shuffled",
     "turned", "warped",
@@ -28,7 +30,7 @@ OPERATORS = (
     "probabilities", "regmean", "sum", "task_arithmetic", "ties", "weighted",
 )  # fmt: skip
 PRESETS = ("auto", "paper", "released")
-PRUNINGS = ("magnitude", "random", "territory")
+PRUNINGS = ("magnitude", "random", "territory", "units")
 VISIBILITIES = ("all", "own", "past")
 SPLITS = ("train", "validation", "test", "all")
 STUDIES = (
