@@ -21,7 +21,16 @@ from merge_pages import alignment, compatibility, curve, curve_figure, merge, me
 from module_pages import defaults, quality, yeast
 from mutation_pages import mutation
 from pages import README, RESULTS, ROOT, Load, Result, filled
-from speed_pages import filesize, inlay, kills, speed, studio, training_cpu, training_cuda
+from speed_pages import (
+    conv_inlay,
+    filesize,
+    inlay,
+    kills,
+    speed,
+    studio,
+    training_cpu,
+    training_cuda,
+)
 from text_pages import texts
 
 # A page of this name is written by this function, which is given `load`.
@@ -38,6 +47,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "curve": curve,
     "removal": removal,
     "inlay": inlay,
+    "conv_inlay": conv_inlay,
     "compatibility": compatibility,
     "alignment": alignment,
     "abstention": abstention,

@@ -324,6 +324,80 @@ def _inlay_in_words(row: Result, target: Result) -> str:
     )
 
 
+CONV_INLAY_INTRO = (
+    "Between hidden channels an inlay is block diagonal. `compose` runs its blocks as convolutions "
+    "of their own: in groups where all modules have as many channels, else one after another. "
+    "Compared with it in one run: the same blocks always one by one; its state as one network, "
+    "zeros included; the modules as networks of their own, whose logits are added; and one network "
+    "that may be as large as all of them, `joint`. Weights are as they begin, which the time does "
+    "not depend on. A module with channels of several sizes lacks up to three tenths of them, "
+    "chosen by chance: there the inlay runs one by one as well, and what the two columns differ "
+    "by is noise. Numbers are those that a network holds in memory."
+)
+
+
+def conv_inlay(load: Load) -> str:
+    names = ["conv_inlay", "conv_inlay_cuda"]
+    results = [load(name) for name in names if (RESULTS / f"{name}.json").exists()]
+    parts = [CONV_INLAY_INTRO]
+    for result in results:
+        where = "a GPU" if "--device cuda" in result["command"] else "a CPU"
+        parts.append(f"## On {where}, {result['precision']}")
+        parts += [part for row in result["rows"] for part in _conv_inlay_row(row)]
+        if "removal" in result:
+            parts += _conv_removal(result["removal"])
+    return page("Convolutional inlays", results, *parts)
+
+
+def _conv_inlay_row(row: Result) -> Iterator[str]:
+    ways = list(row["numbers"])
+    yield (
+        f"**{row['modules']} modules of `{row['model']}`, channels {row['channels']}**, beside "
+        f"`{row['joint']}`; {row['grouped_layers']} of {row['block_layers']} layers of blocks run "
+        f"in groups. Logits differ from the sum of the modules' by at most "
+        f"{row['off_the_logit_sum']:.1g} of the largest."
+    )
+    yield table(
+        f"|{'|'.join(ways)}",
+        [
+            ["numbers", *(f"{row['numbers'][way]:,}" for way in ways)],
+            *(
+                [
+                    f"batch {own['batch']}, ms (over the inlay's)",
+                    *(f"{own['median_ms'][w]:.4g} ({own['over_inlay'][w]:.2f})" for w in ways),
+                ]
+                for own in row["latency"]
+            ),
+        ],
+    )
+
+
+def _conv_removal(rows: Sequence[Result]) -> Iterator[str]:
+    yield "Every module in turn is taken out of an inlay of trained ones:"
+    yield table(
+        "model|data|rows|epochs|modules|s to train the others|s to remove one|times"
+        "|others the same, to the last bit",
+        [
+            [
+                f"`{row['model']}`",
+                row["data"],
+                f"{row['rows']:,}",
+                row["epochs"],
+                row["modules"],
+                f"{row['retraining_seconds']:.4g}",
+                f"{row['removal_seconds']:.4g}",
+                f"{row['retraining_seconds'] / row['removal_seconds']:,.0f}",
+                row["others_bit_identical"],
+            ]
+            for row in rows
+        ],
+    )
+    yield (
+        "Seconds to train the others are the share of these modules of one call of `train`. More "
+        "rows and epochs make that longer, and a removal not."
+    )
+
+
 def studio(load: Load) -> str:
     result, target = load("studio"), load("targets")["studio"]["seconds"]
     rows = [

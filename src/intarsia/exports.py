@@ -212,7 +212,7 @@ def _quiet() -> Iterator[None]:
 def _state(model: Classifier | Composition) -> dict[str, Tensor]:
     """The network's own state; of several networks each under `parts.NUMBER.`."""
     networks = [part.network for part in _classifiers(model)]
-    several = isinstance(model, Composition) and model.joined is None
+    several = isinstance(model, Composition) and model.apart
     return {
         f"parts.{i}.{name}" if several else name: tensor.detach().cpu().contiguous()
         for i, network in enumerate(networks)
@@ -257,7 +257,7 @@ def _model(artifact: Exportable) -> Classifier | Composition:
             "Classifier; of a bank its modules one by one, or compose(bank)"
         )
     model = deepcopy(artifact).cpu().float().eval()
-    if isinstance(model, Composition) and model.joined is not None and model.offset is None:
+    if isinstance(model, Composition) and not model.apart and model.offset is None:
         return _classifiers(model)[0]
     return model
 

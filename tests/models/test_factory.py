@@ -18,7 +18,7 @@ def count(network: nn.Module) -> int:
 
 
 def test_registry_holds_the_networks() -> None:
-    ours = {"mlp", "lenet", "resnet18", "vgg11", "vit"}
+    ours = {"mlp", "lenet", "resnet18", "vgg11", "vit", "fastnet"}
     assert set(MODELS) == ours | {"efficientnet_lite0", "mobilenet_v2"}
 
 
@@ -31,6 +31,8 @@ def test_registry_holds_the_networks() -> None:
         ("resnet18", (3, 32, 32), 11_173_962),  # the published count of the CIFAR form
         # eight convolutions, two BatchNorm vectors each, and 512 to 10
         ("vgg11", (3, 32, 32), 9_217_728 + 2 * 2752 + 5130),
+        # six convolutions of 24, 64, 64, 256, 256, 256 channels, as many norms, and 256 to 10
+        ("fastnet", (3, 32, 32), 9 * 218_624 + 2 * 1152 + 2560),
     ],
 )
 def test_sizes_are_those_of_the_papers(model: str, shape: tuple[int, ...], parameters: int) -> None:
@@ -39,7 +41,7 @@ def test_sizes_are_those_of_the_papers(model: str, shape: tuple[int, ...], param
 
 @pytest.mark.parametrize("side", [8, 28, 32, 33])
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("model", ["mlp(7)", "lenet", "resnet18(2)", "vgg11(2)"])
+@pytest.mark.parametrize("model", ["mlp(7)", "lenet", "resnet18(2)", "vgg11(2)", "fastnet(2)"])
 def test_every_network_gives_logits(model: str, channels: int, side: int) -> None:
     network = build(model, (channels, side, side), 6)
     logits = network(torch.rand(2, channels, side, side))
@@ -49,7 +51,7 @@ def test_every_network_gives_logits(model: str, channels: int, side: int) -> Non
 
 
 def test_images_need_not_be_square() -> None:
-    for model in ("lenet", "resnet18(2)", "vgg11(2)"):
+    for model in ("lenet", "resnet18(2)", "vgg11(2)", "fastnet(2)"):
         assert build(model, (3, 16, 40), 5)(torch.rand(2, 3, 16, 40)).shape == (2, 5)
 
 
@@ -82,6 +84,11 @@ def test_mlp_drops_out_in_training_only() -> None:
         ("resnet18", (28, 28), "resnet18 reads images"),
         ("resnet18(0)", (3, 32, 32), "resnet18: width is 0"),
         ("vgg11(width=1.5)", (3, 32, 32), "vgg11: width is 1.5"),
+        ("fastnet", (3, 7, 32), "fastnet needs images of at least 8 x 8, got 7 x 32"),
+        ("fastnet", (3072,), "fastnet reads images"),
+        ("fastnet(0)", (3, 32, 32), "fastnet: width is 0"),
+        ("fastnet(scale=0)", (3, 32, 32), "fastnet: scale is 0"),
+        ("fastnet(scale='1')", (3, 32, 32), "fastnet: scale is '1'"),
         ("mlp(-3)", (4,), r"mlp: hidden is \[-3\]"),
         ("mlp('12')", (4,), "mlp: hidden is '12'"),
         ("mlp(hidden=None)", (4,), "mlp: hidden is None"),
@@ -158,7 +165,14 @@ def test_the_trial_leaves_modes_and_statistics_alone() -> None:
     assert network[0].num_batches_tracked == 0
 
 
-FACTORIES = ["mlp(9, 8)", "lenet", "resnet18(2)", "vgg11(2)", lambda s, o: build("lenet", s, o)]
+FACTORIES = [
+    "mlp(9, 8)",
+    "lenet",
+    "resnet18(2)",
+    "vgg11(2)",
+    "fastnet(2)",
+    lambda s, o: build("lenet", s, o),
+]
 
 
 @pytest.mark.parametrize("model", FACTORIES)

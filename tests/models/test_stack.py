@@ -26,7 +26,9 @@ def custom(shape: tuple[int, ...], outputs: int) -> nn.Module:
     )
 
 
-@pytest.mark.parametrize("model", ["mlp(8, dropout=0)", "resnet18(4)", "vgg11(4)", custom])
+@pytest.mark.parametrize(
+    "model", ["mlp(8, dropout=0)", "resnet18(4)", "vgg11(4)", "fastnet(4)", custom]
+)
 @pytest.mark.parametrize("side", [28, 32])
 def test_a_training_step_on_a_stack_equals_a_loop(model: object, side: int) -> None:
     shape = (3, side, side)
@@ -64,7 +66,7 @@ def test_a_training_step_on_a_stack_equals_a_loop(model: object, side: int) -> N
                 assert buffers[name][k] == 2
 
 
-@pytest.mark.parametrize("model", ["lenet", "resnet18(4)", "vgg11(4)", custom])
+@pytest.mark.parametrize("model", ["lenet", "resnet18(4)", "vgg11(4)", "fastnet(4)", custom])
 @pytest.mark.parametrize("training", [True, False])
 def test_logits_and_statistics_of_a_stack_equal_a_loop(model: object, training: bool) -> None:
     networks = [initialise(model, (3, 16, 16), 5, seed).train(training) for seed in range(STACK)]
@@ -78,5 +80,5 @@ def test_logits_and_statistics_of_a_stack_equal_a_loop(model: object, training: 
         loop = torch.stack([network(x) for network in networks])
     torch.testing.assert_close(stacked, loop, rtol=1e-5, atol=1e-5)
     for name in buffers:
-        expected = torch.stack([network.state_dict()[name] for network in networks])
+        expected = torch.stack([dict(network.named_buffers())[name] for network in networks])
         torch.testing.assert_close(buffers[name], expected, rtol=1e-5, atol=1e-5)

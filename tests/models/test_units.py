@@ -24,6 +24,7 @@ SMALL = {
     "lenet": (2, 8, 8),
     "resnet18(2)": (3, 8, 8),
     "vgg11(2)": (3, 64, 64),
+    "fastnet(2)": (3, 9, 9),
 }
 
 
@@ -59,7 +60,9 @@ def test_a_small_mlp_of_live_units_gives_the_same_logits(density: float, seed: i
     torch.testing.assert_close(compact(x[:, live["input"]]), network(x), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(("model", "density"), [*zip(SMALL, [0.1, 0.02, 0.03, 0.02], strict=True)])
+@pytest.mark.parametrize(
+    ("model", "density"), [*zip(SMALL, [0.1, 0.02, 0.03, 0.02, 0.08], strict=True)]
+)
 def test_dead_units_do_not_matter_in_any_network(model: str, density: float) -> None:
     shape = SMALL[model]
     network = initialise(model, shape, 4, seed=1).double().eval()

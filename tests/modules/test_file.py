@@ -44,7 +44,9 @@ def test_sparse_file_is_a_fortieth_and_exact(make_module: Make, tmp_path: Path) 
     assert sizes[0] <= sizes[1] / 40, sizes
 
 
-@pytest.mark.parametrize("model", ["mlp(8)", "resnet18(width=2)", "vgg11(width=2)"])
+@pytest.mark.parametrize(
+    "model", ["mlp(8)", "resnet18(width=2)", "vgg11(width=2)", "fastnet(width=2)"]
+)
 def test_round_trip(make_module: Make, path: Path, model: str) -> None:
     shape = (6,) if model == "mlp(8)" else (3, 32, 32)
     module = make_module(model=model, shape=shape, catalogue=("a/b", "ü x", "2", "3"))

@@ -11,7 +11,8 @@ from intarsia.errors import RecipeError, WiringError
 from intarsia.models import initialise, wiring_of
 from intarsia.models.wiring import axis_sizes, hidden_axes
 from intarsia.pruning import PRUNINGS, Group
-from intarsia.pruning.territory import _auction, _claim
+from intarsia.pruning.group import unit_norms
+from intarsia.pruning.territory import _auction
 
 SHAPE = (1, 8, 8)
 RULES = ["territory", "territory(by='magnitude')"]
@@ -134,7 +135,7 @@ def test_claims_by_hand():
     state = group.states[0]
     state["layers.0.weight"] = torch.tensor([[1.0, 2.0], [0.0, 3.0]])
     state["layers.1.weight"] = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [2.0, -4.0]])
-    claim = _claim(state, group.wiring, "layers.0", 2)
+    claim = unit_norms(state, group.wiring, "layers.0", 2)
     assert claim.tolist() == [1 + 4 + 1 + 1 + 1 + 4, 9 + 16]
 
 

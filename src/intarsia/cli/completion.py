@@ -18,7 +18,9 @@ DATASETS = (
 )  # fmt: skip
 ENCODERS = ("efficientnet_lite0", "hf", "minilm", "mobilenet_v2", "timm")
 ENGINES = ("auto", "plain", "single", "stack", "mlp", "lenet")
-MODELS = ("efficientnet_lite0", "lenet", "mlp", "mobilenet_v2", "resnet18", "vgg11", "vit")
+MODELS = (
+    "efficientnet_lite0", "fastnet", "lenet", "mlp", "mobilenet_v2", "resnet18", "vgg11", "vit",
+)  # fmt: skip
 NEGATIVES = (
     "bent", "gaussian", "mixed", "noise", "none", "public", "scaled", "shuffled",
     "turned", "warped",
@@ -30,7 +32,7 @@ OPERATORS = (
 )  # fmt: skip
 OPTIMISERS = ("adam", "adamw", "sgd")
 PRESETS = ("auto", "paper", "released")
-PRUNINGS = ("magnitude", "random", "territory")
+PRUNINGS = ("magnitude", "random", "territory", "units")
 SCHEDULES = ("constant", "cosine", "onecycle")
 VISIBILITIES = ("all", "own", "past")
 SPLITS = ("train", "validation", "test", "all")

@@ -237,10 +237,12 @@ def _composition(merged: Composition, path: Path) -> dict[str, Any]:
 
 
 def _networks(artifact: Module | Composition) -> list[Module]:
-    """The networks that run: one, or the parts where their logits are joined."""
+    """What runs: one network, or the parts, where these keep their networks or convolutions."""
     if isinstance(artifact, Module):
         return [artifact]
-    return list(artifact.parts) if artifact.joined is None else [artifact.joined]
+    if artifact.in_blocks or artifact.joined is None:
+        return list(artifact.parts)
+    return [artifact.joined]
 
 
 def _base(modules: Iterable[Module]) -> dict[str, str]:

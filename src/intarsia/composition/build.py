@@ -1,8 +1,9 @@
 """From parts to one classifier: align, join, recalibrate, calibrate; the same bits each time."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import get_args
 
 import torch
@@ -21,13 +22,15 @@ from intarsia.composition.calibration import (
 from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.merge_memory import count_merge
 from intarsia.composition.operators.arithmetic import off_the_sum
+from intarsia.composition.operators.inlay_network import BlockNetwork
 from intarsia.composition.operators.registry import OPERATORS, Operator, State
 from intarsia.data import Split
 from intarsia.errors import CompositionError, RecipeError, nearest, shortened
 from intarsia.files import digest_of
+from intarsia.limits import allocating
 from intarsia.models.custom.trial import trial_inputs
 from intarsia.models.wiring import hidden_axes
-from intarsia.modules import Base, Module, logits_of
+from intarsia.modules import Base, Classifier, Module, logits_of
 from intarsia.modules.base_weights import changes_of
 from intarsia.modules.statistics import joint_buffer, sibling_name, total
 from intarsia.specs import Spec
@@ -58,15 +61,52 @@ class MergeOptions:
 
 @dataclass(frozen=True, eq=False)
 class MergeResult:
-    """What a composition runs: the joined module, or the parts where logits are joined."""
+    """What a composition runs: the joined module, or the parts where logits are joined.
 
-    modules: Parts
+    `blocks` run instead of the joined module, which `join` then makes when it is asked for.
+    """
+
+    held: Parts
     context: MergeContext
     rewarded: tuple[str, ...]
     notes: tuple[str, ...]
     scales: Tensor | None = None  # one per part, its logits' factor; in one network in its weights
     offset: Tensor | None = None  # C, added to the logits
     calibration: Calibration | None = None
+    blocks: BlockNetwork | None = None
+    join: Callable[[], Module] | None = None
+
+    @cached_property
+    def modules(self) -> Parts:
+        """The joined module, or the parts."""
+        return (self.join(),) if self.join else self.held
+
+    @property
+    def parameters(self) -> int:
+        """How many parameters these have, zeros between blocks included."""
+        return self.blocks.parameters if self.blocks else sum(m.parameters for m in self.modules)
+
+    @property
+    def nonzero(self) -> int:
+        """How many of them survive."""
+        return self.blocks.nonzero if self.blocks else sum(m.nonzero for m in self.modules)
+
+    def networks(self) -> list[Classifier]:
+        """What runs, from raw inputs to logits; the blocks are there once."""
+        if self.blocks is None:
+            return [module.to_module() for module in self.modules]
+        first = self.context.parts[0]
+        return [
+            Classifier(
+                self.blocks.network,
+                catalogue=first.catalogue,
+                rewarded=self.rewarded,
+                shape=first.architecture.shape,
+                scaling=first.scaling,
+                temperature=first.temperature,
+                encoder=first.encoder,
+            ).eval()
+        ]
 
 
 def build_merge(
@@ -94,6 +134,10 @@ def build_merge(
     if calibration is not None:
         louder = tuple(scaled(part, calibration.scales[part.name]) for part in context.parts)
         context = replace(context, parts=louder)
+    blocks = how.blocks(context) if how.blocks else None
+    if blocks is not None:
+        join = partial(_joined_later, context, how, operator, rewarded)
+        return MergeResult((), context, rewarded, (), None, offset, calibration, blocks, join)
     joined = _joined(context, how, operator, rewarded)
     notes: tuple[str, ...] = ()
     if how.on == "weights":
@@ -144,6 +188,15 @@ def _calibration(context: MergeContext, how: Operator, operator: Spec) -> Calibr
         return joined
 
     return calibrate(logits, context.samples.y, context.parts, join)
+
+
+def _joined_later(
+    context: MergeContext, how: Operator, operator: Spec, rewarded: tuple[str, ...]
+) -> Module:
+    """The module of what runs in blocks, which takes more memory than these."""
+    count_merge(context, how, None, whole=True)
+    with allocating("joining them into one state"):
+        return _joined(context, how, operator, rewarded)
 
 
 def _joined(

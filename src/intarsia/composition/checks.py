@@ -133,30 +133,30 @@ def _check_factory(first: Module, module: Module) -> None:
 
 def composition_health(
     parts: Sequence[Module],
-    held: Sequence[Module],
+    parameters: int,
     samples: Split | None,
     answer: Callable[[Tensor], Tensor],
 ) -> Health:
-    """The health of a composition that runs the modules `held`, and that of its parts.
+    """The health of a composition of so many parameters, and that of its parts.
 
     `answer` takes raw inputs to logits. It is dead where these are the same for all samples
     it keeps, or, if it keeps none, for inputs that are made up. It is inconsistent where some
     classes are rewarded by more parts than others: what is added up then counts them more often.
     """
-    own = [*_dead(parts, held, samples, answer), *_counted_twice(parts)]
+    own = [*_dead(parts, parameters, samples, answer), *_counted_twice(parts)]
     return Health.of((part.health for part in parts), *own)
 
 
 def _dead(
     parts: Sequence[Module],
-    held: Sequence[Module],
+    parameters: int,
     samples: Split | None,
     answer: Callable[[Tensor], Tensor],
 ) -> list[Finding]:
-    small = sum(module.parameters for module in held) <= LARGEST
+    small = parameters <= LARGEST
     some = None if samples is None else subsample(samples, ROWS if small else FEWER).x
     if some is None and small:
-        some = _made_up(held[0])
+        some = _made_up(parts[0])
     if some is None or not bool((some != some[:1]).any()):
         return []
     try:

@@ -117,7 +117,7 @@ class Composition(Predicting):
         if self.encoder is not None:  # once for all parts
             shape = self.parts[0].architecture.shape
             x = network_inputs(x, shape, self.encoder, self._place()[0])
-        if self._how.on == "logits":
+        if self.apart:
             logits = [part(x) for part in self.networks]
             if self.scales is not None:
                 logits = [z * scale for z, scale in zip(logits, self.scales, strict=True)]
@@ -149,27 +149,42 @@ class Composition(Predicting):
     @property
     def joined(self) -> Module | None:
         """The one network that was made of the parts; None where their logits are joined."""
-        return None if self._how.on == "logits" else self._result.modules[0]
+        return None if self.apart else self._result.modules[0]
+
+    @property
+    def apart(self) -> bool:
+        """Whether every part keeps a network of its own, and their logits are joined."""
+        return self._how.on == "logits"
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether the parts' convolutions run side by side in one network, each by itself.
+
+        The state of that network, with zeros between the blocks, is made when `joined` is asked
+        for.
+        """
+        return self._result.blocks is not None
 
     def compact(self) -> Module:
         """The joined network without its dead units: smaller, with the same answers."""
-        if self.joined is None or self.offset is not None:
-            what = "logits are joined" if self.joined is None else "it is calibrated"
+        joined = self.joined
+        if joined is None or self.offset is not None:
+            what = "logits are joined" if joined is None else "it is calibrated"
             raise CompositionError(
                 f"{self.operator} makes no network of its own to compact, since {what}: "
                 'join the modules by "inlay", without calibration'
             )
-        return compact(self.joined)
+        return compact(joined)
 
     @property
     def nonzero(self) -> int:
         """How many parameters survive in the network, or in all of them where logits are joined."""
-        return sum(module.nonzero for module in self._result.modules)
+        return self._result.nonzero
 
     @property
     def density(self) -> float:
         """The surviving fraction of these parameters."""
-        return self.nonzero / max(1, sum(module.parameters for module in self._result.modules))
+        return self.nonzero / max(1, self._result.parameters)
 
     @property
     def report(self) -> dict[str, Any]:
@@ -191,7 +206,7 @@ class Composition(Predicting):
         """What is wrong with it as it was joined, and with its parts; `health.ok` if nothing."""
         if self._health is None:
             self._health = composition_health(
-                self.parts, self._result.modules, self.samples, lambda x: logits_of(self, x)
+                self.parts, self._result.parameters, self.samples, lambda x: logits_of(self, x)
             )
         return self._health
 
@@ -243,7 +258,7 @@ class Composition(Predicting):
         samples = self.samples if given is None else kept_samples(given, parts[0])
         with allocating("joining them"):
             result = build_merge(parts, self.operator, self.options, samples)
-            networks = [module.to_module() for module in result.modules]
+            networks = result.networks()
         place = self._place() if self.parts else None
         self.networks = nn.ModuleList(networks).train(self.training)
         self.register_buffer("scales", result.scales, persistent=False)

@@ -2,6 +2,7 @@
 
 from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.inlay import inlay_size
+from intarsia.composition.operators.inlay_network import runs_in_blocks
 from intarsia.composition.operators.registry import Operator
 from intarsia.limits import account, current, machine_memory
 from intarsia.models.axes import axis_sizes, hidden_axes
@@ -11,13 +12,16 @@ CHANGES = 8  # as many more where changes of a base are joined, in float64
 COPIES = 4  # of the parts' tensors, by an operator that does not say
 
 
-def count_merge(context: MergeContext, how: Operator, align: str | None) -> None:
+def count_merge(
+    context: MergeContext, how: Operator, align: str | None, whole: bool = False
+) -> None:
     """Refuse to join parts where that takes more than the limits allow.
 
     What stays is the network that is joined, or those of the parts; passing is what the operator
     takes, what finds the union of the masks, and the copies that a module makes of its tensors.
     Parts that are not being read, since they are in memory already, give room by their size;
-    whoever has samples as well may use half of the machine, which Gram matrices can take.
+    whoever has samples as well may use half of the machine, which Gram matrices can take. What runs
+    in blocks takes no more than its parts, until the state of the `whole` is asked for.
     """
     parts, first = context.parts, context.parts[0].nbytes
     current().check("parts", len(parts), "{} modules are to be joined")
@@ -29,7 +33,7 @@ def count_merge(context: MergeContext, how: Operator, align: str | None) -> None
         stays, passing = 2 * first, passing + context.nbytes + 2 * first
         if context.base is not None:  # changes in float64, and the base with the joined one
             passing += 2 * context.nbytes + 4 * context.base.nbytes
-    elif how.on == "units":
+    elif how.on == "units" and (whole or not (how.blocks and runs_in_blocks(context))):
         entries = inlay_size(context)
         # four bytes and one of mask for each, in the module and in what it is made of; the network
         stays, passing = 9 * entries, passing + 7 * entries

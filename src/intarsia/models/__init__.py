@@ -3,6 +3,7 @@
 from intarsia.models.backbones import Backbone
 from intarsia.models.convolutional import Lenet, Resnet18, Vgg11
 from intarsia.models.factory import MODELS, Model, as_model, build, copies_of, initialise, silence
+from intarsia.models.fastnet import Fastnet
 from intarsia.models.mlp import Mlp
 from intarsia.models.vit import Vit
 from intarsia.models.wiring import Axis, Wiring, infer_wiring, wiring_of
@@ -11,6 +12,7 @@ __all__ = [
     "MODELS",
     "Axis",
     "Backbone",
+    "Fastnet",
     "Lenet",
     "Mlp",
     "Model",

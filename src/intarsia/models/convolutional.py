@@ -46,7 +46,7 @@ class Lenet(nn.Module):
 @MODELS.register("lenet", convolutional=True)
 def lenet(shape: tuple[int, ...], outputs: int) -> Lenet:
     """The paper's CNN, for any image of at least 4 x 4."""
-    return Lenet(_image_shape("lenet", shape, least=4), outputs)
+    return Lenet(image_shape("lenet", shape, least=4), outputs)
 
 
 # of VGG-11: channels in units of the width, and whether a max-pool follows
@@ -103,8 +103,8 @@ class Vgg11(nn.Module):
 @MODELS.register("vgg11", convolutional=True)
 def vgg11(shape: tuple[int, ...], outputs: int, width: int = 64) -> Vgg11:
     """VGG-11 for small images; `vgg11(16)` is the same with a quarter of the channels."""
-    _check_width("vgg11", width)
-    return Vgg11(_image_shape("vgg11", shape, least=8), outputs, width)
+    check_width("vgg11", width)
+    return Vgg11(image_shape("vgg11", shape, least=8), outputs, width)
 
 
 class ResidualBlock(nn.Module):
@@ -180,11 +180,11 @@ class Resnet18(nn.Module):
 @MODELS.register("resnet18", convolutional=True)
 def resnet18(shape: tuple[int, ...], outputs: int, width: int = 64) -> Resnet18:
     """ResNet-18 for small images; `resnet18(16)` is the same with a quarter of the channels."""
-    _check_width("resnet18", width)
-    return Resnet18(_image_shape("resnet18", shape, least=8), outputs, width)
+    check_width("resnet18", width)
+    return Resnet18(image_shape("resnet18", shape, least=8), outputs, width)
 
 
-def _image_shape(model: str, shape: tuple[int, ...], least: int) -> tuple[int, int, int]:
+def image_shape(model: str, shape: tuple[int, ...], least: int) -> tuple[int, int, int]:
     """Channels, height and width, or our error where there is no image or a too small one."""
     if len(shape) != 3:
         raise ModelError(
@@ -200,7 +200,8 @@ def _image_shape(model: str, shape: tuple[int, ...], least: int) -> tuple[int, i
     return channels, height, width
 
 
-def _check_width(model: str, width: int) -> None:
+def check_width(model: str, width: int) -> None:
+    """Our error unless a width is a whole number of channels."""
     if not isinstance(width, int) or width < 1:
         raise ModelError(
             f"{model}: width is {shortened(width)}: expected a whole number of at least 1"

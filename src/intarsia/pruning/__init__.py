@@ -1,4 +1,4 @@
-"""Which weights stay: magnitude, random, territory."""
+"""Which weights stay: magnitude, random, whole units, territory."""
 
 from intarsia.pruning.group import (
     PRUNINGS,
@@ -11,6 +11,7 @@ from intarsia.pruning.group import (
     round_fraction,
 )
 from intarsia.pruning.magnitude import magnitude, random
+from intarsia.pruning.structured import units
 from intarsia.pruning.territory import territory
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "random",
     "round_fraction",
     "territory",
+    "units",
 ]

@@ -6,8 +6,16 @@ import torch
 from torch import Tensor
 
 from intarsia.errors import RecipeError, WiringError
-from intarsia.models.wiring import INPUT, Wiring, axis_sizes, hidden_axes, unit_mask
-from intarsia.pruning.group import PRUNINGS, Group, Mask, State
+from intarsia.models.wiring import Wiring, axis_sizes, hidden_axes
+from intarsia.pruning.group import (
+    PRUNINGS,
+    Group,
+    Mask,
+    State,
+    check_separable,
+    owned_mask,
+    unit_norms,
+)
 
 
 @PRUNINGS.register(
@@ -31,17 +39,7 @@ def territory(group: Group, by: str = "share") -> list[Mask]:
             "territories are made of units, and this network's have no names: give it a `wiring`, "
             "or use another pruning"
         )
-    joint = [
-        axis.name
-        for entry in wiring.values()
-        for axis in entry
-        if axis is not None and axis.joint and axis.name != INPUT
-    ]
-    if joint:
-        raise RecipeError(
-            f"the units of axis {joint[0]!r} meet in a normalisation over all of them, so none can "
-            "be owned alone: use a network without one, or another pruning"
-        )
+    check_separable(wiring)
     masks: list[Mask] = [dict(m) for m in group.masks]
     together = defaultdict(list)
     for position, seed in enumerate(group.seeds):
@@ -51,7 +49,7 @@ def territory(group: Group, by: str = "share") -> list[Mask]:
         owners = _equal_runs(states, wiring) if by == "share" else _auctioned(states, wiring)
         for rank, member in enumerate(members):
             owned = {axis: owner == rank for axis, owner in owners.items()}
-            masks[member] = _mask(states[rank], wiring, owned, masks[member])
+            masks[member] = owned_mask(states[rank], wiring, owned, masks[member])
     return masks
 
 
@@ -67,7 +65,7 @@ def _auctioned(states: list[State], wiring: Wiring) -> dict[str, Tensor]:
     """Owner of every unit of every hidden axis, by the size of the weights that touch it."""
     owners = {}
     for axis, units in _units(states, wiring).items():
-        claims = torch.stack([_claim(s, wiring, axis, units) for s in states])  # M, units
+        claims = torch.stack([unit_norms(s, wiring, axis, units) for s in states])  # M, units
         owners[axis] = _auction(claims / claims.sum(1, keepdim=True))
     return owners
 
@@ -84,20 +82,6 @@ def _units(states: list[State], wiring: Wiring) -> dict[str, int]:
     return {axis: sizes[axis] for axis in hidden_axes(wiring)}
 
 
-def _claim(state: State, wiring: Wiring, axis: str, units: int) -> Tensor:
-    """Squared norm of all weights that touch a unit."""
-    total = torch.zeros(units, dtype=torch.float64)
-    for name, axes in wiring.items():
-        if len(axes) < 2:
-            continue
-        for dimension, entry in enumerate(axes):
-            if entry is not None and entry.name == axis:
-                squares = state[name].detach().cpu().double().square()
-                rest = [d for d in range(squares.ndim) if d != dimension]
-                total += squares.sum(rest).view(units, entry.block).sum(1)
-    return total
-
-
 def _auction(claims: Tensor) -> Tensor:
     """Hand out units by falling claim; no module takes more than an equal number, rounded up."""
     modules, units = claims.shape
@@ -109,16 +93,3 @@ def _auction(claims: Tensor) -> Tensor:
             owner[unit] = module
             quota[module] -= 1
     return owner
-
-
-def _mask(state: State, wiring: Wiring, owned: dict[str, Tensor], before: Mask) -> Mask:
-    after = dict(before)
-    for name, axes in wiring.items():
-        if not any(a is not None and a.name in owned for a in axes):
-            continue
-        value = state[name]
-        if not value.is_floating_point() or name.rpartition(".")[2].startswith("running_"):
-            continue
-        mine = unit_mask(axes, value.shape, owned).to(value.device)
-        after[name] = mine & before[name] if name in before else mine
-    return after

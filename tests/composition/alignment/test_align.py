@@ -22,7 +22,12 @@ from intarsia.models.wiring import Wiring, axis_sizes, hidden_axes, take_units, 
 from intarsia.modules import Architecture, Module
 
 CATALOGUE = ("0", "1", "2", "3")
-SMALL = {"mlp(40, 24)": (20,), "lenet": (1, 8, 8), "resnet18(4)": (3, 8, 8)}
+SMALL = {
+    "mlp(40, 24)": (20,),
+    "lenet": (1, 8, 8),
+    "resnet18(4)": (3, 8, 8),
+    "fastnet(4)": (3, 8, 8),
+}
 HOWS = ("weights", "activations")
 State = Mapping[str, Tensor]
 

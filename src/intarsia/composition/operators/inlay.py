@@ -14,6 +14,12 @@ from torch import Tensor
 
 from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.arithmetic import off_the_sum
+from intarsia.composition.operators.inlay_network import (
+    BlockNetwork,
+    block_layers,
+    build_blocks,
+    runs_in_blocks,
+)
 from intarsia.composition.operators.registry import State, operator
 from intarsia.errors import CompositionError
 from intarsia.models.axes import INPUT, OUTPUT, TensorAxes, hidden_axes
@@ -33,6 +39,7 @@ LARGEST = 2**30  # entries of one tensor
     label="side by side (inlay)",
     logit_sum=True,
     mask=lambda context: inlay_mask(context),
+    blocks=lambda context: inlay_blocks(context),
     memory=lambda context: 3 * context.nbytes,
 )
 def inlay(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
@@ -44,6 +51,40 @@ def inlay(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
     if context.parts[0].architecture.is_foreign:
         _check_sum(built, states, context)
     return built
+
+
+def inlay_blocks(context: MergeContext, grouped: bool = True) -> BlockNetwork | None:
+    """The same network as it runs where the parts are convolutional: see inlay_network.py.
+
+    None where the state of the whole is what runs.
+    """
+    if not runs_in_blocks(context):
+        return None
+    context.wiring_for("inlay")
+    _check_parts(context)
+    first, wiring = context.parts[0], context.wiring
+    states = [part.state for part in context.parts]
+    live = _live_parts(states, states, context)
+    masks = _live_parts(_full_masks(context), states, context)
+    shapes = {
+        name: torch.empty(
+            _joint_shape([state[name] for state in live], wiring[name]), device="meta"
+        )
+        for name in context.plan
+    }
+    architecture = first.architecture.fitted(shapes, first.factory)
+    layers = block_layers(architecture.skeleton(), wiring)
+    split = {f"{path}.weight" for path in layers}
+    rest = {
+        name: _join(name, [state[name] for state in live], context)
+        for name in context.plan
+        if name not in split
+    }
+    return BlockNetwork(
+        build_blocks(architecture, wiring, live, rest, grouped),
+        architecture,
+        sum(_survivors([mask[name] for mask in masks], wiring[name]) for name in context.learned),
+    )
 
 
 def inlay_size(context: MergeContext) -> int:
@@ -65,18 +106,31 @@ def inlay_size(context: MergeContext) -> int:
 
 def inlay_mask(context: MergeContext) -> dict[str, Tensor]:
     """The mask of the inlay of the parts: theirs side by side, and pruned between them."""
-    names = context.learned
-    masks = [
-        {n: part.live.get(n, torch.ones_like(part.state[n], dtype=torch.bool)) for n in names}
-        for part in context.parts
-    ]
-    live = _live_parts(masks, [part.state for part in context.parts], context)
+    live = _live_parts(_full_masks(context), [part.state for part in context.parts], context)
     return {
         name: _side_by_side([mask[name] for mask in live], context.wiring[name])
         if _hidden(context.wiring[name])
         else reduce(torch.logical_or, [mask[name] for mask in live])
         for name in context.learned
     }
+
+
+def _full_masks(context: MergeContext) -> list[dict[str, Tensor]]:
+    """What survives of every parameter of each part, where nothing is left out."""
+    return [
+        {
+            name: part.live.get(name, torch.ones_like(part.state[name], dtype=torch.bool))
+            for name in context.learned
+        }
+        for part in context.parts
+    ]
+
+
+def _survivors(masks: Sequence[Tensor], entry: TensorAxes) -> int:
+    """How many entries of the joined tensor survive: `inlay_mask`, counted."""
+    if _hidden(entry):
+        return sum(int(mask.sum()) for mask in masks)
+    return int(reduce(torch.logical_or, masks).sum())
 
 
 def _live_parts(
@@ -114,11 +168,7 @@ def _join(name: str, tensors: Sequence[Tensor], context: MergeContext) -> Tensor
 
 def _side_by_side(tensors: Sequence[Tensor], entry: TensorAxes) -> Tensor:
     """One after another along every hidden axis; nothing between the blocks."""
-    hidden = _hidden(entry)
-    shape = [
-        sum(t.shape[d] for t in tensors) if d in hidden else size
-        for d, size in enumerate(tensors[0].shape)
-    ]
+    hidden, shape = _hidden(entry), _joint_shape(tensors, entry)
     if prod(shape) > LARGEST:
         raise CompositionError(
             f"an inlay of these parts would have a tensor of {prod(shape)} entries, most of them 0 "
@@ -134,6 +184,14 @@ def _side_by_side(tensors: Sequence[Tensor], entry: TensorAxes) -> Tensor:
             place = place.narrow(d, size, place.shape[d] - size)
         corner.copy_(tensor)
     return joined
+
+
+def _joint_shape(tensors: Sequence[Tensor], entry: TensorAxes) -> list[int]:
+    hidden = _hidden(entry)
+    return [
+        sum(t.shape[d] for t in tensors) if d in hidden else size
+        for d, size in enumerate(tensors[0].shape)
+    ]
 
 
 def _hidden(entry: TensorAxes) -> list[int]:

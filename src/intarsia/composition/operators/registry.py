@@ -26,6 +26,7 @@ OPERATORS = Registry(
     logit_sum=False,
     weight_sum=False,
     mask=None,
+    blocks=None,
     memory=None,
 )
 """Ways of joining by name; `@operator(...)` adds one, with its traits."""
@@ -54,7 +55,10 @@ def operator(
     - `weight_sum`: it adds up weights, so that parts which share no unit give the sum of their
       logits;
     - `mask`: for an operator on units, a function of the context that gives the mask of its state;
-      without it those entries survive that are not 0.
+      without it those entries survive that are not 0;
+    - `blocks`: for an operator on units, a function of the context that gives a BlockNetwork to run
+      instead of a network of its state, which is then made only where it is asked for; it may give
+      None;
     - `memory`: a function of the context that gives the bytes it takes at its peak, beyond the
       parts and its answer; without it they are four times those of the parts' tensors, and none
       on logits, where every part keeps its own network.

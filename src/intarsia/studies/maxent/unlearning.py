@@ -315,7 +315,7 @@ def compare(
 
 def _own_logits(merged: Composition, x: Tensor) -> dict[str, Tensor]:
     """Logits of each part by itself, as the composition has it; none where weights are joined."""
-    if merged.joined is not None:
+    if not merged.apart:
         return {}
     both = zip(merged.parts, merged.networks, strict=True)
     return {part.name: logits_of(network, x) for part, network in both}

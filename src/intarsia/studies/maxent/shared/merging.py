@@ -80,7 +80,7 @@ def whole_of(bank: Bank, operator: str, data: Data) -> nn.Module | None:
         merged = compose(bank, operator, samples=data)
     except (CompositionError, WiringError):
         return None
-    if merged.joined is None or merged.joined.architecture.outputs == data.classes:
+    if merged.parts[0].architecture.outputs == data.classes or merged.joined is None:
         return merged
     one = merged.joined.to_module()
     one.network = nn.Sequential(one.network, _First(data.classes))
