@@ -23,6 +23,7 @@ from mutation_pages import mutation
 from pages import README, RESULTS, ROOT, Load, Result, filled
 from speed_pages import (
     conv_inlay,
+    convolutions,
     filesize,
     inlay,
     kills,
@@ -37,6 +38,7 @@ from text_pages import texts
 PAGES: dict[str, Callable[[Load], str]] = {
     "training_cpu": training_cpu,
     "training_cuda": training_cuda,
+    "convolutions": convolutions,
     "quality": quality,
     "yeast": yeast,
     "filesize": filesize,

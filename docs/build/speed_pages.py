@@ -157,6 +157,75 @@ def training_cuda(load: Load) -> str:
     )
 
 
+CONVOLUTIONS = {
+    "eager": "an expert's loop, step by step, one module",
+    "graph": "an expert's loop with its step as a CUDA graph, one module",
+    "grouped": "`train`, layers of all modules side by side",
+    "streams": "`train`, modules on streams of one graph",
+    "compiled": "`train`, as the first that fits, with torch.compile",
+    "single": "`train`, one module after another",
+}
+
+
+def convolutions(load: Load) -> str:
+    result, targets = load("convolutions"), load("targets")["convolutions"]
+    models = dict.fromkeys(row["model"] for row in result["rows"])
+    parts = [part for model in models for part in _convolutions_of(model, result, targets)]
+    return page(
+        "Training convolutional modules on a GPU",
+        [result],
+        f"Random pictures of CIFAR's size, {result['samples']:,} of them, batch {result['batch']}, "
+        "bytes resident on the device, crops and flips there too, products in bf16 over float32 "
+        "weights, channels last, fused Adam. Loops by hand do not validate, `train` does. Timed is "
+        "the fastest of the epochs after the first; the first one is given with all that comes "
+        "before it. The floor is the time of the products alone at the "
+        f"{result['teraflops_of_a_matrix_product']:g} TFLOP/s of a large matrix product in bf16, "
+        "measured in the same run.",
+        *parts,
+    )
+
+
+def _convolutions_of(model: str, result: Result, targets: Result) -> list[str]:
+    rows = {row["way"]: row for row in result["rows"] if row["model"] == model}
+    key = "seconds_per_module_epoch"
+    timed = {way: row for way, row in rows.items() if key in row}
+    eager = timed["eager"][key]
+    shown = [
+        [
+            CONVOLUTIONS[way],
+            row["modules"],
+            f"{row[key]:.3f}",
+            f"{eager / row[key]:.1f}",
+            f"{row['floor'] / row[key]:.0%}",
+            f"{row['first_epoch_and_start_seconds']:.1f}",
+            row["peak_MiB"],
+        ]
+        for way, row in timed.items()
+    ]
+    head = "way|modules|s per module-epoch|times as fast as eager|fraction of floor"
+    parts = [f"## {model}", table(f"{head}|first epoch and start, s|peak MiB", shown)]
+    parts += [f"`{way}` {row['refused']}" for way, row in rows.items() if "refused" in row]
+    bank = {way: row for way, row in timed.items() if row["modules"] > 1}
+    if model not in targets or not bank:
+        return parts
+    aim, best = targets[model], min(bank, key=lambda way: bank[way][key])
+    modules, seconds = bank[best]["modules"], bank[best][key]
+    if "eager epochs" in aim:
+        ratio = modules * seconds / eager
+        parts.append(
+            f"{modules} modules take {ratio:.2f} times as long for an epoch as one eager module "
+            f"(`{best}`); at most {aim['eager epochs']} times was aimed at: "
+            f"{met(ratio <= aim['eager epochs'])}."
+        )
+    else:
+        parts.append(
+            f"A module takes 1/{eager / seconds:.2f} of the eager time (`{best}`); at least "
+            f"{aim['times eager']} times as fast was aimed at: "
+            f"{met(eager / seconds >= aim['times eager'])}."
+        )
+    return parts
+
+
 CUDA_WAYS = {
     "graph": "an expert's loop with its step as a CUDA graph",
     "expert": "an expert's loop, step by step",

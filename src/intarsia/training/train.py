@@ -125,7 +125,7 @@ def _train_bank(
     for note in notes:
         warnings.warn(note, stacklevel=3)
     report = _report(choice, job)
-    with progress.bar, torch.random.fork_rng(), same_bytes():
+    with progress.bar, torch.random.fork_rng(), same_bytes(tuned=job.precision == "bf16"):
         if plan.choices is not None:
             progress.say(plan.choices)
         progress.say(f"engine: {choice}, on {job.device}")
@@ -236,9 +236,13 @@ def _report(choice: EngineChoice, job: Job) -> dict[str, Any]:
     }
 
 
-def same_bytes() -> Any:
-    """cuDNN may else choose among algorithms that add in different orders."""
+def same_bytes(tuned: bool = False) -> Any:
+    """cuDNN may else choose among algorithms that add in different orders.
+
+    `tuned` lets it try which of those that repeat themselves is fastest: a process repeats itself,
+    another one may find another one fastest.
+    """
     allow_tf32 = torch.backends.cudnn.allow_tf32
     return torch.backends.cudnn.flags(
-        enabled=True, benchmark=False, deterministic=True, allow_tf32=allow_tf32
+        enabled=True, benchmark=tuned, deterministic=True, allow_tf32=allow_tf32
     )

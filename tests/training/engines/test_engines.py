@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from intarsia.data.augmentations import read_augmentations
+from intarsia.models import initialise
 from intarsia.training.engines.grouped import GroupedEngine
 from intarsia.training.engines.mlp_cpu.mlp_engine import MlpEngine
 from intarsia.training.engines.plain import PlainEngine
@@ -93,6 +95,28 @@ def test_fifty_steps_of_an_mlp_equal_the_plain_loop(make_job, masked, model, den
 def test_fifty_steps_of_a_lenet_equal_the_plain_loop(make_job, masked, density):
     job, origins = make_job("lenet", several=False)
     assert_equals_the_loop(["stack", "single", "streams", "grouped"], job, masked(origins, density))
+
+
+@pytest.mark.parametrize("kind", ["grouped", "streams"])
+@pytest.mark.parametrize("model", ["fastnet(width=2)", "lenet"])
+def test_modules_of_several_seeds_run_as_one_stack(make_job, masked, kind, model):
+    """Each with its own batches and its own random numbers to augment them."""
+    job, _ = make_job(model, samples=320, dtype=torch.float64)
+    crop = tuple(read_augmentations("crop(1) + flip"))
+    tasks = [replace(t, seed=k, learning_rate=1e-3) for k, t in enumerate(job.tasks)]
+    job = replace(job, tasks=tasks, augment=crop)
+    outputs = tasks[0].objective.outputs
+    origins = [
+        initialise(model, tuple(job.x.shape[1:]), outputs, t.seed).double().state_dict()
+        for t in tasks
+    ]
+    starts = masked(origins, 0.5)
+    engine = engine_of(kind, job)
+    ours, losses, _ = run(engine, starts, epochs=2)
+    assert len(engine.stacks) == 1
+    oracle, oracle_losses, _ = run(PlainEngine(job), starts, epochs=2)
+    assert_close(ours, oracle)
+    torch.testing.assert_close(losses, oracle_losses, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.slow

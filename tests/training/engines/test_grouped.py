@@ -43,6 +43,7 @@ class Scaled(nn.Module):
     [
         build("resnet18(width=2)", (1, 8, 8), 4),
         build("vgg11(width=2)", (1, 8, 8), 4),
+        build("fastnet(width=2)", (1, 8, 8), 4),
         build("lenet", (1, 8, 8), 4),
         build("mlp(8)", (1, 8, 8), 4),
         nn.Sequential(
@@ -51,7 +52,7 @@ class Scaled(nn.Module):
         ),
         nn.Sequential(nn.Conv2d(1, 3, 3, groups=1), nn.Flatten(), nn.Linear(108, 4)),
     ],
-    ids=["resnet", "vgg", "lenet", "mlp", "depthwise", "small"],
+    ids=["resnet", "vgg", "fastnet", "lenet", "mlp", "depthwise", "small"],
 )  # fmt: skip
 def test_networks_that_fit(make_job: Make, network: nn.Module) -> None:
     job, _ = make_job("lenet")
@@ -76,7 +77,7 @@ def test_networks_that_do_not_fit_say_why(make_job: Make, network: nn.Module, re
 
 def test_a_normalisation_keeps_the_statistics_of_each_network_apart() -> None:
     network = nn.Sequential(nn.Conv2d(1, 2, 1, bias=False), nn.BatchNorm2d(2))
-    both = grouped(network, 2).train()
+    both = grouped(network, 2, 1).train()
     values = {n: torch.stack([t, 3 * t]) for n, t in network.state_dict().items()}
     x = torch.rand(8, 1, 4, 4)
     functional_call(both, values, (x,))

@@ -100,50 +100,78 @@ class GroupedLinear(nn.Module):
         return made.transpose(0, 1).flatten(1)
 
 
-def grouped(network: nn.Module, modules: int) -> nn.Module:
+class GroupedConstant(nn.Module):
+    """A layer that is no part of a state, the same for all: it runs once where all share x."""
+
+    def __init__(self, layer: nn.Module, count: int, channels: int) -> None:
+        super().__init__()
+        self.layer, self.count, self.channels = layer, count, channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.count == 1 or x.shape[1] == self.channels:
+            made: Tensor = self.layer(x)
+            return made
+        each = self.layer(x.unflatten(1, (self.count, -1)).flatten(0, 1))
+        return each.unflatten(0, (len(x), self.count)).flatten(1, 2)
+
+
+def grouped(network: nn.Module, modules: int, channels: int) -> nn.Module:
     """A network with the same forward whose layers take K states at once, stacked.
 
-    A ValueError where it holds parameters that no layer of ours stands for.
+    It reads samples of so many channels that all share, or K times as many. A ValueError where it
+    holds parameters that no layer of ours stands for.
     """
-    return _replaced(copy.deepcopy(network), modules)
+    return _replaced(copy.deepcopy(network), modules, channels)
 
 
-def _replaced(layer: nn.Module, modules: int) -> nn.Module:
+def _replaced(layer: nn.Module, modules: int, channels: int) -> nn.Module:
     if type(layer) is nn.Conv2d and layer.padding_mode == "zeros":
         return GroupedConvolution(layer, modules)
     if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) and layer.momentum is not None:
         return GroupedNorm(layer, modules)
     if type(layer) is nn.Linear:
         return GroupedLinear(layer, modules)
+    if not layer.state_dict() and list(layer.buffers()):
+        return GroupedConstant(layer, modules, channels)
     own = [*layer.parameters(recurse=False), *layer.buffers(recurse=False)]
     if own:
         raise ValueError(f"{type(layer).__name__} holds tensors of its own")
     for name, child in layer.named_children():
-        setattr(layer, name, _replaced(child, modules))
+        setattr(layer, name, _replaced(child, modules, channels))
     return layer
 
 
 def ungroupable(job: Job) -> str | None:
     """Why K networks like the job's cannot run as one: tried out, in evaluation mode."""
-    tensors = {**dict(job.network.named_parameters()), **dict(job.network.named_buffers())}
     draw = torch.Generator().manual_seed(0)
-    stacked = {n: _unlike(t.detach(), draw) for n, t in tensors.items()}
-    x = job.inputs(torch.arange(min(2, len(job.y)), device=job.x.device), None)
+    stacked = {n: _unlike(t, draw) for n, t in job.network.state_dict().items()}
+    states = [{n: t[k] for n, t in stacked.items()} for k in range(TRIED)]
+    x = job.inputs(torch.arange(2 * TRIED, device=job.x.device) % len(job.y), None)
+    own = x.unflatten(0, (TRIED, 2))
     job.network.eval()
     try:
-        side_by_side = grouped(job.network, TRIED).eval()
+        network = grouped(job.network, TRIED, x.shape[1]).eval()
         with torch.no_grad():
-            ours = _logits(functional_call(side_by_side, stacked, (x,)), TRIED)
-            theirs = torch.stack(
-                [
-                    functional_call(job.network, {n: t[k] for n, t in stacked.items()}, (x,))
-                    for k in range(TRIED)
-                ]
-            )
+            ours = [
+                _logits(functional_call(network, stacked, (given,)), TRIED)
+                for given in (x, _side_by_side(own))
+            ]
+            theirs = [
+                torch.stack([functional_call(job.network, s, (given,)) for s, given in pairs])
+                for pairs in (zip(states, [x] * TRIED), zip(states, own))  # noqa: B905
+            ]
     except Exception as error:
         return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
-    off = float((ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-12))
+    off = max(
+        float((mine - other).abs().max() / other.abs().max().clamp_min(1e-12))
+        for mine, other in zip(ours, theirs, strict=True)
+    )
     return None if off < TOLERANCE else f"its logits come out {off:.2g} apart"
+
+
+def _side_by_side(x: Tensor) -> Tensor:
+    """From K, N, C, ... to N, K * C, ...: the channels of network after network."""
+    return x.transpose(0, 1).flatten(1, 2)
 
 
 def _unlike(tensor: Tensor, draw: torch.Generator) -> Tensor:
@@ -177,8 +205,8 @@ class GroupedEngine(StackEngine):
 
     def _forward(self, stack: Stack, x: Tensor, apart: bool = False) -> Tensor:
         modules = len(stack.total)
-        if apart:  # the channels of module after module, as those of its layers lie
-            x = x.transpose(0, 1).flatten(1, 2)
+        if apart:
+            x = _side_by_side(x)
         if x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         network = self._network(modules)
@@ -190,7 +218,7 @@ class GroupedEngine(StackEngine):
 
     def _network(self, modules: int) -> nn.Module:
         if modules not in self.networks:
-            self.networks[modules] = grouped(self.job.network, modules)
+            self.networks[modules] = grouped(self.job.network, modules, self.job.x.shape[1])
         return self.networks[modules]
 
     def _run(self, network: nn.Module, values: Values, x: Tensor) -> Tensor:

@@ -46,23 +46,33 @@ def apart(ours, oracle):
     return float((flat[0] - flat[1]).norm() / flat[1].norm())
 
 
-@pytest.mark.parametrize(("model", "engine"), ANY)
-def test_changes_of_a_base(model, engine):
-    """Pruned entries have the base's very bits; what is kept follows the plain loop."""
-    base = ia.train(
+def base_of(model):
+    return ia.train(
         "digits", model=model, preset="paper", epochs=1, sparsity=0, rounds=0, objective="xe",
         partition=[["4", "5"]], device="cuda", progress=False,
     )[0]  # fmt: skip
-    pruned = {"base": base, "sparsity": 0.8, "rounds": 1}
-    ours, oracle = (trained(model, name, **pruned) for name in (engine, "plain"))
-    for module, other in zip(ours, oracle, strict=True):
+
+
+@pytest.mark.parametrize(("model", "engine"), ANY)
+def test_changes_of_a_base_follow_the_plain_loop(model, engine):
+    settings = {"base": base_of(model), "sparsity": 0.0, "rounds": 0, "epochs": 1}
+    ours, oracle = (trained(model, name, **settings) for name in (engine, "plain"))
+    assert [apart(a, b) < 5e-3 for a, b in zip(ours, oracle, strict=True)] == [True] * 3, [
+        apart(a, b) for a, b in zip(ours, oracle, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("model", "engine"), ANY)
+def test_what_is_pruned_of_a_change_has_the_bases_very_bits(model, engine):
+    for module in trained(model, engine, base=base_of(model), sparsity=0.8, rounds=1):
         assert module.base is not None
+        moved = 0
         for name, kept in module.mask.items():
-            now, before = module.state[name][~kept], module.base.state[name][~kept]
-            assert torch.equal(now.view(torch.int32), before.view(torch.int32))
-            shares = [float(m[name].float().mean()) for m in (module.mask, other.mask)]
-            assert shares[0] == pytest.approx(shares[1], abs=0.05)
-        assert apart(module, other) < 0.05
+            now, before = module.state[name], module.base.state[name]
+            assert torch.equal(now[~kept].view(torch.int32), before[~kept].view(torch.int32))
+            moved += int((now != before).sum())
+        assert moved > 0
+        assert module.density == pytest.approx(0.2, abs=0.02)
 
 
 @pytest.mark.parametrize(("model", "engine"), ANY)
