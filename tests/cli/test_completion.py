@@ -69,7 +69,7 @@ def test_names_are_those_of_the_registries() -> None:
     from intarsia.pruning import PRUNINGS
     from intarsia.specs import Registry
     from intarsia.studies import STUDIES
-    from intarsia.training.engines.select import ENGINES
+    from intarsia.training.engines.select import ENGINES, EXECUTORS
     from intarsia.training.presets import PRESETS
 
     def ours(registry: Registry) -> list[str]:
@@ -90,7 +90,7 @@ def test_names_are_those_of_the_registries() -> None:
         (ours(OBJECTIVES), completion.OBJECTIVES),
         (ours(PRUNINGS), completion.PRUNINGS),
         (ours(STUDIES), completion.STUDIES),
-        (["auto", *ours(ENGINES)], completion.ENGINES),
+        (["auto", *ours(ENGINES), *EXECUTORS], completion.ENGINES),
         (ours(PRESETS), completion.PRESETS),
     ):
         assert sorted(names) == sorted(known)

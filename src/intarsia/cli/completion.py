@@ -16,7 +16,7 @@ DATASETS = (
     "yeast",
 )  # fmt: skip
 ENCODERS = ("efficientnet_lite0", "hf", "minilm", "mobilenet_v2", "timm")
-ENGINES = ("auto", "plain", "single", "stack", "mlp", "lenet")
+ENGINES = ("auto", "plain", "single", "stack", "mlp", "lenet", "processes", "ray")
 MODELS = ("efficientnet_lite0", "lenet", "mlp", "mobilenet_v2", "resnet18", "vgg11", "vit")
 NEGATIVES = (
     "bent", "gaussian", "mixed", "noise", "none", "public", "scaled", "shuffled",
