@@ -1,11 +1,15 @@
 """Baselines do the work that they are compared by."""
 
+import json
+import sys
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 import torch
 
 import intarsia as ia
+from benchmarks.experiments import imagenet_plan
 from benchmarks.speed.conv_inlay import (
     block_layers,
     largest_difference,
@@ -55,3 +59,38 @@ def test_convolutional_inlays_are_compared_by_what_they_hold(ragged: bool) -> No
         with torch.no_grad():
             layer.blocks()[1][0, 0, 0, 0] += 1e-6
     assert not others_stay(merged, fewer)
+
+
+def test_the_plan_of_imagenet_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a case worked out by hand: 1,000 pictures of 10 classes, twice, for each module."""
+    import plan_pages
+
+    speed = {"model": "mlp(8)", "shape": [3, 4, 4], "outputs": 5, "modules": 2}
+    measured = {"speeds": [{**speed, "samples_per_second": 100.0}], "machine": "a GPU"}
+    measured |= {"command": "python speeds.py", "date": "2026-01-01"}
+    (tmp_path / "speeds.json").write_text(json.dumps(measured))
+    words = "--sizes 4 8 --images 1000 --classes 10 --epochs 2 --negatives 3 --sparsity 0.5"
+    given = [str(tmp_path / "speeds.json"), *words.split(), "--gpus", "4", "--price", "1.5"]
+    monkeypatch.setattr(sys, "argv", ["imagenet_plan.py", *given, "--out", str(tmp_path)])
+    imagenet_plan.main()
+    result = json.loads((tmp_path / "imagenet.json").read_text())
+    ((small, large),) = [network["rows"] for network in result["networks"]]
+    work = (48 * 8 + 8 * 10) / (48 * 8 + 8 * 5)
+    assert small["work_per_sample"] == pytest.approx(work)
+    assert large["work_per_sample"] == pytest.approx((192 * 8 + 8 * 10) / (48 * 8 + 8 * 5))
+    assert small["parameters"] == 48 * 8 + 8 + 8 * 10
+    hours = 10 * 2 * 1000 / (100 / work) / 3600
+    assert small["joint_hours"] == pytest.approx(hours / 10)
+    plain = {"samples_per_epoch": 1000, "gpu_hours": hours}
+    plain |= {"days": hours / 96, "dollars": 1.5 * hours}
+    assert small["plain"] == pytest.approx(plain)
+    assert small["balanced"]["samples_per_epoch"] == 100 * (1 + 3)
+    assert small["balanced"]["gpu_hours"] == pytest.approx(0.4 * hours)
+    assert small["bytes"]["pictures"] == 1000 * 48
+    assert small["bytes"]["dense_files"] == 10 * 4 * small["parameters"]
+    half = 10 * (2 + 1 / 8) * small["parameters"]  # every second number, and a bit for each
+    assert small["bytes"]["sparse_files"] == pytest.approx(half, rel=1e-2)
+    page = plan_pages.imagenet(lambda name: result)
+    assert "nothing on this page was trained" in page
+    assert f"| 4 x 4 | {work:.3g} |" in page
+    assert "by `python speeds.py`" in page

@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from urllib.parse import unquote
@@ -20,7 +21,6 @@ import intarsia
 
 ROOT = Path(__file__).resolve().parents[1]
 HOUSE = ROOT / "src" / "intarsia"
-SOURCES = {str(p.relative_to(HOUSE)): ast.parse(p.read_text()) for p in HOUSE.rglob("*.py")}
 HEAVY = ("torch", "sklearn", "matplotlib")
 MAIN = "from intarsia.cli.app import main; main()"
 NEVER = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
@@ -49,6 +49,12 @@ ORDER = """
 NOT_ROOMS = {"browser", "foreign", "typing"}  # tests of the whole, which mirror no room
 
 
+@cache
+def sources() -> dict[str, ast.Module]:
+    """Parsed by the process that runs these tests, and not by all that collect them."""
+    return {str(p.relative_to(HOUSE)): ast.parse(p.read_text()) for p in HOUSE.rglob("*.py")}
+
+
 def test_rooms_import_only_what_comes_before() -> None:
     lines = [set(line.split()) for line in ORDER.strip().splitlines()]
     level = {room: place for place, rooms in enumerate(lines) for room in rooms}
@@ -73,7 +79,7 @@ def test_the_drawn_graph_is_that_of_the_code() -> None:
 def test_typer_lives_in_cli_alone() -> None:
     users = [
         name
-        for name in SOURCES
+        for name in sources()
         for module in import_graph.imported(HOUSE / name)
         if module.split(".")[0] in ("typer", "click") and not name.startswith("cli/")
     ]
@@ -82,7 +88,7 @@ def test_typer_lives_in_cli_alone() -> None:
 
 def test_source_never_unpickles() -> None:
     offenders = []
-    for name, tree in SOURCES.items():
+    for name, tree in sources().items():
         modules = set(import_graph.imported(HOUSE / name))
         bad = {m for m in modules if m.split(".")[0] in NEVER} | modules & NEVER_CALLED
         offenders += [f"{name} imports {module}" for module in bad]
@@ -97,12 +103,12 @@ def test_source_never_unpickles() -> None:
 
 
 def test_every_file_says_what_it_holds() -> None:
-    assert not [name for name, tree in SOURCES.items() if not ast.get_docstring(tree)]
+    assert not [name for name, tree in sources().items() if not ast.get_docstring(tree)]
 
 
 def test_no_two_files_share_a_name() -> None:
     places = defaultdict(list)
-    for name in SOURCES:
+    for name in sources():
         places[Path(name).name].append(name)
     shared = {n: sorted(p) for n, p in places.items() if len(p) > 1 and not n.startswith("__")}
     assert not shared, shared
@@ -110,7 +116,7 @@ def test_no_two_files_share_a_name() -> None:
 
 def test_no_two_public_classes_share_a_name() -> None:
     places = defaultdict(list)
-    for name, tree in SOURCES.items():
+    for name, tree in sources().items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(name)

@@ -9,6 +9,7 @@ studies imports data, no arrow goes from reports to data. Rooms that import each
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from pages import ROOT, filled
@@ -44,8 +45,13 @@ def imports() -> dict[str, set[tuple[str, str]]]:
     return result
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def imported(path: Path) -> tuple[str, ...]:
     """Full names of all that a file imports, also within functions."""
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

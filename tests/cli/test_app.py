@@ -514,6 +514,8 @@ def test_digits_recipe_is_the_demos() -> None:
         (["train", "out", "--data", "digit"], "did you mean 'digits'"),
         (["train", "out", "--model", "mpl"], "did you mean 'mlp'"),
         (["train", "out", "--engine", "stak"], "did you mean 'stack'"),
+        (["train", "out", "--engine", "mlp", "--workers", "2"], "choose 'processes' or 'ray'"),
+        (["train", "out", "--engine", "processes", "--address", "auto"], "for engine 'ray'"),
         (["train", "out", "--sparsity", "1.5"], "sparsity is 1.5"),
         (["train", "out", "--seeds", "a"], "seeds is"),
         (["train", "out", "--partition", "0+x"], "'x' is not in the catalogue"),
@@ -647,6 +649,18 @@ def test_stopping_says_that_the_same_command_resumes(
     monkeypatch.setattr("intarsia.training.train", stopped)
     run = call("train", tmp_path / "out", code=130)
     assert "the same command resumes" in run.stderr
+
+
+def test_train_is_told_where_to_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(*_: Any, **given: Any) -> None:
+        asked.update(given)
+        raise KeyboardInterrupt
+
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr("intarsia.training.train", train)
+    words = ("--engine", "ray(stack)", "--workers", 3, "--address", "auto")
+    call("train", tmp_path / "out", *words, code=130)
+    assert [asked[key] for key in ("engine", "workers", "address")] == ["ray(stack)", 3, "auto"]
 
 
 @pytest.mark.parametrize(

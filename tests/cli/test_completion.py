@@ -71,7 +71,7 @@ def test_names_are_those_of_the_registries() -> None:
     from intarsia.specs import Registry
     from intarsia.studies import STUDIES
     from intarsia.training.batches import BATCHES
-    from intarsia.training.engines.select import ENGINES
+    from intarsia.training.engines.select import ENGINES, EXECUTORS
     from intarsia.training.optimisers import OPTIMISERS
     from intarsia.training.presets import PRESETS
     from intarsia.training.schedules import SCHEDULES
@@ -94,7 +94,7 @@ def test_names_are_those_of_the_registries() -> None:
         (ours(OBJECTIVES), completion.OBJECTIVES),
         (ours(PRUNINGS), completion.PRUNINGS),
         (ours(STUDIES), completion.STUDIES),
-        (["auto", *ours(ENGINES)], completion.ENGINES),
+        (["auto", *ours(ENGINES), *EXECUTORS], completion.ENGINES),
         (ours(PRESETS), completion.PRESETS),
         (ours(BATCHES), completion.BATCHES),
         (ours(OPTIMISERS), completion.OPTIMISERS),

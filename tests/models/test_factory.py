@@ -214,3 +214,33 @@ def test_factories_that_do_not_repeat_are_refused() -> None:
 
 def test_errors_are_ours() -> None:
     assert issubclass(ModelError, IntarsiaError)
+
+
+def test_each_form_that_a_factory_makes_is_tried_once() -> None:
+    class Head(nn.Module):
+        def __init__(self, outputs: int) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(outputs, 4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            asked.append(self.weight.device.type)
+            return x @ self.weight.t()
+
+    class Wrong(Head):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    def factory(shape: tuple[int, ...], outputs: int) -> nn.Module:
+        return made(outputs)
+
+    asked: list[str] = []
+    made: Callable[[int], nn.Module] = Head
+    for _ in range(3):
+        build(factory, (4,), 3)
+    build(factory, (4,), 2)
+    with torch.device("meta"):
+        build(factory, (4,), 3)
+    assert asked == ["cpu", "cpu", "meta"]
+    for made in (Wrong, lambda outputs: Head(outputs + 1)):  # noqa: B007 (the factory's)
+        with pytest.raises(ModelError, match=r"expected logits of shape \(2, 3\)"):
+            build(factory, (4,), 3)

@@ -247,7 +247,7 @@ def test_a_finished_folder_returns_at_once(small_data, tmp_path, monkeypatch):
     def never(*args):
         raise AssertionError("trained again")
 
-    home = sys.modules["intarsia.training.train"]  # the name leads to the function
+    home = sys.modules["intarsia.training.chunk_training"]
     monkeypatch.setattr(home, "train_rounds", never)
     again = ia.train(small_data, out=tmp_path / "out", **settings)
     assert [m.digest for m in again] == [m.digest for m in bank]
@@ -437,7 +437,7 @@ def test_what_a_killed_process_left_behind_is_swept(small_data, stopped, tmp_pat
 
 
 def test_chunks_cut_elsewhere_lose_no_module(small_data, tmp_path, stop_after, monkeypatch):
-    """As when a run goes on with less memory: what was done in other pieces is done again."""
+    """As when a run goes on with less memory: what was done in other pieces stays."""
     settings, out = settings_of("paper"), tmp_path / "out"
     merged = ia.train(small_data, out=tmp_path / "whole", **settings)
     monkeypatch.setattr(choose, "CPU_CHUNK", (2, 2))
@@ -446,7 +446,12 @@ def test_chunks_cut_elsewhere_lose_no_module(small_data, tmp_path, stop_after, m
         ia.train(small_data, out=out, **settings)
     stop_after(None)
     monkeypatch.setattr(choose, "CPU_CHUNK", (3, 3))
+    saved, save = [], ia.Module.save
+    monkeypatch.setattr(
+        ia.Module, "save", lambda self, path: (saved.append(path), save(self, path))
+    )
     bank = ia.train(small_data, out=out, **settings)
+    assert len(saved) == 3 * 2  # rounds, and modules that were left
     assert bank.names == merged.names
     assert file_bytes(out) == file_bytes(tmp_path / "whole")
 

@@ -17,7 +17,10 @@ DATASETS = (
     "yeast",
 )  # fmt: skip
 ENCODERS = ("efficientnet_lite0", "hf", "minilm", "mobilenet_v2", "timm")
-ENGINES = ("auto", "plain", "single", "stack", "mlp", "lenet")
+ENGINES = (
+    "auto", "compiled", "grouped", "lenet", "mlp", "plain", "processes", "ray", "single", "stack",
+    "streams",
+)  # fmt: skip
 MODELS = (
     "efficientnet_lite0", "fastnet", "lenet", "mlp", "mobilenet_v2", "resnet18", "vgg11", "vit",
 )  # fmt: skip
@@ -37,8 +40,8 @@ SCHEDULES = ("constant", "cosine", "onecycle")
 VISIBILITIES = ("all", "own", "past")
 SPLITS = ("train", "validation", "test", "all")
 STUDIES = (
-    "apart", "base", "complete", "confusion", "continual", "controls", "impact", "pairs", "path",
-    "single", "sparsity", "temperature", "unlearning", "width",
+    "apart", "base", "cifar10", "cifar100", "complete", "confusion", "continual", "controls",
+    "impact", "pairs", "path", "single", "sparsity", "temperature", "unlearning", "width",
 )  # fmt: skip
 
 Complete = Callable[[str], list[str]]

@@ -215,6 +215,7 @@ class RecipeOptions:
     "train birds/ --data pictures --features efficientnet_lite0",
     "train mine/ --data digits --model package.module:factory",
     "train heads/ --data digits --base modules/3.safetensors --trainable head",
+    "train modules/ --data mnist --engine ray --address auto",
     "train recipes/mnist_deep.yaml --dry-run",
     resumes=True,
 )
@@ -233,8 +234,15 @@ def train(
     device: Device = "auto",
     engine: Annotated[
         str,
-        name_option(completion.ENGINES, "auto, plain, single, stack or mlp."),
+        name_option(
+            completion.ENGINES,
+            "auto, plain, single, stack or mlp; processes or ray, with workers that have one each.",
+        ),
     ] = "auto",
+    workers: Annotated[int | None, typer.Option(min=1, help="Of processes or ray.")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Of a Ray cluster, or auto; without it one is started.")
+    ] = None,
     keep_rounds: Annotated[
         bool, typer.Option("--keep-rounds", help="Also keep the modules of the pruning rounds.")
     ] = False,
@@ -266,7 +274,15 @@ def train(
         return show_result(describe_plan(recipe), json, show_plan)
     began = time.perf_counter()
     bank = run(
-        None, recipe, model=model, out=out, device=device, engine=engine, keep_rounds=keep_rounds
+        None,
+        recipe,
+        model=model,
+        out=out,
+        device=device,
+        engine=engine,
+        workers=workers,
+        address=address,
+        keep_rounds=keep_rounds,
     )
     result = describe_bank(bank, out) | {"seconds": round(time.perf_counter() - began, 3)}
     if json:

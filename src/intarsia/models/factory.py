@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -51,7 +52,7 @@ def build(model: Model, shape: tuple[int, ...], outputs: int) -> nn.Module:
             "outputs)"
         )
     network = model(shape, outputs)
-    _try_out(network, shape, outputs)
+    _check_form(model, network, shape, outputs)
     return network
 
 
@@ -186,13 +187,30 @@ def _shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _try_out(network: nn.Module, shape: tuple[int, ...], outputs: int) -> None:
+_TRIED: WeakKeyDictionary[Any, set[Any]] = WeakKeyDictionary()  # forms that a factory has made
+
+
+def _check_form(factory: Any, network: Any, shape: tuple[int, ...], outputs: int) -> None:
+    """Refuse what is no network, or no network that can be trained; each form is tried once."""
     if not isinstance(network, nn.Module):
         raise ModelError(
             f"the factory returned {type(network).__name__}: expected a torch.nn.Module"
         )
     _refuse_ties(network)
     _refuse_complex(network)
+    tensors = {n: (t.shape, t.dtype, t.device) for n, t in network.state_dict().items()}
+    # By what the factory makes today: it may be the same object and its class another.
+    form = (type(network), repr(network), str(tensors), shape, outputs)
+    try:
+        tried = _TRIED.setdefault(factory, set())
+    except TypeError:  # a factory that cannot be hashed or referred to weakly
+        tried = set()
+    if form not in tried:
+        _try_out(network, shape, outputs)
+        tried.add(form)
+
+
+def _try_out(network: nn.Module, shape: tuple[int, ...], outputs: int) -> None:
     try:
         logits = answer(network, shape)
     except Exception as cause:

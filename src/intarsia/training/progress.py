@@ -30,7 +30,7 @@ class Progress:
         self.rounds, self.pruning_epochs = recipe.rounds, recipe.pruning_epochs
         self.each = recipe.rounds * recipe.pruning_epochs + recipe.epochs
         self.task = self.bar.add_task("training", total=self.each * modules)
-        self.done = 0
+        self.done: list[int] = []  # module epochs, by chunk
 
     def say(self, line: str) -> None:
         """A line above the bar."""
@@ -38,23 +38,24 @@ class Progress:
 
     def skip(self, modules: int) -> None:
         """These modules were done before."""
-        self.done += modules * self.each
-        self.bar.update(self.task, completed=self.done)
+        self.done.append(modules * self.each)
+        self.bar.update(self.task, completed=sum(self.done))
 
     def watch(self, modules: int) -> Watch:
-        """A callback for the modules of one chunk."""
-        before = self.done
+        """A callback for the modules of one chunk; chunks may be in training side by side."""
+        place = len(self.done)
+        self.done.append(0)
 
         def show(progress: RoundProgress, scores: Scores, epochs: int) -> None:
             alive = [k for k, gone in enumerate(progress.diverged) if not gone]
             accuracy = float(scores.accuracy[alive].mean()) if alive else float("nan")
             entropy = float(scores.entropy[alive].nanmean()) if alive else float("nan")
             epochs_done = progress.round * self.pruning_epochs + progress.epoch
-            self.done = before + modules * epochs_done
+            self.done[place] = modules * epochs_done
             line = (
                 f"round {progress.round + 1}/{self.rounds + 1}, epoch {progress.epoch}/{epochs}, "
                 f"accuracy {accuracy:.4f}, entropy {entropy:.3f}"
             )
-            self.bar.update(self.task, completed=self.done, description=line)
+            self.bar.update(self.task, completed=sum(self.done), description=line)
 
         return show

@@ -35,7 +35,8 @@ from intarsia.training.plan import TrainingPlan
 from intarsia.training.tasks import Task
 
 RECIPE, TIME, PROGRESS = "recipe.yaml", "time.json", ".progress"
-PART = f".{'[0-9a-f]' * 16}.part"  # what write_whole leaves if it is killed
+CHUNK = "[0-9a-f]" * 16  # the label of a chunk
+PART = f".{CHUNK}.part"  # what write_whole leaves if it is killed
 
 
 class RunFolder:
@@ -161,20 +162,34 @@ class RunFolder:
         """Where the state of a chunk in training goes."""
         return None if self.path is None else self.path / PROGRESS / f"{chunk}.safetensors"
 
-    def chunk_done(self, chunk: str, say: Callable[[str], None]) -> bool:
-        """Whether a chunk was completed before.
+    def finished_chunks(self, say: Callable[[str], None]) -> dict[str, list[Task]]:
+        """Chunks that an earlier call completed, however it cut the bank, by their labels."""
+        if self.path is None:
+            return {}
+        result = {}
+        for place in sorted((self.path / PROGRESS).glob(f"{CHUNK}-round-{self.last}")):
+            chunk = place.name.partition("-")[0]
+            bank = self.chunk_done(chunk, say)
+            if bank is not None:
+                names = {*bank.names, *bank.diverged}
+                result[chunk] = [task for task in self.plan.tasks if task.name in names]
+        return result
+
+    def chunk_done(self, chunk: str, say: Callable[[str], None]) -> Bank | None:
+        """The modules of a chunk that was completed before.
 
         One with a damaged file is dropped, with its checkpoint, and we say so.
         """
         checkpoint = self.checkpoint_file(chunk)
         if checkpoint is None:
-            return False
-        places = [self._place(chunk, round_) for round_ in self._wanted]
+            return None
+        places = [self._place(chunk, round_) for round_ in self.wanted]
         done = (places[-1] / LISTING).exists()
+        bank = None
         try:
             for place in places:
                 if done or (place / LISTING).exists():
-                    self._load(place)
+                    bank = self._load(place)
         except FileError as error:
             if is_unreadable(error):
                 raise
@@ -182,12 +197,13 @@ class RunFolder:
             checkpoint.unlink(missing_ok=True)
             for place in reversed(places):  # the last one says that all are there
                 shutil.rmtree(place, ignore_errors=True)
-            return False
-        return done
+            return None
+        return bank if done else None
 
-    def wants(self, round_: int) -> bool:
-        """Whether the modules of a round are to be kept."""
-        return round_ == self.last or self.keep_rounds
+    @property
+    def wanted(self) -> list[int]:
+        """The rounds whose modules are to be kept."""
+        return list(range(self.last + 1)) if self.keep_rounds else [self.last]
 
     def add(self, chunk: str, round_: int, modules: Sequence[Module], diverged: list[str]) -> None:
         """Keep the modules of a chunk as they are after a round."""
@@ -202,7 +218,7 @@ class RunFolder:
         """All modules as one bank, as planned; where there is a path, their files go up to it."""
         self._check_lock()
         report = {**report, "key": self.key}
-        rounds = [self._join(chunks, round_, report) for round_ in self._wanted]
+        rounds = [self._join(chunks, round_, report) for round_ in self.wanted]
         bank, files = rounds.pop()
         if notes:
             bank.report["notes"] = list(notes)
@@ -244,10 +260,6 @@ class RunFolder:
             report,
         )
         return bank, files
-
-    @property
-    def _wanted(self) -> Sequence[int]:
-        return [round_ for round_ in range(self.last + 1) if self.wants(round_)]
 
     def _is_done(self, piece: Sequence[Task]) -> bool:
         return (self._place(piece_label(piece), self.last) / LISTING).exists()
@@ -348,14 +360,12 @@ class Checkpoint:
         stopped = self.stop is not None and self.stop()
         due = stopped or time.monotonic() - self.written >= self.every
         if self.path is not None and due:
-            self._write(self.path, engine, masks, progress)
+            self._save(engine, masks, progress)
         if stopped:
             kept = "the same call goes on" if self.path else "nothing is kept without a folder"
             raise StoppedError(f"training was stopped after epoch {progress.epoch}: {kept}")
 
-    def _write(
-        self, path: Path, engine: Engine, masks: Sequence[Mask], progress: RoundProgress
-    ) -> None:
+    def _save(self, engine: Engine, masks: Sequence[Mask], progress: RoundProgress) -> None:
         tensors: dict[str, Tensor] = {}
         for k, (slot, mask) in enumerate(zip(engine.slots, masks, strict=True)):
             tensors |= {f"{k}/slot/{n}": t for n, t in slot.tensors().items()}
@@ -367,8 +377,13 @@ class Checkpoint:
             for n, t in tensors.items()
         }
         seal = digest_of(note, plain)
-        write_whole(path, save(plain, {"intarsia-progress": note, "digest": seal}))
+        self.write(save(plain, {"intarsia-progress": note, "digest": seal}))
         self.written = time.monotonic()
+
+    def write(self, content: bytes) -> None:
+        """Put a state where it is kept."""
+        assert self.path is not None
+        write_whole(self.path, content)
 
     def load(self, modules: int) -> tuple[RoundProgress, list[Mask], list[dict[str, Tensor]]]:
         """The progress, masks and slot tensors to go on from; empty lists for a fresh start.

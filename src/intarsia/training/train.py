@@ -1,33 +1,32 @@
 """Train: from data and a recipe to a bank of modules, in memory or in a folder."""
 
 import dataclasses
-import platform
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from intarsia.data import Data, subsample
-from intarsia.errors import TrainingError
+from intarsia.errors import RecipeError
 from intarsia.files import digest_of
-from intarsia.limits import out_of_memory
 from intarsia.models import Model
+from intarsia.models.custom.trial import input_dtype
 from intarsia.modules import Bank, Finding, Module
 from intarsia.modules.base_weights import BaseSource
 from intarsia.modules.health import warn, with_findings
 from intarsia.pruning import PRUNINGS
-from intarsia.training.engines.base import Engine
-from intarsia.training.engines.select import ENGINES, EngineChoice, choose, chunks, threads_of
-from intarsia.training.job import Job, device_of
+from intarsia.training.chunk_training import Chunk, ChunkTrainer, Executor, Survey, memory_told
+from intarsia.training.distributed.executors import ExecutorChoice, start_workers
+from intarsia.training.engines.select import chunks
+from intarsia.training.job import device_of
 from intarsia.training.plan import TrainingPlan
 from intarsia.training.progress import Progress
 from intarsia.training.recipe import Recipe
-from intarsia.training.rounds import Outcome, train_rounds
+from intarsia.training.rounds import Outcome
 from intarsia.training.run_folder import Checkpoint, RunFolder, other_threads, piece_label
 from intarsia.training.tasks import Task
 from intarsia.training.validation_health import learning_findings
@@ -43,6 +42,8 @@ def train(
     out: str | Path | None = None,
     device: str = "auto",
     engine: str = "auto",
+    workers: int | None = None,
+    address: str | None = None,
     tasks: Callable[[Data], Sequence[Task]] | None = None,
     keep_rounds: bool = False,
     progress: bool | None = None,
@@ -72,6 +73,11 @@ def train(
     outputs than the data has classes, the layer that makes them starts at 0. `trainable` says what
     may change: all, head, norms, or layers by name.
 
+    `engine` names how the modules of a bank are trained. `processes` and `ray` spread the bank over
+    workers, each with an engine of its own, as in `ray(stack)`: processes of this machine, by
+    default one for each GPU or core, or actors of the Ray cluster at `address` ("auto" is the one
+    that this machine belongs to; without an address one is started here). `workers` says how many.
+
     What neither recipe nor settings give is chosen for the data, by the preset `auto`.
 
     `stop` is asked after every epoch; where it says True, what is done is written to `out`, and a
@@ -80,84 +86,89 @@ def train(
     Modules that are dead, hardly above chance, or surer than they should be are a HealthWarning,
     one for all of them; `bank.health` says more.
     """
+    where = ExecutorChoice.of(engine, workers, address)
+    if stop is not None and where.kind is not None:
+        raise RecipeError(
+            f"stop is asked in this process, and engine {engine!r} trains in others: leave one out"
+        )
     plan = TrainingPlan.of(data, recipe, model, settings, tasks, sample_weight, base)
-    job = Job.of(plan, device_of(device))
-    choice = choose(job, engine, plan.recipe.patience is not None)
+    here = ChunkTrainer(plan, device_of(device), engine) if where.kind is None else None
     with RunFolder(out, plan, keep_rounds) as folder:
         bank = folder.finished()
         if bank is None:
             bar = Progress(progress, plan.recipe, len(plan.tasks))
-            with _memory_told():
-                bank = _train_bank(plan, job, choice, folder, bar, checkpoint_every, stop)
+            executors = start_workers(where, plan, device) if here is None else nullcontext(here)
+            with memory_told(), executors as executor:
+                bank = _train_bank(plan, executor, folder, bar, checkpoint_every, stop)
     warn(bank.health, "what was trained" if out is None else str(out))
     return bank
 
 
-@contextmanager
-def _memory_told() -> Iterator[None]:
-    """Memory that runs out is an error of ours, which says what to do."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not out_of_memory(error):
-            raise
-        raise TrainingError(
-            "memory ran out: train fewer classes or seeds at a time, or a smaller batch; "
-            "a run with a folder goes on where it was"
-        ) from error
-
-
 def _train_bank(
     plan: TrainingPlan,
-    job: Job,
-    choice: EngineChoice,
+    executor: Executor,
     folder: RunFolder,
     progress: Progress,
     checkpoint_every: float,
     stop: Callable[[], bool] | None,
 ) -> Bank:
-    """Train chunk after chunk what the folder does not have yet, and join it all."""
-    whole_seeds = PRUNINGS.entry(plan.recipe.pruning or "magnitude").whole_group
-    pieces = folder.pieces(lambda tasks: chunks(tasks, job, choice, whole_seeds))
-    labelled = {piece_label(piece): piece for piece in pieces}
-    threads = folder.threads(threads_of(choice, job))
+    """Have the executor train what the folder does not have yet, and join it all."""
+    survey = executor.survey
+    threads = folder.threads(survey.threads)
     notes = other_threads(threads)
     for note in notes:
         warnings.warn(note, stacklevel=3)
-    report = _report(choice, job)
-    with progress.bar, torch.random.fork_rng(), same_bytes(tuned=job.precision == "bf16"):
+    with progress.bar:
         if plan.choices is not None:
             progress.say(plan.choices)
-        progress.say(f"engine: {choice}, on {job.device}")
-        for label, piece in labelled.items():
-            if folder.chunk_done(label, progress.say):
-                progress.skip(len(piece))
-                continue
-            key = digest_of([plan.key, job.device.type, choice.engine, label])
+        many = f", {executor.size} workers" if executor.size > 1 else ""
+        progress.say(f"engine: {survey.choice}, on {survey.device}{many}")
+        done = folder.finished_chunks(progress.say)
+        labels, missing = list(done), []
+        for tasks in done.values():
+            progress.skip(len(tasks))
+        for label, tasks in _cut(plan, folder, executor, done).items():
+            folder.chunk_done(label, progress.say)  # which drops rounds of it that are damaged
+            key = digest_of([plan.key, survey.report["device"], survey.choice.engine, label])
             place = folder.checkpoint_file(label)
             checkpoint = Checkpoint(place, checkpoint_every, key, progress.say, stop)
-            engine = ENGINES[choice.engine](dataclasses.replace(job, tasks=piece))
-            _train_chunk(plan, engine, report, checkpoint, progress, folder, label)
-    return folder.finish(list(labelled), {**report, "threads": threads}, notes)
+            keep = _keeper(plan, survey, folder, progress, label, tasks)
+            watch = progress.watch(len(tasks))
+            missing.append(Chunk(label, tasks, folder.wanted, checkpoint, watch, keep))
+            labels.append(label)
+        executor.train(missing)
+    return folder.finish(labels, {**survey.report, "threads": threads}, notes)
 
 
-def _train_chunk(
+def _cut(
+    plan: TrainingPlan, folder: RunFolder, executor: Executor, done: Mapping[str, Sequence[Task]]
+) -> dict[str, list[Task]]:
+    """The bank in pieces without what is done, by labels that follow from their modules.
+
+    All of it is cut, so that a run with as many workers finds the checkpoints of an earlier one.
+    """
+    whole_seeds = PRUNINGS.entry(plan.recipe.pruning or "magnitude").whole_group
+    names = {task.name for tasks in done.values() for task in tasks}
+    pieces = folder.pieces(
+        lambda tasks: chunks(tasks, executor.survey.limit, whole_seeds, executor.size)
+    )
+    left = [[task for task in piece if task.name not in names] for piece in pieces]
+    return {piece_label(piece): piece for piece in left if piece}
+
+
+def _keeper(
     plan: TrainingPlan,
-    engine: Engine,
-    report: dict[str, Any],
-    checkpoint: Checkpoint,
-    progress: Progress,
+    survey: Survey,
     folder: RunFolder,
+    progress: Progress,
     label: str,
-) -> None:
-    """Train the modules of an engine, and leave them in the folder under this label."""
-    tasks = engine.job.tasks
+    tasks: Sequence[Task],
+) -> Callable[[int, list[Outcome]], None]:
+    """Leaves the modules of a chunk in the folder, under its label, as they are after a round."""
 
     def keep(round_: int, outcomes: list[Outcome]) -> None:
-        if not folder.wants(round_):
-            return
         modules = {
-            task.name: _module(plan, engine.job, report, task, outcome)
+            task.name: _module(plan, survey.report, task, outcome)
             for task, outcome in zip(tasks, outcomes, strict=True)
         }
         diverged = [name for name, module in modules.items() if module is None]
@@ -165,20 +176,16 @@ def _train_chunk(
         for name in diverged if round_ == folder.last else ():
             progress.say(f"module {name!r} diverged and is kept out: lower its learning rate")
 
-    try:
-        origins = [plan.origins[t.seed][1] for t in tasks]
-        train_rounds(engine, origins, plan.recipe, checkpoint, progress.watch(len(tasks)), keep)
-    finally:
-        engine.close()
-    checkpoint.clear()
+    return keep
 
 
 def _module(
-    plan: TrainingPlan, job: Job, report: dict[str, Any], task: Task, outcome: Outcome
+    plan: TrainingPlan, report: dict[str, Any], task: Task, outcome: Outcome
 ) -> Module | None:
     """What came of a task, with what is wrong with it; None if it diverged."""
     if outcome.state is None:
         return None
+    assert plan.recipe.temperature is not None
     module = Module(
         name=task.name,
         state=outcome.state,
@@ -187,7 +194,7 @@ def _module(
         catalogue=plan.data.catalogue,
         architecture=plan.architecture,
         scaling=plan.data.scaling,
-        temperature=float(job.temperature),
+        temperature=float(plan.recipe.temperature),
         origin=plan.origins[task.seed][0],
         provenance={
             **plan.provenance(task),
@@ -198,14 +205,12 @@ def _module(
         encoder=plan.data.encoder,
         base=plan.base,
     )
-    findings = module.health.findings or _learning(plan.data, job, task, outcome, module)
+    findings = module.health.findings or _learning(plan.data, task, outcome, module)
     provenance = with_findings(module.provenance, findings)
     return dataclasses.replace(module, provenance=provenance) if findings else module
 
 
-def _learning(
-    data: Data, job: Job, task: Task, outcome: Outcome, module: Module
-) -> tuple[Finding, ...]:
+def _learning(data: Data, task: Task, outcome: Outcome, module: Module) -> tuple[Finding, ...]:
     """What its validation says against a module that is alive."""
     if outcome.scores is None:
         return ()
@@ -217,32 +222,6 @@ def _learning(
         some = subsample(validation, ASKED)
         network = module.architecture.network(module.state, module.factory)
         with torch.no_grad():
-            return network(data.scaling(some.x).to(job.x_validation.dtype)), some.y
+            return network(data.scaling(some.x).to(input_dtype(network, data.shape))), some.y
 
-    labels, temperature = validation.y, float(job.temperature)
-    return learning_findings(task, outcome.scores, labels, answers, temperature)
-
-
-def _report(choice: EngineChoice, job: Job) -> dict[str, Any]:
-    """What the modules were trained by."""
-    return {
-        "engine": choice.engine,
-        "device": job.device.type,
-        "versions": {
-            "python": platform.python_version(),
-            "torch": str(torch.__version__),
-            "numpy": str(np.__version__),
-        },
-    }
-
-
-def same_bytes(tuned: bool = False) -> Any:
-    """cuDNN may else choose among algorithms that add in different orders.
-
-    `tuned` lets it try which of those that repeat themselves is fastest: a process repeats itself,
-    another one may find another one fastest.
-    """
-    allow_tf32 = torch.backends.cudnn.allow_tf32
-    return torch.backends.cudnn.flags(
-        enabled=True, benchmark=tuned, deterministic=True, allow_tf32=allow_tf32
-    )
+    return learning_findings(task, outcome.scores, validation.y, answers, module.temperature)

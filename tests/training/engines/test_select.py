@@ -8,7 +8,7 @@ import torch
 
 from intarsia.errors import RecipeError
 from intarsia.training.engines import select as home
-from intarsia.training.engines.select import choose, chunks
+from intarsia.training.engines.select import choose, chunks, limit_of
 from intarsia.training.job import Job
 
 Make = Callable[..., tuple[Job, list]]
@@ -50,7 +50,8 @@ def test_small_modules_are_cut_into_large_pieces(make_job: Make) -> None:
     for model, most in (("mlp(8)", 256), ("mlp([256, 256])", 47), ("mlp([2000, 2000])", 10)):
         job, _ = make_job(model)
         tasks = [replace(job.tasks[0], name=str(k)) for k in range(300)]
-        pieces = chunks(tasks, job, choose(job, "auto", patience=False), whole_seeds=False)
+        limit = limit_of(job, choose(job, "auto", patience=False))
+        pieces = chunks(tasks, limit, whole_seeds=False)
         assert [t for piece in pieces for t in piece] == tasks
         size = sum(p.numel() for p in job.network.parameters())
         assert most == max(10, min(256, 4_000_000 // size))

@@ -21,6 +21,7 @@ from intarsia.studies.cells import Measured
 from intarsia.studies.runners.local import Deadline, RunRequest, Say, progress, run
 from intarsia.studies.store import Store
 from intarsia.studies.study import find_study
+from intarsia.training.distributed.process_pool import deaf, end_with_parent
 
 PATIENCE = 5.0  # seconds for a worker to let go of its locks
 
@@ -75,7 +76,7 @@ def _start(number: int, what: tuple[Any, ...]) -> _Worker:
     ours, theirs = context.Pipe(duplex=False)
     # Not daemons, which could not train modules in processes of their own.
     process = context.Process(target=_work, args=(*what, theirs), daemon=False)
-    with _deaf():
+    with deaf():
         process.start()
     theirs.close()
     return _Worker(number, process, ours)
@@ -121,7 +122,7 @@ def _work(
 ) -> None:
     """A worker's life: run the study, tell what happens, end with the parent."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # by way of every `finally`
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
         import_module(home)
@@ -141,26 +142,6 @@ def _work(
         pipe.send(("failed", f"a worker failed:\n{traceback.format_exc()}"))
     else:
         pipe.send(("done", ""))
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """Processes that start now do not hear Ctrl-C, which is the parent's to handle."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _device(device: str, number: int) -> str:

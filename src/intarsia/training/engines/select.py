@@ -27,6 +27,7 @@ from intarsia.training.schedules import SCHEDULES
 from intarsia.training.tasks import Task
 
 AUTO = "auto"  # what was measured to be fastest
+EXECUTORS = ("processes", "ray")  # not engines: where chunks go, to be trained by one
 STACK_BELOW = 3_000_000  # parameters; larger networks fill a GPU alone
 LARGEST = 128  # batch, outputs and taps that the fused kernels hold in registers
 STREAMED = 20  # modules in one graph: enough to fill a GPU, few enough to finish some early
@@ -73,7 +74,9 @@ def choose(job: Job, wanted: str, patience: bool) -> EngineChoice:
             if why is not None and engine.unfit(job, patience) is None:
                 return EngineChoice(name, why)
     if wanted not in ENGINES:
-        raise RecipeError(f"unknown engine {wanted!r}: {nearest(wanted, [AUTO, *ENGINES])}")
+        raise RecipeError(
+            f"unknown engine {wanted!r}: {nearest(wanted, [AUTO, *ENGINES, *EXECUTORS])}"
+        )
     reason = ENGINES[wanted].unfit(job, patience)
     if reason is not None:
         raise RecipeError(f"engine {wanted!r} {reason}")
@@ -86,10 +89,13 @@ def threads_of(choice: EngineChoice, job: Job) -> int:
 
 
 def chunks(
-    tasks: Sequence[Task], job: Job, choice: EngineChoice, whole_seeds: bool
+    tasks: Sequence[Task], limit: int, whole_seeds: bool, workers: int = 1
 ) -> list[list[Task]]:
-    """Tasks cut into pieces that fit the memory; a seed stays together where pruning needs it."""
-    limit = _limit(job, choice)
+    """Tasks cut into pieces of at most `limit`, so that each of the workers has one.
+
+    A seed stays together where pruning needs it.
+    """
+    limit = min(limit, -(-len(tasks) // workers))
     pieces: list[list[Task]] = [[]]
     for seed in dict.fromkeys(t.seed for t in tasks):
         group = [t for t in tasks if t.seed == seed]
@@ -102,7 +108,8 @@ def chunks(
     return pieces
 
 
-def _limit(job: Job, choice: EngineChoice) -> int:
+def limit_of(job: Job, choice: EngineChoice) -> int:
+    """Modules that fit the memory at a time."""
     size = _parameters(job)
     if job.device.type != "cuda":
         least, most = CPU_CHUNK

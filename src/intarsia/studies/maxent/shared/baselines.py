@@ -18,7 +18,7 @@ from intarsia.errors import StudyError, shortened
 from intarsia.models import initialise
 from intarsia.modules import Classifier, Module, logits_of
 from intarsia.training import Recipe
-from intarsia.training.train import same_bytes
+from intarsia.training.chunk_training import same_bytes
 
 # What a joint network's recipe says: its first round is all that is asked of it.
 UNPRUNED = {"sparsity": 0, "rounds": 0}

@@ -17,9 +17,9 @@ from intarsia.studies.plans import Plan
 from intarsia.studies.records import versions
 from intarsia.studies.runners.bank_training import training_groups
 from intarsia.studies.runners.local import WAIT, Run, RunRequest, missing_plans
-from intarsia.studies.runners.ray.connection import Place, joined, place_of
 from intarsia.studies.runners.ray.ray_tasks import measure_cell, train_banks
 from intarsia.studies.study import find_study
+from intarsia.training.distributed.ray_connection import Place, joined, place_of
 
 RETRIES = 5  # of a task whose worker is lost
 AHEAD = 2  # tasks for each one that can run, so that no worker waits
@@ -38,8 +38,9 @@ def run_cluster(
     result = asked.progress()
     if not result.missing:
         return result.measured
-    with asked.store.in_use(), joined(address, asked.workers, cpus):
-        return _OnCluster(asked, place_of(asked.device, asked.workers, cpus, gpus)).work()
+    with asked.store.in_use(), joined(address, asked.workers, cpus, StudyError):
+        place = place_of(asked.device, asked.workers, cpus, gpus, StudyError)
+        return _OnCluster(asked, place).work()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Joining: a cluster to run on, and the room that it has for tasks."""
+"""Ray connection: a cluster to run on, and the room that it has for tasks."""
 
 import logging
 import os
@@ -11,7 +11,7 @@ from typing import Any
 import ray
 import torch
 
-from intarsia.errors import StudyError
+from intarsia.errors import IntarsiaError, TrainingError
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}  # or Ray would report its use to its makers
 
@@ -36,8 +36,16 @@ class Place:
 
 
 @contextmanager
-def joined(address: str | None, workers: int | None, cpus: int) -> Iterator[None]:
-    """Be part of a cluster: the one that this process is in already, another, or our own."""
+def joined(
+    address: str | None,
+    workers: int | None,
+    cpus: int,
+    kind: type[IntarsiaError] = TrainingError,
+) -> Iterator[None]:
+    """Be part of a cluster: the one that this process is in already, another, or our own.
+
+    Where there is none, the error is of this kind.
+    """
     if ray.is_initialized():
         yield
         return
@@ -53,7 +61,7 @@ def joined(address: str | None, workers: int | None, cpus: int) -> Iterator[None
             )
         yield
     except ConnectionError as error:
-        raise StudyError(f"there is no Ray cluster at {address!r}: {error}") from error
+        raise kind(f"there is no Ray cluster at {address!r}: {error}") from error
     finally:
         ray.shutdown()
 
@@ -73,7 +81,13 @@ def _environment(given: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def place_of(device: str, workers: int | None, cpus: int, gpus: float) -> Place:
+def place_of(
+    device: str,
+    workers: int | None,
+    cpus: int,
+    gpus: float,
+    kind: type[IntarsiaError] = TrainingError,
+) -> Place:
     """The device that tasks use, if the cluster has room for one of them."""
     there = ray.cluster_resources()
     if device == "auto":
@@ -81,7 +95,7 @@ def place_of(device: str, workers: int | None, cpus: int, gpus: float) -> Place:
     place = Place(device, workers, cpus, gpus if torch.device(device).type == "cuda" else 0.0)
     if place.room < 1:
         result = f"{there.get('CPU', 0):g} CPUs and {there.get('GPU', 0):g} GPUs"
-        raise StudyError(
+        raise kind(
             f"a task on {device!r} takes {cpus} CPUs and {place.gpus:g} GPUs, "
             f"but the cluster has {result}"
         )
