@@ -145,6 +145,27 @@ class InvertedBlock(nn.Module):
         return entries | self.project.wiring(f"{name}.project", gives, wide)
 
 
+class Pixels(nn.Module):
+    """Pictures as a body reads them: of its size, in three colours, normalised.
+
+    With numbers instead of buffers: nothing of it is in the state.
+    """
+
+    reads_pictures = True  # of three channels, and not those of several networks side by side
+
+    def __init__(self, design: BackboneDesign, size: int | None) -> None:
+        super().__init__()
+        self.design, self.size = design, size
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.size is not None:
+            square = (self.size, self.size)
+            x = F.interpolate(x, square, mode="bilinear", antialias=True, align_corners=False)
+        x = x.expand(-1, 3, -1, -1)  # grey is all three colours
+        pairs = zip(self.design.mean, self.design.deviation, strict=True)
+        return torch.cat([(x[:, i : i + 1] - m) / d for i, (m, d) in enumerate(pairs)], dim=1)
+
+
 class BackboneBody(nn.Module):
     """Pictures of pixels from 0 to 1, grey or in colour, to 1280 features each.
 
@@ -153,7 +174,7 @@ class BackboneBody(nn.Module):
 
     def __init__(self, design: BackboneDesign, shape: tuple[int, ...], size: int | None) -> None:
         super().__init__()
-        self.design, self.size = design, size
+        self.pixels = Pixels(design, size)
         side = (shape[1], shape[2]) if size is None else (size, size)
         self.stem = ConvNorm(design, side, 3, 32, kernel=3, stride=2)
         side, reads = _halved(side), 32
@@ -167,11 +188,7 @@ class BackboneBody(nn.Module):
         self.head = ConvNorm(design, side, reads, FEATURES)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.size is not None:
-            square = (self.size, self.size)
-            x = F.interpolate(x, square, mode="bilinear", antialias=True, align_corners=False)
-        x = self.head(self.blocks(self.stem(self._normalised(x))))
-        return x.mean((2, 3))
+        return self.head(self.blocks(self.stem(self.pixels(x)))).mean((2, 3))
 
     def wiring(self, name: str, gives: str) -> Entries:
         """One axis inside every block, and one for each run of blocks that shortcuts join."""
@@ -184,12 +201,6 @@ class BackboneBody(nn.Module):
             entries |= block.wiring(own, after, stream)
             stream = after
         return entries | self.head.wiring(f"{name}.head", gives, stream)
-
-    def _normalised(self, x: Tensor) -> Tensor:
-        """Channel by channel, with numbers instead of buffers: nothing of it is in the state."""
-        x = x.expand(-1, 3, -1, -1)  # grey is all three colours
-        pairs = zip(self.design.mean, self.design.deviation, strict=True)
-        return torch.cat([(x[:, i : i + 1] - m) / d for i, (m, d) in enumerate(pairs)], dim=1)
 
 
 class Backbone(nn.Module):

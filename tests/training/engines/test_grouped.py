@@ -59,6 +59,13 @@ def test_networks_that_fit(make_job: Make, network: nn.Module) -> None:
     assert ungroupable(replace(job, network=network)) is None
 
 
+def test_pretrained_bodies_fit_with_what_they_do_to_pictures(make_job: Make) -> None:
+    """Resized and normalised once where modules share pictures, and for each where they do not."""
+    job, _ = make_job("lenet")
+    network = build("mobilenet_v2(32)", (1, 8, 8), 4)
+    assert ungroupable(replace(job, network=network)) is None
+
+
 @pytest.mark.parametrize(
     ("network", "reason"),
     [

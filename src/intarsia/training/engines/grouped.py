@@ -101,7 +101,7 @@ class GroupedLinear(nn.Module):
 
 
 class GroupedConstant(nn.Module):
-    """A layer that is no part of a state, the same for all: it runs once where all share x."""
+    """A layer of pictures that has no state, the same for all: it runs once where all share x."""
 
     def __init__(self, layer: nn.Module, count: int, channels: int) -> None:
         super().__init__()
@@ -131,7 +131,8 @@ def _replaced(layer: nn.Module, modules: int, channels: int) -> nn.Module:
         return GroupedNorm(layer, modules)
     if type(layer) is nn.Linear:
         return GroupedLinear(layer, modules)
-    if not layer.state_dict() and list(layer.buffers()):
+    constant = not layer.state_dict() and list(layer.buffers())
+    if constant or getattr(layer, "reads_pictures", False):
         return GroupedConstant(layer, modules, channels)
     own = [*layer.parameters(recurse=False), *layer.buffers(recurse=False)]
     if own:
