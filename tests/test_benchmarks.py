@@ -18,6 +18,7 @@ from benchmarks.speed.conv_inlay import (
     part_of,
     ways_of,
 )
+from benchmarks.speed.convolutions import speeds_of
 from benchmarks.speed.expert import expert_on_device, train_expert
 from intarsia.training.recipe import Recipe
 
@@ -94,3 +95,17 @@ def test_the_plan_of_imagenet_adds_up(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "nothing on this page was trained" in page
     assert f"| 4 x 4 | {work:.3g} |" in page
     assert "by `python speeds.py`" in page
+
+
+def test_the_speed_of_a_model_is_that_of_its_fastest_bank() -> None:
+    key = "seconds_per_module_epoch"
+    rows = [
+        {"model": "a", "way": "eager", "modules": 1, key: 0.1},
+        {"model": "a", "way": "grouped", "modules": 4, key: 0.5},
+        {"model": "a", "way": "streams", "modules": 4, key: 0.25},
+        {"model": "a", "way": "stack", "refused": "it cannot"},
+        {"model": "b", "way": "eager", "modules": 1, key: 0.1},
+    ]
+    (speed,) = speeds_of(rows, 1000, 50)
+    assert (speed["model"], speed["engine"], speed["modules"]) == ("a", "streams", 4)
+    assert speed["samples_per_second"] == 4000

@@ -69,8 +69,34 @@ def main() -> None:
         "batch": options.batch,
         "teraflops_of_a_matrix_product": round(rate / 1e12, 1),
         "rows": rows,
+        "speeds": speeds_of(rows, steps(options) * options.batch, options.batch),
     }
     save(options.out, "convolutions", result)
+
+
+def speeds_of(rows: list[dict[str, Any]], samples: int, batch: int) -> list[dict[str, Any]]:
+    """The fastest bank of every model: samples a second of all its modules together."""
+    banks: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        seconds = row.get("seconds_per_module_epoch")
+        if seconds is None or row["modules"] < 2:
+            continue
+        best = banks.get(row["model"])
+        if best is None or seconds < best["seconds_per_module_epoch"]:
+            banks[row["model"]] = row
+    return [
+        {
+            "model": model,
+            "shape": list(SHAPE),
+            "outputs": CLASSES,
+            "modules": row["modules"],
+            "samples_per_second": round(samples / row["seconds_per_module_epoch"], 1),
+            "engine": row["way"],
+            "precision": SETTINGS["precision"],
+            "batch": batch,
+        }
+        for model, row in banks.items()
+    ]
 
 
 def steps(options: argparse.Namespace) -> int:
