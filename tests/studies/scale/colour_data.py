@@ -1,5 +1,8 @@
 """Two hundred small pictures in colour, of four classes under two coarse labels."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 from intarsia.data import DATASETS
@@ -12,6 +15,16 @@ ROWS = {"train": 140, "test": 60}
 def register_colours() -> None:
     """Make them known by their name; whoever does so takes it back."""
     DATASETS.register(NAME, shape=(3, 8, 8), classes=4, coarse_classes=2, validation=0.3)(arrays)
+
+
+@contextmanager
+def colours_known() -> Iterator[None]:
+    """For fixtures that outlive a test."""
+    register_colours()
+    try:
+        yield
+    finally:
+        DATASETS.pop(NAME)
 
 
 def arrays() -> dict[str, np.ndarray]:

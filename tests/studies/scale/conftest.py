@@ -2,7 +2,6 @@
 
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,26 +9,25 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from colour_data import NAME, register_colours
+from colour_data import NAME, colours_known, register_colours
 
 import intarsia as ia
-from intarsia.data import DATASETS
 from intarsia.errors import HealthWarning
 
 DENSE = {"sparsity": 0, "rounds": 0, "epochs": 3, "batch": 32, "learning_rate": 1e-2}
 
 
-@pytest.fixture(scope="package", autouse=True)
-def colours() -> Iterator[str]:
-    """The data set by its name, while these tests run."""
+@pytest.fixture(autouse=True)
+def colours(registries: None) -> str:
+    """The data set by its name, while a test runs."""
     register_colours()
-    yield NAME
-    DATASETS.pop(NAME)
+    return NAME
 
 
 @pytest.fixture(scope="package")
-def data(colours: str) -> ia.Data:
-    return ia.load_data(colours)
+def data() -> ia.Data:
+    with colours_known():
+        return ia.load_data(NAME)
 
 
 @pytest.fixture(scope="package")

@@ -52,11 +52,12 @@ def archived(name: str, folder: Path) -> Archive:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, colours: str) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Archives of both studies, and the store of their banks."""
     result = tmp_path_factory.mktemp("cifar")
-    for name in SMALL:
-        save_archive(result / f"study_{name}.json", archived(name, result))
+    with colours_known():
+        for name in SMALL:
+            save_archive(result / f"study_{name}.json", archived(name, result))
     return result
 
 
