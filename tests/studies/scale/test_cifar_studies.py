@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from colour_data import CLASSES, NAME
+from colour_data import CLASSES, NAME, colours_known
 
 import intarsia as ia
 from benchmarks.record import made_by
