@@ -49,7 +49,9 @@ SCALES = scales(
         "data": ["cifar100"],
         "models": ["resnet18(16)"],
         "seeds": 2,
-        "arms": {"plain": {}},  # by name, what modules of one class are trained with otherwise
+        # By name, what modules of one class are trained with otherwise. An epoch of ten for each of
+        # its own has a tenth of the samples: sixty take half the steps of twelve.
+        "arms": {"plain": {}, "balanced": {"batches": "balanced(9)", "epochs": 60}},
         "group": 5,  # classes of a module where several share one; 0 leaves these out
         "group_arms": {"plain": {}},  # the same of these modules
         "sizes": [10, 20, 50],  # classes at which a joint network of the same classes is trained
@@ -61,6 +63,7 @@ SCALES = scales(
     small={
         "data_options": {},
         "models": ["vgg11(4)"],
+        "arms": {"plain": {}},
         "group": 2,
         "sizes": [2, 5],
         "operators": ["sum"],

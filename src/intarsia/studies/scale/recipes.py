@@ -19,6 +19,7 @@ RECIPE: dict[str, Any] = {
     "augment": "crop(4) + flip",
     "balance": 0.5,  # a rewarded sample counts 3 of ten classes, 9.95 of a hundred
     "epochs": 20,
+    "precision": "bf16",
 }
 SMALL_RECIPE: dict[str, Any] = {
     **RECIPE,
@@ -26,6 +27,7 @@ SMALL_RECIPE: dict[str, Any] = {
     "learning_rate": 1e-2,
     "augment": "none",
     "epochs": 2,
+    "precision": "float32",
 }
 # Options that both studies have beside the usual ones.
 SHARED: dict[str, Any] = {
