@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 import intarsia as ia
 from intarsia.data import Data, Split
@@ -68,3 +69,19 @@ def test_bytes_are_scaled_batch_by_batch_to_the_same_bits(
     scaled = ia.train(pictures, engine=engine, **SETTINGS)
     assert set(held) == {torch.uint8, torch.float32}
     assert [m.digest for m in raw] == [m.digest for m in scaled]
+
+
+def test_bytes_are_whole_numbers_to_a_network_that_looks_them_up(pictures: Data) -> None:
+    class Lookup(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.fc = nn.Embedding(256, 4), nn.Linear(4, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.fc(self.embed(x.flatten(1)).mean(1))
+
+    raw = Data.build(
+        "bytes", pictures.catalogue, pictures.train, pictures.validation, pictures.test, "none"
+    )
+    settings = {**SETTINGS, "model": lambda shape, outputs: Lookup(), "augment": "none"}
+    assert ia.train(raw, engine="single", negatives="none", **settings).names == ("dark", "bright")

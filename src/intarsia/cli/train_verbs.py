@@ -148,7 +148,7 @@ class RecipeOptions:
     ] = None
     pruning: Annotated[
         str | None,
-        name_option(completion.PRUNINGS, "magnitude, random or territory."),
+        name_option(completion.PRUNINGS, "magnitude, units, random or territory."),
     ] = None
     sparsity: Annotated[float | None, typer.Option(help="Fraction of weights to prune.")] = None
     rounds: Annotated[int | None, typer.Option(help="Pruning rounds.")] = None
@@ -171,6 +171,9 @@ class RecipeOptions:
         name_option(completion.SCHEDULES, "constant, cosine or onecycle(warmup=0.3)."),
     ] = None
     temperature: Annotated[float | None, typer.Option(help="Divides the logits.")] = None
+    precision: Annotated[
+        str | None, typer.Option(help="Of products: float32, or bf16 over float32 weights.")
+    ] = None
     negatives: Annotated[
         str | None,
         name_option(
@@ -236,7 +239,8 @@ def train(
         str,
         name_option(
             completion.ENGINES,
-            "auto, plain, single, stack or mlp; processes or ray, with workers that have one each.",
+            "auto, or one by name: mlp, lenet, grouped, streams, compiled, stack, single, plain; "
+            "processes or ray, with workers that have one each.",
         ),
     ] = "auto",
     workers: Annotated[int | None, typer.Option(min=1, help="Of processes or ray.")] = None,

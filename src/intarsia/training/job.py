@@ -92,7 +92,8 @@ class Job:
         wiring, network = plan.wiring, plan.network.to(device)
         dtype = _input_dtype(network, data)
         sources = read_negatives(recipe.negatives)
-        raw = data.train.x.dtype == torch.uint8 and not sources and reads_batches(network)
+        bytes_ = data.train.x.dtype == torch.uint8 and dtype == torch.float32
+        raw = bytes_ and not sources and reads_batches(network)
         rows = data.train.x if raw else data.scaling(data.train.x).to(dtype=dtype)
         x, y = rows.to(device), data.train.y.to(device)
         weight = None if plan.sample_weight is None else plan.sample_weight.to(device)

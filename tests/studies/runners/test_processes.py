@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from slow import SLOW
 from store_content import content, events
-from watching import descendants, title, until
 
 from intarsia.errors import StudyError
 from intarsia.studies import Store, run
 from intarsia.studies.runners.dispatch import run_with
+from watching import descendants, title, until
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds workers in /proc")

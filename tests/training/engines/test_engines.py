@@ -83,6 +83,19 @@ def assert_equals_the_loop(kinds, job, starts):
             torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["single", "stack", "streams", "grouped"])
+def test_parameters_that_no_logit_depends_on_stay_as_they_are(make_job, masked, kind):
+    job, origins = make_job(SHALLOW, several=False)
+    job.network.add_module("spare", torch.nn.Linear(3, 2))
+    spare = {f"spare.{n}": t.detach().clone() for n, t in job.network.spare.named_parameters()}
+    states, _, _ = run(
+        engine_of(kind, job), masked([origin | spare for origin in origins], 1.0), epochs=1
+    )
+    for state, origin in zip(states, origins, strict=True):
+        assert all(torch.equal(state[name], tensor) for name, tensor in spare.items())
+        assert not torch.equal(state["layers.0.weight"], origin["layers.0.weight"])
+
+
 @pytest.mark.parametrize("density", [1.0, 0.3, 0.02])
 @pytest.mark.parametrize("model", [SHALLOW, DEEP])
 def test_fifty_steps_of_an_mlp_equal_the_plain_loop(make_job, masked, model, density):

@@ -38,6 +38,52 @@ class Scaled(nn.Module):
         return self.fc(self.scale * self.conv(x).mean((2, 3)))
 
 
+class Gated(nn.Module):
+    """Deep, with a gate that reads all channels at its end: it must not be lost on the way."""
+
+    def __init__(self, gate: bool = True) -> None:
+        super().__init__()
+        self.gate = gate
+        layers = [nn.Conv2d(1, 16, 3, padding=1)]
+        for _ in range(30):
+            layers += [nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1, bias=False)]
+        self.body, self.fc = nn.Sequential(*layers), nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.body(x)
+        x = x * torch.sigmoid(x.mean(1, keepdim=True)) if self.gate else x
+        return self.fc(x.mean((2, 3)))
+
+
+class Viewing(nn.Module):
+    """Counts on its number of features, so that those of several networks become samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(1, 4, 3), nn.Linear(144, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.conv(x).reshape(-1, 144))
+
+
+class Halving(nn.BatchNorm2d):
+    """Answers as the layer that it is made of, but trains otherwise."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x[: len(x) // 2] if self.training else x)
+
+
+class Centred(nn.Module):
+    """Channels without their mean: not in the state, and nothing tells how many it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("share", torch.tensor(1.0), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - self.share * x.mean(1, keepdim=True)
+
+
 @pytest.mark.parametrize(
     "network",
     [
@@ -51,8 +97,9 @@ class Scaled(nn.Module):
             nn.Flatten(), nn.BatchNorm1d(64, affine=False), nn.Linear(64, 4, bias=False),
         ),
         nn.Sequential(nn.Conv2d(1, 3, 3, groups=1), nn.Flatten(), nn.Linear(108, 4)),
+        Gated(gate=False),
     ],
-    ids=["resnet", "vgg", "fastnet", "lenet", "mlp", "depthwise", "small"],
+    ids=["resnet", "vgg", "fastnet", "lenet", "mlp", "depthwise", "small", "deep"],
 )  # fmt: skip
 def test_networks_that_fit(make_job: Make, network: nn.Module) -> None:
     job, _ = make_job("lenet")
@@ -70,6 +117,16 @@ def test_pretrained_bodies_fit_with_what_they_do_to_pictures(make_job: Make) -> 
     ("network", "reason"),
     [
         (Mixing(), "logits come out"),
+        (Gated(), "logits come out"),
+        (Viewing(), "logits come out as (2, 32, 4), not (2, 16, 4)"),
+        (
+            nn.Sequential(nn.Conv2d(1, 4, 3), Halving(4), nn.Flatten()),
+            "Halving may normalise",
+        ),
+        (
+            nn.Sequential(nn.Conv2d(1, 2, 3), Centred(), nn.Conv2d(2, 4, 6), nn.Flatten()),
+            "Centred reads 2 channels, and samples have 1",
+        ),
         (Scaled(), "tensors of its own"),
         (nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.Flatten()), "GroupNorm holds"),
         (nn.Sequential(nn.Conv2d(1, 4, 3, padding=1, padding_mode="circular")), "holds tensors"),

@@ -13,6 +13,7 @@ from intarsia.data.augmentations import AUGMENTATIONS
 from intarsia.data.negatives import NEGATIVES
 from intarsia.models import MODELS
 from intarsia.pruning import PRUNINGS
+from intarsia.training.batches import BATCHES
 from intarsia.training.distributed.chunk_driver import WorkerPool
 from intarsia.training.distributed.chunk_worker import (
     ChunkRequest,
@@ -27,9 +28,14 @@ from intarsia.training.distributed.chunk_worker import (
 )
 from intarsia.training.distributed.ray_connection import Place
 from intarsia.training.engines.select import ENGINES
+from intarsia.training.optimisers import OPTIMISERS
 from intarsia.training.plan import TrainingPlan
+from intarsia.training.schedules import SCHEDULES
 
-REGISTRIES = (MODELS, PRUNINGS, NEGATIVES, AUGMENTATIONS, ENGINES)  # that training asks
+REGISTRIES = (  # that training asks
+    *(MODELS, PRUNINGS, NEGATIVES, AUGMENTATIONS, ENGINES),
+    *(OPTIMISERS, SCHEDULES, BATCHES),
+)
 LOOK = 1.0  # seconds that a wait for messages takes at most
 
 

@@ -8,7 +8,10 @@ not fit, and a trial tells.
 """
 
 import copy
+import math
 from collections.abc import Hashable
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -16,12 +19,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from intarsia.models.custom.trial import evaluating
 from intarsia.training.engines.stack import Stack, StackEngine, Values
 from intarsia.training.job import Job
 from intarsia.training.tasks import Task
 
 TRIED = 2  # networks in a trial
-TOLERANCE = 1e-3  # of its logits, relative to the largest
+SAMPLES = 8  # of each
+TOLERANCE = 1e-3  # of its logits, relative to how they differ from sample to sample
 
 
 class GroupedConvolution(nn.Module):
@@ -101,14 +106,23 @@ class GroupedLinear(nn.Module):
 
 
 class GroupedConstant(nn.Module):
-    """A layer of pictures that has no state, the same for all: it runs once where all share x."""
+    """A layer of pictures that has no state, the same for all: it runs once where all share x.
+
+    It must read as many channels as samples have: of others it could not be told whether they are
+    shared, or fewer of each network.
+    """
 
     def __init__(self, layer: nn.Module, count: int, channels: int) -> None:
         super().__init__()
         self.layer, self.count, self.channels = layer, count, channels
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.count == 1 or x.shape[1] == self.channels:
+        if self.count == 1 and x.shape[1] != self.channels:
+            name = type(self.layer).__name__
+            raise ValueError(
+                f"{name} reads {x.shape[1]} channels, and samples have {self.channels}"
+            )
+        if x.shape[1] == self.channels:
             made: Tensor = self.layer(x)
             return made
         each = self.layer(x.unflatten(1, (self.count, -1)).flatten(0, 1))
@@ -128,6 +142,8 @@ def _replaced(layer: nn.Module, modules: int, channels: int) -> nn.Module:
     if type(layer) is nn.Conv2d and layer.padding_mode == "zeros":
         return GroupedConvolution(layer, modules)
     if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) and layer.momentum is not None:
+        if type(layer) not in (nn.BatchNorm1d, nn.BatchNorm2d):
+            raise ValueError(f"{type(layer).__name__} may normalise in a way of its own")
         return GroupedNorm(layer, modules)
     if type(layer) is nn.Linear:
         return GroupedLinear(layer, modules)
@@ -143,16 +159,19 @@ def _replaced(layer: nn.Module, modules: int, channels: int) -> nn.Module:
 
 
 def ungroupable(job: Job) -> str | None:
-    """Why K networks like the job's cannot run as one: tried out, in evaluation mode."""
+    """Why K networks like the job's cannot run as one: tried out, on a few samples."""
     draw = torch.Generator().manual_seed(0)
     stacked = {n: _unlike(t, draw) for n, t in job.network.state_dict().items()}
     states = [{n: t[k] for n, t in stacked.items()} for k in range(TRIED)]
-    x = job.inputs(torch.arange(2 * TRIED, device=job.x.device) % len(job.y), None)
-    own = x.unflatten(0, (TRIED, 2))
-    job.network.eval()
+    x = job.inputs(torch.arange(TRIED * SAMPLES, device=job.x.device) % len(job.y), None)
+    own = x.unflatten(0, (TRIED, SAMPLES))
     try:
-        network = grouped(job.network, TRIED, x.shape[1]).eval()
-        with torch.no_grad():
+        network = grouped(job.network, TRIED, x.shape[1])
+        with evaluating(job.network), _exact():
+            alone = grouped(job.network, 1, x.shape[1]).eval()
+            functional_call(alone, {n: t[:1] for n, t in stacked.items()}, (x,))
+            for either in (network.eval(), job.network):
+                _normalising(either)
             ours = [
                 _logits(functional_call(network, stacked, (given,)), TRIED)
                 for given in (x, _side_by_side(own))
@@ -163,11 +182,37 @@ def ungroupable(job: Job) -> str | None:
             ]
     except Exception as error:
         return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
-    off = max(
-        float((mine - other).abs().max() / other.abs().max().clamp_min(1e-12))
-        for mine, other in zip(ours, theirs, strict=True)
+    for mine, other in zip(ours, theirs, strict=True):
+        if mine.shape != other.shape:
+            return f"its logits come out as {tuple(mine.shape)}, not {tuple(other.shape)}"
+        off = _distance(mine, other)
+        if not off < TOLERANCE:
+            return f"its logits come out {off:.2g} apart"
+    return None
+
+
+def _normalising(network: nn.Module) -> None:
+    """Normalise by the batch, so that numbers neither grow nor fade from layer to layer.
+
+    What channels do to each other would not show there: a sigmoid of large numbers is 1.
+    """
+    for layer in network.modules():
+        if isinstance(layer, _BatchNorm | GroupedNorm):
+            layer.train()
+
+
+def _distance(mine: Tensor, other: Tensor) -> float:
+    """The largest difference, relative to how far logits G, N, O differ from sample to sample."""
+    spread = (other - other.mean(1, keepdim=True)).abs().max()
+    scale = torch.maximum(spread, 0.01 * other.abs().max()).clamp_min(1e-12)
+    return float((mine - other).abs().max() / scale)
+
+
+def _exact() -> AbstractContextManager[Any]:
+    """Convolutions in full float32, so that two ways of making one number agree on it."""
+    return torch.backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=True, allow_tf32=False
     )
-    return None if off < TOLERANCE else f"its logits come out {off:.2g} apart"
 
 
 def _side_by_side(x: Tensor) -> Tensor:
@@ -176,11 +221,14 @@ def _side_by_side(x: Tensor) -> Tensor:
 
 
 def _unlike(tensor: Tensor, draw: torch.Generator) -> Tensor:
-    """Two versions of a tensor that differ in every entry, if it can."""
+    """Two versions of a tensor that differ in every entry, if it can, and are about as large."""
     if not tensor.is_floating_point():
         return torch.stack([tensor] * TRIED)
-    factors = torch.rand(TRIED, *tensor.shape, generator=draw).to(tensor.device)
-    return tensor * (0.5 + factors) + 0.01
+    factors = torch.rand(TRIED, *tensor.shape, generator=draw).to(tensor)
+    small = 0.1 * factors
+    if tensor.dim() > 1:
+        small = (0.2 * factors - 0.1) / math.sqrt(max(1, tensor[0].numel()))
+    return torch.where(tensor == 0, small, tensor * (0.5 + factors))
 
 
 def _logits(made: Tensor, modules: int) -> Tensor:

@@ -263,18 +263,6 @@ def _activations(job: Job) -> int:
 
 
 @ENGINES.register(
-    "grouped",
-    unfit=_unfit_for_groups,
-    pays=lambda job: "grouped convolutions, all modules at once" if _convolves(job) else None,
-    activations=_activations,
-    most=STREAMED,
-)
-def grouped(job: Job) -> Engine:
-    """Convolutional networks side by side as one network, in one graph."""
-    return GroupedEngine(job, width=len(job.tasks))
-
-
-@ENGINES.register(
     "streams",
     unfit=lambda job, patience: in_step(patience),
     pays=lambda job: "modules on streams of one graph" if _convolves(job) else None,
@@ -284,6 +272,18 @@ def grouped(job: Job) -> Engine:
 def streams(job: Job) -> Engine:
     """Any network, modules with the same batches side by side, each on a CUDA stream."""
     return StreamEngine(job, width=len(job.tasks))
+
+
+@ENGINES.register(
+    "grouped",
+    unfit=_unfit_for_groups,
+    pays=lambda job: "grouped convolutions, all modules at once" if _convolves(job) else None,
+    activations=_activations,
+    most=STREAMED,
+)
+def grouped(job: Job) -> Engine:
+    """Convolutional networks side by side as one network, in one graph."""
+    return GroupedEngine(job, width=len(job.tasks))
 
 
 @ENGINES.register(

@@ -212,7 +212,8 @@ class StackEngine(Engine):
 
     def _gradients(self, stack: Stack, loss: Tensor) -> None:
         """Leave the gradients of the loss, masked, where the optimiser reads them."""
-        grads = torch.autograd.grad(loss, list(stack.parameters.values()))
+        weights = list(stack.parameters.values())
+        grads = torch.autograd.grad(loss, weights, materialize_grads=True)
         with torch.no_grad():
             for (name, kept), grad in zip(stack.grads.items(), grads, strict=True):
                 if name in stack.masks:

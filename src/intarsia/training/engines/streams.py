@@ -55,7 +55,7 @@ class StreamEngine(StackEngine):
 
     def _gradients(self, stack: Stack, loss: Tensor) -> None:
         leaves = [p for module in stack.leaves for p in module.values()]
-        grads = torch.autograd.grad(loss, leaves)
+        grads = torch.autograd.grad(loss, leaves, materialize_grads=True)
         with torch.no_grad():
             torch._foreach_copy_(stack.rows_of_grads, list(grads))
             for name, mask in stack.masks.items():
