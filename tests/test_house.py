@@ -139,8 +139,8 @@ def test_help_is_light_and_names_every_verb() -> None:
     heavy, shown = _heavy_and_printed(f"sys.argv = ['intarsia', '--help']; {MAIN}")
     assert heavy == []
     verbs = (
-        "demo data train compose operators evaluate compatibility path compact export inspect "
-        "report studio study"
+        "demo data train compose operators evaluate compatibility path probe compact export "
+        "inspect report studio study"
     )
     assert not [verb for verb in verbs.split() if not re.search(rf"\b{verb}\b", shown)]
 

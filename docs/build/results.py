@@ -22,6 +22,7 @@ from module_pages import defaults, quality, yeast
 from mutation_pages import mutation
 from pages import README, RESULTS, ROOT, Load, Result, filled
 from plan_pages import imagenet
+from probe_pages import fresh_head
 from speed_pages import (
     conv_inlay,
     convolutions,
@@ -52,6 +53,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "inlay": inlay,
     "conv_inlay": conv_inlay,
     "compatibility": compatibility,
+    "fresh_head": fresh_head,
     "alignment": alignment,
     "abstention": abstention,
     "nonsense": nonsense,

@@ -32,6 +32,7 @@ _HOMES = {
         "confusion",
         "entropy",
         "evaluate",
+        "fresh_head",
         "nonrewarded_entropy",
         "novelty",
         "path",
@@ -84,6 +85,7 @@ if TYPE_CHECKING:  # `as` tells type checkers, which do not run this, that a nam
     from intarsia.measure import confusion as confusion
     from intarsia.measure import entropy as entropy
     from intarsia.measure import evaluate as evaluate
+    from intarsia.measure import fresh_head as fresh_head
     from intarsia.measure import nonrewarded_entropy as nonrewarded_entropy
     from intarsia.measure import novelty as novelty
     from intarsia.measure import path as path

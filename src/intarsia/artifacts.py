@@ -223,9 +223,12 @@ def split_for(artifact: Artifact, data: Data, name: str) -> Split:
 
 
 def labelled(artifact: Artifact, data: Data) -> Data:
-    """Training and test split with labels that are indices into the modules' catalogue."""
+    """The data with labels that are indices into the modules' catalogue, split by split."""
     train, test = (split_for(artifact, data, name) for name in ("train", "test"))
-    return replace(data, catalogue=modules_of(artifact)[0].catalogue, train=train, test=test)
+    kept = data.validation
+    validation = split_for(artifact, data, "validation") if len(kept) else kept
+    catalogue = modules_of(artifact)[0].catalogue
+    return replace(data, catalogue=catalogue, train=train, validation=validation, test=test)
 
 
 def _training_data(module: Module) -> str:

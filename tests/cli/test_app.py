@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 import intarsia as ia
 from intarsia.data import Split
 from intarsia.demo import SETTINGS
-from intarsia.measure import compatibility, compatibility_matrix
+from intarsia.measure import FRESH_HEAD, compatibility, compatibility_matrix
 from intarsia.measure import path as walk
 from intarsia.training.presets import DataSize
 
@@ -205,6 +205,27 @@ def test_compatibility_is_the_librarys(trained: tuple[Path, Any], tmp_path: Path
     bare = call("compatibility", *pair)
     assert "give them with --samples" in bare.stderr
     assert "mask jaccard" in bare.stdout
+
+
+def test_probe_is_the_librarys(trained: tuple[Path, Any], merged: Path, tmp_path: Path) -> None:
+    """A bank's modules of one seed are joined, a composition is taken as it is, and so is joint."""
+    bank, data = ia.Bank.load(trained[0]).seed(0), ia.load_data("digits")
+    joint = trained[0] / "3-s0.safetensors"
+    words = ["probe", trained[0], "--seed", 0, "--operator", "mean", "--seeds", "0,1"]
+    result = answer(*words, "--epochs", 2, "--joint", joint)
+    whole, reference = ia.compose(bank, "mean"), ia.Module.load(joint)
+    expected = ia.fresh_head(whole, data, seeds=(0, 1), epochs=2, joint=reference).to_json()
+    assert result == {"path": str(trained[0]), "trained_on_this_data": True, **expected}
+    whole.save(tmp_path / "mean.safetensors")
+    options = ["--protocol", "literal", "--epochs", 1, "--head", "layers.1", "--joint", "0.9,0.8"]
+    other = answer("probe", tmp_path / "mean.safetensors", "--data", "digits", *options)
+    assert (other["native"], other["protocol"]) == (expected["native"], "literal")
+    assert other["joint"]["values"] == [0.9, 0.8]
+    shown = " ".join(call(*words, "--epochs", 1).stdout.split())
+    assert all(statement in shown for statement in FRESH_HEAD.labelled().values())
+    assert "no readout in common" in refusal("probe", merged)
+    assert "choose with --seed" in refusal("probe", trained[0])
+    assert "did you mean 'cached'" in refusal(*words, "--protocol", "cache")
 
 
 def test_compact_is_smaller_and_answers_the_same(trained: tuple[Path, Any], tmp_path: Path) -> None:

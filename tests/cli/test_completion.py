@@ -37,6 +37,7 @@ EXPECTED = {
     "intarsia train --features eff": {"efficientnet_lite0"},
     "intarsia evaluate x --split t": {"train", "test"},
     "intarsia evaluate x --set mis": {"missing="},
+    "intarsia probe x --protocol l": {"literal"},
     "intarsia study run pa": {"pairs", "path"},
     "intarsia study run pairs --data mnist,h": {"mnist,har"},
     "intarsia train --tar": {"--target"},
@@ -65,6 +66,7 @@ def test_names_are_those_of_the_registries() -> None:
     from intarsia.composition.alignment.align import How
     from intarsia.data import DATASETS, NEGATIVES, load_data
     from intarsia.encoders import ENCODERS
+    from intarsia.measure.probe.fresh_head import ProbeProtocol
     from intarsia.models import MODELS
     from intarsia.objectives import OBJECTIVES
     from intarsia.pruning import PRUNINGS
@@ -92,6 +94,7 @@ def test_names_are_those_of_the_registries() -> None:
         (ours(MODELS), completion.MODELS),
         (["none", *ours(NEGATIVES)], completion.NEGATIVES),
         (ours(OBJECTIVES), completion.OBJECTIVES),
+        (get_args(ProbeProtocol), completion.PROTOCOLS),
         (ours(PRUNINGS), completion.PRUNINGS),
         (ours(STUDIES), completion.STUDIES),
         (["auto", *ours(ENGINES), *EXECUTORS], completion.ENGINES),

@@ -23,6 +23,7 @@ FAILS = {  # what makes each verb fail by an error of ours
     "evaluate": ["nowhere"],
     "compatibility": ["nowhere"],
     "path": ["nowhere", "nowhere"],
+    "probe": ["nowhere"],
     "compact": ["nowhere", "-o", "x"],
     "export": ["nowhere", "-o", "x.onnx"],
     "inspect": ["nowhere"],

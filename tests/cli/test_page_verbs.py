@@ -24,6 +24,12 @@ def test_a_page_of_two_modules_with_its_figures(demo_folder: Path, tmp_path: Pat
     assert "Two modules trained on digits" in out.read_text()
 
 
+def test_a_page_with_a_fresh_head(demo_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "three.html"
+    CLI.call(demo_folder / "modules" / "3.safetensors", "-o", out, "--rows", 50, "--probe")
+    assert 'id="fresh-head"' in out.read_text()
+
+
 def test_one_module_in_words(demo_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "three.html"
     run = CLI.call(demo_folder / "modules" / "3.safetensors", "-o", out, "--data", "digits")

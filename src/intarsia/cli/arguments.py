@@ -50,7 +50,7 @@ def read_shape(words: str | None) -> tuple[int, ...] | None:
     """`3,64,64` as sizes."""
     if words is None:
         return None
-    sizes = _read_list(words, "--shape")
+    sizes = read_list(words, "--shape")
     if not sizes or not all(type(size) is int and size > 0 for size in sizes):
         raise RecipeError(f"--shape {shortened(words)}: expected sizes such as 3,64,64")
     return tuple(sizes)
@@ -119,7 +119,7 @@ def read_recipe(path: Path | None, flags: Mapping[str, Any], settings: Mapping[s
     """A recipe: --set goes before the flags, and the flags before the file."""
     given = {key: value for key, value in flags.items() if value is not None}
     if "seeds" in given:
-        given["seeds"] = _read_list(given["seeds"], "--seeds")
+        given["seeds"] = read_list(given["seeds"], "--seeds")
     if "partition" in given:
         given["partition"] = _read_partition(given["partition"])
     options: dict[str, Any] = {
@@ -160,7 +160,8 @@ def merge_recipe(paths: Sequence[Path], flags: Mapping[str, Any]) -> MergeRecipe
     return replace(recipe, **given)
 
 
-def _read_list(words: str, flag: str) -> list[Any]:
+def read_list(words: str, flag: str) -> list[Any]:
+    """`0,1,2` as values."""
     values = parse_yaml(f"[{words}]", f"{flag} {shortened(words)}")
     if not isinstance(values, list):
         raise RecipeError(f"{flag} {shortened(words)}: expected a list such as 0,1,2")

@@ -35,6 +35,7 @@ OPERATORS = (
 )  # fmt: skip
 OPTIMISERS = ("adam", "adamw", "sgd")
 PRESETS = ("auto", "paper", "released")
+PROTOCOLS = ("cached", "literal")
 PRUNINGS = ("magnitude", "random", "territory", "units")
 SCHEDULES = ("constant", "cosine", "onecycle")
 VISIBILITIES = ("all", "own", "past")

@@ -1,4 +1,4 @@
-"""evaluate, path, compatibility, inspect: what modules know, and how they fit."""
+"""evaluate, path, compatibility, probe, inspect: what modules know, and how they fit."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +11,7 @@ from intarsia.cli.common_options import (
     PATH_HELP,
     Align,
     DataChoice,
+    Device,
     Figure,
     Json,
     OwnNetwork,
@@ -26,6 +27,7 @@ from intarsia.cli.display import show_abstention, show_description, show_scores
 from intarsia.cli.verbs import verb
 
 if TYPE_CHECKING:
+    from intarsia.artifacts import Artifact
     from intarsia.composition import Composition
     from intarsia.data import Data, Split
     from intarsia.measure import Evaluation
@@ -189,6 +191,64 @@ def path(
     show(way)
 
 
+@verb(
+    "probe demo/modules --data digits --seeds 0,1,2",
+    "probe whole.safetensors --data mnist --joint 0.983 --json",
+    "probe modules/ --operator 'ties(density=0.5)' --joint joint/0.safetensors",
+)
+def probe(
+    path: Annotated[Path, typer.Argument(help=f"{PATH_HELP}.")],
+    source: DataChoice,
+    own: OwnNetwork,
+    operator: Annotated[
+        str, name_option(completion.OPERATORS, "How the modules of a bank are joined first.")
+    ] = "sum",
+    seed: Seed = None,
+    head: Annotated[
+        str | None, typer.Option(help="The last linear layer, such as fc; by default it is found.")
+    ] = None,
+    joint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NUMBERS|PATH",
+            help="What training on all classes together reaches: accuracies, or its network.",
+        ),
+    ] = None,
+    protocol: Annotated[
+        str,
+        name_option(
+            completion.PROTOCOLS, "cached: features once; literal: the network every time."
+        ),
+    ] = "cached",
+    seeds: Annotated[str, typer.Option(help="Of new heads, such as 0,1,2.")] = "0",
+    epochs: Annotated[int, typer.Option(help="Of each new head.")] = 10,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Train a new last layer on the frozen network: what part of a shortfall is the readout's?"""
+    from intarsia.artifacts import data_for, open_artifact
+    from intarsia.cli.arguments import read_list
+    from intarsia.measure import fresh_head
+
+    artifact = open_artifact(path, own.factory())
+    loaded, same = data_for(artifact, source.data, source.options())
+    result = fresh_head(
+        _one_network(artifact, path, operator, seed, own, loaded),
+        loaded,
+        head=head,
+        joint=None if joint is None else _joint(joint, own),
+        protocol=protocol,  # type: ignore[arg-type]
+        epochs=epochs,
+        seeds=read_list(seeds, "--seeds"),
+        device=device,
+    )
+    if not same:
+        note(f"this is not the data that {path} was trained on, or it is split otherwise")
+    if json:
+        return show_json({"path": str(path), "trained_on_this_data": same, **result.to_json()})
+    show(result)
+
+
 @verb("inspect demo/modules/3.safetensors", "inspect demo/modules --json")
 def inspect(
     path: Annotated[Path, typer.Argument(help=f"{PATH_HELP}.")],
@@ -223,6 +283,38 @@ def _aligned(a: "Module", b: "Module", how: str, data: "Data") -> tuple["Module"
         inputs = inputs.to(torch.float32)  # networks that have a name read no others
     one, other = align([a, b], how, inputs)  # type: ignore[arg-type]
     return one, other
+
+
+def _one_network(
+    artifact: "Artifact",
+    path: Path,
+    operator: str,
+    seed: int | None,
+    own: OwnNetwork,
+    data: "Data",
+) -> "Module | Composition":
+    """A module or a composition as it is; the modules of a bank joined, those of one seed.
+
+    Joining may look at validation samples, as for the statistics of BatchNorm.
+    """
+    from intarsia.artifacts import open_modules
+    from intarsia.composition import compose
+    from intarsia.modules import Bank
+
+    if not isinstance(artifact, Bank):
+        return artifact
+    samples = data if len(data.validation) else None
+    return compose(open_modules([path], seed, own.factory()), operator, samples=samples)
+
+
+def _joint(words: str, own: OwnNetwork) -> "Module | Composition | list[float]":
+    """What --joint means: numbers, or the path of a network."""
+    from intarsia.artifacts import open_network
+
+    try:
+        return [float(word) for word in words.split(",")]
+    except ValueError:
+        return open_network(Path(words), own.factory())
 
 
 def _abstentions(

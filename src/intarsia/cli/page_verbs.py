@@ -14,7 +14,7 @@ from intarsia.cli.verbs import verb
 @verb(
     "report demo",
     "report modules/ -o modules.html --figures figures/ --formats svg,pdf",
-    "report whole.safetensors --data mnist --rows 2000",
+    "report whole.safetensors --data mnist --rows 2000 --probe",
     "report docs/results/study_pairs.json -o pairs.html",
 )
 def report(
@@ -31,6 +31,9 @@ def report(
     rows: Annotated[
         int | None, typer.Option(min=1, help="Test samples to measure on at most.")
     ] = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Also train a fresh head on the joined network.")
+    ] = False,
     study: Annotated[
         str | None,
         name_option(completion.STUDIES, "The study to show of a store; by default all."),
@@ -59,6 +62,7 @@ def report(
             study=study,
             data_options=source.options(),
             model=own.factory(),
+            probe=probe,
         )
     written = made.save(out, figures, kinds)
     if json:

@@ -14,6 +14,7 @@ from intarsia.measure.logits import (
 from intarsia.measure.matrix import Matrix
 from intarsia.measure.novelty import Novelty, novelty
 from intarsia.measure.path import WeightPath, path
+from intarsia.measure.probe import FRESH_HEAD, Contract, FreshHead, ProbeScore, fresh_head
 from intarsia.measure.significance import (
     Moments,
     TTest,
@@ -28,12 +29,16 @@ from intarsia.measure.significance import (
 )
 
 __all__ = [
+    "FRESH_HEAD",
     "Abstention",
     "Compatibility",
+    "Contract",
     "Evaluation",
+    "FreshHead",
     "Matrix",
     "Moments",
     "Novelty",
+    "ProbeScore",
     "TTest",
     "WeightPath",
     "above",
@@ -52,6 +57,7 @@ __all__ = [
     "evaluate",
     "evaluate_logits",
     "format_number",
+    "fresh_head",
     "holm",
     "nonrewarded_entropy",
     "novelty",

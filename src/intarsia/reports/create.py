@@ -27,6 +27,7 @@ def report(
     study: str | None = None,
     data_options: Mapping[str, Any] | None = None,
     model: Model | None = None,
+    probe: bool = False,
 ) -> Report:
     """What was trained or measured, on one page that needs nothing else; `.save(path)` writes it.
 
@@ -36,11 +37,13 @@ def report(
     `data` is by default what the modules were trained on; where it is not available the page says
     so and leaves out what would be measured on it. `compare` holds other classifiers of the same
     classes by name, for the table of ways to join. `sections` come before the commands at the end:
-    that is where probes go. At most `rows` test samples are measured on. `data_options` are those
-    of `load_data`, and `model` is the factory of modules that are read, as in Module.load. A study
-    takes none of these, nor a title.
+    that is where results of yours go. At most `rows` test samples are measured on. `data_options`
+    are those of `load_data`, and `model` is the factory of modules that are read, as in
+    Module.load. With `probe` a fresh head is trained on the joined network. A study takes none of
+    these, nor a title.
     """
     options: dict[str, object] = {"data": data, "title": title, "rows": rows, "model": model}
+    options |= {"probe": probe or None}
     options |= {"compare": compare or None, "sections": sections or None}
     options |= {"data_options": data_options or None}
     path = _study_path(artifact)
@@ -65,6 +68,7 @@ def report(
         rows=rows,
         data_options=data_options,
         model=model,
+        probe=probe,
     )
 
 

@@ -8,6 +8,7 @@ import torch
 from intarsia.composition import compose
 from intarsia.data import load_data
 from intarsia.errors import StudyError
+from intarsia.measure.probe import readout_inputs
 from intarsia.models import initialise
 from intarsia.modules import BASES
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
@@ -16,9 +17,8 @@ from intarsia.studies.base.experts import (
     WAYS,
     base_classes,
     class_means,
-    fresh_head,
+    fresh_accuracy,
     random_tasks,
-    readout_inputs,
     task_data,
     ward_tasks,
 )
@@ -92,11 +92,11 @@ def test_a_fresh_head_reads_what_the_features_hold() -> None:
     with torch.no_grad():
         network.layers[-1].weight.zero_()
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    assert fresh_head(network, data, torch.device("cpu"), 0, how) > 0.95
+    assert fresh_accuracy(network, data, torch.device("cpu"), 0, how) > 0.95
     for name, value in network.state_dict().items():
         assert torch.equal(value, before[name])
     network.layers[0].weight.data.zero_()  # and of dead features nothing
-    assert fresh_head(network, data, torch.device("cpu"), 0, how) < 0.5
+    assert fresh_accuracy(network, data, torch.device("cpu"), 0, how) < 0.5
 
 
 def test_scales_are_tried_as_compose_would_join_the_experts() -> None:
@@ -124,7 +124,7 @@ def test_scales_are_tried_as_compose_would_join_the_experts() -> None:
             merged = compose(bank, own["chosen"], samples=data, recalibrate=recompute)
             assert own["test"] == pytest.approx(right(merged, data.test), abs=0.02)
             if name == ARITHMETIC:
-                expected = fresh_head(merged.networks[0].network, data, device, 0, head)
+                expected = fresh_accuracy(merged.networks[0].network, data, device, 0, head)
                 assert own[FRESH] == pytest.approx(expected, abs=0.02)
                 assert own[FRESH] > 0.4
     assert found["averaged"] != found["recomputed"]

@@ -14,7 +14,14 @@ from intarsia.reports.html.page import Report, Section, page
 from intarsia.reports.html.words import capital, counted, listed, nats, percent
 
 # Each of these files registers its sections.
-from intarsia.reports.modules import cards, overview, pairwise, reproduce, trained  # noqa: F401
+from intarsia.reports.modules import (  # noqa: F401
+    cards,
+    overview,
+    pairwise,
+    probed,
+    reproduce,
+    trained,
+)
 from intarsia.reports.modules.measurements import label_of
 from intarsia.reports.modules.merged import best_of, joined_accuracy, samples_of
 from intarsia.reports.modules.report_input import ReportInput, Source, subject_of
@@ -32,9 +39,10 @@ def modules_report(
     rows: int | None = None,
     data_options: Mapping[str, Any] | None = None,
     model: Model | None = None,
+    probe: bool = False,
 ) -> Report:
     """The report of modules; arguments are those of `intarsia.report`."""
-    inputs = subject_of(artifact, data, compare, rows, data_options, model)
+    inputs = subject_of(artifact, data, compare, rows, data_options, model, probe)
     context = ReportContext(inputs)
     parts = sections_of(context, sections)
     html = page(title or _title(inputs), _lead(context), parts, _made_of(inputs))

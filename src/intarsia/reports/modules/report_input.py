@@ -45,6 +45,7 @@ class ReportInput:
     named: str | None = None  # the data, where it was asked for by name or path
     options: Mapping[str, Any] = field(default_factory=dict)  # of load_data, where given
     rows: int | None = None  # test samples at most
+    probe: bool = False  # whether a fresh head is trained
 
     @property
     def catalogue(self) -> tuple[str, ...]:
@@ -127,6 +128,7 @@ def subject_of(
     rows: int | None = None,
     options: Mapping[str, Any] | None = None,
     model: Model | None = None,
+    probe: bool = False,
 ) -> ReportInput:
     """Read what the paths hold, or take the objects as they are, and find the data.
 
@@ -137,7 +139,7 @@ def subject_of(
     if rows is not None and rows < 1:
         raise RecipeError(f"rows is {rows}: expected a number of test samples, at least 1")
     result = replace(result, rows=rows, compared={**result.compared, **(compared or {})})
-    result = replace(result, options=dict(options or {}))
+    result = replace(result, options=dict(options or {}), probe=probe)
     first = result.modules[0]
     try:
         named = None if isinstance(data, Data) else data

@@ -101,6 +101,7 @@ def _reporting(inputs: ReportInput) -> Line:
     line += ["-o", "report.html", "--figures", "figures/"]
     if inputs.named is not None or not inputs.known or inputs.options:
         line += _data(inputs)
+    line += ["--probe"] if inputs.probe else []
     return [*line, "--rows", str(inputs.rows)] if inputs.rows else line
 
 

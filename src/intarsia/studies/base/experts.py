@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from intarsia.data import Data, Split
 from intarsia.errors import StudyError, nearest
 from intarsia.files import stream
+from intarsia.measure.probe import HeadTraining, readout_inputs, train_head
+from intarsia.measure.probe.head_training import CachedFeatures
 from intarsia.modules import Module
 
 # How experts are trained, and what they see besides their own classes.
@@ -100,64 +102,21 @@ def settings_of(way: str, amount: float) -> dict[str, Any]:
     return settings
 
 
-def readout_inputs(network: nn.Module, scaled: Tensor, batch: int = 512) -> Tensor:
-    """What the last linear layer reads, for inputs as the network takes them; on their device."""
-    layer = last_linear(network)
-    caught: list[Tensor] = []
-    hook = layer.register_forward_pre_hook(lambda _, given: caught.append(given[0].detach()))
-    network.eval()
-    try:
-        with torch.no_grad():
-            for rows in scaled.split(batch):
-                network(rows)
-    finally:
-        hook.remove()
-    return torch.cat(caught)
-
-
-def last_linear(network: nn.Module) -> nn.Linear:
-    """The layer that makes the logits."""
-    layers = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
-    if not layers:
-        raise StudyError(f"{type(network).__name__} has no linear layer to make its logits")
-    return layers[-1]
-
-
-def fresh_head(
+def fresh_accuracy(
     network: nn.Module, data: Data, device: torch.device, seed: int, how: Mapping[str, Any]
 ) -> float:
-    """Test accuracy of a new linear layer on what the network's last one reads, all else frozen.
+    """Test accuracy of a fresh head on a network that takes scaled inputs; it starts at zeros.
 
-    It is trained on all tasks' samples by AdamW; the epoch with the best validation accuracy
-    counts. It says what part of a shortfall the readout alone explains, and is no way to ship.
+    `intarsia.fresh_head` is this probe for anybody's networks, with its contract.
     """
-    splits = (data.train, data.validation, data.test)
-    features = [
-        readout_inputs(network, data.scaling(split.x).to(device)).float() for split in splits
-    ]
-    labels = [split.y.to(device) for split in splits]
-    head = nn.Linear(features[0].shape[1], data.classes).to(device)
-    nn.init.zeros_(head.weight)
-    nn.init.zeros_(head.bias)
-    optimiser = torch.optim.AdamW(
-        head.parameters(), lr=how["learning_rate"], weight_decay=how["weight_decay"]
-    )
-    draw = torch.Generator().manual_seed(stream("fresh head", seed))
-    best = (-1.0, 0.0)
-    for _ in range(how["epochs"]):
-        order = torch.randperm(len(labels[0]), generator=draw).to(device)
-        for rows in order.split(how["batch"]):
-            loss = nn.functional.cross_entropy(head(features[0][rows]), labels[0][rows])
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-        with torch.no_grad():
-            scores = [
-                float((head(x).argmax(1) == y).double().mean())
-                for x, y in zip(features[1:], labels[1:], strict=True)
-            ]
-        best = max(best, (scores[0], scores[1]), key=lambda pair: pair[0])
-    return best[1]
+    splits = {"train": data.train, "validation": data.validation, "test": data.test}
+    features = {
+        name: readout_inputs(network, data.scaling(split.x).to(device))
+        for name, split in splits.items()
+    }
+    labels = {name: split.y.to(device) for name, split in splits.items()}
+    width, training = features["train"].shape[1], HeadTraining(**how, initial="zeros")
+    return train_head(CachedFeatures(features), width, data.classes, labels, training, seed).test
 
 
 def network_of(module: Module, device: torch.device) -> nn.Module:

@@ -21,6 +21,7 @@ from intarsia.composition.merge_context import kept_samples
 from intarsia.data import Data, Split, subsample
 from intarsia.encoders import Encoder
 from intarsia.errors import StudyError, nearest
+from intarsia.measure.probe import readout_inputs
 from intarsia.measure.significance import clustered
 from intarsia.modules import BASES, Bank, Module, logits_of
 from intarsia.specs import name_of
@@ -31,10 +32,9 @@ from intarsia.studies.base.experts import (
     check_partitions,
     check_ways,
     class_means,
-    fresh_head,
+    fresh_accuracy,
     network_of,
     random_tasks,
-    readout_inputs,
     settings_of,
     task_data,
     ward_tasks,
@@ -256,7 +256,7 @@ def joined(
             }
             if name == ARITHMETIC:
                 seed, how = settings["seed"], settings["head"]
-                own[FRESH] = fresh_head(network, data, device, seed, how)
+                own[FRESH] = fresh_accuracy(network, data, device, seed, how)
             found[norms][name] = own
     return {**result, **found}
 

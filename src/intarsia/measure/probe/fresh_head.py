@@ -1,0 +1,376 @@
+"""The fresh-head probe: what part of a shortfall does a new readout recover?"""
+
+import hashlib
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from intarsia.composition import Composition
+from intarsia.data import Data, Split, check_same_encoder
+from intarsia.errors import DataError, ModelError, RecipeError, nearest, shortened
+from intarsia.files import plain
+from intarsia.measure.evaluation import format_number, printed
+from intarsia.measure.probe.contract import FRESH_HEAD, Contract, states
+from intarsia.measure.probe.head_training import (
+    CachedFeatures,
+    HeadTraining,
+    TrainedHead,
+    WholeNetwork,
+    train_head,
+)
+from intarsia.measure.probe.readout import Readout, readout_of
+from intarsia.modules import Classifier, Module, Predicting, logits_of
+from intarsia.modules.classifier import network_inputs
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+ProbeProtocol = Literal["cached", "literal"]
+Joint = float | nn.Module | Module
+SPLITS = ("train", "validation", "test")
+LEAKED = 0.5  # of the test rows: data sets have some rows twice, and none has half of them
+
+
+@dataclass(frozen=True)
+class ProbeScore:
+    """Values, one per seed or network, with their mean and standard deviation."""
+
+    values: tuple[float, ...]
+
+    @property
+    def n(self) -> int:
+        return len(self.values)
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.values)
+
+    @property
+    def sd(self) -> float:
+        """With n - 1 in the denominator; nan of a single value, and where values are."""
+        known = self.n > 1 and all(map(math.isfinite, self.values))
+        return statistics.stdev(self.values) if known else math.nan
+
+    def to_json(self) -> dict[str, Any]:
+        return {"mean": self.mean, "sd": self.sd, "n": self.n, "values": self.values}
+
+    def __str__(self) -> str:
+        spread = "" if math.isnan(self.sd) else f" ± {self.sd:.4f}"
+        return f"{format_number(self.mean)}{spread} (n = {self.n})"
+
+
+@states(FRESH_HEAD)
+@dataclass(frozen=True, eq=False, repr=False)
+class FreshHead:
+    """What `fresh_head` measured: accuracies on the test samples of all classes.
+
+    `recovered` is (fresh - native) / (joint - native), one value per seed with the means of native
+    and joint; None without a joint reference, nan where joint is not above native.
+    """
+
+    native: ProbeScore  # the network with its own head
+    fresh: ProbeScore  # with a new head, one value per seed
+    joint: ProbeScore | None  # of networks trained on all classes together
+    data: str
+    head: str  # the layer in whose place the new one came
+    protocol: ProbeProtocol
+    training: HeadTraining
+    seeds: tuple[int, ...]
+    epochs: tuple[int, ...]  # the one kept of each seed, counted from 1
+    samples: dict[str, int]  # by split
+    repeated: int  # test samples that are also among those trained or validated on
+    contract: Contract = FRESH_HEAD
+
+    @property
+    def gap(self) -> ProbeScore:
+        """fresh - native: the part of the score that a new readout adds."""
+        return ProbeScore(tuple(value - self.native.mean for value in self.fresh.values))
+
+    @property
+    def recovered(self) -> ProbeScore | None:
+        """The fraction of the shortfall against joint that a new readout recovers."""
+        if self.joint is None:
+            return None
+        shortfall = self.joint.mean - self.native.mean
+        return ProbeScore(
+            tuple(g / shortfall if shortfall > 0 else math.nan for g in self.gap.values)
+        )
+
+    def rows(self) -> list[tuple[str, ProbeScore | None]]:
+        """What was measured, by name, in the order of tables."""
+        return [
+            ("native", self.native),
+            ("fresh", self.fresh),
+            ("joint", self.joint),
+            ("fresh - native", self.gap),
+            ("recovered fraction", self.recovered),
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        scores = {
+            name: None if score is None else score.to_json()
+            for name, score in (*self.rows()[:3], ("gap", self.gap), ("recovered", self.recovered))
+        }
+        facts = {key: getattr(self, key) for key in ("data", "head", "protocol", "seeds", "epochs")}
+        more = {"samples": self.samples, "repeated": self.repeated}
+        training = {"training": asdict(self.training)}
+        contract = {"contract": self.contract.to_json()}
+        return plain({**scores, **facts, **training, **more, **contract}, "fresh head")
+
+    def __rich__(self) -> "Group":
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table()
+        for heading in ("", "accuracy", "sd", "n"):
+            table.add_column(heading, justify="right" if heading else "left")
+        for name, score in self.rows():
+            numbers = (score.mean, score.sd) if score else (None, None)
+            table.add_row(name, *map(format_number, numbers), str(score.n) if score else "-")
+        lines = [Text.assemble((f"{k}: ", "bold"), v) for k, v in self.contract.labelled().items()]
+        return Group(Text(self._summary()), table, *lines)
+
+    def __str__(self) -> str:
+        return printed(self)
+
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{name} {score}" for name, score in self.rows() if score)
+        return f"FreshHead({scores})\n{self.contract}"
+
+    def _summary(self) -> str:
+        text = f"fresh head in place of {self.head!r}, {self.protocol}, on {self.data}: "
+        text += ", ".join(f"{count} {split}" for split, count in self.samples.items())
+        if self.repeated:
+            text += f" ({self.repeated} of these seen before)"
+        return text
+
+
+@states(FRESH_HEAD)
+def fresh_head(
+    model: nn.Module | Module,
+    data: Data,
+    *,
+    head: str | None = None,
+    joint: Joint | Sequence[Joint] | None = None,
+    protocol: ProbeProtocol = "cached",
+    epochs: int = 10,
+    learning_rate: float = 1e-3,
+    weight_decay: float = 1e-4,
+    batch: int = 64,
+    seeds: int | Sequence[int] = (0,),
+    device: str = "auto",
+) -> FreshHead:
+    """Train a new last layer on a frozen network, and see what part of a shortfall it recovers.
+
+    `model` is a composition in one network, a module, a classifier, or any network that ends with
+    a linear layer, merged by whatever means. A network that is not intarsia's gets raw inputs as
+    float32; put it in a Classifier to scale them. The layer that makes the logits is found by
+    running the network; `head="fc"` names it.
+
+    `joint` is what was reached by training on all classes together: an accuracy, a network, or
+    several of either. "cached" computes the features of the frozen network once, for all seeds;
+    "literal" runs the whole network on every batch. Both draw the same batches from the same
+    seeds, and agree to rounding. Inputs are not augmented.
+
+    The training split trains, the validation split chooses the epoch, the test split is looked at
+    once. Data of which half of the test samples are among the others is refused.
+    """
+    how = HeadTraining(epochs, learning_rate, weight_decay, batch)
+    numbers = _checked_seeds(seeds)
+    if protocol not in get_args(ProbeProtocol):
+        raise RecipeError(
+            f"protocol is {shortened(protocol)}: {nearest(protocol, get_args(ProbeProtocol))}"
+        )
+    if not isinstance(data, Data):
+        raise DataError(
+            f"a fresh head cannot be trained on a {type(data).__name__}: give Data, whose three "
+            "splits train, choose and test it, as load_data makes it"
+        )
+    splits = _labelled(model, data)
+    repeated = _check_apart(data.name, splits)
+    readout = readout_of(model, splits["train"].x, head)
+    classes = _check_width(readout, data)
+    references = None if joint is None else _joint_scores(joint, data)
+    with _placed(readout, device) as place:
+        native, heads = _probed(readout, splits, classes, protocol, how, numbers, place)
+    return FreshHead(
+        native=ProbeScore((native,)),
+        fresh=ProbeScore(tuple(trained.test for trained in heads)),
+        joint=references,
+        data=data.name,
+        head=readout.name,
+        protocol=protocol,
+        training=how,
+        seeds=numbers,
+        epochs=tuple(trained.epoch for trained in heads),
+        samples={name: len(split) for name, split in splits.items()},
+        repeated=repeated,
+    )
+
+
+def _probed(
+    readout: Readout,
+    splits: dict[str, Split],
+    classes: int,
+    protocol: ProbeProtocol,
+    how: HeadTraining,
+    seeds: Sequence[int],
+    device: torch.device,
+) -> tuple[float, list[TrainedHead]]:
+    """The native accuracy on test samples, and a new head for each seed."""
+    labels = {name: split.y.to(device) for name, split in splits.items()}
+    width = readout.layer.in_features
+    if protocol == "cached":
+        pairs = {name: readout.features(split.x) for name, split in splits.items()}
+        logits = pairs["test"][1]
+        answers: Any = CachedFeatures({name: pair[0] for name, pair in pairs.items()})
+        frozen: Any = nullcontext()
+    else:
+        logits = readout.features(splits["test"].x)[1]
+        answers = WholeNetwork(readout, {name: split.x for name, split in splits.items()})
+        frozen = answers.frozen()
+    if readout.offset is not None:
+        logits = logits + readout.offset.to(logits)
+    native = _hits(logits, labels["test"])
+    with frozen:
+        heads = [train_head(answers, width, classes, labels, how, seed) for seed in seeds]
+    return native, heads
+
+
+def _labelled(model: nn.Module | Module, data: Data) -> dict[str, Split]:
+    """The splits as the model reads them, with labels that are places in its catalogue."""
+    splits = {}
+    for name in SPLITS:
+        split: Split = getattr(data, name)
+        if not len(split):
+            raise DataError(f"{data.name} has no {name} samples: a fresh head needs all three")
+        outside = split.y[(split.y < 0) | (split.y >= data.classes)]
+        if len(outside):
+            raise DataError(
+                f"{data.name}: the {name} split has the label {int(outside[0])}, outside the "
+                f"catalogue of {data.classes} classes: give a label from 0 to {data.classes - 1} "
+                "for every row"
+            )
+        splits[name] = split
+    if not isinstance(model, Module | Predicting):
+        return splits
+    check_same_encoder(data, model.encoder)
+    places = _places(model, data)
+    return {
+        name: Split(_encoded(model, split.x), places[split.y]) for name, split in splits.items()
+    }
+
+
+def _places(model: Module | Predicting, data: Data) -> Tensor:
+    places = data.labels_in(model.catalogue)
+    if bool((places < 0).any()):
+        unknown = data.catalogue[int((places < 0).nonzero()[0])]
+        raise DataError(
+            f"{data.name} has the class {unknown!r}, which is not in the model's catalogue "
+            f"({', '.join(model.catalogue)}): leave it out with load_data(..., classes=[...])"
+        )
+    return places
+
+
+def _encoded(model: Module | Predicting, x: Tensor) -> Tensor:
+    """Raw inputs as features, where the model reads those of an encoder: once for all batches."""
+    if model.encoder is None:
+        return x
+    if isinstance(model, Module):
+        shape = model.architecture.shape
+    else:
+        parts = model.networks[0] if isinstance(model, Composition) else model
+        assert isinstance(parts, Classifier)
+        shape = parts.shape
+    return network_inputs(x, shape, model.encoder)
+
+
+def _check_apart(name: str, splits: dict[str, Split]) -> int:
+    """How many test rows are among those trained or validated on; too many are refused."""
+    seen = {row for part in ("train", "validation") for row in _digests(splits[part].x)}
+    repeated = sum(row in seen for row in _digests(splits["test"].x))
+    if repeated >= LEAKED * len(splits["test"]):
+        raise DataError(
+            f"{name}: {repeated} of {len(splits['test'])} test samples are among its training and "
+            "validation samples: a head trained on test data measures nothing; keep them apart"
+        )
+    return repeated
+
+
+def _digests(x: Tensor) -> Iterator[bytes]:
+    rows = x.detach().cpu().contiguous().flatten(1).numpy()
+    return (hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows)
+
+
+def _check_width(readout: Readout, data: Data) -> int:
+    """The classes that the new head is for: the model's catalogue, or that of the data."""
+    width, model = readout.layer.out_features, readout.model
+    if isinstance(model, Classifier):  # which has checked its own, and may have an explicit other
+        return len(model.catalogue)
+    if width != data.classes:
+        raise ModelError(
+            f"the head {readout.name!r} has {width} outputs and {data.name} has {data.classes} "
+            "classes: give the network that was made for these classes, or data of its own"
+        )
+    return width
+
+
+def _joint_scores(joint: Joint | Sequence[Joint], data: Data) -> ProbeScore:
+    given = list(joint) if isinstance(joint, list | tuple) else [joint]
+    if not given:
+        raise RecipeError("joint is empty: give an accuracy, a network, several, or None")
+    return ProbeScore(tuple(_joint_accuracy(one, data) for one in given))
+
+
+def _joint_accuracy(joint: Any, data: Data) -> float:
+    if isinstance(joint, nn.Module | Module):
+        split = _labelled(joint, data)["test"]
+        network = joint.to_module() if isinstance(joint, Module) else joint
+        logits = logits_of(network, split.x)
+        classes = len(joint.catalogue) if isinstance(joint, Module | Predicting) else data.classes
+        if logits.dim() != 2 or logits.shape[1] != classes:
+            raise ModelError(
+                f"the joint network gives logits of shape {tuple(logits.shape)}: expected "
+                f"N x {classes} for the classes of {data.name}"
+            )
+        return _hits(logits, split.y)
+    if isinstance(joint, bool) or not isinstance(joint, int | float) or not 0 <= joint <= 1:
+        raise RecipeError(
+            f"joint is {shortened(joint)}: expected an accuracy from 0 to 1, or a network"
+        )
+    return float(joint)
+
+
+def _hits(logits: Tensor, labels: Tensor) -> float:
+    return float((logits.argmax(1) == labels.to(logits.device)).double().mean())
+
+
+def _checked_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    given = tuple(seeds) if isinstance(seeds, list | tuple | range) else (seeds,)
+    whole = all(isinstance(seed, int) and not isinstance(seed, bool) for seed in given)
+    if not given or not whole or len(set(given)) < len(given):
+        raise RecipeError(
+            f"seeds is {shortened(seeds)}: expected whole numbers, each once, such as (0, 1, 2)"
+        )
+    return given
+
+
+@contextmanager
+def _placed(readout: Readout, device: str) -> Iterator[torch.device]:
+    """The network on a device, and afterwards where it was; auto leaves it on a GPU it is on."""
+    from intarsia.training.job import device_of
+
+    before = readout.layer.weight.device
+    place = before if device == "auto" and before.type != "cpu" else device_of(device)
+    readout.model.to(place)
+    try:
+        yield place
+    finally:
+        readout.model.to(before)
