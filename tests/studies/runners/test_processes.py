@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from slow import SLOW
 from store_content import content, events
-from watching import descendants, title, until
 
 from intarsia.errors import StudyError
 from intarsia.studies import Store, run
 from intarsia.studies.runners.dispatch import run_with
+from watching import descendants, title, until
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds workers in /proc")
@@ -73,7 +73,7 @@ def test_a_finished_study_starts_nobody(tmp_path, monkeypatch):
 @on_linux
 def test_a_failure_of_a_worker_is_told_and_ends_the_others(tmp_path):
     store = Store(tmp_path / "store")
-    options = SLOW.options("small", fails=True)
+    options = SLOW.options("small", fails=True, recipe={"epochs": 1, "sparsity": 0, "rounds": 0})
     with pytest.raises(StudyError, match=r"cell slow objective=.*: the pieces do not fit"):
         run_with("processes", SLOW, options, store, "cpu", workers=2)
     assert not workers_of(os.getpid())

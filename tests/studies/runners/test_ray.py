@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from slow import SLOW
 from store_content import content, events
-from watching import kill_one, until
 
 from intarsia.studies import Store, run
 from intarsia.studies.runners.dispatch import run_with
+from watching import kill_one, until
 
 ray = pytest.importorskip("ray", reason="needs ray: pip install 'intarsia[cluster]'")
 
