@@ -29,7 +29,8 @@ studio: .venv/.studio ## the demo's modules in the browser, to switch on and off
 	test -e demo/modules/bank.json || $(BIN)/intarsia demo
 	$(BIN)/intarsia studio demo
 
-test: lint docs ## lint, docs and the test suite
+test: .venv/.installed ## lint, docs and the test suite
+	$(MAKE) --no-print-directory -j 2 lint docs
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-portable: .venv/.installed ## the suite as other machines run it, see VARIANTS and ARGUMENTS in CONTRIBUTING.md

@@ -1,5 +1,6 @@
 """What all tests share: few threads, a cache of their own, one studio, the big data sets."""
 
+import gc
 import os
 import re
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache as cache_result
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
 LONGEST = ("test_docs", "test_foreign", "test_app", "test_ray", "test_kill", "test_notebook")
+CACHES = count()
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        return  # it runs no test: its workers do
     import torch
 
     with suppress(ImportError):  # then the files that want it fail, and no other
@@ -26,6 +31,11 @@ def pytest_configure() -> None:
         # The same examples in every run, and as much time as a busy machine takes for one.
         settings.register_profile("house", deadline=None, derandomize=True, database=None)
         settings.load_profile("house")
+    # What a power cut would lose is nothing that tests look at, and the disk takes a while; who
+    # watches the calls sets its own function, and other processes sync.
+    os.fsync = lambda handle: None
+    # Of the many objects of a session few are litter: look for it less often than Python would.
+    gc.set_threshold(20_000, 20, 20)
     # Small networks: more threads than this only wait for one another.
     if not os.environ.get("OMP_NUM_THREADS"):  # which torch follows
         torch.set_num_threads(min(2, os.cpu_count() or 1))
@@ -44,8 +54,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder, so that no test reads or writes the user's own."""
-    folder = tmp_path_factory.mktemp("cache")
+    """A cache folder of its own for each test, so that none reads or writes the user's.
+
+    It is made when something is put there: thousands of empty ones take seconds to come and go.
+    """
+    folder = tmp_path_factory.getbasetemp() / "caches" / str(next(CACHES))
     monkeypatch.setenv("INTARSIA_CACHE", str(folder))
     return folder
 

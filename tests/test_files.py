@@ -2,6 +2,7 @@
 
 import os
 import stat
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,6 +24,12 @@ from intarsia.files import (
     stream,
     write_whole,
 )
+
+
+@pytest.fixture(autouse=True)
+def _on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here files are synced in earnest, as nowhere else (see tests/conftest.py)."""
+    monkeypatch.setattr(os, "fsync", sys.modules[os.name].fsync)
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:

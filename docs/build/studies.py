@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from textwrap import fill
@@ -89,11 +89,9 @@ Studies = Mapping[str, Sequence[Variant]]
 
 def read_studies(folder: Path) -> dict[str, list[Variant]]:
     """Every study that has an archive in the folder; of its variants the paper's preset first."""
-    archives = {
-        path.name: load_archive(path)
-        for path in sorted(folder.glob("study_*.json"))
-        if json.loads(path.read_bytes()).get("format") == FORMAT["format"]
-    }
+    paths = sorted(folder.glob("study_*.json"))
+    read = {path.name: _archive(path, path.stat().st_mtime_ns) for path in paths}
+    archives = {name: archive for name, archive in read.items() if archive is not None}
     studies = {}
     for name, study in STUDIES.items():
         groups: dict[tuple[bool, str], dict[str, Archive]] = {}
@@ -105,6 +103,13 @@ def read_studies(folder: Path) -> dict[str, list[Variant]]:
         if groups:
             studies[name] = [Variant(study, key[1], own) for key, own in sorted(groups.items())]
     return studies
+
+
+@cache
+def _archive(path: Path, changed: int) -> Archive | None:
+    """An archive, read once for as long as its file is left alone; None for any other file."""
+    is_archive = json.loads(path.read_bytes()).get("format") == FORMAT["format"]
+    return load_archive(path) if is_archive else None
 
 
 def verdicts_of(studies: Studies) -> dict[str, Verdict]:

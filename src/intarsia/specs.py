@@ -5,7 +5,7 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import update_wrapper
+from functools import cached_property, update_wrapper
 from typing import Any
 
 from intarsia.errors import LimitError, RecipeError, nearest, shortened
@@ -62,6 +62,11 @@ class RegistryEntry:
 
     def __call__(self, *args: Any, **settings: Any) -> Any:
         return self.function(*args, **settings)
+
+    @cached_property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """Those of the function, looked up once: every spec that is read asks for them."""
+        return inspect.signature(self.function).parameters
 
     def __getattr__(self, trait: str) -> Any:
         traits = self.__dict__.get("traits", {})
@@ -142,7 +147,9 @@ class Registry(dict[str, Any]):
 
     def parameters(self, name: str) -> dict[str, inspect.Parameter]:
         """The parameters that users set."""
-        parameters = inspect.signature(self[name]).parameters
+        entry = self[name]
+        known = isinstance(entry, RegistryEntry)
+        parameters = entry.parameters if known else inspect.signature(entry).parameters
         return {key: p for key, p in parameters.items() if key not in self.given}
 
     def _bind(self, name: str, positional: list[Any], named: dict[str, Any]) -> dict[str, Any]:

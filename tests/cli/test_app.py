@@ -405,6 +405,7 @@ def test_data_lists_where_sets_come_from(
 ) -> None:
     monkeypatch.setenv("INTARSIA_DATA", str(tmp_path))
     (tmp_path / "mnist.npz").touch()
+    cache.mkdir(parents=True)
     (cache / "yeast.npz").touch()
     where = {entry["name"]: entry["where"] for entry in answer("data")["sets"]}
     assert where["digits"] == "embedded"

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import sys
 
 import pytest
@@ -42,6 +43,7 @@ SETTINGS = {
     "keep_rounds": True,
     "checkpoint_every": 0,
 }
+FEW = {"epochs": 2, "rounds": 1}  # a stop within a round, one between two, one between chunks
 RUNS = {
     "paper": {},
     "released": {"preset": "released", "epochs": 4, "patience": 1},
@@ -49,10 +51,10 @@ RUNS = {
     "won": {"pruning": "territory(by='magnitude')", "sparsity": None},
     "random": {"pruning": "random(biases=True)", "schedule": "cosine"},
     "stack": {"engine": "stack", "keep_moments": True},
-    "streams": {"engine": "streams", "model": with_convolution, "epochs": 2, "rounds": 1},
-    "grouped": {"engine": "grouped", "model": with_convolution, "epochs": 2, "rounds": 1},
+    "streams": {"engine": "streams", "model": with_convolution, **FEW},
+    "grouped": {"engine": "grouped", "model": with_convolution, **FEW},
     "plain": {"engine": "plain", "keep_moments": True, "select": "loss"},
-    "batchnorm": {"model": with_batchnorm},
+    "batchnorm": {"model": with_batchnorm, **FEW},
     "shown": {"objective": "xe", "batch": 16, "preset": "released", "patience": 1},
     "shown plain": {"objective": "xe", "batch": 16, "engine": "plain"},
     "negatives": {"preset": "auto", "negatives": "noise(0.25) + mixed(0.25)"},
@@ -71,6 +73,7 @@ RUNS = {
             "schedule": "onecycle",
             "batches": "balanced(1, corrected=True)",
             "batch": 16,
+            **FEW,
         }
         for optimiser in ("adam", "adamw", "sgd")
         for engine in ("auto", "stack")
@@ -93,6 +96,10 @@ def file_bytes(folder):
 @pytest.fixture
 def stop_after(monkeypatch):
     """`stop_after(n)` lets n epochs end in the next call of train, then stops it."""
+    return stopper(monkeypatch)
+
+
+def stopper(monkeypatch):
     left = [None]
     original = Progress.watch
 
@@ -114,6 +121,46 @@ def stop_after(monkeypatch):
         left[0] = epochs
 
     return set_to
+
+
+@pytest.fixture(scope="module")
+def finished_once(small_data, tmp_path_factory, threads):
+    """The folder of a run with the paper's settings, which tests read or copy."""
+    folder = tmp_path_factory.mktemp("finished")
+    with threads(1):
+        ia.train(small_data, out=folder, **settings_of("paper"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stopped_once(small_data, tmp_path_factory, threads):
+    """The folder of the same run when it was stopped after four epochs, to be copied."""
+    folder = tmp_path_factory.mktemp("stopped")
+    with threads(1), pytest.MonkeyPatch.context() as patch:
+        stopper(patch)(4)
+        with pytest.raises(KeyboardInterrupt):
+            ia.train(small_data, out=folder, **settings_of("paper"))
+    return folder
+
+
+@pytest.fixture
+def finished(finished_once, tmp_path):
+    """A folder whose run has ended, the test's own."""
+    return shutil.copytree(finished_once, tmp_path / "finished")
+
+
+@pytest.fixture
+def stopped(stopped_once, tmp_path):
+    """A folder whose run was stopped, the test's own, and its checkpoint."""
+    out = shutil.copytree(stopped_once, tmp_path / "out")
+    (checkpoint,) = (out / ".progress").glob("*.safetensors")
+    return out, checkpoint
+
+
+@pytest.fixture(scope="module")
+def whole(finished_once):
+    """What a run with the paper's settings ends with, whatever happens to it."""
+    return file_bytes(finished_once)
 
 
 def train_in_pieces(data, out, settings, stop_after, epochs=1):
@@ -176,42 +223,34 @@ def test_a_run_that_was_stopped_before_its_first_checkpoint_begins_anew(
     assert ia.train(small_data, out=tmp_path / "out", **settings).report["threads"] == [2]
 
 
-def test_the_mlp_engine_may_be_taken_up_with_any_number_of_threads(
-    small_data, tmp_path, stop_after
-):
-    settings = settings_of("paper")
-    ia.train(small_data, out=tmp_path / "whole", **settings)
-    stop_after(2)
-    with pytest.raises(KeyboardInterrupt):
-        ia.train(small_data, out=tmp_path / "parts", **settings)
-    stop_after(None)
+def test_the_mlp_engine_may_be_taken_up_with_any_number_of_threads(small_data, stopped, whole):
+    out, _ = stopped
     torch.set_num_threads(2)
-    assert ia.train(small_data, out=tmp_path / "parts", **settings).report["threads"] == [1]
-    assert file_bytes(tmp_path / "parts") == file_bytes(tmp_path / "whole")
+    assert ia.train(small_data, out=out, **settings_of("paper")).report["threads"] == [1]
+    assert file_bytes(out) == whole
 
 
-@pytest.mark.parametrize("epochs", [2, 3, 5])
-def test_a_run_stopped_elsewhere_does_too(small_data, tmp_path, stop_after, epochs):
+def test_a_run_stopped_elsewhere_does_too(small_data, tmp_path, stop_after):
     settings = settings_of("released")
     ia.train(small_data, out=tmp_path / "whole", **settings)
-    train_in_pieces(small_data, tmp_path / "parts", settings, stop_after, epochs)
-    assert file_bytes(tmp_path / "parts") == file_bytes(tmp_path / "whole")
+    for epochs in (2, 3, 5):
+        train_in_pieces(small_data, tmp_path / f"{epochs}", settings, stop_after, epochs)
+        assert file_bytes(tmp_path / f"{epochs}") == file_bytes(tmp_path / "whole")
 
 
-def test_in_memory_and_in_a_folder_are_the_same(small_data, tmp_path):
+def test_in_memory_and_in_a_folder_are_the_same(small_data, finished):
     settings = settings_of("paper")
     here = ia.train(small_data, **settings)
-    there = ia.train(small_data, out=tmp_path / "out", **settings)
+    there = ia.train(small_data, out=finished, **settings)
     assert [m.digest for m in here] == [m.digest for m in there]
     for mine, theirs in zip(here.rounds, there.rounds, strict=True):
         assert [m.digest for m in mine] == [m.digest for m in theirs]
 
 
-def test_modules_of_finished_chunks_are_not_written_again(small_data, tmp_path, monkeypatch):
+def test_modules_of_finished_chunks_are_not_written_again(small_data, tmp_path, monkeypatch, whole):
     """A kill while they move up loses nothing: the next call ends with the same bytes."""
     monkeypatch.setattr(choose, "CPU_CHUNK", (3, 3))
     settings, out = settings_of("paper"), tmp_path / "out"
-    ia.train(small_data, out=tmp_path / "whole", **settings)
     saved, save, link = [], ia.Module.save, modules_bank.link_whole
 
     def counted(self, path):
@@ -236,11 +275,11 @@ def test_modules_of_finished_chunks_are_not_written_again(small_data, tmp_path, 
     monkeypatch.setattr(modules_bank, "link_whole", link)
     ia.train(small_data, out=out, **settings)
     assert len(saved) == 3 * 4
-    assert file_bytes(out) == file_bytes(tmp_path / "whole")
+    assert file_bytes(out) == whole
 
 
 def test_a_finished_folder_returns_at_once(small_data, tmp_path, monkeypatch):
-    settings = settings_of("paper")
+    settings = {**settings_of("paper"), "epochs": 1}
     bank = ia.train(small_data, out=tmp_path / "out", **settings)
     before = file_bytes(tmp_path / "out")
 
@@ -257,7 +296,7 @@ def test_a_finished_folder_returns_at_once(small_data, tmp_path, monkeypatch):
     assert not (tmp_path / "out" / ".progress").exists()
 
 
-@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize("ended", [True, False])
 @pytest.mark.parametrize(
     "change",
     [
@@ -272,18 +311,11 @@ def test_a_finished_folder_returns_at_once(small_data, tmp_path, monkeypatch):
         {"sample_weight": [1.0] * 199 + [2.0]},
     ],
 )
-def test_a_folder_belongs_to_one_recipe(small_data, tmp_path, stop_after, finished, change):
-    settings, out = settings_of("paper"), tmp_path / "out"
-    if finished:
-        ia.train(small_data, out=out, **settings)
-    else:
-        stop_after(2)
-        with pytest.raises(KeyboardInterrupt):
-            ia.train(small_data, out=out, **settings)
-        stop_after(None)
+def test_a_folder_belongs_to_one_recipe(small_data, finished, stopped, ended, change):
+    out = finished if ended else stopped[0]
     before = file_bytes(out)
     with pytest.raises(TrainingError, match="another recipe, data set, network or keep_rounds"):
-        ia.train(small_data, out=out, **{**settings, **change})
+        ia.train(small_data, out=out, **{**settings_of("paper"), **change})
     after = file_bytes(out)
     assert {n: b for n, b in after.items() if "lock" not in n} == {
         n: b for n, b in before.items() if "lock" not in n
@@ -304,17 +336,6 @@ def test_a_path_that_is_no_folder(small_data, tmp_path):
     (tmp_path / "out").write_text("")
     with pytest.raises(TrainingError, match="cannot write to"):
         ia.train(small_data, out=tmp_path / "out", **settings_of("paper"))
-
-
-@pytest.fixture
-def stopped(small_data, tmp_path, stop_after):
-    """A folder whose run was stopped, and its checkpoint."""
-    stop_after(4)
-    with pytest.raises(KeyboardInterrupt):
-        ia.train(small_data, out=tmp_path / "out", **settings_of("paper"))
-    stop_after(None)
-    (checkpoint,) = (tmp_path / "out" / ".progress").glob("*.safetensors")
-    return tmp_path / "out", checkpoint
 
 
 def rewrite(path, change):
@@ -354,7 +375,7 @@ def flip(path, place):
     ],
 )
 def test_a_damaged_checkpoint_is_named_and_its_part_trained_again(
-    small_data, stopped, tmp_path, damage, monkeypatch
+    small_data, stopped, whole, damage, monkeypatch
 ):
     out, checkpoint = stopped
     damage(checkpoint)
@@ -364,8 +385,7 @@ def test_a_damaged_checkpoint_is_named_and_its_part_trained_again(
     with pytest.warns(FileWarning, match=rf"(?s){words}"):
         ia.train(small_data, out=out, **settings_of("paper"))
     assert [line for line in said if re.search(words, line, re.DOTALL)]
-    ia.train(small_data, out=tmp_path / "whole", **settings_of("paper"))
-    assert file_bytes(out) == file_bytes(tmp_path / "whole")
+    assert file_bytes(out) == whole
 
 
 def test_a_checkpoint_of_other_tensors_is_named(small_data, stopped):
@@ -377,7 +397,7 @@ def test_a_checkpoint_of_other_tensors_is_named(small_data, stopped):
 
 @pytest.mark.parametrize("pattern", ["*-round-0/a.safetensors", "*-round-2/bank.json"])
 def test_a_damaged_chunk_is_named_and_trained_again(
-    small_data, tmp_path, stop_after, monkeypatch, pattern
+    small_data, tmp_path, stop_after, monkeypatch, pattern, whole
 ):
     """One that is done, and one whose first round is: both are in the folder."""
     monkeypatch.setattr(choose, "CPU_CHUNK", (2, 2))
@@ -391,18 +411,16 @@ def test_a_damaged_chunk_is_named_and_trained_again(
     (out / ".progress").joinpath("unrelated").mkdir()
     with pytest.warns(FileWarning, match="is trained again"):
         ia.train(small_data, out=out, **settings)
-    ia.train(small_data, out=tmp_path / "whole", **settings)
-    assert file_bytes(out) == file_bytes(tmp_path / "whole")
+    assert file_bytes(out) == whole
 
 
-def test_a_damaged_round_of_a_chunk_in_training_is_trained_again(small_data, stopped, tmp_path):
+def test_a_damaged_round_of_a_chunk_in_training_is_trained_again(small_data, stopped, whole):
     out, _ = stopped
     (victim,) = (out / ".progress").glob("*-round-0/c.safetensors")
     flip(victim, -3)
     with pytest.warns(FileWarning, match=r"c\.safetensors.*is trained again"):
         ia.train(small_data, out=out, **settings_of("paper"))
-    ia.train(small_data, out=tmp_path / "whole", **settings_of("paper"))
-    assert file_bytes(out) == file_bytes(tmp_path / "whole")
+    assert file_bytes(out) == whole
 
 
 @pytest.mark.parametrize("name", ["key", "threads"])
@@ -426,20 +444,20 @@ def test_a_checkpoint_of_another_engine_is_not_taken_up(small_data, stopped):
         ia.train(small_data, out=out, engine="stack", **settings_of("paper"))
 
 
-def test_what_a_killed_process_left_behind_is_swept(small_data, stopped, tmp_path):
+def test_what_a_killed_process_left_behind_is_swept(small_data, stopped, whole):
     out, _ = stopped
     (out / "round-1").mkdir()
     for place in (out, out / "round-1", out / ".progress"):
         (place / ".0123456789abcdef.part").write_bytes(b"half")
     ia.train(small_data, out=out, **settings_of("paper"))
-    ia.train(small_data, out=tmp_path / "whole", **settings_of("paper"))
-    assert file_bytes(out) == file_bytes(tmp_path / "whole")
+    assert file_bytes(out) == whole
 
 
-def test_chunks_cut_elsewhere_lose_no_module(small_data, tmp_path, stop_after, monkeypatch):
+def test_chunks_cut_elsewhere_lose_no_module(
+    small_data, tmp_path, stop_after, monkeypatch, finished_once, whole
+):
     """As when a run goes on with less memory: what was done in other pieces stays."""
     settings, out = settings_of("paper"), tmp_path / "out"
-    merged = ia.train(small_data, out=tmp_path / "whole", **settings)
     monkeypatch.setattr(choose, "CPU_CHUNK", (2, 2))
     stop_after(11)  # one piece of two modules is done, nine epochs each
     with pytest.raises(KeyboardInterrupt):
@@ -452,16 +470,14 @@ def test_chunks_cut_elsewhere_lose_no_module(small_data, tmp_path, stop_after, m
     )
     bank = ia.train(small_data, out=out, **settings)
     assert len(saved) == 3 * 2  # rounds, and modules that were left
-    assert bank.names == merged.names
-    assert file_bytes(out) == file_bytes(tmp_path / "whole")
+    assert bank.names == ia.Bank.load(finished_once).names
+    assert file_bytes(out) == whole
 
 
-def test_a_finished_module_that_was_altered_is_not_taken_for_right(small_data, tmp_path):
-    out = tmp_path / "out"
-    ia.train(small_data, out=out, **settings_of("paper"))
-    (out / "b.safetensors").write_bytes((out / "a.safetensors").read_bytes())
+def test_a_finished_module_that_was_altered_is_not_taken_for_right(small_data, finished):
+    (finished / "b.safetensors").write_bytes((finished / "a.safetensors").read_bytes())
     with pytest.raises(FileError, match=r"b\.safetensors"):
-        ia.train(small_data, out=out, **settings_of("paper"))
+        ia.train(small_data, out=finished, **settings_of("paper"))
 
 
 def test_the_time_of_all_calls_is_kept_beside_the_modules(stop_after, small_data, tmp_path):

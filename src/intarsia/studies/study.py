@@ -51,7 +51,7 @@ class Study:
     cells: Callable[[Mapping[str, Any], StudyContext], Iterable[Cell]]
     measure: Callable[[Cell, StudyContext], dict[str, Any]]
     tables: Callable[[Sequence[Measured]], list[Table]]
-    figures: Callable[[Sequence[Measured]], "dict[str, Figure]"]
+    figures: Callable[[Sequence[Measured]], "Mapping[str, Figure]"]
     verdict: Callable[[Findings], Verdict] | None = None
     paper: str = ""
     neutral: Mapping[str, Any] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from intarsia.training.engines.base import Engine, Scores
 from intarsia.training.recipe import Recipe
-from intarsia.training.schedules import scheduled
+from intarsia.training.schedules import SCHEDULES, scheduled
 
 
 @dataclass
@@ -96,7 +96,7 @@ def train_epoch(
     engine: Engine, recipe: Recipe, progress: RoundProgress, epochs: int
 ) -> tuple[Tensor, Scores]:
     """One epoch of training, and what validation says after it."""
-    job, schedule = engine.job, recipe.schedule or "constant"
+    job, schedule = engine.job, SCHEDULES.spec(recipe.schedule or "constant")
     learning_rates = [
         scheduled(schedule, task.learning_rate, progress.epoch, epochs, job.steps(task))
         for task in job.tasks

@@ -6,7 +6,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 
+from intarsia import plots
 from intarsia.composition import compose
 from intarsia.modules import Bank
 from intarsia.plots import svg
@@ -89,6 +91,19 @@ def test_figures_show_a_pair_its_merges_and_the_whole(small: Ran) -> None:
     words = {t.text for t in ElementTree.fromstring(text).iter()}
     one, other = done[0].result["merges"][0]["parts"]
     assert {f"module {one}", f"module {other}", f"{one}+{other} by sum", "all by logits"} <= words
+
+
+def test_a_figure_is_drawn_when_it_is_asked_for(
+    small: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that shows four of them does not wait for all; none is drawn twice."""
+    asked: list[object] = []
+    monkeypatch.setattr(plots, "confusion_panels", lambda *given: asked.append(given) or Figure())
+    drawn = small[0].figures(small[2])
+    assert "confusion-digits-mlp-32-me-imp" in drawn
+    assert not asked
+    assert drawn["confusion-digits-mlp-32-me-imp"] is drawn["confusion-digits-mlp-32-me-imp"]
+    assert len(asked) == 1
 
 
 def test_merges_that_lack_a_diverged_module_are_left_out(small: Ran) -> None:

@@ -154,14 +154,15 @@ def test_two_processes_share_the_work_and_repeat_nothing(finished, tmp_path):
         "import sys, torch; sys.path.insert(0, sys.argv[1]); torch.set_num_threads(1)\n"
         "from toy import TOY\n"
         "from intarsia.studies import Store, run\n"
+        "print('here', flush=True)\n"
         "run(TOY, TOY.options('small'), Store(sys.argv[2]), device='cpu')\n"
     )
-    root, place = Path(__file__).resolve().parents[1], tmp_path / "both"
-    both = [
-        subprocess.Popen([sys.executable, "-c", script, str(root), str(place)]) for _ in range(2)
-    ]
-    assert [process.wait(timeout=120) for process in both] == [0, 0]
-    store = Store(place)
+    root, store = Path(__file__).resolve().parents[1], Store(tmp_path / "both")
+    command = [sys.executable, "-c", script, str(root), str(store.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "here\n"
+        run(TOY, TOY.options("small"), store, device="cpu")
+        assert other.wait(timeout=120) == 0
     assert content(store) == content(finished)
     trained = [key for event in events(store, "banks") for key in event["keys"]]
     measured = [event["key"] for event in events(store, "cell")]
@@ -349,25 +350,29 @@ def test_a_recipe_may_not_set_what_the_study_sets():
 
 
 def test_locks_are_given_to_one_at_a_time(tmp_path):
-    """Two processes fight for one lock; each adds one to a number, and none is lost."""
+    """This process and another fight for one lock; each adds one to a number, and none is lost."""
+    work = (
+        "def work(store, number, done=0):\n"
+        "    while done < 30:\n"
+        "        with store.lock(['one']) as held:\n"
+        "            if held:\n"
+        "                number.write_text(str(int(number.read_text()) + 1)); done += 1\n"
+    )
     script = (
         "import sys, pathlib; from intarsia.studies import Store\n"
-        "place, done = pathlib.Path(sys.argv[1]), 0\n"
-        "store = Store(place / 'store')\n"
-        "while done < 30:\n"
-        "    with store.lock(['one']) as held:\n"
-        "        if held:\n"
-        "            number = place / 'number'\n"
-        "            number.write_text(str(int(number.read_text()) + 1)); done += 1\n"
+        f"{work}"
+        "print('here', flush=True)\n"
+        "work(Store(sys.argv[1]), pathlib.Path(sys.argv[2]))\n"
     )
-    Store(tmp_path / "store")
-    (tmp_path / "number").write_text("0")
-    crew = [
-        subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stderr=subprocess.PIPE)
-        for _ in range(2)
-    ]
-    assert [process.communicate(timeout=120)[1] for process in crew] == [b""] * 2
-    assert (tmp_path / "number").read_text() == "60"
+    store, number, own = Store(tmp_path / "store"), tmp_path / "number", {}
+    number.write_text("0")
+    exec(work, own)
+    command = [sys.executable, "-c", script, str(store.path), str(number)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "here\n"
+        own["work"](store, number)
+        assert other.wait(timeout=120) == 0
+    assert number.read_text() == "60"
 
 
 def test_a_data_file_of_ones_own_goes_all_the_way(tmp_path):

@@ -73,7 +73,7 @@ def test_a_finished_study_starts_nobody(tmp_path, monkeypatch):
 @on_linux
 def test_a_failure_of_a_worker_is_told_and_ends_the_others(tmp_path):
     store = Store(tmp_path / "store")
-    options = SLOW.options("small", fails=True)
+    options = SLOW.options("small", fails=True, recipe={"epochs": 1, "sparsity": 0, "rounds": 0})
     with pytest.raises(StudyError, match=r"cell slow objective=.*: the pieces do not fit"):
         run_with("processes", SLOW, options, store, "cpu", workers=2)
     assert not workers_of(os.getpid())

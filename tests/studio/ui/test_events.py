@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from intarsia.studio.server import application
 from intarsia.studio.studio_limits import StudioLimits
 from tiny_encoder import pictures
 
-pytest.importorskip("gradio")
+# It takes seconds to import, also where another worker runs these tests.
+pytestmark = pytest.mark.skipif(find_spec("gradio") is None, reason="needs gradio")
 httpx = pytest.importorskip("httpx")
 Image = pytest.importorskip("PIL.Image")
 

@@ -1,5 +1,6 @@
 """Pieces of a study's page: its verdict, figures and tables, the commands to reproduce it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 
@@ -25,7 +26,7 @@ class StudyView:
 
     part: Part
     tables: list[Table]
-    figures: dict[str, Figure]
+    figures: Mapping[str, Figure]
     verdict: Verdict
     mark: str = ""
 

@@ -1,7 +1,8 @@
 """Study `confusion`: what modules and their merges answer for every true class."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from intarsia.data import Split
 from intarsia.measure import evaluate
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
+from intarsia.studies.later_figures import LaterFigures
 from intarsia.studies.maxent.pairs import pairs_of
 from intarsia.studies.maxent.shared.complete_merges import figure_name
 from intarsia.studies.maxent.shared.merging import JOINED
@@ -120,11 +122,11 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     return [Table("Confusion of modules and of their merges", columns, rows, notes)]
 
 
-def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
+def figures(done: Sequence[Measured]) -> "Mapping[str, Figure]":
     """A pair of modules, their merge, and the merge of all: mean counts over the seeds."""
     from intarsia.plots import confusion_panels
 
-    figures = {}
+    figures: dict[str, Callable[[], Figure]] = {}
     for (data, model, imp, objective), group in grouped(done, *GROUP).items():
         catalogue = group[0].result["catalogue"]
         merges = [m for cell in group for m in cell.result["merges"]]
@@ -137,8 +139,8 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
         panels = {title: np.rint(np.mean(own, axis=0)) for title, own in counts.items()}
         name = figure_name("confusion", data, model, objective, "imp" if imp else "unpruned")
         if panels:  # not where all modules diverged
-            figures[name] = confusion_panels(panels, catalogue)
-    return figures
+            figures[name] = partial(confusion_panels, panels, catalogue)
+    return LaterFigures(figures)
 
 
 def verdict(findings: Findings) -> Verdict:
