@@ -1,6 +1,7 @@
 """Names with arguments, as users write them."""
 
 import contextlib
+import copy
 from collections.abc import Sequence
 
 import pytest
@@ -119,3 +120,15 @@ def test_a_spec_reads_back_from_its_text(name, left, right):
     registry.register(name)(lambda left, right: None)
     spec = Spec(name, {"left": left, "right": right})
     assert registry.spec(str(spec)) == spec
+
+
+def test_an_entry_can_be_copied_after_it_was_asked_for_its_parameters() -> None:
+    """A network that holds one is copied for exports."""
+    registry = Registry("sauce")
+
+    @registry.register("mint")
+    def mint(leaves: int = 3) -> int:
+        return leaves
+
+    assert list(registry.parameters("mint")) == ["leaves"]
+    assert copy.deepcopy(registry["mint"])() == 3

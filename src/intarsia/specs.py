@@ -64,9 +64,9 @@ class RegistryEntry:
         return self.function(*args, **settings)
 
     @cached_property
-    def parameters(self) -> Mapping[str, inspect.Parameter]:
+    def parameters(self) -> dict[str, inspect.Parameter]:
         """Those of the function, looked up once: every spec that is read asks for them."""
-        return inspect.signature(self.function).parameters
+        return dict(inspect.signature(self.function).parameters)
 
     def __getattr__(self, trait: str) -> Any:
         traits = self.__dict__.get("traits", {})
