@@ -23,6 +23,7 @@ from mutation_pages import mutation
 from pages import README, RESULTS, ROOT, Load, Result, filled
 from plan_pages import imagenet
 from probe_pages import fresh_head
+from routing_pages import routing
 from speed_pages import (
     conv_inlay,
     convolutions,
@@ -54,6 +55,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "conv_inlay": conv_inlay,
     "compatibility": compatibility,
     "fresh_head": fresh_head,
+    "routing": routing,
     "alignment": alignment,
     "abstention": abstention,
     "nonsense": nonsense,

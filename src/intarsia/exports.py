@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from intarsia.composition import Composition
+from intarsia.composition.operators.routers import EncodedInputs, Router
 from intarsia.errors import FileError, ModelError, RecipeError, nearest
 from intarsia.files import canonical, plain, write_whole
 from intarsia.modules import Classifier, Module
@@ -48,6 +49,11 @@ def export(
         content = _onnx(model, canonical(facts), example)
     else:
         model = _model(artifact)
+        if isinstance(model, Composition) and model.router is not None:
+            raise FileError(
+                f"{model.operator.name} chooses modules by what it sees of an input, which tensors "
+                "alone do not hold: export it as onnx, or save() the composition"
+            )
         content = safetensors.torch.save(
             _state(model), {"network": canonical(_facts(artifact, model))}
         )
@@ -120,6 +126,11 @@ def _computation(
     """The whole way from raw inputs to logits on the CPU, and raw inputs to try it with."""
     model = _model(artifact)
     encoder = _classifiers(model)[0].encoder
+    if any(isinstance(part, EncodedInputs) for part in model.modules()):
+        raise ModelError(
+            "its router reads features of an encoder beside the modules, which is not exported: "
+            'route by features="readout" or "inputs"'
+        )
     if encoder is None:
         if shape is not None:
             raise ModelError("shape= is that of an encoder's raw inputs, and there is no encoder")
@@ -141,6 +152,8 @@ def _computation(
 def _traceable(model: nn.Module) -> nn.Module:
     if isinstance(model, Classifier):
         return _Reading(model)
+    if isinstance(model, Router):
+        return model.similarities
     for name, child in model.named_children():
         setattr(model, name, _traceable(child))
     return model

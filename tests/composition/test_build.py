@@ -90,7 +90,7 @@ def test_options_are_kept_by_changes_and_files(
 
 
 # The others trim, drop, scale or read anew a single part too.
-CHANGES_ONE = ("ties", "dare", "weighted(", "task_arithmetic(", "own")
+CHANGES_ONE = ("ties", "dare", "weighted(", "task_arithmetic(", "own", "centroid", "entropy_router")
 
 
 @pytest.mark.parametrize("how", [how for how in EVERY if not how.startswith(CHANGES_ONE)])

@@ -30,8 +30,9 @@ NEGATIVES = (
 )  # fmt: skip
 OBJECTIVES = ("confidence_penalty", "me", "other", "qme", "smoothing", "xe")
 OPERATORS = (
-    "auto", "dare", "fisher", "inlay", "logit_mean", "logit_weighted", "logits", "mean", "own",
-    "probabilities", "regmean", "sum", "task_arithmetic", "ties", "weighted",
+    "auto", "centroid", "centroid_entropy", "dare", "entropy_router", "fisher", "inlay",
+    "logit_mean", "logit_weighted", "logits", "mean", "own", "probabilities", "regmean", "sum",
+    "task_arithmetic", "ties", "weighted",
 )  # fmt: skip
 OPTIMISERS = ("adam", "adamw", "sgd")
 PRESETS = ("auto", "paper", "released")

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from typing import get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from intarsia.composition.alignment.align import How, align, disjoint_units
 from intarsia.composition.batchnorm import has_batchnorm, recalibrate
@@ -74,6 +74,7 @@ class MergeResult:
     offset: Tensor | None = None  # C, added to the logits
     calibration: Calibration | None = None
     blocks: BlockNetwork | None = None
+    router: nn.Module | None = None  # from raw inputs to what the operator chooses parts by
     join: Callable[[], Module] | None = None
 
     @cached_property
@@ -125,19 +126,21 @@ def build_merge(
         )
     if how.on == "logits":
         # Tried out, so that a setting it cannot use shows here and not at the first input.
-        how([torch.zeros(1, context.classes) for _ in parts], context, **operator.arguments)
+        tried = replace(context, similarities=torch.zeros(1, len(parts))) if how.router else context
+        how([torch.zeros(1, context.classes) for _ in parts], tried, **operator.arguments)
     calibration = _calibration(context, how, operator) if options.calibrate else None
     offset = None if calibration is None else offset_of(calibration, parts)
     if how.on == "logits":
         scales = None if calibration is None else scales_of(calibration, parts)
-        return MergeResult(parts, context, rewarded, (), scales, offset, calibration)
+        router = how.router(context, **operator.arguments) if how.router else None
+        return MergeResult(parts, context, rewarded, (), scales, offset, calibration, router=router)
     if calibration is not None:
         louder = tuple(scaled(part, calibration.scales[part.name]) for part in context.parts)
         context = replace(context, parts=louder)
     blocks = how.blocks(context) if how.blocks else None
     if blocks is not None:
         join = partial(_joined_later, context, how, operator, rewarded)
-        return MergeResult((), context, rewarded, (), None, offset, calibration, blocks, join)
+        return MergeResult((), context, rewarded, (), None, offset, calibration, blocks, join=join)
     joined = _joined(context, how, operator, rewarded)
     notes: tuple[str, ...] = ()
     if how.on == "weights":
@@ -176,6 +179,11 @@ def _calibration(context: MergeContext, how: Operator, operator: Spec) -> Calibr
         raise CompositionError(
             f"{operator} mixes the units of its parts, so that they have no scales of their own "
             'to calibrate: join them by "inlay" or "logits", or train territories'
+        )
+    if how.chooses:
+        raise CompositionError(
+            f"{operator.name} weighs the modules for each input by itself, so that one scale for "
+            "all inputs is not fitted: leave calibrate out"
         )
     if context.samples is None or not bool((context.samples.y >= 0).any()):
         raise CompositionError("calibrate needs labelled samples: compose(..., samples=data)")

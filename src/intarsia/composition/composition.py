@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,10 @@ class Composition(Predicting):
             logits = [part(x) for part in self.networks]
             if self.scales is not None:
                 logits = [z * scale for z, scale in zip(logits, self.scales, strict=True)]
-            joined = self._how(logits, self._result.context, **self.operator.arguments)
+            context = self._result.context
+            if self.router is not None:
+                context = replace(context, similarities=self.router(x))
+            joined = self._how(logits, context, **self.operator.arguments)
         else:
             joined = self.networks[0](x)
         return joined if self.offset is None else joined + self.offset
@@ -261,6 +265,7 @@ class Composition(Predicting):
             networks = result.networks()
         place = self._place() if self.parts else None
         self.networks = nn.ModuleList(networks).train(self.training)
+        self.router = result.router
         self.register_buffer("scales", result.scales, persistent=False)
         self.register_buffer("offset", result.offset, persistent=False)
         if place is not None:

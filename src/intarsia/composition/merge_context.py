@@ -34,12 +34,14 @@ class MergeContext:
     """What an operator may look at besides the states or logits of the parts.
 
     The parts are sorted by name, and already permuted where alignment was asked for. `samples` are
-    raw inputs with labels, -1 where there is none.
+    raw inputs with labels, -1 where there is none. `similarities`, N x K, are what the operator's
+    router gave for the inputs whose logits are joined.
     """
 
     parts: tuple[Module, ...]
     samples: Split | None = None
     aligned: bool = False
+    similarities: Tensor | None = None
 
     @property
     def plan(self) -> Plan:

@@ -5,10 +5,10 @@ from intarsia.composition.operators.registry import OPERATORS, On, Operator, Sta
 # isort: off
 # Each of these files registers its operators; tables list them in this order.
 from intarsia.composition.operators import weights, task_vectors, fisher
-from intarsia.composition.operators import inlay, ensembles, regmean
+from intarsia.composition.operators import inlay, ensembles, routers, regmean
 
 # isort: on
 
-_ = weights, task_vectors, fisher, inlay, ensembles, regmean
+_ = weights, task_vectors, fisher, inlay, ensembles, routers, regmean
 
 __all__ = ["OPERATORS", "On", "Operator", "State", "operator"]

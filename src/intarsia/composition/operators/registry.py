@@ -28,6 +28,8 @@ OPERATORS = Registry(
     mask=None,
     blocks=None,
     memory=None,
+    chooses=False,
+    router=None,
 )
 """Ways of joining by name; `@operator(...)` adds one, with its traits."""
 
@@ -61,7 +63,12 @@ def operator(
       None;
     - `memory`: a function of the context that gives the bytes it takes at its peak, beyond the
       parts and its answer; without it they are four times those of the parts' tensors, and none
-      on logits, where every part keeps its own network.
+      on logits, where every part keeps its own network;
+    - `chooses`: for an operator on logits, that it sends each input to some of the parts, so that
+      the classes of the others get no answer;
+    - `router`: for an operator on logits that looks at inputs, a function of the context and its
+      settings that gives an nn.Module, from raw inputs to N x K; the operator finds its answer in
+      `context.similarities`.
     """
 
     def add(function: Callable[..., Any]) -> Operator:

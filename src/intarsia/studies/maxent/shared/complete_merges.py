@@ -332,7 +332,7 @@ class Merges:
         spec = OPERATORS.spec(operator)
         how: Operator = OPERATORS[spec.name]
         first = modules[0]
-        if how.on == "logits":
+        if how.on == "logits" and how.router is None:  # one that looks at inputs needs these
             parts = check_fit(modules, how.on, False)
             context = MergeContext(parts, self._samples)
             logits = how(list(map(self._own, parts)), context, **spec.arguments).cpu()
