@@ -43,7 +43,8 @@ VISIBILITIES = ("all", "own", "past")
 SPLITS = ("train", "validation", "test", "all")
 STUDIES = (
     "apart", "base", "cifar10", "cifar100", "complete", "confusion", "continual", "controls",
-    "impact", "pairs", "path", "single", "sparsity", "temperature", "unlearning", "width",
+    "impact", "pairs", "path", "readout_of_modules", "single", "sparsity", "temperature",
+    "unlearning", "width",
 )  # fmt: skip
 
 Complete = Callable[[str], list[str]]

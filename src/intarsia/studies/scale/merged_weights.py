@@ -53,7 +53,7 @@ def best_merges(
     """
     best: dict[str, dict[str, Any]] = {}
     for candidate in candidates:
-        for norms, network, merged in _merged(bank, candidate, data, device):
+        for norms, network, merged in merged_networks(bank, candidate, data, device):
             score = _right(network, data.validation, present)
             if norms in best and score <= best[norms]["validation"]:
                 continue
@@ -66,7 +66,7 @@ def best_merges(
     return best
 
 
-def _merged(
+def merged_networks(
     bank: Sequence[Module] | Bank, candidate: MergeCandidate, data: Data, device: torch.device
 ) -> Iterator[tuple[str, nn.Module, Composition]]:
     """The merged network, with the statistics of its parts averaged, then recomputed.
