@@ -244,7 +244,7 @@ class Session:
             return logits_of(merged, self.test.x)
         if operator.logit_sum:  # an inlay's own network, many times as wide, only takes longer
             return total(own)
-        if operator.on == "logits":
+        if operator.on == "logits" and operator.router is None:  # which looks at inputs
             context = MergeContext(merged.parts, merged.samples)
             result: Tensor = operator(own, context, **spec.arguments)
             return result

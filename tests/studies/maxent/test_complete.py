@@ -9,7 +9,7 @@ import intarsia as ia
 from intarsia.composition import OPERATORS
 from intarsia.plots import svg
 from intarsia.studies import Measured, Spread, StudyContext, find_study
-from intarsia.studies.maxent.complete import EQUAL, SCALES
+from intarsia.studies.maxent.complete import EQUAL, ROUTERS, SCALES
 from intarsia.studies.maxent.shared.complete_merges import figure_name, orders_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -106,7 +106,8 @@ def test_a_short_catalogue_has_no_fifth_module(done):
 
 
 def test_every_operator_is_measured_or_is_another(done, store):
-    assert {*SCALES["paper"]["operators"], *EQUAL} == set(OPERATORS)
+    assert {*SCALES["paper"]["operators"], *EQUAL, *ROUTERS} == set(OPERATORS)
+    assert {name for name, operator in OPERATORS.items() if operator.chooses} == set(ROUTERS)
     context = StudyContext(store, "cpu")
     bank = context.bank(STUDY.plan(OPTIONS, context)[0].banks["modules"])
     x = context.data("digits").test.x

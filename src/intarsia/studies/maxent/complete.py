@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 # Operators that are another one at their defaults, to the last bit.
 EQUAL = {"weighted": "sum", "logit_weighted": "logits"}
+ROUTERS = ("centroid", "centroid_entropy", "entropy_router")  # measured by themselves, as routing
 WORDS = {"own": "own (each class's logit from its own module)"}
 BOUND = 0.90  # the paper: the sum of shallow modules with IMP stays above it
 ABOVE = [("mnist", "shallow"), ("fashion_mnist", "shallow")]
