@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from intarsia.composition import Composition
 from intarsia.errors import CompositionError, IntarsiaError, ModelError, nearest, shortened
-from intarsia.models.custom.trial import evaluating, evaluation_mode, input_dtype
+from intarsia.models.custom.trial import evaluating, evaluation_mode, input_dtype, readout_factor
 from intarsia.modules import Classifier, Module
 
 PIECE = 512  # inputs that go through a network at a time where no gradient is needed
@@ -157,12 +157,8 @@ class _Trial:
 
     def _factor(self, name: str) -> float | None:
         """What the logits are of this layer's output: that times a number, or something else."""
-        noise = torch.randn(self.answer.shape, generator=torch.Generator().manual_seed(0))
-        noise = noise.to(self.answer)
-        answer = self._answer([(self.network.get_submodule(name), lambda *_: noise)])
-        factor = float((answer * noise).sum() / noise.square().sum())
-        close = torch.allclose(answer, factor * noise, rtol=1e-3, atol=1e-6)
-        return None if not factor or not close else 1.0 if torch.equal(answer, noise) else factor
+        layer = self.network.get_submodule(name)
+        return readout_factor(layer, lambda: self._answer([]), self.answer.shape) or None
 
     def _noting(self, name: str) -> Any:
         def note(_: nn.Module, __: Any, given: Tensor) -> None:

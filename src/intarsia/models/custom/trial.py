@@ -1,6 +1,6 @@
 """Trying a network out: fixed weights and inputs, whatever it is and whatever it reads."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -170,3 +170,25 @@ def _wide(tensor: Tensor) -> Tensor:
 def _device(network: nn.Module) -> torch.device:
     floats = (t for t in _tensors(network).values() if t.is_floating_point())
     return next(floats, torch.zeros(())).device
+
+
+def readout_factor(layer: nn.Module, answer: Callable[[], Tensor], shape: Sequence[int]) -> float:
+    """What an answer of this shape is of a layer's output: that times a number; 0 if it is not.
+
+    Noise is put in place of what the layer gives, where that has the shape of the answer.
+    """
+    noise = torch.randn(tuple(shape), generator=torch.Generator().manual_seed(0))
+
+    def instead(_: nn.Module, __: Any, gave: Tensor) -> Tensor:
+        return noise.to(gave) if gave.shape == noise.shape else gave
+
+    hook = layer.register_forward_hook(instead)
+    try:
+        made = answer()
+    finally:
+        hook.remove()
+    moved = noise.to(made)
+    factor = float((made * moved).sum() / moved.square().sum())
+    if not torch.allclose(made, factor * moved, rtol=1e-3, atol=1e-6):
+        return 0.0
+    return 1.0 if torch.equal(made, moved) else factor

@@ -21,9 +21,7 @@ from intarsia.studies.cells import Measured
 from intarsia.studies.runners.local import Deadline, RunRequest, Say, progress, run
 from intarsia.studies.store import Store
 from intarsia.studies.study import find_study
-from intarsia.training.distributed.process_pool import deaf, end_with_parent
-
-PATIENCE = 5.0  # seconds for a worker to let go of its locks
+from intarsia.training.distributed.process_pool import deaf, end_processes, end_with_parent
 
 
 @dataclass(frozen=True)
@@ -61,14 +59,7 @@ def _crew(asked: RunRequest, count: int) -> Iterator[list[_Worker]]:
             crew.append(_start(number + 1, (*what, *how)))
         yield crew
     finally:
-        for worker in crew:
-            worker.process.terminate()
-        for worker in crew:
-            worker.process.join(PATIENCE)
-            worker.process.kill()
-            worker.process.join()
-            worker.process.close()
-            worker.pipe.close()
+        end_processes([(worker.process, worker.pipe) for worker in crew])
 
 
 def _start(number: int, what: tuple[Any, ...]) -> _Worker:

@@ -73,14 +73,19 @@ class ProcessPool(WorkerPool[ProcessWorker]):
         return messages
 
     def stop(self, workers: Sequence[ProcessWorker]) -> None:
-        for worker in workers:
-            worker.process.terminate()
-        for worker in workers:
-            worker.process.join(PATIENCE)
-            worker.process.kill()
-            worker.process.join()
-            worker.process.close()
-            worker.pipe.close()
+        end_processes([(worker.process, worker.pipe) for worker in workers])
+
+
+def end_processes(workers: Sequence[tuple[SpawnProcess, Connection]]) -> None:
+    """End processes with their pipes; they have a moment to let go of what they hold."""
+    for process, _ in workers:
+        process.terminate()
+    for process, pipe in workers:
+        process.join(PATIENCE)
+        process.kill()
+        process.join()
+        process.close()
+        pipe.close()
 
 
 class Copies(ForkingPickler):
