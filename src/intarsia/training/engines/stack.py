@@ -6,10 +6,8 @@ On CUDA a step is captured once as a graph and replayed.
 """
 
 from collections.abc import Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,7 +39,6 @@ class Stack:
     leaves: list[Values] = field(default_factory=list)  # of each module, where they run apart
     rows_of_grads: list[Tensor] = field(default_factory=list)  # likewise, one module after another
     graph: "torch.cuda.CUDAGraph | None" = None
-    lane: "torch.cuda.Stream | None" = None  # on which its steps run beside those of other stacks
 
 
 class StackEngine(Engine):
@@ -137,12 +134,9 @@ class StackEngine(Engine):
         running = [stack for stack in self.stacks if any(active[stack.rows])]
         for stack in running:
             rates = learning_rates[stack.rows.start]
-            with _lane(stack):
-                self._run_epoch(stack, orders, numbers, (round_, epoch), rates, active)
+            self._run_epoch(stack, orders, numbers, (round_, epoch), rates, active)
         totals = torch.zeros(len(self.slots))
         for stack in running:
-            if stack.lane is not None:
-                torch.cuda.current_stream().wait_stream(stack.lane)
             steps = self.job.steps(self.job.tasks[stack.rows.start])
             totals[stack.rows] = stack.total.cpu() / steps
         return totals
@@ -263,16 +257,6 @@ class StackEngine(Engine):
         with torch.no_grad():
             parts = [self._scores(partial(self._forward, s), x, s.rows) for s in self.stacks]
         return join_scores(parts)
-
-
-def _lane(stack: Stack) -> AbstractContextManager[Any]:
-    """The stream of a stack, after all that was asked for before; on a CPU there is none."""
-    if not stack.total.is_cuda:
-        return nullcontext()
-    if stack.lane is None:
-        stack.lane = torch.cuda.Stream(stack.total.device)
-    stack.lane.wait_stream(torch.cuda.current_stream())
-    return torch.cuda.stream(stack.lane)
 
 
 def _copy(slot: Slot, but: str = "") -> Values:

@@ -103,6 +103,8 @@ def test_augmented_pictures(engine):
     ]
 
 
+# torch.compile imports what torch itself has deprecated
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
 @pytest.mark.parametrize("engine", ["single", "streams", "grouped", "compiled"])
 def test_products_in_bf16(engine):
     """As near the plain loop in bf16 as that is to itself in float32, and near it."""
