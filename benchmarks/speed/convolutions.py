@@ -6,7 +6,8 @@ Random pictures of CIFAR's size, batch 512, products in bf16, crops and flips on
   eager      what an expert writes first: one network, bytes resident on the device, channels last,
              autocast, fused Adam, step by step
   graph      the same with its step as a CUDA graph
-  ENGINE     `intarsia.train` with that engine, so many modules at once, validation included
+  ENGINE     `intarsia.train` with that engine, so many modules at once, validation included;
+             grouped/cudnn is `grouped` without our own kernels
 The second and later epochs are timed, the first call is given apart. The floor is the time of the
 products alone at the rate of a large bf16 matrix product, measured in the same run. Results go to
 docs/results/convolutions.json.
@@ -30,6 +31,7 @@ from benchmarks.speed.training_cuda import pictures
 from intarsia.data import Data
 from intarsia.data.augmentations import augmented, draw_numbers, read_augmentations
 from intarsia.training import loop
+from intarsia.training.engines import grouped
 
 SHAPE, CLASSES = (3, 32, 32), 10
 AUGMENT = "crop(4) + flip"
@@ -157,15 +159,17 @@ def by_engine(data: Data, model: str, options: argparse.Namespace, engine: str) 
     settings = SETTINGS | {"batch": options.batch, "epochs": options.epochs + 1}
     partition = [[name] for name in data.catalogue[: options.modules]]
     loop.train_epoch = watched
+    name, _, without = engine.partition("/")
+    grouped.KERNELS = not without
     began = time.perf_counter()
     try:
         bank = ia.train(
-            data, model=model, engine=engine, device=options.device, partition=partition, **settings
+            data, model=model, engine=name, device=options.device, partition=partition, **settings
         )
     except ia.errors.IntarsiaError as error:
         return {"model": model, "way": engine, "refused": str(error)}
     finally:
-        loop.train_epoch = original
+        loop.train_epoch, grouped.KERNELS = original, True
     whole = time.perf_counter() - began
     modules = len(bank)
     chunks = len(timed) // (options.epochs + 1)

@@ -85,7 +85,7 @@ class Vgg11(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for conv, norm, pool in zip(self.convs, self.norms, self.pools, strict=True):
-            x = F.relu(norm(conv(x)))
+            x = norm_relu(norm, conv(x))
             x = F.max_pool2d(x, 2) if pool else x
         return self.fc(x.flatten(1))
 
@@ -123,8 +123,8 @@ class ResidualBlock(nn.Module):
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        inner = F.relu(self.norm1(self.conv1(x)))
-        return F.relu(self.norm2(self.conv2(inner)) + self.shortcut(x))
+        inner = norm_relu(self.norm1, self.conv1(x))
+        return norm_relu(self.norm2, self.conv2(inner), self.shortcut(x))
 
     def wiring(self, name: str, gives: str, reads: str) -> dict[str, TensorAxes]:
         """Without a shortcut convolution the sum makes `gives` and `reads` one axis."""
@@ -159,7 +159,7 @@ class Resnet18(nn.Module):
         self.fc = nn.Linear(8 * width, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = F.relu(self.norm(self.conv(x)))
+        x = norm_relu(self.norm, self.conv(x))
         for stage in self.stages:
             x = stage(x)
         return self.fc(x.mean((2, 3)))
@@ -182,6 +182,18 @@ def resnet18(shape: tuple[int, ...], outputs: int, width: int = 64) -> Resnet18:
     """ResNet-18 for small images; `resnet18(16)` is the same with a quarter of the channels."""
     check_width("resnet18", width)
     return Resnet18(image_shape("resnet18", shape, least=8), outputs, width)
+
+
+def norm_relu(norm: nn.Module, x: Tensor, residual: Tensor | None = None) -> Tensor:
+    """ReLU of what a layer normalises, and of a residual with it.
+
+    A layer that says `fuses_relu` is handed all three, to make them at once.
+    """
+    if getattr(norm, "fuses_relu", False):
+        fused: Tensor = norm(x, residual, relu=True)
+        return fused
+    made = norm(x)
+    return F.relu(made if residual is None else made + residual)
 
 
 def image_shape(model: str, shape: tuple[int, ...], least: int) -> tuple[int, int, int]:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from intarsia.models import build
-from intarsia.training.engines.grouped import grouped, ungroupable
+from intarsia.models.convolutional import norm_relu
+from intarsia.training.engines.grouped import GroupedNorm, grouped, ungroupable
 from intarsia.training.job import Job
 
 Make = Callable[..., tuple[Job, list[dict[str, Tensor]]]]
@@ -151,3 +152,18 @@ def test_a_normalisation_keeps_the_statistics_of_each_network_apart() -> None:
         functional_call(network.train(), alone, (x,))
         for name, tensor in alone.items():
             torch.testing.assert_close(values[name][k], tensor)
+
+
+@pytest.mark.parametrize("added", [False, True])
+def test_a_normalisation_takes_residual_and_relu_over_to_the_same_bits(added: bool) -> None:
+    x, residual = torch.randn(2, 8, 4, 5, 5).unbind()
+    layer = nn.BatchNorm2d(4)
+    expected = torch.relu(layer(x) + residual if added else layer(x))
+    given = residual if added else None
+    assert torch.equal(norm_relu(nn.BatchNorm2d(4), x, given), expected)
+    fused = GroupedNorm(nn.BatchNorm2d(4), 1)
+    assert torch.equal(norm_relu(fused, x, given), expected)
+    calls: list[object] = []
+    fused.register_forward_pre_hook(lambda layer, *handed: calls.append(handed), with_kwargs=True)
+    norm_relu(fused, x, given)
+    assert calls == [((x, given), {"relu": True})]

@@ -4,13 +4,16 @@ The channels of all networks lie on one axis, network after network, so that K c
 grouped convolution and K normalisations one normalisation. The forward of the network itself runs
 unchanged between these layers. A layer that reads the samples, which all networks share, is an
 ordinary one with K times the outputs. A network whose forward mixes channels in another way does
-not fit, and a trial tells.
+not fit, and a trial tells. In bf16 on a GPU, narrow convolutions and normalisations that train run
+by kernels of our own (`cuda/grouped_convolution.py`, `cuda/grouped_norm.py`) where Triton is there.
 """
 
 import copy
 import math
 from collections.abc import Hashable
 from contextlib import AbstractContextManager
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -24,6 +27,7 @@ from intarsia.training.engines.stack import Stack, StackEngine, Values
 from intarsia.training.job import Job
 from intarsia.training.tasks import Task
 
+KERNELS = True  # of our own; benchmarks turn them off to compare
 TRIED = 2  # networks in a trial
 SAMPLES = 8  # of each
 TOLERANCE = 1e-3  # of its logits, relative to how they differ from sample to sample
@@ -43,6 +47,10 @@ class GroupedConvolution(nn.Module):
         shared = self.count > 1 and x.shape[1] == layer.in_channels
         if shared and layer.groups > 1:
             x, shared = x.repeat(1, self.count, 1, 1), False
+        if not shared and _has_kernels(x) and self._fits():
+            from intarsia.training.engines.cuda.grouped_convolution import convolve
+
+            return convolve(x, self.weight, layer.stride[0], int(layer.padding[0]))
         return F.conv2d(
             x,
             self.weight.flatten(0, 1),
@@ -53,10 +61,24 @@ class GroupedConvolution(nn.Module):
             layer.groups if shared else layer.groups * self.count,
         )
 
+    def _fits(self) -> bool:
+        """Whether it is a convolution of those that our kernels are for."""
+        from intarsia.training.engines.cuda.grouped_convolution import fits
+
+        (layer,) = self.layer
+        plain = self.bias is None and layer.groups == 1 and layer.dilation == (1, 1)
+        even = isinstance(layer.padding, tuple) and layer.padding[0] == layer.padding[1]
+        sizes = (layer.in_channels, layer.out_channels, layer.kernel_size, layer.stride)
+        return plain and even and fits(*sizes)
+
 
 class GroupedNorm(nn.Module):
-    """K batch normalisations; all tensors have a leading axis K."""
+    """K batch normalisations; all tensors have a leading axis K.
 
+    A residual and ReLU that follow are made with it, where a forward hands them over.
+    """
+
+    fuses_relu = True
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
@@ -68,7 +90,7 @@ class GroupedNorm(nn.Module):
         for name in ("running_mean", "running_var", "num_batches_tracked"):
             self.register_buffer(name, getattr(layer, name))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, residual: Tensor | None = None, relu: bool = False) -> Tensor:
         (layer,) = self.layer
         if self.count > 1 and x.shape[1] == layer.num_features:
             x = x.repeat(1, self.count, *(1,) * (x.dim() - 2))
@@ -80,7 +102,33 @@ class GroupedNorm(nn.Module):
         )
         measured = self.training or mean is None
         momentum = layer.momentum or 0.0
-        return F.batch_norm(x, mean, variance, weight, bias, measured, momentum, layer.eps)
+        if measured and weight is not None and bias is not None and _has_kernels(x):
+            from intarsia.training.engines.cuda.grouped_norm import normalise
+
+            running = None if mean is None or variance is None else (mean, variance)
+            return normalise(x, weight, bias, running, momentum, layer.eps, relu, residual)
+        made = F.batch_norm(x, mean, variance, weight, bias, measured, momentum, layer.eps)
+        made = made if residual is None else made + residual
+        return F.relu(made) if relu else made
+
+
+def _has_kernels(x: Tensor) -> bool:
+    """Whether our kernels take these pictures: of bf16 on a GPU, and torch compiles none itself."""
+    return (
+        KERNELS
+        and not torch.compiler.is_compiling()
+        and x.is_cuda
+        and x.dim() == 4
+        and x.dtype == torch.bfloat16
+        and x.numel() > x.shape[1]
+        and torch.is_autocast_enabled("cuda")
+        and _has_triton()
+    )
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
 
 
 class GroupedLinear(nn.Module):

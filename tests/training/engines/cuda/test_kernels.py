@@ -168,7 +168,7 @@ def compare(job, starts):
         halfway.append(before)
         losses.append(both)
     theirs, mine = ([e.best(k) for k in modules] for e in (plain, ours))
-    scores = [vars(e.validate()) for e in (plain, ours)]
+    scores = [e.validate()._asdict() for e in (plain, ours)]
     kept = [[moments_of(e, k) for k in modules] for e in (plain, ours)]
     return {
         "moved": [far_apart(s.state, state) for s, state in zip(starts, theirs, strict=True)],
@@ -235,7 +235,9 @@ def taken_up(ours, other, starts):
         torch.equal(other.best(k)[n], t)
         and torch.equal(other.moments(k).moments["first"][n], first)
         for k in range(len(starts))
-        for (n, t), first in zip(ours.best(k).items(), ours.moments(k).first.values(), strict=True)
+        for (n, t), first in zip(
+            ours.best(k).items(), ours.moments(k).moments["first"].values(), strict=True
+        )
     )
 
 
