@@ -17,6 +17,7 @@ _HOMES = {
         "disjoint_pairs",
         "load_data",
         "partition",
+        "ward_partition",
     ],
     "encoders": ["ENCODERS", "Encoder", "pretrained_state"],
     "models": ["MODELS", "build", "initialise", "wiring_of"],
@@ -65,6 +66,7 @@ if TYPE_CHECKING:  # `as` tells type checkers, which do not run this, that a nam
     from intarsia.data import disjoint_pairs as disjoint_pairs
     from intarsia.data import load_data as load_data
     from intarsia.data import partition as partition
+    from intarsia.data import ward_partition as ward_partition
     from intarsia.encoders import ENCODERS as ENCODERS
     from intarsia.encoders import Encoder as Encoder
     from intarsia.encoders import pretrained_state as pretrained_state

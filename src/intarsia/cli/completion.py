@@ -43,8 +43,8 @@ VISIBILITIES = ("all", "own", "past")
 SPLITS = ("train", "validation", "test", "all")
 STUDIES = (
     "apart", "base", "cifar10", "cifar100", "complete", "confusion", "continual", "controls",
-    "impact", "pairs", "path", "readout_of_modules", "single", "sparsity", "temperature",
-    "unlearning", "width",
+    "fresh_head", "geometry", "impact", "pairs", "path", "readout_of_modules", "single", "sparsity",
+    "temperature", "unlearning", "width",
 )  # fmt: skip
 
 Complete = Callable[[str], list[str]]
