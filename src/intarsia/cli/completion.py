@@ -6,6 +6,10 @@ A test compares each list with its registry. Where nothing fits, shells offer fi
 from collections.abc import Callable, Sequence
 
 ALIGNMENTS = ("activations", "weights")
+ARMS = (
+    "connections", "contribution", "evolved", "magnitude", "random", "random_units", "similarity",
+    "ticket", "wanda",
+)  # fmt: skip
 DATA_OPTIONS = (
     "classes", "download", "duplicates", "encoding", "features", "groups", "labels", "missing",
     "progress", "public", "scale", "scale_on", "seed", "size", "target", "test", "validation",
@@ -35,9 +39,13 @@ OPERATORS = (
     "task_arithmetic", "ties", "weighted",
 )  # fmt: skip
 OPTIMISERS = ("adam", "adamw", "sgd")
+PATTERNS = (
+    "totem", "skull", "butterfly", "apple", "skull-sgd", "butterfly-sgd", "apple-sgd",
+)  # fmt: skip
+PATTERN_OPTIMISERS = ("adam", "muon")
 PRESETS = ("auto", "paper", "released")
 PROTOCOLS = ("cached", "literal")
-PRUNINGS = ("magnitude", "random", "territory", "units")
+PRUNINGS = ("magnitude", "random", "similarity", "territory", "units")
 SCHEDULES = ("constant", "cosine", "onecycle")
 VISIBILITIES = ("all", "own", "past")
 SPLITS = ("train", "validation", "test", "all")

@@ -149,7 +149,7 @@ class RecipeOptions:
     ] = None
     pruning: Annotated[
         str | None,
-        name_option(completion.PRUNINGS, "magnitude, units, random or territory."),
+        name_option(completion.PRUNINGS, "magnitude, units, similarity, random or territory."),
     ] = None
     sparsity: Annotated[float | None, typer.Option(help="Fraction of weights to prune.")] = None
     rounds: Annotated[int | None, typer.Option(help="Pruning rounds.")] = None

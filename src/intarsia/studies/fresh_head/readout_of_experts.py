@@ -233,8 +233,8 @@ def _notes(several: bool) -> list[str]:
         "test accuracy over the classes of all tasks; scale of task arithmetic, density and scale "
         "of TIES are chosen on validation samples, seed by seed",
         "recovered: (fresh - native) / (joint - native), seed by seed, where native is below joint",
-        "joint: one network fine-tuned from the same base on all tasks together by cross-entropy, for as "
-        "many steps as one expert takes",
+        "joint: one network fine-tuned from the same base on all tasks together by cross-entropy, "
+        "for as many steps as one expert takes",
         "the base has no head for these classes: its row is what a fresh head reads from features "
         "that no expert has changed",
         *(norms if several else []),
