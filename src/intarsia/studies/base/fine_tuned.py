@@ -207,7 +207,7 @@ def _summary(name: str, group: Sequence[Measured], joint: Spread | None) -> Tabl
         "a fresh head is a new linear layer on the joined network's features, trained on all "
         "tasks: it says what the readout alone explains and is no way to ship",
         "joint: one network fine-tuned from the same base on all tasks together, for as many "
-        "steps as one expert takes: all experts together take as many times more as there are tasks",
+        "steps as one expert takes, not as all of them together",
         "experts that see their own classes alone train as many times longer as the others see "
         "more samples, so that all take about as many steps",
     ]
