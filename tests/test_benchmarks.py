@@ -20,6 +20,7 @@ from benchmarks.speed.conv_inlay import (
 )
 from benchmarks.speed.convolutions import speeds_of
 from benchmarks.speed.expert import expert_on_device, train_expert
+from benchmarks.speed.pattern_fits import measure, ours, plain
 from intarsia.training.recipe import Recipe
 
 
@@ -109,3 +110,16 @@ def test_the_speed_of_a_model_is_that_of_its_fastest_bank() -> None:
     (speed,) = speeds_of(rows, 1000, 50)
     assert (speed["model"], speed["engine"], speed["modules"]) == ("a", "streams", 4)
     assert speed["samples_per_second"] == 4000
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_pattern_fits_are_compared_by_the_same_work() -> None:
+    """Stacked, alone and by torch's own Adam: the same networks at the end, to rounding."""
+    together = ours(range(2), 2, 8, "cpu", None)
+    assert together == pytest.approx([plain(seed, 2, 8, "cpu") for seed in range(2)], rel=1e-2)
+    options = Namespace(device="cpu", networks=2, alone=1, steps=3)
+    rows = {row["way"]: row for row in measure(options, 8)}
+    assert list(rows) == ["stacked", "alone", "plain"]
+    assert rows["stacked"]["ratio"] == 1
+    alone = rows["alone"]["seconds_of_all"] / rows["stacked"]["seconds_of_all"]
+    assert rows["alone"]["ratio"] == pytest.approx(alone, rel=0.2)

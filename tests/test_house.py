@@ -38,6 +38,7 @@ ORDER = """
     pruning modules
     training composition plots
     measure
+    sweetspot
     estimator hub card exports
     studies
     artifacts
@@ -140,7 +141,7 @@ def test_help_is_light_and_names_every_verb() -> None:
     assert heavy == []
     verbs = (
         "demo data train compose operators evaluate compatibility path probe compact export "
-        "inspect report studio study"
+        "inspect report studio study sweetspot"
     )
     assert not [verb for verb in verbs.split() if not re.search(rf"\b{verb}\b", shown)]
 
@@ -173,6 +174,12 @@ for name in intarsia.__all__:
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert run.stdout == ""
+
+
+def test_a_room_that_is_public_as_a_whole_comes_with_its_first_use() -> None:
+    shown = "import intarsia; print('intarsia.sweetspot' in sys.modules, len(dir(intarsia)) > 20)"
+    used = "print(intarsia.sweetspot.load().name, 'sweetspot' in dir(intarsia))"
+    assert _heavy_and_printed(f"{shown}; {used}")[1].split() == ["False", "True", "totem", "True"]
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

@@ -161,6 +161,7 @@ CONVOLUTIONS = {
     "eager": "an expert's loop, step by step, one module",
     "graph": "an expert's loop with its step as a CUDA graph, one module",
     "grouped": "`train`, layers of all modules side by side",
+    "grouped/kernels": "the same, by kernels of our own",
     "streams": "`train`, modules on streams of one graph",
     "compiled": "`train`, as the first that fits, with torch.compile",
     "single": "`train`, one module after another",
@@ -168,19 +169,24 @@ CONVOLUTIONS = {
 
 
 def convolutions(load: Load) -> str:
-    result, targets = load("convolutions"), load("targets")["convolutions"]
-    models = dict.fromkeys(row["model"] for row in result["rows"])
-    parts = [part for model in models for part in _convolutions_of(model, result, targets)]
+    runs = [load("convolutions"), load("convolutions_wide")]
+    result, targets = runs[0], load("targets")["convolutions"]
+    rates = " and ".join(f"{run['teraflops_of_a_matrix_product']:g}" for run in runs)
+    parts = [
+        part
+        for run in runs
+        for model in dict.fromkeys(row["model"] for row in run["rows"])
+        for part in _convolutions_of(model, run, targets)
+    ]
     return page(
         "Training convolutional modules on a GPU",
-        [result],
+        runs,
         f"Random pictures of CIFAR's size, {result['samples']:,} of them, batch {result['batch']}, "
         "bytes resident on the device, crops and flips there too, products in bf16 over float32 "
         "weights, channels last, fused Adam. Loops by hand do not validate, `train` does. Timed is "
         "the fastest of the epochs after the first; the first one is given with all that comes "
         "before it. The floor is the time of the products alone at the "
-        f"{result['teraflops_of_a_matrix_product']:g} TFLOP/s of a large matrix product in bf16, "
-        "measured in the same run.",
+        f"{rates} TFLOP/s of a large matrix product in bf16, measured in the same run.",
         *parts,
     )
 

@@ -17,6 +17,7 @@ _HOMES = {
         "disjoint_pairs",
         "load_data",
         "partition",
+        "ward_partition",
     ],
     "encoders": ["ENCODERS", "Encoder", "pretrained_state"],
     "models": ["MODELS", "build", "initialise", "wiring_of"],
@@ -48,8 +49,10 @@ _HOMES = {
     "errors": ["IntarsiaError"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
+_ROOMS = ("sweetspot",)  # public as a whole: `intarsia.sweetspot.fit`
 
 if TYPE_CHECKING:  # `as` tells type checkers, which do not run this, that a name is public
+    from intarsia import sweetspot as sweetspot
     from intarsia.composition import OPERATORS as OPERATORS
     from intarsia.composition import Composition as Composition
     from intarsia.composition import MergeRecipe as MergeRecipe
@@ -65,6 +68,7 @@ if TYPE_CHECKING:  # `as` tells type checkers, which do not run this, that a nam
     from intarsia.data import disjoint_pairs as disjoint_pairs
     from intarsia.data import load_data as load_data
     from intarsia.data import partition as partition
+    from intarsia.data import ward_partition as ward_partition
     from intarsia.encoders import ENCODERS as ENCODERS
     from intarsia.encoders import Encoder as Encoder
     from intarsia.encoders import pretrained_state as pretrained_state
@@ -119,10 +123,12 @@ else:
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"intarsia.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'intarsia' has no attribute {name!r}")
     return getattr(import_module(f"intarsia.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return [*_HOME, "__version__"]
+    return [*_HOME, *_ROOMS, "__version__"]

@@ -72,6 +72,8 @@ def test_names_are_those_of_the_registries() -> None:
     from intarsia.pruning import PRUNINGS
     from intarsia.specs import Registry
     from intarsia.studies import STUDIES
+    from intarsia.sweetspot import ARMS, PATTERN_OPTIMISERS
+    from intarsia.sweetspot.targets import NAMES
     from intarsia.training.batches import BATCHES
     from intarsia.training.engines.select import ENGINES, EXECUTORS
     from intarsia.training.optimisers import OPTIMISERS
@@ -96,11 +98,14 @@ def test_names_are_those_of_the_registries() -> None:
         (ours(OBJECTIVES), completion.OBJECTIVES),
         (get_args(ProbeProtocol), completion.PROTOCOLS),
         (ours(PRUNINGS), completion.PRUNINGS),
+        (ours(ARMS), completion.ARMS),
         (ours(STUDIES), completion.STUDIES),
         (["auto", *ours(ENGINES), *EXECUTORS], completion.ENGINES),
         (ours(PRESETS), completion.PRESETS),
         (ours(BATCHES), completion.BATCHES),
         (ours(OPTIMISERS), completion.OPTIMISERS),
+        (ours(PATTERN_OPTIMISERS), completion.PATTERN_OPTIMISERS),
+        (NAMES, completion.PATTERNS),
         (ours(SCHEDULES), completion.SCHEDULES),
     ):
         assert sorted(names) == sorted(known)

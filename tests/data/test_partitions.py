@@ -2,10 +2,21 @@ from itertools import chain, permutations
 from math import comb
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intarsia.data import disjoint_pairs, named_set, partition, set_name
+import intarsia as ia
+from intarsia.data import (
+    class_means,
+    disjoint_pairs,
+    load_data,
+    named_set,
+    partition,
+    set_name,
+    ward_partition,
+    ward_tasks,
+)
 from intarsia.data.partitions import read_sets
 from intarsia.errors import DataError, RecipeError
 
@@ -30,6 +41,75 @@ def test_blocks_hold_every_class_once(n: int, data: st.DataObject) -> None:
     assert len(blocks) == -(-n // size)
 
 
+@given(st.integers(1, 30), st.data())
+def test_tasks_hold_every_class_once_and_are_of_one_size(n: int, data: st.DataObject) -> None:
+    tasks, seed = data.draw(st.integers(1, n)), data.draw(st.integers(0, 9))
+    for how in (f"random({tasks})", f"randperm({tasks}, {seed})"):
+        sets = partition(catalogue(n), how, seed)
+        assert sorted(chain(*sets)) == sorted(catalogue(n))
+        assert len(sets) == tasks
+        assert max(map(len, sets)) - min(map(len, sets)) <= 1
+        order = [[catalogue(n).index(name) for name in own] for own in sets]
+        assert order == [sorted(own) for own in order]
+
+
+def test_random_tasks_follow_the_seed() -> None:
+    sets = [partition(TEN, "random(5)", seed) for seed in (0, 0, 1)]
+    assert sets[0] == sets[1] != sets[2]
+
+
+def test_randperm_is_torchs_draw_cut_into_blocks() -> None:
+    """Whatever the seed of the partition is: the draw has its own."""
+    drawn = torch.randperm(100, generator=torch.Generator().manual_seed(200)).tolist()
+    names = catalogue(100)
+    expected = [
+        tuple(names[i] for i in sorted(drawn[start : start + 20])) for start in range(0, 100, 20)
+    ]
+    assert partition(names, "randperm(5, 200)") == expected
+    assert partition(names, "randperm(5, 200)", seed=7) == expected
+    assert partition(names, "randperm(5, 100)") != expected
+
+
+def test_ward_puts_near_classes_together() -> None:
+    means = torch.tensor([[0.0, 0], [9, 9], [0.1, 0], [9, 9.1], [0, 5]])
+    tasks = ward_tasks(TEN[:5], means, 3)
+    assert sorted(tasks) == [("a", "c"), ("b", "d"), ("e",)]
+    assert ward_tasks(TEN[:5], means, 1) == [TEN[:5]]
+    with pytest.raises(DataError, match="makes 1 groups"):
+        ward_tasks(TEN[:3], torch.zeros(3, 2), 2)
+    with pytest.raises(DataError, match="6 tasks cannot be made of 5 classes"):
+        ward_tasks(TEN[:5], means, 6)
+
+
+def test_class_means_are_those_of_a_plain_loop() -> None:
+    features, labels = torch.randn(20, 3), torch.arange(20) % 4
+    means = class_means(features, labels, 5)
+    for c in range(4):
+        torch.testing.assert_close(means[c].float(), features[labels == c].mean(0))
+    assert not means[4].any()
+
+
+def test_ward_partition_reads_features_of_any_kind() -> None:
+    """By a function that tells odd classes from even ones, the tasks are these."""
+    labels = torch.arange(120) % 6
+    x = torch.cat([labels[:, None].float(), torch.rand(120, 3)], dim=1)
+    data = load_data(x.numpy(), labels.numpy())
+
+    def odd(rows: torch.Tensor) -> torch.Tensor:
+        return torch.stack([rows[:, 0] % 2, rows[:, 0] / 100], dim=1)
+
+    sets = ward_partition(data, 2, features=odd)
+    assert sorted(sets) == [("0", "2", "4"), ("1", "3", "5")]
+    assert partition(data.catalogue, sets) == sets
+    read = data.scaling(data.train.x)
+    expected = ward_tasks(data.catalogue, class_means(read, data.train.y, 6), 3)
+    assert ia.ward_partition(data, 3) == expected
+    encoded = load_data(x.numpy(), labels.numpy(), features=odd)
+    assert sorted(ward_partition(encoded, 2)) == sorted(sets)
+    with pytest.raises(DataError, match=r"holds features of .* already"):
+        ward_partition(encoded, 3, features=odd)
+
+
 def test_blocks_follow_the_seed() -> None:
     blocks = [partition(TEN, "blocks(5)", seed) for seed in (0, 0, 1)]
     assert blocks[0] == blocks[1] != blocks[2]
@@ -41,6 +121,11 @@ def test_blocks_follow_the_seed() -> None:
         ("eahc", "did you mean 'each'"),
         ("blocks(0)", "blocks of 0"),
         ("blocks(11)", "cannot be cut from 10"),
+        ("random(0)", "0 tasks cannot be made of 10 classes"),
+        ("randperm(11, 100)", "11 tasks cannot be made of 10 classes"),
+        ("randperm(5)", "unknown partition 'randperm\\(5\\)'"),
+        ("random(5, 1)", "unknown partition"),
+        (f"randperm(5, {2**63})", "is too large"),
         ([["a", "x"]], "class 'x' is not in the catalogue"),
         ([["a", "a"]], "distinct"),
         ([[]], "distinct"),

@@ -23,6 +23,8 @@ VERB_FILES = (
     "study.run_verbs",
     "study.show_verbs",
     "study.archive_verbs",
+    "sweetspot_verbs",
+    "pattern_verbs",
 )
 PLUGINS = "intarsia.verbs"
 

@@ -6,6 +6,10 @@ A test compares each list with its registry. Where nothing fits, shells offer fi
 from collections.abc import Callable, Sequence
 
 ALIGNMENTS = ("activations", "weights")
+ARMS = (
+    "connections", "contribution", "evolved", "magnitude", "random", "random_units", "similarity",
+    "ticket", "wanda",
+)  # fmt: skip
 DATA_OPTIONS = (
     "classes", "download", "duplicates", "encoding", "features", "groups", "labels", "missing",
     "progress", "public", "scale", "scale_on", "seed", "size", "target", "test", "validation",
@@ -35,16 +39,20 @@ OPERATORS = (
     "task_arithmetic", "ties", "weighted",
 )  # fmt: skip
 OPTIMISERS = ("adam", "adamw", "sgd")
+PATTERNS = (
+    "totem", "skull", "butterfly", "apple", "skull-sgd", "butterfly-sgd", "apple-sgd",
+)  # fmt: skip
+PATTERN_OPTIMISERS = ("adam", "muon")
 PRESETS = ("auto", "paper", "released")
 PROTOCOLS = ("cached", "literal")
-PRUNINGS = ("magnitude", "random", "territory", "units")
+PRUNINGS = ("magnitude", "random", "similarity", "territory", "units")
 SCHEDULES = ("constant", "cosine", "onecycle")
 VISIBILITIES = ("all", "own", "past")
 SPLITS = ("train", "validation", "test", "all")
 STUDIES = (
     "apart", "base", "cifar10", "cifar100", "complete", "confusion", "continual", "controls",
-    "impact", "pairs", "path", "readout_of_modules", "single", "sparsity", "temperature",
-    "unlearning", "width",
+    "fresh_head", "geometry", "impact", "pairs", "path", "readout_of_modules", "single", "sparsity",
+    "temperature", "unlearning", "width",
 )  # fmt: skip
 
 Complete = Callable[[str], list[str]]

@@ -134,7 +134,8 @@ class RecipeOptions:
     partition: Annotated[
         str | None,
         typer.Option(
-            help="each, blocks(5), or sets of classes: 0+1,2+3; names with a comma or + in quotes."
+            help="each, blocks(5), random(3), or sets of classes: 0+1,2+3; names with a comma or + "
+            "in quotes."
         ),
     ] = None
     seeds: Annotated[str | None, typer.Option(help="Such as 0,1,2: all modules for each.")] = None
@@ -148,7 +149,7 @@ class RecipeOptions:
     ] = None
     pruning: Annotated[
         str | None,
-        name_option(completion.PRUNINGS, "magnitude, units, random or territory."),
+        name_option(completion.PRUNINGS, "magnitude, units, similarity, random or territory."),
     ] = None
     sparsity: Annotated[float | None, typer.Option(help="Fraction of weights to prune.")] = None
     rounds: Annotated[int | None, typer.Option(help="Pruning rounds.")] = None

@@ -95,7 +95,15 @@ study = typer.Typer(
     help="Make a paper's tables and figures: run a study, see its progress, show its results.",
     epilog="Begin with [bold]intarsia study run single --scale small[/bold]: it takes seconds.",
 )
+sweetspot = typer.Typer(
+    cls=VerbGroup,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Pattern networks that draw pictures: fit them, prune them, see what a weight does.",
+    epilog="Begin with [bold]intarsia sweetspot show totem[/bold]: it needs no download.",
+)
 app.add_typer(study, name="study")
+app.add_typer(sweetspot, name="sweetspot")
 
 
 def verb(*examples: str, group: typer.Typer = app, resumes: bool = False) -> Callable[[Verb], Verb]:

@@ -8,7 +8,15 @@ from intarsia.data.datasets import DATASETS, File
 from intarsia.data.load import check_options, is_path, load_data, options_for
 from intarsia.data.lookup import locate
 from intarsia.data.negatives import NEGATIVES
-from intarsia.data.partitions import disjoint_pairs, named_set, partition, set_name
+from intarsia.data.partitions import (
+    class_means,
+    disjoint_pairs,
+    named_set,
+    partition,
+    set_name,
+    ward_partition,
+    ward_tasks,
+)
 from intarsia.data.scaling import Scaling
 
 __all__ = [
@@ -21,6 +29,7 @@ __all__ = [
     "Split",
     "check_options",
     "check_same_encoder",
+    "class_means",
     "disjoint_pairs",
     "evenly_spaced",
     "is_path",
@@ -32,4 +41,6 @@ __all__ = [
     "set_name",
     "subsample",
     "to_shape",
+    "ward_partition",
+    "ward_tasks",
 ]

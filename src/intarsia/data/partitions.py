@@ -1,4 +1,4 @@
-"""Which classes each module is rewarded for: each alone, named sets, blocks, disjoint pairs."""
+"""Which classes each module is rewarded for: each alone, named sets, tasks, disjoint pairs."""
 
 import re
 from collections.abc import Sequence
@@ -6,11 +6,18 @@ from math import comb
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from intarsia.data.dataset import Data
 from intarsia.data.splits import random_keys
+from intarsia.encoders import Encoder
+from intarsia.encoders.encoder import EncoderLike
 from intarsia.errors import DataError, RecipeError, nearest
+from intarsia.files import stream
 
 Classes = tuple[str, ...]
+WAYS = ("each", "blocks(2)", "random(5)", "randperm(5, 100)")  # as examples
 _IN_QUOTES = re.compile(r"""(["'])((?:\\.|(?!\1)[^\\])+)\1\s*(?=[+,]|$)""", re.S)
 _BARE = re.compile(r"""[^+,"'][^+,]*""", re.S)
 
@@ -20,28 +27,80 @@ def partition(
 ) -> list[Classes]:
     """The rewarded classes of every module.
 
-    `how` is "each" (one module per class), "blocks(n)" (the catalogue shuffled by `seed` and cut
-    into blocks of n; the last one may be smaller), or lists of names, which may overlap.
+    `how` is one of
+
+    - "each": one module per class;
+    - "blocks(n)": the catalogue shuffled by `seed` and cut into blocks of n; the last one may be
+      smaller;
+    - "random(k)": k tasks drawn by `seed`, as equal in size as they can be;
+    - "randperm(k, s)": torch.randperm of all classes under a generator of seed s, cut into k blocks
+      one after another, as papers on merging draw their tasks;
+    - lists of names, which may overlap, as `ward_partition` makes them.
+
+    Sets that are drawn keep the catalogue's order.
     """
     names = _check_catalogue(catalogue)
     if how == "each":
         return [(name,) for name in names]
     if isinstance(how, str):
-        match = re.fullmatch(r"blocks\(\s*(\d+)\s*\)", how.strip())
-        if not match:
-            raise DataError(
-                f"unknown partition {how!r}: {nearest(how, ('each', 'blocks(2)'))} "
-                "or give lists of class names"
-            )
-        return _blocks(names, int(match[1]), seed)
+        return _drawn(names, how, seed)
     if not isinstance(how, list | tuple):
         raise RecipeError(
-            f"the partition is {how!r}: expected 'each', 'blocks(2)' or lists of class names"
+            f"the partition is {how!r}: expected {', '.join(map(repr, WAYS))} or lists of class "
+            "names"
         )
     sets = [_named_set(group, names) for group in how]
     if not sets:
         raise DataError("a partition needs at least one set of classes")
     return sets
+
+
+def ward_partition(
+    data: Data,
+    tasks: int,
+    features: EncoderLike | None = None,
+    device: torch.device | str = "cpu",
+) -> list[Classes]:
+    """Tasks of classes that are near each other, by Ward's linkage of their mean features.
+
+    `features` says what is compared: the name of an encoder, a network, or a function of a batch of
+    raw inputs; without it the inputs as modules read them. Training samples alone are looked at.
+    """
+    if features is None:
+        read = data.scaling(data.train.x).flatten(1)
+    elif data.encoder is not None:
+        raise DataError(
+            f"{data.name!r} holds features of {data.encoder} already, which other features cannot "
+            "be computed from: leave features out, or load the raw inputs"
+        )
+    else:
+        read = Encoder.of(features, data.shape)(data.train.x, device)
+    return ward_tasks(data.catalogue, class_means(read, data.train.y, data.classes), tasks)
+
+
+def ward_tasks(catalogue: Sequence[str], means: Tensor, tasks: int) -> list[Classes]:
+    """Tasks of classes whose means, C x D, are near each other, by Ward's linkage."""
+    from scipy.cluster.hierarchy import fcluster, linkage  # slow to import
+
+    names = _check_catalogue(catalogue)
+    _check_tasks(names, tasks)
+    if tasks == 1 or len(names) == 1:
+        return [names]
+    groups = fcluster(linkage(means.double().numpy(), "ward"), tasks, criterion="maxclust")
+    found = [tuple(names[int(i)] for i in np.flatnonzero(groups == g)) for g in np.unique(groups)]
+    if len(found) != tasks:
+        raise DataError(
+            f"Ward's linkage makes {len(found)} groups of these classes, not {tasks}: several have "
+            "the same mean features; ask for fewer tasks, or give other features"
+        )
+    return found
+
+
+def class_means(features: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """The mean features of every class, C x D on the CPU; of a class without samples they are 0."""
+    sums = torch.zeros(classes, features.shape[1], dtype=torch.float64)
+    sums.index_add_(0, labels.cpu(), features.double().cpu())
+    return sums / torch.bincount(labels.cpu(), minlength=classes).clamp_min(1)[:, None]
 
 
 def disjoint_pairs(
@@ -146,12 +205,47 @@ def _parse(text: str) -> list[list[str]] | None:
         rest = rest[1:].lstrip()
 
 
+def _drawn(names: Classes, how: str, seed: int) -> list[Classes]:
+    """Sets by the name of a way to draw them, with its numbers."""
+    match = re.fullmatch(r"(\w+)\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", how.strip())
+    way = (match[1], match[3] is not None) if match else ("", False)
+    if match and way == ("blocks", False):
+        return _blocks(names, int(match[2]), seed)
+    if match and way == ("random", False):
+        order = _shuffled(len(names), stream("tasks", seed))
+        tasks = _check_tasks(names, int(match[2]))
+        return _sets(names, [order[start::tasks] for start in range(tasks)])
+    if match and way == ("randperm", True):
+        order = _shuffled(len(names), int(match[3]))
+        tasks = _check_tasks(names, int(match[2]))
+        return _sets(names, [block.tolist() for block in np.array_split(order, tasks)])
+    raise DataError(f"unknown partition {how!r}: {nearest(how, WAYS)} or give lists of class names")
+
+
+def _shuffled(count: int, seed: int) -> list[int]:
+    if seed >= 2**63:
+        raise DataError(f"the seed {seed} of a partition is too large: expected less than 2**63")
+    order: list[int] = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()
+    return order
+
+
+def _sets(names: Classes, groups: Sequence[Sequence[int]]) -> list[Classes]:
+    return [tuple(names[i] for i in sorted(group)) for group in groups]
+
+
+def _check_tasks(names: Classes, tasks: int) -> int:
+    if not 1 <= tasks <= len(names):
+        raise DataError(
+            f"{tasks} tasks cannot be made of {len(names)} classes: expected 1 to {len(names)}"
+        )
+    return tasks
+
+
 def _blocks(names: Classes, size: int, seed: int) -> list[Classes]:
     if not 1 <= size <= len(names):
         raise DataError(f"blocks of {size} cannot be cut from {len(names)} classes")
     order = np.argsort(random_keys(len(names), seed, 0), kind="stable").tolist()
-    cuts = [sorted(order[i : i + size]) for i in range(0, len(order), size)]
-    return [tuple(names[i] for i in cut) for cut in cuts]
+    return _sets(names, [order[i : i + size] for i in range(0, len(order), size)])
 
 
 def _named_set(group: Any, names: Classes) -> Classes:

@@ -36,6 +36,7 @@ FORMATS = {
     "intarsia-module": "Module.load",
     "intarsia-composition": "Composition.load",
     "intarsia-base": "Base.load",
+    "intarsia-patterns": "sweetspot.PatternBank.load",
 }
 DTYPES = {"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "U16", "BOOL"}
 LEAP = 255  # a step that leads on

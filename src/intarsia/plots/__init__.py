@@ -14,6 +14,14 @@ from intarsia.plots.heatmaps import (
     matrix_panels,
     weights,
 )
+from intarsia.plots.patterns import (
+    loss_and_score_by_depth,
+    map_atlas,
+    png_ratio_by_size,
+    score_against_loss,
+    sweep_strips,
+    volume_map,
+)
 from intarsia.plots.render import check_format, png, save, svg
 from intarsia.plots.style import COLOURS, house_style
 
@@ -28,10 +36,16 @@ __all__ = [
     "curve_panels",
     "curves",
     "house_style",
+    "loss_and_score_by_depth",
+    "map_atlas",
     "matrix",
     "matrix_panels",
     "png",
+    "png_ratio_by_size",
     "save",
+    "score_against_loss",
     "svg",
+    "sweep_strips",
+    "volume_map",
     "weights",
 ]

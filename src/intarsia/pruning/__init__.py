@@ -1,4 +1,4 @@
-"""Which weights stay: magnitude, random, whole units, territory."""
+"""Which weights stay: magnitude, random, whole units, units that are alike, territory."""
 
 from intarsia.pruning.group import (
     PRUNINGS,
@@ -11,7 +11,7 @@ from intarsia.pruning.group import (
     round_fraction,
 )
 from intarsia.pruning.magnitude import magnitude, random
-from intarsia.pruning.structured import units
+from intarsia.pruning.structured import similarity, units
 from intarsia.pruning.territory import territory
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "prunable",
     "random",
     "round_fraction",
+    "similarity",
     "territory",
     "units",
 ]

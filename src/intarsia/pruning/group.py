@@ -17,6 +17,7 @@ PRUNINGS = Registry(
     given=("group",),
     whole_group=False,
     needs_units=False,
+    needs_samples=False,
     own_sparsity=False,
     before_training=lambda settings: False,
     ranks_layers_together=lambda settings: False,
@@ -27,6 +28,7 @@ Traits, all of them off by default:
 
 - `whole_group`: the modules of one seed must be pruned together;
 - `needs_units`: it gives out units, so the wiring of the network must be known;
+- `needs_samples`: it looks at what units answer to samples, see `Group.activations`;
 - `own_sparsity`: how much goes follows from the rule, and a recipe may give no sparsity;
 - `before_training`, a function of the settings: the masks are made before the first round;
 - `ranks_layers_together`, a function of the settings: weights of several layers are compared.
@@ -52,6 +54,8 @@ class Group:
     seeds: Sequence[int]  # one per module; equal seeds share an origin
     streams: Sequence[int]  # one per module, for random choices
     spared: Collection[str] = ()  # parameters of normalisations, see `normalisations`
+    # One per module, hidden axis -> units x answers; only for a pruning that `needs_samples`.
+    activations: Sequence[Mapping[str, Tensor]] = ()
 
 
 def round_fraction(sparsity: float, rounds: int) -> float:

@@ -1,7 +1,8 @@
 """Structured pruning: whole hidden units go, channels of a convolution among them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -32,19 +33,58 @@ def units(group: Group, by: str = "weights") -> list[Mask]:
     """
     if by not in ("weights", "scale"):
         raise RecipeError(f"unknown rule {by!r} to prune units by: use 'weights' or 'scale'")
+    wiring = _checked_wiring(group)
+
+    def scores(member: int, axis: str) -> Tensor:
+        state = group.states[member]
+        if by == "scale":
+            return _scales(state, group, axis)
+        return unit_norms(state, wiring, axis, axis_sizes(wiring, state)[axis])
+
+    return _without_lowest(group, scores)
+
+
+@PRUNINGS.register("similarity", needs_units=True, needs_samples=True)
+def similarity(group: Group, by: str = "cosine") -> list[Mask]:
+    """Prune whole hidden units that answer like others, the same share of every axis.
+
+    Of the two most alike the one that answers less goes, until as few are left as `units` leaves.
+    Alike are those whose answers to samples have the largest |cosine|, or |correlation|.
+    """
+    if by not in ("cosine", "correlation"):
+        raise RecipeError(f"unknown likeness {by!r} of units: use 'cosine' or 'correlation'")
+    _checked_wiring(group)
+    if len(group.activations) != len(group.states):
+        raise RecipeError(
+            f"similarity compares what units answer, and {len(group.activations)} of "
+            f"{len(group.states)} modules of the group bring activations: give those of each"
+        )
+
+    def scores(member: int, axis: str) -> Tensor:
+        return _last_to_go(group.activations[member][axis], centred=by == "correlation")
+
+    return _without_lowest(group, scores)
+
+
+def _checked_wiring(group: Group) -> Wiring:
     if group.wiring is None:
         raise WiringError(
             "whole units cannot be pruned where they have no names: give the network a `wiring`, "
             "or prune by magnitude"
         )
     check_separable(group.wiring)
+    return group.wiring
+
+
+def _without_lowest(group: Group, scores: Callable[[int, str], Tensor]) -> list[Mask]:
+    """The masks without the units of each module and axis that score lowest."""
     return [
-        _without_smallest(state, mask, group, by)
-        for state, mask in zip(group.states, group.masks, strict=True)
+        _kept_best(state, mask, group, partial(scores, member))
+        for member, (state, mask) in enumerate(zip(group.states, group.masks, strict=True))
     ]
 
 
-def _without_smallest(state: State, mask: Mask, group: Group, by: str) -> Mask:
+def _kept_best(state: State, mask: Mask, group: Group, scores: Callable[[str], Tensor]) -> Mask:
     wiring = group.wiring
     assert wiring is not None
     sizes = axis_sizes(wiring, state)
@@ -52,8 +92,8 @@ def _without_smallest(state: State, mask: Mask, group: Group, by: str) -> Mask:
     kept = _kept_counts(alive, state, group)
     owned = {}
     for axis, units in alive.items():
-        scores = _scores(state, group, axis, sizes[axis], by).masked_fill(~units, -math.inf)
-        best = torch.argsort(scores, descending=True, stable=True)[: kept[axis]]
+        ranked = scores(axis).masked_fill(~units, -math.inf)
+        best = torch.argsort(ranked, descending=True, stable=True)[: kept[axis]]
         owned[axis] = torch.zeros_like(units)
         owned[axis][best] = True
     return owned_mask(state, wiring, owned, mask)
@@ -103,10 +143,9 @@ def _parameters(counts: Mapping[str, int], state: State, group: Group) -> int:
     )
 
 
-def _scores(state: State, group: Group, axis: str, units: int, by: str) -> Tensor:
+def _scales(state: State, group: Group, axis: str) -> Tensor:
+    """How much normalisations scale each unit."""
     assert group.wiring is not None
-    if by == "weights":
-        return unit_norms(state, group.wiring, axis, units)
     scales = [
         state[name].detach().cpu().double().square()
         for name, entry in group.wiring.items()
@@ -120,3 +159,31 @@ def _scores(state: State, group: Group, axis: str, units: int, by: str) -> Tenso
             "'weights'"
         )
     return torch.stack(scales).sum(0)
+
+
+def _last_to_go(answers: Tensor, centred: bool) -> Tensor:
+    """For each unit, when it goes if of the two most alike always the weaker does: 0 goes first.
+
+    A unit that answers nothing, or never changes where answers are centred, is like all others.
+    """
+    answers = answers.detach().cpu().double()
+    if centred:
+        answers = answers - answers.mean(1, keepdim=True)
+    norms = answers.norm(dim=1)
+    silent = norms <= 1e-10 * norms.max()
+    directions = answers / norms.masked_fill(silent, 1.0)[:, None]
+    alike = (directions @ directions.T).abs()
+    alike[silent], alike[:, silent] = 1.0, 1.0
+    alike.fill_diagonal_(-1.0)
+    closest, nearest = alike.max(1)
+    goes = torch.full((len(norms),), float(len(norms)), dtype=torch.float64)
+    for step in range(len(norms) - 1):
+        one = int(closest.argmax())
+        other = int(nearest[one])
+        gone = one if norms[one] < norms[other] else other
+        goes[gone] = step
+        alike[gone], alike[:, gone], closest[gone] = -1.0, -1.0, -2.0
+        orphans = (nearest == gone) & (closest > -2.0)
+        if orphans.any():
+            closest[orphans], nearest[orphans] = alike[orphans].max(1)
+    return goes

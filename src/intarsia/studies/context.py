@@ -2,9 +2,11 @@
 
 import copy
 import json
+import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -12,11 +14,14 @@ from intarsia.data import Data, check_options, load_data
 from intarsia.modules import Bank
 from intarsia.studies.cells import DATA_OPTIONS, Cell
 from intarsia.studies.plans import Plan, plan_of
+from intarsia.studies.store import BankPlan
 from intarsia.training import Recipe
 from intarsia.training.job import device_of
 
 KEPT = 4  # banks in memory: cells that follow one another often ask for the same
+REMEMBERED = 4  # of what cells compute from data, such as its samples on the device
 
+T = TypeVar("T")
 
 Options = Mapping[str, Any]
 Load = Callable[[str, str, Options], Data]
@@ -27,6 +32,10 @@ class Banks(Protocol):
     """Where trained banks are found."""
 
     def bank(self, plan: Plan) -> Bank: ...
+
+    def bank_or_made(self, plan: BankPlan, make: Callable[[], Bank]) -> Bank: ...
+
+    def work_folder(self, plans: Sequence[BankPlan], kind: str = "cpu") -> Path: ...
 
 
 class StudyContext:
@@ -40,6 +49,9 @@ class StudyContext:
         self._data: dict[Loaded, Data] = {}
         self._options: Options = {}
         self._kept: OrderedDict[str, Bank] = OrderedDict()
+        self._remembered: OrderedDict[str, Any] = OrderedDict()
+        self.keeps_banks = True  # whether banks that cells make themselves go to the store
+        self.stop: Callable[[], bool] | None = None  # whether their training is to stop now
 
     def data(self, name: str, preset: str = "paper") -> Data:
         """A data set, loaded as the preset wants it and with the options of this context."""
@@ -109,6 +121,29 @@ class StudyContext:
         self._kept.move_to_end(plan.key)
         bank = self._kept[plan.key]
         return bank if pruned or not bank.rounds else bank.rounds[0]
+
+    def bank_or_made(self, plan: BankPlan, make: Callable[[], Bank]) -> Bank:
+        """A bank that cells make themselves: from the store, or made once and kept there."""
+        bank = self._banks.bank_or_made(plan, make) if self.keeps_banks else make()
+        if (work := self.work_folder(plan)) is not None:
+            shutil.rmtree(work, ignore_errors=True)  # its checkpoints, which have served
+        return bank
+
+    def work_folder(self, plan: BankPlan) -> Path | None:
+        """Where training that may be stopped keeps its checkpoints; None where it may not."""
+        if self.stop is None:
+            return None
+        return self._banks.work_folder([plan], self.device.type)
+
+    def remembered(self, key: str, make: Callable[[], T]) -> T:
+        """What was made under this key, or is made now; the few used last are kept in memory."""
+        if key not in self._remembered:
+            self._remembered[key] = make()
+            while len(self._remembered) > REMEMBERED:
+                self._remembered.popitem(last=False)
+        self._remembered.move_to_end(key)
+        result: T = self._remembered[key]
+        return result
 
     def forget(self) -> None:
         """Let go of the banks in memory."""

@@ -114,6 +114,13 @@ def check_flags(options: Mapping[str, Any], key: str) -> list[bool]:
     return list(options[key])
 
 
+def check_flag(options: Mapping[str, Any], key: str) -> bool:
+    """True or False."""
+    if not isinstance(options[key], bool):
+        raise StudyError(f"option {key!r} is {shortened(options[key])}: expected true or false")
+    return bool(options[key])
+
+
 def setting_of(option: str, settings: Sequence[Settings]) -> str | None:
     """The setting that an option or its singular names, where its values are text or numbers."""
     for name in (option, option.removesuffix("s"), option.removesuffix("ies") + "y"):

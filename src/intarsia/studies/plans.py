@@ -44,6 +44,11 @@ class Plan:
         return len(self.sets)
 
     @property
+    def keeps_unpruned(self) -> bool:
+        """Whether the modules of its first round are kept beside those of the last."""
+        return bool(self.recipe.rounds)
+
+    @property
     def epochs(self) -> int:
         """Epochs of all rounds, of one module."""
         recipe = self.recipe

@@ -15,10 +15,11 @@ import json
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from intarsia.errors import DamagedError, FileError, IntarsiaError, StudyError, VersionError
 from intarsia.files import (
@@ -33,11 +34,22 @@ from intarsia.files import (
 from intarsia.locks import Lock, shared_lock, take_lock
 from intarsia.modules import LISTING, Bank
 from intarsia.studies.cells import Cell, Measured, rounded
-from intarsia.studies.plans import Plan
 
 FORMAT = {"format": "intarsia-store", "version": 1}
 CELL = {"format": "intarsia-cell", "version": 1}
 UNPRUNED = "round-1"
+WAIT = 0.1  # seconds between looks at a bank that another process makes
+
+
+class BankPlan(Protocol):
+    """What a bank is kept by: everything that determines it, as one digest."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def keeps_unpruned(self) -> bool:
+        """Whether its unpruned modules are kept beside the others."""
 
 
 class Store:
@@ -90,13 +102,13 @@ class Store:
 
     # banks
 
-    def bank_folder(self, plan: Plan) -> Path:
+    def bank_folder(self, plan: BankPlan) -> Path:
         return self.path / "banks" / plan.key
 
-    def has_bank(self, plan: Plan) -> bool:
+    def has_bank(self, plan: BankPlan) -> bool:
         return (self.bank_folder(plan) / LISTING).exists()
 
-    def bank(self, plan: Plan) -> Bank:
+    def bank(self, plan: BankPlan) -> Bank:
         """A trained bank, its unpruned modules as `rounds[0]`; DamagedError if it is unreadable."""
         folder = self.bank_folder(plan)
         try:
@@ -107,12 +119,32 @@ class Store:
             if is_unreadable(error) or _other_version(error):
                 raise  # it may be well
             raise DamagedError(f"bank {plan.key[:16]} is damaged: {error}") from error
-        expected = [bank] if not plan.recipe.rounds else [bank, *bank.rounds, None][:2]
+        expected = [bank] if not plan.keeps_unpruned else [bank, *bank.rounds, None][:2]
         if any(part is None or part.report.get("plan") != plan.key for part in expected):
             raise DamagedError(f"bank {plan.key[:16]} is damaged: {folder} holds another, or half")
         return bank
 
-    def add_bank(self, plan: Plan, bank: Bank) -> None:
+    def bank_or_made(self, plan: BankPlan, make: Callable[[], Bank]) -> Bank:
+        """A bank that is there, or else made and kept; of several processes one makes it.
+
+        The others wait for it. A damaged one is made again. Call it inside `in_use`.
+        """
+        while True:
+            if self.has_bank(plan):
+                try:
+                    return self.bank(plan)
+                except DamagedError:
+                    self.drop_bank(plan)
+            with self.lock([plan.key]) as held:
+                if held and not self.has_bank(plan):
+                    made = make()
+                    made.report["plan"] = plan.key
+                    self.add_bank(plan, made)
+                    return made
+            if not held:
+                time.sleep(WAIT)
+
+    def add_bank(self, plan: BankPlan, bank: Bank) -> None:
         """Keep a bank: the whole folder appears at once."""
 
         def save(part: Path) -> None:
@@ -122,7 +154,7 @@ class Store:
 
         self._add(plan, save)
 
-    def files(self, plan: Plan) -> dict[str, bytes]:
+    def files(self, plan: BankPlan) -> dict[str, bytes]:
         """A bank as the content of its files, to be sent to another store."""
         folder = self.bank_folder(plan)
         try:
@@ -131,7 +163,7 @@ class Store:
         except OSError as error:
             raise FileError(f"bank {folder} cannot be read: {error.strerror}") from error
 
-    def add_files(self, plan: Plan, files: Mapping[str, bytes]) -> None:
+    def add_files(self, plan: BankPlan, files: Mapping[str, bytes]) -> None:
         """Keep a bank whose files come from another store."""
 
         def save(part: Path) -> None:
@@ -140,7 +172,7 @@ class Store:
 
         self._add(plan, save)
 
-    def _add(self, plan: Plan, save: Callable[[Path], None]) -> None:
+    def _add(self, plan: BankPlan, save: Callable[[Path], None]) -> None:
         folder = self.bank_folder(plan)
         part = folder.parent / f".{secrets.token_hex(8)}.part"
         try:
@@ -154,14 +186,14 @@ class Store:
         finally:
             shutil.rmtree(part, ignore_errors=True)
 
-    def drop_bank(self, plan: Plan) -> None:
+    def drop_bank(self, plan: BankPlan) -> None:
         """Take a bank away: a damaged one, or one whose cells are measured."""
         part = self.path / "banks" / f".{secrets.token_hex(8)}.part"
         with contextlib.suppress(OSError):
             os.rename(self.bank_folder(plan), part)
         shutil.rmtree(part, ignore_errors=True)
 
-    def work_folder(self, plans: Sequence[Plan], kind: str = "cpu") -> Path:
+    def work_folder(self, plans: Sequence[BankPlan], kind: str = "cpu") -> Path:
         """Where a run that trains these banks keeps its checkpoints, by the kind of device.
 
         What one kind has begun another cannot go on with.

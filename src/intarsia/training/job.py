@@ -1,7 +1,7 @@
 """Job: a training plan on a device, and which samples each module of the bank sees there."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +30,7 @@ from intarsia.errors import DataError, RecipeError, TrainingError
 from intarsia.files import stream
 from intarsia.models import Lenet, Mlp
 from intarsia.models.custom.trial import input_dtype
+from intarsia.models.unit_activations import unit_activations
 from intarsia.models.wiring import Wiring
 from intarsia.specs import Spec
 from intarsia.training.batches import read_batches
@@ -39,6 +40,7 @@ from intarsia.training.schedules import SCHEDULES
 from intarsia.training.tasks import Task, drawn_others, order_of
 from intarsia.training.trainable import still_layers
 
+LOOKED_AT = 512  # samples whose activations a pruning may compare
 ADAM, CONSTANT = Spec("adam"), Spec("constant")  # what a recipe has if it says nothing
 
 
@@ -251,6 +253,16 @@ class Job:
         """Where the numbers of every row lie; all pools share those behind the data's."""
         pools = [self.rows + torch.arange(size) for size in self.sizes]
         return torch.cat([torch.arange(self.rows), *pools]).to(self.device)
+
+    def activations(self, task: Task, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What the hidden units of a module answer to samples that it may see, evenly spaced."""
+        assert self.wiring is not None
+        group = self.group(task)._replace(hidden=task.hidden, pool=0)
+        rows = self.seen(torch.arange(self.rows, device=self.device), group)
+        count = min(len(rows), LOOKED_AT)
+        some = rows[torch.arange(count, device=self.device) * len(rows) // max(1, count)]
+        values = {name: tensor.to(self.device) for name, tensor in state.items()}
+        return unit_activations(self.network, values, self.inputs(some, None), self.wiring)
 
     def _drawn_apart(self, group: BatchGroup, round_: int, epoch: int) -> Tensor:
         """An epoch's order of what a group sees, which nothing else has a part in."""

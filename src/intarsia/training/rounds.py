@@ -119,6 +119,7 @@ def _prune(
             return own
         return {n: tensor - origins[k][n].to(device) for n, tensor in own.items()}
 
+    pruning = PRUNINGS.spec(recipe.pruning)
     group = Group(
         states=[seen(k) for k in alive],
         masks=[_moved(masks[k], device) for k in alive],
@@ -127,8 +128,11 @@ def _prune(
         seeds=[t.seed for t in tasks],
         streams=[stream("prune", t.seed, *t.rewarded, progress.round) for t in tasks],
         spared=normalisations(engine.job.network),
+        activations=[engine.job.activations(engine.job.tasks[k], states[k]) for k in alive]
+        if PRUNINGS.entry(pruning).needs_samples
+        else (),
     )
-    pruned = PRUNINGS.call(PRUNINGS.spec(recipe.pruning), group=group) if alive else []
+    pruned = PRUNINGS.call(pruning, group=group) if alive else []
     after = list(masks)
     for k, mask in zip(alive, pruned, strict=True):
         after[k] = _moved(mask, torch.device("cpu"))

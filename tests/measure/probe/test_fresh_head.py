@@ -14,7 +14,14 @@ import intarsia as ia
 from intarsia.data import Data, Split
 from intarsia.errors import CompositionError, DataError, ModelError, RecipeError
 from intarsia.measure import FRESH_HEAD
-from intarsia.measure.probe import HeadTraining, ProbeScore, readout_inputs, readout_of, train_head
+from intarsia.measure.probe import (
+    HeadTraining,
+    ProbeScore,
+    readout_inputs,
+    readout_of,
+    train_head,
+    train_heads,
+)
 from intarsia.measure.probe.head_training import CachedFeatures
 from intarsia.models.axes import OUTPUT
 from tiny_encoder import feature_bank, pictures
@@ -362,3 +369,29 @@ def test_settings_are_checked(
 ) -> None:
     with pytest.raises(RecipeError, match=message):
         ia.fresh_head(merged, data, **settings)
+
+
+def test_heads_of_several_networks_come_out_as_each_alone() -> None:
+    """Also where the best epochs of the networks differ."""
+    draw = torch.Generator().manual_seed(0)
+    sizes = {"train": 120, "validation": 30, "test": 40}
+    labels = {name: torch.randint(0, 3, (n,), generator=draw) for name, n in sizes.items()}
+    features = [
+        {
+            name: torch.randn(n, 5, generator=draw) + spread * labels[name][:, None]
+            for name, n in sizes.items()
+        }
+        for spread in (0.0, 0.5, 2.0)
+    ]
+    for initial in ("linear", "zeros"):
+        how = HeadTraining(epochs=6, learning_rate=3e-2, batch=32, initial=initial)
+        together = train_heads(features, 3, labels, how, seed=1)
+        alone = [train_head(CachedFeatures(own), 5, 3, labels, how, 1) for own in features]
+        assert [head.epoch for head in together] == [head.epoch for head in alone]
+        assert len({head.epoch for head in alone}) > 1
+        for one, other in zip(together, alone, strict=True):
+            torch.testing.assert_close(one.head.weight, other.head.weight, rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(one.head.bias, other.head.bias, rtol=1e-3, atol=1e-4)
+            assert (one.validation, one.test) == (other.validation, other.test)
+    (single,) = train_heads(features[:1], 3, labels, how, seed=1)
+    assert torch.equal(single.head.weight, alone[0].head.weight)

@@ -1,5 +1,6 @@
 """Study `base`: classes and tasks, experts of one base, and what joining leaves of them."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -8,25 +9,15 @@ import torch
 from intarsia.composition import compose
 from intarsia.data import load_data
 from intarsia.errors import StudyError
-from intarsia.measure.probe import readout_inputs
+from intarsia.measure.probe import HeadTraining, readout_inputs
 from intarsia.models import initialise
 from intarsia.modules import BASES
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
-from intarsia.studies.base.experts import (
-    JOINT,
-    WAYS,
-    base_classes,
-    class_means,
-    fresh_accuracy,
-    random_tasks,
-    task_data,
-    ward_tasks,
-)
+from intarsia.studies.base.expert_merges import ARITHMETIC, NORMS, fresh_heads
+from intarsia.studies.base.experts import JOINT, WAYS, base_classes, task_data
 from intarsia.studies.base.fine_tuned import (
-    ARITHMETIC,
     FRESH,
     LOGITS,
-    NORMS,
     OWN,
     best_of_one_network,
     joined,
@@ -45,19 +36,6 @@ def test_classes_are_parted_by_the_seed() -> None:
     assert list(base) == sorted(base, key=NAMES.index)
     assert base == base_classes(NAMES, 0.4, 0)
     assert len({base_classes(NAMES, 0.4, seed) for seed in range(6)}) > 1
-    rest = [name for name in NAMES if name not in base]
-    tasks = random_tasks(rest, 3, 0)
-    assert sorted(name for task in tasks for name in task) == sorted(rest)
-    assert {len(task) for task in tasks} == {2}
-    assert any(tasks != random_tasks(rest, 3, seed) for seed in range(1, 5))
-
-
-def test_ward_puts_near_classes_together() -> None:
-    means = torch.tensor([[0.0, 0], [9, 9], [0.1, 0], [9, 9.1], [0, 5]])
-    tasks = ward_tasks(["a", "b", "c", "d", "e"], means, 3)
-    assert sorted(map(tuple, tasks)) == [("a", "c"), ("b", "d"), ("e",)]
-    with pytest.raises(StudyError, match="makes 1 groups"):
-        ward_tasks(["a", "b", "c"], torch.zeros(3, 2), 2)
 
 
 def test_the_readouts_inputs_are_what_the_last_layer_reads() -> None:
@@ -68,8 +46,6 @@ def test_the_readouts_inputs_are_what_the_last_layer_reads() -> None:
     with torch.no_grad():
         last = network.layers[-1]
         torch.testing.assert_close(features @ last.weight.T, network.eval()(x))
-    means = class_means(features, torch.arange(11) % 2, 2)
-    torch.testing.assert_close(means[1].float(), features[1::2].mean(0))
 
 
 def test_task_data_has_a_catalogue_of_its_own() -> None:
@@ -84,21 +60,6 @@ def test_task_data_has_a_catalogue_of_its_own() -> None:
     assert part.scaling is data.scaling
 
 
-def test_a_fresh_head_reads_what_the_features_hold() -> None:
-    """Of a network whose last layer is spoilt and whose features are whole, it recovers all."""
-    data = load_data("digits", classes=["0", "1", "2"])
-    network = initialise("mlp(64, dropout=0)", data.shape, 3, 0)
-    how = {"epochs": 20, "learning_rate": 1e-2, "weight_decay": 1e-4, "batch": 32}
-    with torch.no_grad():
-        network.layers[-1].weight.zero_()
-    before = {name: value.clone() for name, value in network.state_dict().items()}
-    assert fresh_accuracy(network, data, torch.device("cpu"), 0, how) > 0.95
-    for name, value in network.state_dict().items():
-        assert torch.equal(value, before[name])
-    network.layers[0].weight.data.zero_()  # and of dead features nothing
-    assert fresh_accuracy(network, data, torch.device("cpu"), 0, how) < 0.5
-
-
 def test_scales_are_tried_as_compose_would_join_the_experts() -> None:
     """Statistics averaged and recomputed, scales and fresh heads: as from whole compositions."""
     data = load_data("digits", classes=["0", "1", "2", "3"])
@@ -108,9 +69,9 @@ def test_scales_are_tried_as_compose_would_join_the_experts() -> None:
     base = train(data, model=model, objective="xe", partition=[["0", "1", "2", "3"]], **how)[0]
     bank = train(data, base=base, partition=[["0", "1"], ["2", "3"]], **how)
     head = {"epochs": 5, "learning_rate": 1e-2, "weight_decay": 1e-4, "batch": 32}
-    settings = {"scales": [0.3, 1.0], "densities": [0.5], "seed": 0, "head": head}
-    device = torch.device("cpu")
-    found = joined(settings, bank, data, device)
+    settings = {"scales": [0.3, 1.0], "densities": [0.5], "seed": 0, "head": head, "selection": 0}
+    found = joined(settings, bank, data)
+    assert found[LOGITS] == right(compose(bank, "logits"), data.test)
     for norms, recompute in NORMS.items():
         for name, own in found[norms].items():
             tried = {}
@@ -124,10 +85,21 @@ def test_scales_are_tried_as_compose_would_join_the_experts() -> None:
             merged = compose(bank, own["chosen"], samples=data, recalibrate=recompute)
             assert own["test"] == pytest.approx(right(merged, data.test), abs=0.02)
             if name == ARITHMETIC:
-                expected = fresh_accuracy(merged.networks[0].network, data, device, 0, head)
-                assert own[FRESH] == pytest.approx(expected, abs=0.02)
+                network = merged.networks[0].network
+                splits = {n: getattr(data, n) for n in ("train", "validation", "test")}
+                features = {
+                    n: readout_inputs(network, data.scaling(split.x)) for n, split in splits.items()
+                }
+                how = HeadTraining(**head, initial="zeros")
+                (expected,) = fresh_heads([features], data, how, 0)
+                assert own[FRESH] == pytest.approx(expected.test, abs=0.02)
                 assert own[FRESH] > 0.4
     assert found["averaged"] != found["recomputed"]
+    few = joined({**settings, "selection": 7}, bank, data)  # scores of seven samples
+    scores = [own["validation"] * 7 for kind in NORMS for own in few[kind].values()]
+    assert scores == pytest.approx([round(score) for score in scores])
+    scores = [own["validation"] * 7 for kind in NORMS for own in found[kind].values()]
+    assert scores != pytest.approx([round(score) for score in scores])
 
 
 @pytest.fixture(scope="module")
@@ -206,9 +178,21 @@ def test_the_verdict_is_what_the_numbers_say() -> None:
     assert claim.holds is None
 
 
+def test_cells_from_before_the_number_of_validation_samples_stay(tmp_path: Path) -> None:
+    study, context = find_study("base"), StudyContext(Store(tmp_path / "store"), "cpu")
+    all_of_them, some = (
+        study.plan(study.options("small", seeds=1, selection=n), context) for n in (0, 50)
+    )
+    settings = {k: v for k, v in all_of_them[1].settings.items() if k != "selection"}
+    assert dataclasses.replace(all_of_them[1], settings=settings).key == all_of_them[1].key
+    assert not {cell.key for cell in all_of_them} & {cell.key for cell in some}
+    with pytest.raises(StudyError, match="option 'selection' is -1"):
+        study.plan(study.options("small", selection=-1), context)
+
+
 def test_what_is_unknown_is_named(tmp_path: Path) -> None:
     study, context = find_study("base"), StudyContext(Store(tmp_path / "store"), "cpu")
-    for key, value in (("ways", ["mse"]), ("partitions", ["even"])):
+    for key, value in (("ways", ["mse"]), ("partitions", ["even"]), ("partitions", ["randperm"])):
         with pytest.raises(StudyError, match=f"option '{key}' has '{value[0]}'"):
             study.plan(study.options("small", **{key: value}), context)
 

@@ -2,7 +2,7 @@
 
 from intarsia.measure.probe.contract import FRESH_HEAD, Contract
 from intarsia.measure.probe.fresh_head import FreshHead, ProbeScore, fresh_head
-from intarsia.measure.probe.head_training import HeadTraining, TrainedHead, train_head
+from intarsia.measure.probe.head_training import HeadTraining, TrainedHead, train_head, train_heads
 from intarsia.measure.probe.readout import Readout, readout_inputs, readout_of
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "readout_inputs",
     "readout_of",
     "train_head",
+    "train_heads",
 ]

@@ -1,7 +1,7 @@
 """Training a new linear layer on frozen features, read from memory or through the network."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -133,6 +133,75 @@ def train_head(
             best, at, state = score, epoch, copy.deepcopy(head.state_dict())
     head.load_state_dict(state)
     return TrainedHead(head, at, best, _accuracy(answers, head, "test", labels))
+
+
+def train_heads(
+    features: Sequence[Mapping[str, Tensor]],
+    classes: int,
+    labels: Mapping[str, Tensor],
+    how: HeadTraining,
+    seed: int,
+) -> list[TrainedHead]:
+    """A head on the features of each of several networks, by the same batches, in one loop.
+
+    Each comes out as `train_head` would make it alone, to rounding; a GPU takes about as long for
+    all of them as for one. `features` are those of each split, N x D, one mapping per network.
+    """
+    if len(features) == 1:
+        alone = CachedFeatures(features[0])
+        return [train_head(alone, features[0]["train"].shape[1], classes, labels, how, seed)]
+    stacked = {split: torch.stack([own[split].float() for own in features]) for split in labels}
+    device, width = labels["train"].device, stacked["train"].shape[2]
+    first = _new_head(width, classes, how.initial, seed).to(device)
+    many = len(features)
+    weight = first.weight.detach().repeat(many, 1, 1).requires_grad_()  # K, C, D
+    bias = first.bias.detach().repeat(many, 1).requires_grad_()  # K, C
+    optimiser = torch.optim.AdamW(
+        [weight, bias], lr=how.learning_rate, weight_decay=how.weight_decay
+    )
+
+    def logits(x: Tensor) -> Tensor:  # K, N, D to K, N, C
+        return torch.baddbmm(bias[:, None], x, weight.mT)
+
+    def accuracies(split: str) -> Tensor:
+        with torch.no_grad():
+            hits = logits(stacked[split]).argmax(2) == labels[split]
+        return hits.double().mean(1)
+
+    draw = torch.Generator().manual_seed(stream("fresh head", seed))
+    best = torch.full((many,), -1.0, dtype=torch.float64, device=device)
+    at, kept = torch.zeros_like(best), [weight.detach().clone(), bias.detach().clone()]
+    for epoch in range(1, how.epochs + 1):
+        order = torch.randperm(len(labels["train"]), generator=draw).to(device)
+        for rows in order.split(how.batch):
+            targets = labels["train"][rows].repeat(many)
+            answers = logits(stacked["train"].index_select(1, rows)).flatten(0, 1)
+            loss = nn.functional.cross_entropy(answers, targets) * many  # a mean for each head
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        scores = accuracies("validation")
+        better = scores > best
+        best, at = torch.where(better, scores, best), torch.where(better, float(epoch), at)
+        for place, now in enumerate((weight, bias)):
+            chosen = better.reshape(-1, *[1] * (now.dim() - 1))
+            kept[place] = torch.where(chosen, now.detach(), kept[place])
+    with torch.no_grad():
+        weight.copy_(kept[0])
+        bias.copy_(kept[1])
+    tests = accuracies("test").tolist()
+    return [
+        TrainedHead(_head_of(kept[0][i], kept[1][i]), int(at[i]), float(best[i]), tests[i])
+        for i in range(many)
+    ]
+
+
+def _head_of(weight: Tensor, bias: Tensor) -> nn.Linear:
+    head = nn.Linear(weight.shape[1], weight.shape[0], device=weight.device)
+    with torch.no_grad():
+        head.weight.copy_(weight)
+        head.bias.copy_(bias)
+    return head
 
 
 def _accuracy(answers: Answers, head: nn.Linear, split: str, labels: Mapping[str, Tensor]) -> float:

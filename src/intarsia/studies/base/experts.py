@@ -1,19 +1,25 @@
-"""Experts: classes set apart for a base, the rest cut into tasks, one expert for each."""
+"""Experts: classes set apart for a base, the rest cut into tasks, and ways to train for them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from intarsia.data import Data, Split
 from intarsia.errors import StudyError, nearest
 from intarsia.files import stream
-from intarsia.measure.probe import HeadTraining, readout_inputs, train_head
-from intarsia.measure.probe.head_training import CachedFeatures
-from intarsia.modules import Module
+from intarsia.modules import BASES
+from intarsia.specs import name_of
+from intarsia.studies.cells import Cell
+from intarsia.studies.context import StudyContext
+from intarsia.studies.maxent.shared.baselines import UNPRUNED
+from intarsia.studies.options import check_count, check_flag, readable
+from intarsia.studies.plans import Plan
+from intarsia.studies.study import seeds_of
 
 # How experts are trained, and what they see besides their own classes.
 WAYS: dict[str, dict[str, Any]] = {
@@ -23,39 +29,18 @@ WAYS: dict[str, dict[str, Any]] = {
     "ME, all tasks": {"objective": "me"},
 }
 JOINT = "joint"  # one network, fine-tuned on all tasks together
-PARTITIONS = ("random", "ward")
+ALONE = ("cross-entropy", "label smoothing")  # ways by which an expert sees its own classes alone
+NEUTRAL = {"named": False, "public": "", "selection": 0}  # settings of cells that came later
+WARD = "ward"
+PARTITIONS = ("random", WARD, "randperm(100)")  # the last of any seed, as the paper draws tasks
 
 
 def base_classes(catalogue: Sequence[str], fraction: float, seed: int) -> tuple[str, ...]:
     """The classes that the base is pretrained on, drawn by the seed, in the catalogue's order."""
-    order = _shuffled(len(catalogue), "base classes", seed)
+    generator = torch.Generator().manual_seed(stream("base classes", seed))
+    order = torch.randperm(len(catalogue), generator=generator).tolist()
     chosen = set(order[: round(fraction * len(catalogue))])
     return tuple(name for place, name in enumerate(catalogue) if place in chosen)
-
-
-def random_tasks(classes: Sequence[str], tasks: int, seed: int) -> list[list[str]]:
-    """Classes in shuffled blocks, as equal in size as they can be, each in its given order."""
-    order = _shuffled(len(classes), "tasks", seed)
-    blocks = [sorted(order[start::tasks]) for start in range(tasks)]
-    return [[classes[place] for place in block] for block in blocks]
-
-
-def ward_tasks(classes: Sequence[str], means: Tensor, tasks: int) -> list[list[str]]:
-    """Classes whose mean features are near each other together, by Ward's linkage."""
-    from scipy.cluster.hierarchy import fcluster, linkage  # slow to import
-
-    groups = fcluster(linkage(means.double().numpy(), "ward"), tasks, criterion="maxclust")
-    found = [[classes[int(i)] for i in np.flatnonzero(groups == g)] for g in np.unique(groups)]
-    if len(found) != tasks:
-        raise StudyError(f"Ward's linkage makes {len(found)} groups of these classes, not {tasks}")
-    return found
-
-
-def class_means(features: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """The mean features of every class, C x D on the CPU."""
-    sums = torch.zeros(classes, features.shape[1], dtype=torch.float64)
-    sums.index_add_(0, labels.cpu(), features.double().cpu())
-    return sums / torch.bincount(labels.cpu(), minlength=classes).clamp_min(1)[:, None]
 
 
 def task_data(data: Data, learned: Sequence[str], public: Tensor | None) -> Data:
@@ -85,11 +70,72 @@ def check_ways(ways: Sequence[Any]) -> list[str]:
 
 def check_partitions(partitions: Sequence[Any]) -> list[str]:
     for partition in partitions:
-        if partition not in PARTITIONS:
+        drawn = isinstance(partition, str) and re.fullmatch(r"randperm\(\d+\)", partition)
+        if partition not in PARTITIONS and not drawn:
             raise StudyError(
                 f"option 'partitions' has {partition!r}: {nearest(str(partition), PARTITIONS)}"
             )
     return list(partitions)
+
+
+def check_named(options: Mapping[str, Any]) -> bool:
+    """Whether bases come by name; then they are known, and public images come from elsewhere."""
+    if not options["named"]:
+        return False
+    for model in options["models"]:
+        if name_of(model) not in BASES:
+            raise StudyError(
+                f"option 'models' has {model!r}, and named is true: {nearest(model, BASES)}"
+            )
+    if not options["public"]:
+        raise StudyError("option 'public' is empty: name the data whose images are public")
+    return True
+
+
+@dataclass(frozen=True)
+class ExpertGroup:
+    """What cells of one data set, model and seed share: settings of experts, and the base's plan.
+
+    A base by name has no plan.
+    """
+
+    settings: Mapping[str, Any]
+    banks: Mapping[str, Plan]
+
+    def cell(
+        self, study: str, way: str, partition: str = "-", sparsity: float = 0.0, **more: Any
+    ) -> Cell:
+        """The cell of a way to train experts, or of the joint network, which has no partition."""
+        own = {"way": way, "partition": partition, "sparsity": float(sparsity)}
+        return Cell(study, {**self.settings, **own, **more}, self.banks)
+
+
+def expert_groups(options: Mapping[str, Any], context: StudyContext) -> Iterator[ExpertGroup]:
+    """One per data set, model and seed; equal options of several studies mean the same experts."""
+    check_flag(options, "keep_banks")
+    shared: dict[str, Any] = {"tasks": check_count(options, "tasks", least=2)}
+    shared |= {key: options[key] for key in ("preset", "base_fraction", "amount", "public")}
+    shared |= {"recipe": dict(options["recipe"]), "named": check_named(options)}
+    if shared["named"]:
+        pairs = list(product(options["data"], options["models"]))
+        for name in {*options["data"], options["public"]}:
+            context.data(name, options["preset"])  # cells want it, wherever they are measured
+    else:
+        pairs = list(readable(options, context))
+    for (data, model), seed in product(pairs, seeds_of(options["seeds"])):
+        settings = {"data": data, "model": model, "seed": seed, **shared}
+        plan = None if shared["named"] else base_plan(options, context, data, model, seed)
+        yield ExpertGroup(settings, {} if plan is None else {"base": plan})
+
+
+def base_plan(
+    options: Mapping[str, Any], context: StudyContext, data: str, model: str, seed: int
+) -> Plan:
+    """The base: one network by cross-entropy on its own part of the classes."""
+    preset = options["preset"]
+    sets = [base_classes(context.data(data, preset).catalogue, options["base_fraction"], seed)]
+    how = {**options["recipe"], **UNPRUNED, "epochs": check_count(options, "pretraining")}
+    return context.plan(data, model, sets, seed, preset=preset, objective="xe", pruned=False, **how)
 
 
 def settings_of(way: str, amount: float) -> dict[str, Any]:
@@ -100,31 +146,3 @@ def settings_of(way: str, amount: float) -> dict[str, Any]:
     if "negatives" in settings:
         settings["negatives"] = f"{settings['negatives']}({amount:g})"
     return settings
-
-
-def fresh_accuracy(
-    network: nn.Module, data: Data, device: torch.device, seed: int, how: Mapping[str, Any]
-) -> float:
-    """Test accuracy of a fresh head on a network that takes scaled inputs; it starts at zeros.
-
-    `intarsia.fresh_head` is this probe for anybody's networks, with its contract.
-    """
-    splits = {"train": data.train, "validation": data.validation, "test": data.test}
-    features = {
-        name: readout_inputs(network, data.scaling(split.x).to(device))
-        for name, split in splits.items()
-    }
-    labels = {name: split.y.to(device) for name, split in splits.items()}
-    width, training = features["train"].shape[1], HeadTraining(**how, initial="zeros")
-    return train_head(CachedFeatures(features), width, data.classes, labels, training, seed).test
-
-
-def network_of(module: Module, device: torch.device) -> nn.Module:
-    """The bare network of a module, which takes scaled inputs."""
-    return module.architecture.network(module.state, module.factory).to(device)
-
-
-def _shuffled(count: int, what: str, seed: int) -> list[int]:
-    generator = torch.Generator().manual_seed(stream(what, seed))
-    order: list[int] = torch.randperm(count, generator=generator).tolist()
-    return order

@@ -12,43 +12,35 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
-
-from intarsia.composition import Composition, compose
-from intarsia.composition.batchnorm import has_batchnorm, recalibrate
-from intarsia.composition.merge_context import kept_samples
-from intarsia.data import Data, Split, subsample
-from intarsia.encoders import Encoder
-from intarsia.errors import StudyError, nearest
-from intarsia.measure.probe import readout_inputs
+from intarsia.data import Data
+from intarsia.measure.probe import HeadTraining
 from intarsia.measure.significance import clustered
-from intarsia.modules import BASES, Bank, Module, logits_of
-from intarsia.specs import name_of
+from intarsia.modules import Bank
+from intarsia.studies.base.expert_banks import expert_bank, expert_source
+from intarsia.studies.base.expert_merges import (
+    ARITHMETIC,
+    NORMS,
+    TIES,
+    ExpertLogits,
+    ExpertMerges,
+    check_merging,
+    fresh_heads,
+)
 from intarsia.studies.base.experts import (
     JOINT,
+    NEUTRAL,
     WAYS,
-    base_classes,
     check_partitions,
     check_ways,
-    class_means,
-    fresh_accuracy,
-    network_of,
-    random_tasks,
-    settings_of,
-    task_data,
-    ward_tasks,
+    expert_groups,
 )
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.shared.baselines import UNPRUNED, right
+from intarsia.studies.maxent.shared.baselines import right
 from intarsia.studies.maxent.shared.complete_merges import figure_name
-from intarsia.studies.options import check_count, readable
-from intarsia.studies.plans import Plan
-from intarsia.studies.study import Study, register, scales, seeds_of
+from intarsia.studies.study import Study, register, scales
 from intarsia.studies.tables import Entry, Spread, Table, grouped, point
 from intarsia.studies.verdict import Claim, Findings, Verdict, titled
-from intarsia.training import train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,7 +69,9 @@ SCALES = scales(
         "sparsities": [0.0],  # of the changes; those above 0 are pruned in one round
         "scales": [0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0],  # of task vectors, chosen on validation
         "densities": [0.1, 0.3, 0.5],  # of TIES, likewise
+        "selection": 0,  # validation samples to choose on, evenly spaced; 0: all
         "head": {"epochs": 10, "learning_rate": 1e-3, "weight_decay": 1e-4, "batch": 64},
+        "keep_banks": True,  # so that experts are trained once for all studies that measure them
         "recipe": {**RECIPE, "epochs": 10, "precision": "bf16"},
     },
     small={
@@ -93,12 +87,9 @@ SCALES = scales(
         "recipe": {**RECIPE, "augment": "none", "learning_rate": 1e-2, "epochs": 6},
     },
 )
-ALONE = ("cross-entropy", "label smoothing")  # ways by which an expert sees its own classes alone
 OWN, LOGITS = "own task", "logits"
-ARITHMETIC, TIES = "task arithmetic", "ties"
 ONE_NETWORK = (ARITHMETIC, TIES)
 FRESH = "fresh head"
-NORMS = {"averaged": False, "recomputed": True}  # BatchNorm statistics of a joined network
 COLUMNS = {
     OWN: "own task",
     LOGITS: "logits added",
@@ -107,209 +98,58 @@ COLUMNS = {
     FRESH: "task arithmetic, fresh head",
     JOINT: "joint",
 }
-PUBLIC = 10_000  # public images at most
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     """One per data set, model, seed, partition, way and sparsity; and one per seed for joint."""
-    preset, seeds = options["preset"], seeds_of(options["seeds"])
     partitions, ways = check_partitions(options["partitions"]), check_ways(options["ways"])
-    shared: dict[str, Any] = {"tasks": check_count(options, "tasks", least=2)}
-    shared |= {key: options[key] for key in ("base_fraction", "amount", "scales", "densities")}
-    shared |= {"head": dict(options["head"]), "recipe": dict(options["recipe"])}
-    named = check_named(options)
-    shared |= {"named": named, "public": options["public"]}
-    pairs = product(options["data"], options["models"]) if named else readable(options, context)
-    for (data, model), seed in product(pairs, seeds):
-        banks = {} if named else {"base": _base_plan(options, context, data, model, seed)}
-        settings = {"data": data, "model": model, "preset": preset, "seed": seed, **shared}
-        yield Cell("base", {**settings, "way": JOINT, "partition": "-", "sparsity": 0.0}, banks)
+    own = check_merging(options) | {"head": dict(options["head"])}
+    for group in expert_groups(options, context):
+        yield group.cell("base", JOINT, **own)
         for partition, way, sparsity in product(partitions, ways, options["sparsities"]):
-            own = {"way": way, "partition": partition, "sparsity": float(sparsity)}
-            yield Cell("base", {**settings, **own}, banks)
-
-
-def _base_plan(
-    options: Mapping[str, Any], context: StudyContext, data: str, model: str, seed: int
-) -> Plan:
-    """The base: one network by cross-entropy on its own part of the classes."""
-    preset = options["preset"]
-    sets = [base_classes(context.data(data, preset).catalogue, options["base_fraction"], seed)]
-    how = {**options["recipe"], **UNPRUNED, "epochs": check_count(options, "pretraining")}
-    return context.plan(data, model, sets, seed, preset=preset, objective="xe", pruned=False, **how)
-
-
-def check_named(options: Mapping[str, Any]) -> bool:
-    """Whether bases come by name; then they are known, and public images come from elsewhere."""
-    if not options["named"]:
-        return False
-    for model in options["models"]:
-        if name_of(model) not in BASES:
-            raise StudyError(
-                f"option 'models' has {model!r}, and named is true: {nearest(model, BASES)}"
-            )
-    if not options["public"]:
-        raise StudyError("option 'public' is empty: name the data whose images are public")
-    return True
+            yield group.cell("base", way, partition, sparsity, **own)
 
 
 def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     """Accuracies on the test samples of all tasks, by every way to join the experts."""
-    settings, device = cell.settings, context.device
-    whole = context.data(settings["data"], settings["preset"])
-    base: Module | str = settings["model"]
-    learned = list(whole.catalogue)
-    if settings["named"]:
-        other = context.data(settings["public"], settings["preset"])
-        public = subsample(other.train, PUBLIC).x
-    else:
-        pretrained = context.bank(cell.banks["base"], pruned=False)
-        if not len(pretrained):
-            return {"diverged": list(pretrained.diverged)}
-        base = pretrained[0]
-        places = [whole.catalogue.index(name) for name in base.rewarded]
-        public = subsample(whole.train.select(places), PUBLIC).x
-        learned = [name for name in learned if name not in base.rewarded]
-    data = task_data(whole, learned, public)
-    way = settings["way"]
-    sets = [learned] if way == JOINT else _tasks(settings, base, data, context)
-    bank = _trained(settings, base, data, sets, context)
-    if len(bank) < len(sets):
+    source = expert_source(cell, context)
+    if source is None:
+        return {"diverged": list(context.bank(cell.banks["base"], pruned=False).diverged)}
+    bank, data = expert_bank(cell.settings, context, source), source.measured
+    if bank.diverged:
         return {"diverged": list(bank.diverged)}
-    if way == JOINT:
-        return {JOINT: right(bank[0].to_module().to(device), data.test)}
+    if cell.settings["way"] == JOINT:
+        return {JOINT: right(bank[0].to_module().to(context.device), data.test)}
     return {
-        **joined(settings, bank, data, context.device),
-        "sets": sets,
+        **joined(cell.settings, bank, data),
+        "sets": [list(module.rewarded) for module in bank],
         **sizes(bank),
     }
 
 
-def _tasks(
-    settings: Mapping[str, Any], base: Module | str, data: Data, context: StudyContext
-) -> list[list[str]]:
-    learned, count = list(data.catalogue), settings["tasks"]
-    if settings["partition"] == "random":
-        return random_tasks(learned, count, settings["seed"])
-    if isinstance(base, str):  # the encoder of that name has the same body
-        features = Encoder.of(base, data.shape)(data.train.x, context.device)
-    else:
-        scaled = base.scaling(data.train.x).to(context.device)
-        features = readout_inputs(network_of(base, context.device), scaled)
-    return ward_tasks(learned, class_means(features, data.train.y, data.classes), count)
+def joined(settings: Mapping[str, Any], bank: Bank, data: Data) -> dict[str, Any]:
+    """What is left of the experts by each way to join them; settings are chosen on validation.
 
-
-def _trained(
-    settings: Mapping[str, Any],
-    base: Module | str,
-    data: Data,
-    sets: Sequence[Sequence[str]],
-    context: StudyContext,
-) -> Bank:
-    sparsity = settings["sparsity"]
-    pruning = {"sparsity": sparsity, "rounds": 1} if sparsity else dict(UNPRUNED)
-    return train(
-        data,
-        base=base,
-        preset=settings["preset"],
-        partition=[list(task) for task in sets],
-        seeds=[settings["seed"]],
-        device=str(context.device),
-        progress=False,
-        **{**settings["recipe"], **_settings(settings), **pruning},
-    )
-
-
-def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a way; experts that see their own classes alone train longer, for as many steps."""
-    way, amount = settings["way"], settings["amount"]
-    own = settings_of(way, amount)
-    if way in ALONE:
-        own["epochs"] = round((1 + amount) * settings["recipe"]["epochs"])
-    return own
-
-
-def joined(
-    settings: Mapping[str, Any], bank: Bank, data: Data, device: torch.device
-) -> dict[str, Any]:
-    """What is left of the experts by each way to join them; settings are chosen on validation."""
-    result: dict[str, Any] = {
-        OWN: fmean([_own_accuracy(module, data.test, device) for module in bank]),
-        LOGITS: right(compose(bank, "logits").to(device), data.test),
-    }
-    kinds = NORMS if has_batchnorm(bank[0].to_module()) else {"averaged": False}
-    found: dict[str, dict[str, Any]] = {norms: {} for norms in kinds}
-    samples = kept_samples(data, bank[0])
-    scaled = bank[0].scaling(samples.x).to(device)
-    for name, operators in _candidates(settings).items():
-        scores = _scores(settings, bank, operators, kinds, data.validation, scaled)
-        for norms, tried in scores.items():
-            chosen = max(tried, key=lambda spec: tried[spec])
-            merged = compose(bank, chosen, recalibrate=False).to(device)
-            network = _bare(merged)
-            if kinds[norms]:
-                recalibrate(network, scaled)
-            own = {
-                "validation": tried[chosen],
-                "test": right(merged, data.test),
-                "chosen": chosen,
-            }
-            if name == ARITHMETIC:
-                seed, how = settings["seed"], settings["head"]
-                own[FRESH] = fresh_accuracy(network, data, device, seed, how)
-            found[norms][name] = own
-    return {**result, **found}
-
-
-def _bare(merged: Composition) -> nn.Module:
-    """The one network of a composition, which takes scaled inputs."""
-    network = merged.networks[0].network
-    assert isinstance(network, nn.Module)
-    return network
-
-
-def _candidates(settings: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Operators without their scale, at which their change of the base is added in full."""
-    return {
-        ARITHMETIC: ["task_arithmetic("],
-        TIES: [f"ties(density={density!r}, " for density in settings["densities"]],
-    }
-
-
-def _scores(
-    settings: Mapping[str, Any],
-    bank: Bank,
-    operators: Sequence[str],
-    kinds: Mapping[str, bool],
-    validation: Split,
-    scaled: Tensor,
-) -> dict[str, dict[str, float]]:
-    """Validation accuracy by kind of statistics and operator with its scale.
-
-    Both operators add a change to the base that is proportional to the scale, so each is made once
-    and its scales are tried on the network itself, where the samples are.
+    Everything is measured where the data lie.
     """
-    scales = dict.fromkeys([*settings["scales"], 1 / len(bank)])  # the last is a mean of weights
-    scores: dict[str, dict[str, float]] = {norms: {} for norms in kinds}
-    base = bank[0].base
-    assert base is not None
-    for operator in operators:
-        merged = compose(bank, f"{operator}scale=1.0)", recalibrate=False).to(scaled.device)
-        network = _bare(merged)
-        whole = {n: t.detach().clone() for n, t in network.state_dict().items()}
-        learned = [name for name, _ in network.named_parameters()]
-        starts = {name: base.state[name].to(scaled.device) for name in learned}
-        for scale in scales:
-            state = dict(whole)
-            for name, start in starts.items():
-                change = whole[name].double() - start.double()
-                state[name] = (start.double() + scale * change).to(start.dtype)
-            network.load_state_dict(state)
-            for norms, recompute in kinds.items():  # averaged first: the state has the averages
-                if recompute:
-                    recalibrate(network, scaled)
-                scores[norms][f"{operator}scale={scale!r})"] = right(merged, validation)
-    return scores
+    logits = ExpertLogits.of(bank, data.test, data.test.x.device)
+    merges = ExpertMerges(bank, data)
+    found: dict[str, dict[str, Any]] = {norms: {} for norms in merges.kinds}
+    features: dict[str, Any] = {}
+    for operator in ONE_NETWORK:
+        for best in merges.search(operator, settings):
+            merges.put(best.change, best.norms)
+            test = right(merges.classifier, data.test)
+            own = {"validation": best.validation, "test": test, "chosen": best.spec}
+            found[best.norms][operator] = own
+            if operator == ARITHMETIC:
+                features[best.norms] = merges.features()
+    training = HeadTraining(**settings["head"], initial="zeros")
+    heads = fresh_heads(list(features.values()), data, training, settings["seed"])
+    for norms, head in zip(features, heads, strict=True):
+        found[norms][ARITHMETIC][FRESH] = head.test
+    own_tasks = logits.own_accuracies()
+    return {OWN: fmean(own_tasks), LOGITS: logits.accuracy(LOGITS), **found}
 
 
 def sizes(bank: Bank) -> dict[str, Any]:
@@ -321,15 +161,6 @@ def sizes(bank: Bank) -> dict[str, Any]:
             module.save(path)
             files.append(path.stat().st_size)
     return {"file": fmean(files), "dense": 4 * bank[0].parameters}
-
-
-def _own_accuracy(module: Module, split: Split, device: Any) -> float:
-    """Accuracy on a task's own samples with answers among its own classes."""
-    places = [module.catalogue.index(name) for name in module.rewarded]
-    own = split.select(places)
-    logits = logits_of(module.to_module().to(device), own.x)[:, places]
-    hits = logits.argmax(1) == own.y.new_tensor([places.index(y) for y in own.y.tolist()])
-    return float(hits.double().mean())
 
 
 def tables(done: Sequence[Measured]) -> list[Table]:
@@ -375,7 +206,8 @@ def _summary(name: str, group: Sequence[Measured], joint: Spread | None) -> Tabl
         "are chosen on validation samples, seed by seed",
         "a fresh head is a new linear layer on the joined network's features, trained on all "
         "tasks: it says what the readout alone explains and is no way to ship",
-        "joint: one network fine-tuned from the same base on all tasks together",
+        "joint: one network fine-tuned from the same base on all tasks together, for as many "
+        "steps as one expert takes, not as all of them together",
         "experts that see their own classes alone train as many times longer as the others see "
         "more samples, so that all take about as many steps",
     ]
@@ -508,10 +340,12 @@ register(
         "Beyond the paper: experts of one pretrained base",
         "Several experts are fine-tuned from one pretrained base, each on its own classes, and "
         "joined without training. What does the loss they were trained with change? A cell is one "
-        "seed, one way to cut classes into tasks and one way to train experts.",
+        "seed, one way to cut classes into tasks and one way to train experts. Experts are trained "
+        "by the first cell of a store that asks for them, of whichever study, and their time "
+        "counts there as measuring.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
         paper="nothing; fine-tuned experts of a pretrained network, as they are usually merged",
-        neutral={"named": False, "public": ""},
+        neutral=NEUTRAL,
     )
 )

@@ -92,7 +92,7 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     Territories fall out where a layer has fewer units than there are modules.
     """
     ways = [_check_way(way) for way in options["ways"]]
-    probe = {"heads": check_count(options, "heads"), "head": _check_head(options["head"])}
+    probe = {"heads": check_count(options, "heads"), "head": check_head(options["head"])}
     for key in {key for way in ways for key in _needed(way) if not options[key]}:
         raise StudyError(f"option {key!r} is empty: give values to choose from, or other ways")
     merging = {key: list(options[key]) for key in ("align", "densities", "scales")}
@@ -457,7 +457,7 @@ def _check_way(way: Any) -> str:
     return str(way)
 
 
-def _check_head(head: Mapping[str, Any]) -> dict[str, Any]:
+def check_head(head: Mapping[str, Any]) -> dict[str, Any]:
     """How heads are trained, as `fresh_head` takes it."""
     for key in head:
         if key not in OF_HEADS:

@@ -145,6 +145,7 @@ class Run:
         self.waits = 0
         self.doubtful: set[str] = set()  # cells that saw damage in banks that are well
         self.keeps_banks = bool(asked.options.get(KEEP_BANKS, True))
+        context.keeps_banks = self.keeps_banks
         for line in self.progress.damaged.values():
             self.say(f"{line}: it is measured again")
 
@@ -225,6 +226,7 @@ class _Here(Run):
     def __init__(self, asked: RunRequest, context: StudyContext, deadline: Deadline) -> None:
         super().__init__(asked, context)
         self.deadline = deadline
+        context.stop = None if deadline.ends is None else deadline.passed
 
     def work(self) -> list[Measured]:
         """First what can be measured now, then the next banks; wait only for other processes."""
@@ -258,6 +260,8 @@ class _Here(Run):
                     self.keep(
                         cell, find_study(cell.study).measure(cell, self.context.of_cell(cell))
                     )
+            except StoppedError:
+                raise self.deadline.stopped(self.progress) from None
             except DamagedError as error:
                 self.drop(cell, error)
                 return True

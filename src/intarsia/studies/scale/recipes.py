@@ -6,6 +6,7 @@ from typing import Any
 from intarsia.errors import StudyError, nearest, shortened
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.shared.baselines import UNPRUNED
+from intarsia.studies.options import check_flag
 from intarsia.studies.plans import Plan
 from intarsia.studies.study import OWN
 
@@ -109,10 +110,7 @@ def check_options(options: Mapping[str, Any]) -> None:
             )
         check_recipe(f"'by_model', {model!r},", recipe)
     check_recipe("'joint'", options["joint"])
-    if not isinstance(options["keep_banks"], bool):
-        raise StudyError(
-            f"option 'keep_banks' is {shortened(options['keep_banks'])}: expected true or false"
-        )
+    check_flag(options, "keep_banks")
 
 
 def _recipe(options: Mapping[str, Any], model: str) -> dict[str, Any]:

@@ -4,8 +4,9 @@ The channels of all networks lie on one axis, network after network, so that K c
 grouped convolution and K normalisations one normalisation. The forward of the network itself runs
 unchanged between these layers. A layer that reads the samples, which all networks share, is an
 ordinary one with K times the outputs. A network whose forward mixes channels in another way does
-not fit, and a trial tells. In bf16 on a GPU, narrow convolutions and normalisations that train run
-by kernels of our own (`cuda/grouped_convolution.py`, `cuda/grouped_norm.py`) where Triton is there.
+not fit, and a trial tells. With `KERNELS`, in bf16 on a GPU with Triton, narrow convolutions and
+normalisations that train run by kernels of our own (`cuda/grouped_convolution.py`,
+`cuda/grouped_norm.py`).
 """
 
 import copy
@@ -27,7 +28,7 @@ from intarsia.training.engines.stack import Stack, StackEngine, Values
 from intarsia.training.job import Job
 from intarsia.training.tasks import Task
 
-KERNELS = True  # of our own; benchmarks turn them off to compare
+KERNELS = False  # of our own: not in use before they are measured; benchmarks turn them on
 TRIED = 2  # networks in a trial
 SAMPLES = 8  # of each
 TOLERANCE = 1e-3  # of its logits, relative to how they differ from sample to sample

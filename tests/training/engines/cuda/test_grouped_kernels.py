@@ -47,6 +47,11 @@ NORMS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def kernels(monkeypatch):
+    monkeypatch.setattr(grouped, "KERNELS", True)
+
+
 @pytest.fixture(scope="module")
 def result():
     done = subprocess.run(

@@ -1,0 +1,78 @@
+"""What the hidden units of a network answer to samples, as the layers that read them see it."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.conv import _ConvNd
+
+from intarsia.errors import WiringError
+from intarsia.models.axes import Axis, Wiring, hidden_axes
+
+COLUMNS = 4096  # answers of a unit that are kept, evenly spaced: a picture has many positions
+
+
+def unit_activations(
+    network: nn.Module, state: Mapping[str, Tensor], inputs: Tensor, wiring: Wiring
+) -> dict[str, Tensor]:
+    """Hidden axis -> units x answers: those of all samples, and of all positions in a picture.
+
+    They are read where a linear layer or a convolution takes them in, so after activation and
+    normalisation; a residual stream is read by several layers, and each adds its answers. The
+    network answers as it is used, not as it trains.
+    """
+    seen: dict[str, list[Tensor]] = {axis: [] for axis in hidden_axes(wiring)}
+
+    def keep(axis: Axis, layer: nn.Module, read: tuple[Any, ...]) -> None:
+        along = read[0].detach().movedim(1 if isinstance(layer, _ConvNd) else -1, -1)
+        blocks = along.reshape(-1, along.shape[-1] // axis.block, axis.block)
+        seen[axis.name].append(_subsample(blocks.movedim(1, 0).flatten(1)).clone())
+
+    with _evaluating(network), ExitStack() as hooks, torch.no_grad():
+        for path, axis in _readers(network, wiring).items():
+            module = network.get_submodule(path)
+            hooks.enter_context(module.register_forward_pre_hook(partial(keep, axis)))
+        functional_call(network, dict(state), (inputs,))
+    for name, answers in seen.items():
+        if not answers:
+            raise WiringError(
+                f"no linear layer or convolution reads the units of axis {name!r} one by one, so "
+                "what they answer cannot be compared: prune by another rule, such as 'units'"
+            )
+    return {name: torch.cat(answers, 1) for name, answers in seen.items()}
+
+
+def _readers(network: nn.Module, wiring: Wiring) -> dict[str, Axis]:
+    """The layers that read a hidden axis, by their path."""
+    hidden = set(hidden_axes(wiring))
+    readers = {}
+    for name, entry in wiring.items():
+        path = name.rpartition(".")[0]
+        reads = entry[1] if len(entry) > 1 else None
+        if reads is None or reads.name not in hidden:
+            continue
+        if isinstance(network.get_submodule(path), nn.Linear | _ConvNd):
+            readers[path] = reads
+    return readers
+
+
+def _subsample(answers: Tensor) -> Tensor:
+    count = answers.shape[1]
+    if count <= COLUMNS:
+        return answers
+    return answers[:, torch.arange(COLUMNS, device=answers.device) * count // COLUMNS]
+
+
+@contextmanager
+def _evaluating(network: nn.Module) -> Iterator[None]:
+    modes = {module: module.training for module in network.modules()}
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training

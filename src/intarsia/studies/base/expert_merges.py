@@ -1,0 +1,197 @@
+"""Experts joined where they are measured: their logits once, and merges of their weights.
+
+`compose` joins modules for good and takes seconds of a CPU for networks of some size. Here the
+changes of a base lie on the device, are joined there by the operators' own steps, and all settings
+of a merge are tried in one network. What comes out is what `compose` makes, to the last bit.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from intarsia.composition import OPERATORS
+from intarsia.composition.batchnorm import has_batchnorm, recalibrate
+from intarsia.composition.merge_context import MergeContext, kept_samples
+from intarsia.composition.operators import ties
+from intarsia.composition.operators.arithmetic import combination
+from intarsia.data import Data, Split, subsample
+from intarsia.measure.probe import (
+    HeadTraining,
+    Readout,
+    TrainedHead,
+    readout_of,
+    train_heads,
+)
+from intarsia.modules import Bank, Classifier, Module, logits_of
+from intarsia.modules.statistics import joint_buffer
+from intarsia.studies.maxent.shared.baselines import right
+from intarsia.studies.options import check_count
+
+MERGING = ("scales", "densities", "selection")  # settings that say how merges are searched
+ARITHMETIC, TIES = "task arithmetic", "ties"
+AVERAGED, RECOMPUTED = "averaged", "recomputed"
+NORMS = {AVERAGED: False, RECOMPUTED: True}  # BatchNorm statistics of a joined network
+
+
+@dataclass(frozen=True)
+class ExpertLogits:
+    """What every expert says of the same samples, which are all looked at once."""
+
+    context: MergeContext  # the experts, sorted by name as operators get them
+    each: Sequence[Tensor]  # N, C for each of them, on the CPU
+    labels: Tensor
+
+    @classmethod
+    def of(cls, bank: Bank, split: Split, device: torch.device) -> "ExpertLogits":
+        parts = _sorted(bank)
+        each = [logits_of(part.to_module().to(device), split.x) for part in parts]
+        return cls(MergeContext(parts), each, split.y.cpu())
+
+    def accuracy(self, operator: str, similarities: Tensor | None = None) -> float:
+        """Of the experts joined by an operator on logits; routers are given similarities, N x K."""
+        spec = OPERATORS.spec(operator)
+        context = dataclasses.replace(self.context, similarities=similarities)
+        joined = OPERATORS[spec.name](self.each, context, **spec.arguments)
+        return float((joined.argmax(1) == self.labels).double().mean())
+
+    def own_accuracies(self) -> list[float]:
+        """Of every expert on the samples of its own classes, with answers among these."""
+        found = []
+        for logits, places in zip(self.each, self.context.rewarded, strict=True):
+            columns = torch.tensor(places)
+            own = torch.isin(self.labels, columns)
+            answers = columns[logits[own][:, columns].argmax(1)]
+            found.append(float((answers == self.labels[own]).double().mean()))
+        return found
+
+
+class ExpertMerges:
+    """One network in which all merges of a bank's experts are tried, on the device of the data."""
+
+    def __init__(self, bank: Bank, data: Data) -> None:
+        parts = _sorted(bank)
+        first, base = parts[0], parts[0].base
+        assert base is not None
+        self.data, self.device = data, data.test.x.device
+        self.classifier: Classifier = first.to_module().to(self.device)
+        self.network: nn.Module = self.classifier.network
+        self.kinds = NORMS if has_batchnorm(self.network) else {AVERAGED: False}
+        self.count = len(parts)
+        self.names = [name for name, entry in first.plan.items() if entry.learned]
+        self.shapes = [first.plan[name].shape for name in self.names]
+        self.types = [first.plan[name].dtype for name in self.names]
+        self.sizes = [tensor.numel() for tensor in map(base.state.__getitem__, self.names)]
+        self.start = self._flat(base.state)
+        self.changes = [self._flat(part.state) - self.start for part in parts]
+        states, even = [part.state for part in parts], [1.0] * len(parts)
+        self.buffers = {
+            name: joint_buffer(name, states, even).to(self.device)
+            for name, entry in first.plan.items()
+            if not entry.learned
+        }
+        samples = kept_samples(data.validation, first)
+        self.samples = first.scaling(samples.x.to(self.device))
+        self._readout: Readout | None = None
+
+    def _flat(self, state: Mapping[str, Tensor]) -> Tensor:
+        pieces = [state[name].flatten().to(self.device).double() for name in self.names]
+        return torch.cat(pieces)
+
+    def joined(self, operator: str, density: float | None = None) -> Tensor:
+        """The change of the base that an operator makes of the experts' changes, at scale 1."""
+        even = [1.0] * self.count
+        if operator == ARITHMETIC:
+            return combination(even, self.changes)
+        assert density is not None
+        how = dataclasses.replace(ties.PRESETS["paper"], density=density, scale=1.0)
+        return ties.join(self.changes, even, self.sizes, how)
+
+    def put(self, change: Tensor, norms: str = AVERAGED) -> None:
+        """Give the network the base with this change, and its BatchNorm statistics."""
+        state = dict(self.buffers)
+        pieces = torch.split(self.start + change, self.sizes)
+        for name, shape, kind, piece in zip(
+            self.names, self.shapes, self.types, pieces, strict=True
+        ):
+            state[name] = piece.reshape(shape).to(kind)
+        self.network.load_state_dict(state)
+        self.network.eval()
+        if self.kinds[norms]:
+            recalibrate(self.network, self.samples)
+
+    def search(self, operator: str, settings: Mapping[str, Any]) -> Iterator["ChosenMerge"]:
+        """For each kind of BatchNorm statistics the settings that are best on validation samples.
+
+        Tried are `scales`, and `densities` of TIES, on all validation samples or on so many of
+        them as `selection` says. The change is proportional to the scale, so it is made once for
+        all of them; 1 / K, a mean of weights, is always tried.
+        """
+        tried = dict.fromkeys([*settings["scales"], 1 / self.count])
+        validation, densities = self.data.validation, settings["densities"]
+        if settings["selection"]:
+            validation = subsample(validation, settings["selection"])
+        best: dict[str, ChosenMerge] = {}
+        for density in densities if operator == TIES else (None,):
+            change = self.joined(operator, density)
+            rounded = (self.start + change).float().double() - self.start
+            for scale in tried:
+                for norms in self.kinds:  # averaged first: recomputing comes on top of it
+                    if norms == AVERAGED:
+                        self.put(scale * rounded)
+                    else:
+                        recalibrate(self.network, self.samples)
+                    score = right(self.classifier, validation)
+                    if norms not in best or score > best[norms].validation:
+                        spec = _spec(operator, density, scale)
+                        best[norms] = ChosenMerge(operator, norms, spec, score, scale * change)
+        yield from best.values()
+
+    def features(self) -> dict[str, Tensor]:
+        """What the readout of the network as it is now reads, split by split."""
+        if self._readout is None:
+            self._readout = readout_of(self.classifier, self.data.train.x)
+        splits = {name: getattr(self.data, name) for name in ("train", "validation", "test")}
+        return {name: self._readout.features(split.x)[0] for name, split in splits.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenMerge:
+    """A merge whose settings validation samples chose."""
+
+    operator: str
+    norms: str
+    spec: str  # as `compose` takes it
+    validation: float
+    change: Tensor
+
+
+def check_merging(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that say how merges are searched, as settings of cells."""
+    check_count(options, "selection", least=0)
+    return {key: options[key] for key in MERGING}
+
+
+def fresh_heads(
+    features: Sequence[Mapping[str, Tensor]], data: Data, training: HeadTraining, seed: int
+) -> list[TrainedHead]:
+    """A fresh head on each network's features; `intarsia.fresh_head` is this probe for anybody's.
+
+    A head is for the data's classes, whose labels lie where the features do.
+    """
+    splits = {name: getattr(data, name) for name in ("train", "validation", "test")}
+    labels = {name: split.y.to(features[0]["train"].device) for name, split in splits.items()}
+    return train_heads(features, data.classes, labels, training, seed)
+
+
+def _spec(operator: str, density: float | None, scale: float) -> str:
+    if operator == ARITHMETIC:
+        return f"task_arithmetic(scale={scale!r})"
+    return f"ties(density={density!r}, scale={scale!r})"
+
+
+def _sorted(bank: Bank) -> tuple[Module, ...]:
+    return tuple(sorted(bank, key=lambda module: module.name))

@@ -1,0 +1,436 @@
+"""Study `fresh_head`: what a new readout recovers of fine-tuned experts that were merged.
+
+The experts are those of study `base`, and its banks serve both: of one pretrained base, one for
+each task, by the usual loss or by maximum entropy. They are merged by task arithmetic or TIES with
+settings that validation samples choose, and the merged network is probed with a fresh head. Probed
+beside it are the joint network and the base itself, on which nobody trained an expert.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from intarsia.data import Data
+from intarsia.measure.probe import FRESH_HEAD, HeadTraining, readout_of
+from intarsia.measure.significance import LEVEL, clustered, holm
+from intarsia.studies.base.expert_banks import base_network, expert_bank, expert_source
+from intarsia.studies.base.expert_merges import (
+    ARITHMETIC,
+    NORMS,
+    TIES,
+    ExpertMerges,
+    check_merging,
+    fresh_heads,
+)
+from intarsia.studies.base.experts import (
+    JOINT,
+    NEUTRAL,
+    check_partitions,
+    check_ways,
+    expert_groups,
+)
+from intarsia.studies.base.fine_tuned import SCALES as BASE_SCALES
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import StudyContext
+from intarsia.studies.fresh_head.printed_tables import printed_fresh_heads
+from intarsia.studies.fresh_head.readout_of_modules import FRESH, NATIVE, check_head
+from intarsia.studies.maxent.shared.baselines import right
+from intarsia.studies.maxent.shared.complete_merges import figure_name
+from intarsia.studies.scale.claims import diverged_banks
+from intarsia.studies.study import Study, register
+from intarsia.studies.tables import Entry, Spread, Table, finite, grouped, known, point
+from intarsia.studies.verdict import Claim, Findings, Verdict, titled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "fresh_head"
+OPERATORS = {ARITHMETIC: "task arithmetic", TIES: "TIES"}
+BASE = "base"  # no expert at all: a head on the features of what they are fine-tuned from
+WAYS = ["cross-entropy", "ME, public images", "ME, all tasks"]
+USUAL = "cross-entropy"
+UNUSED = ("sparsities", "ways")  # options of study `base` that this one has otherwise, or not
+SCALES = {
+    scale: {**{k: v for k, v in own.items() if k not in UNUSED}, "ways": WAYS}
+    for scale, own in BASE_SCALES.items()
+}
+
+
+def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
+    """One per data set, model, seed, partition and way; and two per seed for joint and base."""
+    partitions, ways = check_partitions(options["partitions"]), check_ways(options["ways"])
+    head = check_head(options["head"])
+    own = check_merging(options)
+    for group in expert_groups(options, context):
+        yield group.cell(NAME, JOINT, head=head)
+        yield group.cell(NAME, BASE, head=head)
+        for partition, way in product(partitions, ways):
+            yield group.cell(NAME, way, partition, head=head, **own)
+
+
+def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
+    """Native and fresh accuracies on the test samples of all tasks, by operator and statistics."""
+    settings, source = cell.settings, expert_source(cell, context)
+    if source is None:
+        return {"diverged": list(context.bank(cell.banks["base"], pruned=False).diverged)}
+    way, data = settings["way"], source.measured
+    training = HeadTraining(**settings["head"])
+    contract = {"contract": FRESH_HEAD.to_json()}
+    if way == BASE:
+        return {
+            **_probed(base_network(source, context.device), data, training, settings),
+            **contract,
+        }
+    bank = expert_bank(settings, context, source)
+    if bank.diverged:
+        return {"diverged": list(bank.diverged)}
+    if way == JOINT:
+        joint = bank[0].to_module().to(context.device)
+        native = {NATIVE: right(joint, data.test)}
+        return {**native, **_probed(joint, data, training, settings), **contract}
+    merges = ExpertMerges(bank, data)
+    found, features = [], []
+    for operator in OPERATORS:
+        for best in merges.search(operator, settings):
+            merges.put(best.change, best.norms)
+            found.append((best, right(merges.classifier, data.test)))
+            features.append(merges.features())
+    heads = fresh_heads(features, data, training, settings["seed"])
+    result: dict[str, Any] = {norms: {} for norms in merges.kinds}
+    for (best, accuracy), head in zip(found, heads, strict=True):
+        result[best.norms][best.operator] = {
+            NATIVE: accuracy,
+            FRESH: head.test,
+            "epoch": head.epoch,
+            "validation": best.validation,
+            "chosen": best.spec,
+        }
+    return {**result, "sets": [list(module.rewarded) for module in bank], **contract}
+
+
+def _probed(
+    network: nn.Module, data: Data, training: HeadTraining, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a fresh head makes of one network's features."""
+    readout = readout_of(network, data.train.x)
+    splits = {name: getattr(data, name) for name in ("train", "validation", "test")}
+    features = {name: readout.features(split.x)[0] for name, split in splits.items()}
+    (head,) = fresh_heads([features], data, training, settings["seed"])
+    return {FRESH: head.test, "epoch": head.epoch}
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Native and fresh of one group, one value for each seed, and what they are held against."""
+
+    native: Mapping[int, float]
+    fresh: Mapping[int, float]
+    joint: Mapping[int, float]
+
+    @classmethod
+    def of(
+        cls, group: Sequence[Measured], norms: str, operator: str, joint: Mapping[int, float]
+    ) -> "Recovery":
+        done = {
+            cell.settings["seed"]: cell.result[norms][operator]
+            for cell in group
+            if operator in cell.result.get(norms, {})
+        }
+        return cls(
+            {seed: own[NATIVE] for seed, own in done.items()},
+            {seed: own[FRESH] for seed, own in done.items()},
+            {seed: joint[seed] for seed in done if seed in joint},
+        )
+
+    @property
+    def gaps(self) -> dict[int, float]:
+        """fresh - native, seed by seed."""
+        return {seed: self.fresh[seed] - native for seed, native in self.native.items()}
+
+    @property
+    def recovered(self) -> list[float]:
+        """(fresh - native) / (joint - native), for seeds whose native is below joint."""
+        return [
+            self.gaps[seed] / (joint - self.native[seed])
+            for seed, joint in self.joint.items()
+            if joint > self.native[seed]
+        ]
+
+
+def references(group: Sequence[Measured], way: str, key: str) -> dict[int, float]:
+    """What the joint network or the base reaches, by seed."""
+    return {
+        cell.settings["seed"]: cell.result[key]
+        for cell in group
+        if cell.settings["way"] == way and key in cell.result
+    }
+
+
+def recoveries(group: Sequence[Measured]) -> dict[tuple[str, str, str, str], Recovery]:
+    """By partition, way, operator and BatchNorm statistics, of one data set and model."""
+    joint = references(group, JOINT, NATIVE)
+    experts = [cell for cell in group if cell.settings["way"] not in (JOINT, BASE)]
+    found = {}
+    for (partition, way), own in grouped(experts, "partition", "way").items():
+        for operator, norms in product(OPERATORS, NORMS):
+            recovery = Recovery.of(own, norms, operator, joint)
+            if recovery.native:
+                found[partition, way, operator, norms] = recovery
+    return found
+
+
+def tables(done: Sequence[Measured]) -> list[Table]:
+    """One per partition with the contract of the probe below, then what the paper printed."""
+    result = []
+    for (data, model), group in grouped(done, "data", "model").items():
+        found = recoveries(group)
+        for partition in dict.fromkeys(key[0] for key in found):
+            own = {key[1:]: value for key, value in found.items() if key[0] == partition}
+            title = f"{titled(data)}, {model}, {partition} tasks: experts merged and probed"
+            result.append(_table(title, own, group))
+    return [*result, printed_fresh_heads()] if result else []
+
+
+def _table(
+    title: str, found: Mapping[tuple[str, str, str], Recovery], group: Sequence[Measured]
+) -> Table:
+    several = len({norms for _, _, norms in found}) > 1
+    rows: list[list[Entry]] = []
+    for (way, operator, norms), own in found.items():
+        rows.append(
+            [
+                *(way, OPERATORS[operator], *([norms] if several else [])),
+                Spread.of(own.native.values()),
+                Spread.of(own.fresh.values()),
+                Spread.of(own.gaps.values()),
+                Spread.of_any(own.joint.values()),
+                Spread.of_any(own.recovered),
+            ]
+        )
+    for way, label in ((JOINT, "joint network"), (BASE, "no expert: the base")):
+        native, fresh = (references(group, way, key) for key in (NATIVE, FRESH))
+        if fresh:
+            row: list[Entry] = [label, None, *([None] if several else [])]
+            gap = Spread.of_any(f - native[s] for s, f in fresh.items() if s in native)
+            row += [Spread.of_any(native.values()), Spread.of(fresh.values()), gap, None, None]
+            rows.append(row)
+    columns = ["experts trained by", "merged by", *(["BatchNorm"] if several else [])]
+    columns += ["native", "fresh", "fresh - native", "joint", "recovered"]
+    return Table(title, columns, rows, _notes(several))
+
+
+def _notes(several: bool) -> list[str]:
+    norms = [
+        "averaged, recomputed: BatchNorm statistics of the merged network, over the experts or "
+        "from validation samples; settings are chosen and heads trained for each"
+    ]
+    contract = [f"{label}: {text}" for label, text in FRESH_HEAD.labelled().items()]
+    return [
+        "test accuracy over the classes of all tasks; scale of task arithmetic, density and scale "
+        "of TIES are chosen on validation samples, seed by seed",
+        "recovered: (fresh - native) / (joint - native), seed by seed, where native is below joint",
+        "joint: one network fine-tuned from the same base on all tasks together by cross-entropy, "
+        "for as many steps as one expert takes",
+        "the base has no head for these classes: its row is what a fresh head reads from features "
+        "that no expert has changed",
+        *(norms if several else []),
+        *contract,
+    ]
+
+
+def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
+    """Native and fresh by way and operator, a panel for each partition."""
+    from intarsia.plots import bar_panels
+
+    result = {}
+    for (data, model), group in grouped(done, "data", "model").items():
+        panels: dict[str, Any] = {}
+        for (partition, way, operator, _), own in last_norms(recoveries(group)).items():
+            bars = panels.setdefault(f"{partition} tasks", {NATIVE: {}, FRESH: {}})
+            label = f"{way}: {OPERATORS[operator]}"
+            bars[NATIVE][label] = point(own.native.values())
+            bars[FRESH][label] = point(own.fresh.values())
+        if panels:
+            title = f"{titled(data)}, {model}: merged experts with their own and with fresh heads"
+            result[figure_name(NAME, data, model)] = bar_panels(
+                panels, title=title, y="accuracy", share_y=True, bounds=(0.0, 1.0)
+            )
+    return result
+
+
+def last_norms(
+    found: Mapping[tuple[str, str, str, str], Recovery],
+) -> dict[tuple[str, str, str, str], Recovery]:
+    """Those with recomputed statistics, or all where no network has BatchNorm."""
+    kind = [norms for norms in NORMS if any(key[3] == norms for key in found)][-1:]
+    return {key: own for key, own in found.items() if key[3] in kind}
+
+
+def verdict(findings: Findings) -> Verdict:
+    """Whether fresh is above native everywhere, what is recovered, and how the losses compare."""
+    claims: list[Claim] = []
+    lines = []
+    variants = {findings.label: findings.cells, **findings.variants}
+    for label, cells_ in variants.items():
+        for (data, model), group in grouped(cells_, "data", "model").items():
+            found = recoveries(group)
+            if not found:
+                continue
+            where = f"{titled(data)}, {model}" + f", {label}" * (label != findings.label)
+            above = _above_native(where, found)
+            claims += [above, *_tested(where, found), *_by_loss(where, found)]
+            claims += _above_base(where, found, references(group, BASE, FRESH))
+            lines.append(f"{where}: fresh above native in {above.counted} cells")
+    failed = diverged_banks([cell for cells_ in variants.values() for cell in cells_])
+    return Verdict("; ".join(lines) or "no merge is probed yet", claims, failed)
+
+
+def _above_native(where: str, found: Mapping[Any, Recovery]) -> Claim:
+    """A cell is one seed of a group."""
+    gaps = [gap for own in found.values() for gap in own.gaps.values()]
+    count = sum(gap > 0 for gap in gaps)
+    parts = [Spread.of(own.recovered).mean for own in found.values() if own.recovered]
+    text = f"{where}: a fresh head is above the native one in {count} of {len(gaps)} cells"
+    text += f"; fresh - native is {min(gaps):+.3f} to {max(gaps):+.3f}"
+    if parts:
+        text += f"; of the shortfall against joint {min(parts):.2f} to {max(parts):.2f} is "
+        text += "recovered in the means of groups"
+    evidence = {"count": count, "of": len(gaps), "recovered": [round(p, 4) for p in parts]}
+    return Claim(
+        f"{text}.", count == len(gaps), evidence, len(gaps), short="cells with fresh above native"
+    )
+
+
+def _tested(where: str, found: Mapping[tuple[str, str, str, str], Recovery]) -> list[Claim]:
+    """How many groups have fresh above native by a test paired by seed, all of them named."""
+    tests = {
+        key: test
+        for key, own in found.items()
+        if (test := clustered(_clusters(own.fresh), _clusters(own.native))) is not None
+    }
+    if not tests:
+        return [Claim(f"{where}: too few seeds to test whether fresh is above native.")]
+    corrected = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
+    sure = [key for key, test in tests.items() if test.t > 0 and corrected[key] < LEVEL]
+    n = min(len(found[key].native) for key in tests)
+    text = (
+        f"{where}: paired by seed, fresh is above native in {len(sure)} of {len(tests)} groups, "
+        f"one for each way to cut, train and merge (Holm's correction, 95%, n {n} or more)."
+    )
+    details = [
+        f"{where}, {_name(key, found)}: {_numbers(found[key], p)}" for key, p in corrected.items()
+    ]
+    evidence = {"count": len(sure), "of": len(tests)}
+    short = "groups with fresh above native by the test"
+    return [Claim(text, len(sure) == len(tests), evidence, n, short, details)]
+
+
+def _name(key: tuple[str, str, str, str], found: Iterable[tuple[str, str, str, str]]) -> str:
+    """What a group is called; by its BatchNorm statistics where there are several kinds."""
+    partition, way, operator, norms = key
+    several = len({other[3] for other in found}) > 1
+    statistics = f", {norms} statistics" if several else ""
+    return f"{partition} tasks, {way}, {OPERATORS[operator]}{statistics}"
+
+
+def _numbers(own: Recovery, p: float) -> str:
+    part = Spread.of(own.recovered)
+    recovered = f", recovered {part.mean:.2f}" if part.n else ""
+    return (
+        f"native {_mean(own.native)}, fresh {_mean(own.fresh)}{recovered} "
+        f"(n {len(own.native)}, p = {p:.2g})"
+    )
+
+
+def _by_loss(where: str, found: Mapping[tuple[str, str, str, str], Recovery]) -> list[Claim]:
+    """Whether less is left to recover where experts were trained by maximum entropy."""
+    ways = [way for way in dict.fromkeys(key[1] for key in found) if way.startswith("ME")]
+    claims = []
+    for way in ways:
+        pairs = [
+            (own.gaps, found[usual].gaps)
+            for key, own in last_norms(found).items()
+            if key[1] == way and (usual := (key[0], USUAL, *key[2:])) in found
+        ]
+        seeds = sorted({seed for ours, _ in pairs for seed in ours})
+        ours, theirs = (
+            {seed: [one[place].get(seed) for one in pairs] for seed in seeds} for place in (0, 1)
+        )
+        test = clustered(ours, theirs)
+        if test is None:
+            continue
+        means = [fmean(finite(v for row in rows.values() for v in row)) for rows in (ours, theirs)]
+        smaller = test.t < 0 and test.p < LEVEL
+        word = "smaller than" if smaller else "not shown to be smaller than"
+        claims.append(
+            Claim(
+                f"{where}: fresh - native of experts trained by {way} is {means[0]:.3f} over "
+                f"partitions and operators, {word} the {means[1]:.3f} of cross-entropy "
+                f"(p = {test.p:.2g} paired by seed, n {len(seeds)}).",
+                holds=smaller,
+                evidence={"gap": means[0], "cross-entropy": means[1], "p": known(test.p)},
+                n=len(seeds),
+            )
+        )
+    return claims
+
+
+def _above_base(
+    where: str, found: Mapping[tuple[str, str, str, str], Recovery], base: Mapping[int, float]
+) -> list[Claim]:
+    """In how many cells fresh heads read more from a merge than from the base as it was."""
+    pairs = [
+        (value, base[seed])
+        for own in found.values()
+        for seed, value in own.fresh.items()
+        if seed in base
+    ]
+    if not pairs:
+        return []
+    count = sum(value > reference for value, reference in pairs)
+    text = (
+        f"{where}: a fresh head on the base itself, before any expert, reaches {_mean(base)}; on a "
+        f"merge it is above that in {count} of {len(pairs)} cells."
+    )
+    below = [_name(key, found) for key, own in found.items() if _is_below(own, base)]
+    if below:
+        text += f" In the mean it is not above it for {'; '.join(below)}."
+    evidence = {"count": count, "of": len(pairs)}
+    return [Claim(text, count == len(pairs), evidence, len(base), "cells above the base's head")]
+
+
+def _is_below(own: Recovery, base: Mapping[int, float]) -> bool:
+    gaps = [value - base[seed] for seed, value in own.fresh.items() if seed in base]
+    return bool(gaps) and fmean(gaps) <= 0
+
+
+def _clusters(values: Mapping[int, float]) -> dict[int, list[float | None]]:
+    return {seed: [value] for seed, value in values.items()}
+
+
+def _mean(values: Mapping[int, float]) -> str:
+    return f"{fmean(values.values()):.3f}"
+
+
+register(
+    Study(
+        NAME,
+        "The fresh-head paper: what a new readout recovers of merged experts",
+        "Experts fine-tuned from one pretrained base, each on its own task, are merged in the "
+        "weights of one network, which costs accuracy. Is it the features that suffer, or the "
+        "layer that reads them? The merged network is held fixed and gets a new last layer, "
+        "trained on all tasks (a fresh head). Probed beside it are the joint network and the base "
+        "itself. A cell is one seed, one way to cut classes into tasks and one way to train "
+        "experts. Experts are those of study `base`, trained by the first cell of a store that "
+        "asks for them, and their time counts there as measuring.",
+        SCALES,
+        *(cells, measure, tables, figures, verdict),
+        paper="fresh heads well above native ones for task arithmetic and TIES, on Ward and random "
+        "tasks; 0.77 to 0.99 of the shortfall recovered in the means",
+        neutral=NEUTRAL,
+    )
+)

@@ -1,0 +1,335 @@
+"""Study `geometry`: does it pay to route inputs to experts, and by what?
+
+The experts are those of studies `base` and `fresh_head`. A naive ensemble averages what all of them
+say. The composer asks, for each input, the few experts whose training samples are nearest in the
+features of the frozen base. Experts that are unsure of what is not theirs may be chosen by their
+own entropy, which needs no centroids.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from intarsia.composition.operators.routers import Similarities
+from intarsia.data import class_means
+from intarsia.measure.probe import readout_of
+from intarsia.measure.significance import LEVEL, TTest, clustered, holm
+from intarsia.studies.base.expert_banks import (
+    ExpertSource,
+    base_network,
+    expert_bank,
+    expert_source,
+)
+from intarsia.studies.base.expert_merges import MERGING, ExpertLogits
+from intarsia.studies.base.experts import (
+    NEUTRAL,
+    WARD,
+    check_partitions,
+    check_ways,
+    expert_groups,
+)
+from intarsia.studies.cells import Cell, Measured
+from intarsia.studies.context import StudyContext
+from intarsia.studies.fresh_head.printed_tables import printed_geometry
+from intarsia.studies.fresh_head.readout_of_experts import SCALES as EXPERT_SCALES
+from intarsia.studies.maxent.shared.complete_merges import figure_name
+from intarsia.studies.options import check_count, check_numbers
+from intarsia.studies.scale.claims import diverged_banks
+from intarsia.studies.study import Study, register
+from intarsia.studies.tables import Entry, Spread, Table, grouped, point
+from intarsia.studies.verdict import Claim, Findings, Verdict, titled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "geometry"
+ENSEMBLE, PROBABILITIES, CENTROID = "ensemble", "probabilities", "centroid"
+ENTROPY, FEW, BOTH = "entropy", "entropy, several", "centroid and entropy"
+LABELS = {
+    ENSEMBLE: "naive ensemble: mean logits",
+    PROBABILITIES: "mean probabilities",
+    CENTROID: "centroid router",
+    ENTROPY: "entropy router: the surest",
+    FEW: "entropy router: as many as by centroids",
+    BOTH: "centroids and entropy",
+}
+GROUP = ("data", "model", "partition")  # what a table is of
+UNUSED = (*MERGING, "head")  # options of merges in weights
+SCALES = {
+    scale: {
+        **{key: value for key, value in own.items() if key not in UNUSED},
+        "top": 3 if scale == "paper" else 2,  # experts for each input
+        "temperature": 1.0,  # of the softmax of similarities
+    }
+    for scale, own in EXPERT_SCALES.items()
+}
+
+
+def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
+    """One per data set, model, seed, partition and way to train experts."""
+    partitions, ways = check_partitions(options["partitions"]), check_ways(options["ways"])
+    top = check_count(options, "top")
+    (temperature,) = check_numbers({"temperature": [options["temperature"]]}, "temperature")
+    for group in expert_groups(options, context):
+        for partition, way in product(partitions, ways):
+            yield group.cell(NAME, way, partition, top=top, temperature=temperature)
+
+
+def composers(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Operators on logits, by what they are called here."""
+    how = f"top={settings['top']}, temperature={settings['temperature']!r}"
+    return {
+        ENSEMBLE: "logit_mean",
+        PROBABILITIES: "probabilities",
+        CENTROID: f"centroid({how})",
+        ENTROPY: "entropy_router",
+        FEW: f"entropy_router({how})",
+        BOTH: f"centroid_entropy({how})",
+    }
+
+
+def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
+    """Accuracies on the test samples of all tasks, by every way to join what experts say."""
+    source = expert_source(cell, context)
+    if source is None:
+        return {"diverged": list(context.bank(cell.banks["base"], pruned=False).diverged)}
+    bank = expert_bank(cell.settings, context, source)
+    if bank.diverged:
+        return {"diverged": list(bank.diverged)}
+    logits = ExpertLogits.of(bank, source.measured.test, context.device)
+    read = context.remembered(
+        f"base's features of {source.key}", lambda: BaseFeatures.of(source, context.device)
+    )
+    near = read.similarities(logits.context.rewarded)
+    found = {
+        name: logits.accuracy(operator, near) for name, operator in composers(cell.settings).items()
+    }
+    nearest = _owners(logits.context.rewarded, source.data.classes)[logits.labels]
+    return {
+        **found,
+        "routed": float((near.argmax(1) == nearest).double().mean()),
+        "sets": [list(module.rewarded) for module in bank],
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class BaseFeatures:
+    """What the frozen base reads: class means of training samples, and of each test sample."""
+
+    means: Tensor  # C, D
+    counts: Tensor  # C
+    test: Tensor  # N, D
+
+    @classmethod
+    def of(cls, source: ExpertSource, device: torch.device) -> "BaseFeatures":
+        data = source.measured
+        readout = readout_of(base_network(source, device), data.train.x)
+        train, test = (readout.features(split.x)[0] for split in (data.train, data.test))
+        counts = torch.bincount(data.train.y.cpu(), minlength=data.classes)
+        return cls(class_means(train, data.train.y, data.classes), counts, test.cpu())
+
+    def similarities(self, rewarded: Sequence[Sequence[int]]) -> Tensor:
+        """Cosines of test samples to the centroid of each expert's training samples, N x K."""
+        centroids = []
+        for classes in rewarded:
+            own = torch.tensor(list(classes))
+            weights = self.counts[own].double()[:, None]
+            centroids.append((self.means[own] * weights).sum(0) / weights.sum())
+        router = Similarities(nn.Identity(), torch.stack(centroids).float())
+        cosines: Tensor = router(self.test)
+        return cosines
+
+
+def _owners(rewarded: Sequence[Sequence[int]], classes: int) -> Tensor:
+    """The expert of every class, by its place."""
+    owners = torch.full((classes,), -1)
+    for place, own in enumerate(rewarded):
+        owners[list(own)] = place
+    return owners
+
+
+def by_seed(group: Sequence[Measured], name: str) -> dict[int, float]:
+    return {cell.settings["seed"]: cell.result[name] for cell in group if name in cell.result}
+
+
+def differences(group: Sequence[Measured], name: str, other: str) -> list[float]:
+    """How far one composer is above another, seed by seed."""
+    ours, theirs = by_seed(group, name), by_seed(group, other)
+    return [value - theirs[seed] for seed, value in ours.items() if seed in theirs]
+
+
+def tables(done: Sequence[Measured]) -> list[Table]:
+    """All composers by way to train experts, one table per partition; then the paper's."""
+    result = []
+    for (data, model, partition), group in grouped(_measured(done), *GROUP).items():
+        rows: list[list[Entry]] = []
+        for (way,), own in grouped(group, "way").items():
+            for name, label in LABELS.items():
+                above = None if name == ENSEMBLE else Spread.of(differences(own, name, ENSEMBLE))
+                rows.append([way, label, Spread.of(by_seed(own, name).values()), above])
+        columns = ["experts trained by", "joined by", "accuracy", "above the ensemble"]
+        title = f"{titled(data)}, {model}, {partition} tasks: experts asked, not merged"
+        result.append(Table(title, columns, rows, _notes(group)))
+    return [*result, printed_geometry()] if result else []
+
+
+def _measured(done: Sequence[Measured]) -> list[Measured]:
+    return [cell for cell in done if ENSEMBLE in cell.result]
+
+
+def _notes(group: Sequence[Measured]) -> list[str]:
+    settings = group[0].settings
+    routed = Spread.of(cell.result["routed"] for cell in group)
+    return [
+        "test accuracy over the classes of all tasks; the mean of logits answers as their sum does",
+        f"centroid router: {settings['top']} of {settings['tasks']} experts for each input, by the "
+        "cosine of the frozen base's features to the mean of an expert's training samples, softmax "
+        f"at temperature {settings['temperature']:g}; every expert answers for its own classes, "
+        "and classes of no chosen one are out",
+        f"the nearest centroid is that of the right expert for {routed.mean:.3f} of the inputs",
+        "entropy router: the expert whose own answer is least uncertain, or as many as by "
+        "centroids; both: the product of the two weights",
+    ]
+
+
+def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
+    """Accuracy by composer and way to train experts, a panel for each partition."""
+    from intarsia.plots import bar_panels
+
+    result = {}
+    for (data, model), group in grouped(_measured(done), "data", "model").items():
+        panels = {
+            f"{partition} tasks": {
+                LABELS[name]: {
+                    way: point(by_seed(cells_, name).values())
+                    for (way,), cells_ in grouped(own, "way").items()
+                }
+                for name in (ENSEMBLE, CENTROID, ENTROPY, BOTH)
+            }
+            for (partition,), own in grouped(group, "partition").items()
+        }
+        title = f"{titled(data)}, {model}: experts asked by several routers"
+        result[figure_name(NAME, data, model)] = bar_panels(
+            panels, title=title, y="accuracy", share_y=True, bounds=(0.0, 1.0)
+        )
+    return result
+
+
+def verdict(findings: Findings) -> Verdict:
+    """Whether the composer beats the ensemble under Ward and not under random, and entropy both."""
+    claims: list[Claim] = []
+    lines = []
+    variants = {findings.label: findings.cells, **findings.variants}
+    for label, cells_ in variants.items():
+        for (data, model), group in grouped(_measured(cells_), "data", "model").items():
+            where = f"{titled(data)}, {model}" + f", {label}" * (label != findings.label)
+            own = [*_by_geometry(where, group), *_by_entropy(where, group)]
+            claims += own
+            lines.append(f"{where}: {_in_short(group)}")
+    failed = diverged_banks([cell for cells_ in variants.values() for cell in cells_])
+    return Verdict("; ".join(lines) or "nothing is routed yet", claims, failed)
+
+
+def _in_short(group: Sequence[Measured]) -> str:
+    """What centroids add to the ensemble, by way and partition."""
+    parts = []
+    for (way,), own in grouped(group, "way").items():
+        gaps = [
+            f"{fmean(differences(cells_, CENTROID, ENSEMBLE)):+.3f} ({partition})"
+            for (partition,), cells_ in grouped(own, "partition").items()
+        ]
+        parts.append(f"{way} {', '.join(gaps)}")
+    return f"centroid router less ensemble: {'; '.join(parts)}"
+
+
+def _by_geometry(where: str, group: Sequence[Measured]) -> list[Claim]:
+    """One claim per way: above the ensemble under Ward, and not under any other partition."""
+    tests = _tests(group, CENTROID, ENSEMBLE)
+    claims = []
+    for (way,), own in grouped(group, "way").items():
+        parts, holds, evidence = [], [], {}
+        for (partition,), cells_ in grouped(own, "partition").items():
+            text, above = _compared(cells_, CENTROID, ENSEMBLE, tests.get((partition, way)))
+            parts.append(f"{partition} tasks {text}")
+            evidence[partition] = fmean(differences(cells_, CENTROID, ENSEMBLE))
+            holds.append(None if above is None else above == (partition == WARD))
+        text = f"{where}, {way}: centroid router less ensemble, {'; '.join(parts)}."
+        whole = None if None in holds else all(holds)
+        if WARD not in evidence or len(evidence) < 2:
+            whole = None  # the claim is of both
+        claims.append(Claim(text, whole, evidence, _seeds(own)))
+    return claims
+
+
+def _by_entropy(where: str, group: Sequence[Measured]) -> list[Claim]:
+    """One claim per way: entropy above centroids under every partition."""
+    tests = _tests(group, ENTROPY, CENTROID)
+    claims = []
+    for (way,), own in grouped(group, "way").items():
+        parts, holds, evidence = [], [], {}
+        for (partition,), cells_ in grouped(own, "partition").items():
+            text, above = _compared(cells_, ENTROPY, CENTROID, tests.get((partition, way)))
+            parts.append(f"{partition} tasks {text}")
+            evidence[partition] = fmean(differences(cells_, ENTROPY, CENTROID))
+            holds.append(above)
+        text = f"{where}, {way}: entropy router less centroid router, {'; '.join(parts)}."
+        claims.append(Claim(text, None if None in holds else all(holds), evidence, _seeds(own)))
+    return claims
+
+
+def _tests(
+    group: Sequence[Measured], name: str, other: str
+) -> dict[tuple[str, str], tuple[TTest, float]]:
+    """By partition and way, the paired test and its p after Holm's correction for all of them."""
+    found = {}
+    for key, own in grouped(group, "partition", "way").items():
+        clusters = [
+            {seed: [value] for seed, value in by_seed(own, one).items()} for one in (name, other)
+        ]
+        test = clustered(*clusters)
+        if test is not None:
+            found[key] = test
+    values = holm([test.p for test in found.values()])
+    return {key: (test, p) for (key, test), p in zip(found.items(), values, strict=True)}
+
+
+def _compared(
+    group: Sequence[Measured], name: str, other: str, tested: tuple[TTest, float] | None
+) -> tuple[str, bool | None]:
+    """`+0.090, above it (sd 0.006, n 5, p = 0.001)`, and whether it is above, by the test."""
+    gap = Spread.of(differences(group, name, other))
+    sd = f"sd {gap.sd:.3f}, " if gap.n > 1 else ""
+    if tested is None:
+        return f"{gap.mean:+.3f} ({sd}n {gap.n}, too few to test)", None
+    test, p = tested
+    sure = p < LEVEL
+    word = "above it" if sure and test.t > 0 else "below it" if sure else "not shown to differ"
+    return f"{gap.mean:+.3f}, {word} ({sd}n {gap.n}, p = {p:.2g})", sure and test.t > 0
+
+
+def _seeds(group: Sequence[Measured]) -> int:
+    return min(len(own) for own in grouped(group, "partition").values())
+
+
+register(
+    Study(
+        NAME,
+        "The fresh-head paper: routing to experts by geometry and by entropy",
+        "Experts fine-tuned from one pretrained base, each on its own task, are not merged but "
+        "asked. Does it pay to choose a few for each input, by the nearest centroid in the frozen "
+        "base's features or by the least entropy, instead of averaging what all say? And does that "
+        "depend on how classes were cut into tasks? Tests are paired by seed and corrected for "
+        "their number (Holm). A cell is one seed, one way to cut classes into tasks and one way to "
+        "train experts. Experts are those of study `base`, trained by the first cell of a store "
+        "that asks for them, and their time counts there as measuring.",
+        SCALES,
+        *(cells, measure, tables, figures, verdict),
+        paper="the centroid composer above the naive ensemble on Ward tasks, not on random ones",
+        neutral=NEUTRAL,
+    )
+)

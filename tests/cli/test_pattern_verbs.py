@@ -1,0 +1,98 @@
+"""sweetspot prune, score, sweep, depth on the embedded network: no data is needed."""
+
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+from intarsia.sweetspot import PatternBank, initial_bank, load_network
+
+sweetspot = CommandLine("sweetspot")
+QUICK = ("--seeds", "2", "--steps", "3", "--size", "8", "--weights", "3", "--device", "cpu")
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Path:
+    path = tmp_path / "bank.safetensors"
+    initial_bank(load_network("totem").layout, 2).save(path)
+    return path
+
+
+def test_prune_writes_networks_of_the_budget(bank: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pruned.safetensors"
+    answer = sweetspot.answer("prune", bank, "similarity", "--weights", 150, "-o", out)
+    assert (answer["arm"], answer["out"]) == ("similarity", str(out))
+    assert [n["nonzero"] for n in answer["networks"]] == [150, 150]
+    assert PatternBank.load(out).nonzero == (150, 150)
+    assert "150" in sweetspot.call("prune", bank, "wanda", "--weights", 150, "-o", out).stdout
+
+
+def test_prune_trains_on_and_rewinds(bank: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pruned.safetensors"
+    words = ("--image", "totem", "--steps", 2, "--size", 8, "-o", out, "--device", "cpu")
+    trained = sweetspot.answer("prune", bank, "evolved", "--wiring", "totem", *words)
+    assert all(n["loss"] > 0 for n in trained["networks"])
+    won = sweetspot.answer("prune", bank, "ticket", "--weights", 90, "--origin", bank, "-o", out)
+    assert [n["nonzero"] for n in won["networks"]] == [90, 90]
+    assert "give `origin`" in sweetspot.refusal("prune", bank, "magnitude", "--weights", 90,
+                                                "--rewind")  # fmt: skip
+    assert "end in .safetensors" in sweetspot.refusal("prune", bank, "random", "-o", "x.bin")
+    assert "did you mean 'wanda'" in sweetspot.refusal("prune", bank, "wand", "--weights", 9)
+
+
+def test_score_shows_one_row_for_each_network(bank: Path, tmp_path: Path) -> None:
+    atlas = tmp_path / "maps.svg"
+    answer = sweetspot.answer(
+        "score", bank, "--weights", 5, "--size", 12, "--seeds", 2, "--against", "totem",
+        "--atlas", atlas, "--device", "cpu",
+    )  # fmt: skip
+    assert len(answer["networks"]) == 2
+    for row in answer["networks"]:
+        assert row["nonzero"] == 570
+        assert row["distinct_maps"] <= row["maps"] <= 60
+        assert 0 <= row["orthogonality"] <= 1
+        assert len(row["weights"]) == 2
+    assert "zlib" in answer["encoder"]
+    assert atlas.read_text().startswith("<svg")
+    run = sweetspot.call("score", "--weights", 5, "--size", 12)
+    assert "totem" in run.stdout
+    assert "compare networks of like loss" in run.stderr
+
+
+def test_a_judge_that_nobody_set_up_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ADDRESS", "MODEL", "KEY"):
+        monkeypatch.delenv(f"INTARSIA_JUDGE_{name}", raising=False)
+    refusal = sweetspot.refusal("score", "totem", "--judge", "a totem")
+    assert "INTARSIA_JUDGE_ADDRESS is not set" in refusal
+
+
+def test_sweep_moves_weights_and_draws_strips(tmp_path: Path) -> None:
+    figure = tmp_path / "sweeps.svg"
+    answer = sweetspot.answer(
+        "sweep", "totem", "--weight", "0,0,0", "--weight", 3, "--size", 12, "--figure", figure
+    )
+    assert answer["sweeps"][0]["weight"] == [0, 0, 0]
+    for swept in answer["sweeps"]:
+        assert swept["steps"] == [-1, -0.5, 0, 0.5, 1]
+        assert swept["errors"][2] == pytest.approx(0, abs=1e-9)
+    assert max(answer["sweeps"][1]["errors"]) > 1e-4
+    assert figure.read_text().count("<image") == 10
+    shown = sweetspot.call("sweep", "--size", 8, "--along", "row", "--steps=-2,2").stdout
+    assert "-2" in shown
+    assert len(sweetspot.answer("sweep", "--size", 8)["sweeps"]) == 4
+    assert "there is no weight" in sweetspot.refusal("sweep", "--weight", "9,9,9")
+    assert "ending of a figure" in sweetspot.refusal("sweep", "--figure", "x.gif")
+
+
+def test_depth_scans_depths_or_maps_widths(tmp_path: Path) -> None:
+    figure, out = tmp_path / "depth.svg", tmp_path / "scan"
+    words = ("depth", "totem", "--offsets=-2,0", "--arms", "dense,similarity(by='correlation')")
+    answer = sweetspot.answer(*words, *QUICK, "-o", out, "--figure", figure)
+    rows = [(row["depth"], row["arm"]) for row in answer["rows"]]
+    assert rows[:2] == [(4, "dense"), (4, "similarity(by='correlation')")]
+    assert len(rows) == 4
+    assert figure.read_text().startswith("<svg")
+    assert "correlation" in sweetspot.call(*words, *QUICK, "-o", out).stdout
+    mapped = sweetspot.answer("depth", "--widths", "4,5", "--offsets=-5", *QUICK)
+    assert (mapped["widths"], mapped["depths"]) == ([4, 5], [1])
+    assert "whole numbers" in sweetspot.refusal("depth", "--offsets=a")

@@ -1,0 +1,59 @@
+"""sweetspot show and fit on the embedded network: no data is needed."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import CommandLine, run_without_torch
+
+from intarsia.sweetspot import PatternBank, fit, load_network
+from intarsia.sweetspot.pictures import png, read_picture
+
+sweetspot = CommandLine("sweetspot")
+pytestmark = pytest.mark.usefixtures("one_thread")
+QUICK = ("--steps", 3, "--size", 4, "--seeds", 2, "--device", "cpu")
+
+
+def test_help_is_light() -> None:
+    said = run_without_torch("sweetspot", "--help")
+    assert "show" in said
+    assert "fit" in said
+
+
+def test_show_says_what_a_network_is(tmp_path: Path) -> None:
+    picture = tmp_path / "totem.png"
+    answer = sweetspot.answer("show", "--picture", picture, "--size", 32)
+    network = load_network("totem")
+    assert (answer["name"], answer["nonzero"]) == ("totem", network.nonzero)
+    torch.testing.assert_close(read_picture(picture), network.image(32), atol=1 / 255, rtol=0)
+    assert str(network.layout.parameters) in sweetspot.call("show", "totem").stdout
+    assert sweetspot.answer("show", picture)["kind"] == "picture"
+    assert "must end in .png" in sweetspot.refusal("show", "--picture", "x.svg")
+    assert "did you mean 'totem'" in sweetspot.refusal("show", "totme")
+
+
+def test_fit_writes_a_bank_and_reads_it_again(tmp_path: Path) -> None:
+    out = tmp_path / "fits"
+    answer = sweetspot.answer("fit", "--width", 5, "-o", out, *QUICK)
+    bank = PatternBank.load(out / "bank.safetensors")
+    assert [row["loss"] for row in answer["banks"][0]["networks"]] == list(bank.losses or ())
+    expected = fit("totem", width=5, seeds=2, steps=3, size=4, device="cpu", progress=False)
+    torch.testing.assert_close(bank.weights, expected.weights, atol=1e-5, rtol=0)
+    assert sweetspot.answer("fit", "--width", 5, "-o", out, *QUICK) == answer
+    assert "other settings" in sweetspot.refusal("fit", "--width", 6, "-o", out, *QUICK)
+    shown = sweetspot.answer("show", out / "bank.safetensors", "--picture", tmp_path / "all.png")
+    assert len(shown["networks"]) == 2
+    assert "seed-1" in sweetspot.call("show", out / "bank.safetensors").stdout
+    more = ("--start", out / "bank.safetensors", "-o", tmp_path / "more")
+    assert sweetspot.answer("fit", *more, *QUICK)["banks"][0]["layout"] == shown["layout"]
+
+
+def test_fit_takes_lists_and_files(tmp_path: Path) -> None:
+    (tmp_path / "mine.png").write_bytes(png(load_network("totem").image(16)))
+    words = ("--depth", "1,2", "--width", "3", "--learning-rate", "0.01,0.001", *QUICK)
+    answer = sweetspot.answer("fit", tmp_path / "mine.png", "-o", tmp_path / "out", *words)
+    assert [len(bank["networks"]) for bank in answer["banks"]] == [4, 4]
+    assert (tmp_path / "out" / "depth-2-width-3" / "bank.safetensors").is_file()
+    refused = sweetspot.refusal("fit", tmp_path / "mine.png", "-o", tmp_path / "x", *QUICK)
+    assert "needs a depth" in refused
+    assert "expected numbers" in sweetspot.call("fit", "--depth", "1,x", code=2).stderr

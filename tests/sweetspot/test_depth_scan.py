@@ -1,0 +1,125 @@
+"""Scans over depth and width: what is fitted, how it is counted, and that it goes on."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from intarsia.errors import RecipeError
+from intarsia.sweetspot import DepthRow, DepthScan, depth, predicted_depth, volume
+
+QUICK: dict[str, Any] = {"seeds": 2, "steps": 4, "size": 8, "weights": 3, "progress": False}
+
+
+def row(number: int, arm: str, losses: tuple[float, ...], scores: tuple[float, ...]) -> DepthRow:
+    return DepthRow(number, 3, arm, (5,) * len(losses), losses, scores, 0)
+
+
+@pytest.fixture(scope="module")
+def scan(tmp_path_factory: pytest.TempPathFactory) -> tuple[DepthScan, Path]:
+    out = tmp_path_factory.mktemp("scan")
+    return depth("totem", offsets=(-1, 1), out=out, **QUICK), out
+
+
+def test_every_depth_is_fitted_dense_and_pruned(scan: tuple[DepthScan, Path]) -> None:
+    result, _ = scan
+    assert [(r.depth, r.arm) for r in result.rows] == [
+        (5, "dense"), (5, "similarity"), (7, "dense"), (7, "similarity")
+    ]  # fmt: skip
+    for dense, pruned in zip(result.rows[::2], result.rows[1::2], strict=True):
+        parameters = 10 * 4 + (dense.depth - 1) * 100 + 30
+        assert dense.weights == (parameters, parameters)
+        assert pruned.weights == (round(parameters * 1404 / 5478),) * 2
+        assert len(dense.losses) == len(dense.scores) == 2
+    assert 0 < result.ratio < 1
+    values = json.loads(json.dumps(result.to_json(), allow_nan=False))
+    assert values["rows"][0]["depth"] == 5
+
+
+def test_a_scan_goes_on_where_it_was(
+    scan: tuple[DepthScan, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, out = scan
+    banks = sorted(str(path.relative_to(out)) for path in out.rglob("bank.safetensors"))
+    assert banks == [
+        f"depth-00{d}/{arm}/bank.safetensors" for d in (5, 7) for arm in ("dense", "similarity")
+    ]
+
+    def never(*_: Any) -> None:
+        raise AssertionError("it is trained again")
+
+    monkeypatch.setattr("intarsia.sweetspot.pattern_fits._Run.train", never)
+    again = depth("totem", offsets=(-1, 1), out=out, **QUICK)
+    assert again.rows == result.rows
+
+
+def test_curves_have_the_median_and_the_ends() -> None:
+    rows = (
+        row(4, "dense", (1.0, 3.0, 9.0), (1.0, math.nan, 2.0)),
+        row(6, "dense", (2.0, 2.0, 2.0), (math.nan,) * 3),
+    )
+    scan = DepthScan(rows, 0.2, "none")
+    assert scan.curves("loss") == {"dense": {4: (3.0, 1.0, 9.0), 6: (2.0, 2.0, 2.0)}}
+    assert scan.curves("score") == {"dense": {4: (1.5, 1.0, 2.0)}}
+    assert scan.best() == 6
+    assert rows[0].to_json()["scores"] == [1.0, None, 2.0]
+    assert math.isnan(rows[1].score)
+    with pytest.raises(RecipeError, match="'loss' or 'score'"):
+        scan.curves("delta")
+    with pytest.raises(RecipeError, match="arm 'wanda'"):
+        scan.best("wanda")
+
+
+def test_flat_pictures_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from intarsia.sweetspot import depth_scan
+
+    def flat_fit(*args: Any, **settings: Any) -> Any:
+        from intarsia.sweetspot import PatternBank, initial_bank
+        from intarsia.sweetspot.networks import PatternLayout
+
+        bank = initial_bank(PatternLayout(settings["blocks"], settings["depth"]), 2)
+        weights = [w.clone() for w in bank.weights]
+        weights[-1][1] = 0
+        return PatternBank(bank.layout, tuple(weights), losses=(0.1, 0.36))
+
+    monkeypatch.setattr(depth_scan, "fit", flat_fit)
+    (only,) = depth("totem", offsets=[0], arms=["dense"], **QUICK).rows
+    assert only.flat == 1
+
+
+def test_a_share_of_seeds_passes_both_thresholds() -> None:
+    mapped = volume("totem", widths=(4, 6), depths=(1, 2), loss=1e9, score=1e9, **QUICK)
+    assert len(mapped.rows) == 4
+    assert [(r.width, r.depth) for r in mapped.rows] == [(4, 1), (4, 2), (6, 1), (6, 2)]
+    shares = [s for cells in mapped.shares for s in cells]
+    expected = [sum(s == s for s in r.scores) / 2 for r in mapped.rows]
+    assert shares == expected
+    assert mapped.volume == pytest.approx(sum(shares) / 4)
+    none = volume("totem", widths=(4,), depths=(1,), loss=1e-9, score=1e9, **QUICK)
+    assert none.shares == ((0.0,),)
+    assert json.loads(json.dumps(none.to_json()))["volume"] == 0
+    inflated = volume("totem", widths=(4,), depths=(1,), loss=1e9, score=0.0, **QUICK)
+    assert inflated.shares == ((0.0,),)
+
+
+def test_the_predicted_depth_lies_on_the_line_through_three_pictures() -> None:
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.rand(256, 256, 3, generator=generator)
+    halves = torch.zeros(256, 256, 3)
+    halves[128:] = 1
+    assert predicted_depth(halves) == 1
+    assert predicted_depth(noise) > 100
+    smooth = torch.nn.functional.interpolate(
+        torch.rand(1, 3, 6, 6, generator=generator), (256, 256), mode="bilinear"
+    )[0].permute(1, 2, 0)
+    assert 1 <= predicted_depth(smooth) < predicted_depth(noise)
+
+
+def test_a_scan_that_cannot_be_made_is_refused() -> None:
+    with pytest.raises(RecipeError, match="no depth is left"):
+        depth("totem", center=2, offsets=[-4], **QUICK)
+    with pytest.raises(RecipeError, match="share is 0"):
+        depth("totem", share=0.0, **QUICK)
