@@ -2,7 +2,7 @@
 
     python docs/build/results.py        or: make results
 
-reads *.json and writes *.md beside them and the README's lines on merging and speed; then
+reads *.json and writes *.md beside them and the README's lines on experts, merging and speed; then
 docs/build/studies.py writes the pages on studies. Every number comes from a file, and so does the
 verdict: targets.json says what was aimed at, paper_single.json what the paper printed.
 """
@@ -16,6 +16,7 @@ from apart_pages import apart
 from armour_pages import armour
 from cifar_pages import cifar
 from class_pages import abstention, growth, nonsense, removal
+from expert_pages import experts_in_short
 from intarsia.plots import svg
 from merge_pages import alignment, compatibility, curve, curve_figure, merge, merge_in_short
 from module_pages import defaults, quality, yeast
@@ -69,7 +70,11 @@ PAGES: dict[str, Callable[[Load], str]] = {
 # These are written once their numbers are there.
 LATER: dict[str, Callable[[Load], str]] = {"imagenet": imagenet}
 # The README's lines between <!-- name --> and <!-- end of name -->.
-BLOCKS: dict[str, Callable[[Load], str]] = {"merge": merge_in_short, "speed": speed}
+BLOCKS: dict[str, Callable[[Load], str]] = {
+    "experts": experts_in_short,
+    "merge": merge_in_short,
+    "speed": speed,
+}
 
 
 def main() -> None:

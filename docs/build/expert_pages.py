@@ -1,0 +1,56 @@
+"""The README's lines on experts of one base: how they are trained, and what joining leaves."""
+
+import textwrap
+
+from intarsia.studies.archive import load_archive
+from intarsia.studies.base.experts import JOINT
+from intarsia.studies.base.fine_tuned import LOGITS, OWN, value_of
+from intarsia.studies.cells import Measured
+from intarsia.studies.tables import Spread
+from pages import RESULTS, Load, table
+
+WAYS = {
+    "cross-entropy": "cross-entropy, as is usual",
+    "label smoothing": "label smoothing",
+    "ME, public images": "maximum entropy, other tasks never seen: images of the base",
+    "ME, all tasks": "maximum entropy, samples of all tasks",
+}
+PARTITION = "random"
+
+
+def experts_in_short(load: Load) -> str:
+    """A table of the ways to train experts, from the archives of `base` and `geometry`."""
+    base, asked = (
+        load_archive(RESULTS / f"study_{name}_cifar.json").measured for name in ("base", "geometry")
+    )
+    rows = []
+    for way, words in WAYS.items():
+        own = _of(base, way)
+        scores = [_spread([value_of(cell, kind) for cell in own]) for kind in (OWN, LOGITS, "best")]
+        routed = [cell.result["centroid"] for cell in _of(asked, way)]
+        rows.append([words, *scores, _spread(routed) if routed else "-"])
+    joint = [cell.result[JOINT] for cell in base if JOINT in cell.result]
+    text = (
+        "Five experts of one pretrained ResNet-18, ten classes of CIFAR-100 each, joined without "
+        f"training: accuracy on all fifty, mean ± standard deviation over {len(joint)} seeds, "
+        f"tasks drawn at random. One network fine-tuned on all of them for as many steps as one expert "
+        f"reaches {_spread(joint)}. [All ways to join, and tasks of similar "
+        "classes](docs/results/study_base.md), [what a fresh head "
+        "recovers](docs/results/study_fresh_head.md), [routing](docs/results/study_geometry.md)."
+    )
+    head = "experts trained by|on its own task|logits added|best one network|routed by centroids"
+    filled = textwrap.fill(text, 119, break_on_hyphens=False, break_long_words=False)
+    return f"{filled}\n\n{table(head, rows)}"
+
+
+def _of(cells: list[Measured] | tuple[Measured, ...], way: str) -> list[Measured]:
+    return [
+        cell
+        for cell in cells
+        if cell.settings["way"] == way and cell.settings["partition"] == PARTITION
+    ]
+
+
+def _spread(values: list[float | None]) -> str:
+    spread = Spread.of(values)
+    return f"{spread.mean:.3f} ± {spread.sd:.3f}"
