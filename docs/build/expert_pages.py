@@ -33,8 +33,8 @@ def experts_in_short(load: Load) -> str:
     text = (
         "Five experts of one pretrained ResNet-18, ten classes of CIFAR-100 each, joined without "
         f"training: accuracy on all fifty, mean ± standard deviation over {len(joint)} seeds, "
-        f"tasks drawn at random. One network fine-tuned on all of them for as many steps as one expert "
-        f"reaches {_spread(joint)}. [All ways to join, and tasks of similar "
+        "tasks drawn at random. One network fine-tuned on all of them for as many steps as one "
+        f"expert reaches {_spread(joint)}. [All ways to join, and tasks of similar "
         "classes](docs/results/study_base.md), [what a fresh head "
         "recovers](docs/results/study_fresh_head.md), [routing](docs/results/study_geometry.md)."
     )
