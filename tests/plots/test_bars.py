@@ -120,3 +120,18 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         bar_panels({"one": {"g": {"a": (math.nan, 0.0)}}}, title="t")
     with pytest.raises(DataError, match="bars of 11 names: expected at most 10"):
         bar_panels({"one": {"g": {str(n): (1.0, 0.0) for n in range(11)}}}, title="t")
+
+
+def test_long_names_of_groups_take_several_lines() -> None:
+    names = (
+        "own task",
+        "centroids and entropy",
+        "an unspeakablylongword in the midst of many others",
+    )
+    one, several = (
+        bar_panels({"p": {name: {"a": (1.0, 0.0)} for name in group}}, title="t")
+        for group in (("1", "2", "3"), names)
+    )
+    labels = [label.get_text() for label in several.axes[0].get_xticklabels()]
+    assert labels == ["own task", "centroids and\nentropy", "an\nunspeakablyl…\nin the midst…"]
+    assert several.get_figheight() > one.get_figheight()

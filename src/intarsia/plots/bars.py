@@ -18,9 +18,9 @@ from intarsia.plots.panels import (
     Share,
     bound,
     figure_of_panels,
+    in_lines,
     name_axes,
     shared,
-    short,
 )
 from intarsia.plots.style import COLOURS, INK, PAPER, house_style, looks
 
@@ -79,8 +79,9 @@ def bar_panels(
     fills = _fills(panels, title, colours)
     ends = {panel: bound(bounds, panel) for panel in panels}
     heights = {panel: _heights(panel, groups, ends[panel]) for panel, groups in panels.items()}
+    lines = max(_label(name, groups).count("\n") for groups in panels.values() for name in groups)
     figure, axes, add_legend = figure_of_panels(
-        shared(heights, share_y), title, x, y, list(fills), 32
+        shared(heights, share_y), title, x, y, list(fills), 32, lines=lines + 1
     )
     for panel, groups in panels.items():
         _draw(axes[panel], groups, fills, ends[panel])
@@ -142,8 +143,12 @@ def _draw(ax: Axes, groups: Groups, fills: Mapping[str, str], bounds: Reach) -> 
     ax.spines["bottom"].set_visible(False)
     ax.axhline(0, color=INK, linewidth=1, clip_on=False)
     ax.set_xlim(-0.5, len(groups) - 0.5)
-    letters = max(3, int(WIDTH / len(groups) / LETTER))
-    ax.set_xticks(range(len(groups)), [short(group, letters) for group in groups])
+    ax.set_xticks(range(len(groups)), [_label(group, groups) for group in groups])
+
+
+def _label(group: str, groups: Groups) -> str:
+    """The name of a group, in lines as wide as its bars."""
+    return in_lines(group, max(3, int(WIDTH / len(groups) / LETTER)))
 
 
 def _handles(fills: Mapping[str, str]) -> Sequence[Patch]:

@@ -4,6 +4,7 @@ Places are pixels from the upper left corner, so that a figure needs no layout e
 """
 
 import math
+import textwrap
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from intarsia.errors import DataError
 PIXELS = 72  # of an inch
 WIDTH, HEIGHT, TOP, LEFT = 300, 220, 34, 46  # of a panel, above it and at its left
 GAP, MARGIN, ROW = 28, 16, 18  # between panels, around all of them, of the legend
+LINE = 14  # of words below a panel
 PANELS_PER_ROW = 2  # letters stay readable where a page gives a picture 700 pixels
 LEAST, LEAST_FRACTION = 1e-5, 1e-3  # of heights, and of the largest number: less is noise
 
@@ -55,15 +57,21 @@ def write(figure: Figure, x: float, y: float, words: str, **how: Any) -> None:
 
 
 def figure_of_panels(
-    heights: Mapping[str, Reach], title: str, x: str, y: Label, names: Sequence[str], wide: float
+    heights: Mapping[str, Reach],
+    title: str,
+    x: str,
+    y: Label,
+    names: Sequence[str],
+    wide: float,
+    lines: int = 1,
 ) -> tuple[Figure, dict[str, Axes], Callable[[Sequence[Any]], None]]:
     """A figure, its empty panels in rows, and what adds the legend, given a handle for each name.
 
-    A handle is `wide` pixels.
+    A handle is `wide` pixels; words below a panel take so many `lines`.
     """
     columns = per_row(len(heights), PANELS_PER_ROW)
     rows = -(-len(heights) // columns)
-    pitch = TOP + HEIGHT + (40 if x else 24)
+    pitch = TOP + HEIGHT + (40 if x else 24) + LINE * (lines - 1)
     width = MARGIN + columns * (WIDTH + LEFT + GAP)
     start = MARGIN + LEFT - 10  # of the legend
     in_a_row = _legend_columns([wide + text_width(name) for name in names], width - start - MARGIN)
@@ -151,6 +159,13 @@ def text_width(words: str, *, bold: bool = False) -> int:
 def short(name: str, letters: int = 18) -> str:
     """A name cut to fit at the side of a picture."""
     return name if len(name) <= letters else name[: letters - 1] + "…"
+
+
+def in_lines(name: str, letters: int, most: int = 3) -> str:
+    """A name on as many lines as it takes, cut where a word or the last line is too long."""
+    lines = textwrap.wrap(name, letters, break_long_words=False) or [""]
+    kept = [*lines[: most - 1], " ".join(lines[most - 1 :])] if len(lines) > most else lines
+    return "\n".join(short(line, letters) for line in kept)
 
 
 def _legend_columns(widths: Sequence[float], room: float) -> int:
