@@ -33,7 +33,15 @@ class Banks(Protocol):
 
     def bank(self, plan: Plan) -> Bank: ...
 
-    def bank_or_made(self, plan: BankPlan, make: Callable[[], Bank]) -> Bank: ...
+    def bank_or_made(
+        self,
+        plan: BankPlan,
+        make: Callable[[], Bank],
+        *,
+        keep: bool = True,
+        stop: Callable[[], bool] | None = None,
+        after: Callable[[], None] = lambda: None,
+    ) -> Bank: ...
 
     def work_folder(self, plans: Sequence[BankPlan], kind: str = "cpu") -> Path: ...
 
@@ -124,10 +132,14 @@ class StudyContext:
 
     def bank_or_made(self, plan: BankPlan, make: Callable[[], Bank]) -> Bank:
         """A bank that cells make themselves: from the store, or made once and kept there."""
-        bank = self._banks.bank_or_made(plan, make) if self.keeps_banks else make()
-        if (work := self.work_folder(plan)) is not None:
-            shutil.rmtree(work, ignore_errors=True)  # its checkpoints, which have served
-        return bank
+
+        def clear() -> None:
+            if (work := self.work_folder(plan)) is not None:
+                shutil.rmtree(work, ignore_errors=True)  # its checkpoints, which have served
+
+        return self._banks.bank_or_made(
+            plan, make, keep=self.keeps_banks, stop=self.stop, after=clear
+        )
 
     def work_folder(self, plan: BankPlan) -> Path | None:
         """Where training that may be stopped keeps its checkpoints; None where it may not."""

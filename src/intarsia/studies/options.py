@@ -13,7 +13,8 @@ import yaml
 
 from intarsia.composition import OPERATORS
 from intarsia.composition.operators.registry import Operator
-from intarsia.errors import ModelError, RecipeError, StudyError, shortened
+from intarsia.errors import ModelError, RecipeError, StudyError, nearest, shortened
+from intarsia.measure.probe import HeadTraining
 from intarsia.models import build
 from intarsia.studies.cells import Measured
 from intarsia.studies.context import StudyContext
@@ -21,6 +22,7 @@ from intarsia.studies.plans import HIDDEN
 from intarsia.studies.study import Study, seeds_of
 
 CNN = "cnn"
+OF_HEADS = ("epochs", "learning_rate", "weight_decay", "batch")
 NATURE = ("data", "models", "recipe")  # what tells scales apart
 FLAGS = ("data", "models", "seeds", "preset")  # options of the command line that need no --set
 VARIANT = (
@@ -119,6 +121,29 @@ def check_flag(options: Mapping[str, Any], key: str) -> bool:
     if not isinstance(options[key], bool):
         raise StudyError(f"option {key!r} is {shortened(options[key])}: expected true or false")
     return bool(options[key])
+
+
+def check_within(key: str, values: Iterable[Any], least: float, below: float) -> None:
+    """Numbers from `least` on, all of them below another."""
+    for value in values:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not least <= value < below:
+            upto = "" if below == float("inf") else f", below {below:g}"
+            raise StudyError(
+                f"option {key!r} has {shortened(value)}: expected a number from {least:g}{upto}"
+            )
+
+
+def check_head(head: Mapping[str, Any]) -> dict[str, Any]:
+    """How heads are trained, as `fresh_head` takes it."""
+    for key in head:
+        if key not in OF_HEADS:
+            raise StudyError(f"option 'head' has {key!r}: {nearest(key, OF_HEADS)}")
+    try:
+        HeadTraining(**head)
+    except RecipeError as error:
+        raise StudyError(f"option 'head': {error}") from None
+    return dict(head)
 
 
 def setting_of(option: str, settings: Sequence[Settings]) -> str | None:

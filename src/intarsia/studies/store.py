@@ -21,7 +21,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from intarsia.errors import DamagedError, FileError, IntarsiaError, StudyError, VersionError
+from intarsia.errors import (
+    DamagedError,
+    FileError,
+    IntarsiaError,
+    StoppedError,
+    StudyError,
+    VersionError,
+)
 from intarsia.files import (
     canonical,
     digest_of,
@@ -124,10 +131,20 @@ class Store:
             raise DamagedError(f"bank {plan.key[:16]} is damaged: {folder} holds another, or half")
         return bank
 
-    def bank_or_made(self, plan: BankPlan, make: Callable[[], Bank]) -> Bank:
-        """A bank that is there, or else made and kept; of several processes one makes it.
+    def bank_or_made(
+        self,
+        plan: BankPlan,
+        make: Callable[[], Bank],
+        *,
+        keep: bool = True,
+        stop: Callable[[], bool] | None = None,
+        after: Callable[[], None] = lambda: None,
+    ) -> Bank:
+        """A bank that is there, or else made; of several processes one makes it at a time.
 
-        The others wait for it. A damaged one is made again. Call it inside `in_use`.
+        The others wait for it, until `stop` says that they may not: then it is a StoppedError.
+        Without `keep` it is made each time. `after` is called once it is made and kept, before
+        another process goes on. A damaged one is made again. Call it inside `in_use`.
         """
         while True:
             if self.has_bank(plan):
@@ -139,9 +156,13 @@ class Store:
                 if held and not self.has_bank(plan):
                     made = make()
                     made.report["plan"] = plan.key
-                    self.add_bank(plan, made)
+                    if keep:
+                        self.add_bank(plan, made)
+                    after()
                     return made
             if not held:
+                if stop is not None and stop():
+                    raise StoppedError("stopped while another process trains the bank needed next")
                 time.sleep(WAIT)
 
     def add_bank(self, plan: BankPlan, bank: Bank) -> None:

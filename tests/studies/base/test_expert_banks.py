@@ -91,6 +91,37 @@ def test_others_wait_for_the_one_that_makes_it(tmp_path: Path, bank: Bank) -> No
     assert all(same(one, bank) for one in got)
 
 
+def test_one_that_waits_stops_when_its_time_is_over(tmp_path: Path, bank: Bank) -> None:
+    store, plan = Store(tmp_path / "store"), Key("01" * 32)
+    with (
+        store.lock([plan.key]),
+        pytest.raises(StoppedError, match="another process trains"),
+    ):
+        store.bank_or_made(plan, lambda: Bank(bank), stop=lambda: True)
+
+
+def test_what_is_not_kept_is_made_each_time_by_one_at_a_time(tmp_path: Path, bank: Bank) -> None:
+    store, plan, at_once = Store(tmp_path / "store"), Key("23" * 32), []
+    running: list[int] = []
+
+    def make() -> Bank:
+        running.append(1)
+        at_once.append(len(running))
+        time.sleep(0.1)
+        return Bank(bank)
+
+    def ask() -> None:
+        store.bank_or_made(plan, make, keep=False, after=running.clear)
+
+    askers = [threading.Thread(target=ask) for _ in range(3)]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    assert at_once == [1, 1, 1]
+    assert not store.has_bank(plan)
+
+
 def test_a_failure_leaves_nothing_locked(tmp_path: Path, bank: Bank) -> None:
     store, plan = Store(tmp_path / "store"), Key("ef" * 32)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -188,6 +189,25 @@ def test_cells_from_before_the_number_of_validation_samples_stay(tmp_path: Path)
     assert not {cell.key for cell in all_of_them} & {cell.key for cell in some}
     with pytest.raises(StudyError, match="option 'selection' is -1"):
         study.plan(study.options("small", selection=-1), context)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("head", {"epochs": 3, "foo": 1}, "option 'head' has 'foo'"),
+        ("base_fraction", 1.0, "option 'base_fraction' has 1.0: expected a number from 0, below 1"),
+        ("amount", -1, "option 'amount' has -1: expected a number from 0"),
+        ("densities", [2], "option 'densities' has 2: expected fractions up to 1"),
+        ("scales", [0], "option 'scales' has 0: expected numbers above 0"),
+        ("sparsities", [2], "option 'sparsities' has 2: expected a number from 0, below 1"),
+    ],
+)
+def test_what_cannot_be_is_said_before_training(
+    tmp_path: Path, key: str, value: Any, words: str
+) -> None:
+    study, context = find_study("base"), StudyContext(Store(tmp_path / "store"), "cpu")
+    with pytest.raises(StudyError, match=words):
+        study.plan(study.options("small", **{key: value}), context)
 
 
 def test_what_is_unknown_is_named(tmp_path: Path) -> None:

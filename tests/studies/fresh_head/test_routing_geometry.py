@@ -98,6 +98,9 @@ def test_the_verdict_is_what_the_numbers_say() -> None:
     geometry, _ = verdict(Findings(cells({"ward": [0.1, -0.1, 0.0], "random": below}, 0.1))).claims
     assert geometry.holds is False
     assert "not shown to differ" in geometry.text
+    noisy = [0.5, -0.3, 0.19]  # above in the mean, and not shown to be
+    geometry, _ = verdict(Findings(cells({"ward": above, "random": noisy}, 0.1))).claims
+    assert geometry.holds is False
     geometry, _ = verdict(Findings(cells({"ward": above}, 0.1))).claims
     assert geometry.holds is None  # the claim is of both partitions
     geometry, entropy = verdict(Findings(cells({"ward": [0.1], "random": [0.1]}, 0.1))).claims

@@ -19,6 +19,7 @@ from intarsia.composition.merge_context import MergeContext, kept_samples
 from intarsia.composition.operators import ties
 from intarsia.composition.operators.arithmetic import combination
 from intarsia.data import Data, Split, subsample
+from intarsia.errors import StudyError
 from intarsia.measure.probe import (
     HeadTraining,
     Readout,
@@ -29,7 +30,7 @@ from intarsia.measure.probe import (
 from intarsia.modules import Bank, Classifier, Module, logits_of
 from intarsia.modules.statistics import joint_buffer
 from intarsia.studies.maxent.shared.baselines import right
-from intarsia.studies.options import check_count
+from intarsia.studies.options import check_count, check_numbers
 
 MERGING = ("scales", "densities", "selection")  # settings that say how merges are searched
 ARITHMETIC, TIES = "task arithmetic", "ties"
@@ -172,6 +173,10 @@ class ChosenMerge:
 def check_merging(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that say how merges are searched, as settings of cells."""
     check_count(options, "selection", least=0)
+    check_numbers(options, "scales")
+    for value in check_numbers(options, "densities"):
+        if value > 1:
+            raise StudyError(f"option 'densities' has {value:g}: expected fractions up to 1")
     return {key: options[key] for key in MERGING}
 
 

@@ -1,5 +1,6 @@
 """Experts: classes set apart for a base, the rest cut into tasks, and ways to train for them."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from intarsia.specs import name_of
 from intarsia.studies.cells import Cell
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.shared.baselines import UNPRUNED
-from intarsia.studies.options import check_count, check_flag, readable
+from intarsia.studies.options import check_count, check_flag, check_within, readable
 from intarsia.studies.plans import Plan
 from intarsia.studies.study import seeds_of
 
@@ -113,6 +114,8 @@ class ExpertGroup:
 def expert_groups(options: Mapping[str, Any], context: StudyContext) -> Iterator[ExpertGroup]:
     """One per data set, model and seed; equal options of several studies mean the same experts."""
     check_flag(options, "keep_banks")
+    check_within("base_fraction", [options["base_fraction"]], 0, 1)
+    check_within("amount", [options["amount"]], 0, math.inf)
     shared: dict[str, Any] = {"tasks": check_count(options, "tasks", least=2)}
     shared |= {key: options[key] for key in ("preset", "base_fraction", "amount", "public")}
     shared |= {"recipe": dict(options["recipe"]), "named": check_named(options)}

@@ -38,6 +38,7 @@ from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.shared.baselines import right
 from intarsia.studies.maxent.shared.complete_merges import figure_name
+from intarsia.studies.options import check_head, check_within
 from intarsia.studies.study import Study, register, scales
 from intarsia.studies.tables import Entry, Spread, Table, grouped, point
 from intarsia.studies.verdict import Claim, Findings, Verdict, titled
@@ -103,7 +104,8 @@ COLUMNS = {
 def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     """One per data set, model, seed, partition, way and sparsity; and one per seed for joint."""
     partitions, ways = check_partitions(options["partitions"]), check_ways(options["ways"])
-    own = check_merging(options) | {"head": dict(options["head"])}
+    check_within("sparsities", options["sparsities"], 0, 1)
+    own = check_merging(options) | {"head": check_head(options["head"])}
     for group in expert_groups(options, context):
         yield group.cell("base", JOINT, **own)
         for partition, way, sparsity in product(partitions, ways, options["sparsities"]):
@@ -207,9 +209,9 @@ def _summary(name: str, group: Sequence[Measured], joint: Spread | None) -> Tabl
         "a fresh head is a new linear layer on the joined network's features, trained on all "
         "tasks: it says what the readout alone explains and is no way to ship",
         "joint: one network fine-tuned from the same base on all tasks together, for as many "
-        "steps as one expert takes, not as all of them together",
-        "experts that see their own classes alone train as many times longer as the others see "
-        "more samples, so that all take about as many steps",
+        "steps as one expert that sees all tasks, not as all experts together",
+        "other experts take steps in proportion to their own samples: as many as joint where "
+        f"these are one in {1 + group[0].settings['amount']:g} of all",
     ]
     if len(norms) > 1:
         notes.append(

@@ -37,9 +37,10 @@ from intarsia.studies.base.fine_tuned import SCALES as BASE_SCALES
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.fresh_head.printed_tables import printed_fresh_heads
-from intarsia.studies.fresh_head.readout_of_modules import FRESH, NATIVE, check_head
+from intarsia.studies.fresh_head.readout_of_modules import FRESH, NATIVE
 from intarsia.studies.maxent.shared.baselines import right
 from intarsia.studies.maxent.shared.complete_merges import figure_name
+from intarsia.studies.options import check_head
 from intarsia.studies.scale.claims import diverged_banks
 from intarsia.studies.study import Study, register
 from intarsia.studies.tables import Entry, Spread, Table, finite, grouped, known, point
@@ -234,7 +235,7 @@ def _notes(several: bool) -> list[str]:
         "of TIES are chosen on validation samples, seed by seed",
         "recovered: (fresh - native) / (joint - native), seed by seed, where native is below joint",
         "joint: one network fine-tuned from the same base on all tasks together by cross-entropy, "
-        "for as many steps as one expert takes",
+        "for as many steps as one expert that sees all tasks",
         "the base has no head for these classes: its row is what a fresh head reads from features "
         "that no expert has changed",
         *(norms if several else []),

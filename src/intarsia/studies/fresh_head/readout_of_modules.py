@@ -17,15 +17,15 @@ from intarsia.composition import compose
 from intarsia.composition.batchnorm import has_batchnorm, recalibrate
 from intarsia.composition.merge_context import kept_samples
 from intarsia.data import Data
-from intarsia.errors import RecipeError, StudyError, nearest
-from intarsia.measure.probe import FRESH_HEAD, HeadTraining, fresh_head
+from intarsia.errors import StudyError, nearest
+from intarsia.measure.probe import FRESH_HEAD, fresh_head
 from intarsia.measure.significance import LEVEL, TTest, clustered, holm
 from intarsia.modules import Bank, Module
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.shared.baselines import UNPRUNED, right, untrained
 from intarsia.studies.maxent.shared.complete_merges import figure_name
-from intarsia.studies.options import check_count, readable
+from intarsia.studies.options import check_count, check_head, readable
 from intarsia.studies.plans import Plan
 from intarsia.studies.scale.claims import diverged_banks
 from intarsia.studies.scale.merged_weights import MergeCandidate, Room, merged_networks
@@ -54,7 +54,6 @@ LABELS = {
 }
 NATIVE, FRESH = "native", "fresh"
 REFERENCES = {JOINT: "the joint network", ALONE: "one module", UNTRAINED: "an untrained network"}
-OF_HEADS = ("epochs", "learning_rate", "weight_decay", "batch")
 _SCALES = scales(
     paper={
         "models": ["shallow"],
@@ -455,18 +454,6 @@ def _check_way(way: Any) -> str:
     if way not in LABELS:
         raise StudyError(f"option 'ways' has {way!r}: {nearest(str(way), LABELS)}")
     return str(way)
-
-
-def check_head(head: Mapping[str, Any]) -> dict[str, Any]:
-    """How heads are trained, as `fresh_head` takes it."""
-    for key in head:
-        if key not in OF_HEADS:
-            raise StudyError(f"option 'head' has {key!r}: {nearest(key, OF_HEADS)}")
-    try:
-        HeadTraining(**head)
-    except RecipeError as error:
-        raise StudyError(f"option 'head': {error}") from None
-    return dict(head)
 
 
 register(
