@@ -36,8 +36,10 @@ def main() -> None:
         run(["report", "demo", "-o", str(REPORTS / "demo.html")], folder)
         run(["report", STUDY, "-o", str(REPORTS / "study.html")], ROOT)
         picture_reports(browser)
-        with serving(folder) as address:
+        with serving(folder, "studio", "demo") as address:
             picture_studio(browser, address)
+        with serving(folder, "sweetspot", "studio") as address:
+            picture_patterns(browser, address)
 
 
 def picture_reports(browser: Browser) -> None:
@@ -66,6 +68,16 @@ def picture_studio(browser: Browser, address: str) -> None:
     page.locator("#measure").get_by_label("unit overlap").check()
     expect(page.locator("#compatibility #meaning")).to_contain_text("unit overlap")
     save(page, "studio-compatibility", end="#compatibility")
+
+
+def picture_patterns(browser: Browser, address: str) -> None:
+    page = opened(browser, address, 1280)
+    expect(page.locator("#atlas img")).to_be_visible()
+    page.locator("#weight input[type=range]").focus()
+    for _ in range(30):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator("#moved")).to_contain_text("+0.30")
+    save(page, "studio-patterns", end="#atlas")
 
 
 def draw(page: Page, pad: Locator) -> None:
@@ -123,9 +135,9 @@ def browsing() -> Iterator[Browser]:
 
 
 @contextmanager
-def serving(folder: str) -> Iterator[str]:
-    """The studio on what the demo left; its address."""
-    command = [INTARSIA, "studio", "demo", "--no-open"]
+def serving(folder: str, *words: str) -> Iterator[str]:
+    """A studio; its address."""
+    command = [INTARSIA, *words, "--no-open"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         lines = (re.search(r"http://[\w.:]+/", line) for line in process.stderr)

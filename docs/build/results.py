@@ -22,6 +22,7 @@ from merge_pages import alignment, compatibility, curve, curve_figure, merge, me
 from module_pages import defaults, quality, yeast
 from mutation_pages import mutation
 from pages import README, RESULTS, ROOT, Load, Result, filled
+from pattern_pages import pattern_fits, sweetspot
 from plan_pages import imagenet
 from probe_pages import fresh_head
 from routing_pages import routing
@@ -66,6 +67,8 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "texts": texts,
     "apart": apart,
     "cifar": cifar,
+    "sweetspot": sweetspot,
+    "pattern_fits": pattern_fits,
 }
 # These are written once their numbers are there.
 LATER: dict[str, Callable[[Load], str]] = {"imagenet": imagenet}

@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 from typer.testing import CliRunner
 
 from intarsia.cli.app import app
+from intarsia.reports import pattern_report
 
 from .checks import grave_faults, overhanging, unfold
 from .conftest import Opened
@@ -23,13 +24,17 @@ SHRINKS = 1.5  # Chromium shrinks what is printed by this much at most, and cuts
 ALIKE = "tbody ~ tbody, tr:nth-child(n+4), .card:nth-child(n+4), svg text:nth-of-type(n+4)"
 
 
-@pytest.fixture(scope="module", params=["demo", "study"])
+@pytest.fixture(scope="module", params=["demo", "study", "patterns"])
 def path(
     request: pytest.FixtureRequest, demo_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """What the demo wrote, and a report made by the command, without the data of the study."""
+    """What the demo wrote, and reports made by commands, without the data of the study."""
     if request.param == "demo":
         return demo_folder / "report.html"
+    if request.param == "patterns":
+        out = tmp_path_factory.mktemp("reports") / "patterns.html"
+        pattern_report("totem", weights=4, sweeps=2).save(out)
+        return out
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.delenv("INTARSIA_DATA", raising=False)
         return made(ARCHIVE, tmp_path_factory.mktemp("reports") / "study.html")

@@ -1,11 +1,18 @@
 """Three small modules of digits, trained once for all tests of the studio, and their session."""
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import intarsia as ia
 from intarsia.studio import Session
+from intarsia.studio.server import application
+from intarsia.studio.studio_limits import StudioLimits
+from served_page import Page
 from tiny_encoder import feature_bank
 
 
@@ -52,3 +59,16 @@ def own_session(bank: ia.Bank, digits: ia.Data) -> Session:
 def feature_session() -> Session:
     """Of modules that read a small encoder's features of pictures."""
     return Session(*feature_bank())
+
+
+@pytest.fixture
+def served() -> Iterator[Any]:
+    """`served(session, **limits)` is a page of it; where no loop runs, Gradio would leave some."""
+    with asyncio.Runner() as runner, ExitStack() as stack:
+
+        async def opening(session: Any, limits: StudioLimits) -> Any:
+            return stack.enter_context(application(session, "test", limits=limits))
+
+        yield lambda session, **limits: Page(
+            runner.run(opening(session, StudioLimits(**limits))), runner
+        )

@@ -119,3 +119,10 @@ def test_published_genomes_draw_their_pictures(name: str, cppn: Path) -> None:
     picture = published_picture(name)
     for image in (own.image(256), own.network().image(256)):
         assert float((image - picture).square().mean()) <= 3e-5
+
+
+def test_units_lie_in_an_order_that_no_hash_decides() -> None:
+    genome = load_genome("totem")
+    assert list(genome.levels)[:4] == ["x", "y", "d", "bias"]
+    first = genome.network().weights[0][:3]  # the block cache: y, d and bias are handed on
+    assert first.nonzero().tolist() == [[0, 1], [1, 2], [2, 3]]

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from intarsia.cli import completion
-from intarsia.cli.console import say
+from intarsia.cli.console import say, show_json
 
 if TYPE_CHECKING:
     from intarsia.models import Model
     from intarsia.modules import Health
+    from intarsia.studio.patterns import PatternSession
+    from intarsia.studio.session import Session
+    from intarsia.studio.studio_limits import StudioLimits
 
 PATH_HELP = "A module, a composition, a bank folder, or what demo or save_pretrained wrote"
 DATA_HELP = "A named set, .csv, .parquet, .npz or a folder of images"
@@ -92,6 +95,49 @@ class OwnNetwork:
         from intarsia.cli.arguments import import_factory
 
         return import_factory(self.model)
+
+
+@dataclass(frozen=True)
+class ServerChoice:
+    """Where a studio listens, and how much it takes from the network."""
+
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="By default 7878, or a free one where that is taken."),
+    ] = None
+    host: Annotated[
+        str,
+        typer.Option(
+            help="The address to listen at; by default this machine alone. Beyond it the printed "
+            "address holds a token, or the one of INTARSIA_STUDIO_TOKEN."
+        ),
+    ] = "127.0.0.1"
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=NUMBER", help="A limit, such as connections=200."),
+    ] = None
+    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser.")] = True
+
+    def limits(self) -> "StudioLimits":
+        """The limits; the extra that a studio needs is asked for, too, before anything is read."""
+        from intarsia.studio.server import check_extra
+        from intarsia.studio.studio_limits import StudioLimits
+
+        check_extra()
+        return StudioLimits.read(self.limit or [])
+
+    def serve(self, session: "Session | PatternSession", title: str, json: bool) -> None:
+        """Serve until stopped."""
+        from intarsia.studio.server import serve
+
+        def ready(address: str) -> None:
+            if json:
+                show_json({"address": address})
+
+        serve(
+            session, title, self.host, self.port, limits=self.limits(), open_browser=self.open_,
+            say=say, ready=ready,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

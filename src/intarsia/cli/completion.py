@@ -52,7 +52,7 @@ SPLITS = ("train", "validation", "test", "all")
 STUDIES = (
     "apart", "base", "cifar10", "cifar100", "complete", "confusion", "continual", "controls",
     "fresh_head", "geometry", "impact", "pairs", "path", "readout_of_modules", "single", "sparsity",
-    "temperature", "unlearning", "width",
+    "sweetspot", "temperature", "unlearning", "width",
 )  # fmt: skip
 
 Complete = Callable[[str], list[str]]

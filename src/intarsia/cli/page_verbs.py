@@ -6,7 +6,14 @@ from typing import Annotated
 import typer
 
 from intarsia.cli import completion
-from intarsia.cli.common_options import DataChoice, Json, OwnNetwork, Seed, name_option
+from intarsia.cli.common_options import (
+    DataChoice,
+    Json,
+    OwnNetwork,
+    Seed,
+    ServerChoice,
+    name_option,
+)
 from intarsia.cli.console import busy, note, say, show, show_json
 from intarsia.cli.verbs import verb
 
@@ -21,8 +28,8 @@ def report(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            help="A bank folder, module files, a composition, a demo's folder, or a study's store "
-            "or archive."
+            help="A bank folder, module files, a composition, a demo's folder, a study's store or "
+            "archive, or pattern networks."
         ),
     ],
     source: DataChoice,
@@ -94,22 +101,7 @@ def studio(
     ],
     source: DataChoice,
     own: OwnNetwork,
-    port: Annotated[
-        int | None,
-        typer.Option(min=1, max=65535, help="By default 7878, or a free one where that is taken."),
-    ] = None,
-    host: Annotated[
-        str,
-        typer.Option(
-            help="The address to listen at; by default this machine alone. Beyond it the printed "
-            "address holds a token, or the one of INTARSIA_STUDIO_TOKEN."
-        ),
-    ] = "127.0.0.1",
-    limit: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=NUMBER", help="A limit, such as connections=200."),
-    ] = None,
-    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser.")] = True,
+    server: ServerChoice,
     rows: Annotated[
         int | None, typer.Option(min=1, help="Test samples to measure on; by default all.")
     ] = None,
@@ -121,11 +113,8 @@ def studio(
     say(f"reading {title} ...")  # at once: the imports below take a while
 
     from intarsia.studio.opening import open_paths
-    from intarsia.studio.server import check_extra, serve
-    from intarsia.studio.studio_limits import StudioLimits
 
-    check_extra()
-    limits = StudioLimits.read(limit or [])
+    server.limits()  # which may be wrong, before anything is read
     opened = open_paths(paths, source.data, source.options(), seed, own.factory())
     for remark in opened.notes:
         note(remark)
@@ -134,8 +123,4 @@ def studio(
     say(f"running {len(opened.modules)} modules on {samples} ...")
     session = opened.session(rows)
 
-    def ready(address: str) -> None:
-        if json:
-            show_json({"address": address})
-
-    serve(session, title, host, port, limits=limits, open_browser=open_, say=say, ready=ready)
+    server.serve(session, title, json)

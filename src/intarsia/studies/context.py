@@ -1,5 +1,6 @@
 """Study context: what a study works on: data loaded once, plans, trained banks of a store."""
 
+import contextlib
 import copy
 import json
 import shutil
@@ -44,6 +45,10 @@ class Banks(Protocol):
     ) -> Bank: ...
 
     def work_folder(self, plans: Sequence[BankPlan], kind: str = "cpu") -> Path: ...
+
+    def fit_folder(
+        self, key: str, kind: str = "cpu"
+    ) -> contextlib.AbstractContextManager[Path]: ...
 
 
 class StudyContext:
@@ -146,6 +151,13 @@ class StudyContext:
         if self.stop is None:
             return None
         return self._banks.work_folder([plan], self.device.type)
+
+    def shared_folder(self, key: str) -> contextlib.AbstractContextManager[Path]:
+        """A folder of the store for what several cells start from, ours until the block ends.
+
+        Who comes first fills it, others wait meanwhile and read it.
+        """
+        return self._banks.fit_folder(key, self.device.type)
 
     def remembered(self, key: str, make: Callable[[], T]) -> T:
         """What was made under this key, or is made now; the few used last are kept in memory."""

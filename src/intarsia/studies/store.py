@@ -3,6 +3,7 @@
     store.json                 what the folder is
     cells/STUDY/KEY.json       a cell's settings and result, with their digest
     banks/KEY/                 the modules, and round-1/ with those that are not pruned yet
+    fits/KEY/                  pattern networks that several cells start from
     work/, locks/, lock        banks in training, and who works on what
     runs/                      what was done when, and how long it took
 
@@ -221,6 +222,16 @@ class Store:
         """
         name = digest_of([plan.key for plan in plans])
         return self.path / "work" / (name if kind == "cpu" else f"{name}-{kind}")
+
+    @contextmanager
+    def fit_folder(self, key: str, kind: str = "cpu") -> Iterator[Path]:
+        """The folder of networks that several cells start from; one process at a time has it."""
+        while True:
+            with self.lock([key]) as held:
+                if held:
+                    yield self.path / "fits" / (key if kind == "cpu" else f"{key}-{kind}")
+                    return
+            time.sleep(WAIT)
 
     @contextmanager
     def lock(self, keys: Sequence[str]) -> Iterator[list[str]]:

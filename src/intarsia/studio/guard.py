@@ -5,15 +5,16 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextlib import AbstractContextManager
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from intarsia.errors import FileError
-from intarsia.studio.studio_limits import megabytes
-from intarsia.studio.visitors import VISITOR, Visitors
+from intarsia.studio.studio_limits import StudioLimits, megabytes
+from intarsia.studio.visitors import VISITOR
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -62,6 +63,35 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 SOCIAL_TAGS = re.compile(rb"<meta\s[^>]*(?:og:|twitter:)[^>]*/>\s*")
 
 
+class Uploads(Protocol):
+    """Whose files there are, and whether there is room for more: `Visitors`, or `NoUploads`."""
+
+    @property
+    def limits(self) -> StudioLimits: ...
+
+    def receiving(self, visitor: str, length: int) -> AbstractContextManager[None]: ...
+
+    def arrived(self, visitor: str, paths: Sequence[Path]) -> None: ...
+
+    def owns(self, visitor: str, path: Path) -> bool: ...
+
+
+class NoUploads:
+    """Of a page that takes no files."""
+
+    def __init__(self, limits: StudioLimits | None = None) -> None:
+        self.limits = limits or StudioLimits()
+
+    def receiving(self, visitor: str, length: int) -> AbstractContextManager[None]:
+        raise FileError("this page takes no files: give their paths to the command")
+
+    def arrived(self, visitor: str, paths: Sequence[Path]) -> None:
+        """Never reached."""
+
+    def owns(self, visitor: str, path: Path) -> bool:
+        return False
+
+
 class Guard:
     """An ASGI application around another.
 
@@ -75,7 +105,7 @@ class Guard:
     """
 
     def __init__(
-        self, app: App, host: str, visitors: Visitors, token: str | None = None, port: int = 0
+        self, app: App, host: str, visitors: Uploads, token: str | None = None, port: int = 0
     ) -> None:
         self.app, self.host, self.visitors = app, host.lower(), visitors
         self.token = token

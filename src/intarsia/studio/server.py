@@ -14,7 +14,8 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 from intarsia.errors import FileError, RecipeError
-from intarsia.studio.guard import Guard, is_loopback
+from intarsia.studio.guard import Guard, NoUploads, is_loopback
+from intarsia.studio.patterns.pattern_session import PatternSession
 from intarsia.studio.session import Session
 from intarsia.studio.studio_limits import StudioLimits
 from intarsia.studio.upload_folder import upload_folder
@@ -46,7 +47,7 @@ def check_extra() -> None:
 
 
 def serve(
-    session: Session,
+    session: Session | PatternSession,
     title: str,
     host: str = HOST,
     port: int | None = None,
@@ -107,7 +108,7 @@ def serve(
 
 @contextmanager
 def application(
-    session: Session,
+    session: Session | PatternSession,
     title: str,
     host: str = HOST,
     *,
@@ -126,6 +127,12 @@ def application(
     ):
         from intarsia.studio.ui.gradio_app import build, mount
 
+        if isinstance(session, PatternSession):
+            from intarsia.studio.patterns.pattern_page import build_patterns
+
+            files = NoUploads(limits)
+            yield Guard(mount(build_patterns(session), files.limits), host, files, token, port)
+            return
         visitors = Visitors(session, folder, limits)
         yield Guard(mount(build(visitors, title), visitors.limits), host, visitors, token, port)
 

@@ -38,7 +38,9 @@ from intarsia.sweetspot.pruning_arms import (
     prune,
 )
 from intarsia.sweetspot.sweeps import (
+    Connection,
     WeightSweep,
+    connections,
     sweep,
 )
 from intarsia.sweetspot.targets import (
@@ -54,6 +56,7 @@ __all__ = [
     "ACTIVATIONS",
     "ARMS",
     "PATTERN_OPTIMISERS",
+    "Connection",
     "DepthRow",
     "DepthScan",
     "DistinctMaps",
@@ -67,6 +70,7 @@ __all__ = [
     "VolumeMap",
     "WeightSweep",
     "available",
+    "connections",
     "copy_masks",
     "depth",
     "distinct_maps",

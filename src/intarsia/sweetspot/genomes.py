@@ -176,8 +176,7 @@ class Genome:
 
         A node that nothing leads to is constant, and lies in the first layer.
         """
-        inputs = {self.special[role] for role in SOURCES}
-        levels = dict.fromkeys(inputs, 0)
+        levels = dict.fromkeys((self.special[role] for role in SOURCES), 0)
         incoming = {node: {a for a, _ in own} for node, own in self._incoming().items()}
         waiting = [node for node in self.nodes if node not in levels]
         while waiting:

@@ -13,7 +13,14 @@ from torch import Tensor
 
 from intarsia.errors import DataError, RecipeError, shortened
 from intarsia.files import stream
-from intarsia.sweetspot.networks import OUTPUTS, PatternNetwork, activate, coordinates, forward
+from intarsia.sweetspot.networks import (
+    ACTIVATIONS,
+    OUTPUTS,
+    PatternNetwork,
+    activate,
+    coordinates,
+    forward,
+)
 from intarsia.sweetspot.pictures import check_size, png, png_encoder, rgb
 
 SIZE = 48  # pixels along an edge, where inflation is measured
@@ -277,6 +284,17 @@ class PerturbedPictures:
                 for pictures in self.each(places, changes)
             ]
         )
+
+    def unit_map(self, place: Place, change: float) -> Tensor:
+        """What the unit that a weight feeds draws once the weight is changed: (size, size).
+
+        Of an output it is the raw hue, saturation or value.
+        """
+        layer, row, column = place
+        sums = self.weights[layer][row] @ self.read[layer] + change * self.read[layer][column]
+        if layer < self.layout.depth:
+            sums = ACTIVATIONS[self.layout.activations[row]](sums)
+        return sums.view(self.size, self.size)
 
     def _changed(self, layer: int, places: Sequence[Place], changes: Tensor) -> Tensor:
         rows = torch.tensor([row for _, row, _ in places], device=changes.device)

@@ -1,7 +1,11 @@
-"""Sweeps: one weight, or one direction of a unit's weights, is moved and the picture follows."""
+"""Sweeps: one weight, or one direction of a unit's weights, is moved and the picture follows.
+
+Which weights are worth a sweep, `connections` says: by how far a small change moves the picture.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import isfinite
 from typing import Any
 
@@ -10,11 +14,35 @@ from torch import Tensor
 
 from intarsia.errors import RecipeError, shortened
 from intarsia.files import stream
-from intarsia.sweetspot.networks import PatternNetwork, render
+from intarsia.sweetspot.networks import (
+    PatternLayout,
+    PatternNetwork,
+    activate,
+    coordinates,
+    render,
+)
 from intarsia.sweetspot.pattern_scores import Place, check_place, choose_weights
+from intarsia.sweetspot.pictures import rgb
 
 STEPS = (-1.0, -0.5, 0.0, 0.5, 1.0)
 DIRECTIONS = ("weight", "row")
+INPUT_NAMES = ("x", "y", "distance", "1")
+OUTPUT_NAMES = ("hue", "saturation", "value")
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A weight that is not 0, and the units that it joins.
+
+    effect    how far a small change of the weight moves the picture, for each unit of change: the
+              root of the mean square over all pixels and channels
+    """
+
+    place: Place
+    source: str
+    target: str
+    value: float
+    effect: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +105,70 @@ def sweep(
     direction = line if along == "row" else None
     value = float(matrix[row, column])
     return WeightSweep((layer, row, column), moves, value, pictures, direction)
+
+
+def connections(
+    network: PatternNetwork, layer: int | None = None, size: int = 64
+) -> list[Connection]:
+    """The weights that are not 0, of one matrix or of all, those of the largest effect first."""
+    if layer is not None:
+        check_place(network, (layer, 0, 0))
+    layout, effects = network.layout, weight_effects(network, size)
+    places = [
+        (number, row, column)
+        for number, matrix in enumerate(network.weights)
+        if layer in (None, number)
+        for row, column in matrix.nonzero().tolist()
+    ]
+    found = [
+        Connection(
+            (number, row, column),
+            unit_names(layout, number)[column],
+            unit_names(layout, number + 1)[row],
+            float(network.weights[number][row, column]),
+            float(effects[number][row, column]),
+        )
+        for number, row, column in places
+    ]
+    return sorted(found, key=lambda one: (-one.effect, one.place))
+
+
+def weight_effects(network: PatternNetwork, size: int = 64) -> list[Tensor]:
+    """How far a small change of each weight moves the picture; see `Connection`.
+
+    Pixels do not depend on each other, so one gradient for each channel holds the slopes s of all
+    units at all pixels; a weight that reads the map a has the slope s a there.
+    """
+    values = coordinates(size)
+    read: list[Tensor] = []
+    sums: list[Tensor] = []
+    with torch.enable_grad():
+        for matrix in network.weights:
+            read.append(values.detach())
+            sums.append(matrix @ values if sums else (matrix @ values).requires_grad_())
+            if len(sums) <= network.layout.depth:
+                values = activate(network.layout, sums[-1])
+        slopes = [torch.zeros_like(own) for own in read[1:]] + [torch.zeros_like(sums[-1])]
+        for channel in rgb(sums[-1]):
+            for own, slope in zip(
+                slopes, torch.autograd.grad(channel.sum(), sums, retain_graph=True), strict=True
+            ):
+                own += slope.square()
+    numbers = len(OUTPUT_NAMES) * size**2
+    return [
+        (own @ maps.square().T / numbers).sqrt() for own, maps in zip(slopes, read, strict=True)
+    ]
+
+
+@cache
+def unit_names(layout: PatternLayout, layer: int) -> tuple[str, ...]:
+    """The inputs (layer 0), the units of a hidden layer, or the outputs, as people call them."""
+    if layer == 0:
+        return INPUT_NAMES
+    if layer == layout.depth + 1:
+        return OUTPUT_NAMES
+    names = layout.activations
+    return tuple(f"{name} {names[: n + 1].count(name)}" for n, name in enumerate(names))
 
 
 def find_weight(network: PatternNetwork, weight: Any) -> Place:

@@ -1,10 +1,5 @@
 """A picture or a text given to the page as it is served: read, answered, deleted, or refused."""
 
-import asyncio
-import json
-import re
-from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
 from io import BytesIO
@@ -19,73 +14,19 @@ from torch import Tensor
 import intarsia as ia
 from intarsia.encoders import Encoder
 from intarsia.studio import Session
-from intarsia.studio.server import application
-from intarsia.studio.studio_limits import StudioLimits
+from served_page import Page
 from tiny_encoder import pictures
 
 # It takes seconds to import, also where another worker runs these tests.
 pytestmark = pytest.mark.skipif(find_spec("gradio") is None, reason="needs gradio")
-httpx = pytest.importorskip("httpx")
+pytest.importorskip("httpx")
 Image = pytest.importorskip("PIL.Image")
-
-
-class Page:
-    """One visitor's page, without a browser."""
-
-    def __init__(self, app: Any, runner: asyncio.Runner) -> None:
-        self.app, self.runner, self.cookies = app, runner, httpx.Cookies()
-        text = self.ask("GET", "/").text
-        found = re.search(r"window\.gradio_config = (.*?);</script>", text, re.S)
-        assert found is not None
-        self.config = json.loads(found[1])
-        self.parts = {part["id"]: part["props"] for part in self.config["components"]}
-        self.names = {props.get("elem_id"): key for key, props in self.parts.items()}
-
-    def ask(self, method: str, path: str, **given: Any) -> Any:
-        async def asking() -> Any:
-            transport, base = httpx.ASGITransport(self.app), "http://127.0.0.1:7878"
-            how = {"transport": transport, "base_url": base, "cookies": self.cookies}
-            async with httpx.AsyncClient(**how) as client:
-                answer = await client.request(method, path, **given)
-                self.cookies = client.cookies
-                return answer
-
-        return self.runner.run(asking())
-
-    def upload(self, content: bytes, name: str = "mine.png") -> dict[str, Any]:
-        answer = self.ask("POST", "/gradio_api/upload", files={"files": (name, content)})
-        return {"path": answer.json()[0], "meta": {"_type": "gradio.FileData"}}
-
-    def post(self, name: str, event: str, **values: Any) -> Any:
-        target = [self.names[name], event]
-        function = next(f for f in self.config["dependencies"] if target in f["targets"])
-        given = {self.names[key.replace("_", "-")]: value for key, value in values.items()}
-        data = [given.get(key, self.parts[key].get("value")) for key in function["inputs"]]
-        body = {"data": data, "fn_index": function["id"], "session_hash": "page"}
-        answer = self.ask("POST", "/gradio_api/run/predict", json=body)
-        if answer.status_code != 200:
-            return answer.status_code
-        places = [self.parts[key].get("elem_id") for key in function["outputs"]]
-        return dict(zip(places, answer.json()["data"], strict=True))
 
 
 def png(pixels: np.ndarray) -> bytes:
     content = BytesIO()
     Image.fromarray(pixels.transpose(1, 2, 0)).save(content, "PNG")
     return content.getvalue()
-
-
-@pytest.fixture
-def served() -> Iterator[Any]:
-    """`served(session, **limits)` is a page of it; where no loop runs, Gradio would leave some."""
-    with asyncio.Runner() as runner, ExitStack() as stack:
-
-        async def opening(session: Session, limits: StudioLimits) -> Any:
-            return stack.enter_context(application(session, "test", limits=limits))
-
-        yield lambda session, **limits: Page(
-            runner.run(opening(session, StudioLimits(**limits))), runner
-        )
 
 
 def test_a_picture_is_answered_and_switched_without_being_encoded_again(
