@@ -332,9 +332,10 @@ register(
         "model; ours, inflation, is how much longer the picture's "
         "PNG gets when one weight moves it by a fixed error. It is a working score, chosen on the "
         "evolved networks and their twins, and moves with the loss. A cell is one target and one "
-        "way to make networks of all seeds, which are fitted in one stack. The rules of the verdict "
-        "(what counts as like loss, as equal, as past a threshold) were settled when a part of the "
-        "results at 24 pixels had been seen: those are a first look, other sizes and seeds a test.",
+        "way to make networks of all seeds, which are fitted in one stack. The rules of the "
+        "verdict (what counts as like loss, as equal, as past a threshold) were settled when a "
+        "part of the results at 24 pixels had been seen: those are a first look, other sizes and "
+        "seeds a test.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
         paper="compositional parts in a narrow band of depth and connectivity, found by "
