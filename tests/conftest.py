@@ -36,9 +36,13 @@ def pytest_configure(config: pytest.Config) -> None:
     os.fsync = lambda handle: None
     # Of the many objects of a session few are litter: look for it less often than Python would.
     gc.set_threshold(20_000, 20, 20)
-    # Small networks: more threads than this only wait for one another.
     if not os.environ.get("OMP_NUM_THREADS"):  # which torch follows
-        torch.set_num_threads(min(2, os.cpu_count() or 1))
+        # Small networks: threads beyond the cores, of which each worker has its share, only wait
+        # for one another. What tests start follows the variable.
+        workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+        threads = max(1, min(2, (os.cpu_count() or 1) // workers))
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        torch.set_num_threads(threads)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -166,5 +170,7 @@ def _threads(count: int) -> Iterator[None]:
 
     before = torch.get_num_threads()
     torch.set_num_threads(count)
-    yield
-    torch.set_num_threads(before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

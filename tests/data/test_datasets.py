@@ -211,3 +211,13 @@ def test_a_set_of_ones_own_is_fetched_verified_and_kept(site, cache: Path) -> No
     site.files.clear()
     assert ia.load_data("fetched").digest == first.digest
     assert len(site.asked) == 2
+
+
+def test_digits_are_parsed_once_and_nobody_changes_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = DATASETS["digits"]()
+    monkeypatch.setattr("sklearn.datasets.load_digits", None)
+    for name, array in first.items():
+        array[:] = 7
+        assert (DATASETS["digits"]()[name] != 7).any()

@@ -11,6 +11,7 @@ yeast.zip's is in one only, together with that of its member yeast.data, which i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 from zipfile import is_zipfile
@@ -68,10 +69,17 @@ def _mirrored(folders: Sequence[str], names: Sequence[str], *sha256: str) -> tup
     scale="unit",
 )
 def digits() -> Arrays:
+    images, labels = _parsed_digits()
+    return {"x": images.copy(), "y": labels.copy()}
+
+
+@cache
+def _parsed_digits() -> tuple[np.ndarray, np.ndarray]:
+    """The images and labels, once for a process: they are a text of numbers, slow to parse."""
     from sklearn.datasets import load_digits
 
     embedded = load_digits()
-    return {"x": embedded.images, "y": embedded.target}
+    return embedded.images, embedded.target
 
 
 _IDX_FILES = tuple(
