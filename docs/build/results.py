@@ -16,6 +16,7 @@ from apart_pages import apart
 from armour_pages import armour
 from cifar_pages import cifar
 from class_pages import abstention, growth, nonsense, removal
+from flow_pages import flow
 from intarsia.plots import svg
 from merge_pages import alignment, compatibility, curve, curve_figure, merge, merge_in_short
 from module_pages import defaults, quality, yeast
@@ -65,6 +66,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "texts": texts,
     "apart": apart,
     "cifar": cifar,
+    "flow": flow,
 }
 # These are written once their numbers are there.
 LATER: dict[str, Callable[[Load], str]] = {"imagenet": imagenet}

@@ -98,7 +98,7 @@ def read_studies(folder: Path) -> dict[str, list[Variant]]:
         for file, archive in archives.items():
             if archive.study == name and archive.measured:
                 label = variant_label(study, archive.options)
-                key = (archive.options["preset"] != "paper", label)
+                key = (archive.options.get("preset", "paper") != "paper", label)
                 groups.setdefault(key, {})[file] = archive
         if groups:
             studies[name] = [Variant(study, key[1], own) for key, own in sorted(groups.items())]
