@@ -17,6 +17,7 @@ from armour_pages import armour
 from cifar_pages import cifar
 from class_pages import abstention, growth, nonsense, removal
 from expert_pages import experts_in_short
+from flow_pages import flow
 from intarsia.plots import svg
 from merge_pages import alignment, compatibility, curve, curve_figure, merge, merge_in_short
 from module_pages import defaults, quality, yeast
@@ -69,6 +70,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "cifar": cifar,
     "sweetspot": sweetspot,
     "pattern_fits": pattern_fits,
+    "flow": flow,
 }
 # These are written once their numbers are there.
 LATER: dict[str, Callable[[Load], str]] = {"imagenet": imagenet}

@@ -66,6 +66,10 @@ def test_names_are_those_of_the_registries() -> None:
     from intarsia.composition.alignment.align import How
     from intarsia.data import DATASETS, NEGATIVES, load_data
     from intarsia.encoders import ENCODERS
+    from intarsia.flow import LAWS, UNITS
+    from intarsia.flow.pair_fits import LOSSES
+    from intarsia.flow.pair_networks import FORMS
+    from intarsia.flow.propagation import CLOSURES
     from intarsia.measure.probe.fresh_head import ProbeProtocol
     from intarsia.models import MODELS
     from intarsia.objectives import OBJECTIVES
@@ -107,5 +111,10 @@ def test_names_are_those_of_the_registries() -> None:
         (ours(PATTERN_OPTIMISERS), completion.PATTERN_OPTIMISERS),
         (NAMES, completion.PATTERNS),
         (ours(SCHEDULES), completion.SCHEDULES),
+        (ours(LAWS), completion.LAWS),
+        (ours(UNITS), completion.UNITS),
+        (LOSSES, completion.PAIR_LOSSES),
+        (FORMS, completion.FORMS),
+        (CLOSURES, completion.CLOSURES),
     ):
         assert sorted(names) == sorted(known)

@@ -14,7 +14,11 @@ from intarsia.modules import Bank
 from intarsia.studies import STUDIES, Measured, Plan, StudyContext, find_study
 from intarsia.studies.options import option_text, readable, run_command
 
-OURS = [name for name, study in STUDIES.items() if study.cells.__module__.startswith("intarsia.")]
+OURS = [  # those that measure on data
+    name
+    for name, study in STUDIES.items()
+    if study.cells.__module__.startswith("intarsia.") and "data" in study.scales["small"]
+]
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +68,16 @@ def context() -> StudyContext:
         ("continual", {"orders": 0}, "option 'orders' is 0"),
         ("continual", {"joint_orders": -1}, "option 'joint_orders' is -1.*from 0"),
         ("continual", {"batch": 0}, "option 'batch' is 0"),
+        ("flow", {"forms": "symetric"}, "option 'forms' has 'symetric': did you mean 'symmetric'"),
+        ("flow", {"units": "tahn"}, "option 'units' has 'tahn'.*did you mean 'tanh'"),
+        ("flow", {"test_laws": []}, "option 'test_laws' is empty"),
+        ("flow", {"train_laws": ["bernoulli(2)"]}, "option 'train_laws' has 'bernoulli(2)'"),
+        ("flow", {"loss": "mae"}, "option 'loss' has 'mae'"),
+        ("flow", {"widths": [0]}, "option 'widths' has 0"),
+        ("flow", {"stack": 0}, "option 'stack' is 0"),
+        ("flow", {"flow_samples": 64}, "option 'flow_samples' is 64"),
+        ("flow", {"second_weights": [-1]}, "option 'second_weights' has -1"),
+        ("flow", {"learning_rate": 0}, "option 'learning_rate' has 0"),
     ],
 )
 def test_what_cannot_be_measured_is_named(

@@ -26,6 +26,7 @@ VERB_FILES = (
     "sweetspot_verbs",
     "pattern_verbs",
     "pattern_page_verbs",
+    "flow_verbs",
 )
 PLUGINS = "intarsia.verbs"
 

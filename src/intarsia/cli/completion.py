@@ -14,6 +14,7 @@ DATA_OPTIONS = (
     "classes", "download", "duplicates", "encoding", "features", "groups", "labels", "missing",
     "progress", "public", "scale", "scale_on", "seed", "size", "target", "test", "validation",
 )  # fmt: skip
+CLOSURES = ("gaussian", "sample")
 BATCHES = ("all", "balanced", "shown")
 AUGMENTATIONS = ("crop", "cutout", "flip", "none")
 DATASETS = (
@@ -25,6 +26,8 @@ ENGINES = (
     "auto", "compiled", "grouped", "lenet", "mlp", "plain", "processes", "ray", "single", "stack",
     "streams",
 )  # fmt: skip
+FORMS = ("symmetric", "free")
+LAWS = ("exponential", "uniform", "laplace", "bernoulli", "gaussian")
 MODELS = (
     "efficientnet_lite0", "fastnet", "lenet", "mlp", "mobilenet_v2", "resnet18", "vgg11", "vit",
 )  # fmt: skip
@@ -39,6 +42,7 @@ OPERATORS = (
     "task_arithmetic", "ties", "weighted",
 )  # fmt: skip
 OPTIMISERS = ("adam", "adamw", "sgd")
+PAIR_LOSSES = ("mse", "cumulants")
 PATTERNS = (
     "totem", "skull", "butterfly", "apple", "skull-sgd", "butterfly-sgd", "apple-sgd",
 )  # fmt: skip
@@ -47,12 +51,13 @@ PRESETS = ("auto", "paper", "released")
 PROTOCOLS = ("cached", "literal")
 PRUNINGS = ("magnitude", "random", "similarity", "territory", "units")
 SCHEDULES = ("constant", "cosine", "onecycle")
+UNITS = ("linear", "quadratic", "tanh", "relu", "sigmoid", "gelu", "silu", "softplus")
 VISIBILITIES = ("all", "own", "past")
 SPLITS = ("train", "validation", "test", "all")
 STUDIES = (
     "apart", "base", "cifar10", "cifar100", "complete", "confusion", "continual", "controls",
-    "fresh_head", "geometry", "impact", "pairs", "path", "readout_of_modules", "single", "sparsity",
-    "sweetspot", "temperature", "unlearning", "width",
+    "flow", "fresh_head", "geometry", "impact", "pairs", "path", "readout_of_modules", "single",
+    "sparsity", "sweetspot", "temperature", "unlearning", "width",
 )  # fmt: skip
 
 Complete = Callable[[str], list[str]]

@@ -102,8 +102,17 @@ sweetspot = typer.Typer(
     help="Pattern networks that draw pictures: fit them, prune them, see what a weight does.",
     epilog="Begin with [bold]intarsia sweetspot show totem[/bold]: it needs no download.",
 )
+flow = typer.Typer(
+    cls=VerbGroup,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Cumulants of samples, through the layers of a network, and in the flow of the central "
+    "limit theorem.",
+    epilog="Begin with [bold]intarsia flow iterate[/bold]: it needs no data.",
+)
 app.add_typer(study, name="study")
 app.add_typer(sweetspot, name="sweetspot")
+app.add_typer(flow, name="flow")
 
 
 def verb(*examples: str, group: typer.Typer = app, resumes: bool = False) -> Callable[[Verb], Verb]:

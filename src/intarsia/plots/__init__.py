@@ -6,6 +6,12 @@ intarsia's style, found as `ax.figure`. Those of several panels (`..._panels`) r
 
 from intarsia.plots.bars import bar_panels, bars
 from intarsia.plots.curves import curve_panels, curves
+from intarsia.plots.flows import (
+    closure_error_by_layer,
+    cumulants_by_step,
+    error_by_law,
+    error_by_weight,
+)
 from intarsia.plots.heatmaps import (
     answers,
     confusion,
@@ -31,10 +37,14 @@ __all__ = [
     "bar_panels",
     "bars",
     "check_format",
+    "closure_error_by_layer",
     "confusion",
     "confusion_panels",
+    "cumulants_by_step",
     "curve_panels",
     "curves",
+    "error_by_law",
+    "error_by_weight",
     "house_style",
     "loss_and_score_by_depth",
     "map_atlas",

@@ -10,7 +10,9 @@ from intarsia.studies.tables import Paper, Spread, Table
 from intarsia.studies.verdict import Claim, Findings, Verdict
 
 from intarsia.studies import maxent  # noqa: F401  # isort: skip  # last: registers its studies
-from intarsia.studies import apart, base, fresh_head, scale, sweetspot  # noqa: F401  # isort: skip
+from intarsia.studies import (  # noqa: F401  # isort: skip
+    apart, base, flow, fresh_head, scale, sweetspot,
+)  # fmt: skip
 
 __all__ = [
     "STUDIES",
