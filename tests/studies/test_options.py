@@ -14,10 +14,10 @@ from intarsia.modules import Bank
 from intarsia.studies import STUDIES, Measured, Plan, StudyContext, find_study
 from intarsia.studies.options import option_text, readable, run_command
 
-OURS = [  # those that measure on data
+OURS = [  # those that train models on data
     name
     for name, study in STUDIES.items()
-    if study.cells.__module__.startswith("intarsia.") and "data" in study.scales["small"]
+    if study.cells.__module__.startswith("intarsia.") and "models" in study.options("small")
 ]
 
 
