@@ -3,9 +3,17 @@
 from pathlib import Path
 
 import pytest
+import torch
 from command_line import CommandLine
 
-from intarsia.sweetspot import PatternBank, initial_bank, load_network
+from intarsia.sweetspot import (
+    DepthRow,
+    DepthScan,
+    PatternBank,
+    PatternNetwork,
+    initial_bank,
+    load_network,
+)
 
 sweetspot = CommandLine("sweetspot")
 QUICK = ("--seeds", "2", "--steps", "3", "--size", "8", "--weights", "3", "--device", "cpu")
@@ -96,3 +104,25 @@ def test_depth_scans_depths_or_maps_widths(tmp_path: Path) -> None:
     mapped = sweetspot.answer("depth", "--widths", "4,5", "--offsets=-5", *QUICK)
     assert (mapped["widths"], mapped["depths"]) == ([4, 5], [1])
     assert "whole numbers" in sweetspot.refusal("depth", "--offsets=a")
+
+
+def test_a_network_of_zeros_is_swept_where_someone_says(tmp_path: Path) -> None:
+    layout = load_network("totem").layout
+    path = tmp_path / "zeros.safetensors"
+    PatternNetwork(layout, tuple(torch.zeros(shape) for shape in layout.shapes)).save(path)
+    assert "no weight that is not 0" in sweetspot.refusal("sweep", path, "--size", 8)
+    answer = sweetspot.answer("sweep", path, "--weight", "0,0,0", "--size", 8)
+    assert answer["sweeps"][0]["value"] == 0
+
+
+def test_a_scan_says_which_networks_diverged(monkeypatch: pytest.MonkeyPatch) -> None:
+    nan = float("nan")
+    rows = (
+        DepthRow(4, 3, "dense", (5, 5), (0.1, nan), (1.0, nan), 0, 77),
+        DepthRow(5, 3, "dense", (5, 5), (nan, nan), (nan, nan), 0, 77),
+    )
+    monkeypatch.setattr("intarsia.sweetspot.depth", lambda *_, **__: DepthScan(rows, 0.2, "none"))
+    said = sweetspot.call("depth", "totem").stdout
+    assert "diverged" in said
+    assert "77 steps" in said
+    assert sweetspot.answer("depth", "totem")["rows"][0]["losses"] == [0.1, None]

@@ -1,12 +1,13 @@
 """sweetspot show and fit on the embedded network: no data is needed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from command_line import CommandLine, run_without_torch
 
-from intarsia.sweetspot import PatternBank, fit, load_network
+from intarsia.sweetspot import PatternBank, fit, initial_bank, load_network
 from intarsia.sweetspot.pictures import png, read_picture
 
 sweetspot = CommandLine("sweetspot")
@@ -57,3 +58,14 @@ def test_fit_takes_lists_and_files(tmp_path: Path) -> None:
     refused = sweetspot.refusal("fit", tmp_path / "mine.png", "-o", tmp_path / "x", *QUICK)
     assert "needs a depth" in refused
     assert "expected numbers" in sweetspot.call("fit", "--depth", "1,x", code=2).stderr
+
+
+def test_networks_that_diverged_are_shown(tmp_path: Path) -> None:
+    bank = initial_bank(load_network("totem").layout, 2)
+    path = tmp_path / "bank.safetensors"
+    replace(bank, losses=(0.25, float("nan"))).save(path)
+    assert [n["loss"] for n in sweetspot.answer("show", path)["networks"]] == [0.25, None]
+    assert "diverged" in sweetspot.call("show", path).stdout
+    one = tmp_path / "one.safetensors"
+    replace(bank[1:], losses=(float("nan"),)).save(one)
+    assert sweetspot.answer("show", one)["losses"] == [None]

@@ -100,3 +100,17 @@ def test_a_folder_here_needs_no_slash(tmp_path: Path, monkeypatch: pytest.Monkey
     assert load_data("flowers").catalogue == ("a", "b")
     with pytest.raises(DataError, match="there is no such folder"):
         load_data("trees")
+
+
+def test_no_picture_starts_another_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """EPS under the name of another format would be handed to Ghostscript."""
+    from PIL import EpsImagePlugin
+
+    started: list[object] = []
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *args: started.append(args))
+    (tmp_path / "a").mkdir()
+    content = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n"
+    (tmp_path / "a" / "one.png").write_bytes(content)
+    with pytest.raises(DataError, match="cannot be read as an image"):
+        load_data(f"{tmp_path}/")
+    assert not started

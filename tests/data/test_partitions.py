@@ -214,3 +214,15 @@ def test_every_name_can_be_typed(sets: list[list[str]]) -> None:
 def test_words_without_a_name_say_how_to_quote(words: str) -> None:
     with pytest.raises(RecipeError, match=r"are quoted"):
         read_sets(words, "--partition")
+
+
+def test_means_that_are_no_numbers_are_refused() -> None:
+    means = torch.tensor([[0.0], [1.0], [float("nan")]])
+    with pytest.raises(DataError, match="features of class 'c' are not finite"):
+        ward_tasks("abc", means, 2)
+
+
+@pytest.mark.parametrize("how", ["randperm(2, {})", "randperm({}, 1)", "blocks({})", "random({})"])
+def test_numbers_of_thousands_of_digits_are_refused(how: str) -> None:
+    with pytest.raises(DataError, match="a number of 5000 digits"):
+        partition("abc", how.format("9" * 5000))

@@ -9,13 +9,24 @@ import pytest
 import torch
 
 from intarsia.errors import RecipeError
-from intarsia.sweetspot import DepthRow, DepthScan, depth, predicted_depth, volume
+from intarsia.sweetspot import (
+    DepthRow,
+    DepthScan,
+    depth,
+    depth_scan,
+    load,
+    png_ratio,
+    predicted_depth,
+    published_picture,
+    volume,
+)
+from intarsia.sweetspot.depth_scan import KNOWN
 
 QUICK: dict[str, Any] = {"seeds": 2, "steps": 4, "size": 8, "weights": 3, "progress": False}
 
 
 def row(number: int, arm: str, losses: tuple[float, ...], scores: tuple[float, ...]) -> DepthRow:
-    return DepthRow(number, 3, arm, (5,) * len(losses), losses, scores, 0)
+    return DepthRow(number, 3, arm, (5,) * len(losses), losses, scores, 0, 4)
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +45,7 @@ def test_every_depth_is_fitted_dense_and_pruned(scan: tuple[DepthScan, Path]) ->
         assert dense.weights == (parameters, parameters)
         assert pruned.weights == (round(parameters * 1404 / 5478),) * 2
         assert len(dense.losses) == len(dense.scores) == 2
+        assert dense.steps == pruned.steps == 8
     assert 0 < result.ratio < 1
     values = json.loads(json.dumps(result.to_json(), allow_nan=False))
     assert values["rows"][0]["depth"] == 5
@@ -44,8 +56,10 @@ def test_a_scan_goes_on_where_it_was(
 ) -> None:
     result, out = scan
     banks = sorted(str(path.relative_to(out)) for path in out.rglob("bank.safetensors"))
-    assert banks == [
-        f"depth-00{d}/{arm}/bank.safetensors" for d in (5, 7) for arm in ("dense", "similarity")
+    folders = [name.split("/")[:2] for name in banks]
+    kinds = [(depth, arm.partition("-")[0]) for depth, arm in folders]
+    assert kinds == [
+        (f"depth-00{d}", arm) for d in (5, 7) for arm in ("dense", "dense", "similarity")
     ]
 
     def never(*_: Any) -> None:
@@ -74,8 +88,6 @@ def test_curves_have_the_median_and_the_ends() -> None:
 
 
 def test_flat_pictures_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from intarsia.sweetspot import depth_scan
-
     def flat_fit(*args: Any, **settings: Any) -> Any:
         from intarsia.sweetspot import PatternBank, initial_bank
         from intarsia.sweetspot.networks import PatternLayout
@@ -83,7 +95,7 @@ def test_flat_pictures_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         bank = initial_bank(PatternLayout(settings["blocks"], settings["depth"]), 2)
         weights = [w.clone() for w in bank.weights]
         weights[-1][1] = 0
-        return PatternBank(bank.layout, tuple(weights), losses=(0.1, 0.36))
+        return PatternBank(bank.layout, tuple(weights), losses=(0.1, 0.36), report={"steps": 4})
 
     monkeypatch.setattr(depth_scan, "fit", flat_fit)
     (only,) = depth("totem", offsets=[0], arms=["dense"], **QUICK).rows
@@ -105,17 +117,85 @@ def test_a_share_of_seeds_passes_both_thresholds() -> None:
     assert inflated.shares == ((0.0,),)
 
 
-def test_the_predicted_depth_lies_on_the_line_through_three_pictures() -> None:
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.rand(256, 256, 3, generator=generator)
-    halves = torch.zeros(256, 256, 3)
-    halves[128:] = 1
-    assert predicted_depth(halves) == 1
-    assert predicted_depth(noise) > 100
-    smooth = torch.nn.functional.interpolate(
-        torch.rand(1, 3, 6, 6, generator=generator), (256, 256), mode="bilinear"
-    )[0].permute(1, 2, 0)
-    assert 1 <= predicted_depth(smooth) < predicted_depth(noise)
+@pytest.mark.parametrize(
+    ("ratios", "ratio", "expected"),
+    [((0.19, 0.217, 0.242), 0.20, 14), ((0.1, 0.2, 0.3), 0.1, 10), ((0.1, 0.2, 0.3), 0.3, 31)],
+)
+def test_the_predicted_depth_lies_on_a_line(
+    ratios: tuple[float, ...], ratio: float, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(depth_scan, "_known_ratios", lambda _: list(ratios))
+    monkeypatch.setattr(depth_scan, "png_ratio", lambda _: ratio)
+    assert predicted_depth("totem") == expected
+
+
+def test_no_depth_is_predicted_beyond_the_pictures_that_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    noise = torch.rand(64, 64, 3, generator=torch.Generator().manual_seed(0))
+    halves = torch.zeros(64, 64, 3)
+    halves[32:] = 1
+    for picture in (noise, halves, "totem"):
+        with pytest.raises(RecipeError, match="as in center=12"):
+            predicted_depth(picture)
+    with pytest.raises(RecipeError, match="as in center=12"):
+        depth(noise, **QUICK)
+    monkeypatch.setattr(depth_scan, "fit", lambda *_, **settings: settings["depth"] / 0)
+    with pytest.raises(ZeroDivisionError):  # a center needs no prediction
+        depth(noise, center=3, **QUICK)
+
+
+def test_evolved_networks_and_their_pictures_are_measured_alike(cppn: Path) -> None:
+    for name, (layers, drawn, published) in KNOWN.items():
+        assert load(name).image(256).shape == (256, 256, 3)
+        assert png_ratio(load(name).image(256)) == pytest.approx(drawn, rel=0.03)
+        assert png_ratio(published_picture(name)) == pytest.approx(published, rel=0.03)
+        for picture in (name, published_picture(name)):
+            assert abs(predicted_depth(picture) - layers) <= 5
+
+
+def test_networks_that_diverged_count_as_the_worst() -> None:
+    rows = (
+        row(4, "dense", (math.nan, math.nan, 0.1), (math.nan, math.nan, 1.0)),
+        row(6, "dense", (0.2, 0.3, math.nan), (1.0, 1.0, math.nan)),
+        row(8, "dense", (math.nan,) * 3, (math.nan,) * 3),
+    )
+    scan = DepthScan(rows, 0.2, "none")
+    assert [r.diverged for r in rows] == [2, 1, 3]
+    assert [r.loss for r in rows] == [0.1, 0.25, math.inf]
+    assert scan.best() == 6
+    assert DepthScan(rows[::2], 0.2, "none").best() == 4
+    assert DepthScan(rows[2:], 0.2, "none").best() == 8
+    assert scan.curves("loss")["dense"].keys() == {4, 6}
+    values = json.loads(json.dumps(scan.to_json(), allow_nan=False))
+    assert values["rows"][1]["losses"] == [0.2, 0.3, None]
+
+
+def test_dense_networks_alone_are_not_trained_on() -> None:
+    (only,) = depth("totem", offsets=[0], arms=["dense"], **QUICK).rows
+    assert only.steps == 4
+
+
+def test_arms_of_one_name_and_several_rates_go_into_one_folder(tmp_path: Path) -> None:
+    arms = ["similarity", "similarity(by='correlation')", "dense"]
+    settings = {**QUICK, "learning_rate": [3e-3, 1e-3]}
+    scan = depth("totem", offsets=[-3], arms=arms, out=tmp_path, **settings)
+    assert [len(r.losses) for r in scan.rows] == [4, 4, 4]
+    assert {r.steps for r in scan.rows} == {8}
+    assert len(list(tmp_path.rglob("bank.safetensors"))) == 4
+    assert scan.rows[0].losses != scan.rows[1].losses
+
+
+@pytest.mark.parametrize(
+    ("arm", "message"),
+    [("similar", "did you mean"), ("ticket", "needs more than a scan"), ("evolved", "wiring")],
+)
+def test_arms_are_checked_before_anything_is_fitted(
+    arm: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(depth_scan, "fit", None)
+    with pytest.raises(RecipeError, match=message):
+        depth("totem", arms=["dense", arm], **QUICK)
 
 
 def test_a_scan_that_cannot_be_made_is_refused() -> None:

@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intarsia.errors import FileError, ModelError
+from intarsia.errors import FileError, LimitError, ModelError
+from intarsia.limits import limited
 from intarsia.sweetspot import Genome, load_genome, read_genome
 from intarsia.sweetspot.targets import PUBLISHED, available, published_picture
 
@@ -96,6 +97,9 @@ def test_a_cycle_is_named() -> None:
 def test_what_is_no_genome_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         Genome.from_json({**genome(LINKS, a="sin"), **change})
+    listed = genome(LINKS, a=["sin"])  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match=r"unknown activation \['sin'\]"):
+        Genome.from_json(listed)
     with pytest.raises(ModelError, match="unknown activation 'sine': did you mean 'sin'"):
         Genome.from_json(genome(LINKS, a="sine"))
 
@@ -126,3 +130,63 @@ def test_units_lie_in_an_order_that_no_hash_decides() -> None:
     assert list(genome.levels)[:4] == ["x", "y", "d", "bias"]
     first = genome.network().weights[0][:3]  # the block cache: y, d and bias are handed on
     assert first.nonzero().tolist() == [[0, 1], [1, 2], [2, 3]]
+
+
+def chain(length: int, *links: list[Any]) -> dict[str, Any]:
+    """x leads through so many nodes to h; the last of them is listed first."""
+    names = [f"c{k}" for k in range(length)]
+    way = [[a, b, 1.0] for a, b in itertools.pairwise(["x", *names, "h"])]
+    return genome([*way, *links], **dict.fromkeys(reversed(names), "sin"))
+
+
+def test_the_memory_of_a_layout_is_counted_before_it_is_taken() -> None:
+    deep = Genome.from_json(chain(99, *(["x", role, 1.0] for role in ("s", "v"))))
+    parameters = deep.network().layout.parameters
+    with limited(memory=4 * parameters):
+        deep.network()
+    with limited(memory=4 * parameters - 1), pytest.raises(LimitError, match="100 layers of 5"):
+        deep.network()
+
+
+def test_layers_that_are_too_many_or_too_wide_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = Genome.from_json(chain(600))
+    monkeypatch.setattr(Genome, "_layers", None)  # they are never filled
+    with pytest.raises(ModelError, match="has 601 layers: expected at most 512"):
+        deep.network()
+    monkeypatch.undo()
+    monkeypatch.setattr("intarsia.sweetspot.genomes.WIDEST", 1)
+    with pytest.raises(ModelError, match="more than 1 units of 'cache' in layer 1"):
+        Genome.from_json(chain(3, ["y", "h", 1.0], ["d", "h", 1.0])).network()
+
+
+class CountedName(str):
+    """A name of a node that counts how often any of them is looked up."""
+
+    lookups = 0
+
+    def __hash__(self) -> int:
+        CountedName.lookups += 1
+        return super().__hash__()
+
+
+def test_levels_are_found_in_one_walk_however_nodes_are_listed() -> None:
+    way = chain(400)
+    nodes = {CountedName(node["id"]): node["activation"] for node in way["nodes"]}
+    links = tuple((CountedName(a), CountedName(b), w) for a, b, w in way["links"])
+    CountedName.lookups = 0
+    levels = Genome(nodes, links, ROLES).levels
+    assert CountedName.lookups < 50 * 400  # node by node and round by round it is 400 ** 2
+    assert [levels[f"c{k}"] for k in range(400)] == list(range(1, 401))
+    ring = chain(400, ["c399", "c0", 1.0])
+    with pytest.raises(ModelError, match="cycle through c"):
+        Genome.from_json(ring)
+
+
+def test_inputs_come_first_in_their_own_order() -> None:
+    """Whatever the order of a set of texts is in this process."""
+    assert list(Genome.from_json(genome(LINKS, a="sin")).levels)[:4] == ["x", "y", "d", "bias"]
+
+
+def test_a_node_may_be_a_cache_itself() -> None:
+    own = Genome.from_json(genome(LINKS, a="cache"))
+    torch.testing.assert_close(own.network().image(5), own.image(5), atol=1e-5, rtol=0)

@@ -167,3 +167,27 @@ def test_settings_are_checked(settings: dict[str, Any], message: str) -> None:
         VisionJudge(
             **{"thing": "a skull", "address": "http://localhost/v1", "model": "m"} | settings
         )
+
+
+def test_words_in_braces_are_asked_as_they_are(server: StandIn) -> None:
+    server.answers = ["yes"]
+    question = "Is {thing} {here}, or {0}?"
+    assert VisionJudge("a {skull}", server.address, "small-vision", question=question)(PICTURE)
+    asked = server.asked[0]["body"]["messages"][0]["content"][0]["text"]
+    assert asked == "Is a {skull} {here}, or {0}?"
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://[::1", "http://localhost:99999/v1", "http://local host/v1", "http://\u00fc/v1"],
+)
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(RecipeError, match="the judge's address is"):
+        VisionJudge("a skull", address, "small-vision")
+
+
+@pytest.mark.parametrize("key", ["secret\n", "secret\r\nHost: other", "secr\u00e9t"])
+def test_a_key_that_no_header_holds_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(RecipeError, match="key has a line break") as error:
+        VisionJudge("a skull", "https://judge.invalid/v1", "small-vision", key=key)
+    assert "secr" not in str(error.value)

@@ -229,3 +229,10 @@ def test_instruments_are_methods_too() -> None:
     changed = network.perturb([(1, 2, 3)], 0.5, size=4)
     torch.testing.assert_close(changed[0], swept.pictures[1], atol=1e-5, rtol=0)
     assert network.inflation(size=8, weights=3).tried == 3
+
+
+def test_blocks_that_name_no_activation_are_refused() -> None:
+    with pytest.raises(ModelError, match=r"unknown activation \['sin'\]"):
+        PatternLayout([[["sin"], 3]], 2)  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="'sin' has '999"):
+        PatternLayout("sin " + "9" * 5000, 2)  # type: ignore[arg-type]

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 import torch
 
-from intarsia.errors import DataError, FileWarning, ModelError, RecipeError, TrainingError
+from intarsia.errors import (
+    DataError,
+    FileWarning,
+    HealthWarning,
+    ModelError,
+    RecipeError,
+    TrainingError,
+)
 from intarsia.sweetspot import (
     PatternBank,
     PatternLayout,
@@ -222,6 +229,56 @@ def test_memory_decides_how_many_go_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     bank = quick()
     assert bank.report["networks_at_once"] < 3
     near(bank, expected)
+
+
+def test_a_run_goes_on_in_parts_as_large_as_it_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory that is free may have changed meanwhile."""
+    settings: dict[str, Any] = {"steps": 150, "size": 8, "every": 0.0}
+    monkeypatch.setattr(pattern_fits, "CPU_BYTES", 40_000)
+    expected = quick(**settings)
+    assert expected.report["networks_at_once"] < 3
+    stop_at_the_end(monkeypatch, out=tmp_path, **settings)
+    monkeypatch.setattr(pattern_fits, "CPU_BYTES", 2**24)
+    with pytest.raises(TrainingError, match="same device and at_once"):
+        quick(out=tmp_path, at_once=3, **settings)
+    monkeypatch.setattr(PatternStack, "run", None)  # all steps are done
+    bank = quick(out=tmp_path, **settings)
+    assert bank.report["networks_at_once"] == expected.report["networks_at_once"]
+    assert same(bank, expected)
+    assert not (tmp_path / pattern_fits.PARTS).exists()
+
+
+def overflowing() -> PatternBank:
+    """Three networks, of which the second is too large for any number."""
+    begun = initial_bank(PatternLayout("cache 3, gaussian 2, sin 1", 2), 3)  # type: ignore[arg-type]
+    weights = [w.clone() for w in begun.weights]
+    for matrix in weights:
+        matrix[1] = 1e30
+    return PatternBank(begun.layout, tuple(weights), names=begun.names)
+
+
+def test_a_network_that_diverges_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"size": 8, "steps": 150, "normalise": False, "every": 0.0, **CPU}
+    begun = overflowing()
+    with monkeypatch.context() as patch:
+        patch.setattr(pattern_fits._Run, "_bank", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            fit("totem", start=begun, out=tmp_path, **settings)
+    with pytest.warns(HealthWarning, match=r"1 of 3 networks diverged, \['seed-1'\]"):
+        bank = fit("totem", start=begun, out=tmp_path, **settings)
+    assert bank.report["diverged"] == ["seed-1"]
+    assert bank.losses is not None
+    assert [loss == loss for loss in bank.losses] == [True, False, True]
+    assert torch.equal(bank[1].weights[0], begun[1].weights[0])
+    near(PatternBank.of([bank[2]]), fit("totem", start=begun[2:], **settings))
+    again = fit("totem", start=begun, out=tmp_path, **settings)
+    assert same(again, bank)
+    assert again.report == bank.report
+    assert [loss == loss for loss in again.losses or ()] == [True, False, True]
 
 
 def test_progress_shows_the_loss(capsys: pytest.CaptureFixture[str]) -> None:

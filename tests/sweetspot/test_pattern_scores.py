@@ -232,3 +232,10 @@ def test_inflation_tells_evolved_networks_from_their_twins(
     evolved, trained = (load_network(n) for n in (name, f"{name}-sgd"))
     found = [inflation(evolved, seed=s).auc(inflation(trained, seed=s)) for s in range(5)]
     assert sum(found) / 5 >= 0.95
+
+
+def test_a_weight_that_is_not_there_is_not_moved() -> None:
+    network = load_network("totem")
+    for place in ((9, 0, 0), (0, 0, 4), (0, -1, 0), (1, 0)):
+        with pytest.raises(RecipeError, match="there is no weight"):
+            perturb(network, [(0, 0, 0), place], 0.5, size=4)  # type: ignore[list-item]

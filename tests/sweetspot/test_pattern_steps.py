@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from intarsia.errors import RecipeError
-from intarsia.sweetspot import PATTERN_OPTIMISERS, PatternLayout
+from intarsia.sweetspot import PATTERN_OPTIMISERS, PatternLayout, initial_bank
 from intarsia.sweetspot.networks import ACTIVATIONS, coordinates, forward
 from intarsia.sweetspot.pattern_steps import (
     PatternStack,
@@ -197,3 +197,34 @@ def test_a_step_looks_at_no_value(optimiser: str, pixels: int | None) -> None:
     assert "aten.bmm.default" in seen.names
     looks = ("_local_scalar_dense", "nonzero", "masked_select", "lift_fresh", "scalar_tensor")
     assert not [name for name in seen.names if any(look in name for look in looks)]
+
+
+def test_a_warm_up_that_fails_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On any machine: streams are stand-ins, and the second step runs out of memory."""
+    from contextlib import nullcontext
+    from unittest.mock import MagicMock
+
+    layout = PatternLayout((("cache", 2), ("sin", 1)), 2)
+    weights = table_of(initial_bank(layout, 2).weights)
+    inputs, target = coordinates(4), torch.rand(3, 16)
+    optimiser = PATTERN_OPTIMISERS.call(PATTERN_OPTIMISERS.spec("adam"))
+    rates = torch.full((2,), 0.1)
+    stack = PatternStack(layout, weights, None, rates, torch.ones(5), inputs, target, optimiser)
+    before = {name: tensor.clone() for name, tensor in stack.tensors().items()}
+    step, left = stack.step, [1]
+
+    def failing() -> None:
+        if not left[0]:
+            raise RuntimeError("CUDA out of memory")
+        left[0] -= 1
+        step()
+
+    monkeypatch.setattr(stack, "step", failing)
+    monkeypatch.setattr(torch.cuda, "Stream", MagicMock())
+    monkeypatch.setattr(torch.cuda, "current_stream", MagicMock())
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    with pytest.raises(RuntimeError, match="out of memory"):
+        stack.capture()
+    assert left == [0]
+    for name, tensor in stack.tensors().items():
+        assert torch.equal(tensor, before[name]), name

@@ -310,3 +310,13 @@ def _inputs(size: int) -> Tensor:
     line = torch.linspace(-1, 1, size)
     y, x = torch.meshgrid(line, line, indexing="ij")
     return torch.stack([x, y, 1.4 * torch.hypot(x, y), torch.ones_like(x)]).flatten(1)
+
+
+@pytest.mark.parametrize("arm", ["similarity", "connections", "magnitude", "contribution"])
+def test_networks_whose_maps_overflow_are_pruned_all_the_same(arm: str) -> None:
+    begun = initial_bank(load_network("totem").layout, 2)
+    weights = [w.clone() for w in begun.weights]
+    for matrix in weights:
+        matrix[1] *= 1e9
+    bank = PatternBank(begun.layout, tuple(weights))
+    assert prune(bank, arm, weights=300).nonzero == (300, 300)

@@ -143,3 +143,18 @@ def test_transparent_pixels_are_white(tmp_path: Path) -> None:
     picture = read_picture(tmp_path / "half.png")
     assert picture[0].max() == 0
     assert picture[3].min() == 1
+
+
+def test_a_picture_never_starts_another_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EPS under the name of another format would be handed to Ghostscript."""
+    from PIL import EpsImagePlugin
+
+    started: list[object] = []
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *args: started.append(args))
+    path = tmp_path / "picture.png"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n")
+    with pytest.raises(DataError, match="cannot be read as an image"):
+        load(path)
+    assert not started

@@ -12,6 +12,8 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from intarsia.files import plain
+
 # Orders to a terminal: of colours and cursors, of titles and links, and all others.
 _ORDERS = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b."
@@ -56,9 +58,9 @@ def show_wide(tables: Iterable[RenderableType]) -> None:
 
 
 def show_json(value: Any) -> None:
-    """Print one JSON object."""
+    """Print one JSON object; what is no finite number is null."""
     unicode = (getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")
-    text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=not unicode)
+    text = json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=not unicode)
     # What JSON leaves as it is of control characters, it may also have by number.
     print(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text), flush=True)
 

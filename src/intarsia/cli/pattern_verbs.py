@@ -199,6 +199,11 @@ def sweep(
 
     check_figure(figure_)
     network = load_network(source)
+    if not weight and not network.nonzero:
+        raise RecipeError(
+            f"{network.name or source} has no weight that is not 0: say which is to be moved, as "
+            "in --weight 0,0,0"
+        )
     chosen = [_place(words) for words in weight or []] or _evenly_spaced(network.nonzero, 4)
     moves = read_list(steps, "--steps")
     sweeps = [
@@ -422,14 +427,21 @@ def _show_sweeps(result: dict[str, Any]) -> None:
     show(table(("weight", "value", *steps), rows, "mean squared error of the picture"))
 
 
+def _median_and_ends(row: "DepthRow") -> list[str]:
+    losses = row.finite_losses
+    numbers = (row.loss, min(losses), max(losses)) if losses else (None,) * 3
+    return [_number(number, ".2e") for number in numbers]
+
+
 def _show_rows(rows: Sequence["DepthRow"]) -> None:
+    any_diverged = any(row.diverged for row in rows)
     shown = [
         (
-            str(row.depth), row.arm, row.weights[0], f"{row.loss:.2e}", f"{min(row.losses):.2e}",
-            f"{max(row.losses):.2e}", _number(row.score, ".3f"), row.flat,
+            str(row.depth), row.arm, row.weights[0], *_median_and_ends(row),
+            _number(row.score, ".3f"), row.flat, *([row.diverged] if any_diverged else []),
         )
         for row in rows
     ]  # fmt: skip
-    headings = ("layers", "arm", "weights", "median loss", "lowest", "highest", "inflation r",
-                "flat")  # fmt: skip
-    show(table(headings, shown))
+    headings = ["layers", "arm", "weights", "median loss", "lowest", "highest", "inflation r",
+                "flat", *(["diverged"] if any_diverged else [])]  # fmt: skip
+    show(table(headings, shown, f"{rows[0].steps} steps for every network"))

@@ -196,11 +196,14 @@ def _show(result: dict[str, Any]) -> None:
     rows = [(k.replace("_", " "), plain_text(v)) for k, v in result.items() if k not in skipped]
     show(facts(row for row in rows if row[1]))
     if networks:
-        each = [
-            (n["name"], "" if n["loss"] is None else f"{n['loss']:.2e}", n["nonzero"])
-            for n in networks
-        ]
+        each = [(n["name"], _loss(n["loss"]), n["nonzero"]) for n in networks]
         show(table(("network", "loss", "nonzero weights"), each))
+
+
+def _loss(loss: float | None) -> str:
+    if loss is None:
+        return ""
+    return f"{loss:.2e}" if loss == loss else "diverged"
 
 
 def _show_banks(result: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")  # EPS would start Ghostscript
 GREY = ("1", "L", "LA")  # Pillow's modes without colour; a palette may have some
 _DEEP = ("I", "F")  # more than 8 bits for each pixel
 
@@ -91,7 +92,7 @@ def _picture(path: Path, size: tuple[int, int] | None) -> np.ndarray:
     """H x W x 1 or 3."""
     pillow = _pillow()
     try:
-        with pillow.open(path) as image:
+        with pillow.open(path, formats=FORMATS) as image:
             return pixels_of(image, path, size)
     except DataError:
         raise
@@ -122,7 +123,10 @@ def pixels_of(
 def _pixels(path: Path, size: tuple[int, int] | None) -> int:
     """How many a picture has by its header, or will have, whichever is more."""
     try:
-        with warnings.catch_warnings(action="ignore"), _pillow().open(path) as image:
+        with (
+            warnings.catch_warnings(action="ignore"),
+            _pillow().open(path, formats=FORMATS) as image,
+        ):
             return max(image.width * image.height, 1 if size is None else size[0] * size[1])
     except DataError:
         raise

@@ -13,11 +13,12 @@ from intarsia.data.dataset import Data
 from intarsia.data.splits import random_keys
 from intarsia.encoders import Encoder
 from intarsia.encoders.encoder import EncoderLike
-from intarsia.errors import DataError, RecipeError, nearest
+from intarsia.errors import DataError, RecipeError, nearest, shortened
 from intarsia.files import stream
 
 Classes = tuple[str, ...]
 WAYS = ("each", "blocks(2)", "random(5)", "randperm(5, 100)")  # as examples
+MOST_DIGITS = 30
 _IN_QUOTES = re.compile(r"""(["'])((?:\\.|(?!\1)[^\\])+)\1\s*(?=[+,]|$)""", re.S)
 _BARE = re.compile(r"""[^+,"'][^+,]*""", re.S)
 
@@ -86,6 +87,12 @@ def ward_tasks(catalogue: Sequence[str], means: Tensor, tasks: int) -> list[Clas
     _check_tasks(names, tasks)
     if tasks == 1 or len(names) == 1:
         return [names]
+    if not bool(means.isfinite().all()):
+        bad = names[int((~means.isfinite()).any(1).nonzero()[0])]
+        raise DataError(
+            f"the mean features of class {bad!r} are not finite numbers: look for nan and infinity "
+            "in its samples, or give other features"
+        )
     groups = fcluster(linkage(means.double().numpy(), "ward"), tasks, criterion="maxclust")
     found = [tuple(names[int(i)] for i in np.flatnonzero(groups == g)) for g in np.unique(groups)]
     if len(found) != tasks:
@@ -210,16 +217,27 @@ def _drawn(names: Classes, how: str, seed: int) -> list[Classes]:
     match = re.fullmatch(r"(\w+)\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", how.strip())
     way = (match[1], match[3] is not None) if match else ("", False)
     if match and way == ("blocks", False):
-        return _blocks(names, int(match[2]), seed)
+        return _blocks(names, _whole(match[2]), seed)
     if match and way == ("random", False):
         order = _shuffled(len(names), stream("tasks", seed))
-        tasks = _check_tasks(names, int(match[2]))
+        tasks = _check_tasks(names, _whole(match[2]))
         return _sets(names, [order[start::tasks] for start in range(tasks)])
     if match and way == ("randperm", True):
-        order = _shuffled(len(names), int(match[3]))
-        tasks = _check_tasks(names, int(match[2]))
+        order = _shuffled(len(names), _whole(match[3]))
+        tasks = _check_tasks(names, _whole(match[2]))
         return _sets(names, [block.tolist() for block in np.array_split(order, tasks)])
-    raise DataError(f"unknown partition {how!r}: {nearest(how, WAYS)} or give lists of class names")
+    raise DataError(
+        f"unknown partition {shortened(how)}: {nearest(how, WAYS)} or give lists of class names"
+    )
+
+
+def _whole(digits: str) -> int:
+    """A number of a partition; one that is too long for any is an error."""
+    if len(digits) > MOST_DIGITS:
+        raise DataError(
+            f"a partition has a number of {len(digits)} digits: expected at most {MOST_DIGITS}"
+        )
+    return int(digits)
 
 
 def _shuffled(count: int, seed: int) -> list[int]:

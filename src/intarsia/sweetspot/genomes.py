@@ -17,10 +17,12 @@ from torch import Tensor
 
 from intarsia.data.budget import file_size
 from intarsia.errors import FileError, ModelError, nearest, shortened
-from intarsia.limits import current
+from intarsia.limits import account, current
 from intarsia.parsing import parse_json
 from intarsia.sweetspot.networks import (
     ACTIVATIONS,
+    DEEPEST,
+    WIDEST,
     PatternLayout,
     PatternNetwork,
     coordinates,
@@ -106,18 +108,24 @@ class Genome:
     def network(self) -> PatternNetwork:
         """The genome in layers: nodes by their longest way from an input, as wide as needed.
 
-        A node that leads to no output is left out. Every layer has the units of the fullest one.
+        A node that leads to no output is left out. Every layer has the units of the fullest one;
+        its matrices count against the limit `memory`, zeros and all.
         """
         levels, last_use = self._used()
         depth = max(1, *(levels[self.special[role]] for role in TARGETS))
+        if depth > DEEPEST:
+            raise ModelError(f"{self._label} has {depth} layers: expected at most {DEEPEST}")
         for role in TARGETS:
             last_use[self.special[role]] = depth + 1
-        layers = [self._units(levels, last_use, level) for level in range(1, depth + 1)]
+        layers = self._layers(levels, last_use, depth)
         kinds = sorted({kind for layer in layers for kind in layer})
         layout = PatternLayout(
             tuple((kind, max(len(layer.get(kind, ())) for layer in layers)) for kind in kinds),
             depth,
         )
+        with account() as taken:
+            what = f"{{}} of memory are needed for {layout}, as which {self._label} is laid out"
+            taken.take(what, 4 * layout.parameters)
         starts = {name: own.start for name, own in layout.slices}
         before = {self.special[role]: k for k, role in enumerate(SOURCES)}
         incoming = self._incoming()
@@ -128,7 +136,7 @@ class Genome:
             for kind, nodes in layer.items():
                 for place, node in enumerate(nodes, starts[kind]):
                     places[node] = place
-                    links = [(node, 1.0)] if kind == "cache" else incoming.get(node, ())
+                    links = [(node, 1.0)] if node in before else incoming.get(node, ())
                     for source, weight in links:
                         matrix[place, before[source]] += weight
             weights.append(matrix)
@@ -138,17 +146,22 @@ class Genome:
             last[k, before[self.special[role]]] = 1.0
         return PatternNetwork(layout, (*weights, last), name=self.name)
 
-    def _units(
-        self, levels: Mapping[str, int], last_use: Mapping[str, int], level: int
-    ) -> dict[str, list[str]]:
-        """The nodes of one layer by block: its own, and those that are handed on."""
-        units: dict[str, list[str]] = {}
+    def _layers(
+        self, levels: Mapping[str, int], last_use: Mapping[str, int], depth: int
+    ) -> list[dict[str, list[str]]]:
+        """The nodes of every layer by block: its own, and those that are handed on."""
+        layers: list[dict[str, list[str]]] = [{} for _ in range(depth)]
         for node, own in levels.items():
-            if own == level:
-                units.setdefault(self.nodes[node], []).append(node)
-            elif own < level < last_use.get(node, 0):
-                units.setdefault("cache", []).append(node)
-        return units
+            for level in range(max(own, 1), max(own + (own > 0), last_use.get(node, 0))):
+                kind = self.nodes[node] if level == own else "cache"
+                units = layers[level - 1].setdefault(kind, [])
+                units.append(node)
+                if len(units) > WIDEST:
+                    raise ModelError(
+                        f"{self._label} has more than {WIDEST} units of {kind!r} in layer {level}, "
+                        f"those that hand a value on included: expected at most {WIDEST} in a layer"
+                    )
+        return layers
 
     def _used(self) -> tuple[dict[str, int], dict[str, int]]:
         """Levels of the nodes that lead to an output, and the last level that reads each."""
@@ -176,27 +189,38 @@ class Genome:
 
         A node that nothing leads to is constant, and lies in the first layer.
         """
+        outgoing: dict[str, list[str]] = {}
+        missing = dict.fromkeys(self.nodes, 0)  # links whose sources have no level yet
+        for source, target, _ in self.links:
+            outgoing.setdefault(source, []).append(target)
+            missing[target] += 1
         levels = dict.fromkeys((self.special[role] for role in SOURCES), 0)
-        incoming = {node: {a for a, _ in own} for node, own in self._incoming().items()}
-        waiting = [node for node in self.nodes if node not in levels]
-        while waiting:
-            ready = [n for n in waiting if incoming.get(n, set()) <= levels.keys()]
-            if not ready:
-                raise ModelError(
-                    f"{self._label} has a cycle through {self._cycle(waiting, incoming)}: a "
-                    "pattern network is feed-forward; remove one of these links"
-                )
-            for node in ready:
-                levels[node] = 1 + max((levels[a] for a in incoming.get(node, ())), default=0)
-            waiting = [node for node in waiting if node not in levels]
-        return levels
+        free = [node for node, links in missing.items() if not links and node not in levels]
+        longest = {**levels, **dict.fromkeys(free, 1)}
+        ready = [*levels, *free]
+        for node in ready:  # which grows: Kahn's algorithm
+            for target in outgoing.get(node, ()):
+                longest[target] = max(longest.get(target, 0), longest[node] + 1)
+                missing[target] -= 1
+                if not missing[target]:
+                    ready.append(target)
+        if waiting := [node for node, links in missing.items() if links]:
+            raise ModelError(
+                f"{self._label} has a cycle through {self._cycle(waiting)}: a pattern network is "
+                "feed-forward; remove one of these links"
+            )
+        nodes = sorted((n for n in self.nodes if n not in levels), key=longest.__getitem__)
+        return levels | {node: longest[node] for node in nodes}
 
-    def _cycle(self, waiting: list[str], incoming: Mapping[str, set[str]]) -> str:
+    def _cycle(self, waiting: list[str]) -> str:
         """A cycle among nodes that all wait for one another, as text."""
-        left, way = set(waiting), [waiting[0]]
-        while way[-1] not in way[:-1]:
-            way.append(min(incoming[way[-1]] & left))
-        ring = way[way.index(way[-1]) :]
+        left, incoming = set(waiting), self._incoming()
+        places: dict[str, int] = {}
+        node = waiting[0]
+        while node not in places:
+            places[node] = len(places)
+            node = min(source for source, _ in incoming[node] if source in left)
+        ring = [*list(places)[places[node] :], node]
         return " -> ".join(reversed(ring[:12]))
 
     def _check_nodes(self) -> None:
@@ -209,7 +233,7 @@ class Genome:
         if len(set(ids)) < len(ids) or set(ids) & {self.special[role] for role in TARGETS}:
             raise ModelError(f"{self._label} has one node in two roles: {shortened(self.special)}")
         for node, activation in self.nodes.items():
-            if activation not in ACTIVATIONS:
+            if not isinstance(activation, str) or activation not in ACTIVATIONS:
                 raise ModelError(
                     f"{self._label}, node {node!r}, has the unknown activation "
                     f"{shortened(activation)}: {nearest(activation, ACTIVATIONS)}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import IO, Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from torch import Tensor
@@ -49,8 +49,8 @@ class VisionJudge:
     question: str = QUESTION
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.address)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        parts = _parts(self.address)
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
             raise RecipeError(
                 f"the judge's address is {shortened(self.address)}: expected one that begins with "
                 "https:// or http://, such as http://localhost:8000/v1"
@@ -59,6 +59,11 @@ class VisionJudge:
             raise RecipeError(
                 f"the judge at {self.address} would get its key unencrypted: give an address with "
                 "https, or leave out the key"
+            )
+        if self.key and (not self.key.isascii() or not self.key.isprintable()):
+            raise RecipeError(
+                "the judge's key has a line break, or another character that no header may hold: "
+                "give it without, as in key.strip()"
             )
         if "{thing}" not in self.question:
             raise RecipeError("the judge's question does not name {thing}, what is asked about")
@@ -122,7 +127,7 @@ class VisionJudge:
     def _body(self, picture: Tensor) -> dict[str, Any]:
         image = base64.b64encode(png(picture)).decode()
         content = [
-            {"type": "text", "text": self.question.format(thing=self.thing)},
+            {"type": "text", "text": self.question.replace("{thing}", self.thing)},
             {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}},
         ]
         return {
@@ -145,6 +150,18 @@ class VisionJudge:
         if not isinstance(text, str):
             raise DataError(f"the judge at {address} sent {shortened(text)}, not a text")
         return text
+
+
+def _parts(address: str) -> SplitResult | None:
+    """An address in its parts; None where it is none."""
+    if not address.isascii() or not address.isprintable() or " " in address:
+        return None
+    try:
+        parts = urlsplit(address)
+        parts.port  # noqa: B018  a property that is checked when it is read
+    except ValueError:
+        return None
+    return parts
 
 
 class _NoRedirects(HTTPRedirectHandler):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 INPUTS, OUTPUTS = 4, 3  # x, y, distance, 1; hue, saturation, value
 DISTANCE = 1.4  # distance = 1.4 sqrt(x^2 + y^2), as Picbreeder has it
 WIDEST, DEEPEST = 4096, 512
+MOST_DIGITS = 9  # of a number of units in text; int() itself refuses thousands
 FORMAT = "intarsia-patterns"
 FIELDS = ("blocks", "depth", "names", "masked", "report")
 CHUNK = 2**26  # floats of one layer that are rendered at a time
@@ -297,7 +298,7 @@ def read_blocks(given: Any) -> Blocks:
     """Blocks as (activation, units) pairs, a mapping, or text such as "cache 15, gaussian 4"."""
     if isinstance(given, str):
         given = [part.replace("=", " ").replace(":", " ").split() for part in given.split(",")]
-        given = [(p[0], int(p[1])) if len(p) == 2 and p[1].isdecimal() else p for p in given]
+        given = [(p[0], int(p[1])) if len(p) == 2 and _is_count(p[1]) else p for p in given]
     pairs = list(given.items()) if isinstance(given, dict) else given
     example = "expected activations with units, as in cache 15, gaussian 4, identity 2, sin 1"
     if not isinstance(pairs, list | tuple) or not pairs:
@@ -307,7 +308,7 @@ def read_blocks(given: Any) -> Blocks:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise ModelError(f"blocks have {shortened(pair)}: {example}")
         name, units = pair
-        if name not in ACTIVATIONS:
+        if not isinstance(name, str) or name not in ACTIVATIONS:
             raise ModelError(
                 f"blocks have the unknown activation {shortened(name)}: "
                 f"{nearest(name, ACTIVATIONS)}"
@@ -318,6 +319,10 @@ def read_blocks(given: Any) -> Blocks:
     if sum(units for _, units in blocks) > WIDEST:
         raise ModelError(f"blocks {shortened(given)} have more than {WIDEST} units in a layer")
     return tuple(blocks)
+
+
+def _is_count(word: str) -> bool:
+    return word.isdecimal() and len(word) <= MOST_DIGITS
 
 
 def coordinates(size: int, device: torch.device | str | None = None) -> Tensor:

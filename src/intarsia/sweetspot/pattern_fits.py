@@ -7,7 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -20,12 +20,13 @@ from intarsia.errors import (
     DamagedError,
     FileError,
     FileWarning,
+    HealthWarning,
     ModelError,
     RecipeError,
     TrainingError,
     shortened,
 )
-from intarsia.files import digest_of, stream
+from intarsia.files import digest_of, plain, read_sealed, sealed, stream, write_whole
 from intarsia.limits import current
 from intarsia.locks import holder_of, take_lock
 from intarsia.modules.file import read, reading, write
@@ -52,6 +53,7 @@ from intarsia.training.job import device_of
 from intarsia.training.schedules import SCHEDULES
 
 BANK, CHECKPOINT, LOCK = "bank.safetensors", "part-{}.checkpoint", "lock"
+PARTS = "parts.json"
 STATE = "intarsia-pattern-fit"
 CPU_BYTES = 2**24  # of one stack's values on a CPU: what leaves the cache is slower than a loop
 GPU_SHARE = 0.6  # of a GPU's free memory
@@ -125,6 +127,8 @@ def fit(
     `target` is what `load` reads: a name, a file, an array, a network or a genome. `settings` are
     those of FitSettings. The layout is that of `start`; else `depth` with `blocks`, or with so many
     units in the default proportions; what is left out is that of the target where it is a network.
+    A network that diverged keeps its last finite weights, with nan for its loss, and is named in
+    the report and by a HealthWarning.
 
     masks      depth + 1 of (outputs, inputs), or of (K, outputs, inputs): what is False is held
                at 0; those of `start` unless others are given
@@ -160,8 +164,15 @@ def fit(
         bank = run.train(at_once, folder, every, progress)
         if folder is not None:
             bank.save(folder / BANK)
-            for part in folder.glob(CHECKPOINT.format("*")):
-                part.unlink()
+            for part in [*folder.glob(CHECKPOINT.format("*")), folder / PARTS]:
+                part.unlink(missing_ok=True)
+    if diverged := bank.report["diverged"]:
+        warnings.warn(
+            f"{len(diverged)} of {len(bank)} networks diverged, {shortened(diverged)}: their "
+            "weights are the last finite ones, their losses nan; lower the learning rate",
+            HealthWarning,
+            stacklevel=2,
+        )
     return bank
 
 
@@ -242,7 +253,7 @@ class _Run:
     def train(
         self, at_once: int | None, folder: Path | None, every: float, progress: bool | None
     ) -> PatternBank:
-        size = self._part_size(at_once)
+        size = self._part_size(at_once) if folder is None else self._stored_size(at_once, folder)
         began = time.monotonic()
         parts = []
         with (
@@ -254,24 +265,40 @@ class _Run:
                 rows = slice(first, first + size)
                 path = None if folder is None else folder / CHECKPOINT.format(number)
                 parts.append(self._train_part(rows, path, every, show))
-        weights = torch.cat([table for table, _ in parts])
-        curve = [list(chain(*points)) for points in zip(*(c for _, c in parts), strict=True)]
-        return self._bank(weights, curve, size, time.monotonic() - began)
+        weights, sound = (torch.cat(own) for own in list(zip(*parts, strict=True))[:2])
+        curves = (curve for _, _, curve in parts)
+        curve = [list(chain(*points)) for points in zip(*curves, strict=True)]
+        return self._bank(weights, sound, curve, size, time.monotonic() - began)
 
     def _bank(
-        self, table: Tensor, curve: list[list[float]], size: int, seconds: float
+        self, table: Tensor, sound: Tensor, curve: list[list[float]], size: int, seconds: float
     ) -> PatternBank:
         layout = self.begun.layout
         matrices = tuple(m.contiguous() for m in matrices_of(layout, table))
         losses = _losses(layout, matrices, self.picture, self.device)
+        losses[~sound] = torch.nan
+        diverged = [
+            n for n, loss in zip(self.begun.names, losses.tolist(), strict=True) if loss != loss
+        ]
         marks = _marks(self.settings.steps)
         report = {
             "key": self.key, "target": self.name, **asdict(self.settings),
             "learning_rates": self.rates, "device": self.device.type, "graph": self.replayed,
-            "networks_at_once": size, "seconds": round(seconds, 3),
-            "curve": {"steps": marks, "losses": curve},
+            "networks_at_once": size, "seconds": round(seconds, 3), "diverged": diverged,
+            "curve": {"steps": marks, "losses": plain(curve)},
         }  # fmt: skip
         return replace(self.begun, weights=matrices, losses=tuple(losses.tolist()), report=report)
+
+    def _stored_size(self, at_once: int | None, folder: Path) -> int:
+        """The size of parts that this run began with in the folder; memory may differ by now."""
+        with suppress(FileNotFoundError, DamagedError):
+            stored = read_sealed(folder / PARTS)
+            if at_once is None and stored.get("key") == self.key:
+                return int(stored["networks"])
+        size = self._part_size(at_once)
+        if not (folder / CHECKPOINT.format(0)).exists():
+            write_whole(folder / PARTS, sealed({"key": self.key, "networks": size}))
+        return size
 
     def _part_size(self, at_once: int | None) -> int:
         if at_once is not None:
@@ -304,8 +331,11 @@ class _Run:
 
     def _train_part(
         self, rows: slice, path: Path | None, every: float, show: Any
-    ) -> tuple[Tensor, list[list[float]]]:
-        """The weights of one stack at the end, and its losses at the marks of the curve."""
+    ) -> tuple[Tensor, Tensor, list[list[float]]]:
+        """The last finite weights of one stack, whether they are those of the end, and its losses.
+
+        Losses are those at the marks of the curve.
+        """
         stack = self._stack(rows)
         state = _Checkpoint(path, f"{self.key} {rows.start} {rows.stop} {self.device.type}", every)
         done, curve = state.load(stack)
@@ -317,13 +347,14 @@ class _Run:
                 stack.chosen.copy_(_pixels(stack.chosen, done // SEGMENT, stack.inputs.shape[1]))
             steps = min(SEGMENT, self.settings.steps - done)
             stack.run(steps)
+            stack.keep_finite()
             done += steps
             losses = stack.loss.cpu()
             if done in marks:
                 curve.append([float(f"{loss:.6g}") for loss in losses.tolist()])
             show(steps * len(losses), float(losses.nanmedian()))
             state.save(stack, done, curve, last=done == self.settings.steps)
-        return stack.weights.cpu(), curve
+        return stack.finite.cpu(), stack.weights.isfinite().all(1).cpu(), curve
 
     def _capture(self, stack: PatternStack) -> None:
         """Record a step where that is wanted and works; else every step is launched by itself."""

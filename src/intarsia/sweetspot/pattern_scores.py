@@ -134,6 +134,7 @@ def perturb(
     """The pictures with `change` added to one weight each: (N, size, size, 3)."""
     if not places:
         raise RecipeError("no weight is named: give at least one as (layer, row, column)")
+    places = [check_place(network, place) for place in places]
     perturbed = PerturbedPictures(network, size, device)
     changes = torch.as_tensor(change, dtype=torch.float32).expand(len(places))
     with torch.no_grad():

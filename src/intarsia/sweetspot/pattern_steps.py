@@ -148,6 +148,7 @@ class PatternStack:
         self.inputs, self.target = inputs, target
         self.optimiser, self.normalise = optimiser, normalise
         self.moments = {name: torch.zeros_like(weights) for name in optimiser.moments}
+        self.finite = weights.clone()
         self.count = torch.zeros((), dtype=torch.int64, device=weights.device)
         self.loss = torch.zeros(len(weights), device=weights.device)
         self.chosen = (
@@ -159,9 +160,10 @@ class PatternStack:
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a step changes, by name."""
+        """What training changes, by name."""
         moments = {f"moments/{name}": values for name, values in self.moments.items()}
-        return {"weights": self.weights, "count": self.count, "loss": self.loss, **moments}
+        own = {"weights": self.weights, "finite": self.finite, "count": self.count}
+        return {**own, "loss": self.loss, **moments}
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Go on from tensors of these names."""
@@ -176,16 +178,21 @@ class PatternStack:
             else:
                 self.graph.replay()
 
+    def keep_finite(self) -> None:
+        """Note the weights in `finite`, but for networks one of whose weights is no number."""
+        sound = self.weights.isfinite().all(1, keepdim=True)
+        torch.where(sound, self.weights, self.finite, out=self.finite)
+
     def capture(self) -> None:
         """Record a step as a CUDA graph, after a few on a side stream that are taken back."""
         before = {name: tensor.clone() for name, tensor in self.tensors().items()}
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(WARM_UP):
-                self.step()
-        torch.cuda.current_stream().wait_stream(side)
         try:
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(WARM_UP):
+                    self.step()
+            torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 self.step()

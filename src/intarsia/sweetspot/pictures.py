@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from intarsia.data.budget import check_entries, file_size
-from intarsia.data.image_folders import pixels_of
+from intarsia.data.image_folders import FORMATS, pixels_of
 from intarsia.errors import DataError, RecipeError, shortened
 
 SMALLEST, LARGEST = 2, 2048  # pixels along an edge
@@ -162,7 +162,7 @@ def _pixels_of_file(path: Path) -> np.ndarray:
         raise DataError(f"there is no image file {path}: check the path")
     pillow = _pillow()
     try:
-        with pillow.open(path) as image:
+        with pillow.open(path, formats=FORMATS) as image:
             check_entries(3 * image.width * image.height, file_size(path), path)
             if image.has_transparency_data:
                 ground = pillow.new("RGBA", image.size, "white")

@@ -388,10 +388,17 @@ def _removed(weights: Matrices, removal: _Removal) -> Matrices:
     after = list(weights)
     after[layer], after[layer + 1] = after[layer].clone(), after[layer + 1].clone()
     if heir is not None:
-        after[layer + 1][:, heir] += amount * after[layer + 1][:, unit]
+        change = amount * after[layer + 1][:, unit]
+        after[layer + 1][:, heir] = _finite_sum(after[layer + 1][:, heir], change)
     after[layer][unit] = 0
     after[layer + 1][:, unit] = 0
     return after
+
+
+def _finite_sum(weights: Tensor, change: Tensor) -> Tensor:
+    """Weights with a change, but where that is no number: maps of a large network may overflow."""
+    total = weights + change
+    return torch.where(total.isfinite(), total, weights)
 
 
 def _most_alike(
@@ -467,7 +474,8 @@ def _folded_rows(matrix: Tensor, values: Tensor, alike: Tensor, least: float) ->
         closest, heir = alike[column].masked_fill(~kept, -1.0).max(1)
         goes = there & (closest > least)
         amount = products[heir, column] / products[heir, heir].clamp(min=1e-30)
-        after[rows[goes], heir[goes]] += (amount * matrix[rows, column])[goes]
+        change = (amount * matrix[rows, column])[goes]
+        after[rows[goes], heir[goes]] = _finite_sum(after[rows[goes], heir[goes]], change)
         after[rows[goes], column[goes]] = 0
         kept[rows, column] = there & ~goes
     return torch.where(kept, after, 0)
