@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import graph_pages
 import studies
 from apart_pages import apart
 from armour_pages import armour
@@ -65,6 +66,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "texts": texts,
     "apart": apart,
     "cifar": cifar,
+    "graphs": graph_pages.graphs,
 }
 # These are written once their numbers are there.
 LATER: dict[str, Callable[[Load], str]] = {"imagenet": imagenet}
@@ -84,6 +86,8 @@ def written() -> dict[Path, str]:
     there = {name: write for name, write in LATER.items() if (RESULTS / f"{name}.json").exists()}
     pages = {RESULTS / f"{name}.md": write(load) for name, write in (PAGES | there).items()}
     figure = {RESULTS / "curve.svg": svg(curve_figure(load("curve")))}
+    drawn = graph_pages.figures(load).items()
+    figure |= {RESULTS / f"{name}.svg": svg(own) for name, own in drawn}
     lines = {name: write(load) for name, write in BLOCKS.items()}
     return {**pages, **figure, README: filled(README, lines)}
 

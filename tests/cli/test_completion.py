@@ -66,6 +66,7 @@ def test_names_are_those_of_the_registries() -> None:
     from intarsia.composition.alignment.align import How
     from intarsia.data import DATASETS, NEGATIVES, load_data
     from intarsia.encoders import ENCODERS
+    from intarsia.graphs import GRAPH_SETS
     from intarsia.measure.probe.fresh_head import ProbeProtocol
     from intarsia.models import MODELS
     from intarsia.objectives import OBJECTIVES
@@ -106,6 +107,7 @@ def test_names_are_those_of_the_registries() -> None:
         (ours(OPTIMISERS), completion.OPTIMISERS),
         (ours(PATTERN_OPTIMISERS), completion.PATTERN_OPTIMISERS),
         (NAMES, completion.PATTERNS),
+        (GRAPH_SETS, completion.GRAPH_SETS),
         (ours(SCHEDULES), completion.SCHEDULES),
     ):
         assert sorted(names) == sorted(known)

@@ -25,6 +25,7 @@ VERB_FILES = (
     "study.archive_verbs",
     "sweetspot_verbs",
     "pattern_verbs",
+    "graph_verbs",
 )
 PLUGINS = "intarsia.verbs"
 

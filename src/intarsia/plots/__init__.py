@@ -6,6 +6,7 @@ intarsia's style, found as `ax.figure`. Those of several panels (`..._panels`) r
 
 from intarsia.plots.bars import bar_panels, bars
 from intarsia.plots.curves import curve_panels, curves
+from intarsia.plots.graph_figures import heat_curves, rewiring_steps
 from intarsia.plots.heatmaps import (
     answers,
     confusion,
@@ -35,6 +36,7 @@ __all__ = [
     "confusion_panels",
     "curve_panels",
     "curves",
+    "heat_curves",
     "house_style",
     "loss_and_score_by_depth",
     "map_atlas",
@@ -42,6 +44,7 @@ __all__ = [
     "matrix_panels",
     "png",
     "png_ratio_by_size",
+    "rewiring_steps",
     "save",
     "score_against_loss",
     "svg",
