@@ -5,6 +5,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -20,6 +21,7 @@ from benchmarks.speed.conv_inlay import (
 )
 from benchmarks.speed.convolutions import speeds_of
 from benchmarks.speed.expert import expert_on_device, train_expert
+from benchmarks.speed.graph_scales import measure_random, measure_set
 from benchmarks.speed.pattern_fits import measure, ours, plain
 from intarsia.training.recipe import Recipe
 
@@ -123,3 +125,17 @@ def test_pattern_fits_are_compared_by_the_same_work() -> None:
     assert rows["stacked"]["ratio"] == 1
     alone = rows["alone"]["seconds_of_all"] / rows["stacked"]["seconds_of_all"]
     assert rows["alone"]["ratio"] == pytest.approx(alone, rel=0.2)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_graphs_are_compared_by_the_same_rewiring(tmp_path: Path) -> None:
+    """In blocks and by eigenvectors; a kernel's columns keep all heat."""
+    from planted_nodes import planted
+
+    np.savez(tmp_path / "blocks.npz", **planted())
+    row = measure_set(str(tmp_path / "blocks.npz"), 1.0)
+    assert row["rewired"] == row["dense_rewired"]
+    assert set(row["seconds_of"]) == {"spectrum", "groups", "rewire"}
+    random = measure_random(300, 1.0)
+    assert random["lost_heat"] < 1e-8
+    assert 0.01 < random["tau"] < 100

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import graph_pages
 import studies
 from apart_pages import apart
 from armour_pages import armour
@@ -71,6 +72,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "sweetspot": sweetspot,
     "pattern_fits": pattern_fits,
     "flow": flow,
+    "graphs": graph_pages.graphs,
 }
 # These are written once their numbers are there.
 LATER: dict[str, Callable[[Load], str]] = {"imagenet": imagenet}
@@ -94,6 +96,8 @@ def written() -> dict[Path, str]:
     there = {name: write for name, write in LATER.items() if (RESULTS / f"{name}.json").exists()}
     pages = {RESULTS / f"{name}.md": write(load) for name, write in (PAGES | there).items()}
     figure = {RESULTS / "curve.svg": svg(curve_figure(load("curve")))}
+    drawn = graph_pages.figures(load).items()
+    figure |= {RESULTS / f"{name}.svg": svg(own) for name, own in drawn}
     lines = {name: write(load) for name, write in BLOCKS.items()}
     return {**pages, **figure, README: filled(README, lines)}
 

@@ -70,6 +70,7 @@ def test_names_are_those_of_the_registries() -> None:
     from intarsia.flow.pair_fits import LOSSES
     from intarsia.flow.pair_networks import FORMS
     from intarsia.flow.propagation import CLOSURES
+    from intarsia.graphs import GRAPH_SETS
     from intarsia.measure.probe.fresh_head import ProbeProtocol
     from intarsia.models import MODELS
     from intarsia.objectives import OBJECTIVES
@@ -110,6 +111,7 @@ def test_names_are_those_of_the_registries() -> None:
         (ours(OPTIMISERS), completion.OPTIMISERS),
         (ours(PATTERN_OPTIMISERS), completion.PATTERN_OPTIMISERS),
         (NAMES, completion.PATTERNS),
+        (GRAPH_SETS, completion.GRAPH_SETS),
         (ours(SCHEDULES), completion.SCHEDULES),
         (ours(LAWS), completion.LAWS),
         (ours(UNITS), completion.UNITS),

@@ -27,6 +27,7 @@ VERB_FILES = (
     "pattern_verbs",
     "pattern_page_verbs",
     "flow_verbs",
+    "graph_verbs",
 )
 PLUGINS = "intarsia.verbs"
 

@@ -31,6 +31,7 @@ LAWS = ("exponential", "uniform", "laplace", "bernoulli", "gaussian")
 MODELS = (
     "efficientnet_lite0", "fastnet", "lenet", "mlp", "mobilenet_v2", "resnet18", "vgg11", "vit",
 )  # fmt: skip
+GRAPH_SETS = ("citeseer", "computers", "cora", "europe", "photo")
 NEGATIVES = (
     "bent", "gaussian", "mixed", "noise", "none", "public", "scaled", "shuffled",
     "turned", "warped",

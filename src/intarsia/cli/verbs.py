@@ -110,9 +110,17 @@ flow = typer.Typer(
     "limit theorem.",
     epilog="Begin with [bold]intarsia flow iterate[/bold]: it needs no data.",
 )
+graphs = typer.Typer(
+    cls=VerbGroup,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Graphs at several scales: find a graph's scales, rewire it there, learn its nodes.",
+    epilog="Begin with [bold]intarsia graphs scale edges.txt[/bold]: two node numbers on a line.",
+)
 app.add_typer(study, name="study")
 app.add_typer(sweetspot, name="sweetspot")
 app.add_typer(flow, name="flow")
+app.add_typer(graphs, name="graphs")
 
 
 def verb(*examples: str, group: typer.Typer = app, resumes: bool = False) -> Callable[[Verb], Verb]:

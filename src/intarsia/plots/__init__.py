@@ -12,6 +12,7 @@ from intarsia.plots.flows import (
     error_by_law,
     error_by_weight,
 )
+from intarsia.plots.graph_figures import heat_curves, rewiring_steps
 from intarsia.plots.heatmaps import (
     answers,
     confusion,
@@ -45,6 +46,7 @@ __all__ = [
     "curves",
     "error_by_law",
     "error_by_weight",
+    "heat_curves",
     "house_style",
     "loss_and_score_by_depth",
     "map_atlas",
@@ -52,6 +54,7 @@ __all__ = [
     "matrix_panels",
     "png",
     "png_ratio_by_size",
+    "rewiring_steps",
     "save",
     "score_against_loss",
     "svg",

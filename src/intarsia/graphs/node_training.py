@@ -1,0 +1,324 @@
+"""Classifiers of nodes that see a graph at one scale or several: a bank over seeds at once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from intarsia.errors import RecipeError, TrainingError, nearest, shortened
+from intarsia.files import stream
+from intarsia.graphs.adjacency import Graph
+from intarsia.graphs.graph_layers import (
+    GATLayer,
+    GCNLayer,
+    GraphEncoder,
+    MultiScale,
+    StackedLinear,
+    StackedNorm,
+)
+from intarsia.graphs.graph_sets import GRAPH_SETS, NodeData
+from intarsia.graphs.heat_spectrum import find_scale
+from intarsia.graphs.rewiring import rewire
+from intarsia.specs import check_keys
+from intarsia.training.job import device_of
+
+VARIANTS: dict[str, tuple[bool, ...]] = {
+    "SB": (False,),
+    "MB": (False, False),
+    "SR": (True,),
+    "MR": (False, True),
+}
+"""The paper's networks: for each graph that one sees, whether it is the rewired one."""
+
+SPARSE = 0.2  # share of features that are not 0, below which they stay sparse
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """How nodes are learned; `PROTOCOLS` has the two that are named.
+
+    encoder          "gcn" or "gat"
+    width            of the encoders; None: for GCN that of the features, for GAT what the authors
+                     give it on this data set
+    epochs           of the whole batch; the epoch with the best validation counts
+    transductive     train on the whole graph; else on the edges between training nodes alone
+    resplit          a random split of the nodes for each seed; else the one of the data
+    """
+
+    encoder: str = "gcn"
+    width: int | None = None
+    layers: int = 2
+    heads: int = 4
+    epochs: int = 100
+    learning_rate: float = 1e-4
+    weight_decay: float = 0.0
+    dropout: float = 0.0
+    transductive: bool = False
+    resplit: bool = False
+
+
+PROTOCOLS: dict[str, NodeSettings] = {
+    "authors": NodeSettings(),
+    "honest": NodeSettings(
+        width=64, epochs=200, learning_rate=1e-2, weight_decay=5e-4, dropout=0.5,
+        transductive=True, resplit=True,
+    ),
+}  # fmt: skip
+"""The settings of the paper, and those of who trains on all edges, over random splits."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeResult:
+    """What a bank of networks came to, one for each seed.
+
+    test, validation     accuracies at the best epoch, by seed
+    epochs               those best epochs, from 1
+    budgets              test accuracies by seed, of the best epoch among the first so many
+    network              the whole bank, with its best weights
+    """
+
+    seeds: tuple[int, ...]
+    test: tuple[float, ...]
+    validation: tuple[float, ...]
+    epochs: tuple[int, ...]
+    budgets: Mapping[int, tuple[float, ...]]
+    settings: NodeSettings
+    network: MultiScale
+
+    @property
+    def mean(self) -> float:
+        """Of the test accuracies."""
+        return float(np.mean(self.test))
+
+    @property
+    def deviation(self) -> float:
+        """Their standard deviation; 0 of one seed."""
+        return float(np.std(self.test, ddof=1)) if len(self.test) > 1 else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the network."""
+        return {
+            "seeds": list(self.seeds),
+            "test": list(self.test),
+            "validation": list(self.validation),
+            "epochs": list(self.epochs),
+            "budgets": {str(budget): list(own) for budget, own in self.budgets.items()},
+            "settings": asdict(self.settings),
+        }
+
+
+def train_nodes(
+    data: NodeData,
+    graphs: Sequence[Graph],
+    *,
+    protocol: str = "authors",
+    seeds: int | Sequence[int] = 10,
+    budgets: Sequence[int] = (),
+    device: str = "auto",
+    **settings: Any,
+) -> NodeResult:
+    """Train one network per seed, all in one stack, to classify nodes by all of the graphs.
+
+    The graphs have the nodes of the data, in its order. `settings` are those of `NodeSettings`, on
+    top of the protocol's. Validation and test see the whole graphs by either protocol.
+    """
+    own = resolve_settings(data, protocol, settings)
+    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(s) for s in seeds)
+    if not numbers:
+        raise RecipeError("there is no seed to train: give at least one")
+    _check_graphs(data, graphs)
+    splits = [_split_of(data, own, seed) for seed in numbers]
+    return _Bank(data, graphs, own, numbers, splits, device_of(device)).train(tuple(budgets))
+
+
+def variant_graphs(variant: str, graph: Graph, rewired: Graph | None = None) -> list[Graph]:
+    """The graphs that a variant of the paper sees: "SB", "MB", "SR" or "MR"."""
+    if variant not in VARIANTS:
+        raise RecipeError(f"the variant is {shortened(variant)}: {nearest(variant, VARIANTS)}")
+    wanted = VARIANTS[variant]
+    if any(wanted) and rewired is None:
+        rewired = rewire(graph, find_scale(graph))
+    return [rewired if own and rewired is not None else graph for own in wanted]
+
+
+def resolve_settings(
+    data: NodeData, protocol: str, settings: Mapping[str, Any] | None = None
+) -> NodeSettings:
+    """The settings of a protocol with changes, checked, and the width that they mean."""
+    if protocol not in PROTOCOLS:
+        raise RecipeError(f"the protocol is {shortened(protocol)}: {nearest(protocol, PROTOCOLS)}")
+    given = dict(settings or {})
+    check_keys("training of nodes", given, list(asdict(PROTOCOLS[protocol])))
+    own = replace(PROTOCOLS[protocol], **given)
+    for name in ("layers", "heads", "epochs"):
+        if not isinstance(getattr(own, name), int) or getattr(own, name) < 1:
+            raise RecipeError(f"{name} is {shortened(getattr(own, name))}: expected 1 or more")
+    if not own.learning_rate > 0 or own.weight_decay < 0 or not 0 <= own.dropout < 1:
+        raise RecipeError(
+            f"learning_rate {own.learning_rate}, weight_decay {own.weight_decay} and dropout "
+            f"{own.dropout}: expected above 0, from 0, and from 0 to below 1"
+        )
+    if own.width is None and own.encoder == "gat":
+        entry = GRAPH_SETS.get(data.name)
+        own = replace(own, width=entry.gat_width if entry else 64)
+    return own if own.width else replace(own, width=data.features.shape[1])
+
+
+class _Bank:
+    """Networks of all seeds, and the tensors they are trained on."""
+
+    def __init__(
+        self,
+        data: NodeData,
+        graphs: Sequence[Graph],
+        settings: NodeSettings,
+        seeds: tuple[int, ...],
+        splits: Sequence[NodeData],
+        device: torch.device,
+    ) -> None:
+        self.settings, self.seeds, self.device = settings, seeds, device
+        self.network = _network(data, len(graphs), settings, seeds).to(device)
+        self.y = data.y.to(device)
+        x, self.whole = data.x, [self._prepared(graph) for graph in graphs]
+        sparse = data.features.nnz < SPARSE * x.numel() and not settings.dropout
+        self.x = (x.to_sparse() if sparse else x).to(device)
+        if settings.transductive:
+            self.seen, self.train_x, self.train_graphs = None, self.x, self.whole
+        else:
+            nodes = splits[0].train
+            self.seen = torch.from_numpy(nodes).to(device)
+            self.train_x = x[nodes].to(device)
+            self.train_graphs = [self._prepared(graph.subgraph(nodes)) for graph in graphs]
+        self.parts = {
+            name: [torch.from_numpy(getattr(own, name)).to(device) for own in splits]
+            for name in ("train", "validation", "test")
+        }
+
+    def train(self, budgets: tuple[int, ...]) -> NodeResult:
+        """All epochs; what was best of each seed comes back."""
+        own, network = self.settings, self.network
+        rates: dict[str, Any] = {"lr": own.learning_rate, "weight_decay": own.weight_decay}
+        optimiser = torch.optim.Adam(network.parameters(), **rates)
+        best = torch.full((len(self.seeds),), -1.0, device=self.device)
+        epochs = torch.zeros(len(self.seeds), dtype=torch.long)
+        kept = {name: value.detach().clone() for name, value in network.state_dict().items()}
+        reached: dict[int, tuple[float, ...]] = {}
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices):
+            torch.manual_seed(stream("dropout", *self.seeds))
+            for epoch in range(1, own.epochs + 1):
+                network.train()
+                optimiser.zero_grad()
+                loss = self._loss()
+                loss.backward()
+                optimiser.step()
+                if not torch.isfinite(loss):
+                    raise TrainingError(
+                        f"the loss is {loss:.3g} in epoch {epoch}: lower learning_rate"
+                    )
+                scores = self.accuracy("validation")
+                better = scores > best
+                best = torch.where(better, scores, best)
+                epochs[better.cpu()] = epoch
+                for name, value in network.state_dict().items():
+                    kept[name][better] = value[better]
+                if epoch in budgets:
+                    reached[epoch] = self._at(kept)
+        test = self._at(kept)
+        network.load_state_dict(kept)
+        return NodeResult(
+            self.seeds, test, tuple(best.tolist()), tuple(epochs.tolist()), reached, own, network
+        )
+
+    @torch.no_grad()
+    def accuracy(self, part: str) -> Tensor:
+        """Of each network on its nodes of this part, seen in the whole graphs."""
+        self.network.eval()
+        rows = torch.unique(torch.cat(self.parts[part]))
+        answers = self.network(self.x, self.whole, rows).argmax(-1)  # seeds x rows
+        place = torch.full((len(self.y),), -1, device=self.device)
+        place[rows] = torch.arange(len(rows), device=self.device)
+        return torch.stack(
+            [
+                (given[place[own]] == self.y[own]).float().mean()
+                for given, own in zip(answers, self.parts[part], strict=True)
+            ]
+        )
+
+    def _loss(self) -> Tensor:
+        """Summed over networks, so that each has the gradient it would have alone."""
+        logits = self.network(self.train_x, self.train_graphs)
+        total = logits.new_zeros(())
+        for own, rows in zip(logits, self.parts["train"], strict=True):
+            own = own if self.seen is not None else own[rows]
+            total = total + nn.functional.cross_entropy(own, self.y[rows])
+        return total
+
+    def _at(self, state: Mapping[str, Tensor]) -> tuple[float, ...]:
+        """Test accuracies with other weights, which are put back after."""
+        before = {name: value.clone() for name, value in self.network.state_dict().items()}
+        self.network.load_state_dict(state)
+        scores = tuple(self.accuracy("test").tolist())
+        self.network.load_state_dict(before)
+        return scores
+
+    def _prepared(self, graph: Graph) -> Any:
+        encoder = self.network.encoders[0]
+        assert isinstance(encoder, GraphEncoder)
+        return encoder.prepare(graph).to(self.device)
+
+
+def _network(
+    data: NodeData, graphs: int, settings: NodeSettings, seeds: Sequence[int]
+) -> MultiScale:
+    """The stack of the networks that each seed draws by itself."""
+    assert settings.width is not None
+
+    def built(copies: int | None) -> MultiScale:
+        def encoder() -> nn.Module:
+            return GraphEncoder(
+                settings.encoder, data.features.shape[1], settings.width,
+                layers=settings.layers, heads=settings.heads, dropout=settings.dropout,
+                copies=copies,
+            )  # fmt: skip
+
+        width = graphs * (settings.width or 0)
+        return MultiScale(encoder, graphs, data.classes, width=width, copies=copies)
+
+    states = []
+    single = built(None)
+    for seed in seeds:
+        generator = torch.Generator().manual_seed(stream("nodes", seed))
+        for module in single.modules():
+            if isinstance(module, StackedLinear | StackedNorm | GCNLayer | GATLayer):
+                module.reset(generator)
+        states.append({name: value.clone() for name, value in single.state_dict().items()})
+    bank = built(len(seeds))
+    bank.load_state_dict({name: torch.stack([s[name] for s in states]) for name in states[0]})
+    return bank
+
+
+def _split_of(data: NodeData, settings: NodeSettings, seed: int) -> NodeData:
+    if not settings.resplit:
+        split = data
+    else:
+        per_class = len(data.train) // data.classes if data.published else None
+        split = data.resplit(seed, per_class)
+    for part in ("train", "validation", "test"):
+        if not len(getattr(split, part)):
+            raise RecipeError(f"{data.name} has no {part} nodes: split it otherwise")
+    return split
+
+
+def _check_graphs(data: NodeData, graphs: Sequence[Graph]) -> None:
+    if not graphs:
+        raise RecipeError("there is no graph to train on: give at least one")
+    for graph in graphs:
+        if graph.size != data.graph.size:
+            raise RecipeError(
+                f"a graph has {graph.size} nodes and {data.name} {data.graph.size}: rewire the "
+                "graph of the data that is trained on"
+            )

@@ -1,0 +1,80 @@
+"""graphs scale, rewire and train on files of our own."""
+
+from pathlib import Path
+
+import networkx
+import numpy as np
+import pytest
+from command_line import CommandLine, run_without_torch
+
+from intarsia.graphs import Graph, coarsen, find_scale, read_graph, rewire, scales
+
+graphs = CommandLine("graphs")
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> tuple[Path, Graph]:
+    """A file whose largest component has 40 nodes, from number 2 on."""
+    drawn = networkx.random_labeled_tree(40, seed=2)
+    path = tmp_path / "edges.txt"
+    path.write_text("0 1\n" + "".join(f"{a + 2} {b + 2}\n" for a, b in drawn.edges))
+    return path, read_graph(path, component="largest")
+
+
+def test_help_is_light() -> None:
+    said = run_without_torch("graphs", "--help")
+    assert all(name in said for name in ("scale", "rewire", "train"))
+
+
+def test_scale_says_both_kinds(tree: tuple[Path, Graph], tmp_path: Path) -> None:
+    path, graph = tree
+    figure = tmp_path / "capacity.svg"
+    answer = graphs.answer("scale", path, "--figure", figure)
+    assert (answer["nodes"], answer["edges"]) == (40, 78)
+    assert answer["published"] == pytest.approx(scales(graph))
+    assert answer["heat_capacity"] == pytest.approx(scales(graph, "heat_capacity"))
+    assert "heat capacity" in figure.read_text()
+    assert graphs.answer("scale", path, "--all")["nodes"] == 42
+    assert "heat capacity" in graphs.call("scale", path).stdout
+    assert "no file" in graphs.refusal("scale", tmp_path / "none.txt")
+
+
+def test_rewire_writes_what_can_be_read_again(tree: tuple[Path, Graph], tmp_path: Path) -> None:
+    path, graph = tree
+    expected = rewire(graph, find_scale(graph))
+    answer = graphs.answer("rewire", path, "-o", tmp_path / "new.npz")
+    assert answer["written_edges"] == expected.edges
+    assert answer["tau"] == pytest.approx(find_scale(graph))
+    back = read_graph(tmp_path / "new.npz", size=40)
+    assert (back.adjacency != expected.adjacency).nnz == 0
+    with np.load(tmp_path / "new.npz") as arrays:
+        assert arrays["nodes"].tolist() == list(range(2, 42))
+    answer = graphs.answer("rewire", path, "--tau", 2, "-o", tmp_path / "new.csv")
+    named = read_graph(tmp_path / "new.csv", size=42)
+    assert named.edges == answer["written_edges"] == rewire(graph, 2.0).edges
+    assert named.adjacency[:2].nnz == 0
+    answer = graphs.answer("rewire", path, "--tau", 2, "--coarsen", "-o", tmp_path / "c.npz")
+    assert answer["written_nodes"] == answer["supernodes"] == coarsen(graph, 2.0).graph.size
+    assert "must end in" in graphs.refusal("rewire", path, "--tau", 1, "-o", tmp_path / "new.pt")
+    assert "tau is 'x'" in graphs.refusal("rewire", path, "--tau", "x", "-o", tmp_path / "n.npz")
+
+
+def test_train_prints_a_row_for_each_variant(tmp_path: Path) -> None:
+    drawn = networkx.planted_partition_graph(3, 12, 0.5, 0.03, seed=1)
+    labels = np.arange(36) // 12
+    order = np.random.default_rng(0).permutation(36)
+    edges = np.argsort(order)[np.array(drawn.edges)]
+    path = tmp_path / "nodes.npz"
+    np.savez(path, edges=edges, labels=labels[order], x=np.eye(3)[labels[order]])
+    quick = ("--epochs", 3, "--seeds", 2, "--width", 4, "--device", "cpu", "--tau", 0.1)
+    answer = graphs.answer("train", path, "--encoder", "gcn,gat", "--variants", "SB,MR", *quick)
+    kinds = [(row["encoder"], row["variant"]) for row in answer["rows"]]
+    assert kinds == [("gcn", "SB"), ("gcn", "MR"), ("gat", "SB"), ("gat", "MR")]
+    for row in answer["rows"]:
+        assert row["mean"] == pytest.approx(np.mean(row["test"]))
+        assert len(row["seeds"]) == 2
+    said = graphs.call("train", path, "--variants", "SB", *quick).stdout
+    assert "authors protocol" in said
+    assert "variant is 'XX'" in graphs.refusal("train", path, "--variants", "XX", *quick)
+    assert "protocol is 'ours'" in graphs.refusal("train", path, "--protocol", "ours", *quick)
