@@ -164,6 +164,12 @@ def require_data(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
     return require
 
 
+@pytest.fixture
+def cppn(require_data: Callable[[str], Path]) -> Path:
+    """The folder of the published pattern networks; without them the test is skipped."""
+    return require_data("cppn/skull") / "cppn"
+
+
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
     import torch

@@ -36,6 +36,7 @@ def read_target(word: str) -> str | int:
     return quoted[2] if quoted else word
 
 
+SplitName = Annotated[str, name_option(completion.SPLITS, "train, validation, test or all.")]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object and nothing else, errors too.")
 ]

@@ -12,6 +12,7 @@ from intarsia.cli.common_options import (
     Figure,
     Json,
     OwnNetwork,
+    SplitName,
     check_figure,
     name_option,
 )
@@ -76,9 +77,7 @@ def propagate(
     path: Annotated[Path, typer.Argument(help=f"{PATH_HELP}; not a bank of several.")],
     source: DataChoice,
     own: OwnNetwork,
-    split: Annotated[
-        str, name_option(completion.SPLITS, "train, validation, test or all.")
-    ] = "test",
+    split: SplitName = "test",
     closure: Annotated[
         str, name_option(completion.CLOSURES, "gaussian: predicted beside sampled; or sample.")
     ] = "gaussian",

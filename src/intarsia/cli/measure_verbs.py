@@ -17,6 +17,7 @@ from intarsia.cli.common_options import (
     OwnNetwork,
     SamplesChoice,
     Seed,
+    SplitName,
     Strict,
     check_figure,
     name_option,
@@ -44,9 +45,7 @@ def evaluate(
     path: Annotated[Path, typer.Argument(help=f"{PATH_HELP}.")],
     source: DataChoice,
     own: OwnNetwork,
-    split: Annotated[
-        str, name_option(completion.SPLITS, "train, validation, test or all.")
-    ] = "test",
+    split: SplitName = "test",
     rewarded: Annotated[
         str | None,
         typer.Option(

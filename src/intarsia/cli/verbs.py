@@ -88,39 +88,46 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with [bold]intarsia demo[/bold]: ten modules, joined, in under a minute.",
 )
-study = typer.Typer(
-    cls=VerbGroup,
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Make a paper's tables and figures: run a study, see its progress, show its results.",
-    epilog="Begin with [bold]intarsia study run single --scale small[/bold]: it takes seconds.",
+
+
+def _group(name: str, about: str, first: str, why: str) -> typer.Typer:
+    """Verbs of one subject; help ends with the command to begin with."""
+    made = typer.Typer(
+        cls=VerbGroup,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        help=about,
+        epilog=f"Begin with [bold]intarsia {name} {first}[/bold]: {why}.",
+    )
+    app.add_typer(made, name=name)
+    return made
+
+
+study = _group(
+    "study",
+    "Make a paper's tables and figures: run a study, see its progress, show its results.",
+    "run single --scale small",
+    "it takes seconds",
 )
-sweetspot = typer.Typer(
-    cls=VerbGroup,
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Pattern networks that draw pictures: fit them, prune them, see what a weight does.",
-    epilog="Begin with [bold]intarsia sweetspot show totem[/bold]: it needs no download.",
+sweetspot = _group(
+    "sweetspot",
+    "Pattern networks that draw pictures: fit them, prune them, see what a weight does.",
+    "show totem",
+    "it needs no download",
 )
-flow = typer.Typer(
-    cls=VerbGroup,
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Cumulants of samples, through the layers of a network, and in the flow of the central "
-    "limit theorem.",
-    epilog="Begin with [bold]intarsia flow iterate[/bold]: it needs no data.",
+flow = _group(
+    "flow",
+    "Cumulants of samples, through the layers of a network, and in the flow of the central limit "
+    "theorem.",
+    "iterate",
+    "it needs no data",
 )
-graphs = typer.Typer(
-    cls=VerbGroup,
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Graphs at several scales: find a graph's scales, rewire it there, learn its nodes.",
-    epilog="Begin with [bold]intarsia graphs scale edges.txt[/bold]: two node numbers on a line.",
+graphs = _group(
+    "graphs",
+    "Graphs at several scales: find a graph's scales, rewire it there, learn its nodes.",
+    "scale edges.txt",
+    "two node numbers on a line",
 )
-app.add_typer(study, name="study")
-app.add_typer(sweetspot, name="sweetspot")
-app.add_typer(flow, name="flow")
-app.add_typer(graphs, name="graphs")
 
 
 def verb(*examples: str, group: typer.Typer = app, resumes: bool = False) -> Callable[[Verb], Verb]:

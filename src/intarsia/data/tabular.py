@@ -67,7 +67,7 @@ def _table(
     grouping = _grouping(first, groups, column, path)
     header = isinstance(target, str) or isinstance(groups, str)
     header = header or not any(
-        _is_number(cell) for i, cell in enumerate(first) if i not in (column, grouping)
+        is_number_text(cell) for i, cell in enumerate(first) if i not in (column, grouping)
     )
     _check_first(rows, column, header, path)
     names = [cell.strip() for cell in first] if header else [str(i) for i in range(len(first))]
@@ -274,9 +274,9 @@ def _looks_like_header(rows: list[tuple[int, list[str]]], column: int) -> bool:
     others = [cells[column].strip() for _, cells in rows[1:] if len(cells) == len(first)]
     names = [cell.strip() for i, cell in enumerate(first) if i != column and cell.strip()]
     counted = any(names == [str(i + start) for i in range(len(names))] for start in (0, 1))
-    if not others or _is_number(label) or label in others:
+    if not others or is_number_text(label) or label in others:
         return False
-    return counted or all(map(_is_number, others))
+    return counted or all(map(is_number_text, others))
 
 
 def _numbers(
@@ -324,7 +324,8 @@ def _no_value(where: str, name: str, seen: Any) -> str:
     )
 
 
-def _is_number(cell: str) -> bool:
+def is_number_text(cell: str) -> bool:
+    """Whether a cell of a table reads as a number."""
     try:
         float(cell)
     except ValueError:

@@ -9,6 +9,7 @@ from torch import Tensor
 from intarsia.data import load_data
 from intarsia.data.arrays import read_npz
 from intarsia.data.budget import file_size
+from intarsia.data.tabular import is_number_text
 from intarsia.errors import DataError, RecipeError
 from intarsia.flow.cumulants import samples_of
 from intarsia.flow.laws import LAWS, draw
@@ -53,7 +54,7 @@ def _of_csv(path: Path) -> Tensor:
             rows = [row for row in csv.reader(file) if row]
     except (UnicodeDecodeError, csv.Error, OSError) as error:
         raise DataError(f"{path} cannot be read as .csv: {error}") from None
-    if rows and not any(map(_is_number, rows[0])):
+    if rows and not any(map(is_number_text, rows[0])):
         rows = rows[1:]
     if not rows:
         raise DataError(f"{path} has no row of numbers")
@@ -63,7 +64,7 @@ def _of_csv(path: Path) -> Tensor:
                 f"{path}: row {place} of numbers has {len(row)} cells and row 0 has "
                 f"{len(rows[0])}: every sample needs as many"
             )
-        bad = next((cell for cell in row if not _is_number(cell)), None)
+        bad = next((cell for cell in row if not is_number_text(cell)), None)
         if bad is not None:
             raise DataError(
                 f"{path}: row {place} of numbers has {bad[:40]!r}, which is not a number: keep "
@@ -77,11 +78,3 @@ def _named(path: Path, array: np.ndarray) -> Tensor:
         return samples_of(array)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

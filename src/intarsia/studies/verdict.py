@@ -3,7 +3,7 @@
 A study decides this once, from its cells. The command, the report and the pages print it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from intarsia.studies.tables import (
     Spread,
     Table,
     finite,
+    grouped,
     plain_text,
     str_of,
 )
@@ -117,6 +118,17 @@ class Findings:
     variants: Mapping[str, Sequence[Measured]] = field(default_factory=dict)  # of the same study
     related: Mapping[str, Mapping[str, Sequence[Measured]]] = field(default_factory=dict)
     """Cells of other studies, by name and label."""
+
+    @property
+    def by_label(self) -> dict[str, Sequence[Measured]]:
+        """The cells that count and those of all variants."""
+        return {self.label: self.cells, **self.variants}
+
+    def by_network(self) -> Iterator[tuple[str, list[Measured]]]:
+        """All of them by data and model, under `CIFAR-100, mlp(32)`; variants are named too."""
+        for label, cells in self.by_label.items():
+            for (data, model), group in grouped(cells, "data", "model").items():
+                yield f"{titled(data)}, {model}" + f", {label}" * (label != self.label), group
 
 
 def table_verdict(tables: Sequence[Table]) -> Verdict:

@@ -1,8 +1,6 @@
 """A small run of study `sweetspot` on the embedded pattern, made once."""
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,18 +21,6 @@ TINY: dict[str, Any] = {
     "volume_steps": 2,
     "scored": 2,
 }
-
-SHARED_DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
-
-
-@pytest.fixture
-def cppn(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the published networks; without them the test is skipped."""
-    data = Path(os.environ.get("INTARSIA_DATA") or SHARED_DATA)
-    if not (data / "cppn" / "cppn.json").is_file():
-        pytest.skip("needs the published pattern networks: no cppn/ where INTARSIA_DATA points")
-    monkeypatch.setenv("INTARSIA_DATA", str(data))
-    return data / "cppn"
 
 
 @pytest.fixture(scope="session")

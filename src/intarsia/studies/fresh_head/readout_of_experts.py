@@ -275,18 +275,15 @@ def verdict(findings: Findings) -> Verdict:
     """Whether fresh is above native everywhere, what is recovered, and how the losses compare."""
     claims: list[Claim] = []
     lines = []
-    variants = {findings.label: findings.cells, **findings.variants}
-    for label, cells_ in variants.items():
-        for (data, model), group in grouped(cells_, "data", "model").items():
-            found = recoveries(group)
-            if not found:
-                continue
-            where = f"{titled(data)}, {model}" + f", {label}" * (label != findings.label)
-            above = _above_native(where, found)
-            claims += [above, *_tested(where, found), *_by_loss(where, found)]
-            claims += _above_base(where, found, references(group, BASE, FRESH))
-            lines.append(f"{where}: fresh above native in {above.counted} cells")
-    failed = diverged_banks([cell for cells_ in variants.values() for cell in cells_])
+    for where, group in findings.by_network():
+        found = recoveries(group)
+        if not found:
+            continue
+        above = _above_native(where, found)
+        claims += [above, *_tested(where, found), *_by_loss(where, found)]
+        claims += _above_base(where, found, references(group, BASE, FRESH))
+        lines.append(f"{where}: fresh above native in {above.counted} cells")
+    failed = diverged_banks([cell for cells_ in findings.by_label.values() for cell in cells_])
     return Verdict("; ".join(lines) or "no merge is probed yet", claims, failed)
 
 

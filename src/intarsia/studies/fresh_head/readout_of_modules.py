@@ -336,19 +336,15 @@ def verdict(findings: Findings) -> Verdict:
     """For each data set and operator: whether fresh is above native, and what is recovered."""
     claims: list[Claim] = []
     lines = []
-    variants = {findings.label: findings.cells, **findings.variants}
-    for label, cells_ in variants.items():
-        for (data, model), group in grouped(cells_, "data", "model").items():
-            where, ways = f"{titled(data)}, {model}", probed_ways(group)
-            if label != findings.label:
-                where += f", {label}"
-            merges = {way: ways[way] for way in MERGES if way in ways and ways[way].gaps}
-            claims += _recovered_claims(where, merges)
-            claims += _references(where, ways, merges)
-            if merges:
-                words = [f"{way} {_short(own)}" for way, own in merges.items()]
-                lines.append(f"{where}: {', '.join(words)}")
-    failed = diverged_banks([cell for cells_ in variants.values() for cell in cells_])
+    for where, group in findings.by_network():
+        ways = probed_ways(group)
+        merges = {way: ways[way] for way in MERGES if way in ways and ways[way].gaps}
+        claims += _recovered_claims(where, merges)
+        claims += _references(where, ways, merges)
+        if merges:
+            words = [f"{way} {_short(own)}" for way, own in merges.items()]
+            lines.append(f"{where}: {', '.join(words)}")
+    failed = diverged_banks([cell for cells_ in findings.by_label.values() for cell in cells_])
     return Verdict("; ".join(lines) or "no merge is probed yet", claims, failed)
 
 

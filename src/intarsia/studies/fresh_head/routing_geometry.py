@@ -224,14 +224,11 @@ def verdict(findings: Findings) -> Verdict:
     """Whether the composer beats the ensemble under Ward and not under random, and entropy both."""
     claims: list[Claim] = []
     lines = []
-    variants = {findings.label: findings.cells, **findings.variants}
-    for label, cells_ in variants.items():
-        for (data, model), group in grouped(_measured(cells_), "data", "model").items():
-            where = f"{titled(data)}, {model}" + f", {label}" * (label != findings.label)
-            own = [*_by_geometry(where, group), *_by_entropy(where, group)]
-            claims += own
+    for where, cells_ in findings.by_network():
+        if group := _measured(cells_):
+            claims += [*_by_geometry(where, group), *_by_entropy(where, group)]
             lines.append(f"{where}: {_in_short(group)}")
-    failed = diverged_banks([cell for cells_ in variants.values() for cell in cells_])
+    failed = diverged_banks([cell for cells_ in findings.by_label.values() for cell in cells_])
     return Verdict("; ".join(lines) or "nothing is routed yet", claims, failed)
 
 

@@ -158,7 +158,7 @@ def _cut_through(cells: Sequence[Measured]) -> list[Claim]:
 
 def _live_units(findings: Findings) -> list[Claim]:
     """How many hidden units pruning leaves, by variant, in a place that all of them have."""
-    variants = {findings.label: findings.cells, **findings.variants}
+    variants = findings.by_label
     groups = [grouped(cells, "data", "model") for cells in variants.values()]
     shared = [place for place in groups[0] if all(place in own for own in groups)]
     if len(variants) < 2 or not shared:

@@ -287,7 +287,7 @@ def verdict(findings: Findings) -> Verdict:
     """Every claim of the paper on every target: reproduces, does not, cannot be told."""
     claims: list[Claim] = []
     lines = []
-    for label, own in {findings.label: findings.cells, **findings.variants}.items():
+    for label, own in findings.by_label.items():
         rows = claim_rows(own)
         where = "" if label == findings.label else f"{label}: "
         if rows:

@@ -6,9 +6,6 @@ prints what the tests then judge. With a GPU they run there as well, in bf16.
 """
 
 import json
-import os
-import subprocess
-import sys
 from functools import partial
 from importlib.util import find_spec
 
@@ -50,19 +47,6 @@ NORMS = {
 @pytest.fixture(autouse=True)
 def kernels(monkeypatch):
     monkeypatch.setattr(grouped, "KERNELS", True)
-
-
-@pytest.fixture(scope="module")
-def result():
-    done = subprocess.run(
-        [sys.executable, __file__],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("case", CONVOLUTIONS)

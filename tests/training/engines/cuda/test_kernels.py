@@ -5,9 +5,6 @@ this file as a script, which prints what the tests then judge.
 """
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -26,19 +23,6 @@ from intarsia.training.rounds import rewound
 from intarsia.training.tasks import Task
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
-
-
-@pytest.fixture(scope="module")
-def result():
-    done = subprocess.run(
-        [sys.executable, __file__],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 DEEP, SHALLOW = "mlp([20, 16], dropout=0)", "mlp([20], dropout=0)"
