@@ -159,6 +159,10 @@ def test_a_folder_of_pyg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert read.labels.tolist() == arrays["labels"].tolist()
     with pytest.raises(DataError, match="load blocks once"):
         load_nodes("blocks", root=tmp_path / "elsewhere")
+    one.x = torch.zeros(1, 1).expand(60, 10**9)  # few bytes, and a shape that says much
+    data_of.InMemoryDataset.save([one], path)
+    with pytest.raises(DataError, match="would unpack to"):
+        load_nodes("blocks", root=tmp_path)
     path.write_bytes(b"no tensor")
     with pytest.raises(DataError, match="process it anew"):
         load_nodes("blocks", root=tmp_path)

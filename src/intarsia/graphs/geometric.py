@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from intarsia.data.budget import check_entries, file_size
 from intarsia.errors import DataError, RecipeError, shortened
 from intarsia.graphs.adjacency import read_graph
 from intarsia.graphs.heat_kernel import MEMORY
@@ -83,8 +84,10 @@ def graphs_of(data: Any) -> list[Tensor]:
 def read_processed(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a data set that PyTorch Geometric has processed: x, edges, labels, masks.
 
-    Read without running what a pickle may ask for: classes other than PyG's own are refused.
+    Read without running what a pickle may ask for: classes other than PyG's own are refused. What
+    its tensors would unpack to is counted first: a shape may say anything.
     """
+    size = file_size(path)
     try:
         import torch_geometric  # noqa: F401  # allows torch to read its classes
     except ImportError as error:
@@ -95,6 +98,8 @@ def read_processed(path: Path) -> dict[str, np.ndarray]:
         content = torch.load(path, weights_only=True)
         fields = content[0] if isinstance(content, tuple) else content
         fields = fields if isinstance(fields, dict) else fields.to_dict()
+        tensors = [value for value in fields.values() if isinstance(value, Tensor)]
+        check_entries(sum(tensor.numel() for tensor in tensors), size, path)
         arrays = {"edges": fields["edge_index"].T.numpy(), "labels": fields["y"].numpy()}
         if fields.get("x") is not None:
             arrays["x"] = fields["x"].to_dense().numpy()
@@ -103,6 +108,8 @@ def read_processed(path: Path) -> dict[str, np.ndarray]:
             if mask is not None and mask.ndim == 1:
                 arrays[f"{part}_idx"] = np.flatnonzero(mask.numpy())
         return arrays
+    except DataError:
+        raise
     except Exception as error:  # of a file that may hold anything
         raise DataError(
             f"{path} is not a single graph that PyTorch Geometric has processed "
