@@ -38,9 +38,10 @@ NEGATIVES = (
 )  # fmt: skip
 OBJECTIVES = ("confidence_penalty", "me", "other", "qme", "smoothing", "xe")
 OPERATORS = (
-    "auto", "centroid", "centroid_entropy", "dare", "entropy_router", "fisher", "inlay",
-    "logit_mean", "logit_weighted", "logits", "mean", "own", "probabilities", "regmean", "sum",
-    "task_arithmetic", "ties", "weighted",
+    "auto", "breadcrumbs", "centroid", "centroid_entropy", "dare", "della", "emr",
+    "entropy_router", "fisher", "inlay", "iso_c", "karcher", "logit_mean", "logit_weighted",
+    "logits", "mean", "model_stock", "multislerp", "own", "probabilities", "regmean", "sce",
+    "slerp", "sum", "task_arithmetic", "ties", "tsvm", "weighted",
 )  # fmt: skip
 OPTIMISERS = ("adam", "adamw", "sgd")
 PAIR_LOSSES = ("mse", "cumulants")
