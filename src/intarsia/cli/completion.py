@@ -58,8 +58,8 @@ VISIBILITIES = ("all", "own", "past")
 SPLITS = ("train", "validation", "test", "all")
 STUDIES = (
     "apart", "base", "cifar10", "cifar100", "complete", "confusion", "continual", "controls",
-    "flow", "fresh_head", "geometry", "impact", "pairs", "path", "readout_of_modules", "single",
-    "sparsity", "sweetspot", "temperature", "unlearning", "width",
+    "flow", "fresh_head", "geometry", "graphs", "impact", "pairs", "path", "readout_of_modules",
+    "single", "sparsity", "sweetspot", "temperature", "unlearning", "width",
 )  # fmt: skip
 
 Complete = Callable[[str], list[str]]
