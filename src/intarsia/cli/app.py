@@ -28,6 +28,7 @@ VERB_FILES = (
     "pattern_page_verbs",
     "flow_verbs",
     "graph_verbs",
+    "lens_verbs",
 )
 PLUGINS = "intarsia.verbs"
 

@@ -27,6 +27,7 @@ ENGINES = (
     "streams",
 )  # fmt: skip
 FORMS = ("symmetric", "free")
+LENS_POSITIONS = ("all", "last", "first")
 LAWS = ("exponential", "uniform", "laplace", "bernoulli", "gaussian")
 MODELS = (
     "efficientnet_lite0", "fastnet", "lenet", "mlp", "mobilenet_v2", "resnet18", "vgg11", "vit",
@@ -58,7 +59,8 @@ VISIBILITIES = ("all", "own", "past")
 SPLITS = ("train", "validation", "test", "all")
 STUDIES = (
     "apart", "base", "cifar10", "cifar100", "complete", "confusion", "continual", "controls",
-    "flow", "fresh_head", "geometry", "graphs", "impact", "pairs", "path", "readout_of_modules",
+    "flow", "fresh_head", "geometry", "graphs", "impact", "lens", "pairs", "path",
+    "readout_of_modules",
     "single", "sparsity", "sweetspot", "temperature", "unlearning", "width",
 )  # fmt: skip
 

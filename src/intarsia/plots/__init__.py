@@ -21,6 +21,7 @@ from intarsia.plots.heatmaps import (
     matrix_panels,
     weights,
 )
+from intarsia.plots.lens_figures import alpha_sweep, layer_bars, profile_bands, profile_plane
 from intarsia.plots.patterns import (
     loss_and_score_by_depth,
     map_atlas,
@@ -34,6 +35,7 @@ from intarsia.plots.style import COLOURS, house_style
 
 __all__ = [
     "COLOURS",
+    "alpha_sweep",
     "answers",
     "bar_panels",
     "bars",
@@ -48,12 +50,15 @@ __all__ = [
     "error_by_weight",
     "heat_curves",
     "house_style",
+    "layer_bars",
     "loss_and_score_by_depth",
     "map_atlas",
     "matrix",
     "matrix_panels",
     "png",
     "png_ratio_by_size",
+    "profile_bands",
+    "profile_plane",
     "rewiring_steps",
     "save",
     "score_against_loss",
