@@ -38,7 +38,7 @@ ORDER = """
     pruning modules
     training composition plots
     measure
-    flow graphs sweetspot
+    flow graphs lens sweetspot
     estimator hub card exports
     studies
     artifacts

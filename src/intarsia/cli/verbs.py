@@ -128,6 +128,12 @@ graphs = _group(
     "scale edges.txt",
     "two node numbers on a line",
 )
+lens = _group(
+    "lens",
+    "How sure a network is, layer by layer.",
+    "modules demo/modules",
+    "the modules that intarsia demo makes",
+)
 
 
 def verb(*examples: str, group: typer.Typer = app, resumes: bool = False) -> Callable[[Verb], Verb]:
