@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import studies
+from lens_modules_pages import lens_modules
 from intarsia.studies import Claim, Findings
 from pages import RESULTS, Load, met, page, table
 
@@ -24,6 +25,7 @@ def lens(load: Load) -> str:
         "paper (Caso, Ali, Irwin, Liò, arXiv 2502.16570) asks other questions of larger models, so "
         "its numbers have no counterpart here.",
         *(parts or ["Nothing is measured yet."]),
+        lens_modules(load),
         "## Not measured yet",
         "Task, format and correctness on a larger model, family and size, and what a profile costs "
         "on a GPU.",

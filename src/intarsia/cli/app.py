@@ -29,6 +29,7 @@ VERB_FILES = (
     "flow_verbs",
     "graph_verbs",
     "lens_verbs",
+    "lens_module_verbs",
 )
 PLUGINS = "intarsia.verbs"
 

@@ -130,8 +130,7 @@ graphs = _group(
 )
 lens = _group(
     "lens",
-    "Entropy through depth: how sure a language model is behind each of its layers, and what that "
-    "tells.",
+    "Entropy through depth: how sure a network is behind each of its layers, and what that tells.",
     "profile model.bin 'Once upon a time'",
     "a llama2.c file, with tok.bin beside it",
 )

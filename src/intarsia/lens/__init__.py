@@ -1,4 +1,4 @@
-"""Lens: entropy through depth, as a network's own head reads each of its layers."""
+"""Lens: entropy through depth, as a network's own head or a tuned one reads each of its layers."""
 
 from intarsia.lens.classification import Classification, classify
 from intarsia.lens.entropies import entropy
@@ -12,15 +12,22 @@ from intarsia.lens.llama_files import (
     read_llama_tokenizer,
 )
 from intarsia.lens.profiles import Profile, profile, profile_generated
+from intarsia.lens.tuned_lens import LayerMap, TunedLens, tune
+from intarsia.lens.tuned_profiles import LayerProfile, ModuleProfile, TunedProfiles, tuned
 
 __all__ = [
     "Classification",
     "LanguageModel",
+    "LayerMap",
+    "LayerProfile",
     "LensParts",
     "LlamaNetwork",
     "LlamaShape",
     "LlamaTokenizer",
+    "ModuleProfile",
     "Profile",
+    "TunedLens",
+    "TunedProfiles",
     "classify",
     "entropy",
     "generate",
@@ -29,4 +36,6 @@ __all__ = [
     "profile_generated",
     "read_llama",
     "read_llama_tokenizer",
+    "tune",
+    "tuned",
 ]

@@ -6,6 +6,7 @@ intarsia's style, found as `ax.figure`. Those of several panels (`..._panels`) r
 
 from intarsia.plots.bars import bar_panels, bars
 from intarsia.plots.curves import curve_panels, curves
+from intarsia.plots.entropies_by_layer import entropy_by_layer
 from intarsia.plots.flows import (
     closure_error_by_layer,
     cumulants_by_step,
@@ -46,6 +47,7 @@ __all__ = [
     "cumulants_by_step",
     "curve_panels",
     "curves",
+    "entropy_by_layer",
     "error_by_law",
     "error_by_weight",
     "heat_curves",
