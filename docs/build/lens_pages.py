@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import studies
-from lens_modules_pages import lens_modules
 from intarsia.studies import Claim, Findings
+from lens_modules_pages import lens_modules
 from pages import RESULTS, Load, met, page, table
 
 NAME = "lens"
