@@ -30,6 +30,7 @@ def apart(load: Load) -> str:
         "## Time",
         origin(time),
         _time(time),
+        *_gpu_time(load),
         "## Which negatives",
         origin(mixtures),
         "Modules under visibility `own` by mixture, logits added. *Validation* is the accuracy of "
@@ -72,9 +73,25 @@ def _time(result: Result) -> str:
     head = "trained|modules|epochs|CPU seconds|times joint"
     note = (
         f"Processor seconds of all processes together, on {result['cores']} cores that others used "
-        "too; so they are not the time on the clock. No GPU was measured."
+        "too; so they are not the time on the clock."
     )
     return f"{table(head, rows)}\n\n{note}"
+
+
+def _gpu_time(load: Load) -> list[str]:
+    """The same by the clock on a GPU, where it was timed."""
+    if not (RESULTS / "apart_time_cuda.json").exists():
+        return ["No GPU was measured."]
+    result = load("apart_time_cuda")
+    joint = result["rows"][0]["clock"]
+    rows = [
+        [row["way"], row["modules"], row["epochs"], f"{row['clock']:.2f}"]
+        + [f"{row['clock'] / joint:.1f}"]
+        for row in result["rows"]
+    ]
+    note = "By the clock, one run of each, after a first one that is not counted."
+    head = "trained|modules|epochs|s|times joint"
+    return [origin(result), f"{table(head, rows)}\n\n{note}"]
 
 
 def _mixtures(one: dict[str, Any]) -> str:

@@ -12,16 +12,40 @@ from pages import RESULTS, Load, table
 WAYS = {
     "cross-entropy": "cross-entropy, as is usual",
     "label smoothing": "label smoothing",
-    "ME, public images": "maximum entropy, other tasks never seen: images of the base",
+    "ME, public images": "maximum entropy, other tasks never seen: public images",
     "ME, all tasks": "maximum entropy, samples of all tasks",
 }
 PARTITION = "random"
 
 
 def experts_in_short(load: Load) -> str:
-    """A table of the ways to train experts, from the archives of `base` and `geometry`."""
+    """A table of the ways to train experts for each base, from archives of `base`, `geometry`."""
+    resnet, joint = _experts("cifar")
+    named, named_joint = _experts("efficientnet")
+    paragraphs = [
+        "Five experts of one pretrained ResNet-18, ten classes of CIFAR-100 each, joined without "
+        f"training: accuracy on all fifty, mean ± standard deviation over {len(joint)} seeds, "
+        "tasks drawn at random. One network fine-tuned on all of them for as many steps as one "
+        f"expert reaches {_spread(joint)}. Public images are those that the base was trained on.",
+        "Five experts of EfficientNet-Lite0 with ImageNet's weights, twenty classes each, over "
+        f"{len(named_joint)} seeds; the public images are those of CIFAR-10. One network "
+        f"fine-tuned on all hundred classes reaches {_spread(named_joint)}.",
+        "[All ways to join, and tasks of similar classes](docs/results/study_base.md), [what a "
+        "fresh head recovers](docs/results/study_fresh_head.md), "
+        "[routing](docs/results/study_geometry.md).",
+    ]
+    first, second, more = (
+        textwrap.fill(text, 119, break_on_hyphens=False, break_long_words=False)
+        for text in paragraphs
+    )
+    return "\n\n".join([first, resnet, second, named, more])
+
+
+def _experts(suffix: str) -> tuple[str, list[float | None]]:
+    """The table of one base, and what joint networks reach."""
     base, asked = (
-        load_archive(RESULTS / f"study_{name}_cifar.json").measured for name in ("base", "geometry")
+        load_archive(RESULTS / f"study_{name}_{suffix}.json").measured
+        for name in ("base", "geometry")
     )
     rows = []
     for way, words in WAYS.items():
@@ -29,18 +53,8 @@ def experts_in_short(load: Load) -> str:
         scores = [_spread([value_of(cell, kind) for cell in own]) for kind in (OWN, LOGITS, "best")]
         routed = [cell.result["centroid"] for cell in _of(asked, way)]
         rows.append([words, *scores, _spread(routed) if routed else "-"])
-    joint = [cell.result[JOINT] for cell in base if JOINT in cell.result]
-    text = (
-        "Five experts of one pretrained ResNet-18, ten classes of CIFAR-100 each, joined without "
-        f"training: accuracy on all fifty, mean ± standard deviation over {len(joint)} seeds, "
-        "tasks drawn at random. One network fine-tuned on all of them for as many steps as one "
-        f"expert reaches {_spread(joint)}. [All ways to join, and tasks of similar "
-        "classes](docs/results/study_base.md), [what a fresh head "
-        "recovers](docs/results/study_fresh_head.md), [routing](docs/results/study_geometry.md)."
-    )
     head = "experts trained by|on its own task|logits added|best one network|routed by centroids"
-    filled = textwrap.fill(text, 119, break_on_hyphens=False, break_long_words=False)
-    return f"{filled}\n\n{table(head, rows)}"
+    return table(head, rows), [cell.result[JOINT] for cell in base if JOINT in cell.result]
 
 
 def _of(cells: list[Measured] | tuple[Measured, ...], way: str) -> list[Measured]:

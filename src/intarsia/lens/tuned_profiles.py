@@ -179,9 +179,9 @@ class TunedProfiles:
 
         kinds = list(self.modules[0].layers[0].strangers)
         keys = (REWARDED, OTHER, "auc_other", "auc_wrong", *kinds, "explained", "agreed")
-        columns = ("rewarded", "other", "AUC other", "AUC wrong")
-        columns += (*(f"AUC {kind}" for kind in kinds), "explained", "agreed")
-        columns += ("rewarded change", "other change")
+        columns = ["rewarded", "other", "AUC other", "AUC wrong"]
+        columns += [*(f"AUC {kind}" for kind in kinds), "explained", "agreed"]
+        columns += ["rewarded change", "other change"]
         drawn = _drawn(columns)
         for layer in self.layers:
             numbers = [_three(self.mean(key, layer)) for key in keys]
@@ -277,7 +277,7 @@ def _models(source: Source) -> list[Module | Composition]:
         return [source]
     if isinstance(source, Composition):
         return list(source.parts) if source.apart else [source]
-    given = list(source) if isinstance(source, Iterable) else [source]
+    given: list[Any] = list(source) if isinstance(source, Iterable) else [source]
     if not given:
         raise DataError("there is no module to look at: give at least one")
     for one in given:
@@ -318,8 +318,8 @@ def _checked(model: Module | Composition, data: Data, rows: int) -> Data:
             return few
         return Split(network_inputs(few.x, first.architecture.shape, model.encoder), few.y)
 
-    splits = {name: read(getattr(data, name)) for name in ("train", "validation", "test")}
-    return replace(data, **splits, encoder=model.encoder)
+    train, validation, test = map(read, (data.train, data.validation, data.test))
+    return replace(data, train=train, validation=validation, test=test, encoder=model.encoder)
 
 
 def _strangers(x: Tensor, kinds: Sequence[str], seed: int) -> dict[str, Tensor]:

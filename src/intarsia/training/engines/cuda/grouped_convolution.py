@@ -18,6 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 SMALLEST, LARGEST = 8, 128  # channels of a module for which these kernels are; others go to cuDNN
+BY_CUDNN = (32, 64)  # channels, as many out as in, whose 3 x 3 of stride 1 cuDNN does faster (H200)
 BY_ROWS = 64  # channels up to which a kernel of 3 x 3 goes through the rows
 CHUNK = 64  # channels that are multiplied at a time
 SPLITS = 256  # parts of a gradient of weights, at most
@@ -50,6 +51,8 @@ ROWS_APART, TAPS_APART = 64, 128  # channels from which these of a kernel have t
 def fits(channels: int, outputs: int, side: tuple[int, ...], stride: tuple[int, ...]) -> bool:
     """Whether the kernels take a module's convolution of so many channels."""
     small, large = min(channels, outputs), max(channels, outputs)
+    if (side, stride) == ((3, 3), (1, 1)) and small == large and large in BY_CUDNN:
+        return False
     return (
         small >= SMALLEST
         and large <= LARGEST
