@@ -85,13 +85,16 @@ def _gpu_time(load: Load) -> list[str]:
     result = load("apart_time_cuda")
     joint = result["rows"][0]["clock"]
     rows = [
-        [row["way"], row["modules"], row["epochs"], f"{row['clock']:.2f}"]
-        + [f"{row['clock'] / joint:.1f}"]
+        [*(row[key] for key in ("way", "modules", "epochs")), *_clock(row["clock"], joint)]
         for row in result["rows"]
     ]
     note = "By the clock, one run of each, after a first one that is not counted."
     head = "trained|modules|epochs|s|times joint"
     return [origin(result), f"{table(head, rows)}\n\n{note}"]
+
+
+def _clock(seconds: float, joint: float) -> tuple[str, str]:
+    return f"{seconds:.2f}", f"{seconds / joint:.1f}"
 
 
 def _mixtures(one: dict[str, Any]) -> str:

@@ -32,6 +32,11 @@ def test_layers_are_bars() -> None:
 
 def test_a_plane_has_a_colour_for_each_label() -> None:
     figure = profile_plane(np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]]), ["a", "b", "a"])
+    figure.draw_without_rendering()
+    ax = figure.axes[0]
+    for part in (ax, ax.xaxis.label, ax.yaxis.label, ax.get_legend()):
+        box = part.get_window_extent()
+        assert 0 <= box.x0 < box.x1 <= figure.bbox.x1, part
     assert [len(own.get_offsets()) for own in figure.axes[0].collections] == [2, 1]
     with pytest.raises(DataError, match="N x 2"):
         profile_plane(np.zeros((2, 3)), ["a", "b"])

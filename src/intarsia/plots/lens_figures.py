@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from intarsia.errors import DataError
 from intarsia.plots.bars import bars
 from intarsia.plots.curves import Curve, curve_panels
-from intarsia.plots.panels import WIDTH, axes_at, new_figure
+from intarsia.plots.panels import axes_at, new_figure
 from intarsia.plots.style import house_style, looks
 
 SIDE, EDGE = 360, 48  # pixels, of the plane and around it
@@ -66,8 +66,8 @@ def profile_plane(
     if places.ndim != 2 or places.shape[1:] != (2,) or len(places) != len(labels):
         raise DataError(f"points are {places.shape} for {len(labels)} labels: expected N x 2")
     styles = looks(labels)
-    figure = new_figure(min(WIDTH, SIDE + LEGEND + 2 * EDGE), SIDE + 2 * EDGE, title)
-    ax = axes_at(figure, EDGE, EDGE / 2, SIDE, SIDE)
+    figure = new_figure(SIDE + LEGEND + 2 * EDGE, SIDE + 2 * EDGE, title)
+    ax = axes_at(figure, 1.4 * EDGE, EDGE / 2, SIDE, SIDE)
     own = np.array([str(label) for label in labels])
     for name, look in styles.items():
         x, y = places[own == name].T
