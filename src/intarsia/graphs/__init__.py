@@ -1,6 +1,13 @@
 """Graphs at several scales: where heat says they are, graphs rewired there, nets that see both."""
 
 from intarsia.graphs.adjacency import Graph, read_graph
+from intarsia.graphs.class_modules import (
+    NodeModel,
+    NodeNetwork,
+    joint_partition,
+    node_splits,
+    train_class_modules,
+)
 from intarsia.graphs.geometric import Renormalise, graphs_of
 from intarsia.graphs.graph_layers import GATLayer, GCNLayer, GraphEncoder, MultiScale
 from intarsia.graphs.graph_sets import (
@@ -45,6 +52,8 @@ __all__ = [
     "MultiScale",
     "NodeData",
     "NodeGroups",
+    "NodeModel",
+    "NodeNetwork",
     "NodeResult",
     "NodeSettings",
     "Renormalise",
@@ -57,13 +66,16 @@ __all__ = [
     "groups",
     "heat_capacity",
     "heat_kernel",
+    "joint_partition",
     "load_nodes",
     "node_data",
+    "node_splits",
     "published_capacity",
     "read_graph",
     "rewire",
     "scales",
     "spectrum",
+    "train_class_modules",
     "train_nodes",
     "variant_graphs",
 ]
