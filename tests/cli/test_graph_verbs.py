@@ -1,4 +1,4 @@
-"""graphs scale, rewire and train on files of our own."""
+"""graphs scale, rewire, train and modules on files of our own."""
 
 from pathlib import Path
 
@@ -7,7 +7,18 @@ import numpy as np
 import pytest
 from command_line import CommandLine, run_without_torch
 
-from intarsia.graphs import Graph, coarsen, find_scale, read_graph, rewire, scales
+from intarsia import Bank
+from intarsia.graphs import (
+    Graph,
+    NodeModel,
+    coarsen,
+    find_scale,
+    load_nodes,
+    read_graph,
+    rewire,
+    scales,
+)
+from planted_nodes import planted
 
 graphs = CommandLine("graphs")
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -24,7 +35,7 @@ def tree(tmp_path: Path) -> tuple[Path, Graph]:
 
 def test_help_is_light() -> None:
     said = run_without_torch("graphs", "--help")
-    assert all(name in said for name in ("scale", "rewire", "train"))
+    assert all(name in said for name in ("scale", "rewire", "train", "modules"))
 
 
 def test_scale_says_both_kinds(tree: tuple[Path, Graph], tmp_path: Path) -> None:
@@ -78,3 +89,18 @@ def test_train_prints_a_row_for_each_variant(tmp_path: Path) -> None:
     assert "authors protocol" in said
     assert "variant is 'XX'" in graphs.refusal("train", path, "--variants", "XX", *quick)
     assert "protocol is 'ours'" in graphs.refusal("train", path, "--protocol", "ours", *quick)
+
+
+@pytest.mark.filterwarnings("ignore::intarsia.errors.HealthWarning")
+def test_modules_are_joined_and_saved(tmp_path: Path) -> None:
+    path, folder = tmp_path / "nodes.npz", tmp_path / "bank"
+    np.savez(path, **planted())
+    quick = ("--epochs", 8, "--hidden", 4, "--dropout", 0, "--device", "cpu")
+    answer = graphs.answer("modules", path, "-o", folder, *quick)
+    tests = {row["network"]: row["test"] for row in answer["rows"]}
+    assert list(tests) == ["joint training", "modules by logits", "modules by inlay"]
+    assert tests["modules by logits"] == tests["modules by inlay"]
+    nodes = load_nodes(str(path)).largest_component()
+    assert Bank.load(folder, model=NodeModel(nodes, 4), quiet=True).names == ("0", "1", "2")
+    assert "per cent" in graphs.call("modules", path, *quick).stdout
+    assert "dropout" in graphs.refusal("modules", path, "--dropout", 2)

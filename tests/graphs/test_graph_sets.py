@@ -21,6 +21,8 @@ COUNTS = {
     "europe": (399, 399, 11986, 399, 4, 279),
 }
 
+SPLIT_KEYS = ("train_idx", "val_idx", "test_idx")
+
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_published_sets_are_what_they_should_be(name: str) -> None:
@@ -166,3 +168,24 @@ def test_a_folder_of_pyg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     path.write_bytes(b"no tensor")
     with pytest.raises(DataError, match="process it anew"):
         load_nodes("blocks", root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"edges": np.array([[0.5, 1.0]])}, "edges holds what is not a whole number"),
+        ({"edges": np.array([[np.nan, 1.0]])}, "edges holds what is not a whole number"),
+        ({"edges": np.array([["a", "b"]])}, "edges holds what is not a whole number"),
+        ({"x": np.ones(60)}, "expected numbers, N x F"),
+        ({"x": np.ones((60, 1, 1))}, "expected numbers, N x F"),
+        ({"x": np.full((60, 1), "a")}, "expected numbers, N x F"),
+        ({"x": np.full((60, 1), 1e300)}, "nan or infinity"),
+        ({"labels": np.full(60, -1)}, "no node has a label"),
+        (dict.fromkeys(SPLIT_KEYS, np.array([], int)), "names no nodes"),
+        (dict(zip(SPLIT_KEYS, np.array([[[0]], [[1]], [[2]]]), strict=True)), "a list of nodes"),
+        (dict(zip(SPLIT_KEYS, np.array([[0.5], [1], [2]]), strict=True)), "train_idx holds"),
+    ],
+)
+def test_arrays_that_are_not_of_nodes_are_refused(changed: dict, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        node_data({**planted(), **changed})

@@ -7,8 +7,8 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intarsia.errors import LimitError, RecipeError
-from intarsia.graphs import Graph, heat_kernel, read_graph
+from intarsia.errors import LimitError, RecipeError, TrainingError
+from intarsia.graphs import Graph, heat_capacity, heat_kernel, read_graph, spectrum
 from intarsia.graphs.heat_kernel import chebyshev_terms, largest_eigenvalue_bound
 
 EDGES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=30)
@@ -78,3 +78,26 @@ def test_settings_are_checked(tree: Graph) -> None:
             heat_kernel(tree, 1.0, **wrong)  # type: ignore[arg-type]
     with pytest.raises(RecipeError, match="0 to 59"):
         heat_kernel(tree, 1.0).columns([60])
+
+
+@pytest.mark.parametrize("nodes", [[1.5], ["a"], [True]])
+def test_columns_are_asked_for_by_whole_numbers(tree: Graph, nodes: list) -> None:
+    with pytest.raises(RecipeError, match="whole numbers"):
+        heat_kernel(tree, 1.0).columns(nodes)
+
+
+def test_devices_and_numbers_are_checked(tree: Graph) -> None:
+    with pytest.raises(RecipeError, match="tolerance"):
+        heat_kernel(tree, 1.0, tolerance="x")
+    for function in (
+        lambda **own: heat_kernel(tree, 1.0, **own),
+        lambda **own: spectrum(tree, **own),
+    ):
+        with pytest.raises(TrainingError, match="device"):
+            function(device="gpu9")
+    with pytest.raises(RecipeError, match="probes"):
+        spectrum(tree, method="lanczos", probes=2.5)
+    with pytest.raises(RecipeError, match="tau is 'x'"):
+        heat_capacity(tree, "x")
+    with pytest.raises(RecipeError, match="size is"):
+        read_graph([(0, 1)], size=4.5)

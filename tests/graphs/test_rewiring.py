@@ -98,3 +98,31 @@ def test_the_edge_counts_of_citeseer() -> None:
     assert (graph.size, graph.edges) == (2120, 7358)
     own = groups(graph, 10 ** (-2 + 6 * 29 / 99), method="chebyshev")
     assert (rewire(own).edges, own.number) == (39040, 1331)
+
+
+def test_close_comparisons_are_made_in_double_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    star = read_graph([(0, leaf) for leaf in range(1, 100)])
+    tau = 17.0  # where a leaf's entry is above another's by exp(-tau), which float32 cannot resolve
+
+    def among_leaves() -> int:
+        relation = groups(star, tau, method="chebyshev").relation
+        return int(relation[1:][:, 1:].nnz)
+
+    assert among_leaves() == 99  # each with itself
+    monkeypatch.setattr(rewiring, "CAUTION", 0.0)
+    assert among_leaves() > 99
+
+
+def test_most_columns_are_decided_in_single_precision(
+    tree: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = groups(tree, 1.0, method="exact").relation
+    decided = []
+    own = rewiring._Pairs.decide_all
+    monkeypatch.setattr(
+        rewiring._Pairs,
+        "decide_all",
+        lambda pairs, nodes, *rest: decided.append(len(nodes)) or own(pairs, nodes, *rest),
+    )
+    assert (groups(tree, 1.0, method="chebyshev").relation != expected).nnz == 0
+    assert sum(decided) < tree.size / 2

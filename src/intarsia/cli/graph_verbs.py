@@ -1,4 +1,4 @@
-"""graphs scale, rewire, train: a graph's scales, the graph rewired there, nets that see both."""
+"""graphs scale, rewire, train, modules: scales, the graph rewired there, nets that see both."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -211,6 +211,64 @@ def train(
     show_result(result, json, _show_rows)
 
 
+@verb(
+    "graphs modules cora -o modules",
+    "graphs modules citeseer --seed 3 --epochs 60",
+    group=group,
+)
+def modules(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|FILE",
+            help="A named set, or an .npz with edges, labels and features.",
+            autocompletion=completion.one_of(completion.GRAPH_SETS),
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A folder for the bank of modules.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the weights.")] = 0,
+    epochs: Annotated[int, typer.Option(min=1, help="Steps over the whole graph.")] = 200,
+    hidden: Annotated[int, typer.Option(min=1, help="Units between the two layers.")] = 64,
+    dropout: Annotated[float, typer.Option(help="Of features and units.")] = 0.5,
+    root: Annotated[
+        Path | None, typer.Option(help="A folder of PyTorch Geometric that has the data.")
+    ] = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Train one module of a graph network per class, join them, and train them jointly beside."""
+    from intarsia import graphs
+    from intarsia.composition import compose
+    from intarsia.measure import evaluate
+
+    nodes = graphs.load_nodes(source, root=root).largest_component()
+    data = graphs.node_splits(nodes)
+    model = graphs.NodeModel(nodes, hidden, dropout)
+    settings: dict[str, Any] = {"model": model, "seed": seed, "epochs": epochs, "device": device}
+    with busy("training a module per class"):
+        bank = graphs.train_class_modules(nodes, **settings)
+    with busy("training all classes jointly"):
+        joint = graphs.train_class_modules(
+            nodes, partition=graphs.joint_partition(nodes), **settings
+        )
+    wholes = {"joint training": compose(joint, "logits")}
+    wholes |= {f"modules by {name}": compose(bank, name) for name in ("logits", "inlay")}
+    rows = [
+        {
+            "network": name,
+            "validation": evaluate(whole, data.validation).accuracy,
+            "test": evaluate(whole, data.test).accuracy,
+        }
+        for name, whole in wholes.items()
+    ]
+    if out is not None:
+        bank.save(out)
+    result = {"data": nodes.name, "classes": nodes.classes, "rows": rows}
+    show_result(result | ({} if out is None else {"out": str(out)}), json, _show_modules)
+
+
 def _graph(source: str, whole: bool) -> "Graph":
     from intarsia.graphs import GRAPH_SETS, load_nodes, read_graph
 
@@ -258,3 +316,14 @@ def _show_rows(result: dict[str, Any]) -> None:
     tau = "" if result["tau"] is None else f", tau {result['tau']:.4g}"
     title = f"{result['data']}, {result['protocol']} protocol{tau}: test accuracy in per cent"
     show(table(("encoder", "variant", "mean", "deviation", "seeds"), rows, title))
+
+
+def _show_modules(result: dict[str, Any]) -> None:
+    rows = [
+        (row["network"], f"{100 * row['validation']:.1f}", f"{100 * row['test']:.1f}")
+        for row in result["rows"]
+    ]
+    title = f"{result['data']}, {result['classes']} classes: accuracy in per cent"
+    show(table(("network", "validation", "test"), rows, title))
+    if "out" in result:
+        show(facts([("bank", result["out"])]))

@@ -1,6 +1,13 @@
 """Graphs at several scales: where heat says they are, graphs rewired there, nets that see both."""
 
 from intarsia.graphs.adjacency import Graph, WeightedGraph, read_graph
+from intarsia.graphs.class_modules import (
+    NodeModel,
+    NodeNetwork,
+    joint_partition,
+    node_splits,
+    train_class_modules,
+)
 from intarsia.graphs.geometric import Renormalise, graphs_of
 from intarsia.graphs.graph_layers import GATLayer, GCNLayer, GraphEncoder, MultiScale
 from intarsia.graphs.graph_sets import (
@@ -48,6 +55,8 @@ __all__ = [
     "MultiScale",
     "NodeData",
     "NodeGroups",
+    "NodeModel",
+    "NodeNetwork",
     "NodeResult",
     "NodeSettings",
     "Renormalise",
@@ -64,8 +73,10 @@ __all__ = [
     "heat_capacity",
     "heat_kernel",
     "hop_graph",
+    "joint_partition",
     "load_nodes",
     "node_data",
+    "node_splits",
     "page_rank",
     "published_capacity",
     "random_graph",
@@ -73,6 +84,7 @@ __all__ = [
     "rewire",
     "scales",
     "spectrum",
+    "train_class_modules",
     "train_nodes",
     "tune_nodes",
     "variant_graphs",

@@ -241,6 +241,8 @@ def _checked_size(edges: np.ndarray, size: int | None, where: str) -> int:
         raise DataError(f"{where} names nodes that are not whole numbers: number them from 0")
     if edges.size and edges.min() < 0:
         raise DataError(f"{where} names node {edges.min()}: nodes are numbered from 0")
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int | np.integer)):
+        raise RecipeError(f"size is {shortened(size)}: expected how many nodes there are")
     least = int(edges.max()) + 1 if edges.size else 0
     count = least if size is None else int(size)
     if count < least:

@@ -136,14 +136,16 @@ def node_data(arrays: Mapping[str, np.ndarray], where: str = "the data") -> Node
     split; without them it goes by index, 70 to 15 to 15.
     """
     try:
-        labels = np.asarray(arrays["labels"])
-        edges = np.asarray(arrays["edges"]).astype(np.int64)
+        labels, given = np.asarray(arrays["labels"]), np.asarray(arrays["edges"])
     except KeyError as error:
         raise DataError(f"{where} has no array {error}: expected edges and labels") from error
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels) or labels.min() < -1:
         raise DataError(
             f"{where}: labels must be whole numbers from 0, one for each node, or -1 for none"
         )
+    if labels.max() < 0:
+        raise DataError(f"{where}: no node has a label: give at least one from 0")
+    edges = _whole_numbers(given, "edges", where)
     if edges.ndim != 2 or edges.shape[1] != 2 or (edges.size and edges.max() >= len(labels)):
         raise DataError(f"{where}: edges must be E x 2, of nodes 0 to {len(labels) - 1}")
     if edges.size and edges.min() < 0:
@@ -179,7 +181,13 @@ def content_digest(data: NodeData) -> str:
 
 def _features(arrays: Mapping[str, np.ndarray], size: int, where: str) -> sp.csr_array:
     if "x" in arrays:
-        features = sp.csr_array(np.asarray(arrays["x"], dtype=np.float32))
+        given = np.asarray(arrays["x"])
+        if given.ndim != 2 or given.dtype.kind not in "biuf":
+            raise DataError(
+                f"{where}: x has shape {given.shape} of {given.dtype}: expected numbers, N x F"
+            )
+        with np.errstate(over="ignore"):  # infinity is refused below
+            features = sp.csr_array(given.astype(np.float32))
     elif "feat_indices" in arrays:
         try:
             indices = np.asarray(arrays["feat_indices"]).astype(np.int32)
@@ -209,8 +217,12 @@ def _split(arrays: Mapping[str, np.ndarray], labels: np.ndarray, where: str) -> 
         return _by_index(size)
     if len(names) < 3:
         raise DataError(f"{where} has {', '.join(names)}: expected all of train, val and test_idx")
-    parts = [np.asarray(arrays[key]).astype(np.int64) for key in names]
+    parts = [_whole_numbers(np.asarray(arrays[key]), key, where) for key in names]
+    if any(part.ndim != 1 for part in parts):
+        raise DataError(f"{where}: {', '.join(names)} must each be a list of nodes")
     every = np.concatenate(parts)
+    if not len(every):
+        raise DataError(f"{where}: its split names no nodes: leave it out, or give some")
     if len(np.unique(every)) != len(every) or every.min() < 0 or every.max() >= size:
         raise DataError(f"{where}: a split names nodes twice, or nodes that are not there")
     if (labels[every] < 0).any():
@@ -225,6 +237,16 @@ def _ranks(labels: np.ndarray, draw: np.random.Generator) -> np.ndarray:
         own = np.flatnonzero(labels == label)
         ranks[own] = (np.arange(len(own)) + draw.random()) / len(own)
     return ranks
+
+
+def _whole_numbers(values: np.ndarray, key: str, where: str) -> np.ndarray:
+    """The values as int64; an error where that would change one."""
+    whole = values.dtype.kind in "iu" or not values.size
+    if not whole and values.dtype.kind == "f":
+        whole = bool(np.isfinite(values).all() and (values % 1 == 0).all())
+    if not whole:
+        raise DataError(f"{where}: {key} holds what is not a whole number: nodes count from 0")
+    return values.astype(np.int64)
 
 
 def _by_index(size: int) -> list[np.ndarray]:

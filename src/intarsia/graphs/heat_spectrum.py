@@ -18,6 +18,8 @@ from scipy.signal import find_peaks
 from intarsia.errors import DataError, LimitError, RecipeError, shortened
 from intarsia.files import stream
 from intarsia.graphs.adjacency import Graph, read_graph
+from intarsia.graphs.device_arrays import on_device, on_host, product
+from intarsia.training.job import device_of
 
 SMALL = 5_000  # nodes up to which a graph's eigenvalues are computed one and all
 PROBES, STEPS = 48, 800  # of stochastic Lanczos: vectors, and products with L at the most
@@ -87,18 +89,19 @@ def spectrum(
     products with L until the heat capacity no longer changes, or through `steps` of them. What L
     takes to 0 is known, a constant for each component, and is removed first: without that, false
     peaks appear at large times. As many probes go together as `memory` in GiB has room for.
-    `device` is that of the eigendecomposition.
+    Either is computed on `device`.
     """
     graph = read_graph(source)
     if method not in METHODS:
         raise RecipeError(f"method is {shortened(method)}: use {', '.join(map(repr, METHODS))}")
+    device = str(device_of(device))
     if method == "exact" or (method == "auto" and graph.size <= SMALL):
         return _exact(graph, vectors, device)
     if vectors:
         raise RecipeError(f"{graph.size} nodes have too many eigenvectors to hold: method='exact'")
-    if probes < 2 or steps < 1:
+    if not isinstance(probes, int) or not isinstance(steps, int) or probes < 2 or steps < 1:
         raise RecipeError(f"{probes} probes of {steps} steps: expected at least 2 probes, 1 step")
-    return _lanczos(graph, probes, steps, seed, memory)
+    return _lanczos(graph, probes, steps, seed, memory, device)
 
 
 def entropy(source: Any, tau: Any = GRID, **settings: Any) -> HeatCurve:
@@ -172,7 +175,9 @@ def _exact(graph: Graph, vectors: bool, device: str) -> Spectrum:
     )
 
 
-def _lanczos(graph: Graph, probes: int, steps: int, seed: int, memory: float) -> Spectrum:
+def _lanczos(
+    graph: Graph, probes: int, steps: int, seed: int, memory: float, device: str
+) -> Spectrum:
     """All probes, in blocks of columns; the first block says after how many steps to stop."""
     together = int(memory * 2**30 // (6 * 8 * graph.size))
     if together < min(2, probes):
@@ -186,7 +191,7 @@ def _lanczos(graph: Graph, probes: int, steps: int, seed: int, memory: float) ->
     for start in range(0, probes, together):
         columns = min(together, probes - start)
         signs = draw.choice([-1.0, 1.0], size=(graph.size, columns))
-        blocks.append(_tridiagonal(graph, signs, looks, stop=not start))
+        blocks.append(_tridiagonal(graph, on_device(signs, device), looks, not start, device))
         looks = [look for look in looks if look <= blocks[0][0].shape[1]]
     diagonal, below = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
     shorter = _quadrature(graph, diagonal, below, looks[-2]) if len(looks) > 1 else None
@@ -202,26 +207,27 @@ def _looks(steps: int) -> list[int]:
 
 
 def _tridiagonal(
-    graph: Graph, signs: np.ndarray, looks: list[int], stop: bool
+    graph: Graph, signs: Any, looks: list[int], stop: bool, device: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """What Lanczos makes of L from each column: diagonals and subdiagonals, probes x steps."""
-    laplacian, centre = graph.laplacian, _without_constants(graph)
+    multiply, centre = product(graph.laplacian, device), _without_constants(graph, device)
     vector = centre(signs)
-    vector /= np.maximum(np.linalg.norm(vector, axis=0), 1e-300)
-    before, link = np.zeros_like(vector), np.zeros(signs.shape[1])
+    vector /= ((vector * vector).sum(0) ** 0.5).clip(1e-300)
+    before, link = 0 * vector, 0 * vector[0]
     diagonal: list[np.ndarray] = []
     below: list[np.ndarray] = []
     tiny = 1e-10 * (2 * graph.degrees.max() + 1)
     last = None
     for step in range(1, looks[-1] + 1):
-        new = centre(laplacian @ vector)
+        new = centre(multiply(vector))
         new -= link * before
-        diagonal.append((vector * new).sum(0))
-        new -= diagonal[-1] * vector
-        link = np.linalg.norm(new, axis=0)
+        along = (vector * new).sum(0)
+        new -= along * vector
+        link = (new * new).sum(0) ** 0.5
         link[link < tiny] = 0  # an invariant subspace: the quadrature is exact from here on
-        below.append(link)
-        new /= np.where(link > 0, link, 1)
+        diagonal.append(on_host(along))
+        below.append(on_host(link))
+        new /= link + 1.0 * (link == 0)
         new[:, link == 0] = 0
         before, vector = vector, new
         if stop and step in looks:
@@ -254,21 +260,25 @@ def _quadrature(
     )  # fmt: skip
 
 
-def _without_constants(graph: Graph) -> Any:
+def _without_constants(graph: Graph, device: str) -> Any:
     """Removes from columns their mean over every component, which L takes to 0."""
     labels = graph.components
     sizes = np.bincount(labels)
     if len(sizes) == 1:
         return lambda x: x - x.mean(0)
     shape = (len(sizes), graph.size)
-    mean = sp.csr_array((1 / sizes[labels], (labels, np.arange(graph.size))), shape=shape)
-    return lambda x: x - (mean @ x)[labels]
+    means = sp.csr_array((1 / sizes[labels], (labels, np.arange(graph.size))), shape=shape)
+    mean, place = product(means, device), on_device(labels.astype(np.int64), device)
+    return lambda x: x - mean(x)[place]
 
 
 def _curve(source: Any, tau: Any, formula: Any, settings: dict[str, Any]) -> HeatCurve:
     """The formula of the mean over all probes, and the jackknife's error over them."""
     own = source if isinstance(source, Spectrum) else spectrum(source, **settings)
-    times = np.atleast_1d(np.asarray(tau, dtype=float))
+    try:
+        times = np.atleast_1d(np.asarray(tau, dtype=float))
+    except (TypeError, ValueError):
+        times = np.array([np.nan])
     if times.ndim != 1 or not np.isfinite(times).all() or (times <= 0).any():
         raise RecipeError(f"tau is {shortened(tau)}: expected finite numbers above 0")
     count = len(own.values)

@@ -12,7 +12,7 @@ from intarsia.graphs.adjacency import Graph, read_graph
 from intarsia.graphs.heat_kernel import MEMORY, heat_kernel
 
 ROUNDING = 1e-13  # of entries of a kernel, which are at most 1
-ENTRIES = 4  # in a block of a product, for each that its memory has room for
+ROUGH, CAUTION = np.float32, 8.0  # a first pass; times its rounding is how far it is trusted
 AHEAD = 2**22  # entries of a block of a product of which we know the number of operations
 
 
@@ -52,32 +52,73 @@ class CoarseGraph:
 
 
 def groups(source: Any, tau: float, *, memory: float = MEMORY, **settings: Any) -> NodeGroups:
-    """The relation of nodes that belong together at a time, one pass over the heat kernel.
+    """The relation of nodes that belong together at a time, by columns of the heat kernel.
 
     rho_ij >= min(rho_ii, rho_jj) where rho_ij >= rho_jj or rho_ij >= rho_ii, so a column decides
-    with its own diagonal entry, and its transpose has the rest. `settings` are those of
+    with its own diagonal entry, and its transpose has the rest. A Chebyshev series is summed in
+    float32 first; columns with a comparison that is closer than eight times the rounding measured
+    on a sample of them are computed anew in float64, and decide in that. `settings` are those of
     `heat_kernel`; where the relation itself takes more than `memory` GiB, it is refused.
     """
     kernel = heat_kernel(source, tau, memory=memory, **settings)
     error = kernel.error + ROUNDING
-    rows, columns, undecided, held = [], [], 0, 0
-    for nodes, block in kernel.blocks():
-        own = block[nodes, np.arange(len(nodes))]
-        near = block >= own - 2 * error
-        row, column = near.nonzero()
-        gap = block[row, column] - own[column]
-        off = row != nodes[column]
-        undecided += int((np.abs(gap[off]) <= 2 * error).sum())
-        belongs = (gap >= 0) | ~off
-        rows.append(row[belongs].astype(np.int32))
-        columns.append(nodes[column[belongs]].astype(np.int32))
-        held += len(rows[-1])
-        _check_entries(held, memory, "the groups")
-    place = (np.concatenate(rows), np.concatenate(columns))
-    shape = (kernel.graph.size, kernel.graph.size)
-    half = sp.csr_array((np.ones(len(place[0]), bool), place), shape=shape)
-    relation = _ones(half + half.T)
-    return NodeGroups(kernel.graph, kernel.tau, relation, error, undecided)
+    found = _Pairs(kernel.graph.size, memory)
+    left = None  # all columns
+    if kernel.terms:
+        margin = 2 * (error + CAUTION * kernel.rounding())
+        left = np.concatenate([found.decide(*own, margin) for own in kernel.blocks(dtype=ROUGH)])
+    undecided = 0
+    for nodes, block in kernel.blocks(left):
+        undecided += found.decide_all(nodes, block, 2 * error)
+    return NodeGroups(kernel.graph, kernel.tau, found.relation(), error, undecided)
+
+
+class _Pairs:
+    """Pairs of nodes that belong together, as columns of the kernel tell them."""
+
+    def __init__(self, size: int, memory: float) -> None:
+        self.size, self.memory, self.held = size, memory, 0
+        self.rows: list[np.ndarray] = []
+        self.columns: list[np.ndarray] = []
+
+    def decide(self, nodes: np.ndarray, block: np.ndarray, margin: float) -> np.ndarray:
+        """Keeps what columns say; the nodes of those with a gap below the margin are returned."""
+        row, column, gap = _gaps(nodes, block, margin)
+        close = (np.abs(gap) <= margin) & (row != nodes[column])
+        open_columns = np.zeros(len(nodes), bool)
+        open_columns[column[close]] = True
+        self._keep(nodes, row, column, ((gap >= 0) & ~open_columns[column]))
+        return nodes[open_columns]
+
+    def decide_all(self, nodes: np.ndarray, block: np.ndarray, margin: float) -> int:
+        """Keeps what columns say; how many gaps are below the margin is returned."""
+        row, column, gap = _gaps(nodes, block, margin)
+        self._keep(nodes, row, column, gap >= 0)
+        return int(((np.abs(gap) <= margin) & (row != nodes[column])).sum())
+
+    def _keep(
+        self, nodes: np.ndarray, row: np.ndarray, column: np.ndarray, belongs: np.ndarray
+    ) -> None:
+        self.rows.append(row[belongs].astype(np.int32))
+        self.columns.append(nodes[column[belongs]].astype(np.int32))
+        self.held += len(self.rows[-1])
+        _check_entries(self.held, self.memory, "the groups")
+
+    def relation(self) -> sp.csr_array:
+        """All pairs, either way round."""
+        place = (np.concatenate(self.rows), np.concatenate(self.columns))
+        ones = np.ones(len(place[0]), bool)
+        half = sp.csr_array((ones, place), shape=(self.size, self.size))
+        return _ones(half + half.T)
+
+
+def _gaps(
+    nodes: np.ndarray, block: np.ndarray, margin: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, columns and how far the entry is above the column's diagonal one, if not far below."""
+    own = block[nodes, np.arange(len(nodes))]
+    row, column = (block >= own - block.dtype.type(margin)).nonzero()
+    return row, column, block[row, column] - own[column]
 
 
 def coarsen(source: Any, tau: float | None = None, **settings: Any) -> CoarseGraph:
