@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from intarsia.data import Data, Split
 from intarsia.errors import DataError, RecipeError, shortened
-from intarsia.graphs.graph_layers import Messages, spread
+from intarsia.graphs.graph_layers import GCNInput, Messages, spread
 from intarsia.graphs.graph_sets import NodeData
 from intarsia.models.axes import OUTPUT, Axis, Wiring, linear_wiring
 from intarsia.modules import Bank
@@ -50,7 +50,7 @@ class NodeModel:
             place, torch.as_tensor(entries.data), shape, check_invariants=False
         ).coalesce()
         self._own = (Messages.of(nodes.graph).normalised, features)
-        self._on: dict[Any, tuple[Tensor, Tensor]] = {}
+        self._on: dict[Any, tuple[GCNInput, Tensor]] = {}
 
     def __call__(self, shape: tuple[int, ...], outputs: int) -> "NodeNetwork":
         if tuple(shape) != (1,):
@@ -60,12 +60,12 @@ class NodeModel:
             )
         return NodeNetwork(self, outputs)
 
-    def like(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+    def like(self, weight: Tensor) -> tuple[GCNInput, Tensor]:
         """The normalised adjacency and the features, both sparse, for such weights."""
         key = (weight.device, weight.dtype)
         if key not in self._on:
             matrix, features = self._own
-            self._on[key] = (matrix.to(weight), features.to(weight))
+            self._on[key] = (GCNInput(matrix.to(weight)), features.to(weight))
         return self._on[key]
 
     def __deepcopy__(self, memo: Any) -> "NodeModel":
