@@ -36,6 +36,7 @@ from speed_pages import (
     inlay,
     kills,
     speed,
+    stream_merge,
     studio,
     training_cpu,
     training_cuda,
@@ -77,7 +78,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "lens": lens,
 }
 # These are written once their numbers are there.
-LATER: dict[str, Callable[[Load], str]] = {"imagenet": imagenet}
+LATER: dict[str, Callable[[Load], str]] = {"imagenet": imagenet, "stream_merge": stream_merge}
 # The README's lines between <!-- name --> and <!-- end of name -->.
 BLOCKS: dict[str, Callable[[Load], str]] = {
     "experts": experts_in_short,

@@ -78,7 +78,7 @@ def training_cpu(load: Load) -> str:
     )
 
 
-COUNTS = {3: "three", 4: "four"}
+COUNTS = {2: "two", 3: "three", 4: "four"}
 
 
 def _verdict(name: str, ratio: float, target: float | None) -> str:
@@ -336,6 +336,49 @@ def filesize(load: Load) -> str:
         f"The sparse file is 1/{ratio:.1f} of the dense one; the target of 1/{target} is "
         f"{met(ratio >= target)}. Loaded, both answer "
         f"{'bit for bit as before' if same else 'NOT as before'}.",
+    )
+
+
+def stream_merge(load: Load) -> str:
+    result, target = load("stream_merge"), load("targets")["stream_merge"]["peak_GiB"]
+    rows = [
+        [
+            f"`{row['method']}`",
+            row["way"],
+            f"{row['seconds']:.0f}",
+            f"{row['cpu_seconds']:.0f}",
+            f"{row['peak_MiB'] / 1024:.2f}",
+            f"{row['peak_anonymous_MiB'] / 1024:.2f}",
+        ]
+        for row in result["rows"]
+    ]
+    verdicts = [
+        f"By `{row['method']}` the peak is {row['peak_MiB'] / 1024:.2f} GiB; the target of "
+        f"{target} GiB is {met(row['peak_MiB'] / 1024 < target)}."
+        for row in result["rows"]
+        if row["way"] == "intarsia"
+    ]
+    compared = [
+        f"By `{row['method']}` the largest difference between the two results is "
+        f"{row['largest_difference']:.1e}, and {row['fraction_different']:.1e} of the entries "
+        "differ by more than 1e-6."
+        for row in result["rows"]
+        if "largest_difference" in row
+    ]
+    models = COUNTS.get(result["models"], result["models"])
+    return page(
+        "Files merged tensor by tensor",
+        [result],
+        f"A base and {models} models of {result['gigabytes_of_a_model']:.2f} GB each, in float32 "
+        f"and in shards: the tensors of a Llama with {result['layers']} layers, filled with random "
+        f"numbers. The largest tensor has {result['largest_tensor_MB']:.0f} MB. Each way merges "
+        f"them from the same recipe in a process of its own; threads: {result['threads']}; n = 1. "
+        "Where other programs run beside it, CPU seconds say more than seconds.",
+        table("method|way|seconds|CPU seconds|peak GiB|of these not mapped from files, GiB", rows),
+        " ".join([*verdicts, *compared]),
+        "intarsia computes in float64, and in its time are the digests of what it writes; mergekit "
+        "computes in float32 and maps its files, whose pages count in its peak while they are in "
+        "memory, and can be taken from it.",
     )
 
 

@@ -40,7 +40,17 @@ _HOMES = {
         "rewarded_accuracy",
         "threshold",
     ],
-    "composition": ["OPERATORS", "Composition", "MergeRecipe", "align", "compose", "operator"],
+    "composition": [
+        "OPERATORS",
+        "Composition",
+        "FileMerge",
+        "MergeRecipe",
+        "MergekitRecipe",
+        "align",
+        "compose",
+        "merge_files",
+        "operator",
+    ],
     "estimator": ["ModularClassifier"],
     "exports": ["export", "export_program", "to_network"],
     "reports": ["Report", "report"],
@@ -58,9 +68,12 @@ if TYPE_CHECKING:  # `as` tells type checkers, which do not run this, that a nam
     from intarsia import sweetspot as sweetspot
     from intarsia.composition import OPERATORS as OPERATORS
     from intarsia.composition import Composition as Composition
+    from intarsia.composition import FileMerge as FileMerge
+    from intarsia.composition import MergekitRecipe as MergekitRecipe
     from intarsia.composition import MergeRecipe as MergeRecipe
     from intarsia.composition import align as align
     from intarsia.composition import compose as compose
+    from intarsia.composition import merge_files as merge_files
     from intarsia.composition import operator as operator
     from intarsia.data import AUGMENTATIONS as AUGMENTATIONS
     from intarsia.data import DATASETS as DATASETS

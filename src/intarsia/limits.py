@@ -52,7 +52,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in NAMES:
-            object.__setattr__(self, name, _count(name, getattr(self, name)))
+            object.__setattr__(self, name, read_count(f"the limit {name!r}", getattr(self, name)))
 
     @classmethod
     def upload(cls) -> "Limits":
@@ -77,7 +77,7 @@ class Limits:
     def refusal(self, name: str, asked: int, what: str, allowed: int | None = None) -> LimitError:
         """The error that names a limit, its value, what was asked for and how to raise it."""
         limit = getattr(self, name) if allowed is None else allowed
-        amount = _bytes_text if name in ("memory", "header") else str
+        amount = bytes_text if name in ("memory", "header") else str
         advice = self.advice.format(name=name, value=_enough(name, asked))
         seen = what.replace("{}", amount(asked), 1)
         return LimitError(f"{seen}, and the limit {name!r} is {amount(limit)}: {advice}")
@@ -187,15 +187,15 @@ def _from_environment(text: str) -> Limits:
     return Limits(**changes)
 
 
-def _count(name: str, value: Any) -> int:
+def read_count(what: str, value: Any) -> int:
     """A number, or one with a unit: 16GiB, "2 MB", 500k; units are powers of 1024."""
     if type(value) is int and 0 < value < 2**63:
         return value
     match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*([kmgt]?)(?:i?b)?", str(value).lower())
     if not isinstance(value, str) or not match or not float(match[1]):
         raise RecipeError(
-            f"the limit {name!r} is {shortened(value)}: expected a number above 0, or one with a "
-            "unit, as in 16GiB"
+            f"{what} is {shortened(value)}: expected a number above 0, or one with a unit, as in "
+            "16GiB"
         )
     return int(float(match[1]) * UNITS[match[2]])
 
@@ -207,7 +207,7 @@ def _enough(name: str, asked: int) -> str:
     return f"'{-(-asked // 2**30)}GiB'"
 
 
-def _bytes_text(size: int) -> str:
+def bytes_text(size: int) -> str:
     for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if size >= unit:
             return f"{size / unit:.1f} {name}"

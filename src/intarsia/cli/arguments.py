@@ -13,6 +13,7 @@ import typer
 
 from intarsia.artifacts import is_recipe, weights_path
 from intarsia.composition.merge_recipe import MergeRecipe
+from intarsia.composition.streaming.mergekit_recipe import MergekitRecipe, is_mergekit
 from intarsia.data import check_options, is_path
 from intarsia.data.partitions import read_sets
 from intarsia.errors import DataError, ModelError, RecipeError, nearest, shortened
@@ -140,6 +141,22 @@ def read_recipe(path: Path | None, flags: Mapping[str, Any], settings: Mapping[s
     if from_file and is_path(recipe.data) and not Path(recipe.data).exists():
         raise DataError(f"{path}: there is no file {recipe.data}: give it with --data")
     return recipe
+
+
+def mergekit_recipe(
+    paths: Sequence[Path], flags: Mapping[str, Any], shard_size: str | None
+) -> MergekitRecipe | None:
+    """What `RECIPE.yaml` means where it names models and not modules, which take no flags."""
+    if len(paths) != 1 or not is_recipe(paths[0]) or not is_mergekit(paths[0]):
+        if shard_size is not None:
+            raise typer.BadParameter("--shard-size is for a recipe of mergekit's")
+        return None
+    if given := [key for key, value in flags.items() if value is not None and value != []]:
+        raise typer.BadParameter(
+            f"{paths[0]} joins models as mergekit does, and takes no --{given[0]}: write it into "
+            "the recipe"
+        )
+    return MergekitRecipe.load(paths[0])
 
 
 def merge_recipe(paths: Sequence[Path], flags: Mapping[str, Any]) -> MergeRecipe:

@@ -28,16 +28,21 @@ Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
     "compose modules/ -o merged.safetensors --operator 'ties(density=0.2)'",
     "compose modules/ --seed 0 --without 3 -o nine.safetensors --operator inlay",
     "compose recipes/merge_ties.yaml -o merged.safetensors",
+    "compose mergekit.yml -o merged/ --shard-size 2GiB",
 )
 def compose(
     paths: Annotated[
         list[Path],
         typer.Argument(
             metavar="RECIPE.yaml|PATHS...",
-            help="A merge recipe; or module files, bank folders and compositions.",
+            help="A merge recipe, ours or mergekit's; or module files, bank folders and "
+            "compositions.",
         ),
     ],
-    out: Out,
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="The file to write; for mergekit's recipe, the folder."),
+    ],
     source: SamplesChoice,
     own: OwnNetwork,
     operator: Annotated[
@@ -64,20 +69,30 @@ def compose(
     without: Annotated[
         list[str] | None, typer.Option(help="A module to leave out, by name or class.")
     ] = None,
+    shard_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="For mergekit's recipe: the most that a file holds, as in 2GiB."
+        ),
+    ] = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Join modules into one classifier, without training, and write it to a file.
 
-    Options override the recipe.
+    Options override the recipe. Models that mergekit's YAML names are joined tensor by tensor.
     """
-    from intarsia.cli.arguments import merge_recipe
+    from intarsia.cli.arguments import merge_recipe, mergekit_recipe
     from intarsia.cli.describe import describe
+    from intarsia.composition.streaming.file_merge import SHARD_SIZE
 
     given = {
         "operator": operator, "align": align, "samples": source.setting(),
         "recalibrate": recalibrate, "calibrate": calibrate, "seed": seed, "without": without,
     }  # fmt: skip
+    if (files := mergekit_recipe(paths, given, shard_size)) is not None:
+        made = files.merge(out, shard_size=shard_size or SHARD_SIZE)
+        return show_result(made.as_dict(), json, show_facts)
     merged = merge_recipe(paths, given).compose(own.factory())
     merged.save(out)
     show_result(describe(merged, out), json, show_composition)

@@ -77,6 +77,11 @@ class MergeContext:
         return [name for name, entry in self.plan.items() if entry.learned]
 
     @property
+    def first_entry(self) -> int:
+        """How many learned entries of the parts come before: none, unless they come in pieces."""
+        return 0
+
+    @property
     def weight_shapes(self) -> list[tuple[int, ...]]:
         """The shapes of the parameters that have rows and columns."""
         return [e.shape for e in self.plan.values() if e.learned and len(e.shape) > 1]

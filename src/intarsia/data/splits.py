@@ -64,13 +64,13 @@ def equal_rows(*arrays: np.ndarray) -> np.ndarray:
     return codes
 
 
-def random_keys(count: int, seed: int, stream: int) -> np.ndarray:
-    """Random 64-bit integers to sort by.
+def random_keys(count: int, seed: int, stream: int, start: int = 0) -> np.ndarray:
+    """Random 64-bit integers to sort by; of the stream those from the place `start` on.
 
     Drawn raw from the bit generator, the one stream numpy promises never to change.
     """
     bits = np.random.PCG64(np.random.SeedSequence([check_seed(seed), stream]))
-    return bits.random_raw(count)
+    return bits.advance(start).random_raw(count)
 
 
 def check_seed(seed: int) -> int:

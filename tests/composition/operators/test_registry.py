@@ -11,7 +11,7 @@ import torch
 from intarsia.composition import OPERATORS, MergeContext, compose, operator
 from intarsia.composition.operators.dare import DARE, Dare
 from intarsia.composition.operators.inlay import inlay
-from intarsia.composition.operators.registry import is_tensorwise
+from intarsia.composition.operators.registry import is_entrywise, is_tensorwise
 from intarsia.composition.operators.ties import PRESETS, Ties
 from intarsia.errors import CompositionError, LimitError, RecipeError
 from intarsia.limits import account, limited
@@ -90,7 +90,7 @@ def test_traits_of_our_operators() -> None:
 
 
 TENSORWISE = {"sum", "mean", "weighted", "task_arithmetic", "breadcrumbs", "della", "sce"} | {
-    *("model_stock", "slerp", "multislerp", "karcher", "tsvm", "iso_c"),
+    *("model_stock", "slerp", "multislerp", "karcher", "tsvm", "iso_c", "dare"),
 }
 
 
@@ -102,6 +102,25 @@ def test_who_joins_one_tensor_after_another_says_so() -> None:
     assert is_tensorwise("ties(preset='mergekit')")
     assert not is_tensorwise("ties(preset='mergekit', trim='whole')")
     assert not is_tensorwise("ties(preset='fusion_bench', trim='tensor')")
+    assert is_tensorwise("dare(preset='mergekit', consensus='ties')")
+    assert not is_tensorwise("dare(consensus='ties')")
+    assert not is_tensorwise("sum(affine='mean')")
+
+
+def test_who_joins_piece_by_piece_says_so() -> None:
+    assert {name for name in OPERATORS if is_entrywise(name)} == {
+        "sum", "mean", "weighted", "task_arithmetic", "dare",
+    }  # fmt: skip
+    assert is_entrywise("ties(preset='mergekit')")
+    assert is_entrywise("dare(preset='mergekit', rescale=False)")
+    for other in (
+        "ties(preset='mergekit', density=0.9)",
+        "ties(density=1)",
+        "dare(preset='mergekit')",
+        "dare(preset='mergekit', consensus='ties')",
+        "sum(affine='mean')",
+    ):
+        assert not is_entrywise(other)
 
 
 @pytest.mark.parametrize("how", [*sorted(TENSORWISE), "ties(preset='peft')"])

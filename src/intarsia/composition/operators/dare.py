@@ -53,15 +53,18 @@ def drop(
     return torch.cat([_to_norm(after, before.abs().sum()) for before, after in pairs])
 
 
-def draw(name: str, entries: int, density: float, seed: int) -> Tensor:
+def draw(name: str, entries: int, density: float, seed: int, start: int = 0) -> Tensor:
     """True for the entries that stay; the same on every machine."""
-    return uniform(name, entries, seed) < density
+    return uniform(name, entries, seed, start) < density
 
 
-def uniform(name: str, entries: int, seed: int) -> Tensor:
-    """Numbers from 0, below 1, that depend on a name and the seed alone, in float64."""
+def uniform(name: str, entries: int, seed: int, start: int = 0) -> Tensor:
+    """Numbers from 0, below 1, that depend on a name and the seed alone, in float64.
+
+    They are those from the place `start` on.
+    """
     stream = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
-    keys = random_keys(entries, seed, stream)
+    keys = random_keys(entries, seed, stream, start)
     # 53 bits are what a float64 holds exactly
     return torch.from_numpy((keys >> 11) * 2.0**-53)
 

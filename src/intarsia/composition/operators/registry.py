@@ -32,6 +32,7 @@ OPERATORS = Registry(
     chooses=False,
     router=None,
     tensorwise=False,
+    entrywise=False,
     most=None,
     modules=None,
 )
@@ -76,6 +77,8 @@ def operator(
     - `tensorwise`: for an operator on weights, that a tensor of its answer depends on that tensor
       of the parts and of their origin alone, and on names, so that tensors can be joined one after
       another; or a function of its settings that says so (see `is_tensorwise`);
+    - `entrywise`: for one that is tensorwise, that an entry of its answer depends on that entry
+      and its place alone, so that a large tensor can be joined piece by piece; or such a function;
     - `most`: how many parts it joins at most;
     - `modules`: for an operator on logits, a function of the context and its settings that gives
       the modules that run in place of the parts, which must then fit as for joining weights.
@@ -110,14 +113,23 @@ def operator(
 
 def is_tensorwise(spec: str | Mapping[str, Any] | Spec) -> bool:
     """Whether an operator with these settings joins one tensor after another; see `operator`."""
-    trait = OPERATORS.entry(spec).tensorwise
-    return bool(trait(OPERATORS.settings(spec)) if callable(trait) else trait)
+    return _holds("tensorwise", spec)
+
+
+def is_entrywise(spec: str | Mapping[str, Any] | Spec) -> bool:
+    """Whether an operator with these settings joins a tensor piece by piece; see `operator`."""
+    return is_tensorwise(spec) and _holds("entrywise", spec)
 
 
 def looks_at_samples(spec: str | Mapping[str, Any] | Spec) -> bool:
     """Whether an operator with these settings needs samples, if only for its scale."""
     read = OPERATORS.spec(spec)
     return bool(OPERATORS[read.name].samples) or read.arguments.get("scale") == AUTO
+
+
+def _holds(name: str, spec: str | Mapping[str, Any] | Spec) -> bool:
+    trait = getattr(OPERATORS.entry(spec), name)
+    return bool(trait(OPERATORS.settings(spec)) if callable(trait) else trait)
 
 
 def _check_setting(operator: str, parameter: inspect.Parameter, value: Any) -> None:

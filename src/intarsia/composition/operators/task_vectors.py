@@ -33,6 +33,7 @@ Preset = Literal["paper", "peft", "mergekit", "fusion_bench"]
     paper="https://arxiv.org/abs/2212.04089",
     colour="#4f7a1f",
     tensorwise=True,
+    entrywise=True,
     memory=lambda context: 7 * context.nbytes,
 )
 def task_arithmetic(
@@ -52,7 +53,8 @@ def task_arithmetic(
     on="weights",
     paper="https://arxiv.org/abs/2306.01708",
     colour="#9d2a6b",
-    tensorwise=lambda settings: _sees_tensors_alone(settings),
+    tensorwise=lambda settings: _sees_tensors_alone(_ties_of(settings)),
+    entrywise=lambda settings: _ties_of(settings).density == 1,
     memory=lambda context: 11 * context.nbytes,
 )
 def ties(
@@ -74,14 +76,8 @@ def ties(
     0.2 trims nothing from a module of which a tenth survives. preset="peft" with elect="none" and
     reduce="sum" is peft's magnitude_prune.
     """
-    given: dict[str, Any] = {
-        "density": density,
-        "scale": scale,
-        "trim": trim,
-        "elect": elect,
-        "reduce": reduce,
-    }
-    how = replace(steps.PRESETS[preset], **{k: v for k, v in given.items() if v is not None})
+    given = {"density": density, "scale": scale, "trim": trim, "elect": elect, "reduce": reduce}
+    how = _ties_of({"preset": preset, **given})
     vectors = task_vectors(states, context, base)
     return vectors.added(steps.join(vectors.each, context.weights(weights), vectors.sizes, how))
 
@@ -91,6 +87,13 @@ def ties(
     on="weights",
     paper="https://arxiv.org/abs/2311.03099",
     colour="#8c7f74",
+    tensorwise=lambda settings: (
+        settings["consensus"] == "sum" or _sees_tensors_alone(DARE[settings["preset"]].ties)
+    ),
+    entrywise=lambda settings: (
+        settings["consensus"] == "sum"
+        and (not settings["rescale"] or DARE[settings["preset"]].rescale == "density")
+    ),
     memory=lambda context: 13 * context.nbytes,
 )
 def dare(
@@ -115,7 +118,8 @@ def dare(
     vectors = task_vectors(states, context, base)
     left = []
     for part, vector in zip(context.parts, vectors.each, strict=True):
-        kept = draw(part.name, vector.numel(), density, seed).to(vector.device)
+        kept = draw(part.name, vector.numel(), density, seed, context.first_entry)
+        kept = kept.to(vector.device)
         way = how.rescale if rescale else "none"
         left.append(drop(vector, kept, density, way, vectors.sizes))
     given = context.weights(weights)
@@ -163,11 +167,18 @@ def task_vectors(states: Sequence[State], context: MergeContext, base: Base) -> 
     return TaskVectors(torch.where(union, start, 0), each, sizes, states, context)
 
 
-def _sees_tensors_alone(settings: Mapping[str, Any]) -> bool:
+def _ties_of(settings: Mapping[str, Any]) -> steps.Ties:
+    """The steps of a preset, with what is given in the place of its own."""
+    own = ("density", "scale", "trim", "elect", "reduce")
+    given = {key: settings[key] for key in own if settings[key] is not None}
+    return replace(steps.PRESETS[settings["preset"]], **given)
+
+
+def _sees_tensors_alone(how: steps.Ties) -> bool:
     """Whether TIES looks at one tensor at a time: neither trim nor majority of the whole vector."""
-    how = steps.PRESETS[settings["preset"]]
-    return (settings["trim"] or how.trim) == "tensor" and how.zero != "majority"
+    return how.trim == "tensor" and how.zero != "majority"
 
 
 def _flat(tensors: Iterable[Tensor]) -> Tensor:
-    return torch.cat([tensor.flatten() for tensor in tensors])
+    flat = [tensor.flatten() for tensor in tensors]
+    return flat[0] if len(flat) == 1 else torch.cat(flat)  # one is large enough without a copy

@@ -22,7 +22,8 @@ SOUPS = "https://arxiv.org/abs/2203.05482"  # model soups
     colour="#1d120a",
     label="weights added",
     weight_sum=True,
-    tensorwise=True,
+    tensorwise=lambda settings: settings["affine"] == "sum",  # else it asks for running means
+    entrywise=True,
     memory=lambda context: context.nbytes,
 )
 def sum_of_weights(
@@ -49,6 +50,7 @@ def sum_of_weights(
     paper=SOUPS,
     colour="#e8b32a",
     tensorwise=True,
+    entrywise=True,
     memory=lambda context: context.nbytes,
 )
 def mean_of_weights(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
@@ -61,6 +63,7 @@ def mean_of_weights(states: Sequence[State], context: MergeContext) -> dict[str,
     on="weights",
     paper=SOUPS,
     tensorwise=True,
+    entrywise=True,
     memory=lambda context: 2 * context.nbytes,
 )
 def weighted_sum(

@@ -1,0 +1,449 @@
+"""merge_files: models that are files, joined tensor by tensor without being in memory.
+
+The arithmetic is in float64, whatever the files hold. A tensor is read, joined and written before
+the next one, and where an operator looks at single entries, piece by piece.
+"""
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from intarsia.composition.merge_context import MergeContext
+from intarsia.composition.merge_memory import COPIES
+from intarsia.composition.operators import OPERATORS
+from intarsia.composition.operators.registry import AUTO, is_entrywise, is_tensorwise
+from intarsia.composition.streaming.shards import (
+    MergeFolder,
+    Shard,
+    ShardTensor,
+    check_manifest,
+    cut_shards,
+)
+from intarsia.composition.streaming.tensor_files import CODES, StoredTensor, TensorFiles
+from intarsia.errors import (
+    CompositionError,
+    LimitError,
+    RecipeError,
+    WiringError,
+    nearest,
+    shortened,
+)
+from intarsia.files import plain
+from intarsia.limits import account, allocating, bytes_text, current, machine_memory, read_count
+from intarsia.models.wiring import Wiring
+from intarsia.modules.architecture import Plan, TensorSpec
+from intarsia.modules.base_weights import Base
+from intarsia.modules.statistics import joint_buffer, sibling_name
+from intarsia.specs import Spec
+
+PIECE = 2**18  # entries that are joined at once where an operator looks at single entries
+SHARD_SIZE = "4GiB"
+STATISTICS = ("running_mean", "running_var")
+COUNT = "num_batches_tracked"
+FLOATS = {"float64", "float32", "float16", "bfloat16"}
+
+Models = Sequence[str | Path] | Mapping[str, str | Path]
+
+
+@dataclass(frozen=True)
+class FileMerge:
+    """What was merged: the folder, its files, and how much is in them."""
+
+    folder: Path
+    operator: Spec
+    models: tuple[str, ...]
+    files: tuple[str, ...]
+    tensors: int
+    parameters: int
+    nbytes: int
+    kept: int  # shards that an earlier run had finished
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, to be printed."""
+        return {
+            "folder": str(self.folder),
+            "operator": str(self.operator),
+            "models": list(self.models),
+            "files": list(self.files),
+            "tensors": self.tensors,
+            "parameters": self.parameters,
+            "bytes": self.nbytes,
+            "kept_files": self.kept,
+        }
+
+
+@account()
+def merge_files(
+    models: Models,
+    out: str | Path,
+    operator: str | Mapping[str, Any] | Spec = "mean",
+    *,
+    base: str | Path | None = None,
+    dtype: str | None = None,
+    shard_size: int | str = SHARD_SIZE,
+    progress: bool | None = None,
+) -> FileMerge:
+    """Join models that are safetensors files or folders of shards, and write a folder of shards.
+
+    A model is known by the name of its file or folder, or by the key of a mapping: that is what
+    `weights` of an operator are given by. All have the tensors of the first, in name and shape.
+    With a `base` its changes are joined, and added to it. Operators that look at one tensor at a
+    time can be used, see `is_tensorwise`; at no time is more in memory than the largest tensors of
+    the models and what the operator makes of them.
+
+    Tensors keep the type that they have in the base, or in the first model by name, unless `dtype`
+    is given. Statistics of a BatchNorm are joined as by `compose`; other integers must be the same
+    in all models. Config and tokenizer are copied from the base, or from the first model given.
+
+    A run that was killed goes on where it was: shards that are finished are kept if their digests
+    are those in the folder's manifest, and the models have kept their size, time and headers.
+    """
+    job = _Job.of(models, operator, base, dtype)
+    shards = cut_shards(job.planned(), read_count("shard_size", shard_size))
+    with (
+        allocating("merging files"),
+        MergeFolder(Path(out), job.known_by(shards), shards) as folder,
+    ):
+        kept = len(folder.written)
+        with _bar(job.nbytes(shards), progress) as advance:
+            for shard in shards:
+                if shard.name in folder.written:
+                    advance(sum(t.nbytes for t in shard.tensors))
+                else:
+                    folder.write(shard, job.pieces(shard, advance))
+        folder.finish(job.source, job.dtype)
+    return FileMerge(
+        folder=Path(out),
+        operator=job.operator,
+        models=tuple(job.models),
+        files=tuple(shard.name for shard in shards),
+        tensors=len(job.first.tensors),
+        parameters=sum(t.entries for t in job.first.tensors.values()),
+        nbytes=job.nbytes(shards),
+        kept=kept,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class FileContext(MergeContext):
+    """What an operator sees of files: one tensor, or a piece of it, of every part and the base.
+
+    There are neither samples nor a wiring; of the parts the names alone are known.
+    """
+
+    parts: tuple[Any, ...]
+    entries: Plan = field(default_factory=dict)
+    start: int = 0
+    origin_state: Mapping[str, Tensor] | None = None
+
+    @property
+    def plan(self) -> Plan:
+        return self.entries
+
+    @property
+    def first_entry(self) -> int:
+        return self.start
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the parts' tensors as float32, by which operators say what they take."""
+        sizes = (4 * torch.Size(entry.shape).numel() for entry in self.entries.values())
+        return len(self.parts) * sum(sizes)
+
+    @cached_property
+    def wiring(self) -> Wiring:
+        raise WiringError("files of tensors do not say which axes are the same units")
+
+    @cached_property
+    def base(self) -> Base | None:
+        return None if self.origin_state is None else Base(self.origin_state, copy=False)
+
+    def kept(self, name: str) -> list[Tensor]:
+        everything = torch.ones((), dtype=torch.bool).expand(self.entries[name].shape)
+        return [everything for _ in self.parts]
+
+    def origin(self) -> Mapping[str, Tensor]:
+        if self.origin_state is None:
+            raise CompositionError(
+                "the operator measures changes from an origin, and files do not know theirs: give "
+                "base=..., the model that they were trained from, or base='zero' to the operator"
+            )
+        return self.origin_state
+
+
+@dataclass(frozen=True)
+class _Part:
+    name: str
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A merge whose files and settings were found to fit."""
+
+    models: Mapping[str, TensorFiles]  # sorted by name
+    base: TensorFiles | None
+    operator: Spec
+    dtype: torch.dtype | None
+    source: Path | None  # of config and tokenizer
+
+    @classmethod
+    def of(
+        cls,
+        models: Models,
+        operator: str | Mapping[str, Any] | Spec,
+        base: str | Path | None,
+        dtype: str | None,
+    ) -> "_Job":
+        named = _named(models)
+        spec = _checked_operator(operator, named)
+        if dtype is not None and dtype not in FLOATS:
+            raise RecipeError(f"dtype is {shortened(dtype)}: {nearest(dtype, FLOATS)}")
+        files = {name: TensorFiles(path) for name, path in named.items()}
+        start = None if base is None else TensorFiles(base)
+        first = start or next(iter(files.values()))
+        for each in (*files.values(), *([] if start is None else [start])):
+            check_manifest(each)
+            _check_fits(each, first)
+        job = cls(
+            models=dict(sorted(files.items())),
+            base=start,
+            operator=spec,
+            dtype=None if dtype is None else getattr(torch, dtype),
+            source=first.folder,
+        )
+        job._try_operator()
+        job._count_memory()
+        return job
+
+    @property
+    def first(self) -> TensorFiles:
+        """Whose names, shapes and types the output has."""
+        return self.base or next(iter(self.models.values()))
+
+    @cached_property
+    def starts(self) -> dict[str, int]:
+        """How many entries come before those of each tensor, in the order of names."""
+        starts, end = {}, 0
+        for name, tensor in self.first.tensors.items():
+            starts[name] = end
+            end += tensor.entries if _is_learned(name, tensor) else 0
+        return starts
+
+    def planned(self) -> list[ShardTensor]:
+        """The tensors of the output."""
+        planned = []
+        for name, tensor in self.first.tensors.items():
+            dtype = self.dtype if self.dtype and tensor.dtype.is_floating_point else tensor.dtype
+            planned.append(ShardTensor(name, tensor.shape, dtype, tensor.entries * dtype.itemsize))
+        return planned
+
+    def nbytes(self, shards: Sequence[Shard]) -> int:
+        return sum(tensor.nbytes for shard in shards for tensor in shard.tensors)
+
+    def known_by(self, shards: Sequence[Shard]) -> dict[str, Any]:
+        """What makes two merges the same, as plain values."""
+        shown = {name: files.headers for name, files in self.models.items()}
+        result: dict[str, Any] = plain(
+            {
+                "operator": {"name": self.operator.name, **self.operator.arguments},
+                "dtype": None if self.dtype is None else CODES[self.dtype],
+                "models": shown,
+                "base": None if self.base is None else self.base.headers,
+                "shards": {s.name: hashlib.sha256(s.header()).hexdigest() for s in shards},
+            }
+        )
+        return result
+
+    def pieces(self, shard: Shard, advance: Callable[[int], None]) -> Iterator[Tensor]:
+        """The tensors of a shard one after another, flat, in pieces as small as may be."""
+        whole = not is_entrywise(self.operator)
+        for tensor in shard.tensors:
+            stored = self.first.tensors[tensor.name]
+            if not _is_learned(tensor.name, stored):
+                yield self._checked(tensor.name, self._buffer(tensor.name).to(tensor.dtype))
+                advance(tensor.nbytes)
+                continue
+            step = max(stored.entries, 1) if whole else PIECE
+            for start in range(0, stored.entries, step):
+                count = min(step, stored.entries - start)
+                joined = self._joined(tensor.name, start, count).to(tensor.dtype)
+                yield self._checked(tensor.name, joined)
+                advance(joined.nbytes)
+
+    def _joined(self, name: str, start: int, count: int) -> Tensor:
+        """Entries of a parameter as the operator makes them, in float64."""
+        stored = self.first.tensors[name]
+        shape = stored.shape if count == stored.entries else (count,)
+        origin = None
+        if self.base is not None:
+            origin = self.base.tensors[name].read(start, count).double().reshape(shape)
+        states = []
+        for files in self.models.values():
+            own = files.tensors[name].read(start, count).double().reshape(shape)
+            states.append({name: own if origin is None else own.sub_(origin)})
+        context = FileContext(
+            parts=tuple(map(_Part, self.models)),
+            entries={name: TensorSpec(shape, torch.float64, learned=True)},
+            start=self.starts[name] + start,
+            origin_state=None if origin is None else {name: origin},
+        )
+        how = OPERATORS[self.operator.name]
+        joined: Tensor = how(states, context, **self.operator.arguments)[name]
+        return (joined if origin is None else joined + origin).reshape(-1)
+
+    def _buffer(self, name: str) -> Tensor:
+        """Statistics of a normalisation by the rule of all operators; integers that are equal."""
+        gain = sibling_name(name, "weight")
+        names = [name, *([gain] if gain in self.first.tensors else [])]
+        states = [
+            {key: files.tensors[key].read().reshape(files.tensors[key].shape) for key in names}
+            for files in self.models.values()
+        ]
+        each = [state[name] for state in states]
+        if each[0].is_floating_point() or name.rpartition(".")[2] == COUNT:
+            widened = [
+                {k: t.double() if t.is_floating_point() else t for k, t in state.items()}
+                for state in states
+            ]
+            return joint_buffer(name, widened, [1.0] * len(states)).reshape(-1)
+        for model, tensor in zip(self.models, each, strict=True):
+            if not torch.equal(tensor, each[0]):
+                raise CompositionError(
+                    f"tensor {name!r} holds integers that differ, in {next(iter(self.models))!r} "
+                    f"and {model!r}: they cannot be joined; leave one of the models out"
+                )
+        return each[0].reshape(-1)
+
+    def _checked(self, name: str, joined: Tensor) -> Tensor:
+        """What is to be written; NaN and infinity are refused, with the model that has them."""
+        if not joined.is_floating_point() or bool(torch.isfinite(joined).all()):
+            return joined
+        for model, files in [*self.models.items(), *([("base", self.base)] if self.base else [])]:
+            if not bool(torch.isfinite(files.tensors[name].read()).all()):
+                raise CompositionError(
+                    f"tensor {name!r} of model {model!r} holds values that are not finite: get "
+                    f"{files.path} again, or leave it out"
+                )
+        raise CompositionError(
+            f"tensor {name!r} joined holds values that {joined.dtype} has no room for: choose "
+            "another dtype, such as float32"
+        )
+
+    def _try_operator(self) -> None:
+        """Join zeros, so that settings that cannot be used fail before anything is written."""
+        name, zero = "zero", torch.zeros(1, dtype=torch.float64)
+        context = FileContext(
+            parts=tuple(map(_Part, self.models)),
+            entries={name: TensorSpec((1,), torch.float64, learned=True)},
+            origin_state=None if self.base is None else {name: zero},
+        )
+        states = [{name: zero.clone()} for _ in self.models]
+        OPERATORS[self.operator.name](states, context, **self.operator.arguments)
+
+    def _count_memory(self) -> None:
+        """Refuse what takes more than the limits allow, or than the machine has."""
+        current().check("parts", len(self.models), "{} models are to be joined")
+        name, largest = max(self.first.tensors.items(), key=lambda item: item[1].entries)
+        entries = min(largest.entries, PIECE) if is_entrywise(self.operator) else largest.entries
+        spec = TensorSpec((entries,), torch.float64, learned=True)
+        context = FileContext(tuple(map(_Part, self.models)), entries={name: spec})
+        how = OPERATORS[self.operator.name]
+        states = 8 * entries * (len(self.models) + 3)  # with base, answer and what is written
+        passing = states + (how.memory(context) if how.memory else COPIES * context.nbytes)
+        what = f"joining tensor {name!r} of {len(self.models)} models takes {{}} of memory"
+        with account() as taken:
+            for files in (*self.models.values(), *([self.base] if self.base else [])):
+                taken.read(files.nbytes)
+            taken.take(what, 0, passing=passing)
+        if 0 < machine_memory() < passing:
+            raise LimitError(
+                f"{what.replace('{}', bytes_text(passing))}, and this machine has "
+                f"{bytes_text(machine_memory())}: take an operator that looks at single entries, "
+                "such as task_arithmetic, or a larger machine"
+            )
+
+
+def _named(models: Models) -> dict[str, Path]:
+    if isinstance(models, str | Path) or not isinstance(models, Sequence | Mapping) or not models:
+        raise RecipeError(
+            f"models is {shortened(models)}: expected paths of files or folders, or a mapping of "
+            "names to them"
+        )
+    if isinstance(models, Mapping):
+        return {str(name): Path(path) for name, path in models.items()}
+    named: dict[str, Path] = {}
+    for path in map(Path, models):
+        name = path.stem if path.suffix == ".safetensors" else path.resolve().name
+        if name in named:
+            raise RecipeError(
+                f"two models are called {name!r}, {named[name]} and {path}: give a mapping of "
+                "names to paths"
+            )
+        named[name] = path
+    return named
+
+
+def _checked_operator(given: str | Mapping[str, Any] | Spec, named: Mapping[str, Path]) -> Spec:
+    spec = OPERATORS.spec(given)
+    how = OPERATORS[spec.name]
+    if not is_tensorwise(spec):
+        ways = sorted(name for name in OPERATORS if OPERATORS[name].tensorwise)
+        raise RecipeError(
+            f"{spec} does not join one tensor after another, as files are: take one of "
+            f"{', '.join(ways)}; ties with preset='mergekit'"
+        )
+    if spec.arguments.get("scale") == AUTO:
+        raise RecipeError(f"{spec}: a scale is found on samples, which files have not: give one")
+    if how.most is not None and len(named) > how.most:
+        raise RecipeError(f"{spec.name} joins at most {how.most} models, got {len(named)}")
+    weights = spec.arguments.get("weights")
+    for name in weights if isinstance(weights, Mapping) else ():
+        if name not in named:
+            raise RecipeError(f"weights has {shortened(name)}: {nearest(name, named)}")
+    return spec
+
+
+def _check_fits(files: TensorFiles, first: TensorFiles) -> None:
+    """The same names and shapes, and floating numbers where the other has them."""
+    for one, other in ((files, first), (first, files)):
+        if missing := other.tensors.keys() - one.tensors.keys():
+            raise CompositionError(
+                f"{one.path} lacks the tensor {min(missing)!r}, which {other.path} has: they are "
+                "not of one network"
+            )
+    for name, tensor in files.tensors.items():
+        expected = first.tensors[name]
+        same = tensor.dtype.is_floating_point == expected.dtype.is_floating_point
+        if tensor.shape != expected.shape or not same:
+            raise CompositionError(
+                f"tensor {name!r} is {tensor.shape} {tensor.dtype} in {files.path} and "
+                f"{expected.shape} {expected.dtype} in {first.path}: they are not of one network"
+            )
+
+
+def _is_learned(name: str, tensor: StoredTensor) -> bool:
+    """Whether a tensor is joined by the operator: all numbers but running statistics."""
+    return tensor.dtype.is_floating_point and name.rpartition(".")[2] not in STATISTICS
+
+
+@contextmanager
+def _bar(size: int, progress: bool | None) -> Iterator[Callable[[int], None]]:
+    if not (sys.stderr.isatty() if progress is None else progress):
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task("merging", total=size)
+        yield lambda count: bar.advance(task, count)

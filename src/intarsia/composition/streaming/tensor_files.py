@@ -1,0 +1,261 @@
+"""Tensors of safetensors files, read one by one or piece by piece, once the headers are checked.
+
+A model is a .safetensors file, or a folder as Hugging Face's libraries write it: model.safetensors,
+or shards and model.safetensors.index.json. Bytes are read and not mapped: pages of a map count as
+memory of the process, and a file that is cut off meanwhile would end it.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch import Tensor
+
+from intarsia.errors import FileError, shortened
+from intarsia.files import is_no_file
+from intarsia.limits import current
+from intarsia.parsing import parse_json
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+LARGEST_INDEX = 2**26  # bytes
+DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
+    "U8": torch.uint8, "U16": torch.uint16, "BOOL": torch.bool,
+}  # fmt: skip
+CODES = {dtype: code for code, dtype in DTYPES.items()}
+_AGAIN = "get the file again from where it came"
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """Where a tensor lies, and what it is."""
+
+    path: Path
+    offset: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def entries(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.entries * self.dtype.itemsize
+
+    def read(self, start: int = 0, count: int | None = None) -> Tensor:
+        """Its entries, flat, from one place on."""
+        count = self.entries - start if count is None else count
+        size = self.dtype.itemsize
+        content = torch.empty(count * size, dtype=torch.uint8)
+        try:
+            with self.path.open("rb", buffering=0) as file:
+                file.seek(self.offset + start * size)
+                _fill(file, content.numpy().data)
+        except OSError as error:
+            raise FileError(f"{self.path}: cannot be read: {error.strerror or error}") from error
+        return content.view(self.dtype)
+
+
+class TensorFiles:
+    """All tensors of a model by name, in the order of their names, none of them in memory."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.files, placed = _files_of(self.path)
+        self.headers: dict[str, list[Any]] = {}  # of each file its size, time and header's digest
+        tensors: dict[str, StoredTensor] = {}
+        for file in self.files:
+            own, self.headers[file.name] = _read_header(file)
+            if placed is not None:
+                own = _indexed(own, placed, file)
+            if twice := tensors.keys() & own.keys():
+                raise FileError(f"{self.path}: tensor {min(twice)!r} lies in two of its files")
+            tensors |= own
+        if placed is not None and (missing := placed.keys() - tensors.keys()):
+            name = min(missing)
+            raise FileError(
+                f"{self.path}: its index says that tensor {name!r} lies in "
+                f"{shortened(placed[name])}, which does not have it: {_AGAIN}"
+            )
+        if not tensors:
+            raise FileError(f"{self.path}: holds no tensors")
+        self.tensors = dict(sorted(tensors.items()))
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder, with config and tokenizer; None of a single file."""
+        return self.path if self.path.is_dir() else None
+
+    @property
+    def nbytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.tensors.values())
+
+
+def is_model(path: Path) -> bool:
+    """Whether a path holds tensors that another library wrote, by a look at names and a header."""
+    if path.is_dir():
+        return any((path / name).is_file() for name in (INDEX, WEIGHTS)) and not (
+            (path / WEIGHTS).is_file() and _is_ours(path / WEIGHTS)
+        )
+    return path.suffix == ".safetensors" and path.is_file() and not _is_ours(path)
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return "intarsia" in _metadata(_entries(file)[0])
+    except (FileError, OSError):
+        return False
+
+
+def _files_of(path: Path) -> tuple[list[Path], dict[str, str] | None]:
+    """The files of a model, and where its index says that each tensor is."""
+    if path.is_file():
+        return [path], None
+    if not path.is_dir():
+        raise FileError(
+            f"{path}: there is no such file or folder: give a .safetensors file, or the folder of "
+            "a model that lies on this machine; nothing is fetched"
+        )
+    if (path / INDEX).is_file():
+        placed = _read_index(path / INDEX)
+        return [path / name for name in sorted(set(placed.values()))], placed
+    if (path / WEIGHTS).is_file():
+        return [path / WEIGHTS], None
+    why = "it is an adapter: merge it into its base with peft first"
+    if not (path / "adapter_model.safetensors").exists():
+        pickled = any(path.glob("*.bin")) or any(path.glob("*.pt"))
+        why = "pickled weights are never read: save them as safetensors" if pickled else "no model"
+    raise FileError(f"{path}: has neither {WEIGHTS} nor {INDEX} ({why})")
+
+
+def _read_index(path: Path) -> dict[str, str]:
+    if path.stat().st_size > LARGEST_INDEX:
+        raise FileError(f"{path}: has {path.stat().st_size} bytes, too many for an index")
+    try:
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path}: is damaged ({error}): {_AGAIN}") from error
+    placed = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(placed, dict) or not placed:
+        raise FileError(f"{path}: has no weight_map: {_AGAIN}")
+    for name, file in placed.items():
+        plain = isinstance(file, str) and file.endswith(".safetensors")
+        if not plain or Path(file).name != file or "\\" in file:
+            raise FileError(
+                f"{path}: tensor {shortened(name)} lies in {shortened(file)}: expected the name of "
+                "a .safetensors file beside the index"
+            )
+    return placed
+
+
+def _indexed(
+    own: Mapping[str, StoredTensor], placed: Mapping[str, str], file: Path
+) -> dict[str, StoredTensor]:
+    for name in own:
+        if placed.get(name) != file.name:
+            raise FileError(
+                f"{file}: has the tensor {shortened(name)}, against the index: {_AGAIN}"
+            )
+    return dict(own)
+
+
+def _read_header(path: Path) -> tuple[dict[str, StoredTensor], list[Any]]:
+    """The tensors of a file, and what it is known by: its size, its time and its header."""
+    try:
+        if is_no_file(path):
+            raise FileError(f"{path}: is not a file")
+        with path.open("rb") as file:
+            entries, start, digest = _entries(file)
+            status = os.fstat(file.fileno())
+        if "intarsia" in _metadata(entries):
+            raise FileError("intarsia wrote it: join modules with compose")
+        tensors = _placed(entries, path, start, status.st_size)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except FileError as error:
+        raise error if str(path) in str(error) else FileError(f"{path}: {error}") from error
+    return tensors, [status.st_size, status.st_mtime_ns, digest]
+
+
+def _entries(file: BinaryIO) -> tuple[dict[str, Any], int, str]:
+    """The JSON of a header, where tensors begin, and the header's digest."""
+    size = os.fstat(file.fileno()).st_size
+    length = int.from_bytes(file.read(8), "little")
+    if 8 + length > size or not length:
+        raise FileError("is not a safetensors file, or truncated")
+    current().check("header", length, "has a header of {}")
+    text = file.read(length)
+    try:
+        entries = parse_json(text)
+    except ValueError as error:
+        raise FileError(f"is not a sound safetensors file ({error}): {_AGAIN}") from error
+    if not isinstance(entries, dict):
+        raise FileError(f"is not a sound safetensors file: {_AGAIN}")
+    return entries, 8 + length, hashlib.sha256(text).hexdigest()
+
+
+def _metadata(entries: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = entries.get("__metadata__")
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _placed(
+    entries: Mapping[str, Any], path: Path, start: int, size: int
+) -> dict[str, StoredTensor]:
+    """Every tensor with its place; together they fill the file without gap or overlap."""
+    tensors, spans = {}, []
+    for name, entry in entries.items():
+        if name == "__metadata__":
+            continue
+        first, last, shape, code = _checked(name, entry)
+        tensor = StoredTensor(path, start + first, shape, DTYPES[code])
+        if last - first != tensor.nbytes:
+            raise FileError(
+                f"tensor {shortened(name)} has {last - first} bytes, and {tensor.nbytes} by its "
+                f"shape: {_AGAIN}"
+            )
+        tensors[name] = tensor
+        spans.append((first, last))
+    end = 0
+    for first, last in sorted(spans):
+        if first != end:
+            raise FileError(f"its tensors overlap, or leave a gap, at byte {first}: {_AGAIN}")
+        end = last
+    if start + end != size:
+        what = "was cut off" if size < start + end else "has bytes beyond its end"
+        raise FileError(f"{what}: {size} bytes where its header says {start + end}: {_AGAIN}")
+    return tensors
+
+
+def _checked(name: str, entry: Any) -> tuple[int, int, tuple[int, ...], str]:
+    fields = entry if isinstance(entry, dict) else {}
+    shape, offsets, code = (fields.get(key) for key in ("shape", "data_offsets", "dtype"))
+    for numbers in (shape, offsets):
+        if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
+            raise FileError(f"no shape or place is given for tensor {shortened(name)}: {_AGAIN}")
+    assert isinstance(shape, list) and isinstance(offsets, list)
+    if len(offsets) != 2:
+        raise FileError(f"no place is given for tensor {shortened(name)}: {_AGAIN}")
+    if not isinstance(code, str) or code not in DTYPES:
+        raise FileError(
+            f"tensor {shortened(name)} has the type {shortened(code)}: expected one of "
+            f"{', '.join(DTYPES)}; quantised weights are to be unpacked first"
+        )
+    return offsets[0], offsets[1], tuple(shape), code
+
+
+def _fill(file: Any, view: memoryview) -> None:
+    done = 0
+    while done < len(view):
+        count = file.readinto(view[done:])
+        if not count:
+            raise FileError(f"{file.name}: was cut off while it was read: {_AGAIN}")
+        done += count

@@ -1,0 +1,319 @@
+"""Files merged tensor by tensor are what compose makes of the same tensors, also after a kill."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+import intarsia as ia
+from intarsia.composition.operators.dare import draw
+from intarsia.composition.streaming import file_merge, shards
+from intarsia.composition.streaming.tensor_files import StoredTensor, TensorFiles
+from intarsia.errors import (
+    CompositionError,
+    FileError,
+    FileWarning,
+    IntarsiaError,
+    LimitError,
+    RecipeError,
+)
+from small_files import llama_states, read_model, write_model
+
+MODELS = ("a", "b", "c")
+
+
+class Net(nn.Module):
+    """Tensors of several ranks, and a normalisation with statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 3, 3, padding=1)
+        self.norm = nn.BatchNorm2d(3)
+        self.head = nn.Linear(3 * 16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.norm(self.conv(x))).flatten(1))
+
+
+def net_states() -> dict[str, dict[str, Tensor]]:
+    states = {}
+    for place, name in enumerate(("base", *MODELS)):
+        torch.manual_seed(0)
+        state = {k: t.clone() for k, t in Net().state_dict().items()}
+        draws = torch.Generator().manual_seed(place)
+        for tensor in state.values():
+            if tensor.is_floating_point() and place:
+                tensor += 0.2 * torch.rand(tensor.shape, generator=draws)
+        state["norm.num_batches_tracked"] += place
+        states[name] = state
+    return states
+
+
+def composed(states: Mapping[str, Mapping[str, Tensor]], operator: str) -> Mapping[str, Tensor]:
+    """The same by modules in memory, as changes of a base."""
+    base = ia.Base(states["base"])
+    modules = []
+    for place in MODELS:
+        network = Net()
+        network.load_state_dict(states[place])
+        made = ia.Module.of(
+            network, rewarded=place, catalogue=list("abcd"), name=place, shape=(1, 4, 4), base=base
+        )
+        modules.append(made)
+    joined = ia.compose(modules, operator, recalibrate=False).joined
+    assert joined is not None
+    return joined.state
+
+
+def paths(folder: Path, states: Mapping[str, Any], **options: Any) -> dict[str, Path]:
+    return {name: write_model(folder / name, state, **options) for name, state in states.items()}
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        "sum",
+        "mean",
+        "weighted(weights={'a': 0.2, 'b': 0.7}, normalise=True)",
+        "task_arithmetic(scale=0.4)",
+        "ties(preset='mergekit', density=0.4)",
+        "ties(preset='mergekit')",
+        "breadcrumbs(density=0.6, gamma=0.2)",
+        "della(seed=3)",
+        "sce(density=0.5)",
+        "tsvm",
+        "iso_c",
+        "model_stock",
+        "multislerp",
+        "karcher",
+    ],
+)
+def test_files_join_as_modules_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operator: str
+) -> None:
+    monkeypatch.setattr(file_merge, "PIECE", 5)
+    states = net_states()
+    places = paths(tmp_path, states, shards=2)
+    base = places.pop("base")
+    ia.merge_files(places, tmp_path / "out", operator, base=base)
+    result, expected = read_model(tmp_path / "out"), composed(states, operator)
+    assert result.keys() == expected.keys()
+    for name, tensor in expected.items():
+        torch.testing.assert_close(result[name], tensor, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def test_a_draw_goes_on_from_tensor_to_tensor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DARE drops by the place in all tensors in the order of names, in whatever pieces."""
+    monkeypatch.setattr(file_merge, "PIECE", 5)
+    base = {"v": torch.zeros(7), "w": torch.zeros(3, 4)}
+    model = {name: torch.ones_like(tensor) for name, tensor in base.items()}
+    places = paths(tmp_path, {"base": base, "m": model})
+    ia.merge_files([places["m"]], tmp_path / "out", "dare(density=0.5)", base=places["base"])
+    result = read_model(tmp_path / "out")
+    expected = draw("m", 19, 0.5, 0).double() * 2
+    assert torch.equal(torch.cat([result["v"], result["w"].flatten()]).double(), expected)
+
+
+def test_types_are_kept_or_chosen(tmp_path: Path) -> None:
+    state = {"w": torch.randn(3, 4).bfloat16(), "ids": torch.arange(4)}
+    places = paths(tmp_path, {"a": state, "b": state})
+    ia.merge_files(list(places.values()), tmp_path / "kept", "mean")
+    kept = read_model(tmp_path / "kept")
+    assert all(torch.equal(kept[name], state[name]) for name in state)
+    ia.merge_files(list(places.values()), tmp_path / "wide", "mean", dtype="float32")
+    wide = read_model(tmp_path / "wide")
+    assert (wide["w"].dtype, wide["ids"].dtype) == (torch.float32, torch.int64)
+    config = json.loads((tmp_path / "wide" / "config.json").read_text())
+    assert config["torch_dtype"] == "float32"
+
+
+def test_shards_hold_at_most_their_size_and_have_an_index(tmp_path: Path) -> None:
+    places = paths(tmp_path, llama_states("a", "b"))
+    (places["base"] / "tokenizer.json").write_text("{}")
+    (places["base"] / "modeling.py").write_text("code is not copied")
+    files = [places["a"], places["b"]]
+    made = ia.merge_files(files, tmp_path / "out", "mean", base=places["base"], shard_size=2000)
+    assert len(made.files) > 2
+    assert made.kept == 0
+    assert made.parameters == sum(t.numel() for t in read_model(places["a"]).values())
+    index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text())
+    assert set(index["weight_map"].values()) == set(made.files)
+    for name in made.files:
+        assert sum(t.nbytes for t in TensorFiles(tmp_path / "out" / name).tensors.values()) <= 2000
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names - set(made.files) == {
+        "config.json", "tokenizer.json", "model.safetensors.index.json", "intarsia_merge.json",
+    }  # fmt: skip
+    # what was made can be merged in turn
+    ia.merge_files([tmp_path / "out", places["a"]], tmp_path / "next", "mean")
+
+
+def test_a_killed_merge_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = paths(tmp_path, llama_states("a", "b"))
+    files, base = [places["a"], places["b"]], places["base"]
+
+    def merge(out: str) -> ia.FileMerge:
+        return ia.merge_files(files, tmp_path / out, "ties(preset='mergekit')", base=base,
+                              shard_size=2000)  # fmt: skip
+
+    merge("whole")
+    write, count = shards.MergeFolder.write, 0
+
+    def killed(self: Any, shard: Any, pieces: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == 3:
+            (self.path / f".{'0' * 16}.part").write_bytes(b"half")
+            raise KeyboardInterrupt
+        write(self, shard, pieces)
+
+    monkeypatch.setattr(shards.MergeFolder, "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        merge("out")
+    monkeypatch.undo()
+    out = tmp_path / "out"
+    with pytest.raises(FileError, match="has neither"):
+        ia.merge_files([out], tmp_path / "other", "mean")
+    before = {path.name: path.stat().st_mtime_ns for path in out.glob("model-*")}
+    assert len(before) == 2
+    assert merge("out").kept == 2
+    assert {name: (out / name).stat().st_mtime_ns for name in before} == before
+    assert _digests(out) == _digests(tmp_path / "whole")
+    assert not list(out.glob(".*"))
+    done = merge("out")
+    assert done.kept == len(done.files)
+    first = out / done.files[0]
+    first.write_bytes(first.read_bytes()[:-1] + b"\x01")
+    with pytest.warns(FileWarning, match="made again"):
+        assert merge("out").kept == len(done.files) - 1
+    assert _digests(out) == _digests(tmp_path / "whole")
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.iterdir()}
+
+
+def test_another_merge_does_not_go_on(tmp_path: Path) -> None:
+    places = paths(tmp_path, llama_states("a", "b"))
+    files = [places["a"], places["b"]]
+    ia.merge_files(files, tmp_path / "out", "mean")
+    for other in ({"operator": "sum"}, {"dtype": "float16"}, {"shard_size": 2000}):
+        with pytest.raises(FileError, match="holds another merge"):
+            ia.merge_files(files, tmp_path / "out", **{"operator": "mean", **other})  # type: ignore[arg-type]
+    os.utime(places["a"] / "model.safetensors", ns=(1, 1))
+    with pytest.raises(FileError, match="holds another merge"):
+        ia.merge_files(files, tmp_path / "out", "mean")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("")
+    with pytest.raises(FileError, match=r"holds mine\.txt already"):
+        ia.merge_files(files, tmp_path / "full", "mean")
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
+
+
+def test_a_merge_that_is_an_input_is_checked_by_its_digests(tmp_path: Path) -> None:
+    places = paths(tmp_path, llama_states("a", "b"))
+    ia.merge_files([places["a"], places["b"]], tmp_path / "out", "mean")
+    file = tmp_path / "out" / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(FileError, match="not what was written"):
+        ia.merge_files([tmp_path / "out"], tmp_path / "next", "mean")
+
+
+def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
+    good = {"w": torch.ones(2, 3), "ids": torch.arange(3)}
+    bad = {
+        "lacks": ({"ids": good["ids"]}, "lacks the tensor 'w'"),
+        "more": ({**good, "x": torch.ones(1)}, "lacks the tensor 'x'"),
+        "shape": ({**good, "w": torch.ones(3, 2)}, r"'w' is \(3, 2\)"),
+        "kind": ({**good, "w": torch.ones(2, 3).long()}, "'w' is .*int64"),
+        "ids": ({**good, "ids": torch.arange(3) + 1}, "'ids' holds integers that differ"),
+        "nan": ({**good, "w": torch.full((2, 3), torch.nan)}, "'w' of model 'nan'"),
+    }
+    first = write_model(tmp_path / "good", good)
+    for name, (state, message) in bad.items():
+        other = write_model(tmp_path / name, state)
+        with pytest.raises(CompositionError, match=message):
+            ia.merge_files([first, other], tmp_path / f"out-{name}", "mean")
+    large = write_model(tmp_path / "large", {**good, "w": torch.full((2, 3), 1e6)})
+    with pytest.raises(CompositionError, match="choose another dtype"):
+        ia.merge_files([first, large], tmp_path / "half", "sum", dtype="float16")
+
+
+def test_settings_that_cannot_be_used_write_nothing(tmp_path: Path) -> None:
+    places = paths(tmp_path, llama_states("a", "b"))
+    files, out = [places["a"], places["b"]], tmp_path / "out"
+    for operator, options, message in [
+        ("logits", {}, "does not join one tensor after another"),
+        ("ties", {}, "does not join one tensor after another"),
+        ("sum(affine='mean')", {}, "does not join one tensor after another"),
+        ("dare(consensus='ties')", {}, "does not join one tensor after another"),
+        ("task_arithmetic(scale='auto')", {}, "samples"),
+        ("task_arithmetic", {}, "give base="),
+        ("weighted(weights={'z': 1})", {}, "weights has 'z'"),
+        ("weighted(weights={'a': -1, 'b': 1}, normalise=True)", {}, "add up to 0"),
+        ("slerp(t=2)", {}, "t is 2"),
+        ("mean", {"dtype": "float12"}, "dtype is 'float12'"),
+        ("mean", {"shard_size": "many"}, "shard_size is 'many'"),
+    ]:
+        with pytest.raises(IntarsiaError, match=message):
+            ia.merge_files(files, out, operator, **options)  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match="at most 2 models"):
+        ia.merge_files(dict.fromkeys("xyz", places["a"]), out, "slerp")
+    with pytest.raises(RecipeError, match="two models are called 'a'"):
+        ia.merge_files([places["a"], places["a"]], out)
+    with pytest.raises(RecipeError, match="models is"):
+        ia.merge_files([], out)
+    assert not out.exists()
+
+
+def test_what_takes_too_much_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = paths(tmp_path, {name: {"w": torch.ones(1000)} for name in ("base", "a", "b")})
+    files, base = [places["a"], places["b"]], places["base"]
+    with ia.limited(memory=1000, per_byte=1), pytest.raises(LimitError, match="limit 'memory'"):
+        ia.merge_files(files, tmp_path / "out", "karcher", base=base)
+    monkeypatch.setattr(file_merge, "machine_memory", lambda: 5000)
+    with pytest.raises(LimitError, match="this machine has"):
+        ia.merge_files(files, tmp_path / "out", "karcher", base=base)
+    monkeypatch.setattr(file_merge, "PIECE", 4)  # then single entries fit
+    ia.merge_files(files, tmp_path / "out", "task_arithmetic", base=base)
+
+
+def test_no_more_is_read_than_a_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of single entries no more than PIECE are ever asked for at once, of tensors one at a time."""
+    seen: list[int] = []
+    read = StoredTensor.read
+
+    def watched(self: StoredTensor, start: int = 0, count: int | None = None) -> Tensor:
+        seen.append(self.entries if count is None else count)
+        return read(self, start, count)
+
+    monkeypatch.setattr(StoredTensor, "read", watched)
+    monkeypatch.setattr(file_merge, "PIECE", 50)
+    places = paths(tmp_path, llama_states("a", "b"))
+    files, base = [places["a"], places["b"]], places["base"]
+    ia.merge_files(files, tmp_path / "out", "task_arithmetic", base=base)
+    assert max(seen) == 50
+    seen.clear()
+    ia.merge_files(files, tmp_path / "whole", "karcher", base=base)
+    assert max(seen) == 16 * 8
+
+
+def test_a_name_is_needed_once(tmp_path: Path) -> None:
+    """Plain files have the names that they have without their suffix."""
+    for name in "ab":
+        save_file({"w": torch.full((2,), float(name == "b"))}, tmp_path / f"{name}.safetensors")
+    files = [tmp_path / "a.safetensors", tmp_path / "b.safetensors"]
+    made = ia.merge_files(files, tmp_path / "out", "weighted(weights={'b': 3})")
+    assert made.models == ("a", "b")
+    assert read_model(tmp_path / "out")["w"].tolist() == [3.0, 3.0]

@@ -1,0 +1,131 @@
+"""Headers are checked before a tensor is read; what they say of files is never trusted."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import intarsia as ia
+from intarsia.composition.streaming.shards import Shard, ShardTensor, cut_shards
+from intarsia.composition.streaming.tensor_files import DTYPES, TensorFiles, is_model
+from intarsia.errors import FileError, IntarsiaError
+
+W = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+V = {"dtype": "F32", "shape": [1], "data_offsets": [8, 12]}
+
+
+def written(path: Path, header: Any, size: int = 12) -> Path:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(size))
+    return path
+
+
+def test_tensors_are_read_whole_and_in_pieces(tmp_path: Path) -> None:
+    state = {
+        str(code): (torch.arange(12) % 2 if code == "BOOL" else torch.arange(12))
+        .to(dtype)
+        .reshape(3, 4)
+        for code, dtype in DTYPES.items()
+    } | {"empty": torch.zeros(0, 3), "scalar": torch.tensor(2.5)}
+    save_file(state, tmp_path / "all.safetensors")
+    files = TensorFiles(tmp_path / "all.safetensors")
+    assert list(files.tensors) == sorted(state)
+    for name, tensor in state.items():
+        stored = files.tensors[name]
+        assert (stored.shape, stored.dtype) == (tuple(tensor.shape), tensor.dtype)
+        assert torch.equal(stored.read(), tensor.flatten())
+        if tensor.numel() == 12:
+            assert torch.equal(stored.read(5, 3), tensor.flatten()[5:8])
+
+
+BAD: dict[str, tuple[Any, int]] = {
+    "was cut off": ({"w": W, "v": V}, 11),
+    "bytes beyond its end": ({"w": W, "v": V}, 13),
+    "overlap": ({"w": W, "v": {**V, "data_offsets": [4, 8]}}, 8),
+    "leave a gap": ({"v": V}, 12),
+    "by its shape": ({"w": {**W, "shape": [3]}, "v": V}, 12),
+    "the type 'F8_E4M3'": ({"w": {**W, "dtype": "F8_E4M3"}, "v": V}, 12),
+    "no shape or place": ({"w": {**W, "shape": [-2]}, "v": V}, 12),
+    "no place": ({"w": {**W, "data_offsets": [0]}, "v": V}, 12),
+    "no shape": ({"w": 3, "v": V}, 12),
+    "given twice": (b'{"w":1,"w":2}', 12),
+    "sound safetensors": (b"[]", 12),
+    "join modules with compose": ({"__metadata__": {"intarsia": "{}"}, "w": W, "v": V}, 12),
+    "holds no tensors": ({}, 0),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_a_bad_header_is_refused(tmp_path: Path, message: str) -> None:
+    header, size = BAD[message]
+    with pytest.raises(FileError, match=message):
+        TensorFiles(written(tmp_path / "bad.safetensors", header, size))
+
+
+def test_a_header_beyond_the_limit_is_not_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "long.safetensors", {"w": W, "v": V})
+    with ia.limited(header=16), pytest.raises(IntarsiaError, match="limit 'header'"):
+        TensorFiles(path)
+    path.write_bytes((2**60).to_bytes(8, "little"))
+    with pytest.raises(FileError, match="truncated"):
+        TensorFiles(path)
+
+
+def test_an_index_names_files_beside_it_and_what_they_hold(tmp_path: Path) -> None:
+    save_file({"w": torch.ones(2)}, tmp_path / "x.safetensors")
+    index = tmp_path / "model.safetensors.index.json"
+    for content, message in [
+        ({"w": "../x.safetensors"}, "beside the index"),
+        ({"w": "x.bin"}, "beside the index"),
+        ({"w": "x.safetensors", "v": "x.safetensors"}, "'v' lies in 'x.safetensors', which"),
+        ({"v": "x.safetensors"}, "'w', against the index"),
+        ({"w": "y.safetensors"}, "cannot be read"),
+        ({}, "has no weight_map"),
+    ]:
+        index.write_text(json.dumps({"weight_map": content}))
+        with pytest.raises(FileError, match=message):
+            TensorFiles(tmp_path)
+    index.write_text('{"weight_map": {"w": "x.safetensors"}}')
+    assert list(TensorFiles(tmp_path).tensors) == ["w"]
+
+
+def test_what_is_no_model_says_what_it_is(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="nothing is fetched"):
+        TensorFiles(tmp_path / "organisation" / "model")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(FileError, match="pickled weights are never read"):
+        TensorFiles(tmp_path)
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"")
+    with pytest.raises(FileError, match="it is an adapter"):
+        TensorFiles(tmp_path)
+    os.mkfifo(tmp_path / "model.safetensors")  # never opened: that would wait
+    assert not is_model(tmp_path)
+    with pytest.raises(FileError):
+        TensorFiles(tmp_path / "model.safetensors")
+
+
+def test_a_file_that_shrinks_meanwhile_is_an_error(tmp_path: Path) -> None:
+    path = written(tmp_path / "w.safetensors", {"w": W, "v": V})
+    files = TensorFiles(path)
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(FileError, match="cut off while it was read"):
+        files.tensors["v"].read()
+
+
+def test_shards_are_cut_in_order_and_read_by_safetensors(tmp_path: Path) -> None:
+    kinds = [("a", torch.bool, 3), ("b", torch.float32, 2), ("c", torch.float64, 1)]
+    tensors = [ShardTensor(n, (s,), d, s * d.itemsize) for n, d, s in kinds]
+    cut = cut_shards(tensors, 12)
+    assert [[t.name for t in shard.tensors] for shard in cut] == [["b", "a"], ["c"]]
+    assert [shard.name for shard in cut][1] == "model-00002-of-00002.safetensors"
+    (whole,) = cut_shards(tensors, 100)
+    assert whole.name == "model.safetensors"
+    assert len(cut_shards(tensors, 1)) == 3
+    path = tmp_path / whole.name
+    path.write_bytes(whole.header() + bytes(19))
+    assert {name: t.dtype for name, t in load_file(path).items()} == {n: d for n, d, _ in kinds}
+    assert len(Shard("x", ()).header()) % 8 == 0
