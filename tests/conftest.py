@@ -17,6 +17,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
 LONGEST = ("test_docs", "test_foreign", "test_app", "test_ray", "test_kill", "test_notebook")
+# Files that import the same heavy package, which one worker does for all of them.
+TOGETHER = {
+    **dict.fromkeys(("test_adapters", "test_llama_files", "test_profiles"), "transformers"),
+    **dict.fromkeys(
+        ("test_geometric", "test_graph_layers", "test_graph_sets", "test_second_graphs"), "pyg"
+    ),
+}
 CACHES = count()
 
 
@@ -54,6 +61,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(
         key=lambda item: ("browser" not in item.path.parts, order.get(item.path.stem, len(order)))
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A worker for each file, or for all files that belong together."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return TOGETHER.get(Path(file).stem, file)
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from intarsia.composition import Composition
 from intarsia.data import Scaling
-from intarsia.modules import Architecture, Module
+from intarsia.modules import Architecture, Base, Module
 
 
 def small_module(
@@ -59,3 +59,21 @@ def same(one: Composition, other: Composition, x: Tensor) -> bool:
         and all(torch.equal(v, states[1][k]) for k, v in states[0].items())
         and one.report == other.report
     )
+
+
+def of_a_base(parts: Sequence[Module], origin: Mapping[str, Tensor]) -> list[Module]:
+    """Modules of mlp(7) without their masks, as changes of their origin."""
+    base = Base(dict(origin))
+    return [
+        small_module(
+            part.name,
+            dict(part.state),
+            {},
+            part.catalogue,
+            "mlp(7)",
+            (6,),
+            origin=base.digest,
+            base=base,
+        )
+        for part in parts
+    ]

@@ -219,10 +219,11 @@ def _origins(variants: Sequence[Variant]) -> str:
         ", ".join(f"{name} {number}" for name, number in own.items())
         for own in _of_runs(variants, "versions")
     ]
-    head = "archive|cells|n|modules trained|s of training|s of measuring|device|date"
+    head = "archive|cells|n|modules trained|s training them|s in cells|device|date"
     shared = (
-        "A module that several studies need is trained once and counted on each page. Seconds are "
-        "those of the process that did the work; where several ran on one device at once, each "
+        "A module that several studies need is trained once and counted on each page. Cells "
+        "measure, and some train first what no bank holds, such as experts or new heads. Seconds "
+        "are those of the process that did the work; where several ran on one device at once, each "
         "took longer than alone."
     )
     return f"{table(head, rows)}\n\nVersions: {'; '.join(versions)}. {shared}"

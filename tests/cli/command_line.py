@@ -9,18 +9,26 @@ from typer.testing import CliRunner
 
 from intarsia.cli.app import app
 
+WITHOUT_TORCH = """
+import sys
+from intarsia.cli.app import main
+for words in sys.argv[1:]:
+    sys.argv = ["intarsia", *words.split()]
+    try:
+        main()
+    except SystemExit as stop:
+        assert not stop.code, words
+    assert "torch" not in sys.modules and "sklearn" not in sys.modules, words
+    print(end="\\0")
+"""
 
-def run_without_torch(*words: str) -> str:
-    """What a command prints in a process of its own, which must end well and not import torch."""
-    code = (
-        "import sys\nfrom intarsia.cli.app import main\n"
-        f"sys.argv = ['intarsia', *{words!r}]\n"
-        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
-        "assert 'torch' not in sys.modules and 'sklearn' not in sys.modules\n"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+def run_without_torch(*commands: str) -> list[str]:
+    """What commands print in one process, each of which must end well and not import torch."""
+    call = [sys.executable, "-c", WITHOUT_TORCH, *commands]
+    run = subprocess.run(call, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    return run.stdout
+    return run.stdout.split("\0")[:-1]
 
 
 class CommandLine:

@@ -1,6 +1,21 @@
-"""Makes command_line.py importable by the tests here."""
+"""Makes command_line.py importable by the tests here, and two modules for those that read some."""
 
 import sys
 from pathlib import Path
 
+import pytest
+
+import intarsia as ia
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="session")
+def two_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bank of two tiny modules of the digits, to be read."""
+    folder: Path = tmp_path_factory.mktemp("modules") / "bank"
+    ia.train(
+        ia.load_data("digits"), model="mlp(8)", epochs=1, partition=[["0"], ["1"]], out=folder,
+        progress=False,
+    )  # fmt: skip
+    return folder

@@ -685,12 +685,22 @@ def test_train_is_told_where_to_train(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [asked[key] for key in ("engine", "workers", "address")] == ["ray(stack)", 3, "auto"]
 
 
-@pytest.mark.parametrize(
-    "words", [["--version"], ["train", "--help"], ["evaluate", "-h"], ["compose", "-h"]]
-)
-def test_help_and_version_need_no_torch(words: list[str]) -> None:
-    shown = run_without_torch(*words)
-    assert ia.__version__ in shown or "Examples:" in shown
+def test_help_and_version_need_no_torch() -> None:
+    expected = {
+        "--version": [ia.__version__],
+        "train --help": ["Examples:"],
+        "evaluate -h": ["Examples:"],
+        "compose -h": ["Examples:"],
+        "study --help": ["intarsia study"],
+        "study run -h": ["intarsia study"],
+        "flow --help": ["cumulants", "propagate", "iterate", "fit"],
+        "graphs --help": ["scale", "rewire", "train"],
+        "lens --help": ["profile", "classify", "modules"],
+        "sweetspot --help": ["show", "fit"],
+    }
+    shown = run_without_torch(*expected)
+    for command, words, said in zip(expected, expected.values(), shown, strict=True):
+        assert all(word in said for word in words), command
 
 
 def test_changes_of_a_base(trained: tuple[Path, Any], tmp_path: Path) -> None:

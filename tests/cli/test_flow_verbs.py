@@ -3,27 +3,12 @@
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, run_without_torch
+from command_line import CommandLine
 
 import intarsia as ia
 
 flow = CommandLine("flow")
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(scope="module")
-def module(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder: Path = tmp_path_factory.mktemp("modules") / "bank"
-    ia.train(
-        ia.load_data("digits"), model="mlp(8)", epochs=1, partition=[["0"], ["1"]], out=folder,
-        progress=False,
-    )  # fmt: skip
-    return folder
-
-
-def test_help_is_light() -> None:
-    said = run_without_torch("flow", "--help")
-    assert all(verb in said for verb in ("cumulants", "propagate", "iterate", "fit"))
 
 
 def test_cumulants_of_a_law_and_of_a_file(tmp_path: Path) -> None:
@@ -38,8 +23,8 @@ def test_cumulants_of_a_law_and_of_a_file(tmp_path: Path) -> None:
     assert "did you mean" in flow.refusal("cumulants", "digitss")
 
 
-def test_propagate_shows_every_layer(module: Path, tmp_path: Path) -> None:
-    file, picture = next(module.glob("*.safetensors")), tmp_path / "closure.svg"
+def test_propagate_shows_every_layer(two_modules: Path, tmp_path: Path) -> None:
+    file, picture = next(two_modules.glob("*.safetensors")), tmp_path / "closure.svg"
     answer = flow.answer("propagate", file, "--figure", picture)
     names = [layer["name"] for layer in answer["layers"]]
     assert names[-3:] == ["layers.0", "layers.0 relu", "layers.1"]
@@ -48,7 +33,7 @@ def test_propagate_shows_every_layer(module: Path, tmp_path: Path) -> None:
     assert "layers.0 relu" in flow.call("propagate", file, "--data", "digits").stdout
     sampled = flow.answer("propagate", file, "--closure", "sample", "--split", "train")
     assert sampled["layers"][-1]["covariance_error"] is None
-    assert "holds a bank" in flow.refusal("propagate", module)
+    assert "holds a bank" in flow.refusal("propagate", two_modules)
     assert "did you mean 'gaussian'" in flow.refusal("propagate", file, "--closure", "gausian")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import networkx
 import numpy as np
 import pytest
-from command_line import CommandLine, run_without_torch
+from command_line import CommandLine
 
 from intarsia import Bank
 from intarsia.graphs import (
@@ -31,11 +31,6 @@ def tree(tmp_path: Path) -> tuple[Path, Graph]:
     path = tmp_path / "edges.txt"
     path.write_text("0 1\n" + "".join(f"{a + 2} {b + 2}\n" for a, b in drawn.edges))
     return path, read_graph(path, component="largest")
-
-
-def test_help_is_light() -> None:
-    said = run_without_torch("graphs", "--help")
-    assert all(name in said for name in ("scale", "rewire", "train", "modules"))
 
 
 def test_scale_says_both_kinds(tree: tuple[Path, Graph], tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, run_without_torch
+from command_line import CommandLine
 
 import intarsia as ia
 from tiny_llama import write_llama
@@ -16,11 +16,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_llama(tmp_path_factory.mktemp("llama"))
-
-
-def test_help_is_light() -> None:
-    said = run_without_torch("lens", "--help")
-    assert all(verb in said for verb in ("profile", "classify"))
 
 
 def test_profile_of_texts_and_of_what_is_written(llama: Path, tmp_path: Path) -> None:

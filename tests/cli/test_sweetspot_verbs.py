@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import CommandLine, run_without_torch
+from command_line import CommandLine
 
 from intarsia.sweetspot import PatternBank, fit, initial_bank, load_network
 from intarsia.sweetspot.pictures import png, read_picture
@@ -13,12 +13,6 @@ from intarsia.sweetspot.pictures import png, read_picture
 sweetspot = CommandLine("sweetspot")
 pytestmark = pytest.mark.usefixtures("one_thread")
 QUICK = ("--steps", 3, "--size", 4, "--seeds", 2, "--device", "cpu")
-
-
-def test_help_is_light() -> None:
-    said = run_without_torch("sweetspot", "--help")
-    assert "show" in said
-    assert "fit" in said
 
 
 def test_show_says_what_a_network_is(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
-"""How functions become verbs, from inside and from another package, and where typer is used."""
+"""How functions become verbs, from inside and from another package."""
 
-import ast
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from intarsia.cli.app import main as entry_point
 from intarsia.cli.verbs import VerbGroup
 from intarsia.errors import DataError
 
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "intarsia"
 PLUGIN = '''
 from intarsia.cli import verb
 from intarsia.errors import DataError
@@ -112,15 +110,3 @@ def test_another_package_adds_a_verb(tmp_path: Path) -> None:
 
 def test_the_entry_point_is_exported() -> None:
     assert main is entry_point
-
-
-def test_typer_and_the_command_line_are_used_by_the_command_line_alone() -> None:
-    for path in sorted(SOURCE.rglob("*.py")):
-        if path.parent.is_relative_to(SOURCE / "cli") or path.name == "__main__.py":
-            continue
-        imports = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Import)]
-        froms = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom)]
-        names = {alias.name for node in imports for alias in node.names}
-        names |= {f"{node.module}.{alias.name}" for node in froms for alias in node.names}
-        wrong = [n for n in names if n.split(".")[0] == "typer" or n.startswith("intarsia.cli")]
-        assert not wrong, f"{path.relative_to(SOURCE)} imports {wrong}"

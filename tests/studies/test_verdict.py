@@ -3,6 +3,9 @@
 import json
 from itertools import product
 
+import pytest
+
+from intarsia.errors import StudyError
 from intarsia.studies import Cell, Claim, Paper, Spread, Table, Verdict
 from intarsia.studies.tables import Difference
 from intarsia.studies.verdict import missing_cells, table_verdict
@@ -28,6 +31,11 @@ def test_all_that_is_shown_says_the_same() -> None:
         assert "mnist, deep: 4 cells" in text
     assert VERDICT.claims[0].counted == "2 of 3"
     assert VERDICT.claims[1].counted == ""
+
+
+def test_what_is_counted_has_its_count() -> None:
+    with pytest.raises(StudyError, match=r"evidence \['ours'\]: expected 'count' and 'of'"):
+        Claim("Ours is more.", True, {"ours": 0.5}, short="seeds with ours above")
 
 
 def test_json_has_every_value() -> None:

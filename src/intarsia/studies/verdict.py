@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from intarsia.errors import StudyError, shortened
 from intarsia.files import plain
 from intarsia.measure.significance import LEVEL, best_p, holm
 from intarsia.studies.cells import Cell, Measured
@@ -56,6 +57,13 @@ class Claim:
     n: int = 0
     short: str = ""
     details: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.short and not {"count", "of"} <= self.evidence.keys():
+            raise StudyError(
+                f"the claim {shortened(self.text)} has short={shortened(self.short)} and evidence "
+                f"{sorted(self.evidence)}: expected 'count' and 'of' in it, which short is about"
+            )
 
     @property
     def counted(self) -> str:

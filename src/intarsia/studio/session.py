@@ -15,6 +15,7 @@ from intarsia.artifacts import labelled
 from intarsia.composition import OPERATORS, Composition, MergeContext
 from intarsia.composition.build import MergeOptions
 from intarsia.composition.checks import check_fit
+from intarsia.composition.operators.registry import joins_logits
 from intarsia.data import Data, Split, subsample
 from intarsia.errors import CompositionError, IntarsiaError, nearest
 from intarsia.lens import TunedLens, tune
@@ -257,7 +258,7 @@ class Session:
             return logits_of(merged, self.test.x)
         if operator.logit_sum:  # an inlay's own network, many times as wide, only takes longer
             return total(own)
-        if operator.on == "logits" and operator.router is None:  # which looks at inputs
+        if joins_logits(operator):
             context = MergeContext(merged.parts, merged.samples)
             result: Tensor = operator(own, context, **spec.arguments)
             return result

@@ -14,7 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from command_line import CommandLine, run_without_torch
+from command_line import CommandLine
 
 from intarsia.studies import STUDIES
 from intarsia.studies.archive import Archive, load_archive, save_archive
@@ -513,11 +513,6 @@ def test_a_limit_of_minutes_ends_with_a_code_of_its_own(module: Path, tmp_path: 
     assert as_json == {"error": {"type": "StoppedError", "message": said}}
     assert "4 cells, " in call(*words, "--minutes", 60).stdout
     call(*words, "--minutes", -1, code=2)
-
-
-@pytest.mark.parametrize("words", [["--help"], ["run", "-h"]])
-def test_help_is_light_and_has_examples(words: list[str]) -> None:
-    assert "intarsia study" in run_without_torch("study", *words)
 
 
 def _environment() -> dict[str, str]:

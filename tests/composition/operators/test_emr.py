@@ -9,35 +9,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from intarsia.composition import Composition, MergeContext, compose
 from intarsia.composition.operators.emr import modulated
 from intarsia.errors import CompositionError, RecipeError
-from intarsia.modules import Base, Module, logits_of
-from small_modules import small_module
+from intarsia.modules import logits_of
+from small_modules import of_a_base
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 Make = Callable[..., MergeContext]
 X = torch.randint(0, 256, (20, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
-
-
-def of_a_base(parts: tuple[Module, ...], origin: dict[str, Tensor]) -> list[Module]:
-    """The same modules as changes of their origin."""
-    base = Base(origin)
-    return [
-        small_module(
-            part.name,
-            dict(part.state),
-            {},
-            part.catalogue,
-            "mlp(7)",
-            (6,),
-            origin=base.digest,
-            base=base,
-        )
-        for part in parts
-    ]
 
 
 @pytest.mark.parametrize("rescale", ["paper", "fusion_bench"])

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from intarsia.composition import Composition, MergeContext, compose
-from intarsia.modules import Base
-from small_modules import small_module
+from small_modules import of_a_base
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 Make = Callable[..., MergeContext]
@@ -57,20 +56,7 @@ def test_changes_of_a_base_are_joined_like_weights_of_one_origin(
     how: str, make_context: Make
 ) -> None:
     context = make_context(2, density=1.1)
-    base = Base(dict(context.origin()))
-    based = [
-        small_module(
-            part.name,
-            dict(part.state),
-            {},
-            part.catalogue,
-            "mlp(7)",
-            (6,),
-            origin=base.digest,
-            base=base,
-        )
-        for part in context.parts
-    ]
+    based = of_a_base(context.parts, dict(context.origin()))
     one, other = compose(based, how), compose(context.parts, how)
     for name, tensor in state_of(one).items():
         torch.testing.assert_close(tensor, state_of(other)[name], atol=1e-6, rtol=1e-5)

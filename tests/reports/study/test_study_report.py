@@ -196,7 +196,7 @@ def test_an_archive_becomes_a_page_that_says_what_it_has(archived: Archive, tmp_
     assert page.texts["mark"] == [f"{MINUS}0.2000‡ beyond two deviations"]
     run = facts(report)
     assert (run["cells"], run["seeds"], run["study"]) == ("4", "2", "glaze, paper scale")
-    assert (run["training took"], run["measuring took"]) == ("1 min 5 s", "4.0 s")
+    assert (run["training took"], run["cells took"]) == ("1 min 5 s", "4.0 s")
     assert (run["device"], run["when"], run["versions"]) == ("a device", "2026-01-01", "torch 2")
     assert run["modules trained"] == "4"
     assert run["epochs"] == "20"  # of the preset, for the digits

@@ -53,7 +53,10 @@ class StudyChoice:
         name_option(completion.PRESETS, "paper or released."),
     ] = None
     scale: Annotated[
-        str | None, typer.Option(help="Where options that are not given come from: paper or small.")
+        str | None,
+        typer.Option(
+            help="Where options that are not given come from, as `study list NAME` has them."
+        ),
     ] = None
     set_: Annotated[
         list[str] | None,

@@ -132,6 +132,11 @@ def _holds(name: str, spec: str | Mapping[str, Any] | Spec) -> bool:
     return bool(trait(OPERATORS.settings(spec)) if callable(trait) else trait)
 
 
+def joins_logits(operator: Operator) -> bool:
+    """Whether the logits of the parts as they are suffice: not inputs, not other modules'."""
+    return operator.on == "logits" and operator.router is None and operator.modules is None
+
+
 def _check_setting(operator: str, parameter: inspect.Parameter, value: Any) -> None:
     """What an annotation asks for: a choice, a flag or a finite number, each maybe left open."""
     key, kind = parameter.name, parameter.annotation

@@ -54,7 +54,7 @@ def run_facts(part: Part) -> dict[str, str]:
     if not part.archive.events:
         return result | {"when": "not noted, nor by what"}
     result["training took"] = duration(runs["training_seconds"])
-    result["measuring took"] = duration(runs["measuring_seconds"])
+    result["cells took"] = duration(runs["measuring_seconds"])
     result["device"] = ", ".join(runs["devices"])
     result["when"] = ", ".join(runs["dates"])
     versions = [f"{name} {number}" for own in runs["versions"] for name, number in own.items()]

@@ -327,11 +327,11 @@ def verdict(findings: Findings) -> Verdict:
         if usual is None:
             continue
         for way in [name for name in by_way if name.startswith("ME")]:
-            claim = _compared(
-                f"{titled(data)}, {model}, {partition} tasks", way, by_way[way], usual
-            )
+            where = f"{titled(data)}, {model}, {partition} tasks"
+            claim = _compared(where, way, by_way[way], usual)
             claims.append(claim)
-            lines.append(claim.short)
+            ours, theirs = claim.evidence[LOGITS].values()
+            lines.append(f"{where}: {way} {ours:.3f} (logits), cross-entropy {theirs:.3f}")
     return Verdict("; ".join(lines) or "nothing to compare yet", claims)
 
 
@@ -352,11 +352,7 @@ def _compared(where: str, way: str, own: Sequence[Measured], usual: Sequence[Mea
         texts.append(f"{words} {means[0].mean:.3f} against {means[1].mean:.3f}{p}")
         evidence[kind] = {"ours": means[0].mean, "cross-entropy": means[1].mean}
     text = f"{where}: experts trained by {way} give {' and '.join(texts)}."
-    short = f"{where}: {way} {evidence[LOGITS]['ours']:.3f} (logits), cross-entropy "
-    short += f"{evidence[LOGITS]['cross-entropy']:.3f}"
-    return Claim(
-        text, holds=all(holds) if tested > 1 else None, evidence=evidence, n=tested, short=short
-    )
+    return Claim(text, holds=all(holds) if tested > 1 else None, evidence=evidence, n=tested)
 
 
 def best_of_one_network(cell: Measured) -> float | None:
@@ -391,7 +387,7 @@ register(
         "joined without training. What does the loss they were trained with change? A cell is one "
         "seed, one way to cut classes into tasks and one way to train experts. Experts are trained "
         "by the first cell of a store that asks for them, of whichever study, and their time "
-        "counts there as measuring.",
+        "is that cell's.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
         paper="nothing; fine-tuned experts of a pretrained network, as they are usually merged",

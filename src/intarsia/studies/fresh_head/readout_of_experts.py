@@ -424,7 +424,7 @@ register(
         "trained on all tasks (a fresh head). Probed beside it are the joint network and the base "
         "itself. A cell is one seed, one way to cut classes into tasks and one way to train "
         "experts. Experts are those of study `base`, trained by the first cell of a store that "
-        "asks for them, and their time counts there as measuring.",
+        "asks for them, and their time is that cell's.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
         paper="fresh heads well above native ones for task arithmetic and TIES, on Ward and random "

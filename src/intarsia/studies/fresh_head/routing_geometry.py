@@ -346,7 +346,7 @@ register(
         "depend on how classes were cut into tasks? Tests are paired by seed and corrected for "
         "their number (Holm). A cell is one seed, one way to cut classes into tasks and one way to "
         "train experts. Experts are those of study `base`, trained by the first cell of a store "
-        "that asks for them, and their time counts there as measuring.",
+        "that asks for them, and their time is that cell's.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
         paper="the centroid composer above the naive ensemble on Ward tasks, not on random ones",

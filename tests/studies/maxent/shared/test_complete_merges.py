@@ -48,6 +48,7 @@ def order(bank):
 
 @pytest.mark.parametrize("operator", [*OPERATORS, *OTHERS])
 def test_a_curve_is_what_evaluate_says_of_each_composition(operator, bank, data, order):
+    order = order[: OPERATORS.entry(operator).most]
     curve = Merges(bank, data).curve(operator, order)
     for n in range(len(order)):
         merged = ia.compose([bank[key] for key in order[: n + 1]], operator, samples=data)
@@ -55,13 +56,13 @@ def test_a_curve_is_what_evaluate_says_of_each_composition(operator, bank, data,
         assert curve["accuracy"][n] == seen.accuracy
         if n < len(order) - 1:
             assert curve["entropy"][n] == seen.entropy
-    assert curve["entropy"][-1] is None
+    assert (curve["entropy"][-1] is None) == (len(order) == len(ORDER))
     assert len(curve["accuracy"]) == len(curve["entropy"]) == len(order)
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_the_order_of_the_parts_does_not_matter(operator, bank, data):
-    modules = list(bank)
+    modules = list(bank)[: OPERATORS[operator].most]
     one = ia.compose(modules, operator, samples=data)
     for other in (modules[::-1], modules[2:] + modules[:2]):
         again = ia.compose(other, operator, samples=data)

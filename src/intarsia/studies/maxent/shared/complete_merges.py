@@ -12,7 +12,7 @@ from torch import Tensor
 from intarsia.composition import OPERATORS, MergeContext, compose
 from intarsia.composition.checks import check_fit
 from intarsia.composition.merge_context import kept_samples
-from intarsia.composition.operators.registry import Operator
+from intarsia.composition.operators.registry import Operator, joins_logits
 from intarsia.data import Data
 from intarsia.data.splits import random_keys
 from intarsia.errors import CompositionError, ModelError, StudyError
@@ -332,7 +332,7 @@ class Merges:
         spec = OPERATORS.spec(operator)
         how: Operator = OPERATORS[spec.name]
         first = modules[0]
-        if how.on == "logits" and how.router is None:  # one that looks at inputs needs these
+        if joins_logits(how):
             parts = check_fit(modules, how.on, False)
             context = MergeContext(parts, self._samples)
             logits = how(list(map(self._own, parts)), context, **spec.arguments).cpu()
