@@ -33,8 +33,9 @@ refused, with the reason below. There is no third kind.
 | trains | the engine's modules answer like those of a plain loop over samples |
 | prunes | half of all matrices and kernels are exact zeros; normalisations stay whole |
 | sums | `compose(bank, "sum")` has the parts' tensors added by hand, and answers accordingly |
-| aligns | `align` moves units, and each part answers as before |
+| aligns | units change places and the answers stay, to 1e-5; so they do when `align` moves them |
 | lies inlaid | `compose(bank, "inlay")` answers with the sum of the parts' logits |
+| compacts | units that no weight reads any more are left out, and the answers stay |
 | exports | `export_program` answers like the composition, for another number of rows |
 | file | a file read again gives the same bits, and refuses a network that computes another thing |
 
@@ -45,7 +46,8 @@ REMEDY = """
 - *cannot read the axes of ...*: give the network a [`wiring`](models.md#wiring) if its units can be
   told apart. It is tried out numerically before it is used.
 - *inlay cannot join ...*: join by `logits`, which gives the same sum from networks that stay apart.
-- *ties ...*, *gives dict ...*: wrap the network, as the reason says.
+- *cannot have another width*: the network keeps a number of its units; what does not change sizes
+  goes on as before.
 """
 
 

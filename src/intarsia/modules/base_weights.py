@@ -15,7 +15,7 @@ from intarsia.errors import FileError, IntarsiaError, ModelError, RecipeError, n
 from intarsia.files import digest_of, link_whole
 from intarsia.limits import account
 from intarsia.models import Model, copies_of
-from intarsia.models.axes import OUTPUT
+from intarsia.models.axes import gives_output
 from intarsia.modules import file
 from intarsia.modules.architecture import Architecture
 from intarsia.specs import Registry, name_of
@@ -229,7 +229,7 @@ def output_names(architecture: Architecture, factory: Model | None = None) -> tu
         layers = architecture.skeleton(factory).named_modules()
         last = [path for path, layer in layers if isinstance(layer, nn.Linear)][-1:]
         return tuple(name for name in plan if name.rpartition(".")[0] in last)
-    gives = {n for n, axes in wiring.items() if axes and axes[0] and axes[0].name == OUTPUT}
+    gives = {name for name, entry in wiring.items() if gives_output(entry)}
     return tuple(name for name, entry in plan.items() if entry.learned and name in gives)
 
 
