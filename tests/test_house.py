@@ -38,7 +38,7 @@ ORDER = """
     pruning modules
     training composition plots
     measure
-    flow graphs sweetspot
+    flow graphs lens sweetspot
     estimator hub card exports
     studies
     artifacts
@@ -141,7 +141,7 @@ def test_help_is_light_and_names_every_verb() -> None:
     assert heavy == []
     verbs = (
         "demo data train compose operators evaluate compatibility path probe compact export "
-        "inspect report studio study sweetspot flow graphs"
+        "inspect report studio study sweetspot flow graphs lens"
     )
     assert not [verb for verb in verbs.split() if not re.search(rf"\b{verb}\b", shown)]
 

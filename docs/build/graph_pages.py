@@ -1,18 +1,22 @@
 """The page on graphs: scales, edge counts and identities, met or missed; what large ones cost."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 
+import studies
 from intarsia.graphs.heat_spectrum import GRID
 from intarsia.plots import curves, heat_curves, rewiring_steps
-from pages import Load, Result, met, page, table
+from intarsia.studies import Claim, Findings
+from pages import RESULTS, Load, Result, met, page, table
 
 TITLES = {"citeseer": "CiteSeer", "cora": "Cora", "photo": "Photo", "computers": "Computers"}
 TITLES["europe"] = "Europe"
 CLOSE = 1e-4  # of an edge count
 LARGE = ("photo", "computers")
+STUDY = "graphs"
 SECONDS, GIB = 120, 6.0  # aimed at, for Computers
 
 
@@ -72,9 +76,9 @@ def graphs(load: Load) -> str:
         *_dense(speed),
         *_computers(speed),
         "![Seconds against nodes](graphs-cost.svg)",
+        *_study(),
         "## Not measured yet",
-        "The paper's table of accuracies over ten seeds, controls, and class modules of graph "
-        "networks.",
+        "Class modules of graph networks.",
     )
 
 
@@ -104,6 +108,65 @@ def figures(load: Load) -> dict[str, Figure]:
         ),
         "graphs-cost": cost,
     }
+
+
+def _study() -> list[str]:
+    """What the study's archives say of a second graph: each with the size it was run at."""
+    parts = ["## Does a second graph help?"]
+    variants = studies.read_studies(RESULTS).get(STUDY, [])
+    for variant in variants:
+        verdict = variant.study.judge(Findings(variant.measured, variant.label))
+        parts += [_size(variant), *_claims(verdict.claims)]
+        parts += studies.tables_markdown(variant.study.tables(variant.measured))
+    if not variants:
+        return [*parts, "Not measured yet."]
+    names = ("epochs", "tau")
+    return [*parts, *(f"![Accuracy against {name}](study_{STUDY}-{name}.svg)" for name in names)]
+
+
+def _size(variant: Any) -> str:
+    """Whether these are the paper's networks, and where they were trained."""
+    paper = variant.study.options("paper")
+    given = [dict(own.options) for own in variant.archives.values()]
+    keys = ("seeds", "width", "learning_rate", "epochs", "control_epochs", "honest_epochs")
+    keys = (*keys, "random_scales")
+    other = [
+        f"{key.replace('_', ' ')} {own[key]:g} (there {paper[key] or 'by data set':{form}})"
+        for own in given
+        for key in keys
+        if own[key] != paper[key]
+        for form in ["g" if paper[key] else ""]
+    ]
+    tried = [math.prod(map(len, own["grid"].values())) for own in (*given, paper)]
+    if tried[0] != tried[-1]:
+        other.append(f"{tried[0]} settings tried by the honest protocol (there {tried[-1]})")
+    missing = sum(own.missing for own in variant.archives.values())
+    lacks = f" {missing} cells are missing, so that some rows below are not there." * bool(missing)
+    devices = ", ".join(dict.fromkeys(d for run in variant.runs for d in run["devices"]))
+    seconds = sum(run["measuring_seconds"] for run in variant.runs)
+    size = (
+        f"**A small run, not the paper's size**: {', '.join(dict.fromkeys(other))}."
+        if other
+        else "The paper's size."
+    )
+    return (
+        f"{size} Its {len(variant.measured)} cells, training included, took {seconds:,.0f} s by "
+        f"the clock on {devices}. [The study's page](study_{STUDY}.md) has the command.{lacks}"
+    )
+
+
+def _claims(claims: Sequence[Claim]) -> list[str]:
+    words = {True: "reproduces", False: "does not reproduce", None: "cannot be told"}
+    rows = [
+        [c.evidence["claim"], c.evidence["where"], words[c.holds], c.evidence["numbers"], c.n]
+        for c in claims
+        if "claim" in c.evidence
+    ]
+    return [
+        table("claim|networks|verdict|measured|n", rows),
+        "A claim reproduces where a test paired by seed says so at 95%, corrected by Holm's "
+        "method; it does not where the mean is not the higher one. Between, it cannot be told.",
+    ]
 
 
 def _scales(row: dict[str, Any]) -> list[str]:

@@ -20,6 +20,7 @@ from class_pages import abstention, growth, nonsense, removal
 from expert_pages import experts_in_short
 from flow_pages import flow
 from intarsia.plots import svg
+from lens_pages import lens
 from merge_pages import alignment, compatibility, curve, curve_figure, merge, merge_in_short
 from module_pages import defaults, quality, yeast
 from mutation_pages import mutation
@@ -73,6 +74,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "pattern_fits": pattern_fits,
     "flow": flow,
     "graphs": graph_pages.graphs,
+    "lens": lens,
 }
 # These are written once their numbers are there.
 LATER: dict[str, Callable[[Load], str]] = {"imagenet": imagenet}

@@ -49,11 +49,12 @@ _HOMES = {
     "errors": ["IntarsiaError"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_ROOMS = ("flow", "graphs", "sweetspot")  # public as a whole: `intarsia.sweetspot.fit`
+_ROOMS = ("flow", "graphs", "lens", "sweetspot")  # public as a whole: `intarsia.sweetspot.fit`
 
 if TYPE_CHECKING:  # `as` tells type checkers, which do not run this, that a name is public
     from intarsia import flow as flow
     from intarsia import graphs as graphs
+    from intarsia import lens as lens
     from intarsia import sweetspot as sweetspot
     from intarsia.composition import OPERATORS as OPERATORS
     from intarsia.composition import Composition as Composition

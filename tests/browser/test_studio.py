@@ -97,6 +97,25 @@ def test_a_sample_is_answered_by_each_module_and_by_the_whole(
     expect(page.locator("#module-answers .answer")).to_have_count(10)
 
 
+def test_entropy_through_the_layers_follows_the_sample(page: Page) -> None:
+    chart, box = page.locator("#layer-entropies"), page.get_by_label("Entropy through the layers")
+    expect(chart.locator("svg")).to_have_count(0)
+    box.check()
+    expect(chart.locator("svg")).to_be_visible()
+    expect(chart.locator("li").first).to_contain_text("input")
+    before = chart.locator("ul").inner_text()
+    number = page.locator("#sample-number input")
+    number.fill("12")
+    number.press("Tab")
+    expect(chart.locator("ul")).not_to_have_text(before)
+    assert not grave_faults(page)
+    number.fill("7")
+    number.press("Tab")
+    expect(chart.locator("ul")).to_have_text(before)
+    box.uncheck()
+    expect(chart.locator("svg")).to_have_count(0)
+
+
 def test_a_class_taken_out_and_put_back_gives_the_same_answer(page: Page) -> None:
     merged = page.locator("#joined-answer")
     before = merged.inner_html()

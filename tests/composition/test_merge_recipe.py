@@ -265,7 +265,7 @@ BAD = {
     "models: [{model: a, parameters: 3}]": "must be a mapping",
     "merge_method: tis\nmodels: [a]": "did you mean 'ties'",
     "merge_method: dare_tie\nmodels: [a]": "did you mean 'dare_ties'",
-    "merge_method: slerp\nmodels: [a]": "unknown merge_method 'slerp'",
+    "merge_method: nearswap\nmodels: [a]": "unknown merge_method 'nearswap'",
     "merge_method: 5\nmodels: [a]": "cannot read the operator '5'",
     "merge_method: ties(densty=1)\nmodels: [a]": "did you mean 'density'",
     "merge_method: ties\nmodels: [a]\nparameters: {densty: 1}": "did you mean 'density'",

@@ -193,3 +193,19 @@ def test_what_is_shown_and_written() -> None:
     assert np.shape(written["standard_errors"][1]) == (2, 2)
     table = found.__rich__()
     assert [column.header for column in table.columns] == ["dimension", "k1", "k2", "k3", "k4"]
+
+
+def test_standard_errors_beyond_float64_are_refused_like_values() -> None:
+    x = [1e40, -1e40, 0.0, 2e40]
+    with pytest.raises(DataError, match="standard errors, leave the range"):
+        cumulants(x)
+    assert math.isfinite(float(cumulants(x, errors=False)[4]))
+
+
+@pytest.mark.parametrize("bad", ["abc", [[math.nan]], [[1j]], [[1.0], [2.0, 3.0]]])
+def test_an_affine_map_is_made_of_finite_numbers(bad: object) -> None:
+    one = cumulants([1.0, 2.0, 4.0])
+    with pytest.raises(DataError, match="the weight"):
+        one.affine(bad)
+    with pytest.raises(DataError, match="the bias"):
+        one.affine([[1.0]], bad)

@@ -18,6 +18,7 @@ from intarsia.graphs import (
     read_graph,
     rewire,
     train_nodes,
+    tune_nodes,
     variant_graphs,
 )
 from intarsia.graphs.node_training import _network, resolve_settings
@@ -132,3 +133,40 @@ def test_graphs_and_splits_must_fit(nodes: NodeData) -> None:
     empty = replace(nodes, test=np.array([], dtype=int))
     with pytest.raises(RecipeError, match="no test nodes"):
         train_nodes(empty, [nodes.graph], **QUICK)
+
+
+def test_a_grid_in_one_stack_is_that_of_single_banks(nodes: NodeData) -> None:
+    grid = {"learning_rate": [0.01, 0.001], "weight_decay": [0.0, 0.1]}
+    how: dict[str, Any] = {"device": "cpu", "width": 8, "epochs": 8, "dropout": 0.0, "seeds": 2}
+    tuned = tune_nodes(nodes, [nodes.graph], grid, **how)
+    each = [
+        train_nodes(nodes, [nodes.graph], protocol="honest", **{**how, **own}) for own in tuned.grid
+    ]
+    assert len(each) == 4
+    assert {(own["learning_rate"], own["weight_decay"]) for own in tuned.grid} == {
+        (0.01, 0.0), (0.01, 0.1), (0.001, 0.0), (0.001, 0.1),
+    }  # fmt: skip
+    for place, chosen in enumerate(tuned.chosen):
+        scores = [one.validation[place] for one in each]
+        assert chosen == int(np.argmax(scores))
+        assert tuned.validation[place] == pytest.approx(max(scores))
+        assert tuned.test[place] == pytest.approx(each[chosen].test[place])
+
+
+def test_grids_are_checked(nodes: NodeData) -> None:
+    with pytest.raises(RecipeError, match="momentum"):
+        tune_nodes(nodes, [nodes.graph], {"momentum": [0.9]})
+    with pytest.raises(RecipeError, match="without values"):
+        tune_nodes(nodes, [nodes.graph], {"dropout": []})
+    with pytest.raises(RecipeError, match="resplit without transductive"):
+        train_nodes(nodes, [nodes.graph], **QUICK, resplit=True)
+
+
+def test_random_splits_hold_classes_alike(nodes: NodeData) -> None:
+    for seed in range(3):
+        split = nodes.resplit(seed)
+        counts = np.bincount(nodes.labels[split.train], minlength=3)
+        assert counts.max() - counts.min() <= 1
+        every = np.concatenate([split.train, split.validation, split.test])
+        assert len(np.unique(every)) == len(every) == nodes.graph.size
+    assert (nodes.resplit(0).train != nodes.resplit(1).train).any()

@@ -55,3 +55,18 @@ def test_layers_stand_in_their_order() -> None:
     first, noise = figure.axes[0].lines
     assert list(first.get_xdata()) == [1, 2]
     assert list(noise.get_xdata()) == [0, 1, 2]
+
+
+def test_names_of_laws_are_whole_where_their_neighbours_are_short() -> None:
+    laws = {
+        "exponential": 1e-2,
+        "uniform": 1e-3,
+        "laplace": 1e-3,
+        "bernoulli": 1.0,
+        "gaussian": 1.0,
+    }
+    ax = error_by_law({"one": {"tanh": laws}}).axes[0]
+    assert [text.get_text() for text in ax.get_xticklabels()] == list(laws)
+    long = {"exponential": 1e-2, "exponentials": 1.0, "gaussian": 1.0, "laplace": 0.1, "uniform": 1}
+    texts = [t.get_text() for t in error_by_law({"one": {"tanh": long}}).axes[0].get_xticklabels()]
+    assert texts[0] != "exponential"  # they would meet

@@ -10,7 +10,7 @@ OURS = [
     name
     for name, study in STUDIES.items()
     if study.cells.__module__.startswith("intarsia.")
-    and name not in ("flow", "sweetspot")  # which have no banks of modules
+    and name not in ("flow", "graphs", "sweetspot")  # which have no banks of modules
 ]
 
 

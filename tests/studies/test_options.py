@@ -78,6 +78,15 @@ def context() -> StudyContext:
         ("flow", {"flow_samples": 64}, "option 'flow_samples' is 64"),
         ("flow", {"second_weights": [-1]}, "option 'second_weights' has -1"),
         ("flow", {"learning_rate": 0}, "option 'learning_rate' has 0"),
+        ("graphs", {"encoders": "gnc"}, "option 'encoders' has 'gnc': did you mean 'gcn'"),
+        ("graphs", {"protocols": "honst"}, "option 'protocols' has 'honst'"),
+        ("graphs", {"controls": "3 hop"}, "option 'controls' has '3 hop'"),
+        ("graphs", {"controls": "tau -1"}, "option 'controls' has 'tau -1'"),
+        ("graphs", {"honest_arms": "XB"}, "option 'honest_arms' has 'XB'"),
+        ("graphs", {"ranges": [[1, 0.1]]}, "option 'ranges' has [1, 0.1]"),
+        ("graphs", {"grid": {"momentum": [0.9]}}, "option 'grid' has 'momentum'"),
+        ("graphs", {"grid": {"dropout": 0.5}}, "option 'grid' has dropout 0.5: expected a list"),
+        ("graphs", {"epochs": 0}, "option 'epochs' is 0"),
     ],
 )
 def test_what_cannot_be_measured_is_named(

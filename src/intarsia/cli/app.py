@@ -28,6 +28,8 @@ VERB_FILES = (
     "pattern_page_verbs",
     "flow_verbs",
     "graph_verbs",
+    "lens_verbs",
+    "lens_module_verbs",
 )
 PLUGINS = "intarsia.verbs"
 

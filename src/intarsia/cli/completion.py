@@ -27,6 +27,7 @@ ENGINES = (
     "streams",
 )  # fmt: skip
 FORMS = ("symmetric", "free")
+LENS_POSITIONS = ("all", "last", "first")
 LAWS = ("exponential", "uniform", "laplace", "bernoulli", "gaussian")
 MODELS = (
     "efficientnet_lite0", "fastnet", "lenet", "mlp", "mobilenet_v2", "resnet18", "vgg11", "vit",
@@ -38,9 +39,10 @@ NEGATIVES = (
 )  # fmt: skip
 OBJECTIVES = ("confidence_penalty", "me", "other", "qme", "smoothing", "xe")
 OPERATORS = (
-    "auto", "centroid", "centroid_entropy", "dare", "entropy_router", "fisher", "inlay",
-    "logit_mean", "logit_weighted", "logits", "mean", "own", "probabilities", "regmean", "sum",
-    "task_arithmetic", "ties", "weighted",
+    "auto", "breadcrumbs", "centroid", "centroid_entropy", "dare", "della", "emr",
+    "entropy_router", "fisher", "inlay", "iso_c", "karcher", "logit_mean", "logit_weighted",
+    "logits", "mean", "model_stock", "multislerp", "own", "probabilities", "regmean", "sce",
+    "slerp", "sum", "task_arithmetic", "ties", "tsvm", "weighted",
 )  # fmt: skip
 OPTIMISERS = ("adam", "adamw", "sgd")
 PAIR_LOSSES = ("mse", "cumulants")
@@ -57,8 +59,9 @@ VISIBILITIES = ("all", "own", "past")
 SPLITS = ("train", "validation", "test", "all")
 STUDIES = (
     "apart", "base", "cifar10", "cifar100", "complete", "confusion", "continual", "controls",
-    "flow", "fresh_head", "geometry", "impact", "pairs", "path", "readout_of_modules", "single",
-    "sparsity", "sweetspot", "temperature", "unlearning", "width",
+    "flow", "fresh_head", "geometry", "graphs", "impact", "lens", "pairs", "path",
+    "readout_of_modules",
+    "single", "sparsity", "sweetspot", "temperature", "unlearning", "width",
 )  # fmt: skip
 
 Complete = Callable[[str], list[str]]

@@ -145,7 +145,9 @@ class RecipeOptions:
     ] = None
     trainable: Annotated[
         str | None,
-        typer.Option(help="What may change of a base: all, head, norms, or layers, with commas."),
+        typer.Option(
+            help="What may change of a base: all, head, norms, lora(8) or layers, with commas."
+        ),
     ] = None
     pruning: Annotated[
         str | None,

@@ -128,6 +128,12 @@ graphs = _group(
     "scale edges.txt",
     "two node numbers on a line",
 )
+lens = _group(
+    "lens",
+    "Entropy through depth: how sure a network is behind each of its layers, and what that tells.",
+    "profile model.bin 'Once upon a time'",
+    "a llama2.c file, with tok.bin beside it",
+)
 
 
 def verb(*examples: str, group: typer.Typer = app, resumes: bool = False) -> Callable[[Verb], Verb]:

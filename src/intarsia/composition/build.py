@@ -24,6 +24,14 @@ from intarsia.composition.merge_memory import count_merge
 from intarsia.composition.operators.arithmetic import off_the_sum
 from intarsia.composition.operators.inlay_network import BlockNetwork
 from intarsia.composition.operators.registry import OPERATORS, Operator, State
+from intarsia.composition.scale_search import (
+    ScaleSearch,
+    asks_for_scale,
+    candidates,
+    labelled,
+    search_scale,
+    with_scale,
+)
 from intarsia.data import Split
 from intarsia.errors import CompositionError, RecipeError, nearest, shortened
 from intarsia.files import digest_of
@@ -76,6 +84,7 @@ class MergeResult:
     blocks: BlockNetwork | None = None
     router: nn.Module | None = None  # from raw inputs to what the operator chooses parts by
     join: Callable[[], Module] | None = None
+    search: ScaleSearch | None = None  # of the operator's scale, where it was to be found
 
     @cached_property
     def modules(self) -> Parts:
@@ -117,6 +126,7 @@ def build_merge(
     how: Operator = OPERATORS[operator.name]
     classes = {c for module in parts for c in module.rewarded}
     rewarded = tuple(c for c in parts[0].catalogue if c in classes)
+    _check_count(parts, how)
     count_merge(MergeContext(parts, samples), how, options.align)
     context = _context(parts, how, options, samples)
     if how.samples and samples is None:
@@ -124,16 +134,23 @@ def build_merge(
             f"{operator.name} looks at samples and has none: compose(..., samples=data), or "
             "--samples in a shell"
         )
+    if asks_for_scale(operator) and how.on != "weights":
+        raise CompositionError(
+            f"{operator} works on {how.on}: a scale is searched for operators on weights alone"
+        )
     if how.on == "logits":
         # Tried out, so that a setting it cannot use shows here and not at the first input.
         tried = replace(context, similarities=torch.zeros(1, len(parts))) if how.router else context
         how([torch.zeros(1, context.classes) for _ in parts], tried, **operator.arguments)
+    if how.modules:
+        context = replace(context, parts=how.modules(context, **operator.arguments))
     calibration = _calibration(context, how, operator) if options.calibrate else None
     offset = None if calibration is None else offset_of(calibration, parts)
     if how.on == "logits":
         scales = None if calibration is None else scales_of(calibration, parts)
         router = how.router(context, **operator.arguments) if how.router else None
-        return MergeResult(parts, context, rewarded, (), scales, offset, calibration, router=router)
+        held = context.parts
+        return MergeResult(held, context, rewarded, (), scales, offset, calibration, router=router)
     if calibration is not None:
         louder = tuple(scaled(part, calibration.scales[part.name]) for part in context.parts)
         context = replace(context, parts=louder)
@@ -141,6 +158,10 @@ def build_merge(
     if blocks is not None:
         join = partial(_joined_later, context, how, operator, rewarded)
         return MergeResult((), context, rewarded, (), None, offset, calibration, blocks, join=join)
+    search = None
+    if asks_for_scale(operator):
+        search = _search(context, how, operator, options, rewarded)
+        operator = with_scale(operator, search.scale)
     joined = _joined(context, how, operator, rewarded)
     notes: tuple[str, ...] = ()
     if how.on == "weights":
@@ -150,7 +171,35 @@ def build_merge(
         notes += _territory_notes(joined, context)
     if calibration is not None and samples is not None:
         check_scaled(joined, parts, calibration, samples.x)
-    return MergeResult((joined,), context, rewarded, notes, None, offset, calibration)
+    return MergeResult(
+        (joined,), context, rewarded, notes, None, offset, calibration, search=search
+    )
+
+
+def _check_count(parts: Parts, how: Operator) -> None:
+    if how.most is not None and len(parts) > how.most:
+        raise CompositionError(
+            f"{how.name} joins {how.most} modules at most, and there are {len(parts)}: leave some "
+            'out, or join them by another operator, such as "karcher"'
+        )
+
+
+def _search(
+    context: MergeContext,
+    how: Operator,
+    operator: Spec,
+    options: MergeOptions,
+    rewarded: tuple[str, ...],
+) -> ScaleSearch:
+    """The scale at which the joined network, as it would be used, answers best."""
+    split = labelled(context.samples, operator)
+
+    def accuracy(scale: float) -> float:
+        joined = _joined(context, how, with_scale(operator, scale), rewarded)
+        network = _recalibrated(joined, context, options)[0].to_module()
+        return float((logits_of(network, split.x).argmax(1) == split.y).double().mean())
+
+    return search_scale(candidates(len(context.parts)), accuracy, len(split))
 
 
 def _context(

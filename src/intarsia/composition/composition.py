@@ -15,6 +15,7 @@ from intarsia.composition.checks import check_fit, composition_health, locate
 from intarsia.composition.merge_context import MergeContext, kept_samples
 from intarsia.composition.operators import OPERATORS, Operator
 from intarsia.composition.operators.inlay import inlay_size
+from intarsia.composition.scale_search import with_scale
 from intarsia.data import Split
 from intarsia.encoders.encoder import EncoderLike
 from intarsia.errors import CompositionError, LimitError, WiringError, nearest
@@ -52,7 +53,9 @@ def compose(
     Split, or an array. At most 1000 are kept, and saved with the composition.
 
     For operators on weights, `align` permutes hidden units first, to match "weights" or
-    "activations"; with `recalibrate` the statistics of BatchNorm layers are recomputed from the
+    "activations"; a setting `scale="auto"` of theirs, as in "ties(scale='auto')", becomes the
+    scale that is best on labelled samples, which `report` has with all that were tried; with
+    `recalibrate` the statistics of BatchNorm layers are recomputed from the
     samples. `calibrate` fits one scale and one offset per module on labelled samples.
 
     A composition, or a part of it, that is dead, undertrained or inconsistent is a HealthWarning;
@@ -202,8 +205,16 @@ class Composition(Predicting):
             "nonzero": self.nonzero,
             "notes": list(self._result.notes),
         }
-        calibration = self._result.calibration
-        return facts | ({"calibration": calibration.to_json()} if calibration else {})
+        for key in ("calibration", "search"):
+            record = getattr(self._result, key)
+            facts |= {key: record.to_json()} if record else {}
+        return facts
+
+    @property
+    def resolved(self) -> Spec:
+        """The operator as it was called: with the scale that was found for `scale="auto"`."""
+        search = self._result.search
+        return self.operator if search is None else with_scale(self.operator, search.scale)
 
     @property
     def health(self) -> Health:
@@ -258,7 +269,8 @@ class Composition(Predicting):
 
         They may look at the samples given, or at those that are kept already.
         """
-        parts = check_fit(modules, self._how.on, bool(self.options.align))
+        how = self._how
+        parts = check_fit(modules, "weights" if how.modules else how.on, bool(self.options.align))
         samples = self.samples if given is None else kept_samples(given, parts[0])
         with allocating("joining them"):
             result = build_merge(parts, self.operator, self.options, samples)

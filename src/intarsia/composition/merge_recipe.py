@@ -32,8 +32,18 @@ METHODS: dict[str, dict[str, Any]] = {
     "linear": {"name": "weighted", "normalise": True},
     "dare_linear": {"name": "dare", "preset": "mergekit", "consensus": "sum"},
     "dare_ties": {"name": "dare", "preset": "mergekit", "consensus": "ties"},
+    "breadcrumbs_ties": {"name": "breadcrumbs", "consensus": "ties"},
+    "della_linear": {"name": "della", "preset": "mergekit", "consensus": "sum"},
 }
-WORDS = {"weight": "weights", "lambda": "scale", "normalize": "normalise"}  # theirs to ours
+WORDS = {  # theirs to ours
+    "weight": "weights",
+    "lambda": "scale",
+    "normalize": "normalise",
+    "select_topk": "density",
+    "filter_wise": "by_unit",
+    "max_iter": "steps",
+    "tol": "tolerance",
+}
 BASES = ("origin", "zero")
 MODEL = ("model", "parameters")  # keys of a model
 SAMPLES = ("data", "split", "rows", "options")  # keys of samples
@@ -156,7 +166,7 @@ def _settings(recipe: MergeRecipe) -> tuple[dict[str, Any], list[dict[str, Any]]
             raise RecipeError(
                 f"base_model is {shortened(recipe.base_model)}, but {made.name} measures from no "
                 "base: "
-                "leave it out, or take task_arithmetic, ties or dare"
+                "leave it out, or take one that does, such as task_arithmetic, ties or dare"
             )
         settings["base"] = recipe.base_model
     each: list[dict[str, Any]] = []

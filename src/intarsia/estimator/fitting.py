@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from intarsia.composition import OPERATORS, Composition, compose
 from intarsia.composition.batchnorm import has_batchnorm
 from intarsia.composition.composition import AUTO
+from intarsia.composition.operators.registry import looks_at_samples
 from intarsia.data import Data, Scaling, Split, to_shape
 from intarsia.data.splits import check_fraction
 from intarsia.errors import RecipeError, TrainingError
@@ -138,7 +139,7 @@ def join_modules(modules: Sequence[Module], operator: Any, buffer: ReplayBuffer)
     """The modules joined, in float64; the operator gets the kept rows only if it needs them."""
     if operator == AUTO:
         return compose(modules).double()
-    looks = OPERATORS.entry(operator).samples or (
+    looks = looks_at_samples(operator) or (
         joins_weights(operator) and has_batchnorm(modules[0].to_module())
     )
     samples = buffer.train if looks and len(buffer) else None

@@ -180,12 +180,12 @@ def cumulants(
     mean = rows.mean(0)
     moments = _moments(rows - mean, order, own)
     values = (mean, *_combined(moments, count if unbiased else None))
-    if not all(torch.isfinite(value).all() for value in values):
-        raise DataError(
-            f"the cumulants up to order {order} leave the range of float64: scale the samples, or "
-            "ask for a lower order"
-        )
     found = tuple(_errors(rows - mean, moments, order, own)) if errors else None
+    if not all(torch.isfinite(value).all() for value in (*values, *(found or ()))):
+        raise DataError(
+            f"the cumulants up to order {order}, or their standard errors, leave the range of "
+            "float64: scale the samples, or ask for a lower order"
+        )
     return Cumulants(values, own, count, unbiased, found)
 
 
@@ -314,7 +314,7 @@ def _times(matrix: Tensor, value: Tensor) -> Tensor:
 
 
 def _matrix(weight: Any, columns: int) -> Tensor:
-    matrix = torch.as_tensor(weight).detach().cpu().double()
+    matrix = _finite("weight", weight)
     if matrix.dim() != 2 or matrix.shape[1] != columns or not matrix.numel():
         raise DataError(
             f"the weight has shape {tuple(matrix.shape)}: expected rows of {columns}, a number for "
@@ -323,8 +323,18 @@ def _matrix(weight: Any, columns: int) -> Tensor:
     return matrix
 
 
+def _finite(what: str, given: Any) -> Tensor:
+    try:
+        numbers = torch.as_tensor(given).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"the {what} is not made of numbers: {str(error)[:200]}") from None
+    if numbers.is_complex() or not torch.isfinite(numbers).all():
+        raise DataError(f"the {what} holds numbers that are complex or not finite")
+    return numbers.double()
+
+
 def _vector(bias: Any, size: int) -> Tensor:
-    vector = torch.as_tensor(bias).detach().cpu().double()
+    vector = _finite("bias", bias)
     if tuple(vector.shape) != (size,):
         raise DataError(f"the bias has shape {tuple(vector.shape)}: expected ({size},)")
     return vector

@@ -1,6 +1,6 @@
 """Graphs at several scales: where heat says they are, graphs rewired there, nets that see both."""
 
-from intarsia.graphs.adjacency import Graph, read_graph
+from intarsia.graphs.adjacency import Graph, WeightedGraph, read_graph
 from intarsia.graphs.geometric import Renormalise, graphs_of
 from intarsia.graphs.graph_layers import GATLayer, GCNLayer, GraphEncoder, MultiScale
 from intarsia.graphs.graph_sets import (
@@ -26,10 +26,13 @@ from intarsia.graphs.node_training import (
     VARIANTS,
     NodeResult,
     NodeSettings,
+    TunedNodes,
     train_nodes,
+    tune_nodes,
     variant_graphs,
 )
 from intarsia.graphs.rewiring import CoarseGraph, NodeGroups, coarsen, groups, rewire
+from intarsia.graphs.second_graphs import diffusion_graph, hop_graph, page_rank, random_graph
 
 __all__ = [
     "GRAPH_SETS",
@@ -49,21 +52,28 @@ __all__ = [
     "NodeSettings",
     "Renormalise",
     "Spectrum",
+    "TunedNodes",
+    "WeightedGraph",
     "available_sets",
     "coarsen",
+    "diffusion_graph",
     "entropy",
     "find_scale",
     "graphs_of",
     "groups",
     "heat_capacity",
     "heat_kernel",
+    "hop_graph",
     "load_nodes",
     "node_data",
+    "page_rank",
     "published_capacity",
+    "random_graph",
     "read_graph",
     "rewire",
     "scales",
     "spectrum",
     "train_nodes",
+    "tune_nodes",
     "variant_graphs",
 ]

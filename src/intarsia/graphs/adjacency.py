@@ -74,6 +74,22 @@ class Graph:
         return Graph(sp.csr_array(self.adjacency[rows][:, rows]), self.nodes[rows])
 
 
+@dataclass(frozen=True, eq=False)
+class WeightedGraph(Graph):
+    """A graph some of whose edges count more than others, to networks that know how to weigh.
+
+    weights      N x N, symmetric, above 0 where the graph has an edge (scipy CSR)
+    """
+
+    weights: sp.csr_array
+
+    def subgraph(self, rows: np.ndarray) -> "WeightedGraph":
+        """These nodes, and the edges between them with their weights."""
+        plain, rows = super().subgraph(rows), np.asarray(rows)
+        weights = sp.csr_array(self.weights[rows][:, rows])
+        return WeightedGraph(plain.adjacency, plain.nodes, weights)
+
+
 def read_graph(
     source: Any,
     *,

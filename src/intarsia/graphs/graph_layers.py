@@ -5,18 +5,20 @@ in one loop, and what differs between them is nothing but their weights.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
 from intarsia.errors import ModelError, shortened
-from intarsia.graphs.adjacency import Graph
+from intarsia.graphs.adjacency import Graph, WeightedGraph
 
-CHUNK = 2**22  # numbers of a gathered block of edges
+CHUNK = {"cpu": 2**22, "cuda": 2**28}  # numbers of a gathered block of edges, by device
+BLOCK = 2**24  # entries of a sparse matrix that has several groups on its diagonal
 ENCODER_KINDS = ("gcn", "gat")
 
 
@@ -32,6 +34,7 @@ class Messages:
     target: Tensor
     nodes: int
     receivers: Tensor | None = None
+    _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, graph: Graph | Tensor, nodes: int | None = None) -> "Messages":
@@ -54,7 +57,10 @@ class Messages:
         return Messages(self.source.to(device), self.target.to(device), self.nodes, receivers)
 
     def towards(self, rows: Tensor) -> "Messages":
-        """What these nodes alone receive, in their order."""
+        """What these nodes alone receive, in their order; kept for the tensor asked for last."""
+        return _last(self._cache, rows, self._towards)
+
+    def _towards(self, rows: Tensor) -> "Messages":
         place = torch.full((self.nodes,), -1, device=self.target.device)
         place[rows] = torch.arange(len(rows), device=rows.device)
         chosen = place[self.target]
@@ -86,6 +92,35 @@ class Messages:
             place, values, shape, is_coalesced=True, check_invariants=False
         )
 
+    def diagonal_blocks(self, values: Tensor, back: bool = False) -> Tensor:
+        """One sparse matrix with a block on its diagonal for each group of values, edges x groups.
+
+        A block is receivers x nodes, or its transpose to go `back`.
+        """
+        groups = values.shape[1]
+        shape = (groups * self.count, groups * self.nodes)
+        if back:
+            values, shape = values[self._order_by_source], shape[::-1]
+        return torch.sparse_coo_tensor(
+            self._block_places(groups, back), values.T.flatten(), shape,
+            is_coalesced=True, check_invariants=False,
+        )  # fmt: skip
+
+    @cached_property
+    def _order_by_source(self) -> Tensor:
+        return torch.argsort(self.source, stable=True)
+
+    def _block_places(self, groups: int, back: bool) -> Tensor:
+        if (groups, back) not in self._cache:
+            ends = [(self.target, self.count), (self.source, self.nodes)]
+            if back:
+                ends = [(own[self._order_by_source], size) for own, size in reversed(ends)]
+            number = torch.arange(groups, device=self.target.device)[:, None]
+            places = torch.stack([(own + number * size).flatten() for own, size in ends])
+            self._cache[groups, back] = places
+        found: Tensor = self._cache[groups, back]
+        return found
+
 
 class GCNLayer(nn.Module):
     """Kipf and Welling's convolution: D^-1/2 (A + I) D^-1/2 x W + b.
@@ -109,9 +144,9 @@ class GCNLayer(nn.Module):
         """`graph` is an edge_index of 2 x E, or what spares preparing it every time."""
         operator = GCNInput.of(graph, x.shape[-2])
         if operator.matrix.shape[0] < x.shape[-2]:  # fewer rows: multiply those alone
-            mixed = spread(operator.matrix, x.to_dense() if x.is_sparse else x) @ self.weight
+            mixed = spread(operator, x.to_dense() if x.is_sparse else x) @ self.weight
         else:
-            mixed = spread(operator.matrix, multiply(x, self.weight))
+            mixed = spread(operator, multiply(x, self.weight))
         return mixed + self.bias.unsqueeze(-2)
 
 
@@ -121,6 +156,22 @@ class GCNInput:
 
     matrix: Tensor
     receivers: Tensor | None = None
+    _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def of_graph(cls, graph: Graph) -> "GCNInput":
+        """Of a graph, by its weights if it has some; each node has a loop of weight 1."""
+        if not isinstance(graph, WeightedGraph):
+            return cls(Messages.of(graph).normalised)
+        whole = sp.csr_array(graph.weights + sp.eye_array(graph.size))
+        scale = sp.diags_array(1 / np.sqrt(whole.sum(1)))
+        entries = sp.csr_array(scale @ whole @ scale).sorted_indices().tocoo()
+        place = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
+        values = torch.from_numpy(entries.data).to(torch.get_default_dtype())
+        shape = (graph.size, graph.size)
+        return cls(
+            torch.sparse_coo_tensor(place, values, shape, is_coalesced=True, check_invariants=False)
+        )
 
     @classmethod
     def of(cls, graph: "Tensor | Messages | GCNInput", nodes: int) -> "GCNInput":
@@ -136,8 +187,16 @@ class GCNInput:
         return GCNInput(self.matrix.to(device), receivers)
 
     def towards(self, rows: Tensor) -> "GCNInput":
-        """These rows alone."""
+        """These rows alone; kept for the tensor asked for last."""
+        return _last(self._cache, rows, self._towards)
+
+    def _towards(self, rows: Tensor) -> "GCNInput":
         return GCNInput(self.matrix.index_select(0, rows).coalesce(), rows)
+
+    @cached_property
+    def transposed(self) -> Tensor:
+        """For the way back: to sort its entries anew every time takes longer than to use it."""
+        return self.matrix.t().coalesce()
 
 
 class GATLayer(nn.Module):
@@ -224,8 +283,7 @@ class GraphEncoder(nn.Module):
 
     def prepare(self, graph: Graph) -> "Messages | GCNInput":
         """What `forward` takes for this graph."""
-        messages = Messages.of(graph)
-        return GCNInput(messages.normalised) if self.kind == "gcn" else messages
+        return GCNInput.of_graph(graph) if self.kind == "gcn" else Messages.of(graph)
 
     def forward(self, x: Tensor, graph: Any, rows: Tensor | None = None) -> Tensor:
         """For all nodes, or in the last layer for these `rows` alone; `x` may be sparse."""
@@ -245,7 +303,15 @@ class GraphEncoder(nn.Module):
         return x
 
     def _drop(self, x: Tensor) -> Tensor:
-        return nn.functional.dropout(x, self.dropout, self.training) if self.dropout else x
+        """Copies share what is dropped of their common input; zeros of a sparse one stay zeros."""
+        if not self.dropout or not self.training:
+            return x
+        if not x.is_sparse:
+            return nn.functional.dropout(x, self.dropout)
+        values = nn.functional.dropout(x.values(), self.dropout)
+        return torch.sparse_coo_tensor(
+            x.indices(), values, x.shape, is_coalesced=True, check_invariants=False
+        )
 
 
 class MultiScale(nn.Module):
@@ -340,12 +406,30 @@ def multiply(x: Tensor, weight: Tensor) -> Tensor:
     return flat.unflatten(1, (weight.shape[0], -1)).movedim(1, 0)
 
 
-def spread(matrix: Tensor, x: Tensor) -> Tensor:
+def spread(operator: GCNInput, x: Tensor) -> Tensor:
     """A sparse matrix, rows x nodes, times features of nodes; copies go through together."""
     if x.ndim == 2:
-        return torch.sparse.mm(matrix, x)
+        return _product(operator, x)
     flat = x.movedim(0, 1).flatten(1)
-    return torch.sparse.mm(matrix, flat).unflatten(1, (x.shape[0], -1)).movedim(1, 0)
+    return _product(operator, flat).unflatten(1, (x.shape[0], -1)).movedim(1, 0)
+
+
+def _product(operator: GCNInput, x: Tensor) -> Tensor:
+    result: Tensor = _SparseProduct.apply(operator, x)
+    return result
+
+
+class _SparseProduct(torch.autograd.Function):
+    """A fixed sparse matrix times a dense one."""
+
+    @staticmethod
+    def forward(ctx: Any, operator: GCNInput, x: Tensor) -> Tensor:
+        ctx.operator = operator
+        return torch.sparse.mm(operator.matrix, x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, torch.sparse.mm(ctx.operator.transposed, gradients[0].contiguous())
 
 
 class _WeightedSum(torch.autograd.Function):
@@ -356,26 +440,41 @@ class _WeightedSum(torch.autograd.Function):
         # weights: edges x groups; values: nodes x groups x channels
         ctx.save_for_backward(weights, values)
         ctx.messages = messages
-        parts = [
-            torch.sparse.mm(messages.matrix(weights[:, group].contiguous()), values[:, group])
-            for group in range(values.shape[1])
-        ]
-        return torch.stack(parts, dim=1)
+        return _by_blocks(messages, weights, values)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,), messages = gradients, ctx.messages
         weights, values = ctx.saved_tensors
-        to_weights, to_values = torch.empty_like(weights), torch.empty_like(values)
-        step = max(1, CHUNK // max(1, values[0].numel()))
+        to_weights = torch.empty_like(weights)
+        chunk = CHUNK.get(values.device.type, CHUNK["cpu"])
+        step = max(1, chunk // max(1, values[0].numel()))
         for start in range(0, len(weights), step):
             part = slice(start, start + step)
             received = gradient[messages.target[part]]
             to_weights[part] = (received * values[messages.source[part]]).sum(-1)
-        for group in range(values.shape[1]):
-            matrix = messages.matrix(weights[:, group].contiguous())
-            to_values[:, group] = torch.sparse.mm(matrix.t(), gradient[:, group].contiguous())
-        return to_weights, to_values, None
+        return to_weights, _by_blocks(messages, weights, gradient, back=True), None
+
+
+def _by_blocks(messages: Messages, weights: Tensor, values: Tensor, back: bool = False) -> Tensor:
+    """As many groups in one sparse product as BLOCK has room for: nodes x groups x channels."""
+    groups = values.shape[1]
+    step = min(groups, max(1, BLOCK // max(1, len(weights))))
+    parts = []
+    for start in range(0, groups, step):
+        own = slice(start, start + step)
+        matrix = messages.diagonal_blocks(weights[:, own], back)
+        flat = values[:, own].movedim(1, 0).flatten(0, 1)
+        product = torch.sparse.mm(matrix, flat)
+        parts.append(product.unflatten(0, (len(weights[0, own]), -1)).movedim(0, 1))
+    return torch.cat(parts, dim=1)
+
+
+def _last(cache: dict[Any, Any], rows: Tensor, make: Callable[[Tensor], Any]) -> Any:
+    """What was made for this very tensor, or is made now and takes the place of the last."""
+    if "rows" not in cache or cache["rows"][0] is not rows:
+        cache["rows"] = (rows, make(rows))
+    return cache["rows"][1]
 
 
 def _softmax(scores: Tensor, messages: Messages) -> Tensor:

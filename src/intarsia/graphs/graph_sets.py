@@ -79,10 +79,14 @@ class NodeData:
         )  # fmt: skip
 
     def resplit(self, seed: int, per_class: int | None = None) -> "NodeData":
-        """A random split of the same sizes; the training nodes hold classes alike if asked to."""
+        """A random split of the same sizes.
+
+        All its parts have classes in the same shares, or the training nodes as many of each.
+        """
         draw = np.random.default_rng(seed)
         order = draw.permutation(np.flatnonzero(self.labels >= 0))
         if per_class is None:
+            order = order[np.argsort(_ranks(self.labels[order], draw), kind="stable")]
             train = order[: len(self.train)]
         else:
             own = self.labels[order]
@@ -212,6 +216,15 @@ def _split(arrays: Mapping[str, np.ndarray], labels: np.ndarray, where: str) -> 
     if (labels[every] < 0).any():
         raise DataError(f"{where}: a split names nodes that have no label")
     return parts
+
+
+def _ranks(labels: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """For each node its place among those of its class, from 0 to 1: any cut has all classes."""
+    ranks = np.empty(len(labels))
+    for label in np.unique(labels):
+        own = np.flatnonzero(labels == label)
+        ranks[own] = (np.arange(len(own)) + draw.random()) / len(own)
+    return ranks
 
 
 def _by_index(size: int) -> list[np.ndarray]:

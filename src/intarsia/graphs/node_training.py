@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -126,12 +127,78 @@ def train_nodes(
     top of the protocol's. Validation and test see the whole graphs by either protocol.
     """
     own = resolve_settings(data, protocol, settings)
-    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(s) for s in seeds)
-    if not numbers:
-        raise RecipeError("there is no seed to train: give at least one")
+    numbers = _numbers(seeds)
     _check_graphs(data, graphs)
     splits = [_split_of(data, own, seed) for seed in numbers]
-    return _Bank(data, graphs, own, numbers, splits, device_of(device)).train(tuple(budgets))
+    return _Bank(data, graphs, [own], numbers, splits, device_of(device)).train(tuple(budgets))
+
+
+TUNED = ("dropout", "learning_rate", "weight_decay")
+
+
+@dataclass(frozen=True, eq=False)
+class TunedNodes:
+    """What came of a grid of settings, of which each seed took the one that validated best.
+
+    chosen      by seed the place of its settings in `grid`
+    grid        all settings that were tried, as mappings
+    """
+
+    seeds: tuple[int, ...]
+    test: tuple[float, ...]
+    validation: tuple[float, ...]
+    chosen: tuple[int, ...]
+    grid: tuple[Mapping[str, float], ...]
+
+
+def tune_nodes(
+    data: NodeData,
+    graphs: Sequence[Graph],
+    grid: Mapping[str, Sequence[float]],
+    *,
+    protocol: str = "honest",
+    seeds: int | Sequence[int] = 10,
+    device: str = "auto",
+    **settings: Any,
+) -> TunedNodes:
+    """Train with every combination of `grid`, and let each seed choose by its own validation nodes.
+
+    The grid may have several values of dropout, learning_rate and weight_decay; networks that
+    differ in the last two are trained in one stack. No test node has a say: those of one seed may
+    be validation nodes of another, so that a choice for all seeds together would not be clean.
+    """
+    check_keys("the grid", dict(grid), list(TUNED))
+    numbers = _numbers(seeds)
+    _check_graphs(data, graphs)
+    base = resolve_settings(data, protocol, settings)
+    values = [list(grid.get(key, [getattr(base, key)])) for key in TUNED]
+    if not all(values):
+        raise RecipeError("the grid has a setting without values: give at least one of each")
+    splits = [_split_of(data, base, seed) for seed in numbers]
+    tried: list[Mapping[str, float]] = []
+    test: list[tuple[float, ...]] = []
+    validation: list[tuple[float, ...]] = []
+    for dropout in values[0]:
+        stacked = [
+            resolve_settings(
+                data, protocol,
+                {**settings, "dropout": dropout, "learning_rate": rate, "weight_decay": decay},
+            )
+            for rate, decay in product(*values[1:])
+        ]  # fmt: skip
+        bank = _Bank(data, graphs, stacked, numbers, splits, device_of(device))
+        result = bank.train(())
+        for place, own in enumerate(stacked):
+            part = slice(place * len(numbers), (place + 1) * len(numbers))
+            tried.append({key: getattr(own, key) for key in TUNED})
+            test.append(result.test[part])
+            validation.append(result.validation[part])
+    chosen = np.argmax(np.array(validation), axis=0)  # the first of equals
+    best = [(test[c][place], validation[c][place]) for place, c in enumerate(chosen)]
+    return TunedNodes(
+        numbers, tuple(t for t, _ in best), tuple(v for _, v in best),
+        tuple(int(c) for c in chosen), tuple(tried),
+    )  # fmt: skip
 
 
 def variant_graphs(variant: str, graph: Graph, rewired: Graph | None = None) -> list[Graph]:
@@ -161,6 +228,11 @@ def resolve_settings(
             f"learning_rate {own.learning_rate}, weight_decay {own.weight_decay} and dropout "
             f"{own.dropout}: expected above 0, from 0, and from 0 to below 1"
         )
+    if own.resplit and not own.transductive:
+        raise RecipeError(
+            "resplit without transductive: seeds would train on different graphs; set both, or "
+            "train one seed at a time on data.resplit(seed)"
+        )
     if own.width is None and own.encoder == "gat":
         entry = GRAPH_SETS.get(data.name)
         own = replace(own, width=entry.gat_width if entry else 64)
@@ -168,42 +240,49 @@ def resolve_settings(
 
 
 class _Bank:
-    """Networks of all seeds, and the tensors they are trained on."""
+    """Networks of all seeds, and the tensors they are trained on.
+
+    `stacked` settings differ in learning rate and weight decay alone; each has a network per seed.
+    """
 
     def __init__(
         self,
         data: NodeData,
         graphs: Sequence[Graph],
-        settings: NodeSettings,
+        stacked: Sequence[NodeSettings],
         seeds: tuple[int, ...],
         splits: Sequence[NodeData],
         device: torch.device,
     ) -> None:
-        self.settings, self.seeds, self.device = settings, seeds, device
-        self.network = _network(data, len(graphs), settings, seeds).to(device)
+        self.stacked, self.settings = stacked, stacked[0]
+        self.seeds, self.device = seeds * len(stacked), device
+        self.network = _network(data, len(graphs), self.settings, self.seeds, device)
         self.y = data.y.to(device)
-        x, self.whole = data.x, [self._prepared(graph) for graph in graphs]
-        sparse = data.features.nnz < SPARSE * x.numel() and not settings.dropout
+        self.whole = [self._prepared(graph) for graph in graphs]
+        x = data.x
+        sparse = data.features.nnz < SPARSE * x.numel()
         self.x = (x.to_sparse() if sparse else x).to(device)
-        if settings.transductive:
-            self.seen, self.train_x, self.train_graphs = None, self.x, self.whole
+        every = list(splits) * len(stacked)
+        self.parts = {
+            name: torch.from_numpy(np.stack([getattr(own, name) for own in every])).to(device)
+            for name in ("train", "validation", "test")
+        }  # copies x nodes of the part
+        self.rows = {name: torch.unique(own) for name, own in self.parts.items()}
+        self.place = {name: self._places(rows) for name, rows in self.rows.items()}
+        if self.settings.transductive:
+            self.train_x, self.train_graphs = self.x, self.whole
         else:
-            nodes = splits[0].train
-            self.seen = torch.from_numpy(nodes).to(device)
+            nodes = np.sort(splits[0].train)
             self.train_x = x[nodes].to(device)
             self.train_graphs = [self._prepared(graph.subgraph(nodes)) for graph in graphs]
-        self.parts = {
-            name: [torch.from_numpy(getattr(own, name)).to(device) for own in splits]
-            for name in ("train", "validation", "test")
-        }
 
     def train(self, budgets: tuple[int, ...]) -> NodeResult:
-        """All epochs; what was best of each seed comes back."""
+        """All epochs; what was best of each network comes back."""
         own, network = self.settings, self.network
-        rates: dict[str, Any] = {"lr": own.learning_rate, "weight_decay": own.weight_decay}
-        optimiser = torch.optim.Adam(network.parameters(), **rates)
+        parameters = list(network.parameters())
+        optimiser, slices = self._optimiser(parameters)
         best = torch.full((len(self.seeds),), -1.0, device=self.device)
-        epochs = torch.zeros(len(self.seeds), dtype=torch.long)
+        epochs = torch.zeros(len(self.seeds), dtype=torch.long, device=self.device)
         kept = {name: value.detach().clone() for name, value in network.state_dict().items()}
         reached: dict[int, tuple[float, ...]] = {}
         devices = [self.device] if self.device.type == "cuda" else []
@@ -211,20 +290,26 @@ class _Bank:
             torch.manual_seed(stream("dropout", *self.seeds))
             for epoch in range(1, own.epochs + 1):
                 network.train()
-                optimiser.zero_grad()
+                network.zero_grad()
                 loss = self._loss()
                 loss.backward()
+                for view, parameter, part in slices:
+                    assert parameter.grad is not None
+                    view.grad = parameter.grad[part]
                 optimiser.step()
-                if not torch.isfinite(loss):
+                scores = self.accuracy("validation")
+                better = scores > best
+                # The one moment of an epoch at which a device is waited for.
+                sound, improved = torch.stack([torch.isfinite(loss), better.any()]).tolist()
+                if not sound:
                     raise TrainingError(
                         f"the loss is {loss:.3g} in epoch {epoch}: lower learning_rate"
                     )
-                scores = self.accuracy("validation")
-                better = scores > best
-                best = torch.where(better, scores, best)
-                epochs[better.cpu()] = epoch
-                for name, value in network.state_dict().items():
-                    kept[name][better] = value[better]
+                if improved:
+                    which = better.nonzero()[:, 0]
+                    best[which], epochs[which] = scores[which], epoch
+                    for name, value in network.state_dict().items():
+                        kept[name].index_copy_(0, which, value.index_select(0, which))
                 if epoch in budgets:
                     reached[epoch] = self._at(kept)
         test = self._at(kept)
@@ -237,26 +322,40 @@ class _Bank:
     def accuracy(self, part: str) -> Tensor:
         """Of each network on its nodes of this part, seen in the whole graphs."""
         self.network.eval()
-        rows = torch.unique(torch.cat(self.parts[part]))
-        answers = self.network(self.x, self.whole, rows).argmax(-1)  # seeds x rows
-        place = torch.full((len(self.y),), -1, device=self.device)
-        place[rows] = torch.arange(len(rows), device=self.device)
-        return torch.stack(
-            [
-                (given[place[own]] == self.y[own]).float().mean()
-                for given, own in zip(answers, self.parts[part], strict=True)
-            ]
-        )
+        answers = self.network(self.x, self.whole, self.rows[part]).argmax(-1)  # copies x rows
+        nodes = self.parts[part]
+        given = answers.gather(1, self.place[part][nodes])
+        return (given == self.y[nodes]).float().mean(1)
+
+    def _optimiser(self, parameters: Sequence[nn.Parameter]) -> tuple[torch.optim.Adam, Any]:
+        """Adam on the networks of each of the stacked settings, by views of their parameters."""
+        count = len(self.seeds) // len(self.stacked)
+        groups, slices = [], []
+        for place, own in enumerate(self.stacked):
+            part = slice(place * count, (place + 1) * count)
+            views = [parameter.detach()[part].requires_grad_() for parameter in parameters]
+            slices += [(view, p, part) for view, p in zip(views, parameters, strict=True)]
+            rates = {"lr": own.learning_rate, "weight_decay": own.weight_decay}
+            groups.append({"params": views, **rates})
+        return torch.optim.Adam(groups, fused=self.device.type == "cuda"), slices
 
     def _loss(self) -> Tensor:
         """Summed over networks, so that each has the gradient it would have alone."""
-        logits = self.network(self.train_x, self.train_graphs)
-        total = logits.new_zeros(())
-        for own, rows in zip(logits, self.parts["train"], strict=True):
-            own = own if self.seen is not None else own[rows]
-            total = total + nn.functional.cross_entropy(own, self.y[rows])
-        return total
+        nodes = self.parts["train"]
+        rows = self.rows["train"] if self.settings.transductive else None
+        logits = self.network(self.train_x, self.train_graphs, rows)
+        place = self.place["train"][nodes][..., None].expand(-1, -1, logits.shape[-1])
+        chosen = logits.gather(1, place).flatten(0, 1)
+        total = nn.functional.cross_entropy(chosen, self.y[nodes].flatten(), reduction="sum")
+        return total / nodes.shape[1]
 
+    def _places(self, rows: Tensor) -> Tensor:
+        """For each node its place among these rows."""
+        place = torch.full((len(self.y),), -1, device=self.device)
+        place[rows] = torch.arange(len(rows), device=self.device)
+        return place
+
+    @torch.no_grad()
     def _at(self, state: Mapping[str, Tensor]) -> tuple[float, ...]:
         """Test accuracies with other weights, which are put back after."""
         before = {name: value.clone() for name, value in self.network.state_dict().items()}
@@ -271,10 +370,24 @@ class _Bank:
         return encoder.prepare(graph).to(self.device)
 
 
+def _numbers(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(s) for s in seeds)
+    if not numbers:
+        raise RecipeError("there is no seed to train: give at least one")
+    return numbers
+
+
 def _network(
-    data: NodeData, graphs: int, settings: NodeSettings, seeds: Sequence[int]
+    data: NodeData,
+    graphs: int,
+    settings: NodeSettings,
+    seeds: Sequence[int],
+    device: torch.device | str = "cpu",
 ) -> MultiScale:
-    """The stack of the networks that each seed draws by itself."""
+    """The stack of the networks that each seed draws by itself, where it is to be trained.
+
+    Drawn on a CPU, the weights of ten wide networks would take longer than many epochs of them.
+    """
     assert settings.width is not None
 
     def built(copies: int | None) -> MultiScale:
@@ -289,15 +402,17 @@ def _network(
         return MultiScale(encoder, graphs, data.classes, width=width, copies=copies)
 
     states = []
-    single = built(None)
+    single = built(None).to(device)
     for seed in seeds:
-        generator = torch.Generator().manual_seed(stream("nodes", seed))
+        generator = torch.Generator(device).manual_seed(stream("nodes", seed))
         for module in single.modules():
             if isinstance(module, StackedLinear | StackedNorm | GCNLayer | GATLayer):
                 module.reset(generator)
         states.append({name: value.clone() for name, value in single.state_dict().items()})
-    bank = built(len(seeds))
-    bank.load_state_dict({name: torch.stack([s[name] for s in states]) for name in states[0]})
+    with torch.device("meta"):
+        bank = built(len(seeds))
+    stacked = {name: torch.stack([s[name] for s in states]) for name in states[0]}
+    bank.load_state_dict(stacked, assign=True)
     return bank
 
 

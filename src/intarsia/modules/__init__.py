@@ -8,6 +8,7 @@ from intarsia.modules.classifier import Classifier, Predicting, logits_of
 from intarsia.modules.compact import compact
 from intarsia.modules.grow import grown
 from intarsia.modules.health import Finding, Health
+from intarsia.modules.low_rank import LowRank
 from intarsia.modules.module import Module
 from intarsia.modules.sparse import SparseLinear, sparse
 
@@ -21,6 +22,7 @@ __all__ = [
     "Classifier",
     "Finding",
     "Health",
+    "LowRank",
     "Module",
     "Predicting",
     "SparseLinear",

@@ -13,7 +13,8 @@ from intarsia.models import Model, as_model
 from intarsia.models.custom.adapting import logits_in, shared_names
 from intarsia.models.custom.trial import answer
 from intarsia.modules.architecture import Architecture
-from intarsia.modules.base_weights import BaseSource, fit_base, output_names, read_base
+from intarsia.modules.base_weights import Base, BaseSource, fit_base, output_names, read_base
+from intarsia.modules.low_rank import LowRank
 
 UNSCALED = Scaling("none", torch.zeros(()), torch.ones(()))
 
@@ -67,6 +68,34 @@ def fields_of(
         if entry.learned and key in state and state[key].shape == entry.shape
     }
     return fields | {"base": fitted, "origin": fitted.digest, "mask": mask}
+
+
+def with_adapter(
+    fields: dict[str, Any],
+    changes: Mapping[str, LowRank],
+    whole: Mapping[str, Tensor],
+    folder: str,
+) -> dict[str, Any]:
+    """The arguments of a module that is its base, as those of the base with an adapter."""
+    base: Base = fields["base"]
+    for name in (*changes, *whole):
+        if name not in base.state:
+            raise ModelError(
+                f"{folder}: it changes {shortened(name)}, which the network given has not: give "
+                "the network that the adapter was made for"
+            )
+    state = {name: tensor for name, tensor in base.state.items() if name not in changes}
+    mask = {name: kept for name, kept in fields["mask"].items() if name not in changes}
+    for name, tensor in whole.items():
+        if tensor.shape != base.state[name].shape:
+            raise ModelError(
+                f"{folder}: its {name!r} has shape {tuple(tensor.shape)}, that of the network "
+                f"{tuple(base.state[name].shape)}: give the network that the adapter was made for"
+            )
+        state[name] = tensor.to(base.state[name].dtype)
+        if name in mask:
+            mask[name] = state[name] != base.state[name]
+    return fields | {"state": state, "mask": mask, "low_rank": dict(changes)}
 
 
 def _state_and_model(

@@ -39,6 +39,7 @@ FORMATS = {
     "intarsia-patterns": "sweetspot.PatternBank.load",
 }
 DTYPES = {"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "U16", "BOOL"}
+LOW_RANK = "low_rank"  # the encoding of a change by its two factors
 LEAP = 255  # a step that leads on
 GAP_TYPES = (torch.uint8, torch.uint16, torch.int32)
 _AGAIN = "get the file again from where it came"
@@ -161,9 +162,11 @@ def stored_names(name: str, encoding: str) -> tuple[str, ...]:
         return (name,)
     if encoding in ("bits", "gaps", "steps"):
         return (f"{name}/values", f"{name}/{encoding}")
+    if encoding == LOW_RANK:
+        return (f"{name}/up", f"{name}/down")
     raise FileError(
         f"tensor {name!r} has the unknown encoding {shortened(encoding)} (known: dense, bits, "
-        "gaps, steps): "
+        "gaps, steps, low_rank): "
         f"{_AGAIN}"
     )
 

@@ -48,11 +48,17 @@ def grown(module: Module, catalogue: Sequence[str]) -> Module:
         state=extended(module.state),
         mask=extended(module.mask),
         base=larger,
+        low_rank={k: v for k, v in module.low_rank.items() if not _gives_output(wiring, k)},
         catalogue=catalogue,
         architecture=module.architecture.with_outputs(len(places), module.factory),
         origin=larger.digest if larger else digest_of(["grown", RULE, base, list(catalogue)]),
         provenance={**module.provenance, "grown": {**base, "rule": RULE}},
     )
+
+
+def _gives_output(wiring: Wiring, name: str) -> bool:
+    """Whether a tensor has the outputs on an axis: it grows, and is no product of factors then."""
+    return any(axis is not None and axis.name == OUTPUT for axis in wiring[name])
 
 
 def _base(module: Module) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from intarsia.models import Model
 from intarsia.models.custom.probe import Probe
 from intarsia.modules.architecture import Architecture, Plan
 from intarsia.modules.base_weights import Base
-from intarsia.modules.file import decode, encode, stored_names
+from intarsia.modules.file import LOW_RANK, decode, encode, stored_names
+from intarsia.modules.low_rank import LowRank
 from intarsia.specs import Spec
 
 FIELDS = (
@@ -35,7 +36,10 @@ LARGEST_INPUT = 2**28  # entries
 
 
 def pack(
-    state: Mapping[str, Tensor], mask: Mapping[str, Tensor], base: Base | None = None
+    state: Mapping[str, Tensor],
+    mask: Mapping[str, Tensor],
+    base: Base | None = None,
+    low_rank: Mapping[str, LowRank] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The header's `tensors` table and the tensors to store; with a base, those that changed."""
     table: dict[str, Any] = {}
@@ -43,7 +47,13 @@ def pack(
     for name, tensor in state.items():
         if base is not None and tensor is base.state[name]:
             continue
-        table[name], tensors = encode(name, tensor, mask.get(name), steps=base is not None)
+        change = (low_rank or {}).get(name)
+        if change is None:
+            table[name], tensors = encode(name, tensor, mask.get(name), steps=base is not None)
+        else:
+            shape, factors = list(tensor.shape), (change.up, change.down)
+            table[name] = {"encoding": LOW_RANK, "shape": shape, "scale": change.scale}
+            tensors = dict(zip(stored_names(name, LOW_RANK), factors, strict=True))
         clash = stored.keys() & tensors.keys()
         if clash:
             raise FileError(f"two tensors would be stored as {clash.pop()!r}: rename one of them")
@@ -77,7 +87,7 @@ def unpack(
             raise FileError(f"is a change of the base {shortened(digest)}, which is not here")
         base = find_base(digest, architecture, factory)
         check_base(base, plan)
-    state, mask = _state(fields["tensors"], stored, plan, base)
+    state, mask, low_rank = _state(fields["tensors"], stored, plan, base)
     architecture.check_probe(factory)
     return {
         "name": text(fields["name"], "name"),
@@ -93,6 +103,7 @@ def unpack(
         "factory": factory,
         "encoder": _encoder(fields.get("encoder"), encoder),
         "base": base,
+        "low_rank": low_rank,
     }
 
 
@@ -156,7 +167,7 @@ def spec(value: Any, name: str, *, by_part: bool = False) -> Spec | None:
 
 def _state(
     table: Any, stored: Mapping[str, Tensor], plan: Plan, base: Base | None
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, LowRank]]:
     encodings = _encodings(table, plan, base is not None)
     expected = {key for name, kind in encodings.items() for key in stored_names(name, kind)}
     for what, names in (("lacks", expected - set(stored)), ("holds", set(stored) - expected)):
@@ -168,7 +179,12 @@ def _state(
     _count_memory(encodings, plan, stored)
     state: dict[str, Tensor] = {}
     mask: dict[str, Tensor] = {}
+    low_rank: dict[str, LowRank] = {}
     for name, entry in plan.items():
+        if encodings.get(name) == LOW_RANK:  # which the module adds to its base
+            up, down = (stored[key] for key in stored_names(name, LOW_RANK))
+            low_rank[name] = LowRank(up, down, _number(table[name]["scale"], f"tensors.{name}"))
+            continue
         own = None if base is None else base.state[name]
         if own is not None and name not in encodings:  # as the base has it
             state[name], kept = own, NOTHING.expand(entry.shape) if entry.learned else None
@@ -176,7 +192,7 @@ def _state(
             state[name], kept = decode(name, encodings[name], entry, stored, own)
         if kept is not None:
             mask[name] = kept
-    return state, mask
+    return state, mask, low_rank
 
 
 def _count_memory(encodings: Mapping[str, str], plan: Plan, stored: Mapping[str, Tensor]) -> None:
@@ -211,7 +227,10 @@ def _encodings(table: Any, plan: Plan, changes: bool) -> dict[str, str]:
                 "its network: it was made for another version of this model"
             )
     for name, entry in table.items():
-        check_keys(_mapping(entry, f"tensors.{name}"), ("encoding", "shape"))
+        scaled = _mapping(entry, f"tensors.{name}").get("encoding") == LOW_RANK
+        check_keys(entry, ("encoding", "shape", "scale") if scaled else ("encoding", "shape"))
+        if scaled and not changes:
+            raise FileError(f"tensor {name!r} is a low-rank change of no base: get the file again")
         if entry["shape"] != list(plan[name].shape):
             raise FileError(
                 f"tensor {name!r} has shape {shortened(entry['shape'])}, its network needs "

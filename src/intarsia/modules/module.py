@@ -18,12 +18,14 @@ from intarsia.errors import FileError, ModelError, shortened
 from intarsia.files import digest_of, plain
 from intarsia.models import Model, as_model
 from intarsia.modules import file
-from intarsia.modules.adoption import fields_of
+from intarsia.modules.adapters import read_adapter, write_adapter
+from intarsia.modules.adoption import fields_of, with_adapter
 from intarsia.modules.architecture import Architecture, Plan
 from intarsia.modules.base_weights import Base, BaseFinder, BaseSource
 from intarsia.modules.classifier import Classifier
 from intarsia.modules.header import NOTHING, check_base, pack, unpack
 from intarsia.modules.health import Health, module_health, warn
+from intarsia.modules.low_rank import LowRank, with_low_rank
 
 KIND = "intarsia-module"
 
@@ -38,7 +40,8 @@ class Module:
 
     With a `base` the module is a change of it: entries where the mask is False have exactly the
     base's values, what is counted, pruned and stored is what changed, and tensors without any
-    change are the base's own.
+    change are the base's own. A weight in `low_rank` is the base's plus a product of two thin
+    matrices, which are what is stored; `state` may be given without it.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Module:
     factory: Model | None = None
     encoder: Encoder | None = None
     base: Base | None = None
+    low_rank: Mapping[str, LowRank] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for key, value in {
@@ -71,6 +75,11 @@ class Module:
         if self.base is not None:
             check_base(self.base, plan)
             _check_origin(self.name, self.origin, self.base)
+        full = with_low_rank(self.name, self.state, mask, self.low_rank, self.base, plan)
+        object.__setattr__(self, "state", full)
+        object.__setattr__(
+            self, "low_rank", {k: self.low_rank[k] for k in plan if k in self.low_rank}
+        )
         _check_tensors(self.name, self.state, mask, plan)
         # Copies in the network's order, so that the same module has one spelling.
         if self.base is None:
@@ -152,7 +161,7 @@ class Module:
 
     def without_base(self) -> "Module":
         """The same network as a module of its own, all of whose weights count."""
-        return self if self.base is None else replace(self, mask={}, base=None)
+        return self if self.base is None else replace(self, mask={}, base=None, low_rank={})
 
     def save(self, path: str | Path) -> None:
         """Write one safetensors file, whole or not at all; equal modules give equal bytes.
@@ -194,6 +203,38 @@ class Module:
         return cls(**fields)
 
     @classmethod
+    def from_adapter(
+        cls,
+        folder: str | Path,
+        base: nn.Module | Mapping[str, Tensor],
+        *,
+        rewarded: str | Sequence[str],
+        catalogue: Sequence[str],
+        shape: Sequence[int] | None = None,
+        scaling: Scaling | None = None,
+        temperature: float = 1.0,
+        name: str | None = None,
+        model: Model | nn.Module | None = None,
+    ) -> "Module":
+        """A module of a LoRA adapter in peft's files, as a change of the network it was made for.
+
+        The folder holds adapter_config.json and adapter_model.safetensors. Its products stay what
+        they are, `low_rank`; layers that were saved as a whole change as a whole. All else is as in
+        `Module.of`. Adapters that are more than products are refused.
+        """
+        changes, whole = read_adapter(folder)
+        settings = (shape, scaling, temperature, name, model)
+        fields = fields_of(base, rewarded, catalogue, base, *settings)
+        return cls(**with_adapter(fields, changes, whole, str(folder)))
+
+    def save_adapter(self, folder: str | Path) -> None:
+        """Write the change as an adapter, which `PeftModel.from_pretrained` of peft reads.
+
+        Layers that trained as a whole, such as the head, are among its modules_to_save.
+        """
+        write_adapter(self, folder)
+
+    @classmethod
     def load(
         cls,
         path: str | Path,
@@ -227,7 +268,7 @@ class Module:
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """The header's fields and the tensors as they are stored."""
-        table, stored = pack(self.state, self.mask, self.base)
+        table, stored = pack(self.state, self.mask, self.base, self.low_rank)
         fields: dict[str, Any] = {
             "name": self.name,
             "rewarded": list(self.rewarded),

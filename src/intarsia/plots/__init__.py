@@ -6,6 +6,7 @@ intarsia's style, found as `ax.figure`. Those of several panels (`..._panels`) r
 
 from intarsia.plots.bars import bar_panels, bars
 from intarsia.plots.curves import curve_panels, curves
+from intarsia.plots.entropies_by_layer import entropy_by_layer
 from intarsia.plots.flows import (
     closure_error_by_layer,
     cumulants_by_step,
@@ -21,6 +22,7 @@ from intarsia.plots.heatmaps import (
     matrix_panels,
     weights,
 )
+from intarsia.plots.lens_figures import alpha_sweep, layer_bars, profile_bands, profile_plane
 from intarsia.plots.patterns import (
     loss_and_score_by_depth,
     map_atlas,
@@ -34,6 +36,7 @@ from intarsia.plots.style import COLOURS, house_style
 
 __all__ = [
     "COLOURS",
+    "alpha_sweep",
     "answers",
     "bar_panels",
     "bars",
@@ -44,16 +47,20 @@ __all__ = [
     "cumulants_by_step",
     "curve_panels",
     "curves",
+    "entropy_by_layer",
     "error_by_law",
     "error_by_weight",
     "heat_curves",
     "house_style",
+    "layer_bars",
     "loss_and_score_by_depth",
     "map_atlas",
     "matrix",
     "matrix_panels",
     "png",
     "png_ratio_by_size",
+    "profile_bands",
+    "profile_plane",
     "rewiring_steps",
     "save",
     "score_against_loss",

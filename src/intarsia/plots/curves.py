@@ -41,6 +41,7 @@ MARKED_UP_TO = 30  # points; more are drawn as a line alone
 COUNTED_UP_TO = 12  # whole numbers along the horizontal axis; of more, only round ones are written
 INSET = 10  # pixels between the frame and the outermost points, so that marks do not lie on it
 LETTER = 7.5  # pixels, of names along the horizontal axis
+OUTERMOST = 12  # letters of the first and the last of them, which reach beyond the frame
 NEAR = 0.75  # pixels between curves that cannot be told apart
 DASH = 6  # pixels, of a curve that lies on others, which show in gaps as long for each of them
 
@@ -215,11 +216,23 @@ def _write_places(ax: Axes, places: Sequence[float], names: Mapping[float, str] 
         shown = [place for place in sorted(names) if low <= place <= high]
         room = min((b - a for a, b in itertools.pairwise(shown)), default=high - low) / pixel
         letters = max(3, int(room / LETTER))
-        ax.set_xticks(shown, [short(names[place], letters) for place in shown])
+        texts = [names[place] for place in shown]
+        if not _fit(texts, shown, pixel):
+            texts = [short(text, letters) for text in texts]
+        ax.set_xticks(shown, texts)
     elif len(places) <= COUNTED_UP_TO and all(place == int(place) for place in places):
         ax.set_xticks(places, [f"{place:g}" for place in places])
     else:
         ax.xaxis.set_major_locator(round_numbers())
+
+
+def _fit(texts: Sequence[str], places: Sequence[float], pixel: float) -> bool:
+    """Whether names meet neither each other nor, at the ends, the next panel."""
+    apart = all(
+        (len(one) + len(other)) * LETTER / 2 <= (b - a) / pixel
+        for (one, a), (other, b) in itertools.pairwise(zip(texts, places, strict=True))
+    )
+    return apart and max(map(len, (texts[0], texts[-1]))) <= OUTERMOST
 
 
 def _handles(styles: Mapping[str, Look], bands: Iterable[str]) -> list[Artist]:

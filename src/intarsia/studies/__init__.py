@@ -11,7 +11,7 @@ from intarsia.studies.verdict import Claim, Findings, Verdict
 
 from intarsia.studies import maxent  # noqa: F401  # isort: skip  # last: registers its studies
 from intarsia.studies import (  # noqa: F401  # isort: skip
-    apart, base, flow, fresh_head, scale, sweetspot,
+    apart, base, flow, fresh_head, graphs, lens, scale, sweetspot,
 )  # fmt: skip
 
 __all__ = [

@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from intarsia.composition import OPERATORS
-from intarsia.composition.operators.registry import Operator
+from intarsia.composition.operators.registry import looks_at_samples
 from intarsia.errors import ModelError, RecipeError, StudyError, nearest, shortened
 from intarsia.measure.probe import HeadTraining
 from intarsia.models import build
@@ -66,9 +66,8 @@ def check_operators(
     if not options[key]:
         raise StudyError(f"option {key!r} is empty: expected at least one operator, such as sum")
     for text in options[key]:
-        name = operator_name(text, key)
-        how: Operator = OPERATORS[name]
-        if how.samples and not samples:
+        operator_name(text, key)
+        if looks_at_samples(text) and not samples:
             others = ", ".join(n for n in OPERATORS if not getattr(OPERATORS[n], "samples", False))
             raise StudyError(
                 f"option {key!r} has {shortened(text)}, which needs samples that this study does "

@@ -73,6 +73,22 @@ def module_answers(session: Session, asked: Sample) -> list[Answer]:
     return answers
 
 
+def layer_entropies(
+    session: Session, asked: Sample, names: Sequence[str], most: int = 3
+) -> dict[str, dict[str, float]]:
+    """Of the surest of these modules, how unsure each layer is of a sample, in nats."""
+    if not names:
+        raise CompositionError("no module is on: switch at least one on")
+    answers = [answer for answer in module_answers(session, asked) if answer.name in names]
+    surest = sorted(answers, key=lambda answer: answer.entropy)[:most]
+    found = {}
+    for answer in surest:
+        lens = session.lens(answer.name)
+        values = lens.entropies(asked.x)[:, 0].tolist()
+        found[answer.name] = dict(zip(lens.layers, values, strict=True))
+    return found
+
+
 def merged_answer(
     session: Session,
     asked: Sample,

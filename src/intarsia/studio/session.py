@@ -17,6 +17,7 @@ from intarsia.composition.build import MergeOptions
 from intarsia.composition.checks import check_fit
 from intarsia.data import Data, Split, subsample
 from intarsia.errors import CompositionError, IntarsiaError, nearest
+from intarsia.lens import TunedLens, tune
 from intarsia.measure import Evaluation, Matrix, evaluate_logits
 from intarsia.modules import Module, logits_of
 from intarsia.modules.classifier import network_inputs
@@ -26,6 +27,7 @@ from intarsia.studio.pair_measures import PAIR_ROWS, PairMeasures, caution, late
 
 # Compositions, logits on the test split, and evaluations that are cached, for all visitors.
 NETWORKS, LOGITS, SCORES = 4, 64, 4096
+LENSES, LENS_ROWS = 64, 1000  # that are cached; samples that one is fitted on
 WIDEST = 10**8  # numbers in an inlay that is built without being asked for
 
 Key = tuple[tuple[tuple[str, str], ...], str]
@@ -79,6 +81,7 @@ class Session:
         self._scores: OrderedDict[Key, Evaluation] = OrderedDict()
         self._logits: OrderedDict[Key, Tensor] = OrderedDict()
         self._compositions: OrderedDict[Key, Composition] = OrderedDict()
+        self._lenses: OrderedDict[str, TunedLens] = OrderedDict()
         self._pairs = PairMeasures(replace(self.data, test=self.test), self.samples)
         self._joining = RLock()
         for module in modules:
@@ -203,6 +206,16 @@ class Session:
         if self.like is not None and OPERATORS.spec(operator).name == self.like.operator.name:
             return self.like.samples, self.like.options
         return self.samples, MergeOptions()
+
+    def lens(self, name: str) -> TunedLens:
+        """The tuned lens of a module, fitted on a subsample of the training split."""
+        module = self[name]
+        with self._joining:
+            if module.digest not in self._lenses:
+                train, held = (subsample(s, LENS_ROWS) for s in (self.data.train, self.samples))
+                own = replace(self.data, train=train, validation=held)
+                self._lenses[module.digest] = tune(module, own)
+            return latest(self._lenses, module.digest, LENSES)
 
     def path(self, a: str, b: str) -> measure.WeightPath:
         """The path between two modules, on a subsample of the training and the test split."""

@@ -94,7 +94,7 @@ class ChunkTrainer:
                 chunk.keep(round_, outcomes)
 
         engine = ENGINES[self.choice.engine](dataclasses.replace(self.job, tasks=chunk.tasks))
-        origins = [self.plan.origins[task.seed][1] for task in chunk.tasks]
+        origins = [self.plan.start(task.seed) for task in chunk.tasks]
         try:
             train_rounds(engine, origins, self.plan.recipe, chunk.checkpoint, chunk.watch, keep)
         finally:

@@ -93,6 +93,11 @@ class Job:
         assert recipe.temperature is not None and recipe.batch is not None
         wiring, network = plan.wiring, plan.network.to(device)
         dtype = _input_dtype(network, data)
+        still = still_layers(network, recipe.trainable, plan.frozen) if plan.frozen else ()
+        frozen = plan.frozen
+        if plan.low_rank is not None:  # whose frozen parameters are none, and which is not pruned
+            network, wiring, frozen = plan.low_rank.to(device), None, ()
+            still = tuple(f"network.{path}" for path in still)
         sources = read_negatives(recipe.negatives)
         bytes_ = data.train.x.dtype == torch.uint8 and dtype == torch.float32
         raw = bytes_ and not sources and reads_batches(network)
@@ -127,8 +132,8 @@ class Job:
             schedule=SCHEDULES.spec(recipe.schedule or CONSTANT),
             augment=augment,
             changes=plan.base is not None,
-            frozen=plan.frozen,
-            still=still_layers(network, recipe.trainable, plan.frozen) if plan.frozen else (),
+            frozen=frozen,
+            still=still,
             apart=apart,
             precision=recipe.precision or "float32",
             scaling=data.scaling.to(device) if raw else None,

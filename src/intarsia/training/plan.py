@@ -18,14 +18,15 @@ from intarsia.errors import DataError, RecipeError, WiringError
 from intarsia.files import digest_of
 from intarsia.models import Model, Wiring, as_model, initialise, silence, wiring_of
 from intarsia.models.wiring import carries_wiring
-from intarsia.modules import BASES, Architecture, Base
+from intarsia.modules import BASES, Architecture, Base, LowRank
 from intarsia.modules.base_weights import BaseSource, fit_base, output_names, read_base
 from intarsia.objectives import OBJECTIVES, visible_labels
 from intarsia.pruning import PRUNINGS
 from intarsia.specs import Spec
 from intarsia.training.batches import read_batches
+from intarsia.training.lora import LowRankNetwork, lora_of, low_rank_names
 from intarsia.training.presets import OPEN, PRESETS, DataSize, describe
-from intarsia.training.recipe import CUSTOM, Recipe
+from intarsia.training.recipe import CUSTOM, Recipe, selected
 from intarsia.training.tasks import Task, check_tasks, rows_of, tasks_of, with_batches
 from intarsia.training.trainable import frozen_names
 
@@ -129,6 +130,9 @@ class TrainingPlan:
                 f"pruning by {pruning.name} takes units out of a network, and what is pruned of a "
                 "change stays at the base's value: use magnitude or random"
             )
+        if self.low_rank is not None:
+            self._check_head(self.low_rank)
+            return
         if len(self.frozen) == sum(
             entry.learned for entry in self.architecture.plan(self.factory).values()
         ):
@@ -141,6 +145,42 @@ class TrainingPlan:
     def network(self) -> nn.Module:
         """A network of the form that is trained; the weights to begin with are in `origins`."""
         return initialise(self.model, self.data.shape, self.outputs, 0)
+
+    @cached_property
+    def low_rank(self) -> LowRankNetwork | None:
+        """The network as it trains where changes are products; None where weights train."""
+        settings = lora_of(selected(self.recipe.trainable))
+        if self.base is None or settings is None:
+            return None
+        head = output_names(self.architecture, self.factory)
+        names = low_rank_names(self.network, settings, self.frozen, head)
+        return LowRankNetwork(self.network, self.frozen, names, settings.rank, settings.scale)
+
+    def _check_head(self, network: LowRankNetwork) -> None:
+        """Nothing can be learned behind a layer of zeros that stays."""
+        assert self.base is not None
+        head = output_names(self.architecture, self.factory)
+        still = [n for n in head if n in self.frozen and n not in network.names]
+        if head and still == list(head) and not any(bool(self.base.state[n].any()) for n in head):
+            raise RecipeError(
+                f"trainable is {self.recipe.trainable!r}, and the layer that makes the outputs is "
+                f"0 in the base: let it train too, as in trainable='{self.recipe.trainable}, head'"
+            )
+
+    def start(self, seed: int) -> dict[str, Tensor]:
+        """The tensors that a module of this seed begins with, under the names that train."""
+        state = self.origins[seed][1]
+        return state if self.low_rank is None else self.low_rank.start(state, seed)
+
+    def parts(
+        self, state: dict[str, Tensor], mask: dict[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, LowRank]]:
+        """A trained state and its mask as a module has them, and the changes that are products."""
+        if self.low_rank is None:
+            return state, mask, {}
+        own, changes = self.low_rank.parts(state)
+        names = [name for name in self.frozen if name not in changes]
+        return own, {n: torch.zeros(own[n].shape, dtype=torch.bool) for n in names}, changes
 
     @cached_property
     def wiring(self) -> Wiring | None:

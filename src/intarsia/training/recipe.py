@@ -18,6 +18,7 @@ from intarsia.parsing import read_settings
 from intarsia.pruning import PRUNINGS
 from intarsia.specs import Spec, check_keys, is_number
 from intarsia.training.batches import BATCHES, read_batches
+from intarsia.training.lora import lora_of
 from intarsia.training.optimisers import OPTIMISERS
 from intarsia.training.presets import PRESETS, DataSize
 from intarsia.training.schedules import SCHEDULES
@@ -82,7 +83,8 @@ class Recipe:
     patience: int | None = None  # epochs without a better validation loss before a module stops
     # what it starts from
     base: str | None = None  # the path or name of the weights that modules are changes of
-    trainable: str | Sequence[str] | None = None  # all, head, norms, names or patterns of layers
+    # all, head, norms, names or patterns of layers, lora(8)
+    trainable: str | Sequence[str] | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -103,6 +105,8 @@ class Recipe:
         if self.preset not in list(PRESETS):
             raise RecipeError(f"unknown preset {self.preset!r}: {nearest(self.preset, PRESETS)}")
         _check(self)
+        if lora_of(selected(self.trainable)) is not None:
+            self = _unpruned(self)
         chosen = PRESETS[self.preset](self, size)
         given = {k: v for k, v in self.as_dict().items() if v is not None}
         if "model" in chosen:  # a preset names one only where the recipe gives no settings
@@ -152,6 +156,11 @@ class Recipe:
     def digest(self) -> str:
         text = json.dumps(self.identity(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _unpruned(recipe: Recipe) -> Recipe:
+    """Of changes that are products nothing is pruned, whatever a preset would."""
+    return dataclasses.replace(recipe, sparsity=0.0, rounds=0)
 
 
 def _written(specs: Sequence[Spec]) -> str:
@@ -251,8 +260,13 @@ def _check_trainable(recipe: Recipe) -> None:
     names = selected(recipe.trainable)
     if not names or not all(isinstance(name, str) and name for name in names):
         raise RecipeError(
-            f"trainable is {shortened(recipe.trainable)}: expected all, head, norms, or names of "
-            "layers, as text with commas or as a list"
+            f"trainable is {shortened(recipe.trainable)}: expected all, head, norms, lora(8), or "
+            "names of layers, as text with commas or as a list"
+        )
+    if lora_of(names) is not None and (recipe.sparsity or recipe.rounds):
+        raise RecipeError(
+            f"trainable is {shortened(recipe.trainable)}, and pruning would take entries of a "
+            "product, which is of low rank no more: leave sparsity and rounds out"
         )
     if names != ["all"] and recipe.base is None:
         raise RecipeError(
@@ -266,5 +280,17 @@ def selected(trainable: str | Sequence[str] | None) -> list[str]:
     if trainable is None:
         return ["all"]
     if isinstance(trainable, str):
-        return [name.strip() for name in trainable.split(",")]
+        return [name.strip() for name in _split(trainable)]
     return list(trainable) if isinstance(trainable, Sequence) else []
+
+
+def _split(text: str) -> list[str]:
+    """At the commas that lie outside of brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts

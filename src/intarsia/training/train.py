@@ -71,7 +71,7 @@ def train(
     network, a state dict, a module, the path of its file or of a bank, or a name in BASES; a
     network needs no `model` besides, and may be the `model` of a state dict. Where it has other
     outputs than the data has classes, the layer that makes them starts at 0. `trainable` says what
-    may change: all, head, norms, or layers by name.
+    may change: all, head, norms, layers by name, or products of low rank, as in "lora(8), head".
 
     `engine` names how the modules of a bank are trained. `processes` and `ray` spread the bank over
     workers, each with an engine of its own, as in `ray(stack)`: processes of this machine, by
@@ -186,10 +186,11 @@ def _module(
     if outcome.state is None:
         return None
     assert plan.recipe.temperature is not None
+    state, mask, low_rank = plan.parts(outcome.state, outcome.mask)
     module = Module(
         name=task.name,
-        state=outcome.state,
-        mask=outcome.mask,
+        state=state,
+        mask=mask,
         rewarded=task.rewarded,
         catalogue=plan.data.catalogue,
         architecture=plan.architecture,
@@ -204,6 +205,7 @@ def _module(
         factory=plan.factory,
         encoder=plan.data.encoder,
         base=plan.base,
+        low_rank=low_rank,
     )
     findings = module.health.findings or _learning(plan.data, task, outcome, module)
     provenance = with_findings(module.provenance, findings)

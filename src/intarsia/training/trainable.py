@@ -8,6 +8,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from intarsia.errors import RecipeError, nearest
 from intarsia.pruning import normalisations
+from intarsia.training.lora import is_lora
 from intarsia.training.recipe import selected
 
 
@@ -18,7 +19,7 @@ def frozen_names(
 
     A name is that of a layer or of a parameter, and may be a pattern: `layer4`, `*.bias`.
     """
-    wanted = selected(trainable)
+    wanted = [word for word in selected(trainable) if not is_lora(word)]
     names = [name for name, _ in network.named_parameters()]
     groups = {"all": names, "head": list(head), "norms": list(normalisations(network))}
     layers = {path: layer for path, layer in network.named_modules() if path}

@@ -11,6 +11,7 @@ import torch
 from intarsia.composition import OPERATORS, MergeContext, compose, operator
 from intarsia.composition.operators.dare import DARE, Dare
 from intarsia.composition.operators.inlay import inlay
+from intarsia.composition.operators.registry import is_tensorwise
 from intarsia.composition.operators.ties import PRESETS, Ties
 from intarsia.errors import CompositionError, LimitError, RecipeError
 from intarsia.limits import account, limited
@@ -86,6 +87,39 @@ def test_traits_of_our_operators() -> None:
         *("fisher", "regmean", "sum", "mean", "ties", "dare"),
     }
     assert (on["inlay"], on["logits"], on["own"]) == ("units", "logits", "logits")
+
+
+TENSORWISE = {"sum", "mean", "weighted", "task_arithmetic", "breadcrumbs", "della", "sce"} | {
+    *("model_stock", "slerp", "multislerp", "karcher", "tsvm", "iso_c"),
+}
+
+
+def test_who_joins_one_tensor_after_another_says_so() -> None:
+    on_weights = {name for name, how in OPERATORS.items() if how.on == "weights"}
+    assert {name for name in on_weights if is_tensorwise(name)} == TENSORWISE
+    assert not any(is_tensorwise(name) for name in OPERATORS.keys() - on_weights)
+    assert is_tensorwise("ties(trim='tensor')")
+    assert is_tensorwise("ties(preset='mergekit')")
+    assert not is_tensorwise("ties(preset='mergekit', trim='whole')")
+    assert not is_tensorwise("ties(preset='fusion_bench', trim='tensor')")
+
+
+@pytest.mark.parametrize("how", [*sorted(TENSORWISE), "ties(preset='peft')"])
+def test_what_is_tensorwise_depends_on_a_tensor_alone(how: str, make_context: Make) -> None:
+    """All other tensors of the parts are changed: this one is joined as before."""
+    context = make_context(2)
+    spec = OPERATORS.spec(how)
+    own = context.learned[0]
+    states = [part.state for part in context.parts]
+    others = [{n: t if n == own else 3 * t for n, t in state.items()} for state in states]
+    one, other = (OPERATORS.call(spec, states=s, context=context) for s in (states, others))
+    assert torch.equal(one[own], other[own])
+    assert not torch.equal(one[context.learned[-1]], other[context.learned[-1]])
+
+
+def test_slerp_joins_two_at_most(make_context: Make) -> None:
+    with pytest.raises(CompositionError, match="slerp joins 2 modules at most, and there are 3"):
+        compose(make_context(3).parts, "slerp")
 
 
 @pytest.mark.usefixtures("registered")

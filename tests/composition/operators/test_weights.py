@@ -35,6 +35,30 @@ ALONE = [
     "dare(density=1, preset='mergekit', consensus='ties')",
     "fisher",
     "regmean",
+    "breadcrumbs(density=1)",
+    "breadcrumbs(density=1, consensus='ties')",
+    "della(density=1)",
+    "sce",
+    "sce(density=0.5)",
+    "model_stock",
+    "model_stock(by_unit=True)",
+    "slerp",
+    "slerp(t=0.2, base='origin')",
+    "multislerp",
+    "karcher",
+    "karcher(base='origin')",
+    "tsvm",
+]
+# What joins no more than two modules.
+PAIRS = ["slerp", "slerp(t=0.2, base='origin')"]
+FIELD = [
+    "breadcrumbs",
+    "breadcrumbs(density=0.4, gamma=0.2, consensus='ties')",
+    "della(density=0.6, seed=3)",
+    "della(consensus='sum', preset='mergekit')",
+    "sce(density=0.3)",
+    "iso_c",
+    "tsvm(weights={'a': 2})",
 ]
 
 
@@ -65,7 +89,11 @@ def test_one_module_is_itself(how: str, model: str, make_context: Make) -> None:
 
 @pytest.mark.parametrize(
     "how",
-    [*ALONE, "ties(density=0.3)", "dare(density=0.5, consensus='ties')", "ties(reduce='max')"],
+    [
+        *(how for how in ALONE if how not in PAIRS),
+        *FIELD,
+        *("ties(density=0.3)", "dare(density=0.5, consensus='ties')", "ties(reduce='max')"),
+    ],
 )
 def test_the_order_of_the_parts_does_not_matter(how: str, make_context: Make) -> None:
     context = make_context(3, samples=20)
@@ -77,7 +105,8 @@ def test_the_order_of_the_parts_does_not_matter(how: str, make_context: Make) ->
     "how",
     ["sum", "weighted", "task_arithmetic", "task_arithmetic(base='zero')", "fisher"]
     + [f"ties(preset={p!r}, density=1, scale=1)" for p in ("paper", "peft", "fusion_bench")]
-    + ["ties(preset='mergekit')", "dare(density=1, consensus='ties', preset='peft')"],
+    + ["ties(preset='mergekit')", "dare(density=1, consensus='ties', preset='peft')"]
+    + ["breadcrumbs(density=1, consensus='ties')", "della(density=1)"],
 )
 def test_disjoint_masks_give_the_sum(how: str, make_context: Make) -> None:
     """Each entry has one owner: what it says is not averaged, and the origin is not added twice."""
@@ -91,7 +120,24 @@ def test_disjoint_masks_give_the_sum(how: str, make_context: Make) -> None:
             assert torch.equal(joined[name], expected), name
 
 
-@pytest.mark.parametrize("how", ["mean", "regmean", "fisher", "task_arithmetic", "ties", "dare"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "mean",
+        "regmean",
+        "fisher",
+        "task_arithmetic",
+        "ties",
+        "dare",
+        *PAIRS,
+        "multislerp",
+        "karcher",
+        "karcher(base='origin')",
+        "model_stock",
+        "tsvm(base='zero')",
+        *FIELD,
+    ],
+)
 def test_entries_that_no_part_keeps_stay_zero(how: str, make_context: Make) -> None:
     context = make_context(2, density=0.3, samples=20)
     joined = join(how, context)
@@ -123,11 +169,20 @@ def test_task_arithmetic_is_its_formula(
     )
 
 
+SCALED = ("breadcrumbs(0.5, ", "della(", "sce(", "tsvm(", "iso_c(")
+
+
 @given(factor=st.sampled_from([0.25, 0.5, 2.0, 4.0]))
 def test_scaling_the_task_vectors_scales_what_is_joined(factor: float, make_context: Make) -> None:
     context = make_context(3, density=1.0)
     origin = context.origin()
-    for how in ("task_arithmetic(", "ties(density=0.3, ", "ties('peft', ", "dare(seed=3, "):
+    for how in (
+        "task_arithmetic(",
+        "ties(density=0.3, ",
+        "ties('peft', ",
+        "dare(seed=3, ",
+        *SCALED,
+    ):
         once, more = (join(f"{how}scale={scale})", context) for scale in (1.0, factor))
         for name in context.plan:
             torch.testing.assert_close(
@@ -138,7 +193,10 @@ def test_scaling_the_task_vectors_scales_what_is_joined(factor: float, make_cont
             )
 
 
-@pytest.mark.parametrize("how", ["task_arithmetic", "ties(density=1)", "dare(density=0.4)"])
+@pytest.mark.parametrize(
+    "how",
+    ["task_arithmetic", "ties(density=1)", "dare(density=0.4)", "breadcrumbs", "della"],
+)
 def test_a_part_that_did_not_move_is_neutral(how: str, make_context: Make) -> None:
     context = make_context(2, density=1.0)
     still = replace(context.parts[0], name="z", state=context.origin(), mask={})
@@ -211,6 +269,21 @@ def test_buffers_are_joined_alike_by_all(how: str, make_context: Make) -> None:
         ("ties(density='all')", "density is 'all': expected a number"),
         ("fisher(floor=0)", "floor is 0: expected a number above 0"),
         ("regmean(alpha=2)", "alpha is 2: expected a fraction from 0 to 1"),
+        ("slerp(t=2)", "slerp: t is 2: expected a fraction from 0 to 1"),
+        ("karcher(steps=-1)", "karcher: steps is -1: expected 0 or more"),
+        ("karcher(tolerance=0)", "karcher: tolerance is 0: expected a number above 0"),
+        ("karcher(weights=0)", "karcher: the weights .* add up to 0"),
+        ("multislerp(weights={'a': -2})", "multislerp: the weights .* add up to 0"),
+        ("breadcrumbs(density=0)", "breadcrumbs: density is 0: expected a fraction above 0"),
+        ("breadcrumbs(gamma=-1)", "breadcrumbs: gamma is -1: expected a fraction from 0 to 1"),
+        ("breadcrumbs(consensus='vote')", "breadcrumbs has no consensus 'vote'"),
+        ("della(density=2)", "della: density is 2: expected a fraction"),
+        ("della(density=0.5, epsilon=0.5)", "della: epsilon is 0.5 with density 0.5: .* below 0.5"),
+        ("della(epsilon=-0.1)", "della: epsilon is -0.1"),
+        ("sce(density=0)", "sce: density is 0: expected a fraction above 0 to 1"),
+        ("model_stock(by_unit=1)", "model_stock: by_unit is 1: expected true or false"),
+        ("tsvm(base='one')", "tsvm has no base 'one': known: origin, zero"),
+        ("iso_c(scale='much')", "scale is 'much': expected a number"),
     ],
 )
 def test_settings_are_explained(how: str, message: str, make_context: Make) -> None:
@@ -223,6 +296,57 @@ def test_papers_have_addresses(name: str) -> None:
     operator: Any = OPERATORS[name]
     assert operator.paper.startswith("https://")
     assert operator.samples == (name in ("fisher", "regmean"))
+
+
+@pytest.mark.parametrize("how", ["slerp", "slerp(base='origin')", "iso_c", "model_stock"])
+def test_two_in_turn_give_the_same(how: str, make_context: Make) -> None:
+    context = make_context(2)
+    close(join(how, context), join(how, make_context(parts=context.parts[::-1])))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "mean",
+        "slerp",
+        "slerp(base='origin', t=0.3)",
+        "multislerp",
+        "karcher",
+        "model_stock",
+        "sce",
+        "model_stock(by_unit=True)",
+        "karcher(base='origin')",
+    ],
+)
+def test_equal_modules_give_what_each_is(how: str, make_context: Make) -> None:
+    part = make_context(1, density=0.6).parts[0]
+    twins = MergeContext((part, replace(part, name="b")))
+    close(join(how, twins), dict(part.state), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "slerp(base='origin')",
+        "multislerp",
+        "karcher(base='origin')",
+        "model_stock",
+        "sce",
+        "tsvm",
+        "iso_c",
+        "breadcrumbs",
+        "della",
+        "sce(density=0.5)",
+    ],
+)
+def test_changes_of_zero_leave_the_origin(how: str, make_context: Make) -> None:
+    part = make_context(1, density=1.1).parts[0]
+    still = [replace(part, name=name, state=part_origin(make_context)) for name in "ab"]
+    close(join(how, MergeContext(tuple(still))), dict(part_origin(make_context)))
+
+
+def part_origin(make_context: Make) -> dict[str, Tensor]:
+    return dict(make_context(1, density=1.1).origin())
 
 
 def test_what_is_off_a_sum_is_more_than_rounding() -> None:

@@ -21,7 +21,7 @@ Read = Callable[[str], Any]
 KINDS = ("accuracy", "entropy")
 ALL = [
     *("overview", "trained", "modules", "joined", "curve", "removed"),
-    *("compatibility", "path", "reproduce"),
+    *("compatibility", "path", "lens", "flow", "reproduce"),
 ]
 
 
@@ -82,7 +82,7 @@ def test_the_same_files_give_the_same_page(demo_folder: Path) -> None:
 
 def test_one_module(demo_folder: Path, read_page: Read) -> None:
     report = ia.report(demo_folder / "modules" / "3.safetensors")
-    assert keys(report.html) == ["overview", "trained", "modules", "reproduce"]
+    assert keys(report.html) == ["overview", "trained", "modules", "lens", "flow", "reproduce"]
     page = read_page(report.html)
     assert page.problems == []
     assert page.headings[0] == (1, "A module for 3")
@@ -101,7 +101,8 @@ def test_modules_that_cannot_be_joined_say_why(demo_folder: Path) -> None:
     one, other = ia.Bank.load(demo_folder / "modules")[:2]
     warm = ia.Module(**{**vars_of(other), "temperature": 2.0})
     report = ia.report([one, warm], "digits")
-    assert keys(report.html) == ["overview", "trained", "modules", "joined", "reproduce"]
+    apart = ["overview", "trained", "modules", "joined", "lens", "flow", "reproduce"]
+    assert keys(report.html) == apart
     assert "its temperature is 2.0, not 5.0" in text(report.html)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from intarsia.composition import compose
+from intarsia.composition import OPERATORS, compose
 from intarsia.data import load_data
 from intarsia.errors import StudyError
 from intarsia.measure.probe import HeadTraining, readout_inputs
@@ -17,6 +17,7 @@ from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.base.expert_merges import ARITHMETIC, NORMS, fresh_heads
 from intarsia.studies.base.experts import JOINT, WAYS, base_classes, task_data
 from intarsia.studies.base.fine_tuned import (
+    COMPARED,
     FRESH,
     LOGITS,
     OWN,
@@ -71,6 +72,7 @@ def test_scales_are_tried_as_compose_would_join_the_experts() -> None:
     bank = train(data, base=base, partition=[["0", "1"], ["2", "3"]], **how)
     head = {"epochs": 5, "learning_rate": 1e-2, "weight_decay": 1e-4, "batch": 32}
     settings = {"scales": [0.3, 1.0], "densities": [0.5], "seed": 0, "head": head, "selection": 0}
+    settings["operators"] = ["sce(density=1.0)", "slerp", "emr", "regmean"]
     found = joined(settings, bank, data)
     assert found[LOGITS] == right(compose(bank, "logits"), data.test)
     for norms, recompute in NORMS.items():
@@ -96,7 +98,19 @@ def test_scales_are_tried_as_compose_would_join_the_experts() -> None:
                 assert own[FRESH] == pytest.approx(expected.test, abs=0.02)
                 assert own[FRESH] > 0.4
     assert found["averaged"] != found["recomputed"]
-    few = joined({**settings, "selection": 7}, bank, data)  # scores of seven samples
+    assert list(found[COMPARED]) == settings["operators"]
+    for name, by_norms in found[COMPARED].items():
+        assert list(by_norms) == (["averaged"] if name == "emr" else list(NORMS))
+        for norms, own in by_norms.items():
+            merged = compose(bank, own["chosen"], samples=data, recalibrate=NORMS[norms])
+            assert own["validation"] == pytest.approx(right(merged, data.validation), abs=0.02)
+            assert own["test"] == pytest.approx(right(merged, data.test), abs=0.02)
+    chosen = {name: own["averaged"]["chosen"] for name, own in found[COMPARED].items()}
+    assert chosen["sce(density=1.0)"].startswith("sce(density=1.0, scale=")
+    assert (chosen["slerp"], chosen["regmean"]) == ("slerp", "regmean")
+    few = joined(
+        {**settings, "selection": 7, "operators": []}, bank, data
+    )  # scores of seven samples
     scores = [own["validation"] * 7 for kind in NORMS for own in few[kind].values()]
     assert scores == pytest.approx([round(score) for score in scores])
     scores = [own["validation"] * 7 for kind in NORMS for own in found[kind].values()]
@@ -155,6 +169,38 @@ def test_tables_figures_and_verdict(small: list[Measured]) -> None:
     assert len(said.claims) == 2
     assert all("paired by seed" in claim.text for claim in said.claims)
     assert "cross-entropy" in said.line
+
+
+def test_all_operators_in_one_table(tmp_path: Path, threads) -> None:
+    study, store = find_study("base"), Store(tmp_path / "store")
+    given = {"ways": ["cross-entropy", "ME, all tasks"], "seeds": 1, "operators": "all"}
+    options = study.options("small", **given)
+    with threads(1):
+        done = run(study, options, store, context=StudyContext(store, "cpu"))
+    (table,) = [table for table in study.tables(done) if "all operators" in table.title]
+    names = {n for n, how in OPERATORS.items() if how.on != "units" and n != "slerp"}
+    assert {row[0] for row in table.rows} == names
+    assert table.columns[1:3] == ["cross-entropy", "place, cross-entropy"]
+    accuracies = [row[1].mean for row in table.rows]
+    assert accuracies == sorted(accuracies, reverse=True)
+    assert table.rows[0][2] == 1
+    for place, column in ((2, 1), (4, 3)):
+        for row in table.rows:
+            better = sum(other[column].mean > row[column].mean for other in table.rows)
+            assert row[place] == 1 + better
+
+
+def test_cells_without_other_operators_stay(tmp_path: Path) -> None:
+    study, context = find_study("base"), StudyContext(Store(tmp_path / "store"), "cpu")
+    none, some = (
+        study.plan(study.options("small", seeds=1, operators=which), context)
+        for which in ([], ["sce"])
+    )
+    settings = {k: v for k, v in none[1].settings.items() if k != "operators"}
+    assert dataclasses.replace(none[1], settings=settings).key == none[1].key
+    assert not {cell.key for cell in none} & {cell.key for cell in some}
+    with pytest.raises(StudyError, match="option 'operators' has 'sec'"):
+        study.plan(study.options("small", operators=["sec"]), context)
 
 
 def test_the_verdict_is_what_the_numbers_say() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from intarsia.errors import StudyError
 from intarsia.flow import fit
 from intarsia.studies import Findings, Measured, Store, StudyContext, find_study, run
 from intarsia.studies.flow import flow_cells
@@ -121,3 +122,10 @@ def _arm(form: str, unit: str, width: int, seed: int, error: float, **more: Any)
     flow = [[0.0, 1.0, 2.0, 6.0], [0.0, 1.0, 1.4, 3.0]]
     result = {"mse": dict.fromkeys(LAWS, error), "steps": flow, "law": flow, **more}
     return Measured(settings, result)
+
+
+def test_more_steps_than_any_sample_lasts_for_are_refused() -> None:
+    """Without a bound the error itself would have too many digits to be written."""
+    options = {**flow_cells.SCALES["small"], "flow_steps": 20_000}
+    with pytest.raises(StudyError, match="'flow_steps' is 20000: expected at most 24"):
+        next(flow_cells.cells(options, None))  # type: ignore[arg-type]

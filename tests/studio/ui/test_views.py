@@ -182,3 +182,20 @@ def test_a_tile_says_name_accuracy_and_density() -> None:
     assert tile(card) == "3-s0 (3)\n0.988 · 5.1% kept"
     assert tile(replace(card, name="3 (2)")).startswith("3 (2)\n")
     assert tile(replace(card, name="3", density=1.0)) == "3\n0.988 · 100% kept"
+
+
+def test_entropy_through_the_layers_of_the_surest_modules(views: Views, session: Session) -> None:
+    request, names = SampleRequest(4), session.names
+    assert views.layers_view(False, request, names) == ""
+    html = views.layers_view(True, request, names)
+    x = session.test.x[4:5]
+    surest = min(names, key=lambda name: float(session.lens(name).entropies(x)[-1]))
+    lens = session.lens(surest)
+    for layer, value in zip(lens.layers, lens.entropies(x)[:, 0].tolist(), strict=True):
+        assert f"<li>module {surest}: {layer} {value:.3f}</li>" in html
+    assert 'role="img"' in html
+    assert session.lens(surest) is lens  # fitted once
+    assert "switch at least one on" in views.layers_view(True, request, [])
+    assert "whole number" in views.layers_view(True, SampleRequest(999), names)
+    alone = views.layers_view(True, request, [names[0]])
+    assert f"module {names[0]}: logits" in alone

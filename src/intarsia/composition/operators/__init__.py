@@ -4,11 +4,15 @@ from intarsia.composition.operators.registry import OPERATORS, On, Operator, Sta
 
 # isort: off
 # Each of these files registers its operators; tables list them in this order.
-from intarsia.composition.operators import weights, task_vectors, fisher
-from intarsia.composition.operators import inlay, ensembles, routers, regmean
+from intarsia.composition.operators import weights, task_vectors, sparsified, sce
+from intarsia.composition.operators import singular_vectors, spherical, model_stock, fisher
+from intarsia.composition.operators import inlay, ensembles, routers, emr, regmean
 
 # isort: on
 
-_ = weights, task_vectors, fisher, inlay, ensembles, routers, regmean
+_ = (
+    *(weights, task_vectors, sparsified, sce, singular_vectors, spherical, model_stock, fisher),
+    *(inlay, ensembles, routers, emr, regmean),
+)
 
 __all__ = ["OPERATORS", "On", "Operator", "State", "operator"]

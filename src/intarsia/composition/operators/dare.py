@@ -55,10 +55,15 @@ def drop(
 
 def draw(name: str, entries: int, density: float, seed: int) -> Tensor:
     """True for the entries that stay; the same on every machine."""
+    return uniform(name, entries, seed) < density
+
+
+def uniform(name: str, entries: int, seed: int) -> Tensor:
+    """Numbers from 0, below 1, that depend on a name and the seed alone, in float64."""
     stream = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
     keys = random_keys(entries, seed, stream)
     # 53 bits are what a float64 holds exactly
-    return torch.from_numpy((keys >> 11) * 2.0**-53 < density)
+    return torch.from_numpy((keys >> 11) * 2.0**-53)
 
 
 def _to_norm(tensor: Tensor, norm: Tensor) -> Tensor:

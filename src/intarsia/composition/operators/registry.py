@@ -9,10 +9,11 @@ from typing import Any, Literal, Union, get_args, get_origin
 from torch import Tensor
 
 from intarsia.errors import RecipeError, nearest, shortened
-from intarsia.specs import Registry, RegistryEntry, is_number
+from intarsia.specs import Registry, RegistryEntry, Spec, is_number
 
 State = Mapping[str, Tensor]
 On = Literal["weights", "units", "logits"]
+AUTO = "auto"  # of a scale: the best one on labelled samples
 
 # A user sets the other arguments of an operator, as in compose(bank, "name(key=value)").
 OPERATORS = Registry(
@@ -30,6 +31,9 @@ OPERATORS = Registry(
     memory=None,
     chooses=False,
     router=None,
+    tensorwise=False,
+    most=None,
+    modules=None,
 )
 """Ways of joining by name; `@operator(...)` adds one, with its traits."""
 
@@ -68,7 +72,16 @@ def operator(
       the classes of the others get no answer;
     - `router`: for an operator on logits that looks at inputs, a function of the context and its
       settings that gives an nn.Module, from raw inputs to N x K; the operator finds its answer in
-      `context.similarities`.
+      `context.similarities`;
+    - `tensorwise`: for an operator on weights, that a tensor of its answer depends on that tensor
+      of the parts and of their origin alone, and on names, so that tensors can be joined one after
+      another; or a function of its settings that says so (see `is_tensorwise`);
+    - `most`: how many parts it joins at most;
+    - `modules`: for an operator on logits, a function of the context and its settings that gives
+      the modules that run in place of the parts, which must then fit as for joining weights.
+
+    A setting `scale` may be "auto" where the operator is on weights: `compose` finds the best one
+    on labelled samples, and calls the operator with it.
     """
 
     def add(function: Callable[..., Any]) -> Operator:
@@ -93,6 +106,18 @@ def operator(
         return entry
 
     return add
+
+
+def is_tensorwise(spec: str | Mapping[str, Any] | Spec) -> bool:
+    """Whether an operator with these settings joins one tensor after another; see `operator`."""
+    trait = OPERATORS.entry(spec).tensorwise
+    return bool(trait(OPERATORS.settings(spec)) if callable(trait) else trait)
+
+
+def looks_at_samples(spec: str | Mapping[str, Any] | Spec) -> bool:
+    """Whether an operator with these settings needs samples, if only for its scale."""
+    read = OPERATORS.spec(spec)
+    return bool(OPERATORS[read.name].samples) or read.arguments.get("scale") == AUTO
 
 
 def _check_setting(operator: str, parameter: inspect.Parameter, value: Any) -> None:

@@ -32,6 +32,7 @@ Preset = Literal["paper", "peft", "mergekit", "fusion_bench"]
     on="weights",
     paper="https://arxiv.org/abs/2212.04089",
     colour="#4f7a1f",
+    tensorwise=True,
     memory=lambda context: 7 * context.nbytes,
 )
 def task_arithmetic(
@@ -51,6 +52,7 @@ def task_arithmetic(
     on="weights",
     paper="https://arxiv.org/abs/2306.01708",
     colour="#9d2a6b",
+    tensorwise=lambda settings: _sees_tensors_alone(settings),
     memory=lambda context: 11 * context.nbytes,
 )
 def ties(
@@ -113,7 +115,7 @@ def dare(
     vectors = task_vectors(states, context, base)
     left = []
     for part, vector in zip(context.parts, vectors.each, strict=True):
-        kept = draw(part.name, vector.numel(), density, seed)
+        kept = draw(part.name, vector.numel(), density, seed).to(vector.device)
         way = how.rescale if rescale else "none"
         left.append(drop(vector, kept, density, way, vectors.sizes))
     given = context.weights(weights)
@@ -152,13 +154,19 @@ def task_vectors(states: Sequence[State], context: MergeContext, base: Base) -> 
     if changes != (base == "zero"):
         return TaskVectors(torch.zeros_like(flat[0]), flat, sizes, states, context)
     origin = context.origin()
-    start = _flat(origin[name] for name in names).double()
+    start = _flat(origin[name] for name in names).to(flat[0])
     if changes:
         return TaskVectors(-start, [vector + start for vector in flat], sizes, states, context)
     masks = [_flat(own) for own in zip(*map(context.kept, names), strict=True)]
     union = torch.stack(masks).any(dim=0)
     each = [vector - torch.where(m, start, 0) for vector, m in zip(flat, masks, strict=True)]
     return TaskVectors(torch.where(union, start, 0), each, sizes, states, context)
+
+
+def _sees_tensors_alone(settings: Mapping[str, Any]) -> bool:
+    """Whether TIES looks at one tensor at a time: neither trim nor majority of the whole vector."""
+    how = steps.PRESETS[settings["preset"]]
+    return (settings["trim"] or how.trim) == "tensor" and how.zero != "majority"
 
 
 def _flat(tensors: Iterable[Tensor]) -> Tensor:

@@ -22,6 +22,7 @@ SOUPS = "https://arxiv.org/abs/2203.05482"  # model soups
     colour="#1d120a",
     label="weights added",
     weight_sum=True,
+    tensorwise=True,
     memory=lambda context: context.nbytes,
 )
 def sum_of_weights(
@@ -47,6 +48,7 @@ def sum_of_weights(
     on="weights",
     paper=SOUPS,
     colour="#e8b32a",
+    tensorwise=True,
     memory=lambda context: context.nbytes,
 )
 def mean_of_weights(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
@@ -54,7 +56,13 @@ def mean_of_weights(states: Sequence[State], context: MergeContext) -> dict[str,
     return join_states(states, context.plan, lambda name, tensors: mean(tensors))
 
 
-@operator("weighted", on="weights", paper=SOUPS, memory=lambda context: 2 * context.nbytes)
+@operator(
+    "weighted",
+    on="weights",
+    paper=SOUPS,
+    tensorwise=True,
+    memory=lambda context: 2 * context.nbytes,
+)
 def weighted_sum(
     states: Sequence[State],
     context: MergeContext,

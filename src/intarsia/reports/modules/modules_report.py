@@ -16,6 +16,7 @@ from intarsia.reports.html.words import capital, counted, listed, nats, percent
 # Each of these files registers its sections.
 from intarsia.reports.modules import (  # noqa: F401
     cards,
+    layered,
     overview,
     pairwise,
     probed,

@@ -6,6 +6,7 @@ of a merge are tried in one network. What comes out is what `compose` makes, to 
 """
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from intarsia.composition import OPERATORS
+from intarsia.composition import OPERATORS, compose
 from intarsia.composition.batchnorm import has_batchnorm, recalibrate
 from intarsia.composition.merge_context import MergeContext, kept_samples
-from intarsia.composition.operators import ties
-from intarsia.composition.operators.arithmetic import combination
+from intarsia.composition.operators.registry import Operator
+from intarsia.composition.scale_search import best_of, candidates
 from intarsia.data import Data, Split, subsample
 from intarsia.errors import StudyError
 from intarsia.measure.probe import (
@@ -27,13 +28,16 @@ from intarsia.measure.probe import (
     readout_of,
     train_heads,
 )
-from intarsia.modules import Bank, Classifier, Module, logits_of
+from intarsia.modules import Bank, Base, Classifier, Module, logits_of
 from intarsia.modules.statistics import joint_buffer
+from intarsia.specs import Spec
 from intarsia.studies.maxent.shared.baselines import right
-from intarsia.studies.options import check_count, check_numbers
+from intarsia.studies.options import check_count, check_numbers, check_operators
 
 MERGING = ("scales", "densities", "selection")  # settings that say how merges are searched
 ARITHMETIC, TIES = "task arithmetic", "ties"
+SPECS = {ARITHMETIC: "task_arithmetic"}  # what operators are called here and in `compose`
+ALL = "all"  # of operators: every one on weights or on logits that joins so many experts
 AVERAGED, RECOMPUTED = "averaged", "recomputed"
 NORMS = {AVERAGED: False, RECOMPUTED: True}  # BatchNorm statistics of a joined network
 
@@ -81,13 +85,14 @@ class ExpertMerges:
         self.classifier: Classifier = first.to_module().to(self.device)
         self.network: nn.Module = self.classifier.network
         self.kinds = NORMS if has_batchnorm(self.network) else {AVERAGED: False}
+        self.bank, self.context = bank, MergeContext(parts)
         self.count = len(parts)
-        self.names = [name for name, entry in first.plan.items() if entry.learned]
+        self.names = self.context.learned
         self.shapes = [first.plan[name].shape for name in self.names]
         self.types = [first.plan[name].dtype for name in self.names]
         self.sizes = [tensor.numel() for tensor in map(base.state.__getitem__, self.names)]
         self.start = self._flat(base.state)
-        self.changes = [self._flat(part.state) - self.start for part in parts]
+        self.changes = [self._changes(part, base) for part in parts]
         states, even = [part.state for part in parts], [1.0] * len(parts)
         self.buffers = {
             name: joint_buffer(name, states, even).to(self.device)
@@ -102,14 +107,19 @@ class ExpertMerges:
         pieces = [state[name].flatten().to(self.device).double() for name in self.names]
         return torch.cat(pieces)
 
-    def joined(self, operator: str, density: float | None = None) -> Tensor:
-        """The change of the base that an operator makes of the experts' changes, at scale 1."""
-        even = [1.0] * self.count
-        if operator == ARITHMETIC:
-            return combination(even, self.changes)
-        assert density is not None
-        how = dataclasses.replace(ties.PRESETS["paper"], density=density, scale=1.0)
-        return ties.join(self.changes, even, self.sizes, how)
+    def _changes(self, part: Module, base: Base) -> dict[str, Tensor]:
+        """As an operator gets them: parameters as changes, in float64, and buffers as they are."""
+        changes = {name: tensor.to(self.device) for name, tensor in part.state.items()}
+        for name in self.names:
+            changes[name] = changes[name].double() - base.state[name].to(self.device).double()
+        return changes
+
+    def joined(self, operator: str, **settings: Any) -> Tensor:
+        """The change of the base that an operator makes of the experts' changes."""
+        spec = OPERATORS.spec(SPECS.get(operator, operator))
+        how: Operator = OPERATORS[spec.name]
+        state = how(self.changes, self.context, **{**spec.arguments, **settings})
+        return self._flat(state)
 
     def put(self, change: Tensor, norms: str = AVERAGED) -> None:
         """Give the network the base with this change, and its BatchNorm statistics."""
@@ -127,29 +137,67 @@ class ExpertMerges:
     def search(self, operator: str, settings: Mapping[str, Any]) -> Iterator["ChosenMerge"]:
         """For each kind of BatchNorm statistics the settings that are best on validation samples.
 
-        Tried are `scales`, and `densities` of TIES, on all validation samples or on so many of
-        them as `selection` says. The change is proportional to the scale, so it is made once for
-        all of them; 1 / K, a mean of weights, is always tried.
+        Tried are `scales`, and `densities`, where an operator has them and they are not given with
+        it, on all validation samples or on so many of them as `selection` says. The change is
+        proportional to the scale, so it is made once for all of them; 1 / K, a mean of weights, is
+        always tried.
         """
-        tried = dict.fromkeys([*settings["scales"], 1 / self.count])
-        validation, densities = self.data.validation, settings["densities"]
-        if settings["selection"]:
-            validation = subsample(validation, settings["selection"])
-        best: dict[str, ChosenMerge] = {}
-        for density in densities if operator == TIES else (None,):
-            change = self.joined(operator, density)
+        spec = OPERATORS.spec(SPECS.get(operator, operator))
+        free = [key for key in OPERATORS.parameters(spec.name) if key not in spec.arguments]
+        scales = candidates(self.count, settings["scales"]) if "scale" in free else [1.0]
+        own: dict[str, Any] = {"scale": 1.0} if "scale" in free else {}
+        densities = settings["densities"] if "density" in free else [None]
+        validation = self._selected(settings)
+        tried: dict[str, dict[tuple[float | None, float], float]] = {n: {} for n in self.kinds}
+        for density in densities:
+            thinned = {} if density is None else {"density": density}
+            change = self.joined(operator, **own, **thinned)
             rounded = (self.start + change).float().double() - self.start
-            for scale in tried:
+            for scale in scales:
                 for norms in self.kinds:  # averaged first: recomputing comes on top of it
                     if norms == AVERAGED:
                         self.put(scale * rounded)
                     else:
                         recalibrate(self.network, self.samples)
-                    score = right(self.classifier, validation)
-                    if norms not in best or score > best[norms].validation:
-                        spec = _spec(operator, density, scale)
-                        best[norms] = ChosenMerge(operator, norms, spec, score, scale * change)
-        yield from best.values()
+                    tried[norms][density, scale] = right(self.classifier, validation)
+        for norms, scores in tried.items():
+            density, scale = best_of(scores)
+            chosen = {} if density is None else {"density": density}
+            change = scale * self.joined(operator, **own, **chosen)
+            named = Spec(
+                spec.name, {**spec.arguments, **chosen, **({"scale": scale} if own else {})}
+            )
+            yield ChosenMerge(operator, norms, str(named), scores[density, scale], change)
+
+    def accuracies(self, operator: str, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """What an operator leaves on validation and test samples, by its best settings.
+
+        By the kind of BatchNorm statistics; where logits are joined, the first kind alone.
+        """
+        how: Operator = OPERATORS.entry(operator)
+        if how.on == "weights" and not how.samples:
+            found = {}
+            for best in self.search(operator, settings):
+                self.put(best.change, best.norms)
+                found[best.norms] = self._accuracies(best.spec, self.classifier, best.validation)
+            return found
+        kinds = self.kinds if how.on == "weights" else {AVERAGED: False}
+        found = {}
+        for norms, recompute in kinds.items():
+            samples = Split(self.data.validation.x.cpu(), self.data.validation.y.cpu())
+            merged = compose(self.bank, operator, samples=samples, recalibrate=recompute)
+            network = merged.to(self.device)
+            score = right(network, self._selected(settings))
+            found[norms] = self._accuracies(operator, network, score)
+        return found
+
+    def _accuracies(self, spec: str, network: nn.Module, validation: float) -> dict[str, Any]:
+        return {"validation": validation, "test": right(network, self.data.test), "chosen": spec}
+
+    def _selected(self, settings: Mapping[str, Any]) -> Split:
+        """The validation samples that settings are chosen on."""
+        validation, count = self.data.validation, settings["selection"]
+        return subsample(validation, count) if count else validation
 
     def features(self) -> dict[str, Tensor]:
         """What the readout of the network as it is now reads, split by split."""
@@ -180,6 +228,18 @@ def check_merging(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: options[key] for key in MERGING}
 
 
+def check_compared(options: Mapping[str, Any]) -> list[str]:
+    """The operators that are compared besides task arithmetic and TIES: specs, or "all"."""
+    given = options["operators"]
+    if given in (ALL, [ALL]):
+        given = [
+            name
+            for name, how in OPERATORS.items()
+            if how.on in ("weights", "logits") and (how.most or math.inf) >= options["tasks"]
+        ]
+    return check_operators({"operators": given}) if given else []
+
+
 def fresh_heads(
     features: Sequence[Mapping[str, Tensor]], data: Data, training: HeadTraining, seed: int
 ) -> list[TrainedHead]:
@@ -190,12 +250,6 @@ def fresh_heads(
     splits = {name: getattr(data, name) for name in ("train", "validation", "test")}
     labels = {name: split.y.to(features[0]["train"].device) for name, split in splits.items()}
     return train_heads(features, data.classes, labels, training, seed)
-
-
-def _spec(operator: str, density: float | None, scale: float) -> str:
-    if operator == ARITHMETIC:
-        return f"task_arithmetic(scale={scale!r})"
-    return f"ties(density={density!r}, scale={scale!r})"
 
 
 def _sorted(bank: Bank) -> tuple[Module, ...]:

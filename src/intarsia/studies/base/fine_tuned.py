@@ -23,6 +23,7 @@ from intarsia.studies.base.expert_merges import (
     TIES,
     ExpertLogits,
     ExpertMerges,
+    check_compared,
     check_merging,
     fresh_heads,
 )
@@ -71,6 +72,7 @@ SCALES = scales(
         "scales": [0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0],  # of task vectors, chosen on validation
         "densities": [0.1, 0.3, 0.5],  # of TIES, likewise
         "selection": 0,  # validation samples to choose on, evenly spaced; 0: all
+        "operators": [],  # to compare besides, by their best settings; or "all"
         "head": {"epochs": 10, "learning_rate": 1e-3, "weight_decay": 1e-4, "batch": 64},
         "keep_banks": True,  # so that experts are trained once for all studies that measure them
         "recipe": {**RECIPE, "epochs": 10, "precision": "bf16"},
@@ -91,6 +93,7 @@ SCALES = scales(
 OWN, LOGITS = "own task", "logits"
 ONE_NETWORK = (ARITHMETIC, TIES)
 FRESH = "fresh head"
+COMPARED = "compared"
 COLUMNS = {
     OWN: "own task",
     LOGITS: "logits added",
@@ -106,6 +109,7 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     partitions, ways = check_partitions(options["partitions"]), check_ways(options["ways"])
     check_within("sparsities", options["sparsities"], 0, 1)
     own = check_merging(options) | {"head": check_head(options["head"])}
+    own |= {"operators": check_compared(options)}
     for group in expert_groups(options, context):
         yield group.cell("base", JOINT, **own)
         for partition, way, sparsity in product(partitions, ways, options["sparsities"]):
@@ -151,7 +155,10 @@ def joined(settings: Mapping[str, Any], bank: Bank, data: Data) -> dict[str, Any
     for norms, head in zip(features, heads, strict=True):
         found[norms][ARITHMETIC][FRESH] = head.test
     own_tasks = logits.own_accuracies()
-    return {OWN: fmean(own_tasks), LOGITS: logits.accuracy(LOGITS), **found}
+    result = {OWN: fmean(own_tasks), LOGITS: logits.accuracy(LOGITS), **found}
+    if operators := settings["operators"]:
+        result[COMPARED] = {name: merges.accuracies(name, settings) for name in operators}
+    return result
 
 
 def sizes(bank: Bank) -> dict[str, Any]:
@@ -176,6 +183,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
             name = f"{titled(data)}, {model}, {partition} tasks"
             if dense:
                 result.append(_summary(name, dense, joint))
+                result += _all_operators(name, dense)
             if any(cell.settings["sparsity"] for cell in own):
                 result.append(_by_sparsity(name, own))
     return result
@@ -219,6 +227,45 @@ def _summary(name: str, group: Sequence[Measured], joint: Spread | None) -> Tabl
             "reads the recomputed one"
         )
     return Table(f"{name}: experts of one base, joined", columns, rows, notes)
+
+
+def _all_operators(name: str, group: Sequence[Measured]) -> list[Table]:
+    """Every operator that was compared, by the ways that experts were trained, the best first."""
+    ways = {way: own for (way,), own in grouped(group, "way").items()}
+    specs = dict.fromkeys(spec for cell in group for spec in cell.result.get(COMPARED, {}))
+    spreads = {
+        spec: [Spread.of(_best_compared(cell, spec) for cell in own) for own in ways.values()]
+        for spec in specs
+    }
+    if not spreads:
+        return []
+    places = [_places(column) for column in zip(*spreads.values(), strict=True)]
+    rows: list[list[Entry]] = []
+    for number, (spec, row) in enumerate(spreads.items()):
+        entries: list[Entry] = [spec]
+        for column, spread in zip(places, row, strict=True):
+            entries += [spread, column[number]]
+        rows.append(entries)
+    rows.sort(key=lambda entries: entries[2])  # type: ignore[arg-type,return-value]
+    columns = ["operator", *(label for way in ways for label in (way, f"place, {way}"))]
+    notes = [
+        "test accuracy over the classes of all tasks; settings, and whether BatchNorm statistics "
+        "are averaged or recomputed, are chosen on validation samples, seed by seed",
+        "place: by the mean over seeds, 1 the best",
+    ]
+    return [Table(f"{name}: all operators", columns, rows, notes)]
+
+
+def _places(column: Sequence[Spread]) -> list[int]:
+    means = [spread.mean for spread in column]
+    return [1 + sum(other > mean for other in means) for mean in means]
+
+
+def _best_compared(cell: Measured, spec: str) -> float | None:
+    """Test accuracy by the BatchNorm statistics that are best on validation samples."""
+    by_norms = cell.result.get(COMPARED, {}).get(spec, {})
+    best = max(by_norms.values(), key=lambda own: own["validation"], default=None)
+    return None if best is None else best["test"]
 
 
 def _by_sparsity(name: str, group: Sequence[Measured]) -> Table:

@@ -45,6 +45,7 @@ DEPTH, INPUTS, MIXED = 3, 4, 3  # of random networks: layers, inputs; dimensions
 ALL_PAIRS = 400  # samples of which all pairs are summed
 SQUARE = 0.2  # of x squared, in the balanced quadratic pair
 NODES = 4  # of the larger graph
+MOST_STEPS = 24  # of a sampled flow: 16 samples are left of the most that a law gives
 SCALES: dict[str, dict[str, Any]] = {
     "paper": {
         "forms": list(FORMS),
@@ -300,6 +301,11 @@ def _check(options: Mapping[str, Any]) -> None:
         check_count(options, key)
     for key in ("test_pairs", "floor_pairs", "closure_samples"):
         check_count(options, key, 8)
+    if options["flow_steps"] > MOST_STEPS:
+        raise StudyError(
+            f"option 'flow_steps' is {shortened(options['flow_steps'])}: expected at most "
+            f"{MOST_STEPS}, since every step halves the samples"
+        )
     check_count(options, "flow_samples", 16 << options["flow_steps"])
 
 

@@ -92,6 +92,13 @@ class Events:
                 **SLOW,
             )  # fmt: skip
         page.without.change(self.look, view, sample, **LAST)
+        gr.on(
+            [page.inside.change, page.picture.change, page.tiles.change],
+            self.inside,
+            [page.inside, page.request, page.tiles],
+            page.layers,
+            **LAST,
+        )
         page.sample_class.change(self.next, page.sample_class, [page.number, page.message], **QUIET)
         page.next.click(
             self.next, [page.sample_class, page.number], [page.number, page.message], **QUIET
@@ -133,6 +140,9 @@ class Events:
 
     def look(self, request: SampleRequest, without: str, *values: Any) -> tuple[str, ...]:
         return self.views.sample_view(self._selection(values), request, without)
+
+    def inside(self, wanted: bool, request: SampleRequest, tiles: list[str]) -> str:
+        return self.views.layers_view(wanted, request, tiles)
 
     def numbered(
         self, number: float | None, request: SampleRequest, without: str, *values: Any

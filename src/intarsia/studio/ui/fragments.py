@@ -14,7 +14,7 @@ from intarsia.encoders import Encoder
 from intarsia.measure import Evaluation, Matrix
 from intarsia.measure.compatibility import MEASURES
 from intarsia.modules import Health
-from intarsia.plots import confusion_panels, png, svg
+from intarsia.plots import confusion_panels, entropy_by_layer, png, svg
 from intarsia.studio.answers import Answer, Sample
 from intarsia.studio.encoder_inputs import EncodedInput
 from intarsia.studio.scores import largest_changes, overall_accuracy
@@ -131,6 +131,25 @@ def merged_bars(answers: Mapping[str, Answer], truth: str | None) -> str:
             f"<p class='small'>entropy {answer.entropy:.2f} of its maximum</p></section>"
         )
     return f"<div class='joined-answers'>{''.join(panels)}</div>"
+
+
+def layer_picture(entropies: Mapping[str, Mapping[str, float]], classes: int) -> str:
+    """Entropy by module and layer as curves; a screen reader gets every number."""
+    named = {f"module {name}": own for name, own in entropies.items()}
+    rows = "".join(
+        f"<li>{escape(name)}: {escape(layer)} {value:.3f}</li>"
+        for name, own in named.items()
+        for layer, value in own.items()
+    )
+    drawn = entropy_by_layer(named, ceiling=math.log(classes), title="entropy of this sample")
+    return (
+        "<h2>Entropy through the layers</h2>"
+        f"<div class='picture'>{svg(drawn)}</div><ul class='unseen'>{rows}</ul>"
+        + _small(
+            "Of the surest modules that are on. A hidden layer answers through a linear map to its "
+            "module's logits; it is called after the layer that reads it."
+        )
+    )
 
 
 def sample_picture(

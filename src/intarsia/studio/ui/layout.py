@@ -129,6 +129,11 @@ class Layout:
                     info="The same modules without the one for it; choose nothing to put it back",
                 )  # fmt: skip
                 self.merged = slot("joined-answer")
+                self.inside = gr.Checkbox(
+                    False, label="Entropy through the layers", elem_id="look-inside",
+                    info="How unsure the layers of the surest modules are of this sample",
+                )  # fmt: skip
+                self.layers = slot("layer-entropies")
                 slot("alone", "<h2>Each module alone</h2>")
                 self.each = slot("module-answers")
 

@@ -13,6 +13,7 @@ from intarsia.plots import svg
 from intarsia.specs import Spec
 from intarsia.studio.answers import (
     Sample,
+    layer_entropies,
     merged_answer,
     module_answers,
     removable_modules,
@@ -163,6 +164,17 @@ class Views:
         except IntarsiaError as error:
             message = fragments.message(str(error), bad=True)
         return SampleView(picture, fragments.merged_bars(answers, sample.label), each, message)
+
+    def layers_view(self, wanted: bool, request: SampleRequest, names: Sequence[str]) -> str:
+        """How unsure the layers of the surest modules are of a sample; empty where not wanted."""
+        if not wanted:
+            return ""
+        try:
+            sample, _ = self._sample(request)
+            found = layer_entropies(self.session, sample, names)
+        except IntarsiaError as error:
+            return fragments.message(str(error), bad=True)
+        return fragments.layer_picture(found, len(self.session.catalogue))
 
     def _still(self, names: Sequence[str], removed: Sequence[str], without: str) -> str:
         """Which modules recognise a class, together with others, though it was taken out."""

@@ -22,6 +22,7 @@ from intarsia.training.engines.plain import PlainEngine
 from intarsia.training.engines.stack import StackEngine
 from intarsia.training.engines.streams import StreamEngine
 from intarsia.training.job import Job
+from intarsia.training.lora import LowRankNetwork
 from intarsia.training.optimisers import OPTIMISERS
 from intarsia.training.schedules import SCHEDULES
 from intarsia.training.tasks import Task
@@ -115,7 +116,7 @@ def limit_of(job: Job, choice: EngineChoice) -> int:
         least, most = CPU_CHUNK
         return max(least, torch.get_num_threads(), min(most, CPU_SIZE // max(1, size)))
     # weights, gradients, two moments, checkpoint, mask; and what a batch leaves behind
-    state = 4 * size * 6
+    state = 4 * size * 6 + 8 * sum(buffer.numel() for buffer in job.network.buffers())
     free, _ = torch.cuda.mem_get_info(job.device)
     engine = ENGINES[choice.engine]
     return max(1, min(engine.most, int(0.7 * free) // (state + engine.activations(job))))
@@ -141,6 +142,8 @@ def _kernels_fit(job: Job) -> bool:
 def _unfit_by_hand(job: Job) -> str | None:
     """What engines with gradients by hand leave out."""
     others = "use 'auto', 'single' or 'stack'"
+    if isinstance(job.network, LowRankNetwork):
+        return f"trains whole weights, and the changes asked for are of low rank: {others}"
     if job.augment:
         return f"trains on rows as they are, and augment changes them: {others}"
     if job.precision != "float32":
@@ -233,6 +236,8 @@ def _convolves(job: Job) -> bool:
 def _unfit_for_groups(job: Job, patience: bool) -> str | None:
     if (told := in_step(patience)) is not None:
         return told
+    if reason := _unfit_for_low_rank(job):
+        return reason
     reason = ungroupable(job)
     if reason is not None:
         return (
@@ -240,6 +245,15 @@ def _unfit_for_groups(job: Job, patience: bool) -> str | None:
             f"({reason}): use 'auto', 'streams' or 'single'"
         )
     return None
+
+
+def _unfit_for_low_rank(job: Job) -> str | None:
+    if not isinstance(job.network, LowRankNetwork):
+        return None
+    return (
+        "takes the layers of networks as they are, and the changes asked for are of low rank: use "
+        "'auto', 'stack' or 'single'"
+    )
 
 
 def _activations(job: Job) -> int:
@@ -288,7 +302,7 @@ def grouped(job: Job) -> Engine:
 
 @ENGINES.register(
     "compiled",
-    unfit=lambda job, patience: in_step(patience),
+    unfit=lambda job, patience: in_step(patience) or _unfit_for_low_rank(job),
     activations=_activations,
     most=STREAMED,
 )
@@ -315,9 +329,9 @@ def _unfit_for_stack(job: Job, patience: bool) -> str | None:
 
 def unstackable(job: Job) -> str | None:
     """Why torch.vmap cannot run the network, tried out where the network is a custom one."""
-    if not is_foreign(job.network):
-        return None
     network = job.network
+    if not is_foreign(network.network if isinstance(network, LowRankNetwork) else network):
+        return None
     tensors = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     stacked = {name: torch.stack([t.detach().clone()] * 2) for name, t in tensors.items()}
     x = job.inputs(torch.arange(2, device=job.device), None)

@@ -1,0 +1,117 @@
+"""How high is the barrier between two separately trained small ViTs, before and after alignment?
+
+    python benchmarks/experiments/vit_barrier.py
+
+trains two vision transformers that differ in their seed on all classes, aligns the second to the
+first by weights and by activations, and measures cross-entropy and accuracy on the straight line
+between them. The barrier is the highest loss on it above the line between the two ends' losses.
+An alignment that is refused is recorded with its reason. Results go to
+docs/results/vit_barrier.json.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+import intarsia as ia
+from benchmarks.record import RESULTS, made_by, save
+from intarsia.composition.alignment.align import How
+from intarsia.data import Data
+from intarsia.errors import IntarsiaError
+from intarsia.modules import Module
+
+POINTS = 21
+SAMPLES = 1024  # whose activations are matched
+MODEL = "vit(patch={}, width=64, depth=2, heads=4)"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", default="fashion_mnist")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=1, help="of seeds, each trained")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    data = ia.load_data(options.data)
+    model = MODEL.format(7 if data.shape[-1] % 7 == 0 else 2)
+    rows = [
+        row
+        for pair in range(options.pairs)
+        for row in measured(data, model, options.epochs, (2 * pair, 2 * pair + 1))
+    ]
+    settings = ("--data", options.data, "--epochs", options.epochs, "--pairs", options.pairs)
+    result = {
+        **made_by(__file__, *settings),
+        "data": options.data,
+        "model": model,
+        "samples": SAMPLES,
+        "rows": rows,
+    }
+    save(options.out, "vit_barrier", result)
+
+
+def measured(data: Data, model: str, epochs: int, seeds: tuple[int, int]) -> list[dict[str, Any]]:
+    """The line between two networks as they are, and after each way of aligning them."""
+    first, second = (trained(data, model, epochs, seed) for seed in seeds)
+    samples = data.scaling(data.validation.x)[:SAMPLES]
+    rows = [{"seeds": list(seeds), "aligned": "none", **line(first, second, data)}]
+    for how in get_args(How):
+        row: dict[str, Any] = {"seeds": list(seeds), "aligned": how}
+        try:
+            _, moved = ia.align([first, second], how, samples if how == "activations" else None)
+        except IntarsiaError as error:
+            rows.append({**row, "refused": str(error)})
+            continue
+        rows.append({**row, **line(first, moved, data)})
+    return rows
+
+
+def trained(data: Data, model: str, epochs: int, seed: int) -> Module:
+    """A network of its own initial weights that answers all classes, by cross-entropy."""
+    bank = ia.train(
+        data,
+        model=model,
+        objective="xe",
+        partition=[list(data.catalogue)],
+        seeds=[seed],
+        sparsity=0.0,
+        rounds=0,
+        epochs=epochs,
+        batch=128,
+        batches="all",
+        negatives="none",
+        balance=0.0,
+        silent=False,
+        learning_rate=1e-3,
+    )
+    return bank[0]
+
+
+def line(a: Module, b: Module, data: Data) -> dict[str, Any]:
+    """Loss and accuracy on the test samples at evenly spaced points from a to b."""
+    x, y = data.scaling(data.test.x), data.test.y
+    places = torch.linspace(0, 1, POINTS).tolist()
+    losses, accuracies = [], []
+    for t in places:
+        state = {name: torch.lerp(own, b.state[name], t) for name, own in a.state.items()}
+        logits = answers(a, state, x)
+        losses.append(float(torch.nn.functional.cross_entropy(logits, y)))
+        accuracies.append(float((logits.argmax(1) == y).float().mean()))
+    above = [
+        loss - (1 - t) * losses[0] - t * losses[-1] for t, loss in zip(places, losses, strict=True)
+    ]
+    middle = accuracies[POINTS // 2]
+    return {"barrier": max(above), "middle": middle, "loss": losses, "accuracy": accuracies}
+
+
+@torch.no_grad()
+def answers(module: Module, state: dict[str, Tensor], x: Tensor) -> Tensor:
+    network = module.architecture.network(state, module.factory)
+    return torch.cat([network(some) for some in x.split(512)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""Language models to look through: opened from files and folders, fed with texts, and sampled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from intarsia.errors import DataError, ModelError, RecipeError, shortened
+from intarsia.lens.llama_files import LlamaTokenizer, read_llama, read_llama_tokenizer
+
+LLAMA_MODEL, LLAMA_TOKENIZER = "model.bin", "tok.bin"
+TOKENS_KEPT = 2**24  # of all texts together
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A network with its tokenizer, where it has one, and the name that tables show."""
+
+    network: nn.Module
+    tokenizer: Any = None
+    name: str = ""
+
+    def encode(self, text: str) -> list[int]:
+        """A text as tokens."""
+        if self.tokenizer is None:
+            raise DataError("texts need a tokenizer: give tokenizer=..., or tokens")
+        if isinstance(self.tokenizer, LlamaTokenizer):
+            return self.tokenizer.encode(text)
+        return [int(token) for token in self.tokenizer(text)["input_ids"]]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Tokens as text."""
+        if self.tokenizer is None:
+            raise DataError("tokens become text by a tokenizer: give tokenizer=...")
+        return str(self.tokenizer.decode(list(tokens)))
+
+
+def open_model(model: Any, *, gguf_file: str | None = None, tokenizer: Any = None) -> LanguageModel:
+    """A model given as one, a network, or a path; nothing is downloaded, no code of it is run.
+
+    Paths: a file of llama2.c (`.bin`, with `tok.bin` beside it) or a folder with `model.bin`; a
+    folder of Hugging Face's with safetensors; a `.gguf` file, or its folder and `gguf_file`.
+    """
+    if isinstance(model, LanguageModel):
+        return model
+    if isinstance(model, nn.Module):
+        return LanguageModel(model, _tokenizer(tokenizer), type(model).__name__)
+    if not isinstance(model, str | Path):
+        raise ModelError(f"the model is {shortened(model)}: expected a network or a path")
+    path = Path(model).expanduser()
+    if path.suffix == ".gguf":
+        path, gguf_file = path.parent, path.name
+    if gguf_file is None and path.is_dir() and (path / LLAMA_MODEL).is_file():
+        path = path / LLAMA_MODEL
+    if path.is_file():
+        beside = path.parent / LLAMA_TOKENIZER
+        if tokenizer is None and beside.is_file():
+            tokenizer = beside
+        name = path.parent.name if path.name == LLAMA_MODEL else path.stem
+        return LanguageModel(read_llama(path), _tokenizer(tokenizer), name)
+    if not path.is_dir() or (gguf_file and not (path / gguf_file).is_file()):
+        missing = path / gguf_file if gguf_file else path
+        raise ModelError(f"there is no model at {missing}: expected a file or a folder")
+    return _transformers(path, gguf_file, tokenizer)
+
+
+def _transformers(path: Path, gguf_file: str | None, tokenizer: Any) -> LanguageModel:
+    where = path / gguf_file if gguf_file else path
+    try:
+        package = import_module("transformers")
+        if gguf_file:
+            import_module("gguf")
+    except ImportError as error:
+        raise ModelError(
+            f"{where} needs the package {error.name}: pip install 'intarsia[lens]'"
+        ) from None
+    how: dict[str, Any] = {"local_files_only": True}
+    how |= {"gguf_file": gguf_file} if gguf_file else {}
+    kind = {} if gguf_file else {"use_safetensors": True}
+    try:
+        network = package.AutoModelForCausalLM.from_pretrained(
+            str(path), dtype=torch.float32, **kind, **how
+        )
+        if tokenizer is None:
+            tokenizer = _own_tokenizer(package, path, how)
+    except Exception as error:  # transformers raises many
+        raise ModelError(f"transformers cannot load {where}: {str(error)[:300]}") from error
+    return LanguageModel(network.eval(), _tokenizer(tokenizer), Path(gguf_file or path).stem)
+
+
+def _own_tokenizer(package: Any, path: Path, how: dict[str, Any]) -> Any:
+    """That of the folder; a folder may have none, as tokens can be given."""
+    names = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
+    if "gguf_file" not in how and not any((path / name).is_file() for name in names):
+        return None
+    return package.AutoTokenizer.from_pretrained(str(path), **how)
+
+
+def _tokenizer(given: Any) -> Any:
+    return read_llama_tokenizer(given) if isinstance(given, str | Path) else given
+
+
+def tokens_of(model: LanguageModel, inputs: Any) -> list[list[int]]:
+    """Texts, lists of tokens, or N x T tokens, as lists of tokens; checked."""
+    if isinstance(inputs, str):
+        inputs = [inputs]
+    if isinstance(inputs, Tensor | np.ndarray):
+        if inputs.ndim != 2:
+            raise DataError(f"tokens have shape {tuple(inputs.shape)}: expected N x T")
+        inputs = inputs.tolist()
+    if not isinstance(inputs, Sequence) or not len(inputs):
+        raise DataError(f"the inputs are {shortened(inputs)}: expected texts or tokens")
+    size, result = _vocabulary(model.network), []
+    for place, text in enumerate(inputs):
+        row = model.encode(text) if isinstance(text, str) else _row(text, place)
+        if not row:
+            raise DataError(f"text {place} is empty: expected one token or more")
+        for token in row:
+            if type(token) is not int or token < 0 or (size and token >= size):
+                limit = f"below {size}" if size else "from 0"
+                raise DataError(f"text {place} has token {shortened(token)}: expected {limit}")
+        result.append(row)
+    if sum(map(len, result)) > TOKENS_KEPT:
+        raise DataError(f"the texts have more than {TOKENS_KEPT:,} tokens: give fewer at a time")
+    return result
+
+
+def _row(text: Any, place: int) -> list[int]:
+    values = text.tolist() if isinstance(text, Tensor | np.ndarray) else text
+    if not isinstance(values, list | tuple):
+        raise DataError(f"text {place} is {shortened(text)}: expected a string or tokens")
+    return list(values)
+
+
+def _vocabulary(network: nn.Module) -> int | None:
+    embedding = getattr(network, "get_input_embeddings", lambda: None)()
+    embedding = getattr(network, "embedding", None) if embedding is None else embedding
+    return getattr(embedding, "num_embeddings", None)
+
+
+@torch.no_grad()
+def generate(
+    model: Any,
+    prompts: Any,
+    tokens: int = 32,
+    *,
+    temperature: float = 0.7,
+    seed: int = 0,
+    tokenizer: Any = None,
+) -> list[list[int]]:
+    """Prompts with so many sampled tokens after each; temperature 0 takes the likeliest.
+
+    All texts go on to the end, also behind a token that ends one. Prompts of one length are sampled
+    together, from one stream of random numbers on the CPU.
+    """
+    if type(tokens) is not int or tokens < 1:
+        raise RecipeError(f"tokens is {shortened(tokens)}: expected a whole number from 1")
+    number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
+    if not number or not 0 <= temperature < float("inf"):
+        raise RecipeError(f"temperature is {shortened(temperature)}: expected a number from 0")
+    opened = open_model(model, tokenizer=tokenizer)
+    rows = tokens_of(opened, prompts)
+    generator = torch.Generator().manual_seed(seed)
+    network = opened.network.eval()
+    result: list[list[int]] = [[] for _ in rows]
+    for length in sorted({len(row) for row in rows}):
+        places = [place for place, row in enumerate(rows) if len(row) == length]
+        batch = torch.tensor([rows[place] for place in places], device=_device(network))
+        for place, row in zip(places, _sampled(network, batch, tokens, temperature, generator),
+                              strict=True):  # fmt: skip
+            result[place] = row
+    return result
+
+
+def _sampled(
+    network: nn.Module, batch: Tensor, tokens: int, temperature: float, generator: torch.Generator
+) -> list[list[int]]:
+    caches = hasattr(network, "generate")  # of transformers, which give back what they have read
+    past, seen = None, batch
+    for _ in range(tokens):
+        if caches:
+            answer: Any = network(input_ids=seen, past_key_values=past, use_cache=True)
+            logits, past = answer.logits[:, -1], answer.past_key_values
+        else:
+            logits = network(batch)[:, -1]
+        chosen = _chosen(logits.float().cpu(), temperature, generator).to(batch.device)
+        batch = torch.cat([batch, chosen], 1)
+        seen = chosen
+    rows: list[list[int]] = batch.tolist()
+    return rows
+
+
+def _chosen(logits: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
+    if temperature == 0:
+        return logits.argmax(-1, keepdim=True)
+    return torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
+
+
+def _device(network: nn.Module) -> torch.device:
+    weights = next(network.parameters(), None)
+    return torch.device("cpu") if weights is None else weights.device

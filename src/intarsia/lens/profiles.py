@@ -1,0 +1,368 @@
+"""Entropy profiles: how sure a network is behind each of its blocks, as its own head reads them.
+
+After Caso et al., Entropy-Lens (arXiv 2502.16570): residual stream, final norm, head, softmax,
+entropy; means over windows of positions. The norm is applied once: blocks are read by hooks, before
+the model's own norm.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from intarsia.errors import DataError, ModelError, RecipeError, nearest, shortened
+from intarsia.files import plain
+from intarsia.lens.entropies import check_alpha
+from intarsia.lens.language_models import generate, open_model, tokens_of
+from intarsia.lens.lens_parts import Decoder, LensParts
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+Positions = Literal["all", "last", "first"]
+POSITIONS = ("all", "last", "first")
+SHOWN = 12  # texts of a printed table
+ALIKE = 1e-3  # of the model's own logits, relative to the largest
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Entropies of N texts in W windows behind L layers, and plain numbers to hold against them.
+
+    `log_probability` is the mean over a text's next tokens, `spread` the standard deviation of the
+    last layer's logits, mean over positions; nan where there is none. `per_token` has T x L
+    entropies for each text, where they were asked for.
+    """
+
+    values: np.ndarray  # N, W, L
+    tokens: np.ndarray  # N: positions that count
+    alpha: float
+    model: str
+    log_probability: np.ndarray
+    spread: np.ndarray
+    per_token: tuple[np.ndarray, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def layers(self) -> int:
+        return int(self.values.shape[2])
+
+    @property
+    def windows(self) -> int:
+        return int(self.values.shape[1])
+
+    @property
+    def mean(self) -> np.ndarray:
+        """By text and layer, over windows.  # N, L"""
+        result: np.ndarray = self.values.mean(1)
+        return result
+
+    @property
+    def signs(self) -> np.ndarray:
+        """By text and layer from the second on: 1 where entropy grows (expansion), -1 where it
+        falls (pruning).  # N, L - 1
+        """
+        result: np.ndarray = np.sign(np.diff(self.mean, axis=1)).astype(int)
+        return result
+
+    @property
+    def expansion(self) -> np.ndarray:
+        """The fraction of texts of which a layer raises the entropy.  # L - 1"""
+        result: np.ndarray = (self.signs > 0).mean(0)
+        return result
+
+    def features(self, layers: Sequence[int] | None = None) -> np.ndarray:
+        """One row for each text: all windows of these layers, or of all."""
+        chosen = self.values if layers is None else self.values[:, :, list(layers)]
+        return chosen.reshape(len(self), -1)
+
+    def interpolated(self, points: int) -> "Profile":
+        """The same over a common depth of so many points, so that depth itself tells nothing."""
+        if type(points) is not int or points < 1:
+            raise RecipeError(f"points is {shortened(points)}: expected a whole number from 1")
+        own, wanted = np.linspace(0, 1, self.layers), np.linspace(0, 1, points)
+        rows = self.values.reshape(-1, self.layers)
+        values = np.stack([np.interp(wanted, own, row) for row in rows])
+        shape = (len(self), self.windows, points)
+        return Profile(
+            values.reshape(shape), self.tokens, self.alpha, self.model, self.log_probability,
+            self.spread,
+        )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, text by text."""
+        rows = zip(self.values, self.signs, self.tokens, self.log_probability, self.spread,
+                   strict=True)  # fmt: skip
+        texts = [
+            {"entropies": v, "signs": s, "positions": n, "log_probability": float(p),
+             "logit_spread": float(d)}
+            for v, s, n, p, d in rows
+        ]  # fmt: skip
+        alpha: float | str = self.alpha if math.isfinite(self.alpha) else "inf"
+        about = {"model": self.model, "alpha": alpha, "layers": self.layers}
+        result: dict[str, Any] = plain({**about, "windows": self.windows, "texts": texts})
+        return result
+
+    def __rich__(self) -> "Table":
+        from rich import box
+        from rich.table import Table
+
+        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        drawn.add_column("layer", justify="right")
+        shown = min(len(self), SHOWN)
+        for place in range(shown):
+            drawn.add_column(f"text {place}", justify="right")
+        drawn.add_column("mean", justify="right")
+        drawn.add_column("expands", justify="right")
+        for layer in range(self.layers):
+            own = [f"{self.mean[text, layer]:.3f}" for text in range(shown)]
+            grows = f"{self.expansion[layer - 1]:.0%}" if layer else ""
+            drawn.add_row(str(layer + 1), *own, f"{self.mean[:, layer].mean():.3f}", grows)
+        if len(self) > shown:
+            drawn.caption = f"and {len(self) - shown} more texts"
+        return drawn
+
+    def plot(self, labels: Sequence[str] | None = None) -> "Figure":
+        """The mean by layer with a band of one standard deviation, for each label."""
+        from intarsia.plots import profile_bands
+
+        names = ["all"] * len(self) if labels is None else [str(label) for label in labels]
+        if len(names) != len(self):
+            raise DataError(f"there are {len(names)} labels for {len(self)} texts")
+        groups = {name: self.mean[[own == name for own in names]] for name in dict.fromkeys(names)}
+        return profile_bands(groups, title=f"entropy by layer, {self.model}")
+
+
+def profile(
+    model: Any,
+    inputs: Any,
+    alpha: float = 1.0,
+    windows: int = 1,
+    *,
+    positions: Positions = "all",
+    per_token: bool = False,
+    batch: int = 16,
+    block: int | None = None,
+    precision: str = "float32",
+    blocks: Any = None,
+    norm: Any = None,
+    head: Any = None,
+    tokenizer: Any = None,
+    gguf_file: str | None = None,
+) -> Profile:
+    """The entropy behind every block at every position of texts, mean in each of so many windows.
+
+    `model` is a causal language model of Hugging Face's, a path (see `open_model`), or any
+    nn.Module whose blocks, norm and head are found or named. `inputs` are texts or tokens, or a
+    float tensor for networks that read other things. `positions` "last" or "first" reads one
+    position alone. No more than `block` logits are in memory at a time.
+    """
+    order = check_alpha(alpha)
+    if positions not in POSITIONS:
+        raise RecipeError(f"positions is {shortened(positions)}: {nearest(positions, POSITIONS)}")
+    for name, value in (
+        ("windows", windows),
+        ("batch", batch),
+        ("block", 1 if block is None else block),
+    ):
+        if type(value) is not int or value < 1:
+            raise RecipeError(f"{name} is {shortened(value)}: expected a whole number from 1")
+    opened = open_model(model, gguf_file=gguf_file, tokenizer=tokenizer)
+    parts = LensParts.of(opened.network, blocks, norm, head)
+    reader = _Reader(parts, Decoder(parts, order, block, precision), positions)
+    if isinstance(inputs, Tensor) and inputs.is_floating_point():
+        rows = reader.read_samples(inputs, batch)
+    else:
+        rows = reader.read_tokens(tokens_of(opened, inputs), batch)
+    return _profile(rows, order, windows, opened.name, per_token)
+
+
+def profile_generated(
+    model: Any,
+    prompts: Any,
+    tokens: int = 32,
+    alpha: float = 1.0,
+    windows: int = 1,
+    *,
+    temperature: float = 0.7,
+    seed: int = 0,
+    per_token: bool = False,
+    batch: int = 16,
+    block: int | None = None,
+    precision: str = "float32",
+    tokenizer: Any = None,
+    gguf_file: str | None = None,
+) -> tuple[Profile, list[list[int]]]:
+    """Entropies at the last position for each token that is sampled, and the texts with them.
+
+    What a position holds does not depend on later ones, so that the finished texts are read once:
+    from the last token of the prompt up to the last but one of the text.
+    """
+    order = check_alpha(alpha)
+    opened = open_model(model, gguf_file=gguf_file, tokenizer=tokenizer)
+    given = tokens_of(opened, prompts)
+    texts = generate(opened, given, tokens, temperature=temperature, seed=seed)
+    parts = LensParts.of(opened.network)
+    reader = _Reader(parts, Decoder(parts, order, block, precision), "all")
+    starts = [len(prompt) - 1 for prompt in given]
+    rows = reader.read_tokens(texts, batch, starts)
+    return _profile(rows, order, windows, opened.name, per_token), texts
+
+
+@dataclass
+class _Row:
+    """Of one text: T x L entropies, log-probabilities and spreads of the last layer by position."""
+
+    entropy: np.ndarray
+    chance: np.ndarray
+    spread: np.ndarray
+
+
+class _Reader:
+    """Batches through the blocks, of which one layer's rows are decoded at a time."""
+
+    def __init__(self, parts: LensParts, decoder: Decoder, positions: str) -> None:
+        self.parts, self.decoder, self.positions = parts, decoder, positions
+
+    @torch.no_grad()
+    def read_tokens(
+        self, texts: list[list[int]], batch: int, starts: list[int] | None = None
+    ) -> list[_Row]:
+        """Rows of all texts; with `starts` from there on and without the last position."""
+        result: dict[int, _Row] = {}
+        self._check(texts[0])
+        for places in _batches(texts, batch, self.parts.causal):
+            longest = max(len(texts[place]) for place in places)
+            padded = torch.zeros(len(places), longest, dtype=torch.long)
+            following = torch.full_like(padded, -1)
+            kept = torch.zeros(len(places), longest, dtype=torch.bool)
+            for row, place in enumerate(places):
+                text = torch.tensor(texts[place])
+                padded[row, : len(text)], following[row, : len(text) - 1] = text, text[1:]
+                kept[row] = self._kept(len(text), longest, None if starts is None else
+                                       starts[place])  # fmt: skip
+            device = self.parts.device
+            found = self._read(padded.to(device), kept.to(device), following.to(device))
+            result |= dict(zip(places, found, strict=True))
+        return [result[place] for place in range(len(texts))]
+
+    @torch.no_grad()
+    def read_samples(self, x: Tensor, batch: int) -> list[_Row]:
+        """Rows of samples that are no tokens: N x anything that the network reads."""
+        if not len(x) or not torch.isfinite(x).all():
+            raise DataError(f"the inputs, {tuple(x.shape)}, are empty or not finite")
+        return [row for part in x.split(batch) for row in self._read(part.to(self.parts.device))]
+
+    def _kept(self, length: int, longest: int, start: int | None) -> Tensor:
+        place = torch.arange(longest)
+        if start is not None:
+            return (place >= start) & (place < length - 1)
+        if self.positions == "all":
+            return place < length
+        return place == (length - 1 if self.positions == "last" else 0)
+
+    def _read(
+        self, inputs: Tensor, kept: Tensor | None = None, following: Tensor | None = None
+    ) -> list[_Row]:
+        last = len(self.parts.blocks) - 1
+        columns: list[Tensor] = []
+        more: list[Tensor | None] = []
+        masks: list[Tensor] = []
+
+        def see(place: int, hidden: Tensor) -> None:
+            hidden = hidden[:, None] if hidden.dim() == 2 else hidden
+            if hidden.dim() != 3 or len(hidden) != len(inputs):
+                raise ModelError(
+                    f"block {place} gives {tuple(hidden.shape)}: expected samples x positions x d"
+                )
+            mask = self._mask(hidden) if kept is None else kept
+            rows = hidden[mask]
+            targets = None if following is None else following[mask]
+            answer = self.decoder(rows, targets if place == last else None, place == last)
+            columns.append(answer.entropy)
+            if place == last:
+                more.extend([answer.log_probability, answer.spread])
+                masks.append(mask)
+
+        self.parts.model.eval()
+        with self.parts.watching(see):
+            self.parts.read(inputs)
+        if len(columns) != len(self.parts.blocks):
+            raise ModelError(
+                f"the model ran {len(columns)} of its {len(self.parts.blocks)} blocks once: name "
+                "those that it runs one after another, blocks=..."
+            )
+        values = torch.stack(columns, 1).float().cpu().numpy()  # rows, L
+        if not np.isfinite(values).all():
+            raise ModelError("entropies are not finite: the network's numbers leave their range")
+        chance, spread = (
+            np.full(len(values), np.nan) if own is None else own.float().cpu().numpy()
+            for own in more
+        )
+        ends = masks[0].sum(1).cumsum(0).cpu().numpy()[:-1]
+        split = (np.split(own, ends) for own in (values, chance, spread))
+        return [_Row(*own) for own in zip(*split, strict=True)]
+
+    def _mask(self, hidden: Tensor) -> Tensor:
+        mask = self._kept(hidden.shape[1], hidden.shape[1], None)
+        return mask.to(hidden.device).expand(len(hidden), -1)
+
+    def _check(self, text: list[int]) -> None:
+        """The parts must give the model's own logits, or they are not its parts."""
+        tokens = torch.tensor([text[:8]], device=self.parts.device)
+        hidden: list[Tensor] = []
+        with self.parts.watching(lambda _, own: hidden.append(own)):
+            self.parts.model.eval()
+            self.parts.read(tokens)
+        ours = self.parts.logits(hidden[-1])
+        answer: Any = self.parts.model(tokens)
+        own = answer if isinstance(answer, Tensor) else getattr(answer, "logits", None)
+        if own is None:
+            return
+        off = float((ours - own).abs().max()) if ours.shape == own.shape else math.inf
+        if not off <= ALIKE * max(1.0, float(own.abs().max())):
+            raise ModelError(
+                "head(norm(x)) behind the last block is not what the model answers: name its "
+                "blocks, norm and head"
+            )
+
+
+def _batches(texts: list[list[int]], size: int, padded: bool) -> Iterator[list[int]]:
+    """Places of texts by length; without padding only of one length together."""
+    order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+    batch: list[int] = []
+    for place in order:
+        other = batch and not padded and len(texts[place]) != len(texts[batch[0]])
+        if len(batch) == size or other:
+            yield batch
+            batch = []
+        batch.append(place)
+    yield batch
+
+
+def _profile(rows: list[_Row], alpha: float, windows: int, name: str, per_token: bool) -> Profile:
+    short = min(len(row.entropy) for row in rows)
+    if short < windows:
+        raise DataError(f"a text has {short} positions: too few for {windows} windows")
+    values = [[part.mean(0) for part in np.array_split(row.entropy, windows)] for row in rows]
+    return Profile(
+        np.array(values, dtype=np.float64),
+        np.array([len(row.entropy) for row in rows]),
+        alpha,
+        name,
+        np.array([_mean(row.chance) for row in rows]),
+        np.array([_mean(row.spread) for row in rows]),
+        tuple(row.entropy for row in rows) if per_token else None,
+    )
+
+
+def _mean(values: np.ndarray) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else math.nan

@@ -1,0 +1,63 @@
+"""lens profile and classify: what they print is what the room gives."""
+
+import csv
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine, run_without_torch
+
+import intarsia as ia
+from tiny_llama import write_llama
+
+lens = CommandLine("lens")
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_llama(tmp_path_factory.mktemp("llama"))
+
+
+def test_help_is_light() -> None:
+    said = run_without_torch("lens", "--help")
+    assert all(verb in said for verb in ("profile", "classify"))
+
+
+def test_profile_of_texts_and_of_what_is_written(llama: Path, tmp_path: Path) -> None:
+    lines, picture = tmp_path / "lines.txt", tmp_path / "p.svg"
+    lines.write_text("abc\n\nthe once\n")
+    answer = lens.answer("profile", llama, "--file", lines, "--alpha", "inf", "--figure", picture)
+    expected = ia.lens.profile(llama, ["abc", "the once"], float("inf"))
+    assert answer == expected.to_json()
+    assert picture.read_text().startswith("<")
+    written = lens.answer("profile", llama, "abc", "--generate", 5, "--seed", 1)
+    assert len(written["written"]) == 1
+    assert written["texts"][0]["positions"] == 5
+    assert "layer" in lens.call("profile", llama, "abc").stdout
+
+
+def test_classify_reads_a_table(llama: Path, tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    with table.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label", "group"])
+        for place in range(12):
+            writer.writerow([f"abc{place}" * 2, "a", place])
+            writer.writerow([f"the once{place}", "b", place])
+    how = ("--folds", 3, "--neighbours", 5, "--tokens", 6)
+    answer = lens.answer("classify", llama, table, *how)
+    assert answer["groups"] == 12
+    assert {"all layers", "log-probability", "permuted labels"} <= set(answer["scores"])
+    assert "all layers" in lens.call("classify", llama, table, *how).stdout
+
+
+def test_what_cannot_be_read_is_named(llama: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.csv"
+    bad.write_text("words,label\na,b\n")
+    assert "no column 'text'" in lens.refusal("classify", llama, bad)
+    assert "there is no text" in lens.refusal("profile", llama)
+    assert "alpha" in lens.refusal("profile", llama, "abc", "--alpha", "much")
+    assert "no model" in lens.refusal("profile", tmp_path / "none", "abc")
+    assert "positions" in lens.refusal(
+        "profile", llama, "a", "--positions", "last", "--generate", 3
+    )

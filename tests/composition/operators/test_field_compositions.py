@@ -1,0 +1,76 @@
+"""Compositions by the field's operators: exact when taken apart, in any order, and when loaded."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from intarsia.composition import Composition, MergeContext, compose
+from intarsia.modules import Base
+from small_modules import small_module
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+Make = Callable[..., MergeContext]
+MANY = [
+    "breadcrumbs",
+    "della(seed=2)",
+    "sce(density=0.5)",
+    "model_stock",
+    "multislerp",
+    "karcher",
+    "tsvm",
+    "iso_c",
+]
+PAIR = ["slerp", "slerp(t=0.3, base='origin')"]
+
+
+def state_of(merged: Composition) -> dict[str, Tensor]:
+    assert merged.joined is not None
+    return dict(merged.joined.state)
+
+
+def same(one: Composition, other: Composition) -> bool:
+    return all(torch.equal(t, state_of(other)[k]) for k, t in state_of(one).items())
+
+
+@pytest.mark.parametrize("how", [*MANY, *PAIR])
+@pytest.mark.parametrize(("model", "shape"), [("mlp(7)", (6,)), ("resnet18(2)", (1, 8, 8))])
+def test_parts_come_and_go_exactly(
+    how: str, model: str, shape: tuple[int, ...], make_context: Make, tmp_path: Path
+) -> None:
+    parts = make_context(2 if how in PAIR else 3, model, shape).parts
+    merged, rest = compose(parts, how), compose(parts[:-1], how)
+    assert same(merged - parts[-1], rest)
+    assert same(rest + parts[-1], merged)
+    assert same(compose(parts[::-1], how), merged)
+    assert not same(merged, rest)
+    merged.save(tmp_path / "merged.safetensors")
+    loaded = Composition.load(tmp_path / "merged.safetensors", quiet=True)
+    assert same(loaded, merged)
+    assert loaded.operator == merged.operator
+
+
+@pytest.mark.parametrize("how", [*MANY, *PAIR])
+def test_changes_of_a_base_are_joined_like_weights_of_one_origin(
+    how: str, make_context: Make
+) -> None:
+    context = make_context(2, density=1.1)
+    base = Base(dict(context.origin()))
+    based = [
+        small_module(
+            part.name,
+            dict(part.state),
+            {},
+            part.catalogue,
+            "mlp(7)",
+            (6,),
+            origin=base.digest,
+            base=base,
+        )
+        for part in context.parts
+    ]
+    one, other = compose(based, how), compose(context.parts, how)
+    for name, tensor in state_of(one).items():
+        torch.testing.assert_close(tensor, state_of(other)[name], atol=1e-6, rtol=1e-5)

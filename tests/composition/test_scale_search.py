@@ -1,0 +1,115 @@
+"""scale="auto": what is tried, what is taken and recorded, and that changes find it anew."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from intarsia.composition import Composition, MergeContext, compose
+from intarsia.composition.operators.registry import looks_at_samples
+from intarsia.composition.scale_search import SCALES, best_of, candidates, search_scale
+from intarsia.data import Split
+from intarsia.errors import CompositionError
+from intarsia.modules import Module, logits_of
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+Make = Callable[..., MergeContext]
+AUTO = ["task_arithmetic", "ties", "dare", "breadcrumbs", "della", "sce", "tsvm", "iso_c"]
+
+
+def samples() -> Split:
+    draw = torch.Generator().manual_seed(3)
+    x = torch.randint(0, 256, (60, 6), dtype=torch.uint8, generator=draw)
+    return Split(x, torch.arange(60) % 5 - 1)  # a fifth has no label
+
+
+def state_of(merged: Composition) -> dict[str, Tensor]:
+    assert isinstance(merged.joined, Module)
+    return dict(merged.joined.state)
+
+
+def accuracy(merged: Composition) -> float:
+    known = samples().y >= 0
+    answers = logits_of(merged, samples().x[known]).argmax(1)
+    return float((answers == samples().y[known]).double().mean())
+
+
+def test_the_first_of_the_best_is_taken() -> None:
+    assert best_of({0.5: 0.2, 0.1: 0.9, 0.7: 0.9}) == 0.1
+    search = search_scale([1.0, 0.5], lambda scale: scale, 10)
+    assert (search.scale, search.tried, search.samples) == (1.0, {1.0: 1.0, 0.5: 0.5}, 10)
+    assert candidates(3, [0.5, 1.0]) == [0.5, 1.0, 1 / 3]
+    assert candidates(2, [0.5, 1.0]) == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("name", AUTO)
+def test_the_best_scale_is_found_and_recorded(name: str, make_context: Make) -> None:
+    parts = make_context(3, density=1.1).parts
+    merged = compose(parts, f"{name}(scale='auto')", samples=samples())
+    record = merged.report["search"]
+    scores = {}
+    for scale in [*SCALES, 1 / 3]:
+        by_hand = compose(parts, f"{name}(scale={scale!r})", samples=samples())
+        scores[scale] = accuracy(by_hand)
+    assert {entry["scale"]: entry["accuracy"] for entry in record["tried"]} == scores
+    assert record["samples"] == 48
+    assert record["scale"] == max(scores, key=scores.__getitem__)
+    assert record["accuracy"] == max(scores.values()) == accuracy(merged)
+    assert merged.resolved.arguments == {"scale": record["scale"]}
+    same = state_of(compose(parts, merged.resolved, samples=samples()))
+    assert all(torch.equal(tensor, same[key]) for key, tensor in state_of(merged).items())
+    assert len(set(scores.values())) > 1
+
+
+def test_it_is_found_anew_for_other_parts_and_when_loaded(
+    make_context: Make, tmp_path: Path
+) -> None:
+    parts = make_context(3, density=1.1).parts
+    how = "task_arithmetic(scale='auto')"
+    merged = compose(parts, how, samples=samples())
+    rest = compose(parts[:2], how, samples=samples())
+    fewer = merged - parts[2]
+    assert fewer.report["search"] == rest.report["search"]
+    assert 1 / 3 in [entry["scale"] for entry in merged.report["search"]["tried"]]
+    assert 1 / 3 not in [entry["scale"] for entry in rest.report["search"]["tried"]]
+    back = fewer + parts[2]
+    assert back.report == merged.report
+    merged.save(tmp_path / "merged.safetensors")
+    loaded = Composition.load(tmp_path / "merged.safetensors", quiet=True)
+    assert str(loaded.operator) == how
+    assert loaded.report == merged.report
+    for other in (back, loaded):
+        assert all(torch.equal(t, state_of(other)[k]) for k, t in state_of(merged).items())
+
+
+def test_statistics_are_recomputed_at_every_scale(make_context: Make) -> None:
+    parts = make_context(2, "resnet18(2)", (1, 8, 8), density=1.1).parts
+    draw = torch.Generator().manual_seed(3)
+    x = torch.randint(0, 256, (20, 1, 8, 8), dtype=torch.uint8, generator=draw)
+    split = Split(x, torch.arange(20) % 4)
+    merged = compose(parts, "task_arithmetic(scale='auto')", samples=split)
+    scale = merged.resolved.arguments["scale"]
+    once = compose(parts, f"task_arithmetic(scale={scale})", samples=split)
+    right = (logits_of(once, split.x).argmax(1) == split.y).double().mean()
+    assert merged.report["search"]["accuracy"] == float(right)
+    assert "recomputed" in merged.report["notes"][0]
+
+
+def test_without_a_search_nothing_is_recorded(make_context: Make) -> None:
+    merged = compose(make_context(2).parts, "task_arithmetic(scale=0.5)")
+    assert "search" not in merged.report
+    assert merged.resolved == merged.operator
+
+
+@pytest.mark.parametrize("given", [None, Split(samples().x, torch.full((60,), -1))])
+def test_labelled_samples_are_asked_for(given: Split | None, make_context: Make) -> None:
+    with pytest.raises(CompositionError, match=r"ties\(scale='auto'\) needs labelled samples"):
+        compose(make_context(2).parts, "ties(scale='auto')", samples=given)
+
+
+def test_who_needs_samples() -> None:
+    assert looks_at_samples("ties(scale='auto')")
+    assert looks_at_samples("fisher")
+    assert not looks_at_samples("ties(scale=0.3)")

@@ -1,0 +1,244 @@
+"""Profiles: as Hugging Face's hidden states say, in blocks as whole, and nothing that grows."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from intarsia.errors import DataError, ModelError, RecipeError
+from intarsia.lens import entropy, generate, open_model, profile, profile_generated
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+TEXTS = [[5, 9, 2, 7, 7, 1], [3, 8, 60], [1] * 9]
+
+
+@pytest.fixture(scope="module", params=["llama", "gpt2"])
+def hugging_face(request: pytest.FixtureRequest) -> Any:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    if request.param == "gpt2":
+        config = transformers.GPT2Config(vocab_size=61, n_positions=32, n_embd=16, n_layer=3,
+                                         n_head=2, bos_token_id=0, eos_token_id=0)  # fmt: skip
+        network = transformers.GPT2LMHeadModel(config)
+    else:
+        config = transformers.LlamaConfig(
+            vocab_size=61, hidden_size=16, intermediate_size=24, num_hidden_layers=3,
+            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32,
+            bos_token_id=0, eos_token_id=0,
+        )  # fmt: skip
+        network = transformers.LlamaForCausalLM(config)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(3)  # so that entropies are well below log V
+    return network.eval()
+
+
+@torch.no_grad()
+def by_hidden_states(network: Any, text: list[int], alpha: float = 1.0) -> np.ndarray:
+    """T x L; the last of the hidden states is normed already, others are normed here."""
+    states = network(torch.tensor([text]), output_hidden_states=True).hidden_states[1:]
+    base = getattr(network, "model", None) or network.transformer
+    norm = getattr(base, "norm", None) or base.ln_f
+    normed = [*(norm(state) for state in states[:-1]), states[-1]]
+    return np.stack([entropy(network.lm_head(own)[0], alpha).numpy() for own in normed], 1)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0, math.inf])
+def test_equals_hidden_states(hugging_face: Any, alpha: float) -> None:
+    found = profile(hugging_face, TEXTS, alpha, per_token=True)
+    assert found.values.shape == (3, 1, 3)
+    assert found.per_token is not None
+    for text, own, row in zip(TEXTS, found.per_token, found.mean, strict=True):
+        expected = by_hidden_states(hugging_face, text, alpha)
+        np.testing.assert_allclose(own, expected, atol=1e-5)
+        np.testing.assert_allclose(row, expected.mean(0), atol=1e-5)
+
+
+@torch.no_grad()
+def test_last_layer_is_the_models_own_answer(hugging_face: Any) -> None:
+    found = profile(hugging_face, TEXTS, batch=2)
+    for place, text in enumerate(TEXTS):
+        logits = hugging_face(torch.tensor([text])).logits[0]
+        assert found.mean[place, -1] == pytest.approx(float(entropy(logits).mean()), abs=1e-5)
+        chances = logits.log_softmax(-1)[range(len(text) - 1), text[1:]]
+        assert found.log_probability[place] == pytest.approx(float(chances.mean()), abs=1e-5)
+        spread = logits.std(-1, correction=0).mean()
+        assert found.spread[place] == pytest.approx(float(spread), abs=1e-5)
+
+
+@pytest.mark.parametrize("block", [1, 7, 61, 300])
+def test_blocks_of_the_vocabulary_are_as_the_whole(hugging_face: Any, block: int) -> None:
+    whole, parts = profile(hugging_face, TEXTS), profile(hugging_face, TEXTS, block=block)
+    np.testing.assert_allclose(parts.values, whole.values, atol=1e-5)
+    np.testing.assert_allclose(parts.log_probability, whole.log_probability, atol=1e-5)
+    np.testing.assert_allclose(parts.spread, whole.spread, atol=1e-5)
+
+
+def test_bfloat16_is_near(hugging_face: Any) -> None:
+    rough = profile(hugging_face, TEXTS, precision="bfloat16")
+    np.testing.assert_allclose(rough.values, profile(hugging_face, TEXTS).values, atol=0.1)
+    assert not np.array_equal(rough.values, profile(hugging_face, TEXTS).values)
+
+
+def test_windows_and_positions(hugging_face: Any) -> None:
+    found = profile(hugging_face, TEXTS[:1], windows=3, per_token=True)
+    assert found.per_token is not None
+    by_pairs = found.per_token[0].reshape(3, 2, 3).mean(1)
+    np.testing.assert_allclose(found.values[0], by_pairs, atol=1e-6)
+    last = profile(hugging_face, TEXTS[:1], positions="last")
+    np.testing.assert_allclose(last.mean[0], found.per_token[0][-1], atol=1e-6)
+    assert last.tokens.tolist() == [1]
+
+
+def test_generated_entropies_are_those_at_each_last_position(hugging_face: Any) -> None:
+    prompts = [[4, 5], [6], [9, 9]]
+    found, texts = profile_generated(hugging_face, prompts, 4, per_token=True, seed=3)
+    assert texts == generate(hugging_face, prompts, 4, seed=3)
+    assert texts != generate(hugging_face, prompts, 4, seed=4)
+    assert found.per_token is not None
+    for prompt, text, own in zip(prompts, texts, found.per_token, strict=True):
+        assert text[: len(prompt)] == prompt
+        steps = [by_hidden_states(hugging_face, text[:end])[-1]
+                 for end in range(len(prompt), len(text))]  # fmt: skip
+        np.testing.assert_allclose(own, steps, atol=1e-5)
+
+
+def test_cold_samples_are_the_likeliest(hugging_face: Any, llama: Path) -> None:
+    for network in (hugging_face, open_model(llama).network):
+        (text,) = generate(network, [[4, 5]], 3, temperature=0)
+        for end in (2, 3, 4):
+            answer = network(torch.tensor([text[:end]]))
+            logits = getattr(answer, "logits", answer)
+            assert text[end] == int(logits[0, -1].argmax())
+
+
+class Largest(TorchDispatchMode):
+    """The most numbers of any one tensor that an operation made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for own in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(own, torch.Tensor):
+                self.numbers = max(self.numbers, own.numel())
+        return result
+
+
+def test_memory_does_not_grow_with_tokens_times_vocabulary(llama: Path) -> None:
+    model = open_model(llama)
+    vocabulary, weights = 270, 270 * 16
+    sizes = []
+    for count in (8, 64):
+        with Largest() as largest:
+            profile(model, [[1, 2, 3, 4, 5, 6, 7, 8]] * count, block=16 * vocabulary, batch=count)
+        sizes.append(largest.numbers)
+        assert largest.numbers < count * 8 * vocabulary
+    assert sizes[0] <= weights
+    assert sizes[1] <= 64 * 8 * 24  # a layer's own units: tokens times width
+
+
+def test_llama_files_have_profiles_and_signs(llama: Path) -> None:
+    found = profile(llama / "model.bin", ["the once", "abc"], per_token=True)
+    assert found.layers == 3
+    grows = found.mean[:, 1:] > found.mean[:, :-1]
+    assert (found.signs == np.where(grows, 1, -1)).all()
+    assert found.expansion.tolist() == grows.mean(0).tolist()
+    told = found.to_json()
+    assert told["texts"][0]["entropies"] == [pytest.approx(found.mean[0].tolist())]
+    assert told["texts"][1]["signs"] == found.signs[1].tolist()
+    assert profile(llama, ["abc"], math.inf).to_json()["alpha"] == "inf"
+    assert len(found.plot(["a", "b"]).axes[0].lines) == 2
+
+
+def test_depths_are_interpolated(llama: Path) -> None:
+    found = profile(llama, ["abc"])
+    a, b, c = found.mean[0]
+    expected = [a, (a + b) / 2, b, (b + c) / 2, c]
+    np.testing.assert_allclose(found.interpolated(5).mean[0], expected)
+
+
+class Picture(nn.Module):
+    """Patches with a list of blocks, two norms and a head under names of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(6, 6) for _ in range(2))
+        self.first_norm, self.end = nn.LayerNorm(6), nn.LayerNorm(6)
+        self.classes = nn.Sequential(nn.Linear(6, 5), nn.Tanh())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first_norm(x)
+        for layer in self.layers:
+            x = x + layer(x)
+        return self.classes(self.end(x)[:, 0])
+
+
+@torch.no_grad()
+def test_any_network_by_the_names_of_its_parts() -> None:
+    torch.manual_seed(0)
+    network, x = Picture(), torch.randn(4, 3, 6)
+    found = profile(network, x, norm="end", head="classes", positions="first", batch=3)
+    first = network.layers[0](network.first_norm(x))
+    expected = entropy(network.classes(network.end(first))[:, 0])
+    np.testing.assert_allclose(found.mean[:, 0], expected, atol=1e-6)
+    assert np.isnan(found.log_probability).all()
+    with pytest.raises(ModelError, match="several norms"):
+        profile(network, x, head="classes")
+    with pytest.raises(ModelError, match="head"):
+        profile(network, x, norm="end")
+    with pytest.raises(ModelError, match="did you mean 'layers'"):
+        profile(network, x, blocks="layer", norm="end", head="classes")
+
+
+def test_parts_that_are_not_the_models_are_noticed(hugging_face: Any) -> None:
+    with pytest.raises(ModelError, match="not what the model answers"):
+        profile(hugging_face, TEXTS, norm=nn.Identity())
+
+
+def test_hooks_are_gone_afterwards(hugging_face: Any) -> None:
+    def hooks() -> int:
+        return sum(len(module._forward_hooks) for module in hugging_face.modules())
+
+    before = hooks()  # transformers has some of its own
+    profile(hugging_face, TEXTS)
+    with pytest.raises(ModelError):
+        profile(hugging_face, TEXTS, norm=nn.Identity())
+    assert hooks() == before
+
+
+def test_a_folder_is_read_without_its_code(hugging_face: Any, tmp_path: Path) -> None:
+    hugging_face.save_pretrained(tmp_path)
+    found = profile(tmp_path, TEXTS)
+    np.testing.assert_allclose(found.values, profile(hugging_face, TEXTS).values, atol=1e-6)
+    with pytest.raises(DataError, match="tokenizer"):
+        profile(tmp_path, ["text"])
+
+
+def test_bad_inputs_are_named(hugging_face: Any, llama: Path, tmp_path: Path) -> None:
+    for inputs in ([], [[]], [[61]], [[-1]], [[1.5]], [3], np.zeros(3, int), None):
+        with pytest.raises(DataError):
+            profile(hugging_face, inputs)
+    for how in ({"windows": 0}, {"batch": 0}, {"alpha": 0}, {"positions": "some"}, {"block": 0}):
+        with pytest.raises(RecipeError):
+            profile(hugging_face, TEXTS, **how)
+    with pytest.raises(ModelError, match="float32"):
+        profile(hugging_face, TEXTS, precision="float8")
+    with pytest.raises(DataError, match="too few for 4 windows"):
+        profile(hugging_face, TEXTS, windows=4)
+    with pytest.raises(ModelError, match="no model at"):
+        profile(tmp_path / "none.gguf", ["a"])
+    (tmp_path / "bad.gguf").write_bytes(b"GGUFnothing")
+    with pytest.raises(ModelError, match="bad"):
+        profile(tmp_path / "bad.gguf", ["a"])
+    with pytest.raises(RecipeError, match="temperature"):
+        generate(llama, ["a"], temperature=-1)
+    with pytest.raises(RecipeError, match="tokens"):
+        generate(llama, ["a"], 0)

@@ -1,0 +1,138 @@
+"""LoRA: products train beside a base that stays, and a module keeps and stores their factors."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import intarsia as ia
+from intarsia.data import Data
+from intarsia.errors import RecipeError
+from intarsia.training.recipe import Recipe, selected
+
+SETTINGS: dict[str, Any] = {
+    "preset": "paper", "epochs": 2, "progress": False, "partition": [["a"], ["b", "c"]],
+    "trainable": "lora(2, alpha=4), head",
+}  # fmt: skip
+
+
+def normed(shape: tuple[int, ...] = (1, 8, 8), outputs: int = 4) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 3, padding=1, bias=False),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(384, 16),
+        nn.ReLU(),
+        nn.Linear(16, outputs),
+    )
+
+
+@pytest.fixture
+def network() -> nn.Sequential:
+    torch.manual_seed(3)
+    made = normed()
+    with torch.no_grad():
+        made(torch.rand(64, 1, 8, 8))  # statistics of its own
+    return made
+
+
+@pytest.mark.parametrize("engine", ["auto", "stack", "streams"])
+def test_products_train_alike_on_every_engine_and_the_rest_stays(
+    small_data: Data, network: nn.Sequential, engine: str
+) -> None:
+    bank = ia.train(small_data, base=network, engine=engine, **SETTINGS)
+    oracle = ia.train(small_data, base=network, engine="plain", **SETTINGS)
+    for module, same in zip(bank, oracle, strict=True):
+        assert module.base is not None
+        assert list(module.low_rank) == ["0.weight", "4.weight"]
+        for name, change in module.low_rank.items():
+            assert (change.rank, change.scale) == (2, 2.0)
+            assert bool(change.up.any())
+            base = module.base.state[name]
+            product = 2.0 * (change.up.double() @ change.down.double()).reshape(base.shape)
+            torch.testing.assert_close(module.state[name].double(), base + product)
+            torch.testing.assert_close(change.up, same.low_rank[name].up, rtol=1e-3, atol=1e-4)
+        for name in ("1.weight", "1.running_mean", "4.bias"):
+            assert torch.equal(module.state[name], module.base.state[name])
+        assert not torch.equal(module.state["6.weight"], module.base.state["6.weight"])
+
+
+def test_files_hold_the_factors_and_give_the_same_bits(
+    small_data: Data, network: nn.Sequential, tmp_path: Path
+) -> None:
+    bank = ia.train(small_data, base=network, out=tmp_path / "low", **SETTINGS)
+    whole = {**SETTINGS, "trainable": "all", "rounds": 0, "sparsity": 0.0}
+    ia.train(small_data, base=network, out=tmp_path / "full", **whole)
+    low, full = (
+        sum(f.stat().st_size for f in (tmp_path / n).glob("[ab]*")) for n in ("low", "full")
+    )
+    assert low < full / 2
+    for module, again in zip(bank, ia.Bank.load(tmp_path / "low", normed), strict=True):
+        assert module.digest == again.digest
+        assert all(torch.equal(again.state[n], t) for n, t in module.state.items())
+    taken = ia.compose(bank, "sum")
+    alone = ia.compose(list(bank)[:1], "sum").add(bank[1])
+    for name, tensor in taken.networks[0].state_dict().items():
+        assert torch.equal(tensor, alone.networks[0].state_dict()[name])
+    name = "4.weight"
+    base = bank[0].base
+    assert base is not None
+    changes = sum(m.state[name].double() - base.state[name].double() for m in bank)
+    joined = next(t for n, t in taken.state_dict().items() if n.endswith(name))
+    assert torch.equal(joined, (base.state[name].double() + changes).float())
+    taken.save(tmp_path / "taken.safetensors")
+    loaded = ia.Composition.load(tmp_path / "taken.safetensors", normed)
+    assert [list(part.low_rank) for part in loaded.parts] == [list(m.low_rank) for m in bank]
+
+
+def test_a_stopped_run_goes_on_to_the_same_bytes(
+    small_data: Data, network: nn.Sequential, tmp_path: Path
+) -> None:
+    straight = ia.train(small_data, base=network, **SETTINGS)
+    asked: list[int] = []
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) == 1
+
+    with pytest.raises(ia.IntarsiaError, match="stopped"):
+        ia.train(small_data, base=network, out=tmp_path, stop=stop, **SETTINGS)
+    bank = ia.train(small_data, base=network, out=tmp_path, **SETTINGS)
+    assert [m.digest for m in bank] == [m.digest for m in straight]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"trainable": "lora(2)", "sparsity": 0.5}, "low rank no more"),
+        ({"trainable": "lora(2), all"}, "one lora"),
+        ({"trainable": "lora(0)"}, "whole number from 1"),
+        ({"trainable": "lora(2, alpha=-1)"}, "alpha"),
+        ({"trainable": "lora(2, layer='0')"}, "layer"),
+        ({"trainable": "lora(9)"}, "has no more than 6"),
+        ({"trainable": "lora(2, layers='1')"}, "no linear or convolution layer"),
+        ({"trainable": "lora(2, layers='6'), head"}, "as a whole and by a low rank"),
+        ({"trainable": "lora(2)", "engine": "mlp"}, "of low rank"),
+        ({"trainable": "lora(2)", "engine": "grouped"}, "of low rank"),
+        ({"trainable": "lora(2)", "engine": "compiled"}, "of low rank"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    small_data: Data, network: nn.Sequential, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RecipeError, match=message):
+        ia.train(small_data, base=network, **{**SETTINGS, **settings})
+
+
+def test_a_base_without_outputs_wants_a_head(small_data: Data) -> None:
+    with pytest.raises(RecipeError, match="head"):
+        ia.train(small_data, base=normed(outputs=7), **{**SETTINGS, "trainable": "lora(2)"})
+    with pytest.raises(RecipeError, match="no base"):
+        Recipe(trainable="lora(2)").resolve()
+
+
+def test_commas_in_brackets_do_not_part_what_trains() -> None:
+    assert selected("lora(2, layers=('a', 'b')), head") == ["lora(2, layers=('a', 'b'))", "head"]
