@@ -1,6 +1,7 @@
 """Networks as people really have them, tiny, each a factory f(shape, outputs)."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +14,7 @@ from intarsia.data.dataset import Split
 from intarsia.models import Vit
 
 VOCABULARY = 11
-SHAPES = {"rows": (10,), "image": (2, 6, 6), "sequence": (6, 4), "tokens": (6,)}
+SHAPES = {"rows": (10,), "image": (2, 6, 6), "sequence": (4, 4), "tokens": (4,)}
 CATALOGUE = ("a", "b", "c")
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
@@ -35,7 +36,17 @@ def foreign(name: str, reads: str) -> Callable[[type], type]:
     """Register a class whose constructor takes the shape and the number of outputs."""
 
     def add(kind: type) -> type:
-        NETWORKS[name] = Foreign(name, reads, lambda shape, outputs: kind(shape, outputs))
+        skeletons: dict[tuple[tuple[int, ...], int], nn.Module] = {}
+
+        def factory(shape: tuple[int, ...], outputs: int) -> nn.Module:
+            """Without values it is made once and copied: spectral norm takes long to set up."""
+            if not torch.empty(0).is_meta:
+                return kind(shape, outputs)
+            if (shape, outputs) not in skeletons:
+                skeletons[shape, outputs] = kind(shape, outputs)
+            return deepcopy(skeletons[shape, outputs])
+
+        NETWORKS[name] = Foreign(name, reads, factory)
         return kind
 
     return add
@@ -54,7 +65,7 @@ def data_for(reads: str) -> Data:
         x = torch.randn(rows, *shape, generator=generator)
         return Split(x + y.reshape(-1, *[1] * len(shape)), y)
 
-    parts = split(72), split(24), split(24)
+    parts = split(36), split(24), split(24)
     return Data.build(reads, CATALOGUE, *parts, "none" if reads == "tokens" else "standard")
 
 
@@ -459,7 +470,7 @@ class Complex(nn.Module):
 @foreign("ViT", "image")
 class SmallVit(Vit):
     def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        super().__init__((shape[0], shape[1], shape[2]), outputs, 3, 8, 2, 2)
+        super().__init__((shape[0], shape[1], shape[2]), outputs, 3, 8, 1, 2)
 
 
 @foreign("ViT with a class token, heads by view", "image")

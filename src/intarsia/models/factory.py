@@ -10,7 +10,7 @@ from torch import nn
 
 from intarsia.errors import ModelError, shortened
 from intarsia.models.axes import Wiring, gives_output
-from intarsia.models.custom.adapting import adapt, logits_in
+from intarsia.models.custom.adapting import answer_logits, logits_in, tie_shared
 from intarsia.models.custom.trial import answer
 from intarsia.specs import Registry, Spec
 
@@ -79,6 +79,7 @@ class _Copies:
                 f"the {type(network).__name__} cannot be copied ({cause}): give a factory "
                 "f(shape, outputs) that makes a new one"
             ) from cause
+        tie_shared(self.network)  # moved to another device, shared tensors would part
 
     def __call__(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
         made = copy.deepcopy(self.network)
@@ -177,7 +178,8 @@ def _shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-_TRIED: WeakKeyDictionary[Any, set[Any]] = WeakKeyDictionary()  # forms that a factory has made
+# forms that a factory has made -> whether they answer with a tensor
+_TRIED: WeakKeyDictionary[Any, dict[Any, bool]] = WeakKeyDictionary()
 
 
 def _check_form(factory: Any, network: Any, shape: tuple[int, ...], outputs: int) -> None:
@@ -187,30 +189,34 @@ def _check_form(factory: Any, network: Any, shape: tuple[int, ...], outputs: int
             f"the factory returned {type(network).__name__}: expected a torch.nn.Module"
         )
     _refuse_complex(network)
-    adapt(network)
+    tie_shared(network)
     tensors = {n: (t.shape, t.dtype, t.device) for n, t in network.state_dict().items()}
     # By what the factory makes today: it may be the same object and its class another.
     form = (type(network), repr(network), str(tensors), shape, outputs)
     try:
-        tried = _TRIED.setdefault(factory, set())
+        tried = _TRIED.setdefault(factory, {})
     except TypeError:  # a factory that cannot be hashed or referred to weakly
-        tried = set()
+        tried = {}
     if form not in tried:
-        _try_out(network, shape, outputs)
-        tried.add(form)
+        tried[form] = _try_out(network, shape, outputs)
+    if not tried[form]:
+        answer_logits(network)
 
 
-def _try_out(network: nn.Module, shape: tuple[int, ...], outputs: int) -> None:
+def _try_out(network: nn.Module, shape: tuple[int, ...], outputs: int) -> bool:
+    """Whether it answers with the logits themselves, as a tensor."""
     try:
-        logits = answer(network, shape)
+        said = answer(network, shape)
     except Exception as cause:
         raise ModelError(
             f"the factory's {type(network).__name__} fails on two inputs of shape {shape}: "
             f"{type(cause).__name__}: {cause}"
         ) from cause
+    logits = logits_in(said)
     seen = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
     if seen != (2, outputs):
         raise ModelError(
             f"the factory's {type(network).__name__} gives {seen} for two inputs of shape {shape}: "
             f"expected logits of shape {(2, outputs)}; {_WRAP}"
         )
+    return logits is said

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from intarsia.errors import ModelError, WiringError
 from intarsia.files import digest_of
-from intarsia.models.axes import OUTPUT, Parts, Wiring, axes_of
+from intarsia.models.axes import OUTPUT, Parts, Wiring, axes_of, names_in
 from intarsia.modules.base_weights import Base
 from intarsia.modules.module import Module
 
@@ -58,7 +58,7 @@ def grown(module: Module, catalogue: Sequence[str]) -> Module:
 
 def _gives_output(wiring: Wiring, name: str) -> bool:
     """Whether a tensor has the outputs on an axis: it grows, and is no product of factors then."""
-    return any(axis is not None and axis.name == OUTPUT for axis in wiring[name])
+    return OUTPUT in names_in(wiring[name])
 
 
 def _base(module: Module) -> dict[str, Any]:

@@ -84,6 +84,12 @@ UNREADABLE = {
         (3, 2, 2),
         "reads its input in two ways",
     ),
+    "branch": (Net(branching, a=linear(6, 3)), (6,), "'bool'.*depends on values"),
+    "complex": (
+        Net(lambda n, x: n.b(torch.fft.fft(n.a(x)).real), a=linear(6, 4), b=linear(4, 3)),
+        (6,),
+        "'fft_fft'.*there is no rule",
+    ),
     "single units": (
         Net(lambda n, x: n.b(n.a(x)) * n.a(x)[:, 0, None], a=linear(6, 4), b=linear(4, 3)),
         (6,),

@@ -40,10 +40,14 @@ def packed(*tensors: Tensor) -> tuple[Tensor, Collate]:
     return rows, _Unpacked([tuple(tensor.shape[1:]) for tensor in tensors])
 
 
-def adapt(network: nn.Module) -> None:
-    """Make the network answer one tensor, and keep each shared parameter under its first name."""
+def answer_logits(network: nn.Module) -> None:
+    """Make a network whose answer holds logits among other things answer with these alone."""
     if not any(isinstance(hook, _Logits) for hook in network._forward_hooks.values()):
         network.register_forward_hook(_Logits())
+
+
+def tie_shared(network: nn.Module) -> None:
+    """Keep each shared parameter under its first name; the others follow it."""
     shared = shared_names(network)
     if not shared:
         return
@@ -67,7 +71,7 @@ def shared_names(network: nn.Module) -> dict[str, str]:
 
 
 def sharing_layers(network: nn.Module) -> set[str]:
-    """The paths of the layers that share a parameter with another, as `adapt` has left them."""
+    """The paths of layers that share a parameter with another, as `tie_shared` has left them."""
     ties = [hook for hook in network._forward_pre_hooks.values() if isinstance(hook, _Tie)]
     names = {name for tie in ties for pair in tie.shared.items() for name in pair}
     return {name.rpartition(".")[0] for name in names}

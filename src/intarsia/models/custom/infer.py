@@ -26,6 +26,7 @@ from intarsia.models.custom.layer_rules import FUNCTIONS, Step
 from intarsia.models.custom.trial import evaluating, input_dtype
 
 BATCH = 3
+DECIDING = ("bool", "item", "tolist", "float", "int", "index")  # from a tensor to Python's values
 REMEDY = (
     "give the network a `wiring`: a mapping from every parameter and buffer name to its axes, or a "
     "method wiring(shape) that returns one"
@@ -86,6 +87,7 @@ class _Reader(TorchFunctionMode):
         for name, tensor in network.state_dict(keep_vars=True).items():
             self._names.setdefault(id(tensor), name)
         self._labels: dict[int, RawLabels] = {}
+        self._comparisons: set[int] = set()  # whole numbers and truths that come from real ones
         self._alive: list[Tensor] = []  # an id is a tensor's for as long as that lives
         self._paths = {id(module): path for path, module in network.named_modules()}
         self._stack: list[nn.Module] = []
@@ -163,16 +165,21 @@ class _Reader(TorchFunctionMode):
         kwargs = kwargs or {}
         shapes = [tuple(t.shape) for t in _tensors((args, kwargs))]
         value = func(*args, **kwargs)
-        outputs = _tensors(value)
-        if not outputs or not any(self._is_known(t) for t in _tensors((args, kwargs))):
+        outputs, name = _tensors(value), _name(func)
+        if not any(self._is_known(t) for t in _tensors((args, kwargs))):
             return value
-        name = _name(func)
         try:
+            if not outputs and name in DECIDING and self._is_real(args[0]):
+                raise UnreadableError("what follows depends on values, and one run shows one way")
+            if not outputs:
+                return value
+            if any(self._is_real(t) for t in _tensors((args, kwargs))):
+                self._comparisons.update(id(t) for t in outputs if not t.is_floating_point())
             if shapes != [tuple(t.shape) for t in _tensors((args, kwargs))]:
                 raise UnreadableError("it changes a shape in place")
             rule = FUNCTIONS.get(name)
             if rule is None:
-                if not any(t.is_floating_point() for t in outputs):
+                if not any(t.is_floating_point() or t.is_complex() for t in outputs):
                     return value  # positions and masks
                 raise UnreadableError("there is no rule for it")
             labels = rule(Step(self, name, args, kwargs, value))
@@ -191,6 +198,10 @@ class _Reader(TorchFunctionMode):
 
     def _is_known(self, tensor: Tensor) -> bool:
         return id(tensor) in self._labels or id(tensor) in self._names
+
+    def _is_real(self, tensor: Tensor) -> bool:
+        """Whether it is computed from real numbers, and not from token ids and masks alone."""
+        return tensor.is_floating_point() or id(tensor) in self._comparisons
 
     def _note(self, tensor: Tensor, labels: RawLabels) -> None:
         if len(labels) != tensor.ndim:
