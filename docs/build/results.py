@@ -24,6 +24,7 @@ from lens_pages import lens
 from merge_pages import alignment, compatibility, curve, curve_figure, merge, merge_in_short
 from module_pages import defaults, quality, yeast
 from mutation_pages import mutation
+from network_pages import networks
 from pages import README, RESULTS, ROOT, Load, Result, filled
 from pattern_pages import pattern_fits, sweetspot
 from plan_pages import imagenet
@@ -76,6 +77,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "flow": flow,
     "graphs": graph_pages.graphs,
     "lens": lens,
+    "networks": networks,
 }
 # These are written once their numbers are there.
 LATER: dict[str, Callable[[Load], str]] = {"imagenet": imagenet, "stream_merge": stream_merge}

@@ -20,7 +20,7 @@ _HOMES = {
         "ward_partition",
     ],
     "encoders": ["ENCODERS", "Encoder", "pretrained_state"],
-    "models": ["MODELS", "build", "initialise", "wiring_of"],
+    "models": ["MODELS", "build", "collated", "initialise", "packed", "published", "wiring_of"],
     "objectives": ["OBJECTIVES", "Objective", "objective"],
     "pruning": ["PRUNINGS"],
     "training": ["OPTIMISERS", "SCHEDULES", "Recipe", "Task", "train"],
@@ -113,7 +113,10 @@ if TYPE_CHECKING:  # `as` tells type checkers, which do not run this, that a nam
     from intarsia.measure import threshold as threshold
     from intarsia.models import MODELS as MODELS
     from intarsia.models import build as build
+    from intarsia.models import collated as collated
     from intarsia.models import initialise as initialise
+    from intarsia.models import packed as packed
+    from intarsia.models import published as published
     from intarsia.models import wiring_of as wiring_of
     from intarsia.modules import BASES as BASES
     from intarsia.modules import Bank as Bank

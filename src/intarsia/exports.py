@@ -70,7 +70,9 @@ def export_program(
     reader would have to trust. `shape` as in `export`.
     """
     model, example = _computation(artifact, inputs, shape)
-    with _tracing("export_program"), _quiet():
+    with _tracing("export_program"), _quiet(), warnings.catch_warnings():
+        # a shared parameter is put under its other names for the time of a forward
+        warnings.filterwarnings("ignore", r"(?s).*assigned during export", UserWarning)
         return torch.export.export(model, (example,), dynamic_shapes=_any_rows())
 
 

@@ -694,7 +694,7 @@ def test_help_and_version_need_no_torch() -> None:
         "study --help": ["intarsia study"],
         "study run -h": ["intarsia study"],
         "flow --help": ["cumulants", "propagate", "iterate", "fit"],
-        "graphs --help": ["scale", "rewire", "train"],
+        "graphs --help": ["scale", "rewire", "train", "modules"],
         "lens --help": ["profile", "classify", "modules"],
         "sweetspot --help": ["show", "fit"],
     }

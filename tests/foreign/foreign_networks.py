@@ -1,6 +1,7 @@
 """Networks as people really have them, tiny, each a factory f(shape, outputs)."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -10,9 +11,10 @@ from torch.nn.utils import parametrizations
 
 from intarsia.data import Data
 from intarsia.data.dataset import Split
+from intarsia.models import Vit
 
 VOCABULARY = 11
-SHAPES = {"rows": (10,), "image": (2, 6, 6), "sequence": (6, 4), "tokens": (6,)}
+SHAPES = {"rows": (10,), "image": (2, 6, 6), "sequence": (4, 4), "tokens": (4,)}
 CATALOGUE = ("a", "b", "c")
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
@@ -34,7 +36,17 @@ def foreign(name: str, reads: str) -> Callable[[type], type]:
     """Register a class whose constructor takes the shape and the number of outputs."""
 
     def add(kind: type) -> type:
-        NETWORKS[name] = Foreign(name, reads, lambda shape, outputs: kind(shape, outputs))
+        skeletons: dict[tuple[tuple[int, ...], int], nn.Module] = {}
+
+        def factory(shape: tuple[int, ...], outputs: int) -> nn.Module:
+            """Without values it is made once and copied: spectral norm takes long to set up."""
+            if not torch.empty(0).is_meta:
+                return kind(shape, outputs)
+            if (shape, outputs) not in skeletons:
+                skeletons[shape, outputs] = kind(shape, outputs)
+            return deepcopy(skeletons[shape, outputs])
+
+        NETWORKS[name] = Foreign(name, reads, factory)
         return kind
 
     return add
@@ -53,7 +65,7 @@ def data_for(reads: str) -> Data:
         x = torch.randn(rows, *shape, generator=generator)
         return Split(x + y.reshape(-1, *[1] * len(shape)), y)
 
-    parts = split(72), split(24), split(24)
+    parts = split(36), split(24), split(24)
     return Data.build(reads, CATALOGUE, *parts, "none" if reads == "tokens" else "standard")
 
 
@@ -453,3 +465,141 @@ class Complex(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.linear(x.to(self.weight.dtype), self.weight).abs()
+
+
+@foreign("ViT", "image")
+class SmallVit(Vit):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__((shape[0], shape[1], shape[2]), outputs, 3, 8, 1, 2)
+
+
+@foreign("ViT with a class token, heads by view", "image")
+class TokenVit(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(shape[0], 8, 3, stride=3)
+        self.token = nn.Parameter(torch.randn(1, 1, 8))
+        self.places = nn.Parameter(torch.randn(1, 5, 8))
+        self.norms = nn.ModuleList(nn.LayerNorm(8) for _ in range(3))
+        self.qkv, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+        self.wide, self.narrow = nn.Linear(8, 12), nn.Linear(12, 8)
+        self.head = nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], dim=1) + self.places
+        rows, count, width = x.shape
+        qkv = self.qkv(self.norms[0](x)).reshape(rows, count, 3, 2, width // 2)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        scores = (query @ key.transpose(-2, -1)) * (width // 2) ** -0.5
+        seen = (scores.softmax(-1) @ value).transpose(1, 2).reshape(rows, count, width)
+        x = x + self.out(seen)
+        x = x + self.narrow(F.gelu(self.wide(self.norms[1](x))))
+        return self.head(self.norms[2](x)[:, 0])
+
+
+class Heads(nn.Module):
+    """Queries, keys and values by layers of their own; fewer heads of keys and values."""
+
+    def __init__(self, width: int, heads: int, shared: int, *, bias: bool, rotates: bool) -> None:
+        super().__init__()
+        self.each, self.rotates = width // heads, rotates
+        self.query = nn.Linear(width, width, bias=bias)
+        self.key = nn.Linear(width, shared * self.each, bias=bias)
+        self.value = nn.Linear(width, shared * self.each, bias=bias)
+        self.out = nn.Linear(width, width, bias=bias)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        query, key, value = (
+            layer(x).view(x.shape[0], x.shape[1], -1, self.each).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
+        )
+        if self.rotates:
+            query, key = self._rotated(query), self._rotated(key)
+        times = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(times, dim=1), value.repeat_interleave(times, dim=1)
+        seen = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        return self.out(seen.transpose(1, 2).flatten(2))
+
+    def _rotated(self, x: Tensor) -> Tensor:
+        half = self.each // 2
+        angles = torch.arange(x.shape[2])[:, None] / 10.0 ** torch.arange(half)
+        angles = torch.cat([angles, angles], dim=-1).to(x.dtype)
+        turned = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
+        return x * angles.cos() + turned * angles.sin()
+
+
+@foreign("BERT-like", "tokens")
+class Bert(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(VOCABULARY, 8), nn.Embedding(shape[0], 8)
+        self.heads = Heads(8, 2, 2, bias=True, rotates=False)
+        self.norms = nn.ModuleList(nn.LayerNorm(8) for _ in range(3))
+        self.wide, self.narrow = nn.Linear(8, 12), nn.Linear(12, 8)
+        self.pool, self.head = nn.Linear(8, 8), nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        mask = (x != VOCABULARY)[:, None, None]
+        places = torch.arange(x.shape[1], device=x.device)
+        x = self.norms[0](self.words(x) + self.places(places))
+        x = self.norms[1](x + self.heads(x, mask))
+        x = self.norms[2](x + self.narrow(F.gelu(self.wide(x))))
+        return {"logits": self.head(torch.tanh(self.pool(x[:, 0])))}
+
+
+@foreign("Llama-like", "tokens")
+class Llama(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(VOCABULARY, 16)
+        self.heads = Heads(16, 4, 2, bias=False, rotates=True)
+        self.norms = nn.ModuleList(nn.RMSNorm(16) for _ in range(3))
+        self.gate, self.up = nn.Linear(16, 12, bias=False), nn.Linear(16, 12, bias=False)
+        self.down, self.head = nn.Linear(12, 16, bias=False), nn.Linear(16, outputs, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.words(x)
+        x = x + self.heads(self.norms[0](x))
+        y = self.norms[1](x)
+        x = x + self.down(F.silu(self.gate(y)) * self.up(y))
+        return self.head(self.norms[2](x)[:, -1])
+
+
+@foreign("EfficientNet", "image")
+class Efficient(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(shape[0], 6, 3, padding=1), nn.BatchNorm2d(6))
+        self.widen = nn.Sequential(nn.Conv2d(6, 12, 1, bias=False), nn.BatchNorm2d(12), nn.SiLU())
+        self.depth = nn.Sequential(
+            nn.Conv2d(12, 12, 3, padding=1, groups=12, bias=False), nn.BatchNorm2d(12), nn.SiLU()
+        )
+        self.squeeze, self.excite = nn.Conv2d(12, 3, 1), nn.Conv2d(3, 12, 1)
+        self.project = nn.Sequential(nn.Conv2d(12, 6, 1, bias=False), nn.BatchNorm2d(6))
+        self.head = nn.Linear(6, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.silu(self.stem(x))
+        y = self.depth(self.widen(x))
+        scale = F.silu(self.squeeze(F.adaptive_avg_pool2d(y, 1)))
+        x = x + self.project(y * torch.sigmoid(self.excite(scale)))
+        return self.head(F.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+@foreign("ConvNeXt", "image")
+class ConvNext(nn.Module):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.stem, self.depth = nn.Conv2d(shape[0], 8, 2, 2), nn.Conv2d(8, 8, 3, 1, 1, groups=8)
+        self.norm, self.last = nn.LayerNorm(8), nn.LayerNorm(8)
+        self.wide, self.narrow = nn.Linear(8, 12), nn.Linear(12, 8)
+        self.scale = nn.Parameter(torch.full((8,), 0.5))
+        self.head = nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        y = self.norm(self.depth(x).permute(0, 2, 3, 1))
+        y = self.scale * self.narrow(F.gelu(self.wide(y)))
+        x = x + y.permute(0, 3, 1, 2)
+        return self.head(self.last(x.mean((2, 3))))

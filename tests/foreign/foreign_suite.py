@@ -1,6 +1,8 @@
 """What intarsia does with each foreign network, checked against numbers made by hand."""
 
+import re
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -13,10 +15,11 @@ from torch import Tensor
 import intarsia as ia
 from intarsia.composition import align
 from intarsia.data import Data
-from intarsia.errors import IntarsiaError
+from intarsia.errors import IntarsiaError, WiringError
 from intarsia.exports import export_program
-from intarsia.models import initialise
-from intarsia.models.wiring import axis_sizes, hidden_axes, take_units
+from intarsia.models import build, initialise
+from intarsia.models.axes import axis_sizes, hidden_axes, joint_axes, runs
+from intarsia.models.units import take_units
 from intarsia.modules import Bank, Module, logits_of
 from intarsia.pruning import normalisations
 
@@ -29,8 +32,23 @@ SETTINGS: dict[str, Any] = {
     "progress": False,
     "device": "cpu",
 }
+KEPT = 1e-5  # of the logits' size: what a permutation may change by rounding
 CLOSE = 1e-4  # of the logits' size, in float32
-COLUMNS = ("trains", "prunes", "sums", "aligns", "lies inlaid", "exports", "file")
+SEEN = {
+    "trains": "the engine's modules answer like those of a plain loop over samples",
+    "prunes": "half of all matrices and kernels are exact zeros; normalisations stay whole",
+    "sums": '`compose(bank, "sum")` has the parts\' tensors added by hand, and answers accordingly',
+    "aligns": (
+        "units change places and the answers stay, to 1e-5; so they do when `align` moves them"
+    ),
+    "lies inlaid": '`compose(bank, "inlay")` answers with the sum of the parts\' logits',
+    "compacts": "units that no weight reads any more are left out, and the answers stay",
+    "exports": "`export_program` answers like the composition, for another number of rows",
+    "file": (
+        "a file read again gives the same bits, and refuses a network that computes another thing"
+    ),
+}
+COLUMNS = tuple(SEEN)
 
 
 class WrongError(AssertionError):
@@ -59,7 +77,8 @@ class Suite:
     def cells(self) -> dict[str, str]:
         """yes, or the reason of a refusal, by column; a wrong number raises."""
         checks = (
-            self.trains, self.prunes, self.sums, self.aligns, self.inlays, self.exports, self.files,
+            self.trains, self.prunes, self.sums, self.aligns, self.inlays, self.compacts,
+            self.exports, self.files,
         )  # fmt: skip
         result = {}
         for column, check in zip(COLUMNS, checks, strict=True):
@@ -107,7 +126,7 @@ class Suite:
         for name, tensor in state.items():
             if not torch.allclose(joined.state[name].double(), tensor.double()):
                 raise WrongError(f"the sum's {name} is not the sum")
-        network = self.factory(self.data.shape, len(self.data.catalogue))
+        network = build(self.factory, self.data.shape, len(self.data.catalogue))
         network.load_state_dict(state)
         x = self.data.scaling(self.data.test.x)
         x = self.data.test.x if self.network.reads == "tokens" else x
@@ -123,15 +142,44 @@ class Suite:
         other = replace(first, name="other", state=state)
         aligned = align([first, other])
         self.check_close(self.logits(aligned[1]), self.logits(other), CLOSE)
+        self.check_close(self.logits(other), self.logits(first), KEPT)
+        if not orders:
+            raise WiringError(f"{self.network.name} has no hidden units to move")
         if all(torch.equal(aligned[1].state[name], t) for name, t in state.items()):
             raise WrongError("aligning has moved nothing")
 
     def inlays(self) -> None:
-        """The one network says the sum of what the parts say."""
-        joined = ia.compose(self.bank, "inlay").joined
+        """The one network says the sum of what the parts say.
+
+        Of parts that were not pruned: two that share the width of one by chance would prove little.
+        """
+        joined = ia.compose(self.dense, "inlay").joined
         assert joined is not None
-        total = self.logits(self.bank[0]) + self.logits(self.bank[1])
+        total = self.logits(self.dense[0]) + self.logits(self.dense[1])
         self.check_close(self.logits(joined), total, CLOSE)
+
+    def compacts(self) -> None:
+        """Without the last unit of each axis, which no weight reads any more, it says the same."""
+        first = self.dense[0]
+        wiring = first.architecture.wiring(self.factory)
+        axes = set(hidden_axes(wiring)) - joint_axes(wiring)
+        if not axes:
+            raise WiringError(f"{self.network.name} has no units that can be left out alone")
+        sizes = axis_sizes(wiring, first.state)
+        state, mask = dict(first.state), {}
+        for name, entry in wiring.items():
+            kept = torch.ones_like(state[name], dtype=torch.bool)
+            for run in runs(entry, state[name].shape, sizes):
+                if run.axis.name in axes and run.dimension == 1 and sizes[run.axis.name] > 1:
+                    end, block = run.start + run.length, run.axis.block
+                    kept.narrow(1, end - block, block).fill_(False)
+            if not bool(kept.all()):
+                state[name], mask[name] = state[name] * kept, kept
+        module = replace(first, state=state, mask=mask)
+        small = ia.compact(module)
+        self.check_close(self.logits(small), self.logits(module), CLOSE)
+        if sum(t.numel() for t in small.state.values()) >= sum(t.numel() for t in state.values()):
+            raise WiringError(f"{self.network.name} has no unit that any weight reads by itself")
 
     def exports(self) -> None:
         """torch.export's program answers like the composition, to any number of rows."""
@@ -161,7 +209,7 @@ class Suite:
         raise WrongError("another network was taken for this one")
 
     def _bent(self, shape: tuple[int, ...], outputs: int) -> torch.nn.Module:
-        network = self.factory(shape, outputs)
+        network = build(self.factory, shape, outputs)
         network.register_forward_hook(lambda module, args, logits: logits + 0.1 * logits.tanh())
         return network
 
@@ -177,6 +225,20 @@ class Suite:
 
 def _buffer(one: Tensor, other: Tensor) -> Tensor:
     return (one + other) / 2 if one.is_floating_point() else torch.maximum(one, other)
+
+
+def reason(message: str) -> str:
+    """A refusal without the remedy and without what names the operator, which the column does."""
+    message = re.sub(
+        r"^\w+ (moves units|works on units) and needs the network's wiring: ", "", message
+    )
+    message = re.sub(r"(it fails with \w+): .*", r"\1", message)  # in torch's words, which change
+    return message.split(";")[0].split(": join them by")[0]
+
+
+def tried(cells: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """What the file of results has: yes, or the reason alone."""
+    return {name: {c: reason(said) for c, said in row.items()} for name, row in cells.items()}
 
 
 def all_cells() -> dict[str, dict[str, str]]:

@@ -1,24 +1,31 @@
 """Every foreign network is served right or refused with a reason, and the docs say which."""
 
+import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 import torch
 from foreign_networks import NETWORKS
-from foreign_page import PAGE, page, reason
-from foreign_suite import COLUMNS, SETTINGS, Suite
+from foreign_suite import COLUMNS, SEEN, SETTINGS, Suite, reason, tried
 from torch import nn
 
 import intarsia as ia
 from intarsia.composition import OPERATORS
 from intarsia.composition.operators.fisher import diagonal
+from intarsia.composition.operators.registry import is_tensorwise
 from intarsia.errors import IntarsiaError, RecipeError, WiringError
 from intarsia.models.custom.trial import trial_inputs
 from intarsia.modules import logits_of
 
-REFUSED = ("tied weights", "a dict of outputs", "complex weights")
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results" / "networks.json"
+REFUSED = ("complex weights",)
+UNUSUAL = (
+    "BatchNorm, convolution", "learned scale of the logits", "a mask as a bool buffer",
+    "spectral norm", "tied weights", "Llama-like",
+)  # fmt: skip
 SERVED = [name for name in NETWORKS if name not in REFUSED]
 
 
@@ -41,17 +48,34 @@ def cells(suites: dict[str, Suite]) -> dict[str, dict[str, str]]:
         return {name: suite.cells() for name, suite in suites.items()}
 
 
-def test_the_page_says_what_the_suite_finds(cells: dict[str, dict[str, str]]) -> None:
+def test_the_results_say_what_the_suite_finds(cells: dict[str, dict[str, str]]) -> None:
     assert len(cells) >= 25
-    assert PAGE.read_text() == page(cells), "run `python tests/foreign/foreign_page.py`"
+    written = json.loads(RESULTS.read_text())
+    assert written["checks"] == SEEN
+    assert written["networks"] == tried(cells), "run `python benchmarks/experiments/networks.py`"
 
 
 def test_what_needs_no_units_is_never_refused(cells: dict[str, dict[str, str]]) -> None:
     for name in SERVED:
         refused = {c for c in COLUMNS if cells[name][c] != "yes"}
-        assert refused <= {"aligns", "lies inlaid"}, (name, refused)
+        assert refused <= {"aligns", "lies inlaid", "compacts"}, (name, refused)
     for name in REFUSED:
         assert len({reason(cells[name][column]) for column in COLUMNS}) == 1
+
+
+def _operators_for(name: str) -> list[str]:
+    """All that look at the network; of those that take tensor by tensor every third, in turn.
+
+    Networks whose tensors are of unusual kinds have all of them.
+    """
+    if name in UNUSUAL:
+        return list(OPERATORS)
+    turn = SERVED.index(name)
+    return [
+        operator
+        for place, operator in enumerate(OPERATORS)
+        if not is_tensorwise(operator) or (place + turn) % 3 == 0
+    ]
 
 
 @pytest.mark.parametrize("name", SERVED)
@@ -59,7 +83,7 @@ def test_what_needs_no_units_is_never_refused(cells: dict[str, dict[str, str]]) 
 def test_every_operator_works_or_says_why_not(name: str, suites: dict[str, Suite]) -> None:
     suite = suites[name]
     refused = set()
-    for operator in OPERATORS:
+    for operator in _operators_for(name):
         try:
             merged = ia.compose(suite.bank, operator, samples=suite.data)
         except IntarsiaError:
@@ -70,7 +94,9 @@ def test_every_operator_works_or_says_why_not(name: str, suites: dict[str, Suite
     assert refused <= {"inlay", "regmean", *by_readout}
     without = ("mixture of experts", "einsum", "einsum, wired by hand", "log_softmax at the end")
     assert refused & by_readout == (by_readout if name in without else set())
-    unreadable = ("weight norm", "spectral norm", "a Linear with a forward of its own")
+    unreadable = (
+        "weight norm", "spectral norm", "a Linear with a forward of its own", "tied weights",
+    )  # fmt: skip
     assert ("regmean" in refused) == (name in unreadable)
 
 
@@ -100,7 +126,7 @@ def test_stacks_say_what_they_cannot_run(name: str, suites: dict[str, Suite]) ->
         ia.train(suite.data, model=suite.factory, sparsity=0, **SETTINGS | {"engine": "stack"})
 
 
-@pytest.mark.parametrize("name", ["attention", "BatchNorm behind a slice", "gated linear unit"])
+@pytest.mark.parametrize("name", ["mixture of experts", "bilinear", "spectral norm"])
 def test_what_works_on_units_names_itself(name: str, suites: dict[str, Suite]) -> None:
     suite = suites[name]
     settings = SETTINGS | {"rounds": 0, "pruning": "territory"}

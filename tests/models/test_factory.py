@@ -134,7 +134,6 @@ def tied(shape: tuple[int, ...], outputs: int) -> nn.Module:
 @pytest.mark.parametrize(
     ("factory", "says"),
     [
-        (tied, r"ties '1.weight' to '0.weight': tied weights are not supported"),
         (wrong_outputs, r"gives \(2, 4\).*expected logits of shape \(2, 3\)"),
         (wrong_inputs, "fails on two inputs of shape"),
         (Pair, "gives tuple"),
@@ -244,3 +243,13 @@ def test_each_form_that_a_factory_makes_is_tried_once() -> None:
     for made in (Wrong, lambda outputs: Head(outputs + 1)):  # noqa: B007 (the factory's)
         with pytest.raises(ModelError, match=r"expected logits of shape \(2, 3\)"):
             build(factory, (4,), 3)
+
+
+def test_a_shared_weight_is_one_tensor_with_one_name() -> None:
+    network = build(tied, (4,), 3)
+    assert "1.weight" not in network.state_dict()
+    x = torch.randn(5, 4)
+    state = {name: torch.randn_like(t) for name, t in network.state_dict().items()}
+    network.load_state_dict(state)
+    hidden = (x @ state["0.weight"].T + state["0.bias"]) @ state["0.weight"].T + state["1.bias"]
+    torch.testing.assert_close(network(x), hidden @ state["2.weight"].T + state["2.bias"])

@@ -431,3 +431,12 @@ def test_copies_have_as_many_outputs_as_are_asked_for() -> None:
         assert factory((6,), 4)[0].weight.is_meta  # type: ignore[index]
     with pytest.raises(ModelError, match="no Linear layer"):
         copies_of(nn.Sequential(nn.Conv1d(1, 2, 1), nn.Flatten()))((1, 1), 5)
+
+
+def test_a_base_has_a_shared_tensor_once() -> None:
+    network = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6), nn.Linear(6, 4))
+    network[2].weight = network[0].weight
+    base, model = read_base(network)
+    assert "2.weight" not in base.state
+    fitted = fit_base(base, Architecture.of(model, (6,), 4), model)
+    assert torch.equal(fitted.state["0.weight"], network[0].weight)

@@ -36,8 +36,8 @@ from intarsia.data import Split
 from intarsia.errors import CompositionError, RecipeError, nearest, shortened
 from intarsia.files import digest_of
 from intarsia.limits import allocating
+from intarsia.models.axes import hidden_axes, names_in
 from intarsia.models.custom.trial import trial_inputs
-from intarsia.models.wiring import hidden_axes
 from intarsia.modules import Base, Classifier, Module, logits_of
 from intarsia.modules.base_weights import changes_of
 from intarsia.modules.statistics import joint_buffer, sibling_name, total
@@ -363,7 +363,7 @@ def _keeps_units(joined: Module, context: MergeContext) -> bool:
     return all(
         torch.allclose(joined.state[name], total([part.state[name] for part in context.parts]))
         for name in context.learned
-        if any(axis and axis.name in hidden for axis in context.wiring[name])
+        if names_in(context.wiring[name]) & hidden
     )
 
 

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from intarsia.composition.operators.arithmetic import off_the_sum
 from intarsia.errors import CompositionError
-from intarsia.models.wiring import OUTPUT
+from intarsia.models.axes import gives_output
 from intarsia.modules import Module, logits_of
 
 Join = Callable[[Sequence[Tensor]], Tensor]  # one N x C of logits per part -> N x C
@@ -64,7 +64,7 @@ def scaled(part: Module, scale: float) -> Module:
     part = part.without_base()
     wiring = part.architecture.wiring(part.factory)
     state = {
-        name: tensor * scale if any(a and a.name == OUTPUT for a in wiring[name][:1]) else tensor
+        name: tensor * scale if gives_output(wiring[name]) else tensor
         for name, tensor in part.state.items()
     }
     return replace(part, state=state)

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from intarsia.models.custom.adapting import sharing_layers
+
 Mixing = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 """Layers whose units each read many others."""
 
@@ -73,9 +75,10 @@ def run(network: nn.Module, inputs: Tensor) -> tuple[Tensor, list[LayerCall]]:
         calls.append(LayerCall(name, layer, args[0].detach().clone(), gave))
         return gave.clone()
 
+    sharing = sharing_layers(network)
     with ExitStack() as hooks:
         for name, layer in network.named_modules():
-            if isinstance(layer, Layer) and is_plain(layer):
+            if isinstance(layer, Layer) and is_plain(layer) and name not in sharing:
                 hooks.enter_context(layer.register_forward_hook(partial(note, name)))
         return network(inputs.clone()), calls
 

@@ -2,6 +2,8 @@
 
 from intarsia.models.backbones import Backbone
 from intarsia.models.convolutional import Lenet, Resnet18, Vgg11
+from intarsia.models.custom.adapting import collated, packed
+from intarsia.models.custom.published import published
 from intarsia.models.factory import MODELS, Model, as_model, build, copies_of, initialise, silence
 from intarsia.models.fastnet import Fastnet
 from intarsia.models.mlp import Mlp
@@ -22,9 +24,12 @@ __all__ = [
     "Wiring",
     "as_model",
     "build",
+    "collated",
     "copies_of",
     "infer_wiring",
     "initialise",
+    "packed",
+    "published",
     "silence",
     "wiring_of",
 ]

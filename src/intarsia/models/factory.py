@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from intarsia.errors import ModelError, shortened
-from intarsia.models.axes import OUTPUT, Wiring
+from intarsia.models.axes import Wiring, gives_output
+from intarsia.models.custom.adapting import answer_logits, logits_in, tie_shared
 from intarsia.models.custom.trial import answer
 from intarsia.specs import Registry, Spec
 
@@ -26,8 +27,8 @@ Model: TypeAlias = str | Mapping[str, Any] | Spec | Factory
 """A name with its settings, `mlp(512, 256)`, as text or as a mapping; or a factory."""
 
 _WRAP = (
-    "what gives more, or in another form, is held by a module whose forward returns the logits, as "
-    "in `return self.inner(x)['logits']`"
+    "what gives more, or in another form, has them as `.logits` or by that name in a dict, or is "
+    "held by a module whose forward returns them"
 )
 
 
@@ -78,6 +79,7 @@ class _Copies:
                 f"the {type(network).__name__} cannot be copied ({cause}): give a factory "
                 "f(shape, outputs) that makes a new one"
             ) from cause
+        tie_shared(self.network)  # moved to another device, shared tensors would part
 
     def __call__(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
         made = copy.deepcopy(self.network)
@@ -89,7 +91,7 @@ class _Copies:
         """How many outputs the network has; None where it cannot answer, which `build` will say."""
         try:
             with torch.device("cpu"):
-                logits = answer(self.network, shape)
+                logits = logits_in(answer(self.network, shape))
         except Exception:
             return None
         return logits.shape[1] if isinstance(logits, torch.Tensor) and logits.dim() == 2 else None
@@ -123,7 +125,7 @@ def silence(network: nn.Module, wiring: Wiring) -> bool:
     in a sum of K modules that chance answer counts K times until each has unlearned it. Only a
     plain linear layer can be set to 0 and still learn; returns whether there is one.
     """
-    gives = [n for n, axes in wiring.items() if axes and axes[0] and axes[0].name == OUTPUT]
+    gives = [name for name, entry in wiring.items() if gives_output(entry)]
     layers = {network.get_submodule(name.rpartition(".")[0]) for name in gives}
     if len(layers) != 1 or not all(type(layer) is nn.Linear for layer in layers):
         return False
@@ -156,17 +158,6 @@ def _check_repeats(first: nn.Module, second: nn.Module) -> None:
             )
 
 
-def _refuse_ties(network: nn.Module) -> None:
-    names: dict[nn.Parameter, str] = {}
-    for name, parameter in network.named_parameters(remove_duplicate=False):
-        if parameter in names:
-            raise ModelError(
-                f"the factory's {type(network).__name__} ties {name!r} to {names[parameter]!r}: "
-                "tied weights are not supported, give each layer its own"
-            )
-        names[parameter] = name
-
-
 def _refuse_complex(network: nn.Module) -> None:
     tensors = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     for name, tensor in tensors.items():
@@ -187,7 +178,8 @@ def _shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-_TRIED: WeakKeyDictionary[Any, set[Any]] = WeakKeyDictionary()  # forms that a factory has made
+# forms that a factory has made -> whether they answer with a tensor
+_TRIED: WeakKeyDictionary[Any, dict[Any, bool]] = WeakKeyDictionary()
 
 
 def _check_form(factory: Any, network: Any, shape: tuple[int, ...], outputs: int) -> None:
@@ -196,31 +188,35 @@ def _check_form(factory: Any, network: Any, shape: tuple[int, ...], outputs: int
         raise ModelError(
             f"the factory returned {type(network).__name__}: expected a torch.nn.Module"
         )
-    _refuse_ties(network)
     _refuse_complex(network)
+    tie_shared(network)
     tensors = {n: (t.shape, t.dtype, t.device) for n, t in network.state_dict().items()}
     # By what the factory makes today: it may be the same object and its class another.
     form = (type(network), repr(network), str(tensors), shape, outputs)
     try:
-        tried = _TRIED.setdefault(factory, set())
+        tried = _TRIED.setdefault(factory, {})
     except TypeError:  # a factory that cannot be hashed or referred to weakly
-        tried = set()
+        tried = {}
     if form not in tried:
-        _try_out(network, shape, outputs)
-        tried.add(form)
+        tried[form] = _try_out(network, shape, outputs)
+    if not tried[form]:
+        answer_logits(network)
 
 
-def _try_out(network: nn.Module, shape: tuple[int, ...], outputs: int) -> None:
+def _try_out(network: nn.Module, shape: tuple[int, ...], outputs: int) -> bool:
+    """Whether it answers with the logits themselves, as a tensor."""
     try:
-        logits = answer(network, shape)
+        said = answer(network, shape)
     except Exception as cause:
         raise ModelError(
             f"the factory's {type(network).__name__} fails on two inputs of shape {shape}: "
             f"{type(cause).__name__}: {cause}"
         ) from cause
+    logits = logits_in(said)
     seen = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
     if seen != (2, outputs):
         raise ModelError(
             f"the factory's {type(network).__name__} gives {seen} for two inputs of shape {shape}: "
             f"expected logits of shape {(2, outputs)}; {_WRAP}"
         )
+    return logits is said

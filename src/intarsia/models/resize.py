@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from intarsia.errors import ModelError, WiringError, nearest, shortened
-from intarsia.models.axes import TensorAxes, Wiring, hidden_axes
+from intarsia.models.axes import Wiring, axis_sizes, hidden_axes, joint_axes, resized_shape
 from intarsia.models.custom.trial import answer
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -24,8 +24,10 @@ def resize(network: nn.Module, wiring: Wiring, widths: Mapping[str, int]) -> nn.
     """
     _check_widths(wiring, widths)
     changed: dict[nn.Module, str] = {}
-    for name, tensor in network.state_dict(keep_vars=True).items():
-        shape = _shape(tensor, wiring[name], widths)
+    state = network.state_dict(keep_vars=True)
+    sizes = axis_sizes(wiring, state)
+    for name, tensor in state.items():
+        shape = resized_shape(wiring[name], tensor.shape, sizes, widths)
         if shape == tuple(tensor.shape):
             continue
         path, _, key = name.rpartition(".")
@@ -55,7 +57,7 @@ def try_resized(network: nn.Module, shape: tuple[int, ...], outputs: int) -> Non
 
 def _check_widths(wiring: Wiring, widths: Mapping[str, int]) -> None:
     known = hidden_axes(wiring)
-    joint = {axis.name for entry in wiring.values() for axis in entry if axis and axis.joint}
+    joint = joint_axes(wiring)
     for axis, units in widths.items():
         if axis not in known:
             raise WiringError(
@@ -71,13 +73,6 @@ def _check_widths(wiring: Wiring, widths: Mapping[str, int]) -> None:
             raise WiringError(
                 f"axis {axis!r} has width {shortened(units)}: expected a whole number of at least 1"
             )
-
-
-def _shape(tensor: Tensor, entry: TensorAxes, widths: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(
-        size if axis is None or axis.name not in widths else widths[axis.name] * axis.block
-        for axis, size in zip(entry, tensor.shape, strict=True)
-    )
 
 
 def _replace(layer: nn.Module, key: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
@@ -103,8 +98,16 @@ def _remember(layer: nn.Module, path: str) -> None:
     elif isinstance(layer, NORMS):
         tensors = (layer.weight, layer.running_mean)
         layer.num_features = next(len(t) for t in tensors if t is not None)
-    elif isinstance(layer, nn.GroupNorm) and layer.num_groups == layer.num_channels:
-        layer.num_groups = layer.num_channels = len(layer.weight)
+    elif isinstance(layer, nn.GroupNorm) and layer.num_groups > 1:
+        # a unit is a group
+        group = layer.num_channels // layer.num_groups
+        layer.num_channels = len(layer.weight)
+        layer.num_groups = layer.num_channels // group
+    elif isinstance(layer, nn.Embedding):
+        layer.embedding_dim = layer.weight.shape[1]
+    elif isinstance(layer, nn.LSTM | nn.GRU | nn.RNN) and layer.proj_size == 0:
+        layer.hidden_size = layer.get_parameter("weight_hh_l0").shape[1]
+        layer.input_size = layer.get_parameter("weight_ih_l0").shape[1]
     elif isinstance(layer, nn.PReLU):
         layer.num_parameters = len(layer.weight)
     elif type(layer).__module__.startswith("torch.nn."):
@@ -119,11 +122,14 @@ def _remember_channels(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, path: str) -> N
     if layer.groups == 1:
         layer.out_channels, layer.in_channels = rows, columns
         return
-    multiple = layer.out_channels // layer.in_channels
-    if layer.groups != layer.in_channels or columns != 1 or rows % multiple:
+    given = layer.out_channels // layer.groups  # channels that a group gives
+    if rows % given:
         raise WiringError(
             f"layer {path!r} cannot have another width: its groups={layer.groups} tie channels "
             "together"
         )
-    # depthwise: every channel is a group of its own
-    layer.out_channels, layer.in_channels, layer.groups = rows, rows // multiple, rows // multiple
+    layer.out_channels, layer.in_channels, layer.groups = (
+        rows,
+        rows // given * columns,
+        rows // given,
+    )

@@ -11,7 +11,7 @@ from torch.func import functional_call
 from torch.nn.modules.conv import _ConvNd
 
 from intarsia.errors import WiringError
-from intarsia.models.axes import Axis, Wiring, hidden_axes
+from intarsia.models.axes import UnitRun, Wiring, axis_sizes, hidden_axes, runs
 
 COLUMNS = 4096  # answers of a unit that are kept, evenly spaced: a picture has many positions
 
@@ -27,15 +27,16 @@ def unit_activations(
     """
     seen: dict[str, list[Tensor]] = {axis: [] for axis in hidden_axes(wiring)}
 
-    def keep(axis: Axis, layer: nn.Module, read: tuple[Any, ...]) -> None:
+    def keep(run: UnitRun, layer: nn.Module, read: tuple[Any, ...]) -> None:
         along = read[0].detach().movedim(1 if isinstance(layer, _ConvNd) else -1, -1)
-        blocks = along.reshape(-1, along.shape[-1] // axis.block, axis.block)
-        seen[axis.name].append(_subsample(blocks.movedim(1, 0).flatten(1)).clone())
+        along = along.narrow(-1, run.start, run.length)
+        blocks = along.reshape(-1, run.units, run.axis.block)
+        seen[run.axis.name].append(_subsample(blocks.movedim(1, 0).flatten(1)).clone())
 
     with _evaluating(network), ExitStack() as hooks, torch.no_grad():
-        for path, axis in _readers(network, wiring).items():
+        for path, run in _readers(network, state, wiring):
             module = network.get_submodule(path)
-            hooks.enter_context(module.register_forward_pre_hook(partial(keep, axis)))
+            hooks.enter_context(module.register_forward_pre_hook(partial(keep, run)))
         functional_call(network, dict(state), (inputs,))
     for name, answers in seen.items():
         if not answers:
@@ -46,18 +47,18 @@ def unit_activations(
     return {name: torch.cat(answers, 1) for name, answers in seen.items()}
 
 
-def _readers(network: nn.Module, wiring: Wiring) -> dict[str, Axis]:
-    """The layers that read a hidden axis, by their path."""
-    hidden = set(hidden_axes(wiring))
-    readers = {}
-    for name, entry in wiring.items():
-        path = name.rpartition(".")[0]
-        reads = entry[1] if len(entry) > 1 else None
-        if reads is None or reads.name not in hidden:
-            continue
-        if isinstance(network.get_submodule(path), nn.Linear | _ConvNd):
-            readers[path] = reads
-    return readers
+def _readers(
+    network: nn.Module, state: Mapping[str, Tensor], wiring: Wiring
+) -> list[tuple[str, UnitRun]]:
+    """The paths of the layers that read a hidden axis, and where they have it."""
+    hidden, sizes = set(hidden_axes(wiring)), axis_sizes(wiring, state)
+    return [
+        (path, run)
+        for name, entry in wiring.items()
+        if isinstance(network.get_submodule(path := name.rpartition(".")[0]), nn.Linear | _ConvNd)
+        for run in runs(entry, state[name].shape, sizes)
+        if run.dimension == 1 and run.axis.name in hidden
+    ]
 
 
 def _subsample(answers: Tensor) -> Tensor:

@@ -6,7 +6,19 @@ import torch
 from torch import Tensor
 
 from intarsia.errors import WiringError
-from intarsia.models.axes import OUTPUT, Axis, TensorAxes, Wiring, axis_sizes
+from intarsia.models.axes import (
+    OUTPUT,
+    Axis,
+    Parts,
+    TensorAxes,
+    UnitRun,
+    Wiring,
+    all_axes,
+    axes_of,
+    axis_sizes,
+    known_sizes,
+    runs,
+)
 
 
 def unit_mask(entry: TensorAxes, shape: tuple[int, ...], owned: Mapping[str, Tensor]) -> Tensor:
@@ -16,18 +28,19 @@ def unit_mask(entry: TensorAxes, shape: tuple[int, ...], owned: Mapping[str, Ten
     """
     device = next((units.device for units in owned.values()), None)
     mask = torch.ones(shape, dtype=torch.bool, device=device)
-    for dimension, axis in enumerate(entry):
-        if axis is None or axis.name not in owned:
+    sizes = {axis: len(units) for axis, units in owned.items()}
+    for run in runs(entry, shape, sizes):
+        if run.axis.name not in owned:
             continue
-        entries = owned[axis.name].repeat_interleave(axis.block)
-        if len(entries) != shape[dimension]:
+        entries = owned[run.axis.name].repeat_interleave(run.axis.block)
+        if len(entries) != run.length:
             raise WiringError(
-                f"axis {axis.name!r}: {len(owned[axis.name])} units in blocks of {axis.block} do "
-                f"not make dimension {dimension} of shape {tuple(shape)}"
+                f"axis {run.axis.name!r}: {sizes[run.axis.name]} units in blocks of "
+                f"{run.axis.block} do not make dimension {run.dimension} of shape {tuple(shape)}"
             )
         others = [1] * len(shape)
-        others[dimension] = -1
-        mask = mask & entries.reshape(others)
+        others[run.dimension] = -1
+        run.of(mask).logical_and_(entries.reshape(others))
     return mask
 
 
@@ -45,17 +58,14 @@ def live_units(
     live = {
         axis: torch.zeros(size, dtype=torch.bool, device=device) for axis, size in sizes.items()
     }
-    for axis in {axis for entry in wiring.values() for axis in entry if axis}:
+    for axis in set(all_axes(wiring)):
         if axis.joint or axis.name == OUTPUT:
             live[axis.name] = torch.ones_like(live[axis.name])
     readers = [
-        (
-            entry[0].name if entry[0] else None,
-            entry[1].name,
-            _who_reads(entry, state[name], mask.get(name)),
-        )
+        reader
         for name, entry in reversed(list(wiring.items()))
         if len(entry) > 1 and entry[1] is not None
+        for reader in _readers(entry, state[name], mask.get(name), sizes)
     ]
     before = -1
     while (now := sum(int(units.sum()) for units in live.values())) != before:
@@ -74,12 +84,11 @@ def take_units(
     `keep` maps an axis to unit indices or to a bool tensor over its units. A permutation of all
     indices relabels the units and leaves the network's function as it was.
     """
+    sizes = known_sizes(wiring, state) | _sizes(keep)
     smaller = {}
     for name, tensor in state.items():
-        for dimension, axis in enumerate(_entry(wiring, name)):
-            if axis is not None and axis.name in keep:
-                entries = _entries(axis, keep[axis.name], tensor.shape[dimension])
-                tensor = tensor.index_select(dimension, entries.to(tensor.device))
+        for dimension, entries in _kept(_entry(wiring, name), tensor.shape, keep, sizes).items():
+            tensor = tensor.index_select(dimension, entries.to(tensor.device))
         smaller[name] = tensor.clone()
     return smaller
 
@@ -91,22 +100,60 @@ def put_units(
     keep: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
     """The base with its kept units replaced by those of the small state: undoes `take_units`."""
-    return {name: _put(small[name], base[name], _entry(wiring, name), keep) for name in base}
+    sizes = known_sizes(wiring, base) | _sizes(keep)
+    return {name: _put(small[name], base[name], _entry(wiring, name), keep, sizes) for name in base}
 
 
-def _put(small: Tensor, base: Tensor, entry: TensorAxes, keep: Mapping[str, Tensor]) -> Tensor:
-    places = [
-        torch.arange(size)
-        if axis is None or axis.name not in keep
-        else _entries(axis, keep[axis.name], size).cpu()
-        for axis, size in zip(entry, base.shape, strict=True)
-    ]
-    if not places:
+def _put(
+    small: Tensor,
+    base: Tensor,
+    entry: TensorAxes,
+    keep: Mapping[str, Tensor],
+    sizes: Mapping[str, int],
+) -> Tensor:
+    if not entry:
         return small.clone()
+    kept = _kept(entry, base.shape, keep, sizes)
+    places = [
+        kept[dimension].cpu() if dimension in kept else torch.arange(size)
+        for dimension, size in enumerate(base.shape)
+    ]
     filled = base.clone()
     open_grid = [p.reshape(-1, *[1] * (base.ndim - 1 - d)) for d, p in enumerate(places)]
     filled[tuple(open_grid)] = small
     return filled
+
+
+def _sizes(keep: Mapping[str, Tensor]) -> dict[str, int]:
+    """The units of the axes of which every one is kept or not by name."""
+    return {axis: len(units) for axis, units in keep.items() if units.dtype == torch.bool}
+
+
+def _kept(
+    entry: TensorAxes,
+    shape: tuple[int, ...],
+    keep: Mapping[str, Tensor],
+    sizes: Mapping[str, int],
+) -> dict[int, Tensor]:
+    """Dimension -> the positions along it that stay, for those that lose or move any."""
+    plain: dict[int, list[UnitRun]] = {}
+    for dimension, axes in enumerate(entry):
+        if any(axis.name in keep for axis in axes_of(axes)):
+            alone = tuple(axes if d == dimension else None for d in range(len(entry)))
+            plain[dimension] = runs(alone, shape, sizes)
+    kept = {}
+    for dimension, own in plain.items():
+        pieces, end = [], 0
+        for run in own:
+            pieces.append(torch.arange(end, run.start))
+            end = run.start + run.length
+            pieces.append(
+                run.start + _entries(run.axis, keep[run.axis.name], run.length).cpu()
+                if run.axis.name in keep
+                else torch.arange(run.start, end)
+            )
+        kept[dimension] = torch.cat([*pieces, torch.arange(end, shape[dimension])])
+    return kept
 
 
 def _entry(wiring: Wiring, name: str) -> TensorAxes:
@@ -127,13 +174,31 @@ def _entries(axis: Axis, keep: Tensor, size: int) -> Tensor:
     return (keep[:, None] * axis.block + torch.arange(axis.block, device=keep.device)).flatten()
 
 
-def _who_reads(entry: TensorAxes, weight: Tensor, kept: Tensor | None) -> Tensor:
+def _readers(
+    entry: TensorAxes, weight: Tensor, kept: Tensor | None, sizes: Mapping[str, int]
+) -> list[tuple[str | None, str, Tensor]]:
+    """The axis that is given, the one that is read, and which units of the two a weight joins."""
+    tensor = weight if kept is None else kept.to(weight.device)
+    both = runs((*entry[:2], *[None] * (weight.ndim - 2)), weight.shape, sizes)
+    given: list[UnitRun | None] = [run for run in both if run.dimension == 0]
+    if isinstance(entry[0], Parts) and len(given) < len(entry[0].parts):
+        given = [None]  # rows that are not units read as well
+    readers = []
+    for reads in (run for run in both if run.dimension == 1):
+        for gives in given or [None]:
+            part = reads.of(tensor)
+            part = part if gives is None else gives.of(part)
+            table = _who_reads(gives.axis.block if gives else 1, reads.axis.block, part, kept)
+            readers.append((gives.axis.name if gives else None, reads.axis.name, table))
+    return readers
+
+
+def _who_reads(gives: int, reads: int, weight: Tensor, kept: Tensor | None) -> Tensor:
     """Giving units x reading units: 1 where a kept weight joins the two, to be multiplied."""
-    gives, reads = (axis.block if axis else 1 for axis in entry[:2])
     rows, columns = weight.shape[:2]
     if kept is None:
         return weight.new_ones((rows // gives, columns // reads), dtype=torch.float32)
-    table = kept.to(weight.device).reshape(rows // gives, gives, columns // reads, reads, -1)
+    table = weight.reshape(rows // gives, gives, columns // reads, reads, -1)
     for dimension in (4, 3, 1):  # torch is slow to reduce dimensions of one entry
         single = table.shape[dimension] == 1
         table = table.squeeze(dimension) if single else table.any(dimension)

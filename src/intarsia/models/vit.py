@@ -45,7 +45,7 @@ class AttentionBlock(nn.Module):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.heads = heads
+        self.head_width = width // heads
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.reads = nn.Linear(width, 3 * width)  # queries, keys and values
         self.gives = nn.Linear(width, width)
@@ -58,7 +58,7 @@ class AttentionBlock(nn.Module):
 
     def _attention(self, x: Tensor) -> Tensor:
         # N, L, 3, heads, width of each; then each of the three as N, heads, L, width of each
-        parts = self.reads(x).unflatten(2, (3, self.heads, -1))
+        parts = self.reads(x).unflatten(2, (3, -1, self.head_width))
         query, key, value = (part.transpose(1, 2) for part in parts.unbind(2))
         seen = F.scaled_dot_product_attention(query, key, value)
         return seen.transpose(1, 2).flatten(2)
@@ -73,7 +73,7 @@ def vit(
     depth: int = 6,
     heads: int = 3,
 ) -> Vit:
-    """A vision transformer for small images, without a class token; it has no wiring yet.
+    """A vision transformer for small images, without a class token.
 
     `patch` pixels square make a token of `width` numbers; `depth` blocks have `heads` each.
     """

@@ -10,6 +10,7 @@ from intarsia.models.axes import (
     INPUT,
     OUTPUT,
     Axis,
+    Parts,
     TensorAxes,
     Wiring,
     axis_sizes,
@@ -17,7 +18,7 @@ from intarsia.models.axes import (
     hidden_axes,
 )
 from intarsia.models.custom.infer import REMEDY, infer_wiring
-from intarsia.models.custom.symmetry import check_units
+from intarsia.models.custom.symmetry import check_units, with_joint
 from intarsia.models.custom.trial import is_foreign
 from intarsia.models.units import live_units, put_units, take_units, unit_mask
 
@@ -25,6 +26,7 @@ __all__ = [
     "INPUT",
     "OUTPUT",
     "Axis",
+    "Parts",
     "TensorAxes",
     "Wiring",
     "axis_sizes",
@@ -53,14 +55,19 @@ def wiring_of(network: nn.Module, shape: tuple[int, ...]) -> Wiring:
         if is_foreign(network):
             check_units(network, wiring, shape)
         return wiring
-    wiring = infer_wiring(network, shape)
+    wiring = with_joint(network, infer_wiring(network, shape), shape)
     try:
-        check_units(network, wiring, shape)
+        tried = check_units(network, wiring, shape)
     except WiringError as error:
         raise WiringError(
             f"cannot read the axes of {type(network).__name__}: its forward does more than its "
             f"trace shows ({error}); {REMEDY}"
         ) from error
+    if not tried:
+        raise WiringError(
+            f"cannot prove the axes of {type(network).__name__}: it does not repeat its answers to "
+            f"fixed inputs in float64, so it cannot be tried out; {REMEDY}"
+        )
     return wiring
 
 
@@ -83,7 +90,9 @@ def _carried(network: nn.Module, shape: tuple[int, ...]) -> Wiring:
 
 
 def _entry(name: str, entry: Any) -> TensorAxes:
-    if isinstance(entry, tuple | list) and all(isinstance(a, Axis | str | None) for a in entry):
+    if isinstance(entry, tuple | list) and all(
+        isinstance(a, Axis | Parts | str | None) for a in entry
+    ):
         return tuple(Axis(axis) if isinstance(axis, str) else axis for axis in entry)
     raise WiringError(
         f"the wiring of {name!r} is {entry!r}: expected one Axis, name or None per dimension"

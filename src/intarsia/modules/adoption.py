@@ -10,6 +10,7 @@ from intarsia.data import Scaling, set_name
 from intarsia.errors import ModelError, shortened
 from intarsia.files import digest_of
 from intarsia.models import Model, as_model
+from intarsia.models.custom.adapting import logits_in, shared_names
 from intarsia.models.custom.trial import answer
 from intarsia.modules.architecture import Architecture
 from intarsia.modules.base_weights import Base, BaseSource, fit_base, output_names, read_base
@@ -121,6 +122,9 @@ def _state_and_model(
                 f"the state dict has {shortened(key)}, a {type(tensor).__name__}: expected tensors"
             )
         state[str(key)] = tensor.detach().cpu()
+    holder = network if isinstance(network, nn.Module) else model
+    if isinstance(holder, nn.Module):  # a shared tensor has one name in ours
+        state = {key: t for key, t in state.items() if key not in shared_names(holder)}
     form = as_model(model)
     assert form is not None
     return state, form
@@ -143,7 +147,7 @@ def _shape(network: nn.Module | Mapping[str, Tensor], state: Mapping[str, Tensor
 
 def _outputs(network: nn.Module, shape: tuple[int, ...]) -> int:
     try:
-        logits = answer(network, shape)
+        logits = logits_in(answer(network, shape))
     except Exception as cause:
         raise ModelError(
             f"the {type(network).__name__} fails on two inputs of shape {shape}: "

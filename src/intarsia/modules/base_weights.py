@@ -15,7 +15,9 @@ from intarsia.errors import FileError, IntarsiaError, ModelError, RecipeError, n
 from intarsia.files import digest_of, link_whole
 from intarsia.limits import account
 from intarsia.models import Model, copies_of
-from intarsia.models.axes import OUTPUT
+from intarsia.models.axes import gives_output
+from intarsia.models.custom.adapting import shared_names
+from intarsia.models.custom.published import is_published, published
 from intarsia.modules import file
 from intarsia.modules.architecture import Architecture
 from intarsia.specs import Registry, name_of
@@ -166,12 +168,14 @@ def read_base(source: BaseSource) -> tuple[Base, Model | None]:
     if isinstance(source, Base):
         return source, None
     if isinstance(source, nn.Module):
-        return Base(source.state_dict(), type(source).__name__), copies_of(source)
+        return _of_network(source, type(source).__name__)
     if isinstance(source, Mapping):
         return Base(source), None
     if isinstance(source, str) and name_of(source) in BASES:
         model, state = BASES.call(BASES.spec(source))
         return Base(state, source), model
+    if isinstance(source, str) and is_published(source):
+        return _of_network(published(source), source)
     if isinstance(source, str | os.PathLike):
         return _at(Path(source))
     if hasattr(source, "architecture") and hasattr(source, "state"):
@@ -182,6 +186,13 @@ def read_base(source: BaseSource) -> tuple[Base, Model | None]:
         f"a {type(source).__name__} is no base: give a network, a state dict, a module, the path "
         "of a file, or a name"
     )
+
+
+def _of_network(network: nn.Module, name: str) -> tuple[Base, Model]:
+    """A shared tensor has one name in ours."""
+    shared = shared_names(network)
+    state = {key: t for key, t in network.state_dict().items() if key not in shared}
+    return Base(state, name), copies_of(network)
 
 
 def fit_base(base: Base, architecture: Architecture, factory: Model | None = None) -> Base:
@@ -229,7 +240,7 @@ def output_names(architecture: Architecture, factory: Model | None = None) -> tu
         layers = architecture.skeleton(factory).named_modules()
         last = [path for path, layer in layers if isinstance(layer, nn.Linear)][-1:]
         return tuple(name for name in plan if name.rpartition(".")[0] in last)
-    gives = {n for n, axes in wiring.items() if axes and axes[0] and axes[0].name == OUTPUT}
+    gives = {name for name, entry in wiring.items() if gives_output(entry)}
     return tuple(name for name, entry in plan.items() if entry.learned and name in gives)
 
 

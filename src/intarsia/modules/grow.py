@@ -10,7 +10,7 @@ from torch import Tensor
 
 from intarsia.errors import ModelError, WiringError
 from intarsia.files import digest_of
-from intarsia.models.wiring import OUTPUT, Wiring
+from intarsia.models.axes import OUTPUT, Parts, Wiring, axes_of, names_in
 from intarsia.modules.base_weights import Base
 from intarsia.modules.module import Module
 
@@ -58,7 +58,7 @@ def grown(module: Module, catalogue: Sequence[str]) -> Module:
 
 def _gives_output(wiring: Wiring, name: str) -> bool:
     """Whether a tensor has the outputs on an axis: it grows, and is no product of factors then."""
-    return any(axis is not None and axis.name == OUTPUT for axis in wiring[name])
+    return OUTPUT in names_in(wiring[name])
 
 
 def _base(module: Module) -> dict[str, Any]:
@@ -90,8 +90,9 @@ def _places(module: Module, catalogue: tuple[str, ...]) -> list[int | None]:
 def _wiring(module: Module) -> Wiring:
     wiring = module.architecture.wiring(module.factory)
     for name, entry in wiring.items():
-        for axis in entry:
-            if axis is not None and axis.name == OUTPUT and (axis.joint or axis.block != 1):
+        for dimension in entry:
+            own = [axis for axis in axes_of(dimension) if axis.name == OUTPUT]
+            if own and (isinstance(dimension, Parts) or own[0].joint or own[0].block != 1):
                 raise WiringError(
                     f"module {module.name!r} cannot grow: the outputs of {name!r} meet before they "
                     "are answers, so one more would change them; train it over the larger catalogue"
@@ -103,7 +104,7 @@ def _extended(
     tensor: Tensor, name: str, wiring: Wiring, places: list[int | None], trained: list[int]
 ) -> Tensor:
     for dimension, axis in enumerate(wiring[name]):
-        if axis is not None and axis.name == OUTPUT:
+        if any(own.name == OUTPUT for own in axes_of(axis)):
             rows = tensor.unbind(dimension)
             new = _mean([rows[i] for i in trained])
             tensor = torch.stack([new if i is None else rows[i] for i in places], dimension)

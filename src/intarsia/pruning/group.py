@@ -9,7 +9,8 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.utils.parametrize import ParametrizationList
 
 from intarsia.errors import RecipeError
-from intarsia.models.wiring import INPUT, Wiring, unit_mask
+from intarsia.models.axes import INPUT, Wiring, all_axes, axis_sizes, names_in, runs
+from intarsia.models.units import unit_mask
 from intarsia.specs import Registry
 
 PRUNINGS = Registry(
@@ -108,26 +109,24 @@ def normalisations(network: nn.Module) -> set[str]:
 
 def check_separable(wiring: Wiring) -> None:
     """Our error where hidden units meet outside the weights, so that none stands alone."""
-    for entry in wiring.values():
-        for axis in entry:
-            if axis is not None and axis.joint and axis.name != INPUT:
-                raise RecipeError(
-                    f"the units of axis {axis.name!r} meet in a normalisation over all of them, so "
-                    "none can be owned alone: use a network without one, or another pruning"
-                )
+    for axis in all_axes(wiring):
+        if axis.joint and axis.name != INPUT:
+            raise RecipeError(
+                f"the units of axis {axis.name!r} meet in a normalisation over all of them, so "
+                "none can be owned alone: use a network without one, or another pruning"
+            )
 
 
 def unit_norms(state: State, wiring: Wiring, axis: str, units: int) -> Tensor:
     """Squared norm of all weights that touch each unit of an axis, in float64 on the CPU."""
     total = torch.zeros(units, dtype=torch.float64)
+    sizes = axis_sizes(wiring, state) | {axis: units}
     for name, axes in wiring.items():
-        if len(axes) < 2:
-            continue
-        for dimension, entry in enumerate(axes):
-            if entry is not None and entry.name == axis:
-                squares = state[name].detach().cpu().double().square()
-                rest = [d for d in range(squares.ndim) if d != dimension]
-                total += squares.sum(rest).view(units, entry.block).sum(1)
+        for run in runs(axes, state[name].shape, sizes) if len(axes) > 1 else ():
+            if run.axis.name == axis:
+                squares = run.of(state[name].detach()).cpu().double().square()
+                rest = [d for d in range(squares.ndim) if d != run.dimension]
+                total += squares.sum(rest).view(units, run.axis.block).sum(1)
     return total
 
 
@@ -135,7 +134,7 @@ def owned_mask(state: State, wiring: Wiring, owned: Mapping[str, Tensor], before
     """The mask without the parameters that touch a unit which is not owned; statistics stay."""
     after = dict(before)
     for name, axes in wiring.items():
-        if not any(a is not None and a.name in owned for a in axes):
+        if not names_in(axes) & owned.keys():
             continue
         value = state[name]
         if not value.is_floating_point() or name.rpartition(".")[2].startswith("running_"):

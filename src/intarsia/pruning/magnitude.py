@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from intarsia.errors import RecipeError, shortened
-from intarsia.models.wiring import Wiring
+from intarsia.models.axes import Wiring, gives_output
 from intarsia.pruning.group import PRUNINGS, Group, Mask, prunable
 
 
@@ -99,8 +99,7 @@ def _matches(name: str, wiring: Wiring | None, pattern: str) -> bool:
                 "ratios name the 'output' layer, which is known by the wiring, and this network "
                 "has none: give the name of its weight instead"
             )
-        first: Any = wiring[name][0]
-        return first is not None and first.name == "output"
+        return gives_output(wiring[name])
     return fnmatchcase(name, pattern)
 
 

@@ -8,7 +8,16 @@ import torch
 from torch import Tensor
 
 from intarsia.errors import RecipeError, WiringError
-from intarsia.models.wiring import Wiring, axis_sizes, hidden_axes
+from intarsia.models.axes import (
+    Axis,
+    Wiring,
+    axis_sizes,
+    hidden_axes,
+    known_sizes,
+    names_in,
+    resized_shape,
+    runs,
+)
 from intarsia.pruning.group import (
     PRUNINGS,
     Group,
@@ -102,14 +111,15 @@ def _kept_best(state: State, mask: Mask, group: Group, scores: Callable[[str], T
 def _alive(mask: Mask, wiring: Wiring, axis: str, units: int) -> Tensor:
     """Which units of an axis have a weight left."""
     alive = torch.zeros(units, dtype=torch.bool)
+    sizes = known_sizes(wiring, mask) | {axis: units}
     for name, entry in wiring.items():
-        for dimension, each in enumerate(entry if len(entry) > 1 else ()):
-            if each is None or each.name != axis:
-                continue
-            if name not in mask:
-                return torch.ones(units, dtype=torch.bool)
-            kept = mask[name].detach().cpu().movedim(dimension, 0)
-            alive |= kept.reshape(units, -1).any(1)
+        if len(entry) < 2 or axis not in names_in(entry):
+            continue
+        if name not in mask:
+            return torch.ones(units, dtype=torch.bool)
+        for run in runs(entry, mask[name].shape, sizes):
+            if run.axis.name == axis:
+                alive |= run.by_unit(mask[name].detach().cpu()).any(1)
     return alive
 
 
@@ -134,11 +144,9 @@ def _kept_counts(alive: Mapping[str, Tensor], state: State, group: Group) -> dic
 def _parameters(counts: Mapping[str, int], state: State, group: Group) -> int:
     """The parameters of a network of so many units on each axis."""
     assert group.wiring is not None
+    sizes = axis_sizes(group.wiring, state)
     return sum(
-        math.prod(
-            counts[axis.name] * axis.block if axis and axis.name in counts else size
-            for axis, size in zip(entry, state[name].shape, strict=True)
-        )
+        math.prod(resized_shape(entry, state[name].shape, sizes, counts))
         for name, entry in group.wiring.items()
     )
 
@@ -149,9 +157,7 @@ def _scales(state: State, group: Group, axis: str) -> Tensor:
     scales = [
         state[name].detach().cpu().double().square()
         for name, entry in group.wiring.items()
-        if name in group.spared
-        and name.endswith("weight")
-        and [a and a.name for a in entry] == [axis]
+        if name in group.spared and name.endswith("weight") and entry == (Axis(axis),)
     ]
     if not scales:
         raise RecipeError(

@@ -297,6 +297,7 @@ def test_della_by_hand() -> None:
     left = magnitude_drop(change, numbers, 0.5, 0.2, "probability")
     torch.testing.assert_close(left, tensor([3 / 0.7, 0.0, 4.0], [0.0, 5 / 0.7, 0.0]))
     assert chances(tensor([1.0], [2.0]), 0.4, 0.1).tolist() == [[0.4], [0.4]]
+    assert chances(torch.tensor(2.0), 0.5, 0.1).item() == 0.5
 
 
 def test_sce_by_hand() -> None:

@@ -282,8 +282,27 @@ def bent(shape: tuple[int, ...], outputs: int) -> nn.Module:
     return Bent()
 
 
-def test_what_has_no_wiring_cannot_lie_side_by_side() -> None:
+def running_sums(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    class RunningSums(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(*shape, 5), nn.Linear(5, outputs)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.first(x).cumsum(1))
+
+    return RunningSums()
+
+
+def test_weights_that_are_bent_before_use_do_not_add_up() -> None:
+    """The axes are read, and rightly: it is the sine that makes the sum another one."""
     parts = tuple(part(name, bent, (6,), 1.1) for name in "01")
+    with pytest.raises(CompositionError, match="off the sum of logits"):
+        built(parts)
+
+
+def test_what_has_no_wiring_cannot_lie_side_by_side() -> None:
+    parts = tuple(part(name, running_sums, (6,), 1.1) for name in "01")
     for make in (built, lambda parts: inlay_size(MergeContext(parts))):
         with pytest.raises(WiringError, match=r"^inlay works on units and needs the network's"):
             make(parts)

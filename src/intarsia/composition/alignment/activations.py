@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from intarsia.composition.alignment.matching import Orders, assign
 from intarsia.errors import WiringError
-from intarsia.models.wiring import INPUT, OUTPUT, Axis, Wiring, hidden_axes
+from intarsia.models.axes import INPUT, OUTPUT, Axis, UnitRun, Wiring, axis_sizes, hidden_axes, runs
 
 BATCH = 64
 
@@ -43,13 +43,17 @@ class _Source:
     """A layer whose output has the units of an axis along one dimension."""
 
     layer: str
-    axis: Axis
+    run: UnitRun
     dimension: int
+
+    @property
+    def axis(self) -> Axis:
+        return self.run.axis
 
     def units(self, output: Tensor) -> Tensor:
         """Units x everything else: positions, and the entries of a block, are more samples."""
-        along = output.movedim(self.dimension, -1)
-        blocks = along.reshape(-1, along.shape[-1] // self.axis.block, self.axis.block)
+        along = output.movedim(self.dimension, -1).narrow(-1, self.run.start, self.run.length)
+        blocks = along.reshape(-1, self.run.units, self.axis.block)
         # a copy, because the network may go on to change its own in place
         return blocks.movedim(1, 0).flatten(1).to(torch.float64, copy=True)
 
@@ -111,10 +115,14 @@ def _read(network: nn.Module, sources: Sequence[_Source], batch: Tensor) -> list
 
 def _sources(network: nn.Module, samples: Tensor, wiring: Wiring) -> list[_Source]:
     """Layers with a weight whose dimension 0 is an axis, where their output shows it."""
+    state = network.state_dict()
+    sizes = axis_sizes(wiring, state)
     given = {
-        (name.rpartition(".")[0], entry[0]): None
+        (name.rpartition(".")[0], run): None
         for name, entry in wiring.items()
-        if len(entry) > 1 and entry[0] and entry[0].name not in (INPUT, OUTPUT)
+        if len(entry) > 1
+        for run in runs(entry, state[name].shape, sizes)
+        if run.dimension == _gives(network, name) and run.axis.name not in (INPUT, OUTPUT)
     }
     calls: dict[str, tuple[Any, Any]] = {}
 
@@ -124,31 +132,37 @@ def _sources(network: nn.Module, samples: Tensor, wiring: Wiring) -> list[_Sourc
     with _hooked(network, {layer for layer, _ in given}, keep), torch.no_grad():
         network(samples)
     sources = []
-    for layer, axis in given:
+    for layer, run in given:
         if layer not in calls:
             continue
-        dimension = _dimension(network, layer, axis, wiring, *calls[layer])
+        dimension = _dimension(network, layer, run, wiring, *calls[layer])
         if dimension is not None:
-            sources.append(_Source(layer, axis, dimension))
+            sources.append(_Source(layer, run, dimension))
     return sources
 
 
 def _dimension(
-    network: nn.Module, layer: str, axis: Axis, wiring: Wiring, args: Any, kwargs: Any
+    network: nn.Module, layer: str, run: UnitRun, wiring: Wiring, args: Any, kwargs: Any
 ) -> int | None:
     """The dimension of a layer's output along which its first unit alone changes its first entries.
 
     Tried out on random inputs, so that no kind of layer need be known and no dead unit misleads.
     """
     state, generator = network.state_dict(), torch.Generator().manual_seed(0)
-    own = {
-        name.rpartition(".")[2]: state[name]
-        for name, entry in wiring.items()
-        if name.rpartition(".")[0] == layer and entry and entry[0] == axis
-    }
-    units = next(iter(own.values())).shape[0]
-    first = torch.arange(units) < axis.block
-    changed = {name: t + first.to(t).reshape(-1, *[1] * (t.ndim - 1)) for name, t in own.items()}
+    sizes = axis_sizes(wiring, state)
+    own, changed, entries = {}, {}, 0
+    for name, entry in wiring.items():
+        if name.rpartition(".")[0] != layer:
+            continue
+        key, tensor = name.rpartition(".")[2], state[name]
+        own[key] = changed[key] = tensor
+        gives = _gives(network, name)
+        if (replace(run, dimension=gives)) in runs(entry, tensor.shape, sizes):
+            entries = tensor.shape[gives]
+            changed[key] = tensor.clone()
+            changed[key].narrow(gives, run.start, run.axis.block).add_(1)
+    first = torch.zeros(entries, dtype=torch.bool)
+    first[run.start : run.start + run.axis.block] = True
     args = tuple(_random_like(value, generator) for value in args)
     module = network.get_submodule(layer)
     with torch.no_grad():
@@ -156,11 +170,17 @@ def _dimension(
     if not isinstance(before, Tensor):
         return None
     for dimension in range(1, before.ndim):
-        if before.shape[dimension] == units:
+        if before.shape[dimension] == entries:
             moved = (before != after).movedim(dimension, 0).flatten(1).any(1)
             if moved.any() and not moved[~first].any():
                 return dimension
     return None
+
+
+def _gives(network: nn.Module, name: str) -> int:
+    """The dimension of a tensor along which its layer gives units: a lookup table has it last."""
+    layer = network.get_submodule(name.rpartition(".")[0])
+    return 1 if isinstance(layer, nn.Embedding) else 0
 
 
 def _random_like(value: Any, generator: torch.Generator) -> Any:

@@ -11,13 +11,8 @@ from intarsia.composition.alignment.activations import match_activations
 from intarsia.composition.alignment.matching import Orders, match_weights
 from intarsia.composition.merge_context import MergeContext
 from intarsia.errors import CompositionError, nearest
-from intarsia.models.wiring import (
-    Wiring,
-    axis_sizes,
-    hidden_axes,
-    live_units,
-    take_units,
-)
+from intarsia.models.axes import INPUT, Wiring, axis_sizes, hidden_axes, names_in, runs
+from intarsia.models.units import live_units, take_units
 from intarsia.modules import Module
 
 How = Literal["weights", "activations"]
@@ -73,12 +68,24 @@ def disjoint_units(modules: Sequence[Module], wiring: Wiring) -> bool:
     """
     live = [live_units(wiring, module.state, module.live) for module in modules]
     held = [_held(module, wiring) for module in modules]
+    if _share_inputs(modules, wiring):
+        return False
     for axis in hidden_axes(wiring):
         lives = torch.stack([units[axis] for units in live])  # modules, units
         holders = (lives | torch.stack([units[axis] for units in held])).sum(0)
         if bool((lives.any(0) & (holders > 1)).any()):
             return False
     return True
+
+
+def _share_inputs(modules: Sequence[Module], wiring: Wiring) -> bool:
+    """Whether several modules have weights that give the input's own axis, as residuals of it."""
+    names = [n for n, entry in wiring.items() if entry and names_in(entry[:1]) == {INPUT}]
+    return any(
+        sum(bool(m.state[n].any()) for m in modules) > 1
+        for n in names
+        if modules[0].plan[n].learned
+    )
 
 
 def _held(module: Module, wiring: Wiring) -> dict[str, Tensor]:
@@ -88,10 +95,8 @@ def _held(module: Module, wiring: Wiring) -> dict[str, Tensor]:
     for name, entry in wiring.items():
         if not module.plan[name].learned:
             continue
-        for dimension, axis in enumerate(entry):
-            if axis is not None:
-                values = module.state[name].movedim(dimension, 0)
-                held[axis.name] |= (values.reshape(sizes[axis.name], -1) != 0).any(1)
+        for run in runs(entry, module.state[name].shape, sizes):
+            held[run.axis.name] |= (run.by_unit(module.state[name]) != 0).any(1)
     return held
 
 

@@ -7,14 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intarsia.models.wiring import (
+from intarsia.models.axes import (
     INPUT,
     OUTPUT,
     TensorAxes,
+    UnitRun,
     Wiring,
     axis_sizes,
     hidden_axes,
-    take_units,
+    names_in,
+    runs,
 )
 
 Orders = dict[str, Tensor]
@@ -65,31 +67,39 @@ class _Pair:
     """One tensor of both networks; the reference's is divided by the square of their spread."""
 
     entry: TensorAxes
+    runs: list[UnitRun]
     reference: Tensor
     other: Tensor
 
     def names(self, leave: int | None = None) -> set[str]:
-        """The axes that can move, without that of dimension `leave`."""
-        names = {axis.name for d, axis in enumerate(self.entry) if axis and d != leave}
-        return names - {INPUT, OUTPUT}
+        """The axes that can move, without those of dimension `leave`."""
+        entry = tuple(axis for d, axis in enumerate(self.entry) if d != leave)
+        return names_in(entry) - {INPUT, OUTPUT}
 
     def moved(self, orders: Mapping[str, Tensor], leave: int | None = None) -> Tensor:
         """The other's tensor with its units in the orders given, but for dimension `leave`."""
-        entry = tuple(None if d == leave else axis for d, axis in enumerate(self.entry))
-        return take_units({"": self.other}, {"": entry}, orders)[""]
+        moved = self.other.clone()
+        for run in self.runs:
+            if run.dimension == leave or run.axis.name not in orders:
+                continue
+            block = torch.arange(run.axis.block)
+            entries = (orders[run.axis.name][:, None] * run.axis.block + block).flatten()
+            run.of(moved).copy_(run.of(moved).index_select(run.dimension, entries))
+        return moved
 
 
 def _pairs(
     reference: Mapping[str, Tensor], other: Mapping[str, Tensor], wiring: Wiring
 ) -> list[_Pair]:
-    pairs = []
+    pairs, sizes = [], axis_sizes(wiring, reference)
     for name, entry in wiring.items():
         if not reference[name].is_floating_point() or not any(entry):
             continue
         one, two = (state[name].detach().cpu().double() for state in (reference, other))
         spread = max(float(one.std(correction=0)), float(two.std(correction=0)))
         if spread > NO_SPREAD * max(float(one.abs().max()), float(two.abs().max())):
-            pairs.append(_Pair(entry, one / spread**2, two))
+            own = runs(entry, one.shape, sizes)
+            pairs.append(_Pair(entry, own, one / spread**2, two))
     return pairs
 
 
@@ -127,27 +137,28 @@ def _similarity(
 ) -> Tensor:
     """Units of the reference x units of the other, summed over the tensors that carry the axis."""
     total = torch.zeros(size, size, dtype=torch.float64)
-    for pair, dimension in _places(pairs, axis, known):
-        one = pair.reference.movedim(dimension, 0).reshape(size, -1)
-        total += one @ pair.moved(orders, dimension).movedim(dimension, 0).reshape(size, -1).T
+    for pair, run in _places(pairs, axis, known):
+        total += run.by_unit(pair.reference) @ run.by_unit(pair.moved(orders, run.dimension)).T
     return total
 
 
 def _evidence(pairs: list[_Pair], axis: str, known: Iterable[str]) -> int:
     """How many numbers can be compared for all units of an axis at once."""
     return sum(
-        pair.reference.numel() // pair.reference.shape[dimension]
-        for pair, dimension in _places(pairs, axis, known)
+        pair.reference.numel() // pair.reference.shape[run.dimension]
+        for pair, run in _places(pairs, axis, known)
     )
 
 
-def _places(pairs: list[_Pair], axis: str, known: Iterable[str] | None) -> list[tuple[_Pair, int]]:
+def _places(
+    pairs: list[_Pair], axis: str, known: Iterable[str] | None
+) -> list[tuple[_Pair, UnitRun]]:
     """Where an axis is carried; with `known`, only by tensors whose other axes are known."""
     return [
-        (pair, dimension)
+        (pair, run)
         for pair in pairs
-        for dimension, own in enumerate(pair.entry)
-        if own and own.name == axis and (known is None or pair.names(dimension) <= set(known))
+        for run in pair.runs
+        if run.axis.name == axis and (known is None or pair.names(run.dimension) <= set(known))
     ]
 
 

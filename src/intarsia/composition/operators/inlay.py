@@ -5,7 +5,7 @@ common. A tensor of two hidden axes becomes block diagonal, one that gives the o
 of blocks, and what only the output has (its bias) is added up.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from math import prod
 
@@ -22,7 +22,20 @@ from intarsia.composition.operators.inlay_network import (
 )
 from intarsia.composition.operators.registry import State, operator
 from intarsia.errors import CompositionError
-from intarsia.models.axes import INPUT, OUTPUT, TensorAxes, hidden_axes
+from intarsia.models.axes import (
+    INPUT,
+    OUTPUT,
+    Parts,
+    TensorAxes,
+    all_axes,
+    axes_of,
+    axis_sizes,
+    hidden_axes,
+    known_sizes,
+    names_in,
+    part_lengths,
+    resized_shape,
+)
 from intarsia.models.custom.trial import trial_inputs
 from intarsia.models.units import live_units, take_units
 from intarsia.modules.statistics import total
@@ -47,7 +60,7 @@ def inlay(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
     context.wiring_for("inlay")
     _check_parts(context)
     live = _live_parts(states, states, context)
-    built = {name: _join(name, [state[name] for state in live], context) for name in context.plan}
+    built = {name: _join(name, live, context) for name in context.plan}
     if context.parts[0].architecture.is_foreign:
         _check_sum(built, states, context)
     return built
@@ -68,18 +81,17 @@ def inlay_blocks(context: MergeContext, grouped: bool = True) -> BlockNetwork | 
     masks = _live_parts(_full_masks(context), states, context)
     shapes = {
         name: torch.empty(
-            _joint_shape([state[name] for state in live], wiring[name]), device="meta"
+            _joint_shape(
+                [state[name].shape for state in live], wiring[name], _sizes(live, context)
+            ),
+            device="meta",
         )
         for name in context.plan
     }
     architecture = first.architecture.fitted(shapes, first.factory)
     layers = block_layers(architecture.skeleton(), wiring)
     split = {f"{path}.weight" for path in layers}
-    rest = {
-        name: _join(name, [state[name] for state in live], context)
-        for name in context.plan
-        if name not in split
-    }
+    rest = {name: _join(name, live, context) for name in context.plan if name not in split}
     return BlockNetwork(
         build_blocks(architecture, wiring, live, rest, grouped),
         architecture,
@@ -92,23 +104,20 @@ def inlay_size(context: MergeContext) -> int:
     wiring = context.wiring_for("inlay")
     live = [live_units(wiring, part.state, part.live) for part in context.parts]
     wide = {a: sum(int(units[a].sum()) for units in live) for a in hidden_axes(wiring)}
-    sizes = []
-    for name, entry in wiring.items():
-        shape = context.parts[0].state[name].shape
-        sizes.append(
-            prod(
-                wide[axis.name] * axis.block if axis and axis.name in wide else shape[d]
-                for d, axis in enumerate(entry)
-            )
-        )
-    return sum(sizes)
+    state = context.parts[0].state
+    sizes = axis_sizes(wiring, state)
+    return sum(
+        prod(resized_shape(entry, state[name].shape, sizes, wide)) for name, entry in wiring.items()
+    )
 
 
 def inlay_mask(context: MergeContext) -> dict[str, Tensor]:
     """The mask of the inlay of the parts: theirs side by side, and pruned between them."""
     live = _live_parts(_full_masks(context), [part.state for part in context.parts], context)
     return {
-        name: _side_by_side([mask[name] for mask in live], context.wiring[name])
+        name: _side_by_side(
+            [mask[name] for mask in live], context.wiring[name], _sizes(live, context)
+        )
         if _hidden(context.wiring[name])
         else reduce(torch.logical_or, [mask[name] for mask in live])
         for name in context.learned
@@ -149,13 +158,18 @@ def _live_parts(
     return [take_units(own, wiring, kept) for own, kept in zip(values, keep, strict=True)]
 
 
-def _join(name: str, tensors: Sequence[Tensor], context: MergeContext) -> Tensor:
-    entry = context.wiring[name]
+def _sizes(live: Sequence[State], context: MergeContext) -> list[dict[str, int]]:
+    """The units of every axis of each part."""
+    return [known_sizes(context.wiring, state) for state in live]
+
+
+def _join(name: str, live: Sequence[State], context: MergeContext) -> Tensor:
+    entry, tensors = context.wiring[name], [state[name] for state in live]
     if _hidden(entry):
-        return _side_by_side(tensors, entry)
+        return _side_by_side(tensors, entry, _sizes(live, context))
     if not tensors[0].is_floating_point():
         return reduce(torch.maximum, tensors)
-    if context.plan[name].learned and any(axis and axis.name == OUTPUT for axis in entry):
+    if context.plan[name].learned and OUTPUT in names_in(entry):
         return total(tensors)
     for part, tensor in zip(context.parts, tensors, strict=True):
         if not torch.equal(tensor, tensors[0]):
@@ -166,9 +180,19 @@ def _join(name: str, tensors: Sequence[Tensor], context: MergeContext) -> Tensor
     return tensors[0].clone()
 
 
-def _side_by_side(tensors: Sequence[Tensor], entry: TensorAxes) -> Tensor:
-    """One after another along every hidden axis; nothing between the blocks."""
-    hidden, shape = _hidden(entry), _joint_shape(tensors, entry)
+def _side_by_side(
+    tensors: Sequence[Tensor], entry: TensorAxes, sizes: Sequence[Mapping[str, int]]
+) -> Tensor:
+    """One after another along every hidden axis; nothing between the blocks.
+
+    What lies beside hidden axes and is common to all parts, such as an input that is concatenated
+    to them, is added up.
+    """
+    hidden = _hidden(entry)
+    shape = [
+        sum(t.shape[d] for t in tensors) if d in hidden else size
+        for d, size in enumerate(tensors[0].shape)
+    ]
     if prod(shape) > LARGEST:
         raise CompositionError(
             f"an inlay of these parts would have a tensor of {prod(shape)} entries, most of them 0 "
@@ -183,19 +207,52 @@ def _side_by_side(tensors: Sequence[Tensor], entry: TensorAxes) -> Tensor:
             corner = corner.narrow(d, 0, size)
             place = place.narrow(d, size, place.shape[d] - size)
         corner.copy_(tensor)
+    for d in hidden:
+        dimension = entry[d]
+        if isinstance(dimension, Parts):
+            places, length = _places(dimension, [t.shape[d] for t in tensors], sizes)
+            joined = _summed(joined, d, places, length)
     return joined
 
 
-def _joint_shape(tensors: Sequence[Tensor], entry: TensorAxes) -> list[int]:
-    hidden = _hidden(entry)
-    return [
-        sum(t.shape[d] for t in tensors) if d in hidden else size
-        for d, size in enumerate(tensors[0].shape)
-    ]
+def _places(
+    dimension: Parts, entries: Sequence[int], sizes: Sequence[Mapping[str, int]]
+) -> tuple[Tensor, int]:
+    """Where the entries of all parts' dimensions go, axis by axis, and how many there are then."""
+    own = [part_lengths(dimension, n, size) for n, size in zip(entries, sizes, strict=True)]
+    rows: list[list[Tensor]] = [[] for _ in own]
+    start = 0
+    for column, part in enumerate(dimension.parts):
+        common = isinstance(part, int) or part.name in (INPUT, OUTPUT)
+        for row, lengths in zip(rows, own, strict=True):
+            row.append(torch.arange(start, start + lengths[column]))
+            start += 0 if common else lengths[column]
+        start += own[0][column] if common else 0
+    return torch.cat([piece for row in rows for piece in row]), start
+
+
+def _summed(joined: Tensor, dimension: int, places: Tensor, length: int) -> Tensor:
+    shape = [length if d == dimension else size for d, size in enumerate(joined.shape)]
+    flags = joined.dtype == torch.bool
+    values = joined.to(torch.uint8) if flags else joined
+    after = values.new_zeros(shape).index_add(dimension, places.to(joined.device), values)
+    return after > 0 if flags else after
+
+
+def _joint_shape(
+    shapes: Sequence[torch.Size], entry: TensorAxes, sizes: Sequence[Mapping[str, int]]
+) -> list[int]:
+    hidden = set().union(*sizes) - {INPUT, OUTPUT}
+    wide = {axis: sum(own[axis] for own in sizes) for axis in hidden}
+    return list(resized_shape(entry, shapes[0], sizes[0], wide))
 
 
 def _hidden(entry: TensorAxes) -> list[int]:
-    return [d for d, axis in enumerate(entry) if axis and axis.name not in (INPUT, OUTPUT)]
+    return [
+        d
+        for d, dimension in enumerate(entry)
+        if any(axis.name not in (INPUT, OUTPUT) for axis in axes_of(dimension))
+    ]
 
 
 def _check_parts(context: MergeContext) -> None:
@@ -207,13 +264,12 @@ def _check_parts(context: MergeContext) -> None:
             f"outputs for {classes} classes: an explicit other is divided after the network; "
             f"{REMEDY}"
         )
-    for entry in context.wiring.values():
-        for axis in entry:
-            if axis and axis.joint and axis.name != INPUT:
-                raise CompositionError(
-                    f"inlay cannot join axis {axis.name!r} side by side: its units meet outside "
-                    f"the weights (as in LayerNorm), so the parts would meet there too; {REMEDY}"
-                )
+    for axis in all_axes(context.wiring):
+        if axis.joint and axis.name != INPUT:
+            raise CompositionError(
+                f"inlay cannot join axis {axis.name!r} side by side: its units meet outside "
+                f"the weights (as in LayerNorm), so the parts would meet there too; {REMEDY}"
+            )
 
 
 def _check_sum(built: State, states: Sequence[State], context: MergeContext) -> None:

@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from intarsia.composition.merge_context import MergeContext
-from intarsia.models.axes import INPUT, OUTPUT, TensorAxes, Wiring
+from intarsia.models.axes import INPUT, OUTPUT, Axis, TensorAxes, Wiring
 from intarsia.modules.architecture import Architecture
 
 State = Mapping[str, Tensor]
@@ -153,4 +153,7 @@ def build_blocks(
 
 
 def _both_hidden(entry: TensorAxes) -> bool:
-    return all(axis and axis.block == 1 and axis.name not in (INPUT, OUTPUT) for axis in entry[:2])
+    return all(
+        isinstance(axis, Axis) and axis.block == 1 and axis.name not in (INPUT, OUTPUT)
+        for axis in entry[:2]
+    )

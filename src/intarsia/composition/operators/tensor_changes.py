@@ -47,5 +47,5 @@ def join_changes(
 
 
 def rows_of(tensor: Tensor) -> Tensor:
-    """A tensor as a matrix with a row for each output unit; a vector is one row."""
-    return tensor[None] if tensor.ndim < 2 else tensor.flatten(1)
+    """A tensor as a matrix with a row for each output unit; a vector, or a number, is one row."""
+    return tensor.reshape(1, -1) if tensor.ndim < 2 else tensor.flatten(1)

@@ -1,18 +1,32 @@
-"""The wiring of a custom network, read off a trace of its forward pass."""
+"""The wiring of a custom network, read off one run of its forward pass."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
-from torch.nn.utils import parametrize
+from torch import Tensor, nn
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torch.overrides import TorchFunctionMode
 
 from intarsia.errors import WiringError
 from intarsia.models.axes import INPUT, OUTPUT, TensorAxes, Wiring, check_wiring
-from intarsia.models.custom.axis_labels import Label, Labels, UnreadableError, Variables
-from intarsia.models.custom.layer_rules import FUNCTIONS, LAYERS, Step
+from intarsia.models.custom.adapting import logits_in
+from intarsia.models.custom.axis_labels import (
+    Label,
+    RawLabels,
+    UnreadableError,
+    Variables,
+    committed,
+)
+from intarsia.models.custom.layer_rules import FUNCTIONS, Step
 from intarsia.models.custom.trial import evaluating, input_dtype
 
 BATCH = 3
+DECIDING = ("bool", "item", "tolist", "float", "int", "index")  # from a tensor to Python's values
 REMEDY = (
     "give the network a `wiring`: a mapping from every parameter and buffer name to its axes, or a "
     "method wiring(shape) that returns one"
@@ -20,9 +34,9 @@ REMEDY = (
 
 
 def infer_wiring(network: nn.Module, shape: tuple[int, ...]) -> Wiring:
-    """Trace the network, run it on a few zeros, and follow its units from layer to layer.
+    """Run the network on a few zeros, and follow its units from function to function.
 
-    Reads common layers (see layer_rules.py); WiringError names the first one that it cannot read.
+    Reads common functions (see layer_rules.py); WiringError names the first that it cannot read.
     """
     with evaluating(network):
         entries = _read(network, shape)
@@ -42,15 +56,16 @@ def infer_wiring(network: nn.Module, shape: tuple[int, ...]) -> Wiring:
 def _read(network: nn.Module, shape: tuple[int, ...]) -> dict[int, TensorAxes]:
     kind = type(network).__name__
     try:
-        # a single layer is held by another, or the trace would go inside it
-        root = nn.Sequential(network) if type(network) in LAYERS else network
-        graph = fx.GraphModule(root, fx.Tracer().trace(root))
         example = next((p for p in network.parameters()), torch.zeros(()))
         reads_integers = input_dtype(network, shape) == torch.int64
         dtype = torch.int64 if reads_integers else example.dtype
-        reader = _Reader(graph, network)
-        reader.run(torch.zeros(BATCH, *shape, dtype=dtype, device=example.device))
-        return reader.variables.name_all(reader.entries)
+        x = torch.zeros(BATCH, *shape, dtype=dtype, device=example.device)
+        reader = _Reader(network)
+        with reader.watching(), reader:
+            reader.begin(x)
+            answer = logits_in(network(x))
+        reader.finish(answer)
+        return reader.variables.name_all(reader.entries())
     except UnreadableError as cause:
         raise WiringError(f"cannot read the axes of {kind}: {cause}; {REMEDY}") from cause
     except WiringError:
@@ -62,117 +77,160 @@ def _read(network: nn.Module, shape: tuple[int, ...]) -> dict[int, TensorAxes]:
         ) from cause
 
 
-class _Reader(fx.Interpreter):
-    """Runs the graph on real values and labels every dimension of every tensor on the way."""
+class _Reader(TorchFunctionMode):
+    """Sees every function that a network calls, and labels the dimensions of what it gives."""
 
-    def __init__(self, graph: fx.GraphModule, network: nn.Module) -> None:
-        super().__init__(graph)
-        self.known = {id(tensor) for tensor in network.state_dict(keep_vars=True).values()}
-        self.extra_traceback = False  # it would write into our messages
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
         self.variables = Variables()
-        self.entries: dict[int, Labels] = {}
-        self.labels: dict[fx.Node, Labels] = {}
+        self._names: dict[int, str] = {}
+        for name, tensor in network.state_dict(keep_vars=True).items():
+            self._names.setdefault(id(tensor), name)
+        self._labels: dict[int, RawLabels] = {}
+        self._comparisons: set[int] = set()  # whole numbers and truths that come from real ones
+        self._alive: list[Tensor] = []  # an id is a tensor's for as long as that lives
+        self._paths = {id(module): path for path, module in network.named_modules()}
+        self._stack: list[nn.Module] = []
 
-    def run_node(self, n: fx.Node) -> Any:
-        value = super().run_node(n)
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """While open, it is known which module's forward is running."""
+        hooks = [
+            register_module_forward_pre_hook(lambda module, _: self._stack.append(module)),
+            register_module_forward_hook(self._leave),
+        ]
         try:
-            labels = self._follow(n, value)
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _leave(self, *_: Any) -> None:
+        self._stack.pop()
+
+    def begin(self, x: Tensor) -> None:
+        inputs = (self.variables.new(INPUT, size) for size in x.shape[1:])
+        self._note(x, (None, *inputs))
+
+    def finish(self, answer: Any) -> None:
+        if not isinstance(answer, Tensor) or answer.ndim != 2:
+            raise UnreadableError("the network must return one tensor N x outputs")
+        label = committed(self.variables, self.raw(answer))[-1]
+        if label is None:
+            return
+        label = self.variables.expand(label)
+        if any(variable is None or block != 1 for variable, block in label):
+            raise UnreadableError("several outputs make one unit")
+        self.variables.unify(label, self.variables.new(OUTPUT, answer.shape[1]))
+
+    def entries(self) -> dict[int, Any]:
+        """The labels of the network's own tensors that some function has read."""
+        return {
+            key: committed(self.variables, labels)
+            for key, labels in self._labels.items()
+            if key in self._names
+        }
+
+    def raw(self, tensor: Tensor) -> RawLabels:
+        """A tensor's labels; a parameter's are new, and become those of whatever it meets."""
+        if id(tensor) in self._labels:
+            return self._labels[id(tensor)]
+        name = self._names.get(id(tensor))
+        if name is None:
+            return (None,) * tensor.ndim  # a constant stays as it is when units move
+        self._labels[id(tensor)] = tuple(
+            self.variables.new(f"{name}.{d}", size, free=True) if size > 1 else None
+            for d, size in enumerate(tensor.shape)
+        )
+        return self._labels[id(tensor)]
+
+    def assign(self, tensor: Tensor, dimension: int, label: Label) -> None:
+        """Label a dimension of one entry, which a parameter's own labels leave out."""
+        if id(tensor) in self._names:
+            own = list(self.raw(tensor))
+            own[dimension] = label
+            self._labels[id(tensor)] = tuple(own)
+
+    def path_of(self, tensor: Tensor) -> str | None:
+        """The layer that a tensor of the state belongs to, as a name for its units."""
+        name = self._names.get(id(tensor))
+        if name is None:
+            return None
+        path = name.rpartition(".")[0]
+        return f"{path}.units" if path in (INPUT, OUTPUT) else path or name
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        shapes = [tuple(t.shape) for t in _tensors((args, kwargs))]
+        value = func(*args, **kwargs)
+        outputs, name = _tensors(value), _name(func)
+        if not any(self._is_known(t) for t in _tensors((args, kwargs))):
+            return value
+        try:
+            if not outputs and name in DECIDING and self._is_real(args[0]):
+                raise UnreadableError("what follows depends on values, and one run shows one way")
+            if not outputs:
+                return value
+            if any(self._is_real(t) for t in _tensors((args, kwargs))):
+                self._comparisons.update(id(t) for t in outputs if not t.is_floating_point())
+            if shapes != [tuple(t.shape) for t in _tensors((args, kwargs))]:
+                raise UnreadableError("it changes a shape in place")
+            rule = FUNCTIONS.get(name)
+            if rule is None:
+                if not any(t.is_floating_point() or t.is_complex() for t in outputs):
+                    return value  # positions and masks
+                raise UnreadableError("there is no rule for it")
+            labels = rule(Step(self, name, args, kwargs, value))
         except UnreadableError as cause:
             raise WiringError(
-                f"cannot read the axes of {self._where(n)}: {cause}; {REMEDY}"
+                f"cannot read the axes of {self._where(name)}: {cause}; {REMEDY}"
             ) from cause
-        if labels is not None:
-            self.labels[n] = labels
+        if isinstance(value, Tensor):
+            self._note(value, labels)
+        else:
+            many = labels if isinstance(labels, list) else [labels] * len(outputs)
+            for tensor, own in zip(outputs, many, strict=False):
+                if own is not None:
+                    self._note(tensor, own)
         return value
 
-    def _follow(self, node: fx.Node, value: Any) -> Labels | None:
-        if node.op == "output":
-            self._finish(node, value)
-            return None
-        if not isinstance(value, Tensor):
-            if isinstance(value, tuple | list) and any(isinstance(v, Tensor) for v in value):
-                raise UnreadableError("it gives several tensors")
-            return None
-        if node.op == "placeholder":
-            return None, *(self.variables.new(INPUT) for _ in value.shape[1:])
-        if node.op == "get_attr":
-            return self._bare(str(node.target), value)
-        tensors = [other for other in node.all_input_nodes if other in self.labels]
-        if not tensors:
-            return (None,) * value.ndim
-        module = self.fetch_attr(str(node.target)) if node.op == "call_module" else None
-        if module is not None and parametrize.is_parametrized(module):
-            raise UnreadableError("its weights are parametrised")
-        rule = _layer_rule(module) if module is not None else _function_rule(node)
-        if rule is None:
-            raise UnreadableError("there is no rule for it")
-        return rule(Step(self, node, module, value, tensors))
+    def _is_known(self, tensor: Tensor) -> bool:
+        return id(tensor) in self._labels or id(tensor) in self._names
 
-    def _bare(self, name: str, value: Tensor) -> Labels:
-        """A parameter used without a layer: its axes are those of whatever it meets."""
-        if id(value) not in self.known:
-            return (None,) * value.ndim  # a constant stays as it is when units move
-        if id(value) not in self.entries:
-            self.entries[id(value)] = tuple(
-                self.variables.new(f"{name}.{d}", free=True) if size > 1 else None
-                for d, size in enumerate(value.shape)
-            )
-        return self.entries[id(value)]
+    def _is_real(self, tensor: Tensor) -> bool:
+        """Whether it is computed from real numbers, and not from token ids and masks alone."""
+        return tensor.is_floating_point() or id(tensor) in self._comparisons
 
-    def _finish(self, node: fx.Node, value: Any) -> None:
-        returned = node.args[0]
-        if not isinstance(value, Tensor) or value.ndim != 2 or not isinstance(returned, fx.Node):
-            raise UnreadableError("the network must return one tensor N x outputs")
-        label = self.labels[returned][-1]
-        if label is not None and self.variables.find(label)[1] != 1:
-            raise UnreadableError("several outputs make one unit")
-        if label is not None:
-            self.variables.unify(label, self.variables.new(OUTPUT))
+    def _note(self, tensor: Tensor, labels: RawLabels) -> None:
+        if len(labels) != tensor.ndim:
+            raise UnreadableError("it gives a tensor of other dimensions than expected")
+        self._labels[id(tensor)] = labels
+        self._alive.append(tensor)
 
-    def wire(self, tensor: Tensor | None, labels: Labels) -> None:
-        """Note a tensor's labels; a tensor used twice has the same units both times."""
-        if tensor is None:
-            return
-        for old, new in zip(self.entries.get(id(tensor), ()), labels, strict=False):
-            if (old is None) != (new is None):
-                raise UnreadableError(
-                    "a weight that is used twice has units along a dimension only once"
-                )
-            if old is not None and new is not None:
-                self.variables.unify(old, new)
-        self.entries.setdefault(id(tensor), labels)
-
-    def given_by(self, weight: Tensor, name: str) -> Label | None:
-        """The axis of the units that a weight gives."""
-        if id(weight) in self.entries:
-            return self.entries[id(weight)][0]
-        return self.variables.new(f"{name}.units" if name in (INPUT, OUTPUT) else name)
-
-    def _where(self, node: fx.Node) -> str:
-        if node.op == "call_module":
-            return (
-                f"layer {str(node.target)!r} ({type(self.fetch_attr(str(node.target))).__name__})"
-            )
-        function = node.target if isinstance(node.target, str) else _name(node.target)
-        stack = list((node.meta.get("nn_module_stack") or {}).values())
-        if not stack:
+    def _where(self, function: str) -> str:
+        if not self._stack or not self._paths.get(id(self._stack[-1]), ""):
             return f"{function!r} in the network's own forward"
-        path, kind = stack[-1]
-        return f"{function!r} in layer {path!r} ({getattr(kind, '__name__', kind)})"
+        module = self._stack[-1]
+        path, kind = self._paths[id(module)], type(module)
+        if kind.__module__.startswith("torch.nn.") and not list(module.children()):
+            return f"layer {path!r} ({kind.__name__})"
+        return f"{function!r} in layer {path!r} ({kind.__name__})"
 
 
-def _layer_rule(module: nn.Module) -> Any:
-    return next((LAYERS[kind] for kind in type(module).__mro__ if kind in LAYERS), None)
-
-
-def _function_rule(node: fx.Node) -> Any:
-    if isinstance(node.target, str):
-        return FUNCTIONS.get(node.target.rstrip("_"))
-    origin = (getattr(node.target, "__module__", None) or "torch").split(".")[0]
-    return (
-        FUNCTIONS.get(_name(node.target).rstrip("_")) if origin in ("torch", "_operator") else None
-    )
+def _tensors(values: Any) -> list[Tensor]:
+    if isinstance(values, Tensor):
+        return [values]
+    if isinstance(values, dict):
+        values = values.values()
+    elif not isinstance(values, tuple | list):
+        return []
+    return [tensor for value in values for tensor in _tensors(value)]
 
 
 def _name(function: Any) -> str:
-    return str(getattr(function, "__name__", function))
+    name = str(getattr(function, "__name__", function))
+    if name in ("__get__", "__set__"):
+        name = str(getattr(getattr(function, "__self__", None), "__name__", name))
+    return name.strip("_")

@@ -1,33 +1,42 @@
 """Whether a wiring is true: units may change places, and one that is not read does not matter."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from intarsia.errors import WiringError
-from intarsia.models.axes import Wiring, axis_sizes, hidden_axes
+from intarsia.models.axes import (
+    Dimension,
+    Parts,
+    Wiring,
+    axis_sizes,
+    hidden_axes,
+    joint_axes,
+    runs,
+)
 from intarsia.models.custom.trial import Trial, filled
 from intarsia.models.units import live_units, take_units
 
 TOLERANCE = 1e-8  # of the answers' size, in float64: above rounding, below any other function
 
 
-def check_units(network: nn.Module, wiring: Wiring, shape: tuple[int, ...]) -> None:
+def check_units(network: nn.Module, wiring: Wiring, shape: tuple[int, ...]) -> bool:
     """Raise WiringError, naming the axis, unless the network's answers bear the wiring out.
 
-    Tried with fixed weights and inputs, in float64. A network that answers by chance, or not in
-    float64, cannot be tried and passes.
+    Tried with fixed weights and inputs, in float64. False for a network that answers by chance, or
+    not in float64, and cannot be tried.
     """
     axes = hidden_axes(wiring)
     if not axes or any(tensor.is_meta for tensor in network.state_dict().values()):
-        return
+        return True
     try:
         trial = Trial(network, shape)
         if not trial.repeats():
-            return
+            return False
     except Exception:  # whatever custom code says to float64
-        return
+        return False
     kind = type(network).__name__
     _check_reading(kind, wiring, trial)
     wrong = _wrong(axes, lambda some: _moved(some, wiring, trial))
@@ -37,7 +46,7 @@ def check_units(network: nn.Module, wiring: Wiring, shape: tuple[int, ...]) -> N
             "network answers otherwise, so some tensor has them in another order, or is left out; "
             "correct the entries of that axis, or put None for them"
         )
-    joint = {axis.name for entry in wiring.values() for axis in entry if axis and axis.joint}
+    joint = joint_axes(wiring)
     wrong = _wrong([a for a in axes if a not in joint], lambda some: _unread(some, wiring, trial))
     if wrong:
         raise WiringError(
@@ -45,6 +54,41 @@ def check_units(network: nn.Module, wiring: Wiring, shape: tuple[int, ...]) -> N
             "changes the answers; mark the axis joint if its units meet outside the weights, as in "
             "LayerNorm: Axis(name, joint=True)"
         )
+    return True
+
+
+def with_joint(network: nn.Module, wiring: Wiring, shape: tuple[int, ...]) -> Wiring:
+    """The wiring with those axes marked joint whose units cannot be left out alone.
+
+    Units that are multiplied with one another, as queries and keys are, are read by no weight; in
+    a matrix that is multiplied from the other side, dimension 0 reads. Neither can be told from
+    the axes' names, so it is tried out.
+    """
+    axes, state = hidden_axes(wiring), network.state_dict()
+    if not axes or any(tensor.is_meta for tensor in state.values()):
+        return wiring
+    live = live_units(wiring, state, {})
+    wrong = {axis for axis in axes if not bool(live[axis].all())}
+    try:
+        trial = Trial(network, shape)
+        others = [axis for axis in axes if axis not in joint_axes(wiring) | wrong]
+        while (axis := _wrong(others, lambda some: _unread(some, wiring, trial))) is not None:
+            wrong |= set(axis.split(", ")) if axis not in others else {axis}
+            others = [axis for axis in others if axis not in wrong]
+    except Exception:  # it will be said that it cannot be tried
+        return wiring
+    return {name: tuple(_joined(d, wrong) for d in entry) for name, entry in wiring.items()}
+
+
+def _joined(dimension: Dimension, names: set[str]) -> Dimension:
+    if isinstance(dimension, Parts):
+        parts = (p if isinstance(p, int) else _joined(p, names) for p in dimension.parts)
+        return Parts(
+            tuple(part for part in parts if part is not None and not isinstance(part, Parts))
+        )
+    if dimension is None or dimension.name not in names:
+        return dimension
+    return replace(dimension, joint=True)
 
 
 def _check_reading(kind: str, wiring: Wiring, trial: Trial) -> None:
@@ -90,19 +134,22 @@ def _order(units: int, place: int) -> Tensor:
 def _unread(axes: Sequence[str], wiring: Wiring, trial: Trial) -> float:
     """How much it changes the answers what the last unit of each axis computes, read by none."""
     before, after = trial.fixed, filled(trial.own, seed=1)
+    sizes = axis_sizes(wiring, before)
     one: dict[str, Tensor] = dict(before)
     other: dict[str, Tensor] = dict(before)
     for name, entry in wiring.items():
         reads = torch.ones_like(before[name], dtype=torch.bool)
         gives = torch.zeros_like(reads)
-        for dimension, axis in enumerate(entry):
-            if axis is None or axis.name not in axes:
+        for run in runs(entry, before[name].shape, sizes):
+            if run.axis.name not in axes:
                 continue
-            last = slice(before[name].shape[dimension] - axis.block, None)
-            if dimension:
-                reads.movedim(dimension, 0)[last] = False
+            end, last = run.start + run.length, run.axis.block
+            if run.dimension:
+                reads.narrow(run.dimension, end - last, last).fill_(False)
             else:
-                gives[last] = True
+                gives[end - last : end] = True
+        if not before[name].is_floating_point():
+            continue
         one[name] = torch.where(reads, before[name], 0)
         other[name] = torch.where(reads, torch.where(gives, after[name], before[name]), 0)
     return _apart(trial, one, other)

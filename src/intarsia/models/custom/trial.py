@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from intarsia.models.custom.adapting import logits_in, shared_names
+
 MASK = 2**32 - 1
 AMPLITUDES = (0.3, 1.0, 3.0, 30.0)  # of the inputs, row by row: functions part near 0 or far off
 
@@ -78,7 +80,9 @@ class Trial:
     def __init__(self, network: nn.Module, shape: tuple[int, ...], rows: int = 4) -> None:
         self.network = network
         self.own = {name: _wide(t) for name, t in _tensors(network).items()}
+        self.shared = shared_names(network)
         self.fixed = filled(self.own)
+        self.fixed |= {name: self.fixed[first] for name, first in self.shared.items()}
         first: Exception | None = None
         for inputs in _inputs(shape, rows):
             self.inputs = inputs.to(_device(network))
@@ -94,7 +98,8 @@ class Trial:
         """Rows x outputs, with these tensors in place of the network's own."""
         with evaluating(self.network):
             torch.default_generator.manual_seed(seed)
-            logits = functional_call(self.network, tensors, (self.inputs,))
+            own = {name: t for name, t in tensors.items() if name not in self.shared}
+            logits = logits_in(functional_call(self.network, own, (self.inputs,)))
         if not isinstance(logits, Tensor):
             raise TypeError(f"the network gives a {type(logits).__name__}")
         return logits.detach().to("cpu", torch.float64)

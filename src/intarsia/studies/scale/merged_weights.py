@@ -14,7 +14,7 @@ from intarsia.composition.merge_context import MergeContext, kept_samples
 from intarsia.composition.operators.inlay import inlay_size
 from intarsia.data import Data, Split
 from intarsia.limits import limited
-from intarsia.models.axes import Wiring, hidden_axes
+from intarsia.models.axes import Wiring, axis_sizes, hidden_axes, names_in
 from intarsia.models.units import live_units, take_units
 from intarsia.modules import Architecture, Bank, Module, logits_of
 from intarsia.pruning import normalisations, prunable
@@ -108,14 +108,9 @@ class Room:
         names = prunable(state, None, spared=normalisations(network))
         weights = sum(state[name].numel() for name in names)
         others = sum(tensor.numel() for tensor in state.values()) - weights
-        hidden = hidden_axes(wiring)
-        sizes = [
-            state[name].shape[place] // axis.block
-            for name, entry in wiring.items()
-            for place, axis in enumerate(entry)
-            if name in state and axis and axis.name in hidden
-        ]
-        return cls(weights, len(names), others, min(sizes, default=0))
+        sizes = axis_sizes(wiring, network.state_dict())
+        narrowest = min((sizes[axis] for axis in hidden_axes(wiring)), default=0)
+        return cls(weights, len(names), others, narrowest)
 
     def sparsity(self, modules: int) -> float | None:
         """What so many modules have to be pruned to for an inlay no larger than the network.
@@ -146,7 +141,7 @@ def inlay_nonzero(bank: Sequence[Module] | Bank) -> int:
             if entry.learned
         }
         for name, mask in take_units(masks, wiring, keep).items():
-            if any(axis and axis.name in keep for axis in wiring[name]):
+            if names_in(wiring[name]) & keep.keys():
                 hidden += int(mask.sum())
             else:
                 shared[name] = shared.get(name, torch.zeros_like(mask)) | mask
@@ -175,7 +170,7 @@ def removed_exactly(inlay: Composition, name: str) -> bool:
     wiring = gone.architecture.wiring(gone.factory)
     kept = take_units(inlay.joined.state, wiring, _units_of_others(inlay.parts, gone, wiring))
     hidden = set(hidden_axes(wiring))
-    units = [n for n, entry in wiring.items() if any(a and a.name in hidden for a in entry)]
+    units = [name for name, entry in wiring.items() if names_in(entry) & hidden]
     same = all(torch.equal(after.state[n], fresh.state[n]) for n in after.state)
     return same and all(torch.equal(after.state[n], kept[n]) for n in units)
 
