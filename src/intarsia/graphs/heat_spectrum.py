@@ -13,7 +13,6 @@ import scipy.sparse as sp
 import torch
 from scipy.linalg import eigh_tridiagonal
 from scipy.ndimage import gaussian_filter1d
-from scipy.signal import find_peaks
 
 from intarsia.errors import DataError, LimitError, RecipeError, shortened
 from intarsia.files import stream
@@ -66,6 +65,8 @@ class HeatCurve:
 
     def peaks(self) -> list[int]:
         """The places of local maxima that stand out by more than twice the error."""
+        from scipy.signal import find_peaks  # takes half a second to import
+
         places, _ = find_peaks(self.values)
         reach = self.values.max() - self.values.min() if len(self.values) else 0.0
         noise = np.maximum(2 * self.errors, 1e-9 * reach)

@@ -34,6 +34,7 @@ from intarsia.composition import Composition
 from intarsia.data import Data, Split
 from intarsia.errors import DataError, IntarsiaError, ModelError, shortened
 from intarsia.files import stream
+from intarsia.models.axes import Axis
 from intarsia.models.custom.trial import evaluation_mode
 from intarsia.models.wiring import carries_wiring, wiring_of
 from intarsia.modules import Classifier, Module, Predicting
@@ -255,12 +256,12 @@ def _blocks(network: nn.Module, shape: tuple[int, ...]) -> Mapping[str, int]:
         wiring = wiring_of(network, shape)
     except IntarsiaError:
         return {}
-    readers = {
-        name.rpartition(".")[0]: axes[1].block
-        for name, axes in wiring.items()
-        if len(axes) == 2 and axes[1] is not None
+    readers = {name.rpartition(".")[0]: axes[1] for name, axes in wiring.items() if len(axes) == 2}
+    return {
+        name: axis.block
+        for name, axis in readers.items()
+        if isinstance(axis, Axis) and axis.block > 1
     }
-    return {name: block for name, block in readers.items() if block > 1}
 
 
 def _reading(name: str, given: Tensor, block: int) -> Reading:
