@@ -22,8 +22,8 @@ def lens(load: Load) -> str:
         [],
         "What entropy profiles of language models tell apart: [the guide](../guide/lens.md) says "
         "how they are made, [the study's page](study_lens.md) has the command and figures. The "
-        "paper (Caso, Ali, Irwin, Liò, arXiv 2502.16570) asks other questions of larger models, so "
-        "its numbers have no counterpart here.",
+        "paper (Caso, Ali, Irwin, Liò, arXiv 2502.16570) asks larger models; where its "
+        "questions are ours its numbers stand in the same table.",
         *(parts or ["Nothing is measured yet."]),
         lens_modules(load),
         "## Not measured yet",

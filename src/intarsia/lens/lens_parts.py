@@ -1,5 +1,6 @@
 """The parts of a network that a lens reads: its blocks, the norm and the head behind them."""
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from intarsia.lens.entropies import RunningEntropy
 
 CPU_BLOCK, GPU_BLOCK = 2**22, 2**27  # logits at a time
 COLUMNS = 2**13  # of the vocabulary at a time
+ALIKE = 1e-3  # to the model's own logits, relative to the largest
 PRECISIONS = ("float32", "bfloat16")
 NORM = re.compile(r"norm|^ln_f$", re.IGNORECASE)
 
@@ -106,6 +108,25 @@ class LensParts:
             "blocks=..."
         )
 
+    def check(self, text: list[int]) -> None:
+        """The parts must give the model's own logits, or they are not its parts."""
+        tokens = torch.tensor([text[:8]], device=self.device)
+        hidden: list[Tensor] = []
+        self.model.eval()
+        with torch.no_grad(), self.watching(lambda _, own: hidden.append(own)):
+            self.read(tokens)
+        with torch.no_grad():
+            ours, answer = self.logits(hidden[-1]), self.model(tokens)
+        own = answer if isinstance(answer, Tensor) else getattr(answer, "logits", None)
+        if own is None:
+            return
+        off = float((ours - own).abs().max()) if ours.shape == own.shape else math.inf
+        if not off <= ALIKE * max(1.0, float(own.abs().max())):
+            raise ModelError(
+                "head(norm(x)) behind the last block is not what the model answers: name its "
+                "blocks, norm and head"
+            )
+
     def logits(self, rows: Tensor) -> Tensor:
         """What the head says of rows behind a block: normed here, and nowhere else."""
         return self._finished(self.head(self.norm(rows)))
@@ -119,7 +140,7 @@ class LensParts:
 class Decoded:
     """Entropies of rows; of the last block also log-probabilities of next tokens and spreads."""
 
-    entropy: Tensor
+    entropy: Tensor  # rows, orders
     log_probability: Tensor | None = None
     spread: Tensor | None = None
 
@@ -134,7 +155,7 @@ class Decoder:
     def __init__(
         self,
         parts: LensParts,
-        alpha: float = 1.0,
+        alpha: float | Sequence[float] = 1.0,
         block: int | None = None,
         precision: str = "float32",
     ) -> None:
@@ -143,7 +164,8 @@ class Decoder:
                 f"precision is {shortened(precision)}: {nearest(precision, PRECISIONS)}"
             )
         usual = GPU_BLOCK if parts.device.type == "cuda" else CPU_BLOCK
-        self.parts, self.alpha, self.precision = parts, alpha, precision
+        self.parts, self.precision = parts, precision
+        self.alphas = tuple(alpha) if isinstance(alpha, Sequence) else (alpha,)
         self.block = usual if block is None else block
 
     def __call__(self, rows: Tensor, targets: Tensor | None = None, last: bool = False) -> Decoded:
@@ -170,17 +192,19 @@ class Decoder:
         return int(self.parts.logits(rows[:1]).shape[-1])
 
     def _decoded(self, rows: Tensor, targets: Tensor | None, last: bool, columns: int) -> Decoded:
-        running = RunningEntropy(self.alpha, moments=last)
+        every = [RunningEntropy(alpha, moments=last) for alpha in self.alphas]
         normed = self.parts.norm(rows)
         for z in self._blocks(normed, columns):
-            running.add(z)
+            for running in every:
+                running.add(z)
+        entropies, running = torch.stack([own.entropy() for own in every], 1), every[0]
         if not last:
-            return Decoded(running.entropy())
+            return Decoded(entropies)
         chance = None
         if targets is not None:
             chance = self._own_logits(normed, targets) - running.log_sum_exp()
             chance = chance.masked_fill(targets < 0, float("nan"))
-        return Decoded(running.entropy(), chance, running.spread())
+        return Decoded(entropies, chance, running.spread())
 
     def _blocks(self, normed: Tensor, columns: int) -> Iterator[Tensor]:
         head = self.parts.head
@@ -272,7 +296,7 @@ def _head(model: nn.Module, given: Any) -> nn.Module:
         return _named(model, given, "head")
     own = getattr(model, "get_output_embeddings", lambda: None)()
     if own is None:
-        own = next((c for n, c in model.named_children() if n in ("head", "lm_head")), None)
+        own = next((c for n, c in model.named_children() if n in ("head", "lm_head", "fc")), None)
     if own is None:
         raise ModelError("the model's head is not found: name it, head='output'")
     result: nn.Module = own

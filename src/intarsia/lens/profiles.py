@@ -7,27 +7,26 @@ the model's own norm.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from intarsia.errors import DataError, ModelError, RecipeError, nearest, shortened
 from intarsia.files import plain
 from intarsia.lens.entropies import check_alpha
-from intarsia.lens.language_models import generate, open_model, tokens_of
+from intarsia.lens.language_models import open_model, tokens_of
 from intarsia.lens.lens_parts import Decoder, LensParts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.table import Table
 
-Positions = Literal["all", "last", "first"]
-POSITIONS = ("all", "last", "first")
+Positions = Literal["all", "last", "first", "mean"]
+POSITIONS = ("all", "last", "first", "mean")
 SHOWN = 12  # texts of a printed table
-ALIKE = 1e-3  # of the model's own logits, relative to the largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +146,7 @@ def profile(
     windows: int = 1,
     *,
     positions: Positions = "all",
+    stride: int = 1,
     per_token: bool = False,
     batch: int = 16,
     block: int | None = None,
@@ -162,13 +162,16 @@ def profile(
     `model` is a causal language model of Hugging Face's, a path (see `open_model`), or any
     nn.Module whose blocks, norm and head are found or named. `inputs` are texts or tokens, or a
     float tensor for networks that read other things. `positions` "last" or "first" reads one
-    position alone. No more than `block` logits are in memory at a time.
+    position alone, "mean" the mean of all of a sample that is no text, taken behind the norm as
+    networks of pictures do. With a `stride` of n every n-th of all is decoded, counted back from
+    the last. No more than `block` logits are in memory at a time.
     """
     order = check_alpha(alpha)
     if positions not in POSITIONS:
         raise RecipeError(f"positions is {shortened(positions)}: {nearest(positions, POSITIONS)}")
     for name, value in (
         ("windows", windows),
+        ("stride", stride),
         ("batch", batch),
         ("block", 1 if block is None else block),
     ):
@@ -176,48 +179,20 @@ def profile(
             raise RecipeError(f"{name} is {shortened(value)}: expected a whole number from 1")
     opened = open_model(model, gguf_file=gguf_file, tokenizer=tokenizer)
     parts = LensParts.of(opened.network, blocks, norm, head)
-    reader = _Reader(parts, Decoder(parts, order, block, precision), positions)
-    if isinstance(inputs, Tensor) and inputs.is_floating_point():
+    samples = isinstance(inputs, Tensor) and inputs.is_floating_point()
+    if positions == "mean" and not samples:
+        raise RecipeError("positions is 'mean', which is for samples that are no texts: take all")
+    decoded = replace(parts, norm=nn.Identity()) if positions == "mean" else parts
+    reader = _Reader(parts, Decoder(decoded, order, block, precision), positions, stride)
+    if samples:
         rows = reader.read_samples(inputs, batch)
     else:
         rows = reader.read_tokens(tokens_of(opened, inputs), batch)
-    return _profile(rows, order, windows, opened.name, per_token)
-
-
-def profile_generated(
-    model: Any,
-    prompts: Any,
-    tokens: int = 32,
-    alpha: float = 1.0,
-    windows: int = 1,
-    *,
-    temperature: float = 0.7,
-    seed: int = 0,
-    per_token: bool = False,
-    batch: int = 16,
-    block: int | None = None,
-    precision: str = "float32",
-    tokenizer: Any = None,
-    gguf_file: str | None = None,
-) -> tuple[Profile, list[list[int]]]:
-    """Entropies at the last position for each token that is sampled, and the texts with them.
-
-    What a position holds does not depend on later ones, so that the finished texts are read once:
-    from the last token of the prompt up to the last but one of the text.
-    """
-    order = check_alpha(alpha)
-    opened = open_model(model, gguf_file=gguf_file, tokenizer=tokenizer)
-    given = tokens_of(opened, prompts)
-    texts = generate(opened, given, tokens, temperature=temperature, seed=seed)
-    parts = LensParts.of(opened.network)
-    reader = _Reader(parts, Decoder(parts, order, block, precision), "all")
-    starts = [len(prompt) - 1 for prompt in given]
-    rows = reader.read_tokens(texts, batch, starts)
-    return _profile(rows, order, windows, opened.name, per_token), texts
+    return profile_of_rows(rows, order, windows, opened.name, per_token)
 
 
 @dataclass
-class _Row:
+class Row:
     """Of one text: T x L entropies, log-probabilities and spreads of the last layer by position."""
 
     entropy: np.ndarray
@@ -228,16 +203,15 @@ class _Row:
 class _Reader:
     """Batches through the blocks, of which one layer's rows are decoded at a time."""
 
-    def __init__(self, parts: LensParts, decoder: Decoder, positions: str) -> None:
+    def __init__(self, parts: LensParts, decoder: Decoder, positions: str, stride: int) -> None:
         self.parts, self.decoder, self.positions = parts, decoder, positions
+        self.stride = stride
 
     @torch.no_grad()
-    def read_tokens(
-        self, texts: list[list[int]], batch: int, starts: list[int] | None = None
-    ) -> list[_Row]:
-        """Rows of all texts; with `starts` from there on and without the last position."""
-        result: dict[int, _Row] = {}
-        self._check(texts[0])
+    def read_tokens(self, texts: list[list[int]], batch: int) -> list[Row]:
+        """Rows of all texts."""
+        result: dict[int, Row] = {}
+        self.parts.check(texts[0])
         for places in _batches(texts, batch, self.parts.causal):
             longest = max(len(texts[place]) for place in places)
             padded = torch.zeros(len(places), longest, dtype=torch.long)
@@ -246,31 +220,28 @@ class _Reader:
             for row, place in enumerate(places):
                 text = torch.tensor(texts[place])
                 padded[row, : len(text)], following[row, : len(text) - 1] = text, text[1:]
-                kept[row] = self._kept(len(text), longest, None if starts is None else
-                                       starts[place])  # fmt: skip
+                kept[row] = self._kept(len(text), longest)
             device = self.parts.device
             found = self._read(padded.to(device), kept.to(device), following.to(device))
             result |= dict(zip(places, found, strict=True))
         return [result[place] for place in range(len(texts))]
 
     @torch.no_grad()
-    def read_samples(self, x: Tensor, batch: int) -> list[_Row]:
+    def read_samples(self, x: Tensor, batch: int) -> list[Row]:
         """Rows of samples that are no tokens: N x anything that the network reads."""
         if not len(x) or not torch.isfinite(x).all():
             raise DataError(f"the inputs, {tuple(x.shape)}, are empty or not finite")
         return [row for part in x.split(batch) for row in self._read(part.to(self.parts.device))]
 
-    def _kept(self, length: int, longest: int, start: int | None) -> Tensor:
+    def _kept(self, length: int, longest: int) -> Tensor:
         place = torch.arange(longest)
-        if start is not None:
-            return (place >= start) & (place < length - 1)
         if self.positions == "all":
-            return place < length
-        return place == (length - 1 if self.positions == "last" else 0)
+            return (place < length) & ((length - 1 - place) % self.stride == 0)
+        return place == (length - 1 if self.positions == "last" else 0)  # of a mean, its one row
 
     def _read(
         self, inputs: Tensor, kept: Tensor | None = None, following: Tensor | None = None
-    ) -> list[_Row]:
+    ) -> list[Row]:
         last = len(self.parts.blocks) - 1
         columns: list[Tensor] = []
         more: list[Tensor | None] = []
@@ -282,11 +253,13 @@ class _Reader:
                 raise ModelError(
                     f"block {place} gives {tuple(hidden.shape)}: expected samples x positions x d"
                 )
+            if self.positions == "mean":
+                hidden = self.parts.norm(hidden).mean(1, keepdim=True)
             mask = self._mask(hidden) if kept is None else kept
             rows = hidden[mask]
             targets = None if following is None else following[mask]
             answer = self.decoder(rows, targets if place == last else None, place == last)
-            columns.append(answer.entropy)
+            columns.append(answer.entropy[:, 0])
             if place == last:
                 more.extend([answer.log_probability, answer.spread])
                 masks.append(mask)
@@ -308,30 +281,11 @@ class _Reader:
         )
         ends = masks[0].sum(1).cumsum(0).cpu().numpy()[:-1]
         split = (np.split(own, ends) for own in (values, chance, spread))
-        return [_Row(*own) for own in zip(*split, strict=True)]
+        return [Row(*own) for own in zip(*split, strict=True)]
 
     def _mask(self, hidden: Tensor) -> Tensor:
-        mask = self._kept(hidden.shape[1], hidden.shape[1], None)
+        mask = self._kept(hidden.shape[1], hidden.shape[1])
         return mask.to(hidden.device).expand(len(hidden), -1)
-
-    def _check(self, text: list[int]) -> None:
-        """The parts must give the model's own logits, or they are not its parts."""
-        tokens = torch.tensor([text[:8]], device=self.parts.device)
-        hidden: list[Tensor] = []
-        with self.parts.watching(lambda _, own: hidden.append(own)):
-            self.parts.model.eval()
-            self.parts.read(tokens)
-        ours = self.parts.logits(hidden[-1])
-        answer: Any = self.parts.model(tokens)
-        own = answer if isinstance(answer, Tensor) else getattr(answer, "logits", None)
-        if own is None:
-            return
-        off = float((ours - own).abs().max()) if ours.shape == own.shape else math.inf
-        if not off <= ALIKE * max(1.0, float(own.abs().max())):
-            raise ModelError(
-                "head(norm(x)) behind the last block is not what the model answers: name its "
-                "blocks, norm and head"
-            )
 
 
 def _batches(texts: list[list[int]], size: int, padded: bool) -> Iterator[list[int]]:
@@ -347,7 +301,10 @@ def _batches(texts: list[list[int]], size: int, padded: bool) -> Iterator[list[i
     yield batch
 
 
-def _profile(rows: list[_Row], alpha: float, windows: int, name: str, per_token: bool) -> Profile:
+def profile_of_rows(
+    rows: list[Row], alpha: float, windows: int, name: str, per_token: bool = False
+) -> Profile:
+    """Means over windows of each text's positions."""
     short = min(len(row.entropy) for row in rows)
     if short < windows:
         raise DataError(f"a text has {short} positions: too few for {windows} windows")

