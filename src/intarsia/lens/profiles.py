@@ -238,7 +238,8 @@ class _Reader:
         """Rows of all texts; with `starts` from there on and without the last position."""
         result: dict[int, _Row] = {}
         self._check(texts[0])
-        for places in _batches(texts, batch, self.parts.causal):
+        causal = self.parts.causal and self._is_causal(texts)
+        for places in _batches(texts, batch, causal):
             longest = max(len(texts[place]) for place in places)
             padded = torch.zeros(len(places), longest, dtype=torch.long)
             following = torch.full_like(padded, -1)
@@ -314,14 +315,34 @@ class _Reader:
         mask = self._kept(hidden.shape[1], hidden.shape[1], None)
         return mask.to(hidden.device).expand(len(hidden), -1)
 
-    def _check(self, text: list[int]) -> None:
-        """The parts must give the model's own logits, or they are not its parts."""
-        tokens = torch.tensor([text[:8]], device=self.parts.device)
+    def _behind(self, tokens: Tensor) -> Tensor:
+        """What the last block gives."""
         hidden: list[Tensor] = []
         with self.parts.watching(lambda _, own: hidden.append(own)):
             self.parts.model.eval()
             self.parts.read(tokens)
-        ours = self.parts.logits(hidden[-1])
+        return hidden[-1]
+
+    def _is_causal(self, texts: list[list[int]]) -> bool:
+        """Whether positions are read alike with padding behind them; those of an encoder are not.
+
+        Tried on different tokens: where all are one, their mean does not say how many there are.
+        """
+        longest = max(map(len, texts))
+        known = dict.fromkeys(token for text in texts for token in text if token)
+        probe = (list(known) or [0])[: max(1, min(4, longest // 2))]
+        padding = [0] * min(len(probe), longest - len(probe))
+        alone, padded = (
+            self._behind(torch.tensor([tokens], device=self.parts.device))[:, : len(probe)]
+            for tokens in (probe, probe + padding)
+        )
+        off = float((padded - alone).abs().max())
+        return off <= ALIKE * max(1.0, float(alone.abs().max()))
+
+    def _check(self, text: list[int]) -> None:
+        """The parts must give the model's own logits, or they are not its parts."""
+        tokens = torch.tensor([text[:8]], device=self.parts.device)
+        ours = self.parts.logits(self._behind(tokens))
         answer: Any = self.parts.model(tokens)
         own = answer if isinstance(answer, Tensor) else getattr(answer, "logits", None)
         if own is None:
