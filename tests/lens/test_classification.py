@@ -1,5 +1,8 @@
 """What profiles tell apart: planted differences, nothing without them, folds by group."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
@@ -81,11 +84,18 @@ def test_bad_inputs_are_named() -> None:
         (LABELS, {"groups": [0] * 80}),
         (LABELS, {"neighbours": 80}),
         (LABELS, {"baselines": {"short": [1.0]}}),
+        (LABELS, {"baselines": {"none": []}}),
+        (LABELS, {"baselines": {"words": ["x"] * 80}}),
+        (LABELS, {"baselines": {"unknown": [math.nan] * 80}}),
+        (LABELS, {"baselines": {"all layers": [1.0] * 80}}),
     ):
         with pytest.raises(DataError):
             classify(rows, labels, **{"folds": 5, **how})  # type: ignore[arg-type]
-    for wrong in ({"folds": 1}, {"neighbours": 0}):
+    for wrong in ({"folds": 1}, {"neighbours": 0}, {"seed": -1}):
         with pytest.raises(RecipeError):
             classify(rows, LABELS, **wrong)  # type: ignore[arg-type]
+    broken = replace(rows, values=rows.values * math.nan)
+    with pytest.raises(DataError, match="not finite"):
+        classify(broken, LABELS, folds=5)
     with pytest.raises(DataError, match="expected profiles"):
         classify([], LABELS)

@@ -63,6 +63,14 @@ def test_bad_inputs_are_named() -> None:
     for alpha in (0, -1, math.nan, "1", True):
         with pytest.raises(RecipeError, match="alpha"):
             entropy(np.zeros(3), alpha)  # type: ignore[arg-type]
-    for logits in ("abc", np.zeros(0), np.float64(1)):
+    for logits in ("abc", np.zeros(0), np.float64(1), np.ones(2) * 1j):
         with pytest.raises(DataError, match="logits"):
             entropy(logits)
+
+
+@pytest.mark.parametrize("alpha", [1 - 1e-7, 1 + 1e-7, 1 + 2e-6, 0.9999, 1.001, 1.05])
+def test_orders_near_one_lose_no_digits(alpha: float) -> None:
+    z = torch.from_numpy(np.random.default_rng(0).normal(size=(20, 5000)).astype(np.float32) * 3)
+    shannon, found = (entropy(z, order).double() for order in (1.0, alpha))
+    slope = (entropy(z, 1.2).double() - entropy(z, 0.8).double()).abs() / 0.4
+    assert ((found - shannon).abs() <= 2 * slope * abs(alpha - 1) + 1e-5).all()

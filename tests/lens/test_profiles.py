@@ -199,6 +199,37 @@ def test_any_network_by_the_names_of_its_parts() -> None:
         profile(network, x, blocks="layer", norm="end", head="classes")
 
 
+class Encoder(nn.Module):
+    """Every position sees all others, and there is a head that gives tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(61, 16)
+        layers = (nn.TransformerEncoderLayer(16, 2, 24, 0.0, batch_first=True) for _ in range(2))
+        self.blocks, self.norm, self.head = (
+            nn.ModuleList(layers),
+            nn.LayerNorm(16),
+            nn.Linear(16, 61),
+        )
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.head
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def test_texts_that_an_encoder_reads_are_not_padded() -> None:
+    torch.manual_seed(0)
+    network = Encoder().eval()
+    together = profile(network, TEXTS).mean
+    alone = np.concatenate([profile(network, [text]).mean for text in TEXTS])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+
+
 def test_parts_that_are_not_the_models_are_noticed(hugging_face: Any) -> None:
     with pytest.raises(ModelError, match="not what the model answers"):
         profile(hugging_face, TEXTS, norm=nn.Identity())

@@ -187,3 +187,12 @@ def test_the_terminal_shows_the_best_in_bold_and_markup_as_it_is() -> None:
 def test_rows_have_an_entry_for_every_column() -> None:
     with pytest.raises(StudyError, match="'One': row 0 has 1 entries for 2 columns"):
         Table("One", ["a", "b"], [[1]])
+
+
+def test_a_paper_that_prints_one_place_is_shown_with_one() -> None:
+    paper = Paper(72.0, 1.5, places=1)
+    off = Difference.of(Spread(68.9891, 0.4, 5), paper)
+    assert str(paper) == "72.0 (1.5)"
+    assert off == Difference(68.9891 - 72.0, beyond=False, places=1)
+    assert str(off) == "-3.0"
+    assert str(Difference.of(Spread(0.9, 0.1, 5), Paper(0.871))) == "+0.0290"

@@ -1,5 +1,6 @@
 """LoRA: products train beside a base that stays, and a module keeps and stores their factors."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import nn
 import intarsia as ia
 from intarsia.data import Data
 from intarsia.errors import RecipeError
+from intarsia.modules.grow import grown
 from intarsia.training.recipe import Recipe, selected
 
 SETTINGS: dict[str, Any] = {
@@ -110,6 +112,8 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(
         ({"trainable": "lora(2)", "sparsity": 0.5}, "low rank no more"),
         ({"trainable": "lora(2), all"}, "one lora"),
         ({"trainable": "lora(0)"}, "whole number from 1"),
+        ({"trainable": "lora(99999)"}, "to 65,536"),
+        ({"trainable": "lora(2, layers=3)"}, "layers is 3"),
         ({"trainable": "lora(2, alpha=-1)"}, "alpha"),
         ({"trainable": "lora(2, layer='0')"}, "layer"),
         ({"trainable": "lora(9)"}, "has no more than 6"),
@@ -136,3 +140,28 @@ def test_a_base_without_outputs_wants_a_head(small_data: Data) -> None:
 
 def test_commas_in_brackets_do_not_part_what_trains() -> None:
     assert selected("lora(2, layers=('a', 'b')), head") == ["lora(2, layers=('a', 'b'))", "head"]
+
+
+def test_modules_of_products_grow_leave_and_are_modulated(
+    small_data: Data, network: nn.Sequential
+) -> None:
+    bank = ia.train(small_data, base=network, **SETTINGS)
+    larger = grown(bank[0], [*bank[0].catalogue, "new"])
+    assert list(larger.low_rank) == list(bank[0].low_rank)
+    assert larger.base is not None
+    for name in larger.low_rank:
+        assert torch.equal(larger.state[name], bank[0].state[name])
+    with_head = {**SETTINGS, "trainable": "lora(2, layers='6')"}
+    of_head = ia.train(small_data, base=network, **with_head)[0]
+    assert list(of_head.low_rank) == ["6.weight"]
+    wider = grown(of_head, [*of_head.catalogue, "new"])  # a mean of rows is none of its factors
+    assert not wider.low_rank
+    assert torch.equal(wider.state["6.weight"][:4], of_head.state["6.weight"])
+    left, alone = ia.compose(bank, "sum").remove(bank[1].name), ia.compose(bank[:1], "sum")
+    for name, tensor in alone.networks[0].state_dict().items():
+        assert torch.equal(tensor, left.networks[0].state_dict()[name])
+    whole = [replace(module, low_rank={}) for module in bank]
+    for settings in ("emr", "emr(base='zero')"):
+        made, same = (ia.compose(modules, settings) for modules in (bank, whole))
+        for name, tensor in same.state_dict().items():
+            assert torch.equal(tensor, made.state_dict()[name])

@@ -82,17 +82,18 @@ def classify(
     """
     features = feature_sets(profiles, points)
     count = len(features[ALL])
+    if not np.isfinite(features[ALL]).all():
+        raise DataError("the profiles have entropies that are not finite")
     for name, values in (baselines or {}).items():
-        features[name] = np.asarray(values, dtype=float).reshape(len(values), -1)
+        if name in features or name in (DUMMY, PERMUTED):
+            raise DataError(f"the baseline {name!r} is called like other features: rename it")
+        features[name] = _baseline(name, values, count)
     names = np.array([str(label) for label in labels])
     own = np.arange(count) if groups is None else np.array([str(group) for group in groups])
     for what, given in (("labels", names), ("groups", own)):
         if len(given) != count:
             raise DataError(f"there are {len(given)} {what} for {count} texts")
-    _check(names, own, neighbours, folds)
-    for name, values in features.items():
-        if len(values) != count:
-            raise DataError(f"the baseline {name!r} has {len(values)} rows for {count} texts")
+    _check(names, own, neighbours, folds, seed)
     split = _folds(names, own, folds, seed)
     known = {n: v for n, v in features.items() if np.isfinite(v).all()}
     scores = {name: _scores(values, names, split, neighbours) for name, values in known.items()}
@@ -130,18 +131,36 @@ def feature_sets(
     return result
 
 
-def _check(names: np.ndarray, groups: np.ndarray, neighbours: int, folds: int) -> None:
-    for key, value, least in (("neighbours", neighbours, 1), ("folds", folds, 2)):
-        if type(value) is not int or value < least:
+def _baseline(name: str, values: Any, count: int) -> np.ndarray:
+    """Numbers, a row for each text."""
+    try:
+        rows = np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the baseline {name!r} is not of numbers: {str(error)[:200]}") from None
+    found = len(rows) if rows.ndim else 0
+    if found != count:
+        raise DataError(f"the baseline {name!r} has {found} rows for {count} texts")
+    if not rows.size or not np.isfinite(rows).all():
+        raise DataError(f"the baseline {name!r} is empty or has numbers that are not finite")
+    return rows.reshape(count, -1)
+
+
+def _check(names: np.ndarray, groups: np.ndarray, neighbours: int, folds: int, seed: int) -> None:
+    for key, value, least in (
+        ("neighbours", neighbours, 1),
+        ("folds", folds, 2),
+        ("seed", seed, 0),
+    ):
+        if type(value) is not int or not least <= value < 2**31:
             raise RecipeError(f"{key} is {shortened(value)}: expected a whole number from {least}")
     classes = np.unique(names)
     if len(classes) < 2:
-        raise DataError(f"all labels are {classes[0]!r}: expected two classes or more")
+        raise DataError(f"all labels are {str(classes[0])!r}: expected two classes or more")
     for name in classes:
         held = len(np.unique(groups[names == name]))
         if held < folds:
             raise DataError(
-                f"class {name!r} has {held} groups: too few for {folds} folds, take fewer"
+                f"class {str(name)!r} has {held} groups: too few for {folds} folds, take fewer"
             )
     if neighbours >= len(names) * (folds - 1) // folds:
         raise DataError(

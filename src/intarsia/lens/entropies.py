@@ -4,7 +4,8 @@
 
 Blocks are summed with the largest logit m so far taken away, as in a running log-sum-exp:
 s = sum exp(z - m), u = sum (z - m) exp(z - m), r = sum exp(a (z - m)). With these
-H_1 = log s - u / s, H_a = (log r - a log s) / (1 - a) and H_inf = log s.
+H_1 = log s - u / s, H_a = (log r - a log s) / (1 - a) and H_inf = log s. Near a = 1 that is a small
+difference divided by another, and sums are of float64.
 """
 
 import math
@@ -15,6 +16,9 @@ import torch
 from torch import Tensor
 
 from intarsia.errors import DataError, RecipeError, shortened
+
+NEAR = 0.1  # of an order to 1: there H_a loses digits
+SHANNON = 1e-6  # so near it is Shannon's entropy, to as many digits
 
 
 def entropy(logits: Any, alpha: float = 1.0) -> Any:
@@ -28,6 +32,8 @@ def entropy(logits: Any, alpha: float = 1.0) -> Any:
         values = torch.as_tensor(np.asarray(logits)) if array else logits
     except (TypeError, ValueError) as error:
         raise DataError(f"the logits are not numbers: {str(error)[:200]}") from None
+    if values.is_complex():
+        raise DataError("the logits are complex: expected real numbers")
     if not values.dim() or not values.shape[-1]:
         raise DataError(f"the logits have shape {tuple(values.shape)}: expected classes last")
     if not values.is_floating_point():
@@ -44,7 +50,7 @@ def check_alpha(alpha: Any) -> float:
     number = isinstance(alpha, int | float) and not isinstance(alpha, bool)
     if not number or not alpha > 0:
         raise RecipeError(f"alpha is {shortened(alpha)}: expected a number above 0, or inf")
-    return float(alpha)
+    return 1.0 if abs(alpha - 1) < SHANNON else float(alpha)
 
 
 class RunningEntropy:
@@ -58,7 +64,9 @@ class RunningEntropy:
 
     def add(self, z: Tensor) -> None:
         """The next block: as many rows as before, in columns of their own.  # R, B"""
-        if z.dtype in (torch.float16, torch.bfloat16):
+        if self.alpha != 1 and abs(self.alpha - 1) < NEAR:
+            z = z.double()
+        elif z.dtype in (torch.float16, torch.bfloat16):
             z = z.float()
         first = z[:, 0].clone() if not self.count and self._moments else None
         top = z.amax(-1)

@@ -111,12 +111,8 @@ class LensParts:
     def check(self, text: list[int]) -> None:
         """The parts must give the model's own logits, or they are not its parts."""
         tokens = torch.tensor([text[:8]], device=self.device)
-        hidden: list[Tensor] = []
-        self.model.eval()
-        with torch.no_grad(), self.watching(lambda _, own: hidden.append(own)):
-            self.read(tokens)
         with torch.no_grad():
-            ours, answer = self.logits(hidden[-1]), self.model(tokens)
+            ours, answer = self.logits(self.behind(tokens)), self.model(tokens)
         own = answer if isinstance(answer, Tensor) else getattr(answer, "logits", None)
         if own is None:
             return
@@ -126,6 +122,14 @@ class LensParts:
                 "head(norm(x)) behind the last block is not what the model answers: name its "
                 "blocks, norm and head"
             )
+
+    def behind(self, tokens: Tensor) -> Tensor:
+        """What the last block gives."""
+        hidden: list[Tensor] = []
+        self.model.eval()
+        with torch.no_grad(), self.watching(lambda _, own: hidden.append(own)):
+            self.read(tokens)
+        return hidden[-1]
 
     def logits(self, rows: Tensor) -> Tensor:
         """What the head says of rows behind a block: normed here, and nowhere else."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from intarsia.errors import DataError, FileError, ModelError, shortened
-from intarsia.limits import account
+from intarsia.limits import account, allocating
 
 HEADER = struct.Struct("<7i")
 MAGIC = 0x616B3432  # of later versions of the format
@@ -159,13 +159,13 @@ def read_llama(path: str | Path) -> LlamaNetwork:
             f"{path}: has {size:,} bytes, and its header asks for {expected:,}: it is damaged, or "
             "not a llama2.c model of version 0"
         )
-    with account() as taken:
+    with account() as taken, allocating(f"the model of {path}"):
         taken.read(size)
         taken.take(f"the model of {path} takes {{}}", 3 * size)
         values = np.fromfile(path, "<f4", offset=HEADER.size)
-    if not np.isfinite(values).all():
-        raise FileError(f"{path}: has numbers that are not finite: it is damaged")
-    return _filled(shape, values)
+        if not np.isfinite(values).all():
+            raise FileError(f"{path}: has numbers that are not finite: it is damaged")
+        return _filled(shape, values)
 
 
 def _filled(shape: LlamaShape, values: np.ndarray) -> LlamaNetwork:

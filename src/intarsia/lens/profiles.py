@@ -18,7 +18,7 @@ from intarsia.errors import DataError, ModelError, RecipeError, nearest, shorten
 from intarsia.files import plain
 from intarsia.lens.entropies import check_alpha
 from intarsia.lens.language_models import open_model, tokens_of
-from intarsia.lens.lens_parts import Decoder, LensParts
+from intarsia.lens.lens_parts import ALIKE, Decoder, LensParts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -212,7 +212,8 @@ class _Reader:
         """Rows of all texts."""
         result: dict[int, Row] = {}
         self.parts.check(texts[0])
-        for places in _batches(texts, batch, self.parts.causal):
+        causal = self.parts.causal and self._is_causal(texts)
+        for places in _batches(texts, batch, causal):
             longest = max(len(texts[place]) for place in places)
             padded = torch.zeros(len(places), longest, dtype=torch.long)
             following = torch.full_like(padded, -1)
@@ -286,6 +287,22 @@ class _Reader:
     def _mask(self, hidden: Tensor) -> Tensor:
         mask = self._kept(hidden.shape[1], hidden.shape[1])
         return mask.to(hidden.device).expand(len(hidden), -1)
+
+    def _is_causal(self, texts: list[list[int]]) -> bool:
+        """Whether positions are read alike with padding behind them; those of an encoder are not.
+
+        Tried on different tokens: where all are one, their mean does not say how many there are.
+        """
+        longest = max(map(len, texts))
+        known = dict.fromkeys(token for text in texts for token in text if token)
+        probe = (list(known) or [0])[: max(1, min(4, longest // 2))]
+        padding = [0] * min(len(probe), longest - len(probe))
+        alone, padded = (
+            self.parts.behind(torch.tensor([tokens], device=self.parts.device))[:, : len(probe)]
+            for tokens in (probe, probe + padding)
+        )
+        off = float((padded - alone).abs().max())
+        return off <= ALIKE * max(1.0, float(alone.abs().max()))
 
 
 def _batches(texts: list[list[int]], size: int, padded: bool) -> Iterator[list[int]]:

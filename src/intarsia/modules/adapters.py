@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import safetensors.torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from intarsia.errors import FileError, ModelError, shortened
-from intarsia.files import write_whole
+from intarsia.files import is_no_file, write_whole
+from intarsia.limits import current
+from intarsia.modules import file
 from intarsia.modules.low_rank import LowRank
 from intarsia.parsing import parse_json
 
@@ -30,38 +31,16 @@ REFUSED = (
     "trainable_token_indices", "target_parameters", "alora_invocation_tokens", "megatron_config",
     "kasa_config", "monteclora_config", "velora_config", "arrow_config",
 )  # fmt: skip
+# Ways to begin that take a part of the base into the factors, so that it is another base.
+MUTATING = ("pissa", "corda", "olora", "loftq", "lora_ga")
+REPEATS, LONGEST_LAYER = 3, 200  # of an expression, and letters of a name that it is tried on
 
 
 def read_adapter(folder: str | Path) -> tuple[dict[str, LowRank], dict[str, Tensor]]:
     """The low-rank changes by the name of their weight, and tensors that were saved as a whole."""
-    config, tensors = _read(Path(folder))
-    for name in tensors:
-        if not name.startswith(PREFIX):
-            raise FileError(f"{folder}: the tensor {shortened(name)} is not peft's: see {WEIGHTS}")
-    own = {name.removeprefix(PREFIX): tensor for name, tensor in tensors.items()}
-    changes: dict[str, LowRank] = {}
-    for name, down in own.items():
-        layer, found, _ = name.partition(".lora_A.weight")
-        if not found:
-            continue
-        up = own.get(f"{layer}.lora_B.weight")
-        if up is None or down.dim() < 2 or up.dim() < 2:
-            raise FileError(f"{folder}: layer {shortened(layer)} lacks one of its two factors")
-        rank = int(down.shape[0])
-        scale = _alpha(config, layer) / (math.sqrt(rank) if config.get("use_rslora") else rank)
-        changes[f"{layer}.weight"] = LowRank(up.flatten(1), down.flatten(1), scale)
-    rest = {name: t for name, t in own.items() if ".lora_" not in name}
-    for name in own.keys() - rest.keys():
-        if not name.endswith((".lora_A.weight", ".lora_B.weight")) or (
-            f"{name.rpartition('.lora_')[0]}.weight" not in changes
-        ):
-            raise FileError(
-                f"{folder}: the tensor {shortened(name)} is neither of a linear nor of a "
-                "convolution layer: expected lora_A.weight and lora_B.weight"
-            )
-    if not changes:
-        raise FileError(f"{folder}: {WEIGHTS} holds no low-rank change")
-    return changes, rest
+    with file.reading(folder):
+        config = _read_config(Path(folder) / CONFIG)
+        return _changes(config, file.read_tensors(Path(folder) / WEIGHTS))
 
 
 def write_adapter(module: "Module", folder: str | Path) -> None:
@@ -93,46 +72,115 @@ def write_adapter(module: "Module", folder: str | Path) -> None:
     write_whole(folder / CONFIG, f"{written}\n".encode())
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config = parse_json((folder / CONFIG).read_bytes())
-        tensors = safetensors.torch.load((folder / WEIGHTS).read_bytes())
+        if is_no_file(path):
+            raise FileError(f"its {CONFIG} is not a file")
+        current().check("header", path.stat().st_size, f"its {CONFIG} has {{}}")
+        config = parse_json(path.read_bytes())
     except OSError as error:
         raise FileError(
-            f"{folder} cannot be read as an adapter ({error.strerror or error}): give the folder "
-            f"that peft wrote, with {CONFIG} and {WEIGHTS}"
+            f"cannot be read as an adapter ({error.strerror or error}): give the folder that peft "
+            f"wrote, with {CONFIG} and {WEIGHTS}"
         ) from error
-    except (ValueError, SafetensorError) as error:
-        raise FileError(f"{folder}: its files are damaged ({error}): get them again") from error
+    except ValueError as error:
+        raise FileError(f"its {CONFIG} is damaged ({error}): get it again") from error
     if not isinstance(config, dict):
-        raise FileError(f"{folder}: {CONFIG} is not a mapping: get it again")
+        raise FileError(f"its {CONFIG} is not a mapping: get it again")
     kind = config.get("peft_type")
     if kind != "LORA":
-        raise FileError(f"{folder}: its peft_type is {shortened(kind)}: only LORA can be read")
+        raise FileError(f"its peft_type is {shortened(kind)}: only LORA can be read")
     if config.get("bias", "none") != "none":
         raise FileError(
-            f"{folder}: its bias is {shortened(config['bias'])}: expected 'none'; merge it with "
-            "peft and give the merged network to Module.of"
+            f"its bias is {shortened(config['bias'])}: expected 'none'; merge it with peft and "
+            "give the merged network to Module.of"
         )
     for key in REFUSED:
         if config.get(key):
             raise FileError(
-                f"{folder}: its {key} is {shortened(config[key])}, so it is more than a product "
-                "of two factors: merge it with peft and give the merged network to Module.of"
+                f"its {key} is {shortened(config[key])}, so it is more than a product of two "
+                "factors: merge it with peft and give the merged network to Module.of"
             )
-    return config, tensors
+    begun = config.get("init_lora_weights")
+    if isinstance(begun, str) and begun.lower().startswith(MUTATING):
+        raise FileError(
+            f"its init_lora_weights is {shortened(begun)}, so it changes another base than the "
+            "network it was made for: merge it with peft and give the merged network to Module.of"
+        )
+    return config
 
 
-def _alpha(config: Mapping[str, Any], layer: str) -> float:
-    patterns = config.get("alpha_pattern") or {}
-    value = config.get("lora_alpha", 8)
-    for pattern in patterns if isinstance(patterns, dict) else ():
-        if pattern == layer or re.match(rf"(.*\.)?({pattern})$", layer):
-            value = patterns[pattern]
+def _changes(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> tuple[dict[str, LowRank], dict[str, Tensor]]:
+    for name in tensors:
+        if not name.startswith(PREFIX):
+            raise FileError(f"the tensor {shortened(name)} is not peft's: see {WEIGHTS}")
+    # in one order: safetensors gives them in any
+    own = {name.removeprefix(PREFIX): tensors[name] for name in sorted(tensors)}
+    changes: dict[str, LowRank] = {}
+    for name, down in own.items():
+        layer, found, _ = name.partition(".lora_A.weight")
+        if not found:
+            continue
+        up = own.get(f"{layer}.lora_B.weight")
+        if up is None or down.dim() < 2 or up.dim() < 2:
+            raise FileError(f"layer {shortened(layer)} lacks one of its two factors")
+        if not down.numel() or not up.numel():
+            raise FileError(f"layer {shortened(layer)} has factors without a number: get it again")
+        changes[f"{layer}.weight"] = LowRank(
+            up.flatten(1), down.flatten(1), _scale(config, layer, int(down.shape[0]))
+        )
+    rest = {name: t for name, t in own.items() if ".lora_" not in name}
+    for name in sorted(own.keys() - rest.keys()):
+        if not name.endswith((".lora_A.weight", ".lora_B.weight")) or (
+            f"{name.rpartition('.lora_')[0]}.weight" not in changes
+        ):
+            raise FileError(
+                f"the tensor {shortened(name)} is neither of a linear nor of a convolution layer: "
+                "expected lora_A.weight and lora_B.weight"
+            )
+    if not changes:
+        raise FileError(f"{WEIGHTS} holds no low-rank change")
+    return changes, rest
+
+
+def _scale(config: Mapping[str, Any], layer: str, rank: int) -> float:
+    rooted, patterns = config.get("use_rslora") or False, config.get("alpha_pattern") or {}
+    if not isinstance(rooted, bool):
+        raise FileError(f"its use_rslora is {shortened(rooted)}: expected true or false")
+    if not isinstance(patterns, dict):
+        raise FileError(f"its alpha_pattern is {shortened(patterns)}: expected a mapping")
+    alpha = config.get("lora_alpha", 8)
+    for pattern, value in patterns.items():
+        if _fits(pattern, layer):
+            alpha = value
             break
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise FileError(f"its lora_alpha is {shortened(value)}: expected a number")
-    return float(value)
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float):
+        raise FileError(f"its lora_alpha is {shortened(alpha)}: expected a number")
+    return alpha / (math.sqrt(rank) if rooted else rank)
+
+
+def _fits(pattern: str, layer: str) -> bool:
+    """Whether a layer is meant, as peft asks; its patterns are regular expressions.
+
+    One of a stranger's can take years. Without groups that repeat and with few repetitions its time
+    is at most a power of the length of a name.
+    """
+    bare = re.sub(r"\\.", "", pattern, flags=re.DOTALL)
+    repeats = len(re.findall(r"[*+?(]", bare))
+    nested = re.search(r"\)[*+?]|\(\?|\{", bare) or re.search(r"\\[1-9]", pattern)
+    if nested or repeats > REPEATS or (repeats and len(layer) > LONGEST_LAYER):
+        raise FileError(
+            f"its alpha_pattern has the expression {shortened(pattern)}, which may take very long: "
+            "write the names of its layers out"
+        )
+    try:
+        return re.match(rf"(.*\.)?({pattern})$", layer) is not None
+    except (re.error, OverflowError, RecursionError) as error:
+        raise FileError(
+            f"its alpha_pattern has {shortened(pattern)}, which is no regular expression ({error})"
+        ) from error
 
 
 def _whole_layers(module: "Module", low_rank: set[str]) -> list[str]:
@@ -187,8 +235,9 @@ def _config(
         "fan_in_fan_out": False,
         "target_modules": named,
         "modules_to_save": whole or None,
-        "rank_pattern": {re.escape(p): r for p, r in ranks.items() if r != first.rank},
-        "alpha_pattern": {re.escape(p): a for p, a in alphas.items() if a != alpha},
+        # from the start of a name on: peft would take blocks.fc for fc
+        "rank_pattern": {f"^{re.escape(p)}": r for p, r in ranks.items() if r != first.rank},
+        "alpha_pattern": {f"^{re.escape(p)}": a for p, a in alphas.items() if a != alpha},
     }
 
 

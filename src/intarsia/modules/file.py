@@ -6,7 +6,7 @@ leads on: one layer with a wide gap would else take two bytes for all of its own
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -63,31 +63,15 @@ def write(
 
 def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The header's fields and the stored tensors, once container, format and digest are right."""
-    path = Path(path)
-    try:
-        if not path.exists():
-            raise FileError("there is no such file: check the path")
-        if not path.is_file():
-            raise FileError("is not a file: give the path of one .safetensors file")
-        with path.open("rb") as file:
-            start, entries = _container_header(file)
-            header = _own_header(entries, kind)
-            with account() as taken:
-                taken.read(start)
-                taken.take("reading it takes {} of memory", 0, passing=2 * start)
-            file.seek(0)
-            content = file.read(start)
-    except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror or error}") from error
-    try:
-        tensors = safetensors.torch.load(content)
-    except (SafetensorError, ValueError, RuntimeError) as error:
-        if out_of_memory(error):
-            raise
-        raise FileError(f"is not a sound safetensors file ({error}): {_AGAIN}") from error
+    header, tensors = _content(Path(path), lambda entries: _own_header(entries, kind))
     if header.pop("digest") != digest_of(header, tensors):
         raise DamagedError(f"was altered or damaged, its digest does not fit its content: {_AGAIN}")
     return {k: v for k, v in header.items() if k not in ("format", "version")}, tensors
+
+
+def read_tensors(path: str | Path) -> dict[str, Tensor]:
+    """The tensors of any safetensors file, counted before they are read; it has no digest."""
+    return _content(Path(path), lambda entries: {})[1]
 
 
 @contextmanager
@@ -169,6 +153,33 @@ def stored_names(name: str, encoding: str) -> tuple[str, ...]:
         "gaps, steps, low_rank): "
         f"{_AGAIN}"
     )
+
+
+def _content(
+    path: Path, read_header: Callable[[dict[str, Any]], dict[str, Any]]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A header made of safetensors' own JSON, and the tensors; sizes come first, then memory."""
+    try:
+        if not path.exists():
+            raise FileError("there is no such file: check the path")
+        if not path.is_file():
+            raise FileError("is not a file: give the path of one .safetensors file")
+        with path.open("rb") as file:
+            start, entries = _container_header(file)
+            header = read_header(entries)
+            with account() as taken:
+                taken.read(start)
+                taken.take("reading it takes {} of memory", 0, passing=2 * start)
+            file.seek(0)
+            content = file.read(start)
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror or error}") from error
+    try:
+        return header, safetensors.torch.load(content)
+    except (SafetensorError, ValueError, RuntimeError) as error:
+        if out_of_memory(error):
+            raise
+        raise FileError(f"is not a sound safetensors file ({error}): {_AGAIN}") from error
 
 
 def _container_header(file: BinaryIO) -> tuple[int, dict[str, Any]]:

@@ -55,35 +55,41 @@ class Spread:
 
 @dataclass(frozen=True)
 class Paper:
-    """A number that a paper printed, and whether it is one to doubt."""
+    """A number that a paper printed with so many places, and whether it is one to doubt."""
 
     mean: float
     sd: float | None = None
     suspect: bool = False
+    places: int = PRINTED
 
     def __str__(self) -> str:
         sd = math.nan if self.sd is None else self.sd
-        return _with_sd(self.mean, sd, PRINTED) + (SUSPECT if self.suspect else "")
+        return _with_sd(self.mean, sd, self.places) + (SUSPECT if self.suspect else "")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Ours minus the paper's; `beyond` where that is more than two of the paper's deviations."""
+    """Ours minus the paper's; `beyond` where that is more than two of the paper's deviations.
+
+    It has as many `places` as fit its size, but no more than a paper that prints fewer than usual.
+    """
 
     value: float
     beyond: bool = False
+    places: int | None = None
 
     @classmethod
     def of(cls, ours: Spread, paper: Paper | None) -> "Difference | None":
         """None where either is missing. Whether it is beyond is asked of the printed decimals."""
         if paper is None or not ours.n:
             return None
-        off = abs(round(ours.mean, PRINTED) - paper.mean)
+        off = abs(round(ours.mean, paper.places) - paper.mean)
         beyond = paper.sd is not None and off > SEVERAL * paper.sd + 1e-9
-        return cls(ours.mean - paper.mean, beyond)
+        places = paper.places if paper.places < PRINTED else None
+        return cls(ours.mean - paper.mean, beyond, places)
 
     def __str__(self) -> str:
-        places = decimals(self.value)
+        places = decimals(self.value) if self.places is None else self.places
         return f"{round(self.value, places) + 0.0:+.{places}f}" + (BEYOND if self.beyond else "")
 
 
@@ -169,7 +175,7 @@ class Table:
         return "\n".join(lines) + "\n"
 
     def to_json(self) -> dict[str, Any]:
-        rows = [[vars(e) if _is_record(e) else e for e in row] for row in self.rows]
+        rows = [[_numbers(e) if _is_record(e) else e for e in row] for row in self.rows]
         content = {"title": self.title, "columns": self.columns, "rows": rows}
         return plain({**content, "notes": self.all_notes()}, "table")
 
@@ -291,6 +297,11 @@ def str_of(entry: Entry) -> str:
 def _with_sd(mean: float, sd: float, places: int) -> str:
     spread = "" if math.isnan(sd) else f" ({sd:.{places}f})"
     return f"{mean:.{places}f}{spread}"
+
+
+def _numbers(entry: Entry) -> dict[str, Any]:
+    """What an entry holds, without how it is shown."""
+    return {key: value for key, value in vars(entry).items() if key != "places"}
 
 
 def _is_best(entry: Entry) -> bool:

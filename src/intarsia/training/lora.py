@@ -20,6 +20,7 @@ from intarsia.specs import Registry, is_number
 CHANGES = Registry("trainable")
 """Forms that a change of a base may take besides layers as a whole, by name."""
 
+HIGHEST = 2**16  # of ranks
 Values = dict[str, Tensor]
 
 
@@ -46,15 +47,19 @@ def lora(
     without them all such layers change but the one that makes the logits and those that train as
     a whole.
     """
-    if type(rank) is not int or not 1 <= rank <= 2**16:
-        raise RecipeError(f"lora: rank is {shortened(rank)}: expected a whole number from 1")
+    if type(rank) is not int or not 1 <= rank <= HIGHEST:
+        raise RecipeError(
+            f"lora: rank is {shortened(rank)}: expected a whole number from 1 to {HIGHEST:,}"
+        )
     if alpha is not None and (not is_number(alpha) or alpha <= 0):
         raise RecipeError(f"lora: alpha is {shortened(alpha)}: expected a number above 0")
     if not isinstance(rslora, bool):
         raise RecipeError(f"lora: rslora is {shortened(rslora)}: expected true or false")
-    names = None if layers is None else (layers,) if isinstance(layers, str) else tuple(layers)
-    if names is not None and not (names and all(isinstance(n, str) and n for n in names)):
+    given: Any = (layers,) if isinstance(layers, str) else layers
+    is_list = isinstance(given, list | tuple) and len(given) > 0
+    if layers is not None and not (is_list and all(isinstance(n, str) and n for n in given)):
         raise RecipeError(f"lora: layers is {shortened(layers)}: expected names of layers")
+    names = None if layers is None else tuple(given)
     root = math.sqrt(rank) if rslora else rank
     return LoraSettings(rank, 1.0 if alpha is None else alpha / root, names)
 

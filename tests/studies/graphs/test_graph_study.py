@@ -1,5 +1,6 @@
 """The study of graphs: cells that share graphs, claims and tables made of them."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from intarsia.plots import svg
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
-from intarsia.studies.graphs import graph_cells
+from intarsia.studies.graphs import graph_cells, graph_tables
 from intarsia.studies.graphs.graph_claims import Gap, corrected
 from planted_nodes import planted
 
@@ -49,6 +50,18 @@ def test_every_part_is_measured_and_shown(measured: list[Measured]) -> None:
     assert verdict.line.startswith("width 8, 2 seeds: MR above MB, authors' protocol")
     assert "not the paper's networks" in verdict.text
     assert not any("nan" in table.markdown() for table in study.tables(measured))
+
+
+def test_the_papers_numbers_have_its_places(
+    measured: list[Measured], source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(graph_tables.PRINTED, (source, "gcn"), (72.0, 72.4, 72.0, 75.2))
+    shown = find_study("graphs").tables(measured)[0]
+    papers, off = (
+        [str(row[column]) for row in shown.records()] for column in ("paper", "ours - paper")
+    )
+    assert papers == ["72.0", "72.4", "72.0", "75.2"]
+    assert all(re.fullmatch(r"[+-]\d+\.\d", text) for text in off)
 
 
 def test_any_part_alone_is_shown(measured: list[Measured]) -> None:

@@ -49,7 +49,9 @@ def modulated(
         for name, piece in zip(context.learned, pieces, strict=True):
             start = part.state[name]
             new[name] = (start.double() + piece.reshape(start.shape)).to(start.dtype)
-        made.append(replace(part, state=new))
+        # Against zero, weights that did not change get another value too.
+        kept = {} if changed is not None and base == "zero" else part.mask
+        made.append(replace(part, state=new, mask=kept, low_rank={}))
     return tuple(made)
 
 

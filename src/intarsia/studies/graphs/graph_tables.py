@@ -61,7 +61,7 @@ def _paper(done: Sequence[Measured]) -> list[Table]:
             if arm not in arms:
                 continue
             ours, printed = spread(accuracies(arms[arm])), PRINTED.get(key)
-            paper = Paper(printed[place]) if printed else None
+            paper = Paper(printed[place], places=1) if printed else None
             gap = helped.get(key) if arm == MR else None
             more = [paper, Difference.of(ours, paper), *_gap(gap)]
             rows.append([named(*key), arm, ours, *more])
