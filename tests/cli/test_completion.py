@@ -71,7 +71,7 @@ def test_names_are_those_of_the_registries() -> None:
     from intarsia.flow.pair_networks import FORMS
     from intarsia.flow.propagation import CLOSURES
     from intarsia.graphs import GRAPH_SETS
-    from intarsia.lens.profiles import POSITIONS
+    from intarsia.lens.profiles import TEXT_POSITIONS
     from intarsia.measure.probe.fresh_head import ProbeProtocol
     from intarsia.models import MODELS
     from intarsia.objectives import OBJECTIVES
@@ -118,7 +118,7 @@ def test_names_are_those_of_the_registries() -> None:
         (ours(UNITS), completion.UNITS),
         (LOSSES, completion.PAIR_LOSSES),
         (FORMS, completion.FORMS),
-        (POSITIONS, completion.LENS_POSITIONS),
+        (TEXT_POSITIONS, completion.LENS_POSITIONS),
         (CLOSURES, completion.CLOSURES),
     ):
         assert sorted(names) == sorted(known)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Positions = Literal["all", "last", "first", "mean"]
-POSITIONS = ("all", "last", "first", "mean")
+TEXT_POSITIONS = ("all", "last", "first")
+POSITIONS = (*TEXT_POSITIONS, "mean")
 SHOWN = 12  # texts of a printed table
 
 

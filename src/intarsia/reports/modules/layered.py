@@ -118,9 +118,13 @@ def closure_by_layer(context: ReportContext) -> str | None:
         return None  # not a chain of linear layers
     except IntarsiaError as error:
         return paragraph(f"Nothing can be carried here: {error}")
+    found = {name: _errors(own, "covariance_error") for name, own in carried.items()}
+    carried = {name: own for name, own in carried.items() if found[name]}
+    if not carried:
+        return paragraph("The layers give every sample the same, so that there is no covariance.")
     message = _closure_message(carried)
     title = "closure error by layer"
-    errors = {f"module {name}": _errors(own, "covariance_error") for name, own in carried.items()}
+    errors = {f"module {name}": found[name] for name in carried}
     first = next(iter(carried))
     noise = {f"module {first}": _errors(carried[first], "covariance_noise")}
     drawn = closure_error_by_layer(errors, noise, title=title)
@@ -151,7 +155,8 @@ def _closure_message(carried: dict[str, Propagation]) -> str:
     parts = []
     for name, own in carried.items():
         activations = [layer for layer in own if layer.kind not in ("input", "affine")]
-        errors = [percent(layer.covariance_error or 0.0) for layer in activations]
+        known = (layer.covariance_error for layer in activations)
+        errors = [percent(own) for own in known if own is not None and math.isfinite(own)]
         if errors:
             parts.append(f"{listed(errors)} in module {name}")
     where = "; ".join(parts) or "nothing, since there is no activation"
