@@ -18,7 +18,6 @@ from textwrap import fill
 from typing import Any
 
 from intarsia.plots import svg
-from intarsia.reports.study.parts import parts_of
 from intarsia.studies import STUDIES, Findings, Measured, Study, Table, Verdict, seeds_of
 from intarsia.studies.archive import FORMAT, Archive, load_archive
 from intarsia.studies.options import run_command, variant_label
@@ -118,13 +117,11 @@ def verdicts_of(studies: Studies) -> dict[str, Verdict]:
     verdicts = {}
     for name, (main, *others) in studies.items():
         findings = Findings(main.measured, main.label, {v.label: v.measured for v in others}, cells)
-        missing = [
-            f"{file}: {cells_missing}"
+        missing = [  # counted, not named: to name cells takes data that may not be at hand
+            f"{file}: {archive.missing} cells"
             for variant in studies[name]
             for file, archive in variant.archives.items()
             if archive.missing
-            for part in parts_of(archive, None, None)
-            for cells_missing in part.missing
         ]
         verdicts[name] = main.study.judge(findings, missing)
     return verdicts
