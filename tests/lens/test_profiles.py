@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from intarsia.errors import DataError, ModelError, RecipeError
 from intarsia.lens import entropy, generate, open_model, profile, profile_generated
 from intarsia.models import build
+from small_language_models import less_even
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TEXTS = [[5, 9, 2, 7, 7, 1], [3, 8, 60], [1] * 9]
@@ -20,23 +21,14 @@ TEXTS = [[5, 9, 2, 7, 7, 1], [3, 8, 60], [1] * 9]
 
 @pytest.fixture(scope="module", params=["llama", "gpt2"])
 def hugging_face(request: pytest.FixtureRequest) -> Any:
-    transformers = pytest.importorskip("transformers")
-    torch.manual_seed(0)
     if request.param == "gpt2":
+        transformers = pytest.importorskip("transformers")
+        torch.manual_seed(0)
         config = transformers.GPT2Config(vocab_size=61, n_positions=32, n_embd=16, n_layer=3,
                                          n_head=2, bos_token_id=0, eos_token_id=0)  # fmt: skip
         network = transformers.GPT2LMHeadModel(config)
-    else:
-        config = transformers.LlamaConfig(
-            vocab_size=61, hidden_size=16, intermediate_size=24, num_hidden_layers=3,
-            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32,
-            bos_token_id=0, eos_token_id=0,
-        )  # fmt: skip
-        network = transformers.LlamaForCausalLM(config)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.mul_(3)  # so that entropies are well below log V
-    return network.eval()
+        return less_even(network)
+    return request.getfixturevalue("tiny_llama")
 
 
 @torch.no_grad()

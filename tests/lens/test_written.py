@@ -15,20 +15,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 PROMPTS = [[4, 5, 8, 30, 2], [6], [9, 9], [7, 1]]
 
 
-@pytest.fixture(scope="module")
-def network() -> Any:
-    transformers = pytest.importorskip("transformers")
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        vocab_size=61, hidden_size=16, intermediate_size=24, num_hidden_layers=3,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32,
-        bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
-    made = transformers.LlamaForCausalLM(config)
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.mul_(3)
-    return made.eval()
+@pytest.fixture
+def network(tiny_llama: Any) -> Any:
+    return tiny_llama
 
 
 @pytest.mark.parametrize("batch", [1, 3, 64])
