@@ -115,7 +115,7 @@ def all_registries() -> list[Any]:
 @pytest.fixture(scope="session")
 def demo_made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """The demo's folder after three epochs a round, and what the demo found."""
-    from intarsia.demo import demo
+    from intarsia.demos.demo import demo
 
     out = tmp_path_factory.mktemp("demo") / "a demo"
     with _threads(1):

@@ -16,7 +16,7 @@ from intarsia.training.engines.base import Engine
 from intarsia.training.engines.plain import PlainEngine
 from intarsia.training.engines.select import ENGINES
 from intarsia.training.job import Job
-from intarsia.training.optimisers import OptimiserState
+from intarsia.training.settings.optimisers import OptimiserState
 
 SETTINGS: dict[str, Any] = {"model": "mlp(12)", "epochs": 1, "progress": False}
 

@@ -23,7 +23,7 @@ from benchmarks.speed.convolutions import speeds_of
 from benchmarks.speed.expert import expert_on_device, train_expert
 from benchmarks.speed.graph_scales import measure_random, measure_set
 from benchmarks.speed.pattern_fits import measure, ours, plain
-from intarsia.training.recipe import Recipe
+from intarsia.training.settings.recipe import Recipe
 
 
 @pytest.mark.usefixtures("one_thread")

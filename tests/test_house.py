@@ -44,8 +44,7 @@ ORDER = """
     studies
     artifacts
     reports
-    studio demo symbols
-    features_demo
+    studio demos
     cli
 """
 NOT_ROOMS = {"browser", "foreign", "typing"}  # tests of the whole, which mirror no room

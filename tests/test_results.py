@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from intarsia.cli.study.study_options import StudyChoice
-from intarsia.demo import SETTINGS
+from intarsia.demos.demo import SETTINGS
 from intarsia.studies import Store, StudyContext, find_study, run
 from intarsia.studies.archive import load_archive, make_archive, save_archive
 from intarsia.studies.options import run_command

@@ -20,7 +20,8 @@ import numpy as np
 
 from benchmarks.attack import mutations
 from benchmarks.attack.surface import Input, Maker, Surface
-from intarsia.data import DATASETS, formats, load_data
+from intarsia.data import DATASETS, load_data
+from intarsia.data.sources import formats
 
 BLOCK = 2**22  # zeros that are compressed once and then repeated
 ROWS = (10**6, 5 * 10**7)  # of tables that take few bytes

@@ -23,7 +23,7 @@ from benchmarks.attack.surface import Input, Maker, RefusalError, Surface
 from intarsia.data import load_data
 from intarsia.encoders import Encoder
 from intarsia.studio import Session
-from intarsia.studio.server import application
+from intarsia.studio.web.server import application
 
 HOST = b"127.0.0.1:7878"
 PREDICT, UPLOAD = "/gradio_api/run/predict", "/gradio_api/upload"

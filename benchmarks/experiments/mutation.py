@@ -45,7 +45,7 @@ class Room:
 ROOMS = {
     "objectives": Room(("src/intarsia/objectives.py",), ("tests/test_objectives.py",)),
     "pruning": Room(("src/intarsia/pruning/*.py",), ("tests/pruning",)),
-    "operators": Room((f"{COMPOSITION}/operators/*.py",), ("tests/composition",)),
+    "operators": Room((f"{COMPOSITION}/operators/**/*.py",), ("tests/composition",)),
     "statistics": Room(
         (
             f"{MODULES}/statistics.py",

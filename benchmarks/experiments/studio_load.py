@@ -34,7 +34,7 @@ from typing import Any
 import intarsia as ia
 from benchmarks.record import RESULTS, made_by, save
 from intarsia.data import Split
-from intarsia.studio.studio_limits import StudioLimits
+from intarsia.studio.web.studio_limits import StudioLimits
 
 MAIN = "from intarsia.cli.app import main; main()"
 HOST = "127.0.0.1"

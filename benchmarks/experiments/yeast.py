@@ -33,7 +33,7 @@ from intarsia.modules import Module, logits_of
 from intarsia.pruning import Group, magnitude
 from intarsia.studies.maxent.shared.merging import live_count
 from intarsia.studies.plans import DROPOUT, HIDDEN
-from intarsia.training.presets import PAPER
+from intarsia.training.settings.presets import PAPER
 
 ARMS: dict[str, dict[str, Any]] = {
     "paper": {},

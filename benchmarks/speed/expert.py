@@ -22,7 +22,7 @@ import intarsia as ia
 from intarsia.data import Data
 from intarsia.files import stream
 from intarsia.pruning import round_fraction
-from intarsia.training.recipe import Recipe
+from intarsia.training.settings.recipe import Recipe
 from intarsia.training.tasks import order_of
 
 Step = Callable[[Tensor], object]

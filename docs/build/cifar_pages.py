@@ -5,7 +5,7 @@ from typing import Any
 
 import studies
 from intarsia.studies import Findings, Measured
-from intarsia.studies.verdict import titled
+from intarsia.studies.wording import titled
 from pages import RESULTS, Load, Result, mean_sd_of, origin, page, table
 
 STUDIES = {"cifar10": "Ten modules on CIFAR-10", "cifar100": "A hundred modules on CIFAR-100"}

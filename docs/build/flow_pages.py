@@ -1,11 +1,9 @@
 """The page on the flow: what was aimed at and what came out, from the study's archive."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import studies
-from intarsia.studies import Claim, Findings
-from pages import RESULTS, Load, met, page, table
+from pages import RESULTS, Load, page
 
 NAME = "flow"
 
@@ -15,9 +13,7 @@ def flow(load: Load) -> str:
     known = studies.read_studies(RESULTS).get(NAME, [])
     parts: list[str] = []
     for variant in known:
-        verdict = variant.study.judge(Findings(variant.measured, variant.label))
-        parts += [_origin(variant), *_claims(verdict.claims)]
-        parts += ["## Tables", *studies.tables_markdown(variant.study.tables(variant.measured))]
+        parts += [_origin(variant), *studies.aims_and_tables(variant)]
     return page(
         "Cumulants and their flow",
         [],
@@ -40,16 +36,3 @@ def _origin(variant: Any) -> str:
         f"{cells} cells, training included, took {seconds:,.0f} s by the clock in one process on "
         f"{devices}, with other work on the machine."
     )
-
-
-def _claims(claims: Sequence[Claim]) -> list[str]:
-    aims = [claim for claim in claims if "aim" in claim.evidence]
-    rows = [[c.evidence["aim"], c.evidence["measured"], c.n, met(bool(c.holds))] for c in aims]
-    others = [f"- {claim.text}" for claim in claims if claim not in aims]
-    details = [f"- {point}" for claim in claims for point in claim.details]
-    return [
-        "## What was aimed at",
-        table("aim|measured|n|verdict", rows),
-        "## What came out beside it",
-        "\n".join([*others, *details]),
-    ]

@@ -1,11 +1,8 @@
 """The page on the lens: what was aimed at and what came out, from the study's archive."""
 
-from collections.abc import Sequence
-
 import studies
-from intarsia.studies import Claim, Findings
 from lens_modules_pages import lens_modules
-from pages import RESULTS, Load, met, page, table
+from pages import RESULTS, Load, page
 
 NAME = "lens"
 
@@ -14,9 +11,7 @@ def lens(load: Load) -> str:
     """Aims first, then what the study says beside them, then every table."""
     parts: list[str] = []
     for variant in studies.read_studies(RESULTS).get(NAME, []):
-        verdict = variant.study.judge(Findings(variant.measured, variant.label))
-        parts += _claims(verdict.claims)
-        parts += ["## Tables", *studies.tables_markdown(variant.study.tables(variant.measured))]
+        parts += studies.aims_and_tables(variant)
     return page(
         "Entropy through depth",
         [],
@@ -30,15 +25,3 @@ def lens(load: Load) -> str:
         "Task, format and correctness on a larger model, family and size, and what a profile costs "
         "on a GPU.",
     )
-
-
-def _claims(claims: Sequence[Claim]) -> list[str]:
-    aims = [claim for claim in claims if "aim" in claim.evidence]
-    rows = [[c.evidence["aim"], c.evidence["measured"], c.n, met(bool(c.holds))] for c in aims]
-    others = [f"- {claim.text}" for claim in claims if claim not in aims]
-    return [
-        "## What was aimed at",
-        table("aim|measured|n|verdict", rows),
-        "## What came out beside it",
-        "\n".join(others),
-    ]

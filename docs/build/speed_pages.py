@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from intarsia.studies.verdict import listed
+from intarsia.studies.wording import listed
 from pages import RESULTS, Load, Result, met, origin, page, table
 
 KINDS = ("median", "slowest")

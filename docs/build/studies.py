@@ -21,8 +21,8 @@ from intarsia.plots import svg
 from intarsia.studies import STUDIES, Findings, Measured, Study, Table, Verdict, seeds_of
 from intarsia.studies.archive import FORMAT, Archive, load_archive
 from intarsia.studies.options import run_command, variant_label
-from intarsia.studies.verdict import capital, listed, sentences, several
-from pages import README, RESULTS, ROOT, Result, filled, page, table
+from intarsia.studies.wording import capital, listed, sentences, several
+from pages import README, RESULTS, ROOT, Result, filled, met, page, table
 
 INDEX, SITE = RESULTS / "index.md", ROOT / "mkdocs.yml"
 IN_README = ("single", "pairs", "complete")
@@ -150,6 +150,23 @@ def chosen_figures(variant: Variant) -> dict[str, str]:
     fit = ((name, text) for name, text in drawn if len(text.encode()) < BYTES)
     chosen = dict(islice(fit, FIGURES))
     return {f"study_{name}": chosen[name] for name in figures if name in chosen}
+
+
+def aims_and_tables(variant: Variant) -> list[str]:
+    """What a study aimed at, what it says beside that, and its tables."""
+    claims = variant.study.judge(Findings(variant.measured, variant.label)).claims
+    aims = [claim for claim in claims if "aim" in claim.evidence]
+    rows = [[c.evidence["aim"], c.evidence["measured"], c.n, met(bool(c.holds))] for c in aims]
+    others = [f"- {claim.text}" for claim in claims if claim not in aims]
+    details = [f"- {point}" for claim in claims for point in claim.details]
+    return [
+        "## What was aimed at",
+        table("aim|measured|n|verdict", rows),
+        "## What came out beside it",
+        "\n".join([*others, *details]),
+        "## Tables",
+        *tables_markdown(variant.study.tables(variant.measured)),
+    ]
 
 
 def tables_markdown(tables: Sequence[Table]) -> list[str]:

@@ -26,7 +26,7 @@ from intarsia.files import is_no_file
 from intarsia.limits import account
 from intarsia.models import Model
 from intarsia.modules import LISTING, Bank, Module
-from intarsia.modules.base_weights import BaseSource
+from intarsia.modules.bases.base_weights import BaseSource
 from intarsia.modules.classifier import network_inputs
 from intarsia.parsing import read_settings
 

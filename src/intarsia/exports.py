@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from intarsia.composition import Composition
-from intarsia.composition.operators.routers import EncodedInputs, Router
+from intarsia.composition.operators.logits.routers import EncodedInputs, Router
 from intarsia.errors import FileError, ModelError, RecipeError, nearest
 from intarsia.files import canonical, plain, write_whole
 from intarsia.modules import Classifier, Module

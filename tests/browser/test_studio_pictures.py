@@ -20,7 +20,7 @@ import sys
 
 import intarsia as ia
 from intarsia.studio import Session
-from intarsia.studio.server import serve
+from intarsia.studio.web.server import serve
 from tiny_encoder import TinyEncoder, pictures
 
 bank = ia.Bank.load(sys.argv[1], encoder=TinyEncoder())

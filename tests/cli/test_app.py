@@ -20,10 +20,10 @@ from sklearn.datasets import load_digits
 
 import intarsia as ia
 from intarsia.data import Split
-from intarsia.demo import SETTINGS
+from intarsia.demos.demo import SETTINGS
 from intarsia.measure import FRESH_HEAD, compatibility, compatibility_matrix
 from intarsia.measure import path as walk
-from intarsia.training.presets import DataSize
+from intarsia.training.settings.presets import DataSize
 
 ROOT = Path(__file__).resolve().parents[2]
 MERGES = sorted((ROOT / "recipes").glob("merge_*.yaml"))

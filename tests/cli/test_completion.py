@@ -80,11 +80,11 @@ def test_names_are_those_of_the_registries() -> None:
     from intarsia.studies import STUDIES
     from intarsia.sweetspot import ARMS, PATTERN_OPTIMISERS
     from intarsia.sweetspot.targets import NAMES
-    from intarsia.training.batches import BATCHES
     from intarsia.training.engines.select import ENGINES, EXECUTORS
-    from intarsia.training.optimisers import OPTIMISERS
-    from intarsia.training.presets import PRESETS
-    from intarsia.training.schedules import SCHEDULES
+    from intarsia.training.settings.batches import BATCHES
+    from intarsia.training.settings.optimisers import OPTIMISERS
+    from intarsia.training.settings.presets import PRESETS
+    from intarsia.training.settings.schedules import SCHEDULES
 
     def ours(registry: Registry) -> list[str]:
         """Without what tests have registered."""

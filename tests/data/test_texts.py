@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import intarsia as ia
-from intarsia.data import news
+from intarsia.data.sources import news
 from intarsia.encoders import ENCODERS
 from intarsia.errors import DataError, ModelError
 

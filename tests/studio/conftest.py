@@ -10,8 +10,8 @@ import pytest
 
 import intarsia as ia
 from intarsia.studio import Session
-from intarsia.studio.server import application
-from intarsia.studio.studio_limits import StudioLimits
+from intarsia.studio.web.server import application
+from intarsia.studio.web.studio_limits import StudioLimits
 from served_page import Page
 from tiny_encoder import feature_bank
 

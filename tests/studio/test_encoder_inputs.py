@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 import intarsia as ia
-from intarsia.data.image_folders import from_folder
+from intarsia.data.sources.image_folders import from_folder
 from intarsia.encoders import ENCODERS, Encoder
 from intarsia.errors import DataError, FileError, IntarsiaError, ModelError
 from intarsia.studio import Session
 from intarsia.studio.answers import Sample, merged_answer
 from intarsia.studio.encoder_inputs import FORMATS, InputReader, read_picture
-from intarsia.studio.studio_limits import StudioLimits
+from intarsia.studio.web.studio_limits import StudioLimits
 from tiny_encoder import SHAPE, TinyEncoder, pictures
 
 Image = pytest.importorskip("PIL.Image")

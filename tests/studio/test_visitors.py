@@ -11,8 +11,8 @@ import pytest
 import intarsia as ia
 from intarsia.errors import CompositionError, FileError, RecipeError
 from intarsia.studio import Session
-from intarsia.studio.studio_limits import StudioLimits
 from intarsia.studio.visitors import Visitors
+from intarsia.studio.web.studio_limits import StudioLimits
 
 Send = Callable[..., Path]
 

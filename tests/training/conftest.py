@@ -12,8 +12,8 @@ from intarsia.models import build, initialise, wiring_of
 from intarsia.objectives import objective
 from intarsia.training.engines.base import Start
 from intarsia.training.job import Job
-from intarsia.training.optimisers import OptimiserState
 from intarsia.training.rounds import rewound
+from intarsia.training.settings.optimisers import OptimiserState
 from intarsia.training.tasks import Task
 
 Origins = list[dict[str, torch.Tensor]]

@@ -11,8 +11,8 @@ import intarsia as ia
 from intarsia.data import Data
 from intarsia.errors import ModelError, RecipeError
 from intarsia.modules import BASES, Base
-from intarsia.training.recipe import Recipe
-from intarsia.training.trainable import frozen_names, still_layers
+from intarsia.training.settings.recipe import Recipe
+from intarsia.training.settings.trainable import frozen_names, still_layers
 
 SETTINGS: dict[str, Any] = {
     "preset": "paper", "sparsity": 0.9, "rounds": 2, "epochs": 2, "progress": False,

@@ -12,7 +12,7 @@ import intarsia as ia
 from intarsia.data import Data
 from intarsia.errors import RecipeError
 from intarsia.modules.grow import grown
-from intarsia.training.recipe import Recipe, selected
+from intarsia.training.settings.recipe import Recipe, selected
 
 SETTINGS: dict[str, Any] = {
     "preset": "paper", "epochs": 2, "progress": False, "partition": [["a"], ["b", "c"]],

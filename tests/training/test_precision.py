@@ -8,7 +8,7 @@ import intarsia as ia
 from intarsia.data import Data, Split
 from intarsia.errors import RecipeError
 from intarsia.training import job as home
-from intarsia.training.recipe import Recipe
+from intarsia.training.settings.recipe import Recipe
 
 SETTINGS = {
     "preset": "paper", "model": "resnet18(width=2)", "epochs": 2, "sparsity": 0.0, "rounds": 0,

@@ -9,7 +9,7 @@ import intarsia as ia
 from intarsia.data import Data
 from intarsia.data.dataset import Split
 from intarsia.training import Recipe
-from intarsia.training.presets import DataSize
+from intarsia.training.settings.presets import DataSize
 from intarsia.training.tasks import balanced, tasks_of
 
 COUNTS = torch.tensor([10.0, 30.0, 40.0, 20.0])

@@ -23,13 +23,13 @@ VERB_FILES = (
     "study.run_verbs",
     "study.show_verbs",
     "study.archive_verbs",
-    "sweetspot_verbs",
-    "pattern_verbs",
-    "pattern_page_verbs",
-    "flow_verbs",
-    "graph_verbs",
-    "lens_verbs",
-    "lens_module_verbs",
+    "neighbours.sweetspot_verbs",
+    "neighbours.pattern_verbs",
+    "neighbours.pattern_page_verbs",
+    "neighbours.flow_verbs",
+    "neighbours.graph_verbs",
+    "neighbours.lens_verbs",
+    "neighbours.lens_module_verbs",
 )
 PLUGINS = "intarsia.verbs"
 

@@ -20,7 +20,7 @@ from intarsia.errors import DataError, ModelError, RecipeError, nearest, shorten
 from intarsia.models import Model
 from intarsia.parsing import parse_yaml
 from intarsia.training import Recipe
-from intarsia.training.recipe import CUSTOM
+from intarsia.training.settings.recipe import CUSTOM
 
 FACTORY = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 

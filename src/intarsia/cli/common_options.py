@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from intarsia.cli import completion
-from intarsia.cli.console import say, show_json
+from intarsia.cli.console import note, say, show_json
 
 if TYPE_CHECKING:
+    from intarsia.artifacts import Artifact
+    from intarsia.data import Data
     from intarsia.models import Model
     from intarsia.modules import Health
     from intarsia.studio.patterns import PatternSession
     from intarsia.studio.session import Session
-    from intarsia.studio.studio_limits import StudioLimits
+    from intarsia.studio.web.studio_limits import StudioLimits
 
 PATH_HELP = "A module, a composition, a bank folder, or what demo or save_pretrained wrote"
 DATA_HELP = "A named set, .csv, .parquet, .npz or a folder of images"
@@ -28,6 +30,16 @@ def name_option(names: Sequence[str], help: str, *flags: str) -> Any:
     return typer.Option(*flags, help=help, autocompletion=completion.one_of(names))
 
 
+def text_option(metavar: str, help: str, *flags: str) -> Any:
+    """An option whose value is called by this name in the help."""
+    return typer.Option(*flags, metavar=metavar, help=help)
+
+
+def name_argument(metavar: str | None, names: Sequence[str], help: str) -> Any:
+    """An argument for which a shell offers these names."""
+    return typer.Argument(metavar=metavar, help=help, autocompletion=completion.one_of(names))
+
+
 def read_target(word: str) -> str | int:
     """A column by its name, or by its number: a name that is a number stands in quotes."""
     if re.fullmatch(r"-?\d+", word):
@@ -36,9 +48,18 @@ def read_target(word: str) -> str | int:
     return quoted[2] if quoted else word
 
 
+ArtifactPath = Annotated[Path, typer.Argument(help=f"{PATH_HELP}.")]
 SplitName = Annotated[str, name_option(completion.SPLITS, "train, validation, test or all.")]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object and nothing else, errors too.")
+]
+MeasuredData = Annotated[
+    str | None,
+    name_option(completion.DATASETS, f"{DATA_HELP}; by default what the modules were trained on."),
+]
+Samples = Annotated[
+    str | None,
+    name_option(completion.DATASETS, f"Data whose validation split may be looked at. {DATA_HELP}."),
 ]
 DataOptions = Annotated[
     list[str] | None,
@@ -85,9 +106,9 @@ class OwnNetwork:
 
     model: Annotated[
         str | None,
-        typer.Option(
-            metavar="PACKAGE.MODULE:FACTORY",
-            help="Makes the modules' network, if it is your own; imported from here, too.",
+        text_option(
+            "PACKAGE.MODULE:FACTORY",
+            "Makes the modules' network, if it is your own; imported from here, too.",
         ),
     ] = None
 
@@ -114,22 +135,21 @@ class ServerChoice:
         ),
     ] = "127.0.0.1"
     limit: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=NUMBER", help="A limit, such as connections=200."),
+        list[str] | None, text_option("NAME=NUMBER", "A limit, such as connections=200.")
     ] = None
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser.")] = True
 
     def limits(self) -> "StudioLimits":
         """The limits; the extra that a studio needs is asked for, too, before anything is read."""
-        from intarsia.studio.server import check_extra
-        from intarsia.studio.studio_limits import StudioLimits
+        from intarsia.studio.web.server import check_extra
+        from intarsia.studio.web.studio_limits import StudioLimits
 
         check_extra()
         return StudioLimits.read(self.limit or [])
 
     def serve(self, session: "Session | PatternSession", title: str, json: bool) -> None:
         """Serve until stopped."""
-        from intarsia.studio.server import serve
+        from intarsia.studio.web.server import serve
 
         def ready(address: str) -> None:
             if json:
@@ -145,12 +165,7 @@ class ServerChoice:
 class DataChoice:
     """The data to measure modules on."""
 
-    data: Annotated[
-        str | None,
-        name_option(
-            completion.DATASETS, f"{DATA_HELP}; by default what the modules were trained on."
-        ),
-    ] = None
+    data: MeasuredData = None
     target: Target = None
     set_: DataOptions = None
 
@@ -160,17 +175,18 @@ class DataChoice:
 
         return data_options(self.set_, self.target)
 
+    def load(self, artifact: "Artifact") -> "tuple[Data, bool]":
+        """The data for an artifact, and whether it is what that was trained on."""
+        from intarsia.artifacts import data_for
+
+        return data_for(artifact, self.data, self.options())
+
 
 @dataclass(frozen=True)
 class SamplesChoice:
     """The samples that may be looked at before modules are joined."""
 
-    samples: Annotated[
-        str | None,
-        name_option(
-            completion.DATASETS, f"Data whose validation split may be looked at. {DATA_HELP}."
-        ),
-    ] = None
+    samples: Samples = None
     target: Target = None
 
     def setting(self) -> dict[str, Any] | None:
@@ -191,6 +207,20 @@ def report_health(health: "Health", strict: bool = False) -> None:
     say(f"warning: {health.summary}")
     if strict:
         raise typer.Exit(NOT_HEALTHY)
+
+
+def note_other_data(path: Path, same: bool) -> None:
+    """Say so where the data is not that of an artifact's training."""
+    if not same:
+        note(f"this is not the data that {path} was trained on, or it is split otherwise")
+
+
+def save_figure(result: Any, path: Path | None) -> None:
+    """Save the figure of a result, if one is asked for."""
+    if path is not None:
+        from intarsia.plots import save
+
+        save(result.figure(), path)
 
 
 def check_figure(path: Path | None) -> None:

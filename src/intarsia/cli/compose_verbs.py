@@ -15,6 +15,7 @@ from intarsia.cli.common_options import (
     Strict,
     name_option,
     report_health,
+    text_option,
 )
 from intarsia.cli.console import show_json, show_result
 from intarsia.cli.display import show_composition, show_facts, show_operators
@@ -71,9 +72,7 @@ def compose(
     ] = None,
     shard_size: Annotated[
         str | None,
-        typer.Option(
-            metavar="SIZE", help="For mergekit's recipe: the most that a file holds, as in 2GiB."
-        ),
+        text_option("SIZE", "For mergekit's recipe: the most that a file holds, as in 2GiB."),
     ] = None,
     strict: Strict = False,
     json: Json = False,
@@ -161,9 +160,7 @@ def export(
     ] = "float32",
     shape: Annotated[
         str | None,
-        typer.Option(
-            metavar="C,H,W", help="Of raw pictures, for an encoder that takes any; as in 3,64,64."
-        ),
+        text_option("C,H,W", "Of raw pictures, for an encoder that takes any; as in 3,64,64."),
     ] = None,
     json: Json = False,
 ) -> None:

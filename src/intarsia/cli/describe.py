@@ -21,8 +21,8 @@ from intarsia.modules import Bank, Module
 from intarsia.objectives import OBJECTIVES
 from intarsia.pruning import PRUNINGS
 from intarsia.training import Recipe
-from intarsia.training.presets import DataSize
-from intarsia.training.recipe import CUSTOM
+from intarsia.training.settings.presets import DataSize
+from intarsia.training.settings.recipe import CUSTOM
 
 
 def describe(artifact: Artifact, path: Path) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def show_plan(plan: dict[str, Any]) -> None:
     import yaml
 
     from intarsia.training import PRESETS
-    from intarsia.training.presets import DataSize
+    from intarsia.training.settings.presets import DataSize
 
     recipe = plan["recipe"]
     missing = f"unknown until {recipe['data']} is here"

@@ -8,8 +8,8 @@ import typer
 
 from intarsia.cli import completion
 from intarsia.cli.common_options import (
-    PATH_HELP,
     Align,
+    ArtifactPath,
     DataChoice,
     Device,
     Figure,
@@ -21,7 +21,10 @@ from intarsia.cli.common_options import (
     Strict,
     check_figure,
     name_option,
+    note_other_data,
     report_health,
+    save_figure,
+    text_option,
 )
 from intarsia.cli.console import note, show, show_json, show_result
 from intarsia.cli.display import show_abstention, show_description, show_scores
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     "evaluate whole.safetensors --data mnist --rewarded 0,1 --abstain 0.9 --json",
 )
 def evaluate(
-    path: Annotated[Path, typer.Argument(help=f"{PATH_HELP}.")],
+    path: ArtifactPath,
     source: DataChoice,
     own: OwnNetwork,
     split: SplitName = "test",
@@ -61,14 +64,13 @@ def evaluate(
         bool, typer.Option("--flip", help="Ask about each picture and its mirror image.")
     ] = False,
     figure_: Annotated[
-        Path | None,
-        typer.Option("--figure", help="Draw the confusion matrix: .svg, .pdf or .png."),
+        Path | None, typer.Option("--figure", help="Draw the confusion matrix: .svg, .pdf or .png.")
     ] = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Measure rewarded accuracy, non-rewarded entropy and confusion."""
-    from intarsia.artifacts import classifiers_of, data_for, open_artifact, split_for
+    from intarsia.artifacts import classifiers_of, open_artifact, split_for
     from intarsia.data.partitions import read_names
     from intarsia.measure import evaluate as measure
     from intarsia.measure.evaluation import one_answer
@@ -78,7 +80,7 @@ def evaluate(
     wanted = read_names(rewarded, "--rewarded") if rewarded else None
     artifact = open_artifact(path, own.factory())
     models = classifiers_of(artifact)
-    loaded, same = data_for(artifact, source.data, source.options())
+    loaded, same = source.load(artifact)
     samples = split_for(artifact, loaded, split)
     scores = {name: measure(one, samples, wanted, flips=flip) for name, one in models.items()}
     withheld = {} if abstain is None else _abstentions(models, scores, samples, abstain, flip)
@@ -89,8 +91,7 @@ def evaluate(
         panels = {name: score.confusion for name, score in scores.items()}
         catalogue = next(iter(scores.values())).catalogue
         save(confusion_panels(panels, catalogue), figure_)
-    if not same:
-        note(f"this is not the data that {path} was trained on, or it is split otherwise")
+    note_other_data(path, same)
     if json:
         show_json(
             {
@@ -136,10 +137,7 @@ def compatibility(
     named = read_samples(source.setting())
     modules = open_modules(paths, seed, own.factory())
     inputs = load_samples(named, modules)
-    if figure_ is not None:
-        from intarsia.plots import save
-
-        save(compatibility_matrix(modules, inputs).figure(), figure_)
+    save_figure(compatibility_matrix(modules, inputs), figure_)
     if len(modules) == 2:
         result: Any = between(modules[0], modules[1], inputs)
     else:
@@ -169,22 +167,18 @@ def path(
     json: Json = False,
 ) -> None:
     """Walk from one module to another through the sum of their weights: is there a barrier?"""
-    from intarsia.artifacts import data_for, labelled, open_module
+    from intarsia.artifacts import labelled, open_module
     from intarsia.measure import path as walk
 
     check_figure(figure_)
     factory = own.factory()
     one, other = open_module(a, factory), open_module(b, factory)
-    loaded, same = data_for(one, source.data, source.options())
+    loaded, same = source.load(one)
     if align is not None:
         one, other = _aligned(one, other, align, loaded)
     way = walk(one, other, labelled(one, loaded), points, samples=rows, aligned=align is not None)
-    if figure_ is not None:
-        from intarsia.plots import save
-
-        save(way.figure(), figure_)
-    if not same:
-        note(f"this is not the data that {a} was trained on, or it is split otherwise")
+    save_figure(way, figure_)
+    note_other_data(a, same)
     if json:
         return show_json({"data": loaded.name, "trained_on_this_data": same, **way.to_json()})
     show(way)
@@ -196,7 +190,7 @@ def path(
     "probe modules/ --operator 'ties(density=0.5)' --joint joint/0.safetensors",
 )
 def probe(
-    path: Annotated[Path, typer.Argument(help=f"{PATH_HELP}.")],
+    path: ArtifactPath,
     source: DataChoice,
     own: OwnNetwork,
     operator: Annotated[
@@ -208,9 +202,9 @@ def probe(
     ] = None,
     joint: Annotated[
         str | None,
-        typer.Option(
-            metavar="NUMBERS|PATH",
-            help="What training on all classes together reaches: accuracies, or its network.",
+        text_option(
+            "NUMBERS|PATH",
+            "What training on all classes together reaches: accuracies, or its network.",
         ),
     ] = None,
     protocol: Annotated[
@@ -225,12 +219,12 @@ def probe(
     json: Json = False,
 ) -> None:
     """Train a new last layer on the frozen network: what part of a shortfall is the readout's?"""
-    from intarsia.artifacts import data_for, open_artifact
+    from intarsia.artifacts import open_artifact
     from intarsia.cli.arguments import read_list
     from intarsia.measure import fresh_head
 
     artifact = open_artifact(path, own.factory())
-    loaded, same = data_for(artifact, source.data, source.options())
+    loaded, same = source.load(artifact)
     result = fresh_head(
         _one_network(artifact, path, operator, seed, own, loaded),
         loaded,
@@ -241,8 +235,7 @@ def probe(
         seeds=read_list(seeds, "--seeds"),
         device=device,
     )
-    if not same:
-        note(f"this is not the data that {path} was trained on, or it is split otherwise")
+    note_other_data(path, same)
     if json:
         return show_json({"path": str(path), "trained_on_this_data": same, **result.to_json()})
     show(result)
@@ -250,7 +243,7 @@ def probe(
 
 @verb("inspect demo/modules/3.safetensors", "inspect demo/modules --json")
 def inspect(
-    path: Annotated[Path, typer.Argument(help=f"{PATH_HELP}.")],
+    path: ArtifactPath,
     own: OwnNetwork,
     base: Annotated[
         str | None,
@@ -285,12 +278,7 @@ def _aligned(a: "Module", b: "Module", how: str, data: "Data") -> tuple["Module"
 
 
 def _one_network(
-    artifact: "Artifact",
-    path: Path,
-    operator: str,
-    seed: int | None,
-    own: OwnNetwork,
-    data: "Data",
+    artifact: "Artifact", path: Path, operator: str, seed: int | None, own: OwnNetwork, data: "Data"
 ) -> "Module | Composition":
     """A module or a composition as it is; the modules of a bank joined, those of one seed.
 

@@ -42,8 +42,7 @@ def report(
         bool, typer.Option("--probe", help="Also train a fresh head on the joined network.")
     ] = False,
     study: Annotated[
-        str | None,
-        name_option(completion.STUDIES, "The study to show of a store; by default all."),
+        str | None, name_option(completion.STUDIES, "The study to show of a store; by default all.")
     ] = None,
     figures: Annotated[
         Path | None, typer.Option(help="A folder for the figures, each as a file of its own.")

@@ -20,8 +20,10 @@ from intarsia.cli.common_options import (
     Json,
     Strict,
     Target,
+    name_argument,
     name_option,
     report_health,
+    text_option,
 )
 from intarsia.cli.console import say, show, show_json, show_result
 from intarsia.cli.display import (
@@ -54,8 +56,8 @@ def demo(
     """Train ten digit modules, join them, take one out, and write a report."""
     if features:
         return _features_demo(out or Path("demo-features"), epochs, json)
-    from intarsia.demo import demo as run
-    from intarsia.demo import next_commands
+    from intarsia.demos.demo import demo as run
+    from intarsia.demos.demo import next_commands
 
     out, began = out or Path("demo"), time.perf_counter()
     findings = run(out, epochs=epochs, say=say)
@@ -67,7 +69,7 @@ def demo(
 
 
 def _features_demo(out: Path, epochs: int | None, json: bool) -> None:
-    from intarsia.features_demo import features_commands, features_demo
+    from intarsia.demos.features_demo import features_commands, features_demo
 
     began = time.perf_counter()
     findings = features_demo(out, epochs=epochs, say=say)
@@ -87,12 +89,7 @@ def _show_next(out: Path, began: float, commands: Sequence[str]) -> None:
 @verb("data", "data mnist", "data flowers.csv --target species")
 def data(
     source: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME|PATH]",
-            help=f"{DATA_HELP}.",
-            autocompletion=completion.one_of(completion.DATASETS),
-        ),
+        str | None, name_argument("[NAME|PATH]", completion.DATASETS, f"{DATA_HELP}.")
     ] = None,
     target: Target = None,
     features: Features = None,
@@ -128,8 +125,7 @@ class RecipeOptions:
         ),
     ] = None
     objective: Annotated[
-        str | None,
-        name_option(completion.OBJECTIVES, "me, qme, xe, smoothing(0.1), ..."),
+        str | None, name_option(completion.OBJECTIVES, "me, qme, xe, smoothing(0.1), ...")
     ] = None
     partition: Annotated[
         str | None,
@@ -170,8 +166,7 @@ class RecipeOptions:
     ] = None
     learning_rate: Annotated[float | None, typer.Option(help="The optimiser's step size.")] = None
     schedule: Annotated[
-        str | None,
-        name_option(completion.SCHEDULES, "constant, cosine or onecycle(warmup=0.3)."),
+        str | None, name_option(completion.SCHEDULES, "constant, cosine or onecycle(warmup=0.3).")
     ] = None
     temperature: Annotated[float | None, typer.Option(help="Divides the logits.")] = None
     precision: Annotated[
@@ -194,8 +189,7 @@ class RecipeOptions:
     visibility: Annotated[
         str | None,
         name_option(
-            completion.VISIBILITIES,
-            "The classes whose samples a module may see: all, past or own.",
+            completion.VISIBILITIES, "The classes whose samples a module may see: all, past or own."
         ),
     ] = None
     balance: Annotated[
@@ -235,7 +229,7 @@ def train(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any other setting, its value as in YAML."),
+        text_option("KEY=VALUE", "Any other setting, its value as in YAML.", "--set"),
     ] = None,
     device: Device = "auto",
     engine: Annotated[

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from functools import wraps
+from functools import partial, wraps
 from io import TextIOWrapper
 from typing import Any, TypeVar
 
@@ -14,13 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from intarsia.cli.console import harmless, note, say, show_error
-from intarsia.errors import (
-    DataWarning,
-    FileWarning,
-    HealthWarning,
-    IntarsiaError,
-    StoppedError,
-)
+from intarsia.errors import DataWarning, FileWarning, HealthWarning, IntarsiaError, StoppedError
 
 STOPPED = 75  # the exit code of what stopped in time and goes on: sysexits' "try again later"
 JSON = "intarsia.json"  # in a context's meta: whether errors are JSON
@@ -153,6 +147,13 @@ def verb(*examples: str, group: typer.Typer = app, resumes: bool = False) -> Cal
         return function
 
     return register
+
+
+study_verb = partial(verb, group=study)
+sweetspot_verb = partial(verb, group=sweetspot)
+flow_verb = partial(verb, group=flow)
+graphs_verb = partial(verb, group=graphs)
+lens_verb = partial(verb, group=lens)
 
 
 def _with_fields(function: Callable[..., Any]) -> Callable[..., Any]:

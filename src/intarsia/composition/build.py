@@ -39,7 +39,7 @@ from intarsia.limits import allocating
 from intarsia.models.axes import hidden_axes, names_in
 from intarsia.models.custom.trial import trial_inputs
 from intarsia.modules import Base, Classifier, Module, logits_of
-from intarsia.modules.base_weights import changes_of
+from intarsia.modules.bases.base_weights import changes_of
 from intarsia.modules.statistics import joint_buffer, sibling_name, total
 from intarsia.specs import Spec
 
@@ -106,17 +106,7 @@ class MergeResult:
         if self.blocks is None:
             return [module.to_module() for module in self.modules]
         first = self.context.parts[0]
-        return [
-            Classifier(
-                self.blocks.network,
-                catalogue=first.catalogue,
-                rewarded=self.rewarded,
-                shape=first.architecture.shape,
-                scaling=first.scaling,
-                temperature=first.temperature,
-                encoder=first.encoder,
-            ).eval()
-        ]
+        return [first.classifier(self.blocks.network, self.rewarded)]
 
 
 def build_merge(

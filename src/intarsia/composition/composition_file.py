@@ -16,7 +16,7 @@ from intarsia.errors import CompositionError, FileError, shortened
 from intarsia.limits import current
 from intarsia.models import Model
 from intarsia.modules import Architecture, Base, Health, Module, file, header
-from intarsia.modules.base_weights import counted
+from intarsia.modules.bases.base_weights import counted
 from intarsia.modules.file import reading
 from intarsia.modules.health import KEY
 from intarsia.specs import Spec

@@ -19,7 +19,7 @@ from intarsia.models.custom.trial import input_dtype
 from intarsia.models.wiring import Wiring
 from intarsia.modules import Module
 from intarsia.modules.architecture import Plan
-from intarsia.modules.base_weights import Base, common_base
+from intarsia.modules.bases.base_weights import Base, common_base
 from intarsia.modules.classifier import network_inputs, raw_inputs
 from intarsia.specs import is_number
 

@@ -12,7 +12,7 @@ from intarsia.errors import RecipeError
 from intarsia.limits import current
 from intarsia.models import Model
 from intarsia.modules import Bank, Module
-from intarsia.modules.base_weights import BaseSource
+from intarsia.modules.bases.base_weights import BaseSource
 from intarsia.parsing import parse_json
 
 

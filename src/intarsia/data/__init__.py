@@ -1,12 +1,9 @@
 """Data sets: load, verify, cache, split; partitions of classes."""
 
-from intarsia.data import news  # noqa: F401 (its data sets register themselves)
 from intarsia.data.arrays import to_shape
 from intarsia.data.augmentations import AUGMENTATIONS
 from intarsia.data.dataset import Data, Split, check_same_encoder, evenly_spaced, subsample
-from intarsia.data.datasets import DATASETS, File
 from intarsia.data.load import check_options, is_path, load_data, options_for
-from intarsia.data.lookup import locate
 from intarsia.data.negatives import NEGATIVES
 from intarsia.data.partitions import (
     class_means,
@@ -18,6 +15,9 @@ from intarsia.data.partitions import (
     ward_tasks,
 )
 from intarsia.data.scaling import Scaling
+from intarsia.data.sources import news  # noqa: F401 (its data sets register themselves)
+from intarsia.data.sources.datasets import DATASETS, File
+from intarsia.data.sources.lookup import locate
 
 __all__ = [
     "AUGMENTATIONS",

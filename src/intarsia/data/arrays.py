@@ -11,7 +11,7 @@ from zipfile import ZipFile, ZipInfo
 import numpy as np
 import torch
 
-from intarsia.data.budget import check_entries, file_size
+from intarsia.data.sources.budget import check_entries, file_size
 from intarsia.errors import DataError, nearest
 
 

@@ -12,13 +12,14 @@ import numpy as np
 import torch
 
 from intarsia.data.arrays import Raw, as_raw, check_sizes, from_mapping, read_npz
-from intarsia.data.budget import check_entries
 from intarsia.data.dataset import Data, Split
-from intarsia.data.datasets import DATASETS
-from intarsia.data.image_folders import from_folder
-from intarsia.data.lookup import read_named
 from intarsia.data.public_set import fit_public, read_public
 from intarsia.data.scaling import check_kind, fill, fill_values
+from intarsia.data.sources.budget import check_entries
+from intarsia.data.sources.datasets import DATASETS
+from intarsia.data.sources.image_folders import from_folder
+from intarsia.data.sources.lookup import read_named
+from intarsia.data.sources.tabular import from_csv, from_parquet
 from intarsia.data.splits import (
     check_fraction,
     check_seed,
@@ -26,7 +27,6 @@ from intarsia.data.splits import (
     stratified,
     stratified_groups,
 )
-from intarsia.data.tabular import from_csv, from_parquet
 from intarsia.data.texts import Tokens, as_tokens, tokenised
 from intarsia.encoders import ENCODERS, Encoder, cached_features
 from intarsia.encoders.encoder import EncoderLike, is_custom, read_spec, reads_texts, tokens_of

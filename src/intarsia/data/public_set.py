@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from intarsia.data.arrays import as_inputs, read_npz, to_shape
-from intarsia.data.datasets import DATASETS
-from intarsia.data.image_folders import from_folder
-from intarsia.data.lookup import read_named
+from intarsia.data.sources.datasets import DATASETS
+from intarsia.data.sources.image_folders import from_folder
+from intarsia.data.sources.lookup import read_named
 from intarsia.data.texts import Tokens, as_tokens
 from intarsia.errors import DataError, nearest
 

@@ -24,8 +24,8 @@ from intarsia.modules import Architecture, Module, logits_of
 from intarsia.specs import Spec
 from intarsia.training import Recipe, train
 from intarsia.training.engines.mlp_cpu.workers import few_threads
-from intarsia.training.presets import DataSize
-from intarsia.training.recipe import CUSTOM
+from intarsia.training.settings.presets import DataSize
+from intarsia.training.settings.recipe import CUSTOM
 
 TRAINING = (
     "objective", "pruning", "sparsity", "epochs", "batch", "learning_rate", "schedule",

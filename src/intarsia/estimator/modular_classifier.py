@@ -44,7 +44,8 @@ from intarsia.training.engines.mlp_cpu.workers import few_threads
 class ModularClassifier(ClassifierMixin, BaseEstimator):
     """One module per class, trained apart and joined without training; classes come and go.
 
-    What can be set; None takes what serves data of this size (`intarsia.training.presets`):
+    What can be set; None takes what serves data of this size, see
+    `intarsia.training.settings.presets`:
 
     - `model`: a network by name with its settings, or a factory f(shape, outputs).
     - `operator`: how modules are joined (`intarsia.compose`). "auto", "logits" and "inlay" are the
@@ -224,8 +225,8 @@ class ModularClassifier(ClassifierMixin, BaseEstimator):
         that carries no evidence (`intarsia.grown`). The new module learns to be uncertain about
         `background_`, or about the rows given as `background`; these are kept if `background_y`
         has their labels. Where there are none, or few, it learns from X and from negatives that
-        are made up (`intarsia.training.presets.apart_negatives`): it never saw a row of another
-        class, and the temperature of probabilities stays.
+        are made up, `intarsia.training.settings.presets.apart_negatives`: it never saw a row of
+        another class, and the temperature of probabilities stays.
         """
         check_is_fitted(self)
         rows = self._rows(X)

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from intarsia.data import load_data
 from intarsia.data.arrays import read_npz
-from intarsia.data.budget import file_size
-from intarsia.data.tabular import is_number_text
+from intarsia.data.sources.budget import file_size
+from intarsia.data.sources.tabular import is_number_text
 from intarsia.errors import DataError, RecipeError
 from intarsia.flow.cumulants import samples_of
 from intarsia.flow.laws import LAWS, draw

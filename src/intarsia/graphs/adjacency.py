@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from intarsia.data.arrays import read_npz
-from intarsia.data.budget import check_entries, file_size
+from intarsia.data.sources.budget import check_entries, file_size
 from intarsia.errors import DataError, RecipeError, shortened
 from intarsia.limits import current
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intarsia.data.budget import check_entries, file_size
+from intarsia.data.sources.budget import check_entries, file_size
 from intarsia.errors import DataError, RecipeError, shortened
 from intarsia.graphs.adjacency import read_graph
 from intarsia.graphs.heat_kernel import MEMORY

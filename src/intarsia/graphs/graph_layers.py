@@ -122,18 +122,25 @@ class Messages:
         return found
 
 
-class GCNLayer(nn.Module):
-    """Kipf and Welling's convolution: D^-1/2 (A + I) D^-1/2 x W + b.
-
-    `copies` gives the weights a leading axis, as it gives inputs: copies x nodes x features.
-    """
+class _Affine(nn.Module):
+    """A weight and a bias, with a leading axis of copies if there is one."""
 
     def __init__(self, inputs: int, outputs: int, copies: int | None = None) -> None:
         super().__init__()
         lead = () if copies is None else (copies,)
         self.weight = nn.Parameter(torch.empty(*lead, inputs, outputs))
-        self.bias = nn.Parameter(torch.zeros(*lead, outputs))
+        self.bias = nn.Parameter(torch.empty(*lead, outputs))
         self.reset()
+
+    def reset(self, generator: torch.Generator | None = None) -> None:
+        raise NotImplementedError
+
+
+class GCNLayer(_Affine):
+    """Kipf and Welling's convolution: D^-1/2 (A + I) D^-1/2 x W + b.
+
+    `copies` gives the weights a leading axis, as it gives inputs: copies x nodes x features.
+    """
 
     def reset(self, generator: torch.Generator | None = None) -> None:
         """Glorot's uniform weights, and no bias."""
@@ -357,15 +364,8 @@ class MultiScale(nn.Module):
         return self.head(torch.cat(parts, dim=-1))
 
 
-class StackedLinear(nn.Module):
+class StackedLinear(_Affine):
     """torch's Linear, with a leading axis of copies if there is one."""
-
-    def __init__(self, inputs: int, outputs: int, copies: int | None = None) -> None:
-        super().__init__()
-        lead = () if copies is None else (copies,)
-        self.weight = nn.Parameter(torch.empty(*lead, inputs, outputs))
-        self.bias = nn.Parameter(torch.empty(*lead, outputs))
-        self.reset()
 
     def reset(self, generator: torch.Generator | None = None) -> None:
         """As torch's: uniform, by the number of inputs."""

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from intarsia.data import Data, Split
-from intarsia.errors import CompositionError, DataError, WiringError
+from intarsia.errors import CompositionError, DataError
 from intarsia.files import plain
 from intarsia.measure.evaluation import format_number, printed
 from intarsia.measure.matrix import Matrix
 from intarsia.measure.pair import blend, check_pair, inputs_of
-from intarsia.models.wiring import hidden_axes, live_units
 from intarsia.modules import Bank, Classifier, Module, logits_of
-from intarsia.modules.base_weights import common_base
+from intarsia.modules.bases.base_weights import common_base
+from intarsia.modules.compact import live_hidden_units
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -170,14 +170,7 @@ class _Seen:
 
     @cached_property
     def live(self) -> dict[str, Tensor]:
-        """The hidden units that are used, by axis; none where the network cannot be wired."""
-        module = self.module
-        try:
-            wiring = module.architecture.wiring(module.factory)
-        except WiringError:
-            return {}
-        live = live_units(wiring, module.state, module.live)
-        return {axis: live[axis] for axis in hidden_axes(wiring)}
+        return live_hidden_units(self.module)
 
     @cached_property
     def flat(self) -> Tensor:

@@ -6,7 +6,7 @@ from torch import Tensor
 from intarsia.data import Data, Split, evenly_spaced
 from intarsia.errors import CompositionError
 from intarsia.modules import Classifier, Module
-from intarsia.modules.base_weights import common_base
+from intarsia.modules.bases.base_weights import common_base
 from intarsia.modules.classifier import network_inputs, raw_inputs
 from intarsia.modules.statistics import joint_buffer
 from intarsia.modules.traits import (
@@ -55,15 +55,8 @@ def blend(a: Module, b: Module, weight_a: float, weight_b: float) -> Classifier:
         for name, entry in a.plan.items()
     }
     classes = {*a.rewarded, *b.rewarded}
-    return Classifier(
-        a.architecture.network(state, a.factory),
-        catalogue=a.catalogue,
-        rewarded=[name for name in a.catalogue if name in classes],
-        shape=a.architecture.shape,
-        encoder=a.encoder,
-        scaling=a.scaling,
-        temperature=a.temperature,
-    ).eval()
+    rewarded = [name for name in a.catalogue if name in classes]
+    return a.classifier(a.architecture.network(state, a.factory), rewarded)
 
 
 def inputs_of(samples: Split | Data | np.ndarray | Tensor, module: Module, most: int) -> Tensor:

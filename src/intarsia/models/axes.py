@@ -243,6 +243,20 @@ def conv_wiring(name: str, gives: str, reads: str, *, bias: bool = False) -> dic
     return weight | ({f"{name}.bias": (Axis(gives),)} if bias else {})
 
 
+def chain_wiring(layers: int) -> tuple[dict[str, TensorAxes], str]:
+    """The entries of convs.0 and norms.0, convs.1 and so on, and the axis of the last channels.
+
+    Every convolution's channels are an axis, named after it.
+    """
+    entries: dict[str, TensorAxes] = {}
+    reads = INPUT
+    for layer in range(layers):
+        gives = f"convs.{layer}"
+        entries |= conv_wiring(gives, gives, reads) | norm_wiring(f"norms.{layer}", gives)
+        reads = gives
+    return entries, reads
+
+
 def norm_wiring(name: str, axis: str) -> dict[str, TensorAxes]:
     """The entries of a BatchNorm layer, which rides along one axis."""
     riding = ("weight", "bias", "running_mean", "running_var")

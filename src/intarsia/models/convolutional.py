@@ -9,6 +9,7 @@ from intarsia.models.axes import (
     OUTPUT,
     TensorAxes,
     Wiring,
+    chain_wiring,
     conv_wiring,
     linear_wiring,
     norm_wiring,
@@ -91,12 +92,7 @@ class Vgg11(nn.Module):
 
     def wiring(self, shape: tuple[int, ...]) -> Wiring:
         """Every convolution's channels are an axis, named after it."""
-        entries: dict[str, TensorAxes] = {}
-        reads = INPUT
-        for layer in range(len(self.convs)):
-            gives = f"convs.{layer}"
-            entries |= conv_wiring(gives, gives, reads) | norm_wiring(f"norms.{layer}", gives)
-            reads = gives
+        entries, reads = chain_wiring(len(self.convs))
         return entries | linear_wiring("fc", OUTPUT, reads, block=self.pixels)
 
 

@@ -15,13 +15,10 @@ from torch import Tensor, nn
 
 from intarsia.errors import ModelError, shortened
 from intarsia.models.axes import (
-    INPUT,
     OUTPUT,
-    TensorAxes,
     Wiring,
-    conv_wiring,
+    chain_wiring,
     linear_wiring,
-    norm_wiring,
 )
 from intarsia.models.convolutional import check_width, image_shape
 from intarsia.models.factory import MODELS
@@ -121,12 +118,7 @@ class Fastnet(nn.Module):
 
     def wiring(self, shape: tuple[int, ...]) -> Wiring:
         """Every convolution's channels are an axis; the whitened ones are its inputs."""
-        entries: dict[str, TensorAxes] = {}
-        reads = INPUT
-        for layer in range(len(self.convs)):
-            gives = f"convs.{layer}"
-            entries |= conv_wiring(gives, gives, reads) | norm_wiring(f"norms.{layer}", gives)
-            reads = gives
+        entries, reads = chain_wiring(len(self.convs))
         return entries | linear_wiring("fc", OUTPUT, reads, bias=False)
 
 

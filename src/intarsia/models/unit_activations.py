@@ -1,7 +1,7 @@
 """What the hidden units of a network answer to samples, as the layers that read them see it."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from intarsia.errors import WiringError
 from intarsia.models.axes import UnitRun, Wiring, axis_sizes, hidden_axes, runs
+from intarsia.models.custom.trial import evaluation_mode
 
 COLUMNS = 4096  # answers of a unit that are kept, evenly spaced: a picture has many positions
 
@@ -33,7 +34,7 @@ def unit_activations(
         blocks = along.reshape(-1, run.units, run.axis.block)
         seen[run.axis.name].append(_subsample(blocks.movedim(1, 0).flatten(1)).clone())
 
-    with _evaluating(network), ExitStack() as hooks, torch.no_grad():
+    with evaluation_mode(network), ExitStack() as hooks, torch.no_grad():
         for path, run in _readers(network, state, wiring):
             module = network.get_submodule(path)
             hooks.enter_context(module.register_forward_pre_hook(partial(keep, run)))
@@ -66,14 +67,3 @@ def _subsample(answers: Tensor) -> Tensor:
     if count <= COLUMNS:
         return answers
     return answers[:, torch.arange(COLUMNS, device=answers.device) * count // COLUMNS]
-
-
-@contextmanager
-def _evaluating(network: nn.Module) -> Iterator[None]:
-    modes = {module: module.training for module in network.modules()}
-    network.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes.items():
-            module.training = training

@@ -13,8 +13,8 @@ from intarsia.models import Model, as_model
 from intarsia.models.custom.adapting import logits_in, shared_names
 from intarsia.models.custom.trial import answer
 from intarsia.modules.architecture import Architecture
-from intarsia.modules.base_weights import Base, BaseSource, fit_base, output_names, read_base
-from intarsia.modules.low_rank import LowRank
+from intarsia.modules.bases.base_weights import Base, BaseSource, fit_base, output_names, read_base
+from intarsia.modules.bases.low_rank import LowRank
 
 UNSCALED = Scaling("none", torch.zeros(()), torch.ones(()))
 

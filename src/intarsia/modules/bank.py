@@ -25,7 +25,7 @@ from intarsia.files import digest_of, is_no_file, link_whole, plain, sealed, wri
 from intarsia.limits import account, current
 from intarsia.models import Model, as_model
 from intarsia.modules import file, header
-from intarsia.modules.base_weights import BASE, BaseFinder, BaseSource
+from intarsia.modules.bases.base_weights import BASE, BaseFinder, BaseSource
 from intarsia.modules.health import KEY, Finding, Health, warn
 from intarsia.modules.module import Module
 

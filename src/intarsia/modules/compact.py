@@ -47,6 +47,16 @@ def compact(module: Module) -> Module:
     return smaller
 
 
+def live_hidden_units(module: Module) -> dict[str, Tensor]:
+    """The hidden units that reach the output, by axis; none where the network cannot be wired."""
+    try:
+        wiring = module.architecture.wiring(module.factory)
+    except WiringError:
+        return {}
+    live = live_units(wiring, module.state, module.live)
+    return {axis: live[axis] for axis in hidden_axes(wiring)}
+
+
 def _check_answers(module: Module, smaller: Module) -> None:
     """A custom forward may hold a number of units, such as that of heads, and still run."""
     one, two = (m.architecture.network(m.state, m.factory) for m in (module, smaller))

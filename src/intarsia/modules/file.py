@@ -283,11 +283,7 @@ def _from_steps(name: str, steps: Tensor, count: int, size: int) -> np.ndarray:
     if int(lands.sum()) != count or (len(lands) and not lands[-1]):
         raise _broken(name, f"has {count} values but steps to {int(lands.sum())}")
     places = np.cumsum(np.where(lands, steps.numpy().astype(np.int64) + 1, LEAP))[lands] - 1
-    if count and places[-1] >= size:
-        raise _broken(name, f"has steps that lead to entry {places[-1]} of {size}")
-    mask = np.zeros(size, dtype=bool)
-    mask[places] = True
-    return mask
+    return _mask_at(name, "steps", places, size)
 
 
 def _from_gaps(name: str, gaps: Tensor, count: int, size: int) -> np.ndarray:
@@ -299,8 +295,13 @@ def _from_gaps(name: str, gaps: Tensor, count: int, size: int) -> np.ndarray:
     if (steps < 0).any():
         raise _broken(name, "has a negative gap")
     places = np.cumsum(steps + 1) - 1
-    if count and places[-1] >= size:
-        raise _broken(name, f"has gaps that lead to entry {places[-1]} of {size}")
+    return _mask_at(name, "gaps", places, size)
+
+
+def _mask_at(name: str, kind: str, places: np.ndarray, size: int) -> np.ndarray:
+    """True at these places, which rise."""
+    if len(places) and places[-1] >= size:
+        raise _broken(name, f"has {kind} that lead to entry {places[-1]} of {size}")
     mask = np.zeros(size, dtype=bool)
     mask[places] = True
     return mask

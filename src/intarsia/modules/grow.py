@@ -11,7 +11,7 @@ from torch import Tensor
 from intarsia.errors import ModelError, WiringError
 from intarsia.files import digest_of
 from intarsia.models.axes import OUTPUT, Parts, Wiring, axes_of, names_in
-from intarsia.modules.base_weights import Base
+from intarsia.modules.bases.base_weights import Base
 from intarsia.modules.module import Module
 
 RULE = "mean of all outputs"

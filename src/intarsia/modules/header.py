@@ -16,9 +16,9 @@ from intarsia.limits import account, current
 from intarsia.models import Model
 from intarsia.models.custom.probe import Probe
 from intarsia.modules.architecture import Architecture, Plan
-from intarsia.modules.base_weights import Base
+from intarsia.modules.bases.base_weights import Base
+from intarsia.modules.bases.low_rank import LowRank
 from intarsia.modules.file import LOW_RANK, decode, encode, stored_names
-from intarsia.modules.low_rank import LowRank
 from intarsia.specs import Spec
 
 FIELDS = (

@@ -18,14 +18,14 @@ from intarsia.errors import FileError, ModelError, shortened
 from intarsia.files import digest_of, plain
 from intarsia.models import Model, as_model
 from intarsia.modules import file
-from intarsia.modules.adapters import read_adapter, write_adapter
 from intarsia.modules.adoption import fields_of, with_adapter
 from intarsia.modules.architecture import Architecture, Plan
-from intarsia.modules.base_weights import Base, BaseFinder, BaseSource
+from intarsia.modules.bases.adapters import read_adapter, write_adapter
+from intarsia.modules.bases.base_weights import Base, BaseFinder, BaseSource
+from intarsia.modules.bases.low_rank import LowRank, with_low_rank
 from intarsia.modules.classifier import Classifier
 from intarsia.modules.header import NOTHING, check_base, pack, unpack
 from intarsia.modules.health import Health, module_health, warn
-from intarsia.modules.low_rank import LowRank, with_low_rank
 
 KIND = "intarsia-module"
 
@@ -149,10 +149,14 @@ class Module:
 
     def to_module(self) -> Classifier:
         """A new nn.Module from raw inputs to logits over the catalogue, in evaluation mode."""
+        return self.classifier(self.architecture.network(self.state, self.factory), self.rewarded)
+
+    def classifier(self, network: nn.Module, rewarded: Sequence[str]) -> Classifier:
+        """Another network that reads inputs as this module does, and the classes it is for."""
         return Classifier(
-            self.architecture.network(self.state, self.factory),
+            network,
             catalogue=self.catalogue,
-            rewarded=self.rewarded,
+            rewarded=rewarded,
             shape=self.architecture.shape,
             scaling=self.scaling,
             temperature=self.temperature,

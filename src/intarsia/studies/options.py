@@ -5,7 +5,7 @@ An option names a setting of cells: `sizes` the setting `size`, `sparsities` the
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -103,6 +103,14 @@ def check_numbers(options: Mapping[str, Any], key: str) -> list[float]:
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise StudyError(f"option {key!r} has {shortened(value)}: expected numbers above 0")
     return list(map(float, options[key]))
+
+
+def check_names(options: Mapping[str, Any], key: str, known: Collection[str]) -> list[str]:
+    """Names, all of them known."""
+    for name in options[key]:
+        if name not in known:
+            raise StudyError(f"option {key!r} has {shortened(name)}: {nearest(str(name), known)}")
+    return list(options[key])
 
 
 def check_flags(options: Mapping[str, Any], key: str) -> list[bool]:

@@ -24,7 +24,8 @@ from intarsia.studies.runners.estimate import Estimate, estimate
 from intarsia.studies.runners.local import StudyProgress, progress
 from intarsia.studies.store import Store
 from intarsia.studies.study import OWN, Study, seeds_of
-from intarsia.studies.verdict import Findings, Verdict, missing_cells, several
+from intarsia.studies.verdict import Findings, Verdict, missing_cells
+from intarsia.studies.wording import several
 from intarsia.training import Recipe
 
 TYPES = {bool: "truth", int: "number", float: "number", str: "text", list: "list", dict: "mapping"}

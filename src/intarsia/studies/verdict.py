@@ -3,7 +3,7 @@
 A study decides this once, from its cells. The command, the report and the pages print it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,19 +22,11 @@ from intarsia.studies.tables import (
     plain_text,
     str_of,
 )
+from intarsia.studies.wording import IMP, imp_label, sentences, several, titled
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-IMP = {"yes": "with IMP", "no": "without IMP"}  # as tables have it, and in words
-TITLES = {
-    "mnist": "MNIST",
-    "fashion_mnist": "Fashion-MNIST",
-    "har": "HAR",
-    "yeast": "Yeast",
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-}
 NAMED = 12  # sets of missing cells that are named
 SEEDS = 5  # of a set that are named; more are counted
 WIDTH = 110  # of the plain text
@@ -256,10 +248,6 @@ def _bulleted(points: Iterable[str]) -> list[str]:
     return [f"- {point}" for point in points]
 
 
-def imp_label(imp: bool) -> str:
-    return IMP["yes" if imp else "no"]
-
-
 def by_mean(groups: Mapping[Any, Iterable[float | None]]) -> dict[Any, Spread]:
     """Spreads of what has values, from the highest mean on."""
     spreads = {name: Spread.of(values) for name, values in groups.items()}
@@ -280,48 +268,6 @@ def surely_best(
         for groups in family.values()
     ]
     return {place: p < LEVEL for place, p in zip(family, holm(values), strict=True)}
-
-
-def by_the_test(places: int) -> str:
-    """What `by the test` means where it was asked of so many places."""
-    more = f", corrected by Holm's method for {places} comparisons" if places > 1 else ""
-    return f"by the test: Welch's at 95%{more}"
-
-
-def count(items: Iterable[Any], holds: Callable[[Any], bool | None]) -> str:
-    """`3 of 4`: for how many of the items it holds, of those for which it is known."""
-    known = [result for item in items if (result := holds(item)) is not None]
-    return f"{sum(map(bool, known))} of {len(known)}"
-
-
-def sentences(*parts: str) -> str:
-    """The parts that say something, as one paragraph."""
-    return " ".join(filter(None, parts))
-
-
-def named(points: Mapping[str, str]) -> list[str]:
-    """Points under their names; empty ones fall out."""
-    return [f"{name}: {text}" for name, text in points.items() if text]
-
-
-def listed(parts: Sequence[str]) -> str:
-    """Parts as a list of words: a, b and c."""
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-
-
-def several(number: int, word: str) -> str:
-    """`1 seed`, `2 seeds`."""
-    return f"{number:,} {word}{'s' * (number != 1)}"
-
-
-def titled(data: str) -> str:
-    """A data set as a text names it."""
-    return TITLES.get(data, data)
-
-
-def capital(text: str) -> str:
-    """With a capital first letter, and all others as they were."""
-    return text[:1].upper() + text[1:]
 
 
 def _is_known(entry: Entry) -> bool:

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from intarsia.data.image_folders import pixels_of
+from intarsia.data.sources.image_folders import pixels_of
 from intarsia.encoders import Encoder
 from intarsia.errors import DataError, FileError, IntarsiaError, ModelError
 from intarsia.modules import Module
-from intarsia.studio.studio_limits import StudioLimits, megabytes
+from intarsia.studio.web.studio_limits import StudioLimits, megabytes
 
 FORMATS = {
     "PNG": (".png",),

@@ -13,8 +13,8 @@ from typing import TypeVar
 from intarsia.errors import FileError
 from intarsia.modules import Module
 from intarsia.studio.session import Session
-from intarsia.studio.studio_limits import StudioLimits, megabytes
 from intarsia.studio.uploads import LoadResult, load, load_from_folder
+from intarsia.studio.web.studio_limits import StudioLimits, megabytes
 
 VISITOR: ContextVar[str] = ContextVar("visitor")
 """Whose request is being answered: the guard says so."""

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from intarsia.data.budget import file_size
+from intarsia.data.sources.budget import file_size
 from intarsia.errors import FileError, ModelError, nearest, shortened
 from intarsia.limits import account, current
 from intarsia.parsing import parse_json

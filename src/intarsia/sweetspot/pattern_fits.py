@@ -50,7 +50,7 @@ from intarsia.sweetspot.pictures import check_size, read_picture, rgb
 from intarsia.sweetspot.targets import EMBEDDED, load
 from intarsia.training.chunk_training import current_device, memory_told
 from intarsia.training.job import device_of
-from intarsia.training.schedules import SCHEDULES
+from intarsia.training.settings.schedules import SCHEDULES
 
 BANK, CHECKPOINT, LOCK = "bank.safetensors", "part-{}.checkpoint", "lock"
 PARTS = "parts.json"

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from intarsia.data.budget import check_entries, file_size
-from intarsia.data.image_folders import FORMATS, pixels_of
+from intarsia.data.sources.budget import check_entries, file_size
+from intarsia.data.sources.image_folders import FORMATS, pillow, pixels_of
 from intarsia.errors import DataError, RecipeError, shortened
 
 SMALLEST, LARGEST = 2, 2048  # pixels along an edge
+NEEDS = "image files and PNG sizes"  # the package pillow
 FLAT = 1e-6  # a picture whose channels all vary less than this has one colour
 
 
@@ -88,7 +89,7 @@ def png(picture: Tensor | np.ndarray) -> bytes:
     """The picture as a PNG file: as small as Pillow makes it, with `optimize`."""
     pixels = to_bytes(picture) if isinstance(picture, Tensor) else picture
     file = io.BytesIO()
-    _pillow().fromarray(pixels).save(file, format="PNG", optimize=True)
+    pillow(NEEDS).fromarray(pixels).save(file, format="PNG", optimize=True)
     return file.getvalue()
 
 
@@ -96,7 +97,7 @@ def png_encoder() -> str:
     """The versions of what writes PNG files here, since sizes depend on them."""
     from PIL import features
 
-    _pillow()
+    pillow(NEEDS)
     return f"pillow {features.version('pil')}, zlib {features.version('zlib')}"
 
 
@@ -160,26 +161,15 @@ def _checked(values: Any, where: str) -> Tensor:
 def _pixels_of_file(path: Path) -> np.ndarray:
     if not path.is_file():
         raise DataError(f"there is no image file {path}: check the path")
-    pillow = _pillow()
+    images = pillow(NEEDS)
     try:
-        with pillow.open(path, formats=FORMATS) as image:
+        with images.open(path, formats=FORMATS) as image:
             check_entries(3 * image.width * image.height, file_size(path), path)
             if image.has_transparency_data:
-                ground = pillow.new("RGBA", image.size, "white")
-                image = pillow.alpha_composite(ground, image.convert("RGBA"))
+                ground = images.new("RGBA", image.size, "white")
+                image = images.alpha_composite(ground, image.convert("RGBA"))
             return pixels_of(image, path, channels=3)
     except DataError:
         raise
     except Exception as error:  # what Pillow's readers raise for damaged files is anything
         raise DataError(f"{path} cannot be read as an image: {error}") from error
-
-
-def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise DataError(
-            "image files and PNG sizes need the package pillow: install it with "
-            "pip install 'intarsia[images]'"
-        ) from None
-    return Image

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from intarsia.data.arrays import read_npz
-from intarsia.data.fetch import matches
+from intarsia.data.sources.fetch import matches
 from intarsia.errors import DataError, IntarsiaError, nearest, shortened
 from intarsia.files import cache_folder
 from intarsia.parsing import parse_json

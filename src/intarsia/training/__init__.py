@@ -1,9 +1,9 @@
 """Training: a bank of modules, round by round."""
 
-from intarsia.training.optimisers import OPTIMISERS, Optimiser
-from intarsia.training.presets import PRESETS
-from intarsia.training.recipe import Recipe
-from intarsia.training.schedules import SCHEDULES
+from intarsia.training.settings.optimisers import OPTIMISERS, Optimiser
+from intarsia.training.settings.presets import PRESETS
+from intarsia.training.settings.recipe import Recipe
+from intarsia.training.settings.schedules import SCHEDULES
 from intarsia.training.tasks import Task
 from intarsia.training.train import train
 

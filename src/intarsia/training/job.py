@@ -33,12 +33,12 @@ from intarsia.models.custom.trial import input_dtype
 from intarsia.models.unit_activations import unit_activations
 from intarsia.models.wiring import Wiring
 from intarsia.specs import Spec
-from intarsia.training.batches import read_batches
-from intarsia.training.optimisers import OPTIMISERS
 from intarsia.training.plan import TrainingPlan
-from intarsia.training.schedules import SCHEDULES
+from intarsia.training.settings.batches import read_batches
+from intarsia.training.settings.optimisers import OPTIMISERS
+from intarsia.training.settings.schedules import SCHEDULES
+from intarsia.training.settings.trainable import still_layers
 from intarsia.training.tasks import Task, drawn_others, order_of
-from intarsia.training.trainable import still_layers
 
 LOOKED_AT = 512  # samples whose activations a pruning may compare
 ADAM, CONSTANT = Spec("adam"), Spec("constant")  # what a recipe has if it says nothing

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from intarsia.training.engines.base import Engine, Scores
-from intarsia.training.recipe import Recipe
-from intarsia.training.schedules import SCHEDULES, scheduled
+from intarsia.training.settings.recipe import Recipe
+from intarsia.training.settings.schedules import SCHEDULES, scheduled
 
 
 @dataclass

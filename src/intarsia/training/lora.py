@@ -14,7 +14,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from intarsia.errors import RecipeError, nearest, shortened
 from intarsia.files import stream
-from intarsia.modules.low_rank import LowRank
+from intarsia.modules.bases.low_rank import LowRank
 from intarsia.specs import Registry, is_number
 
 CHANGES = Registry("trainable")

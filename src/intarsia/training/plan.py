@@ -19,16 +19,16 @@ from intarsia.files import digest_of
 from intarsia.models import Model, Wiring, as_model, initialise, silence, wiring_of
 from intarsia.models.wiring import carries_wiring
 from intarsia.modules import BASES, Architecture, Base, LowRank
-from intarsia.modules.base_weights import BaseSource, fit_base, output_names, read_base
+from intarsia.modules.bases.base_weights import BaseSource, fit_base, output_names, read_base
 from intarsia.objectives import OBJECTIVES, visible_labels
 from intarsia.pruning import PRUNINGS
 from intarsia.specs import Spec
-from intarsia.training.batches import read_batches
 from intarsia.training.lora import LowRankNetwork, lora_of, low_rank_names
-from intarsia.training.presets import OPEN, PRESETS, DataSize, describe
-from intarsia.training.recipe import CUSTOM, Recipe, selected
+from intarsia.training.settings.batches import read_batches
+from intarsia.training.settings.presets import OPEN, PRESETS, DataSize, describe
+from intarsia.training.settings.recipe import CUSTOM, Recipe, selected
+from intarsia.training.settings.trainable import frozen_names
 from intarsia.training.tasks import Task, check_tasks, rows_of, tasks_of, with_batches
-from intarsia.training.trainable import frozen_names
 
 # What tasks of one's own bring along.
 REPLACED = ("objective", "balance", "partition", "partition_seed", "seeds", "learning_rate")

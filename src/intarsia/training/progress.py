@@ -8,7 +8,7 @@ from rich.progress import Progress as Bar
 
 from intarsia.training.engines.base import Scores
 from intarsia.training.loop import RoundProgress, Watch
-from intarsia.training.recipe import Recipe
+from intarsia.training.settings.recipe import Recipe
 
 
 class Progress:

@@ -11,9 +11,9 @@ from intarsia.files import stream
 from intarsia.pruning import PRUNINGS, Group, Mask, normalisations, round_fraction
 from intarsia.training.engines.base import Engine, Start
 from intarsia.training.loop import RoundProgress, Watch, run_round
-from intarsia.training.optimisers import OptimiserState
-from intarsia.training.recipe import Recipe
 from intarsia.training.run_folder import Checkpoint
+from intarsia.training.settings.optimisers import OptimiserState
+from intarsia.training.settings.recipe import Recipe
 
 Values = dict[str, Tensor]
 

@@ -13,8 +13,8 @@ from intarsia.data.negatives import amount_of, read_negatives
 from intarsia.errors import RecipeError
 from intarsia.files import stream
 from intarsia.objectives import VISIBILITIES, Objective, objective, visible_labels
-from intarsia.training.batches import Batches, read_batches
-from intarsia.training.recipe import Recipe
+from intarsia.training.settings.batches import Batches, read_batches
+from intarsia.training.settings.recipe import Recipe
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from intarsia.files import digest_of
 from intarsia.models import Model
 from intarsia.models.custom.trial import input_dtype
 from intarsia.modules import Bank, Finding, Module
-from intarsia.modules.base_weights import BaseSource
+from intarsia.modules.bases.base_weights import BaseSource
 from intarsia.modules.health import warn, with_findings
 from intarsia.pruning import PRUNINGS
 from intarsia.training.chunk_training import Chunk, ChunkTrainer, Executor, Survey, memory_told
@@ -25,9 +25,9 @@ from intarsia.training.engines.select import chunks
 from intarsia.training.job import device_of
 from intarsia.training.plan import TrainingPlan
 from intarsia.training.progress import Progress
-from intarsia.training.recipe import Recipe
 from intarsia.training.rounds import Outcome
 from intarsia.training.run_folder import Checkpoint, RunFolder, other_threads, piece_label
+from intarsia.training.settings.recipe import Recipe
 from intarsia.training.tasks import Task
 from intarsia.training.validation_health import learning_findings
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from intarsia.composition import OPERATORS, MergeContext, compose, operator
-from intarsia.composition.operators.dare import DARE, Dare
+from intarsia.composition.operators.changes.dare import DARE, Dare
+from intarsia.composition.operators.changes.ties import PRESETS, Ties
 from intarsia.composition.operators.inlay import inlay
 from intarsia.composition.operators.registry import is_entrywise, is_tensorwise
-from intarsia.composition.operators.ties import PRESETS, Ties
 from intarsia.errors import CompositionError, LimitError, RecipeError
 from intarsia.limits import account, limited
 

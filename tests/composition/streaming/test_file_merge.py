@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import intarsia as ia
-from intarsia.composition.operators.dare import draw
+from intarsia.composition.operators.changes.dare import draw
 from intarsia.composition.streaming import file_merge, shards
 from intarsia.composition.streaming.tensor_files import StoredTensor, TensorFiles
 from intarsia.errors import (

@@ -7,7 +7,8 @@ import torch
 import intarsia as ia
 from intarsia.data import Scaling, Split
 from intarsia.modules import Architecture
-from intarsia.reports.modules.cards import effective_weights, live
+from intarsia.modules.compact import live_hidden_units
+from intarsia.reports.modules.cards import effective_weights
 
 
 def module(rewarded: tuple[str, ...], mask: dict[str, torch.Tensor] | None = None) -> ia.Module:
@@ -57,5 +58,5 @@ def test_a_class_without_samples_is_looked_at_without_data(split: Split) -> None
 def test_live_units_are_those_that_reach_the_output() -> None:
     mask = torch.ones(3, 5, dtype=torch.bool)
     mask[:, [1, 4]] = False
-    (units,) = live(module(("a",), {"layers.1.weight": mask})).values()
+    (units,) = live_hidden_units(module(("a",), {"layers.1.weight": mask})).values()
     assert units.tolist() == [True, False, True, True, False]

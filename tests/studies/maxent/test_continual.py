@@ -14,7 +14,7 @@ from intarsia.plots import svg
 from intarsia.studies import Measured, Store, StudyContext, find_study
 from intarsia.studies.maxent.continual import added, arrivals, fine_tuned, prefixes, trained_jointly
 from intarsia.studies.maxent.shared.baselines import UNPRUNED, fine_tune, untrained
-from intarsia.training.presets import NEGATIVES as MADE
+from intarsia.training.settings.presets import NEGATIVES as MADE
 from intarsia.training.tasks import stream
 
 CPU = torch.device("cpu")

@@ -12,7 +12,8 @@ from intarsia.studies import STUDIES, Findings, Measured, Spread, Verdict, find_
 from intarsia.studies.maxent.complete import best_operators, operator_claims
 from intarsia.studies.maxent.shared.dead import dead_modules, dead_pairs
 from intarsia.studies.maxent.shared.paper import pair_cell, single_cell
-from intarsia.studies.verdict import by_the_test, surely_best
+from intarsia.studies.verdict import surely_best
+from intarsia.studies.wording import by_the_test
 
 PAPER, RELEASED = "preset `paper`", "preset `released`"
 LAYER = "preset `paper` with `pruning=magnitude(scope='layer'), select=last`"

@@ -3,8 +3,8 @@
 import pytest
 
 import intarsia as ia
-from intarsia.training.batches import BATCHES, Batches
 from intarsia.training.plan import TrainingPlan
+from intarsia.training.settings.batches import BATCHES, Batches
 
 pytest.importorskip("ray", reason="needs ray: pip install 'intarsia[cluster]'")
 

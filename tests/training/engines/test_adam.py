@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from intarsia.training.engines.adam import BETAS, EPSILON, adam_step, torch_adam
-from intarsia.training.optimisers import Adam, OptimiserState
+from intarsia.training.settings.optimisers import Adam, OptimiserState
 
 STEPS, LEARNING_RATE = 5, 0.03
 

@@ -7,8 +7,8 @@ import torch
 from intarsia.models import initialise, wiring_of
 from intarsia.training.engines.base import Start
 from intarsia.training.engines.compaction import compaction_of, inputs_in_use, used_inputs
-from intarsia.training.optimisers import OptimiserState
 from intarsia.training.rounds import rewound
+from intarsia.training.settings.optimisers import OptimiserState
 
 
 def start_of(mask):

@@ -17,11 +17,10 @@ from intarsia.cli.study.study_options import (
     check_folder,
     import_studies,
 )
-from intarsia.cli.verbs import study as group
-from intarsia.cli.verbs import verb
+from intarsia.cli.verbs import study_verb as verb
 
 
-@verb("study archive pairs --data mnist -o pairs.json", group=group)
+@verb("study archive pairs --data mnist -o pairs.json")
 def archive(
     choice: StudyChoice,
     out: Annotated[
@@ -52,7 +51,7 @@ def archive(
         show_content((Path(folder) / "archive.json").read_text(encoding="utf-8"))
 
 
-@verb("study restore pairs.json theirs.json --store shared/", group=group)
+@verb("study restore pairs.json theirs.json --store shared/")
 def restore(
     files: Annotated[list[Path], typer.Argument(help="Archives, as study archive wrote them.")],
     module: ModuleOption = None,

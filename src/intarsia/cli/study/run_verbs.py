@@ -9,11 +9,10 @@ import typer
 from intarsia.cli.common_options import Device, Json
 from intarsia.cli.console import facts, note, plain_text, say, show, show_json, show_wide, table
 from intarsia.cli.study.study_options import ModuleOption, StudyChoice, import_studies
-from intarsia.cli.verbs import study as group
-from intarsia.cli.verbs import verb
+from intarsia.cli.verbs import study_verb as verb
 
 
-@verb("study list", "study list pairs", group=group)
+@verb("study list", "study list pairs")
 def list_(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One study alone.")] = None,
     module: ModuleOption = None,
@@ -54,7 +53,6 @@ def list_(
     "study run pairs --data mnist --dry-run",
     "study run complete --set operators=sum,logits --store shared/ --engine processes",
     "study run cifar100 --minutes 9",
-    group=group,
     resumes=True,
 )
 def run(
@@ -113,7 +111,7 @@ def run(
     show(f"\n{len(measured)} cells, {seconds} s, in {choice.store}")
 
 
-@verb("study status pairs --data mnist", group=group)
+@verb("study status pairs --data mnist")
 def status(choice: StudyChoice, json: Json = False) -> None:
     """Say how far a study is: cells finished, missing and damaged, and banks that are trained."""
     from intarsia.studies.selection import count_others, stored_progress, unmatched_values

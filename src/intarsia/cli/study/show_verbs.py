@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intarsia.cli.common_options import Json
+from intarsia.cli.common_options import Json, text_option
 from intarsia.cli.console import note, show, show_content, show_json, show_wide
 from intarsia.cli.study.study_options import STDOUT, StudyChoice, check_folder
-from intarsia.cli.verbs import study as group
-from intarsia.cli.verbs import verb
+from intarsia.cli.verbs import study_verb as verb
 from intarsia.errors import StudyError, nearest
 
 if TYPE_CHECKING:
@@ -23,9 +22,7 @@ FORMATS = {"text": "txt", "markdown": "md", "csv": "csv", "latex": "tex", "json"
 
 From = Annotated[
     Path | None,
-    typer.Option(
-        "--from", metavar="ARCHIVE.json", help="An archive, not a store; options pick its cells."
-    ),
+    text_option("ARCHIVE.json", "An archive, not a store; options pick its cells.", "--from"),
 ]
 
 
@@ -33,7 +30,6 @@ From = Annotated[
     "study table pairs --data mnist",
     "study table pairs --data mnist -o pairs.tex",
     "study table pairs --from pairs.json --models shallow --format csv",
-    group=group,
 )
 def table(
     choice: StudyChoice,
@@ -74,7 +70,6 @@ def table(
 @verb(
     "study figure complete --data mnist -o complete.svg",
     "study figure complete --from complete.json -o figures/ --format pdf",
-    group=group,
 )
 def figure(
     choice: StudyChoice,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from intarsia.cli import completion
-from intarsia.cli.common_options import name_option
+from intarsia.cli.common_options import name_argument, name_option, text_option
 from intarsia.errors import StudyError
 
 if TYPE_CHECKING:
@@ -17,9 +17,7 @@ STDOUT = Path("-")  # as -o
 
 ModuleOption = Annotated[
     str | None,
-    typer.Option(
-        "--module", metavar="FILE.py|PACKAGE", help="Where a study of your own is registered."
-    ),
+    text_option("FILE.py|PACKAGE", "Where a study of your own is registered.", "--module"),
 ]
 StoreFolder = Annotated[Path, typer.Option(help="The folder of cells and modules.")]
 DEFAULT_STORE = Path("studies")
@@ -30,12 +28,7 @@ class StudyChoice:
     """Which study, with which options, in which store: what most verbs of `study` ask for."""
 
     name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="A study, as `study list` has it.",
-            autocompletion=completion.one_of(completion.STUDIES),
-        ),
+        str, name_argument("NAME", completion.STUDIES, "A study, as `study list` has it.")
     ]
     data: Annotated[
         str | None,
@@ -48,10 +41,7 @@ class StudyChoice:
         str | None, typer.Option(help="shallow, deep, cnn, or models such as mlp(32).")
     ] = None
     seeds: Annotated[str | None, typer.Option(help="How many, or which: 5, or 0,1,2.")] = None
-    preset: Annotated[
-        str | None,
-        name_option(completion.PRESETS, "paper or released."),
-    ] = None
+    preset: Annotated[str | None, name_option(completion.PRESETS, "paper or released.")] = None
     scale: Annotated[
         str | None,
         typer.Option(
@@ -59,8 +49,7 @@ class StudyChoice:
         ),
     ] = None
     set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any other option, such as sizes=1,2."),
+        list[str] | None, text_option("KEY=VALUE", "Any other option, such as sizes=1,2.", "--set")
     ] = None
     module: ModuleOption = None
     store: StoreFolder = DEFAULT_STORE

@@ -4,9 +4,12 @@ from intarsia.composition.operators.registry import OPERATORS, On, Operator, Sta
 
 # isort: off
 # Each of these files registers its operators; tables list them in this order.
-from intarsia.composition.operators import weights, task_vectors, sparsified, sce
-from intarsia.composition.operators import singular_vectors, spherical, model_stock, fisher
-from intarsia.composition.operators import inlay, ensembles, routers, emr, regmean
+from intarsia.composition.operators import weights
+from intarsia.composition.operators.changes import task_vectors, sparsified, sce
+from intarsia.composition.operators.changes import singular_vectors, spherical, model_stock
+from intarsia.composition.operators import fisher, inlay
+from intarsia.composition.operators.logits import ensembles, routers, emr
+from intarsia.composition.operators import regmean
 
 # isort: on
 

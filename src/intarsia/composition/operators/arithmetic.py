@@ -1,12 +1,13 @@
 """What the operators have in common: sums in a known order, weights and fractions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
 from intarsia.errors import RecipeError
 from intarsia.modules.statistics import total
 
+Weights = float | Mapping[str, float]  # of the parts: one for all, or by name
 ROUNDING = 1e-8  # of the sizes that were added: what is smaller is nothing
 TOLERANCE = 1e-3  # of the logits' size: far above rounding, far below another function
 

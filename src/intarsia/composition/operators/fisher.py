@@ -1,7 +1,7 @@
 """Weights averaged by how much each module's answers depend on them."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -9,8 +9,8 @@ from torch.func import functional_call, jacrev, vmap
 
 from intarsia.composition.layer_calls import Layer, LayerCall, run
 from intarsia.composition.merge_context import MergeContext, StatsCache
-from intarsia.composition.operators.arithmetic import combination
-from intarsia.composition.operators.registry import State, operator
+from intarsia.composition.operators.arithmetic import Weights, combination
+from intarsia.composition.operators.registry import States, operator
 from intarsia.composition.operators.weights import join_states
 from intarsia.errors import RecipeError
 
@@ -28,10 +28,7 @@ _CACHE = StatsCache()
     memory=lambda context: 4 * context.nbytes + 2 * context.read_nbytes(MANY),
 )
 def fisher(
-    states: Sequence[State],
-    context: MergeContext,
-    weights: float | Mapping[str, float] = 1.0,
-    floor: float = 1e-6,
+    states: States, context: MergeContext, weights: Weights = 1.0, floor: float = 1e-6
 ) -> dict[str, Tensor]:
     """theta = sum of w_i F_i theta_i / sum of w_i F_i, entry by entry, F_i at least `floor`.
 

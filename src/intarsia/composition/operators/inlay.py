@@ -20,7 +20,7 @@ from intarsia.composition.operators.inlay_network import (
     build_blocks,
     runs_in_blocks,
 )
-from intarsia.composition.operators.registry import State, operator
+from intarsia.composition.operators.registry import State, States, copies, operator
 from intarsia.errors import CompositionError
 from intarsia.models.axes import (
     INPUT,
@@ -53,9 +53,9 @@ LARGEST = 2**30  # entries of one tensor
     logit_sum=True,
     mask=lambda context: inlay_mask(context),
     blocks=lambda context: inlay_blocks(context),
-    memory=lambda context: 3 * context.nbytes,
+    memory=copies(3),
 )
-def inlay(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
+def inlay(states: States, context: MergeContext) -> dict[str, Tensor]:
     """z = sum of z_i as one network: the live units of all parts side by side."""
     context.wiring_for("inlay")
     _check_parts(context)
@@ -143,7 +143,7 @@ def _survivors(masks: Sequence[Tensor], entry: TensorAxes) -> int:
 
 
 def _live_parts(
-    values: Sequence[State], states: Sequence[State], context: MergeContext
+    values: Sequence[State], states: States, context: MergeContext
 ) -> list[dict[str, Tensor]]:
     """Of the values (states or masks) what belongs to live units."""
     wiring = context.wiring
@@ -272,7 +272,7 @@ def _check_parts(context: MergeContext) -> None:
             )
 
 
-def _check_sum(built: State, states: Sequence[State], context: MergeContext) -> None:
+def _check_sum(built: State, states: States, context: MergeContext) -> None:
     """A custom forward may do to the output what is not additive, such as a sigmoid."""
     first = context.parts[0]
     architectures = [part.architecture for part in context.parts]

@@ -1,7 +1,7 @@
 """What an operator is: a pure function on states or on logits, registered with its traits."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -12,6 +12,7 @@ from intarsia.errors import RecipeError, nearest, shortened
 from intarsia.specs import Registry, RegistryEntry, Spec, is_number
 
 State = Mapping[str, Tensor]
+States = Sequence[State]
 On = Literal["weights", "units", "logits"]
 AUTO = "auto"  # of a scale: the best one on labelled samples
 
@@ -109,6 +110,11 @@ def operator(
         return entry
 
     return add
+
+
+def copies(count: int) -> Callable[[Any], int]:
+    """For the trait `memory`: so many times the bytes of the parts' tensors."""
+    return lambda context: count * int(context.nbytes)
 
 
 def is_tensorwise(spec: str | Mapping[str, Any] | Spec) -> bool:

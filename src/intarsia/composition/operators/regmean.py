@@ -1,7 +1,6 @@
 """Layers that answer best, in least squares, like each module's own layer on its own inputs."""
 
 from collections import Counter
-from collections.abc import Sequence
 from math import prod
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 from intarsia.composition.layer_calls import Mixing, is_plain, run
 from intarsia.composition.merge_context import MergeContext, StatsCache
 from intarsia.composition.operators.arithmetic import check_fraction, mean
-from intarsia.composition.operators.registry import State, operator
+from intarsia.composition.operators.registry import States, operator
 from intarsia.composition.operators.weights import join_states
 from intarsia.errors import CompositionError
 
@@ -28,9 +27,7 @@ _CACHE = StatsCache()
     colour="#2fa894",
     memory=lambda context: regmean_nbytes(context),
 )
-def regmean(
-    states: Sequence[State], context: MergeContext, alpha: float = 0.9
-) -> dict[str, Tensor]:
+def regmean(states: States, context: MergeContext, alpha: float = 0.9) -> dict[str, Tensor]:
     """W = argmin of sum over i of |X_i W - X_i W_i|^2 for every linear and convolution layer.
 
     X_i is what the layer reads in part i on the samples (of a convolution: its patches), W has the

@@ -1,13 +1,13 @@
 """Weights joined entry by entry: sum, mean, weighted."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Literal
 
 from torch import Tensor
 
 from intarsia.composition.merge_context import MergeContext
-from intarsia.composition.operators.arithmetic import combination, mean, normalised
-from intarsia.composition.operators.registry import State, operator
+from intarsia.composition.operators.arithmetic import Weights, combination, mean, normalised
+from intarsia.composition.operators.registry import States, copies, operator
 from intarsia.modules.architecture import Plan
 from intarsia.modules.statistics import joint_buffer, mean_where, sibling_name, total
 
@@ -24,10 +24,10 @@ SOUPS = "https://arxiv.org/abs/2203.05482"  # model soups
     weight_sum=True,
     tensorwise=lambda settings: settings["affine"] == "sum",  # else it asks for running means
     entrywise=True,
-    memory=lambda context: context.nbytes,
+    memory=copies(1),
 )
 def sum_of_weights(
-    states: Sequence[State], context: MergeContext, affine: Affine = "sum"
+    states: States, context: MergeContext, affine: Affine = "sum"
 ) -> dict[str, Tensor]:
     """theta = sum of theta_i; a unit's statistics are averaged over the modules that keep it.
 
@@ -51,26 +51,16 @@ def sum_of_weights(
     colour="#e8b32a",
     tensorwise=True,
     entrywise=True,
-    memory=lambda context: context.nbytes,
+    memory=copies(1),
 )
-def mean_of_weights(states: Sequence[State], context: MergeContext) -> dict[str, Tensor]:
+def mean_of_weights(states: States, context: MergeContext) -> dict[str, Tensor]:
     """theta = sum of theta_i / K over all K modules, also those in which an entry is pruned."""
     return join_states(states, context.plan, lambda name, tensors: mean(tensors))
 
 
-@operator(
-    "weighted",
-    on="weights",
-    paper=SOUPS,
-    tensorwise=True,
-    entrywise=True,
-    memory=lambda context: 2 * context.nbytes,
-)
+@operator("weighted", on="weights", paper=SOUPS, tensorwise=True, entrywise=True, memory=copies(2))
 def weighted_sum(
-    states: Sequence[State],
-    context: MergeContext,
-    weights: float | Mapping[str, float] = 1.0,
-    normalise: bool = False,
+    states: States, context: MergeContext, weights: Weights = 1.0, normalise: bool = False
 ) -> dict[str, Tensor]:
     """theta = sum of w_i theta_i, or that divided by the sum of w_i."""
     given = context.weights(weights)
@@ -79,7 +69,7 @@ def weighted_sum(
 
 
 def join_states(
-    states: Sequence[State], plan: Plan, learned: Callable[[str, list[Tensor]], Tensor]
+    states: States, plan: Plan, learned: Callable[[str, list[Tensor]], Tensor]
 ) -> dict[str, Tensor]:
     """Parameters by a function of name and tensors; buffers by the rule that all operators keep.
 

@@ -40,7 +40,7 @@ from intarsia.files import plain
 from intarsia.limits import account, allocating, bytes_text, current, machine_memory, read_count
 from intarsia.models.wiring import Wiring
 from intarsia.modules.architecture import Plan, TensorSpec
-from intarsia.modules.base_weights import Base
+from intarsia.modules.bases.base_weights import Base
 from intarsia.modules.statistics import joint_buffer, sibling_name
 from intarsia.specs import Spec
 

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from intarsia.data import Split, subsample
-from intarsia.errors import WiringError
 from intarsia.models.custom.trial import input_dtype
-from intarsia.models.wiring import hidden_axes, live_units
 from intarsia.modules import Module
+from intarsia.modules.compact import live_hidden_units
 from intarsia.plots import png
 from intarsia.plots import weights as draw_weights
 from intarsia.reports.html.elements import TableValue, folded, paragraph, table
@@ -30,7 +29,7 @@ def cards(context: ReportContext) -> str:
     """A card for each of the first modules that are joined; all others are rows of a table."""
     inputs = context.inputs
     split = inputs.test if context.has_data else None
-    units = {module.name: live(module) for module in inputs.modules}
+    units = {module.name: live_hidden_units(module) for module in inputs.modules}
     pictures: dict[str, np.ndarray] = {}
     made = []
     for module in inputs.together[:MOST]:
@@ -189,16 +188,6 @@ def effective_weights(module: Module, split: Split | None) -> np.ndarray | None:
         gap = (logits[:, places].mean(dim=1) - logits[:, rest].mean(dim=1)).sum()
         (gradient,) = torch.autograd.grad(gap, rows)
     return gradient.double().mean(dim=0).numpy()
-
-
-def live(module: Module) -> Mapping[str, Tensor]:
-    """For each hidden layer, which units still reach the output; empty without wiring."""
-    try:
-        wiring = module.architecture.wiring(module.factory)
-    except WiringError:
-        return {}
-    units = live_units(wiring, module.state, module.live)
-    return {axis: units[axis] for axis in hidden_axes(wiring)}
 
 
 def _inputs_of(module: Module, split: Split | None, places: list[int]) -> Tensor:

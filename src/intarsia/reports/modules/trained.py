@@ -31,9 +31,9 @@ from intarsia.studies.maxent.shared.paper import TWINS, pair_cell, single_cell
 from intarsia.studies.maxent.shared.vs_paper import MEANING, VS_PAPER, vs_paper
 from intarsia.studies.plans import plan_of
 from intarsia.studies.tables import Spread, Table
-from intarsia.training.batches import BATCHES
-from intarsia.training.recipe import NEUTRAL
 from intarsia.training.run_folder import spent
+from intarsia.training.settings.batches import BATCHES
+from intarsia.training.settings.recipe import NEUTRAL
 
 FOLDED_FROM = 12  # findings: more of them are shown on a click
 MODELS = ("shallow", "deep", "cnn")

@@ -28,7 +28,8 @@ from intarsia.studies.archive import Archive, load_archive, make_archive, own_ev
 from intarsia.studies.context import load_here
 from intarsia.studies.options import inferred, signature, variant_label
 from intarsia.studies.store import read_cell
-from intarsia.studies.verdict import missing_cells, several
+from intarsia.studies.verdict import missing_cells
+from intarsia.studies.wording import several
 
 
 def cells_in(store: Store, folders: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:

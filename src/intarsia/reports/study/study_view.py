@@ -14,7 +14,7 @@ from intarsia.reports.study.html_tables import tables_html
 from intarsia.reports.study.parts import Part
 from intarsia.reports.study.run_section import cells_text, reproduce_lines
 from intarsia.studies import Table, Verdict
-from intarsia.studies.verdict import several
+from intarsia.studies.wording import several
 
 STATES = {"imp": "with IMP", "unpruned": "without IMP"}  # parts of figures' names, in words
 POINTS = 8  # of a verdict that are seen at once; more are folded

@@ -20,13 +20,14 @@ from intarsia.studies.apart.one_network import trained_by_arrival
 from intarsia.studies.cells import DATA_OPTIONS, Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.shared.baselines import check_rates, on
-from intarsia.studies.options import check_count
+from intarsia.studies.options import check_count, check_names
 from intarsia.studies.plans import Plan
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Entry, Spread, Table, grouped, point
-from intarsia.studies.verdict import Claim, Findings, Verdict, listed, titled
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.wording import listed, titled
 from intarsia.training import Recipe
-from intarsia.training.presets import DataSize
+from intarsia.training.settings.presets import DataSize
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,7 +93,7 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     }
     arrival["rates"] = check_rates(options["rates"])
     epochs = check_count(options, "joint_epochs")
-    visibilities = [_check_visibility(name) for name in options["visibilities"]]
+    visibilities = check_names(options, "visibilities", VISIBLE)
     for given in _there(options["data"]):
         loading = {**LOADING.get(given, {}), **options[DATA_OPTIONS]}
         data = context.loading(loading).data(_source(given), options["preset"])
@@ -324,12 +325,6 @@ def _source(name: str) -> str:
     if not name.endswith(".npz") or folder is None or Path(name).is_file():
         return name
     return str(Path(folder).expanduser() / name)
-
-
-def _check_visibility(name: Any) -> str:
-    if name not in VISIBLE:
-        raise StudyError(f"option 'visibilities' has {name!r}: expected {listed(list(VISIBLE))}")
-    return str(name)
 
 
 register(

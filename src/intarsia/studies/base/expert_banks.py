@@ -19,7 +19,7 @@ from intarsia.errors import DamagedError
 from intarsia.files import digest_of, plain
 from intarsia.measure.probe import readout_of
 from intarsia.modules import Architecture, Bank, Classifier, Module
-from intarsia.modules.base_weights import fit_base, read_base
+from intarsia.modules.bases.base_weights import fit_base, read_base
 from intarsia.studies.base.experts import ALONE, JOINT, WARD, settings_of, task_data
 from intarsia.studies.cells import Cell
 from intarsia.studies.context import StudyContext

@@ -42,7 +42,8 @@ from intarsia.studies.maxent.shared.complete_merges import figure_name
 from intarsia.studies.options import check_head, check_within
 from intarsia.studies.study import Study, register, scales
 from intarsia.studies.tables import Entry, Spread, Table, grouped, point
-from intarsia.studies.verdict import Claim, Findings, Verdict, titled
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.wording import titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -28,7 +28,8 @@ from intarsia.studies.flow.flow_tables import (
 )
 from intarsia.studies.study import Study, register
 from intarsia.studies.tables import finite
-from intarsia.studies.verdict import Claim, Findings, Verdict, listed, several
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.wording import listed, several
 
 MSE = "mse"
 EXACT_LAW, TINY, LOST = 1e-10, 1e-20, 1e-4  # what was aimed at

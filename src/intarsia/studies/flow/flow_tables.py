@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia.studies.cells import Measured
 from intarsia.studies.flow.flow_cells import ARM, CLOSURE, FLOOR, FLOW, NODES
 from intarsia.studies.tables import Entry, Table, finite, grouped
-from intarsia.studies.verdict import several
+from intarsia.studies.wording import several
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

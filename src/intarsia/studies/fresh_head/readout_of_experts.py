@@ -44,7 +44,8 @@ from intarsia.studies.options import check_head
 from intarsia.studies.scale.claims import diverged_banks
 from intarsia.studies.study import Study, register
 from intarsia.studies.tables import Entry, Spread, Table, finite, grouped, known, point
-from intarsia.studies.verdict import Claim, Findings, Verdict, titled
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.wording import titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

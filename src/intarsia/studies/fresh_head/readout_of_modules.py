@@ -17,7 +17,7 @@ from intarsia.composition import compose
 from intarsia.composition.batchnorm import has_batchnorm, recalibrate
 from intarsia.composition.merge_context import kept_samples
 from intarsia.data import Data
-from intarsia.errors import StudyError, nearest
+from intarsia.errors import StudyError
 from intarsia.measure.probe import FRESH_HEAD, fresh_head
 from intarsia.measure.significance import LEVEL, TTest, clustered, holm
 from intarsia.modules import Bank, Module
@@ -25,14 +25,15 @@ from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.shared.baselines import UNPRUNED, right, untrained
 from intarsia.studies.maxent.shared.complete_merges import figure_name
-from intarsia.studies.options import check_count, check_head, readable
+from intarsia.studies.options import check_count, check_head, check_names, readable
 from intarsia.studies.plans import Plan
 from intarsia.studies.scale.claims import diverged_banks
 from intarsia.studies.scale.merged_weights import MergeCandidate, Room, merged_networks
 from intarsia.studies.scale.recipes import RECIPE
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, finite, grouped, known, point
-from intarsia.studies.verdict import Claim, Findings, Verdict, listed, titled
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.wording import listed, titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,7 +91,7 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
 
     Territories fall out where a layer has fewer units than there are modules.
     """
-    ways = [_check_way(way) for way in options["ways"]]
+    ways = check_names(options, "ways", LABELS)
     probe = {"heads": check_count(options, "heads"), "head": check_head(options["head"])}
     for key in {key for way in ways for key in _needed(way) if not options[key]}:
         raise StudyError(f"option {key!r} is empty: give values to choose from, or other ways")
@@ -444,12 +445,6 @@ def _mean(values: Mapping[int, float | None]) -> str:
 
 def _sd(spread: Spread, places: int) -> str:
     return f", sd {spread.sd:.{places}f}," if spread.n > 1 else ""
-
-
-def _check_way(way: Any) -> str:
-    if way not in LABELS:
-        raise StudyError(f"option 'ways' has {way!r}: {nearest(str(way), LABELS)}")
-    return str(way)
 
 
 register(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from intarsia.composition.operators.routers import Similarities
+from intarsia.composition.operators.logits.routers import Similarities
 from intarsia.data import class_means
 from intarsia.measure.probe import readout_of
 from intarsia.measure.significance import LEVEL, TTest, clustered, holm
@@ -42,7 +42,8 @@ from intarsia.studies.options import check_count, check_numbers
 from intarsia.studies.scale.claims import diverged_banks
 from intarsia.studies.study import Study, register
 from intarsia.studies.tables import Entry, Spread, Table, grouped, point
-from intarsia.studies.verdict import Claim, Findings, Verdict, titled
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.wording import titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

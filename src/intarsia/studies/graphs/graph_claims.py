@@ -23,7 +23,8 @@ from intarsia.studies.graphs.graph_cells import (
     TUNING,
 )
 from intarsia.studies.tables import grouped
-from intarsia.studies.verdict import Claim, Findings, Verdict, listed, several
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.wording import listed, several
 
 TITLES = {"cora": "Cora", "citeseer": "CiteSeer", "photo": "Photo", "computers": "Computers"}
 TITLES["europe"] = "Europe"

@@ -19,7 +19,7 @@ from intarsia.studies.graphs.graph_claims import (
 )
 from intarsia.studies.later_figures import LaterFigures
 from intarsia.studies.tables import Difference, Entry, Paper, Spread, Table, grouped
-from intarsia.studies.verdict import listed
+from intarsia.studies.wording import listed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

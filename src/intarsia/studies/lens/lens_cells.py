@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from intarsia.data.fetch import matches
+from intarsia.data.sources.fetch import matches
 from intarsia.errors import StudyError, nearest, shortened
 from intarsia.lens import LanguageModel, Profile, classify, generate, open_model, profile
 from intarsia.lens.classification import ALL

@@ -25,7 +25,8 @@ from intarsia.studies.lens.lens_tables import (
     tables,
 )
 from intarsia.studies.study import Study, register
-from intarsia.studies.verdict import Claim, Findings, Verdict, listed
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.wording import listed
 
 LEAST, ABOVE, CHANCE_LEVEL, AROUND = 88.0, 3.0, 50.0, 10.0  # what was aimed at, in percent
 ORDER = (FIRST, MIDDLE, LAST, THREE, ALL)

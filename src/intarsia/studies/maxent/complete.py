@@ -30,19 +30,8 @@ from intarsia.studies.options import (
 )
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, grouped
-from intarsia.studies.verdict import (
-    Claim,
-    Findings,
-    Verdict,
-    by_mean,
-    by_the_test,
-    capital,
-    imp_label,
-    listed,
-    named,
-    several,
-    titled,
-)
+from intarsia.studies.verdict import Claim, Findings, Verdict, by_mean
+from intarsia.studies.wording import by_the_test, capital, imp_label, listed, named, several, titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

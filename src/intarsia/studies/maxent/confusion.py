@@ -22,19 +22,8 @@ from intarsia.studies.maxent.shared.merging import JOINED
 from intarsia.studies.options import check_count, check_flags, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, grouped, yes_no
-from intarsia.studies.verdict import (
-    Claim,
-    Findings,
-    Verdict,
-    by_mean,
-    by_the_test,
-    capital,
-    imp_label,
-    listed,
-    several,
-    surely_best,
-    titled,
-)
+from intarsia.studies.verdict import Claim, Findings, Verdict, by_mean, surely_best
+from intarsia.studies.wording import by_the_test, capital, imp_label, listed, several, titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,16 +21,8 @@ from intarsia.studies.maxent.single import plans_by_state
 from intarsia.studies.options import check_count, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, grouped, point, yes_no
-from intarsia.studies.verdict import (
-    Claim,
-    Findings,
-    Verdict,
-    capital,
-    imp_label,
-    listed,
-    sentences,
-    titled,
-)
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.wording import capital, imp_label, listed, sentences, titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -35,9 +35,10 @@ from intarsia.studies.maxent.shared.ways import (
 from intarsia.studies.options import check_count, check_operators, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Entry, Spread, Table, grouped, known
-from intarsia.studies.verdict import Findings, Verdict, count, listed
+from intarsia.studies.verdict import Findings, Verdict
+from intarsia.studies.wording import count, listed
 from intarsia.training import Recipe
-from intarsia.training.presets import NEGATIVES as MADE
+from intarsia.training.settings.presets import NEGATIVES as MADE
 from intarsia.training.tasks import stream
 
 if TYPE_CHECKING:

@@ -14,19 +14,8 @@ from intarsia.studies.maxent.shared.merging import live_count, overlaps, whole_o
 from intarsia.studies.options import check_flags, check_operators, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, grouped, yes_no
-from intarsia.studies.verdict import (
-    Claim,
-    Findings,
-    Verdict,
-    by_mean,
-    by_the_test,
-    capital,
-    imp_label,
-    listed,
-    sentences,
-    surely_best,
-    titled,
-)
+from intarsia.studies.verdict import Claim, Findings, Verdict, by_mean, surely_best
+from intarsia.studies.wording import by_the_test, capital, imp_label, listed, sentences, titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

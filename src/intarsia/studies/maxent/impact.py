@@ -13,7 +13,8 @@ from intarsia.studies.maxent.shared.paper import pair_cell
 from intarsia.studies.maxent.single import presets
 from intarsia.studies.study import Study, register
 from intarsia.studies.tables import Entry, Paper, Spread, Table, finite, point
-from intarsia.studies.verdict import Claim, Findings, Verdict, capital, count, listed, titled
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.wording import capital, count, listed, titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

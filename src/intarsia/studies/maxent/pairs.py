@@ -24,16 +24,8 @@ from intarsia.studies.maxent.single import plans_by_state, presets
 from intarsia.studies.options import check_count, fitting, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, finite, grouped, point, yes_no
-from intarsia.studies.verdict import (
-    Claim,
-    Findings,
-    Verdict,
-    imp_label,
-    listed,
-    sentences,
-    several,
-    titled,
-)
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.wording import imp_label, listed, sentences, several, titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

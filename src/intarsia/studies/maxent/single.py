@@ -18,7 +18,8 @@ from intarsia.studies.options import readable
 from intarsia.studies.plans import Plan
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, finite, grouped, yes_no
-from intarsia.studies.verdict import Claim, Findings, Verdict, listed, titled
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.wording import listed, titled
 
 SCALES = scales(
     paper={

@@ -26,17 +26,8 @@ from intarsia.studies.maxent.shared.complete_merges import (
 from intarsia.studies.options import check_count, fitting, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, finite, grouped, point
-from intarsia.studies.verdict import (
-    Claim,
-    Findings,
-    Verdict,
-    by_mean,
-    by_the_test,
-    capital,
-    several,
-    surely_best,
-    titled,
-)
+from intarsia.studies.verdict import Claim, Findings, Verdict, by_mean, surely_best
+from intarsia.studies.wording import by_the_test, capital, several, titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,16 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.maxent.shared.complete_merges import (
-    PAPER_MERGES,
-    SMALL_MERGES,
-    measure_steps,
-    orders_by_operator,
-    step_cell,
-    step_tables,
-    varied_figures,
-    varied_verdict,
-)
+from intarsia.studies.maxent.shared import complete_merges as merges
 from intarsia.studies.options import check_numbers, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Table, grouped
@@ -24,16 +15,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SCALES = scales(
-    paper=PAPER_MERGES | {"models": ["shallow"], "temperatures": [1, 3, 5, 7]},
-    small=SMALL_MERGES | {"temperatures": [1, 5]},
+    paper=merges.PAPER_MERGES | {"models": ["shallow"], "temperatures": [1, 3, 5, 7]},
+    small=merges.SMALL_MERGES | {"temperatures": [1, 5]},
 )
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
     """One per data set, model, temperature and seed."""
-    orders = orders_by_operator(options)
+    orders = merges.orders_by_operator(options)
     return [
-        step_cell("temperature", data, model, seed, orders, options, context, temperature=t)
+        merges.step_cell("temperature", data, model, seed, orders, options, context, temperature=t)
         for data, model in readable(options, context)
         for t in check_numbers(options, "temperatures")
         for seed in seeds_of(options["seeds"])
@@ -46,15 +37,17 @@ def tables(done: Sequence[Measured]) -> list[Table]:
         "the paper prints a figure without numbers",
     ]
     columns = ("data", "model", "temperature")
-    return step_tables("Complete merge by temperature", columns, grouped(done, *columns), notes)
+    return merges.step_tables(
+        "Complete merge by temperature", columns, grouped(done, *columns), notes
+    )
 
 
 def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
-    return varied_figures(done, "temperature", "t =")
+    return merges.varied_figures(done, "temperature", "t =")
 
 
 def verdict(findings: Findings) -> Verdict:
-    return varied_verdict(findings.cells, "temperature", "t =")
+    return merges.varied_verdict(findings.cells, "temperature", "t =")
 
 
 register(
@@ -64,7 +57,7 @@ register(
         "Whether modules trained at another temperature join better. A cell is a data set, "
         "model, temperature and seed: the modules of all classes joined one by one.",
         SCALES,
-        *(cells, measure_steps, tables, figures, verdict),
+        *(cells, merges.measure_steps, tables, figures, verdict),
         paper="Figure 6: the sum of all modules by temperature",
     )
 )

@@ -15,23 +15,14 @@ from intarsia.measure import nonrewarded_entropy, rewarded_accuracy
 from intarsia.modules import Bank, Module, logits_of
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
+from intarsia.studies.maxent.shared import ways as compared
 from intarsia.studies.maxent.shared.baselines import Ascent, best_ascent, check_rates
 from intarsia.studies.maxent.shared.complete_merges import NAMES, figure_name
-from intarsia.studies.maxent.shared.ways import (
-    SMALL_RECIPE,
-    Row,
-    by_way,
-    joint_plan,
-    values_of,
-    way_panels,
-    way_tables,
-    ways_in,
-    ways_verdict,
-)
 from intarsia.studies.options import check_count, check_operators, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Entry, Spread, Table, finite, grouped
-from intarsia.studies.verdict import Findings, Verdict, count
+from intarsia.studies.verdict import Findings, Verdict
+from intarsia.studies.wording import count
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +34,7 @@ SCALES = scales(
         "rates": [1e-4, 3e-4, 1e-3],  # of the ascent, by Adam
         "limit": 400,  # steps of the ascent
     },
-    small={"recipe": SMALL_RECIPE, "rates": [1e-3, 1e-2], "limit": 60},
+    small={"recipe": compared.SMALL_RECIPE, "rates": [1e-3, 1e-2], "limit": 60},
 )
 RETRAINING, ASCENT = "retraining", "gradient ascent"
 COLUMNS = {
@@ -78,8 +69,8 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
         recipe = options["recipe"]
         banks = {
             "modules": context.plan(data, model, None, seed, preset=preset, **recipe),
-            "joint": joint_plan(options, context, data, model, seed, [names]),
-            "retrained": joint_plan(options, context, data, model, seed, without),
+            "joint": compared.joint_plan(options, context, data, model, seed, [names]),
+            "retrained": compared.joint_plan(options, context, data, model, seed, without),
         }
         settings = {"data": data, "model": model, "preset": preset, "seed": seed}
         yield Cell("unlearning", {**settings, **shared}, banks)
@@ -109,7 +100,7 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
 
 def tables(done: Sequence[Measured]) -> list[Table]:
     """What is left of the removed class and of the others, over all classes and by class."""
-    return way_tables(done, _summary, _by_class)
+    return compared.way_tables(done, _summary, _by_class)
 
 
 def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
@@ -118,7 +109,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
 
     result = {}
     for (data, model), group in grouped(done, "data", "model").items():
-        panels = way_panels(group, PANELS, _places(group))
+        panels = compared.way_panels(group, PANELS, _places(group))
         if not panels:  # training gave up all that the ways need
             continue
         title = f"{data}, {model}: each class removed in turn"
@@ -139,11 +130,11 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
 def verdict(findings: Findings) -> Verdict:
     """Whether removal is exact, and what every way leaves of a class and of the others."""
 
-    def describe(rows: Sequence[Row]) -> tuple[str, str]:
-        exact = by_way(rows, lambda row: row["exact"])
-        left = by_way(rows, lambda row: f"{row['removed after'].mean:.1%}")
-        change = by_way(rows, lambda row: f"{100 * row['change'].mean:+.1f}")
-        start = by_way(rows, lambda row: f"{row['remaining before'].mean:.3f}")
+    def describe(rows: Sequence[compared.Row]) -> tuple[str, str]:
+        exact = compared.by_way(rows, lambda row: row["exact"])
+        left = compared.by_way(rows, lambda row: f"{row['removed after'].mean:.1%}")
+        change = compared.by_way(rows, lambda row: f"{100 * row['change'].mean:+.1f}")
+        start = compared.by_way(rows, lambda row: f"{row['remaining before'].mean:.3f}")
         stops = left.replace(ASCENT, f"{ASCENT} (which stops at chance)")
         return f"exact in {exact}; still right of the removed class: {left}", (
             f"Removal is exact, bit for bit, in {exact}. Samples of the removed class that are "
@@ -151,13 +142,13 @@ def verdict(findings: Findings) -> Verdict:
             f"points, by {change}."
         )
 
-    return ways_verdict(findings.cells, _summary, describe)
+    return compared.ways_verdict(findings.cells, _summary, describe)
 
 
 def _summary(name: str, group: Sequence[Measured]) -> Table:
     rows: list[list[Entry]] = []
-    for way in ways_in(group):
-        numbers = [Spread.of(values_of(group, way, key)) for key in COLUMNS]
+    for way in compared.ways_in(group):
+        numbers = [Spread.of(compared.values_of(group, way, key)) for key in COLUMNS]
         checks = [_all(group, way, key) for key in ("exact", "untouched")]
         rows.append([NAMES.get(way, way), *numbers, *checks])
     classes = len(_places(group))
@@ -179,7 +170,7 @@ def _summary(name: str, group: Sequence[Measured]) -> Table:
 
 def _ascents(group: Sequence[Measured]) -> list[str]:
     """A note on what gradient ascent took, where there was a network to take it."""
-    steps = Spread.of(values_of(group, ASCENT, "steps"))
+    steps = Spread.of(compared.values_of(group, ASCENT, "steps"))
     if not steps.n:
         return []
     return [
@@ -203,9 +194,12 @@ def _lacking(group: Sequence[Measured]) -> list[str]:
 
 def _by_class(name: str, group: Sequence[Measured]) -> Table:
     keys = {"removed": "accuracy", "entropy": "entropy"}
-    asked = [(way, key) for way in ways_in(group) for key in keys]
+    asked = [(way, key) for way in compared.ways_in(group) for key in keys]
     rows: list[list[Entry]] = [
-        [group[0].result["classes"][i], *(Spread.of(values_of(group, *what, i)) for what in asked)]
+        [
+            group[0].result["classes"][i],
+            *(Spread.of(compared.values_of(group, *what, i)) for what in asked),
+        ]
         for i in _places(group)
     ]
     columns = ["removed", *(f"{NAMES.get(way, way)}: {keys[key]}" for way, key in asked)]
@@ -214,7 +208,7 @@ def _by_class(name: str, group: Sequence[Measured]) -> Table:
 
 def _all(group: Sequence[Measured], way: str, key: str) -> str | None:
     """In how many removals something holds; None where it is not asked."""
-    values = finite(values_of(group, way, key))
+    values = finite(compared.values_of(group, way, key))
     return count(values, bool) if values else None
 
 

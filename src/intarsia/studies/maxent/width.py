@@ -25,16 +25,8 @@ from intarsia.studies.maxent.shared.complete_merges import (
 from intarsia.studies.options import check_counts, check_flags, readable
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Spread, Table, grouped, point
-from intarsia.studies.verdict import (
-    Claim,
-    Findings,
-    Verdict,
-    by_the_test,
-    capital,
-    imp_label,
-    listed,
-    titled,
-)
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.wording import by_the_test, capital, imp_label, listed, titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

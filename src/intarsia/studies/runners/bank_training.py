@@ -15,7 +15,7 @@ from intarsia.modules import Architecture, Bank
 from intarsia.objectives import objective, visible_labels
 from intarsia.studies.plans import Plan
 from intarsia.training import Task, train
-from intarsia.training.batches import read_batches
+from intarsia.training.settings.batches import read_batches
 from intarsia.training.tasks import drawn_others, tasks_of
 
 TOGETHER = 200  # modules in one call of train on a GPU; more is no faster

@@ -38,7 +38,8 @@ from intarsia.studies.scale.recipes import (
 )
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Entry, Spread, Table, grouped, point
-from intarsia.studies.verdict import Claim, Findings, Verdict, listed, titled
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.wording import listed, titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia.composition import compose
 from intarsia.data import Data, subsample
-from intarsia.errors import StudyError, nearest
 from intarsia.modules import Bank, logits_of
 from intarsia.modules.statistics import total
 from intarsia.pruning import PRUNINGS
@@ -19,7 +18,7 @@ from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.shared.baselines import right
 from intarsia.studies.maxent.shared.complete_merges import figure_name
-from intarsia.studies.options import check_count, readable
+from intarsia.studies.options import check_count, check_names, readable
 from intarsia.studies.plans import Plan
 from intarsia.studies.scale.bank_logits import SplitLogits, calibrated_accuracy
 from intarsia.studies.scale.claims import diverged_banks, near_joint
@@ -44,7 +43,8 @@ from intarsia.studies.scale.recipes import (
 )
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Entry, Spread, Table, grouped, point
-from intarsia.studies.verdict import Claim, Findings, Verdict, titled
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.wording import titled
 from intarsia.training import Recipe
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     sparsity would make them fit.
     """
     check_options(options)
-    ways = [_check_way(way) for way in options["ways"]]
+    ways = check_names(options, "ways", WAYS)
     for key in ("inlay", "territory"):
         check_recipe(repr(key), options[key])
     merging: dict[str, Any] = {key: options[key] for key in ("align", "densities", "scales")}
@@ -380,12 +380,6 @@ def _exact(where: str, group: Sequence[Measured]) -> list[Claim]:
             n=len(tried),
         )
     ]
-
-
-def _check_way(way: Any) -> str:
-    if way not in WAYS:
-        raise StudyError(f"option 'ways' has {way!r}: {nearest(str(way), WAYS)}")
-    return str(way)
 
 
 register(

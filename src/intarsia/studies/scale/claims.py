@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from intarsia.studies.cells import Measured
 from intarsia.studies.tables import Spread
-from intarsia.studies.verdict import Claim, several, titled
+from intarsia.studies.verdict import Claim
+from intarsia.studies.wording import several, titled
 
 
 def near_joint(

@@ -55,7 +55,8 @@ def bank_plan(
     """The modules of these sets: the study's recipe, changed for the model, then by the arm."""
     recipe = {**UNPRUNED, **_recipe(options, model), **(arm or {})}
     objective = recipe.pop("objective", options["objective"])
-    return _plan(options, context, data, model, seed, sets, objective, recipe)
+    how = {"preset": options["preset"], "objective": objective}
+    return context.plan(data, model, sets, seed, **how, **recipe)
 
 
 def joint_plan(
@@ -70,12 +71,12 @@ def joint_plan(
     """One network for these classes, by the same recipe, for `longer` times as many epochs."""
     shared = {**UNPRUNED, **_recipe(options, model)}
     recipe = {**shared, "objective": options["joint_objective"], **options["joint"]}
-    objective = recipe.pop("objective")
-    plan = _plan(options, context, data, model, seed, [classes], objective, recipe)
+    recipe["preset"] = options["preset"]
+    plan = context.plan(data, model, [classes], seed, **recipe)
     if longer == 1:
         return plan
     recipe["epochs"] = round(longer * (plan.recipe.epochs or 1))
-    return _plan(options, context, data, model, seed, [classes], objective, recipe)
+    return context.plan(data, model, [classes], seed, **recipe)
 
 
 def check_arms(options: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
@@ -115,17 +116,3 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 def _recipe(options: Mapping[str, Any], model: str) -> dict[str, Any]:
     return {**options["recipe"], **options["by_model"].get(model, {})}
-
-
-def _plan(
-    options: Mapping[str, Any],
-    context: StudyContext,
-    data: str,
-    model: str,
-    seed: int,
-    sets: Sequence[Sequence[str]],
-    objective: Any,
-    recipe: Mapping[str, Any],
-) -> Plan:
-    preset = options["preset"]
-    return context.plan(data, model, sets, seed, preset=preset, objective=objective, **recipe)

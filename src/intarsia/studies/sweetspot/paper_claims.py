@@ -27,7 +27,8 @@ from intarsia.studies.sweetspot.pattern_cells import (
     WIRING,
 )
 from intarsia.studies.tables import finite, grouped
-from intarsia.studies.verdict import Claim, listed
+from intarsia.studies.verdict import Claim
+from intarsia.studies.wording import listed
 
 FEWEST = 5  # seeds or pairs
 LIKE = 1.5  # losses that are taken for alike differ by at most this factor

@@ -39,7 +39,8 @@ from intarsia.studies.sweetspot.pattern_cells import (
     measure,
 )
 from intarsia.studies.tables import Entry, Spread, Table, grouped
-from intarsia.studies.verdict import Claim, Findings, Verdict, capital
+from intarsia.studies.verdict import Claim, Findings, Verdict
+from intarsia.studies.wording import capital
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,11 +5,11 @@ from pathlib import Path
 import gradio as gr
 from fastapi import FastAPI
 
-from intarsia.studio.studio_limits import StudioLimits
 from intarsia.studio.ui.events import Events
 from intarsia.studio.ui.layout import Layout
 from intarsia.studio.ui.views import Views
 from intarsia.studio.visitors import Visitors
+from intarsia.studio.web.studio_limits import StudioLimits
 
 HERE = Path(__file__).parent
 FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]

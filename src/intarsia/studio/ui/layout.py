@@ -5,7 +5,6 @@ from typing import Any
 import gradio as gr
 
 from intarsia.measure.compatibility import MEASURES
-from intarsia.studio.studio_limits import StudioLimits, megabytes
 from intarsia.studio.ui.operator_controls import controls_of
 from intarsia.studio.ui.views import SampleRequest, Views
 from intarsia.studio.ui.widgets import (
@@ -20,6 +19,7 @@ from intarsia.studio.ui.widgets import (
     text_field,
 )
 from intarsia.studio.uploads import loadable_files
+from intarsia.studio.web.studio_limits import StudioLimits, megabytes
 
 RADIO_UP_TO = 16  # classes to choose by one click; more go into a list
 WORKING = "<p role='status'>Computing ...</p>"  # after half a second, by studio.css

@@ -11,10 +11,10 @@ import gradio as gr
 from intarsia.modules import Health
 from intarsia.studio.encoder_inputs import ENDINGS
 from intarsia.studio.session import Session
-from intarsia.studio.studio_limits import StudioLimits, megabytes
 from intarsia.studio.ui.fragments import health_banner, no_encoder
 from intarsia.studio.ui.operator_controls import Control
 from intarsia.studio.ui.views import Views
+from intarsia.studio.web.studio_limits import StudioLimits, megabytes
 
 HERE = Path(__file__).parent
 

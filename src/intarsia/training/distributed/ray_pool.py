@@ -13,7 +13,6 @@ from intarsia.data.augmentations import AUGMENTATIONS
 from intarsia.data.negatives import NEGATIVES
 from intarsia.models import MODELS
 from intarsia.pruning import PRUNINGS
-from intarsia.training.batches import BATCHES
 from intarsia.training.distributed.chunk_driver import WorkerPool
 from intarsia.training.distributed.chunk_worker import (
     ChunkRequest,
@@ -28,9 +27,10 @@ from intarsia.training.distributed.chunk_worker import (
 )
 from intarsia.training.distributed.ray_connection import Place
 from intarsia.training.engines.select import ENGINES
-from intarsia.training.optimisers import OPTIMISERS
 from intarsia.training.plan import TrainingPlan
-from intarsia.training.schedules import SCHEDULES
+from intarsia.training.settings.batches import BATCHES
+from intarsia.training.settings.optimisers import OPTIMISERS
+from intarsia.training.settings.schedules import SCHEDULES
 
 REGISTRIES = (  # that training asks
     *(MODELS, PRUNINGS, NEGATIVES, AUGMENTATIONS, ENGINES),

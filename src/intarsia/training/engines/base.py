@@ -10,8 +10,8 @@ from torch import Tensor
 
 from intarsia.files import stream
 from intarsia.training.job import BatchGroup, Job
-from intarsia.training.optimisers import OPTIMISERS, Optimiser, OptimiserState
-from intarsia.training.schedules import LearningRate
+from intarsia.training.settings.optimisers import OPTIMISERS, Optimiser, OptimiserState
+from intarsia.training.settings.schedules import LearningRates
 from intarsia.training.tasks import Task
 
 
@@ -120,11 +120,7 @@ class Engine(ABC):
 
     @abstractmethod
     def epoch(
-        self,
-        round_: int,
-        epoch: int,
-        learning_rates: Sequence[LearningRate],
-        active: Sequence[bool],
+        self, round_: int, epoch: int, learning_rates: LearningRates, active: Sequence[bool]
     ) -> Tensor:
         """Run one epoch; returns each module's mean training loss. Inactive modules stand still."""
 

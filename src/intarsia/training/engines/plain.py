@@ -10,8 +10,8 @@ from torch.func import functional_call
 from intarsia.objectives import loss
 from intarsia.training.engines.base import Engine, Scores, Slot, Start, join_scores
 from intarsia.training.job import Job
-from intarsia.training.optimisers import OptimiserState
-from intarsia.training.schedules import LearningRate, each_batch
+from intarsia.training.settings.optimisers import OptimiserState
+from intarsia.training.settings.schedules import LearningRates, each_batch
 
 
 class PlainEngine(Engine):
@@ -44,11 +44,7 @@ class PlainEngine(Engine):
         return slots
 
     def epoch(
-        self,
-        round_: int,
-        epoch: int,
-        learning_rates: Sequence[LearningRate],
-        active: Sequence[bool],
+        self, round_: int, epoch: int, learning_rates: LearningRates, active: Sequence[bool]
     ) -> Tensor:
         orders = self.orders(round_, epoch)
         numbers = self.numbers(round_, epoch)

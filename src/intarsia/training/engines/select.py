@@ -23,8 +23,8 @@ from intarsia.training.engines.stack import StackEngine
 from intarsia.training.engines.streams import StreamEngine
 from intarsia.training.job import Job
 from intarsia.training.lora import LowRankNetwork
-from intarsia.training.optimisers import OPTIMISERS
-from intarsia.training.schedules import SCHEDULES
+from intarsia.training.settings.optimisers import OPTIMISERS
+from intarsia.training.settings.schedules import SCHEDULES
 from intarsia.training.tasks import Task
 
 AUTO = "auto"  # what was measured to be fastest
@@ -234,17 +234,13 @@ def _convolves(job: Job) -> bool:
 
 
 def _unfit_for_groups(job: Job, patience: bool) -> str | None:
-    if (told := in_step(patience)) is not None:
+    told = in_step(patience) or _unfit_for_low_rank(job)
+    if told is not None or (reason := ungroupable(job)) is None:
         return told
-    if reason := _unfit_for_low_rank(job):
-        return reason
-    reason = ungroupable(job)
-    if reason is not None:
-        return (
-            "lays the layers of several networks side by side, and this network does not run so "
-            f"({reason}): use 'auto', 'streams' or 'single'"
-        )
-    return None
+    return (
+        "lays the layers of several networks side by side, and this network does not run so "
+        f"({reason}): use 'auto', 'streams' or 'single'"
+    )
 
 
 def _unfit_for_low_rank(job: Job) -> str | None:
@@ -276,12 +272,14 @@ def _activations(job: Job) -> int:
     return 2 * size * job.batch * numbers
 
 
+COMPILED: dict[str, Any] = {"activations": _activations, "most": STREAMED}  # in one graph
+
+
 @ENGINES.register(
     "streams",
     unfit=lambda job, patience: in_step(patience),
     pays=lambda job: "modules on streams of one graph" if _convolves(job) else None,
-    activations=_activations,
-    most=STREAMED,
+    **COMPILED,
 )
 def streams(job: Job) -> Engine:
     """Any network, modules with the same batches side by side, each on a CUDA stream."""
@@ -292,8 +290,7 @@ def streams(job: Job) -> Engine:
     "grouped",
     unfit=_unfit_for_groups,
     pays=lambda job: "grouped convolutions, all modules at once" if _convolves(job) else None,
-    activations=_activations,
-    most=STREAMED,
+    **COMPILED,
 )
 def grouped(job: Job) -> Engine:
     """Convolutional networks side by side as one network, in one graph."""
@@ -303,8 +300,7 @@ def grouped(job: Job) -> Engine:
 @ENGINES.register(
     "compiled",
     unfit=lambda job, patience: in_step(patience) or _unfit_for_low_rank(job),
-    activations=_activations,
-    most=STREAMED,
+    **COMPILED,
 )
 def compiled(job: Job) -> Engine:
     """As `grouped` or `streams` with torch.compile: faster steps after a minute of compiling."""

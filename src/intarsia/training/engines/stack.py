@@ -15,8 +15,8 @@ from torch.func import functional_call
 
 from intarsia.training.engines.base import Engine, Scores, Slot, Start, join_scores, slots_of
 from intarsia.training.job import BatchGroup, Job
-from intarsia.training.optimisers import OptimiserState, StackedStep
-from intarsia.training.schedules import LearningRate, each_batch
+from intarsia.training.settings.optimisers import OptimiserState, StackedStep
+from intarsia.training.settings.schedules import LearningRate, LearningRates, each_batch
 from intarsia.training.tasks import Task
 
 Values = dict[str, Tensor]
@@ -122,11 +122,7 @@ class StackEngine(Engine):
         return OptimiserState(moments, kept[0].steps)
 
     def epoch(
-        self,
-        round_: int,
-        epoch: int,
-        learning_rates: Sequence[LearningRate],
-        active: Sequence[bool],
+        self, round_: int, epoch: int, learning_rates: LearningRates, active: Sequence[bool]
     ) -> Tensor:
         orders = self.orders(round_, epoch)
         numbers = self.numbers(round_, epoch)

@@ -13,7 +13,7 @@ from intarsia.training.engines.plain import PlainEngine
 from intarsia.training.engines.select import choose
 from intarsia.training.engines.stack import StackEngine
 from intarsia.training.job import Job
-from intarsia.training.optimisers import OPTIMISERS
+from intarsia.training.settings.optimisers import OPTIMISERS
 from intarsia.training.tasks import Task
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -18,8 +18,8 @@ from intarsia.training.engines.base import Start
 from intarsia.training.engines.plain import PlainEngine
 from intarsia.training.engines.select import choose
 from intarsia.training.job import Job
-from intarsia.training.optimisers import OptimiserState
 from intarsia.training.rounds import rewound
+from intarsia.training.settings.optimisers import OptimiserState
 from intarsia.training.tasks import Task
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")

@@ -12,7 +12,7 @@ from intarsia.training.engines.adam import MOMENTS
 from intarsia.training.engines.base import ObjectiveStack, Slot
 from intarsia.training.engines.mlp_cpu.hand_mlp import BULK, HandMlp, _factors
 from intarsia.training.engines.mlp_cpu.mlp_engine import MlpEngine
-from intarsia.training.optimisers import OptimiserState
+from intarsia.training.settings.optimisers import OptimiserState
 from intarsia.training.tasks import Task
 
 BATCH, SHAPE, TEMPERATURE = 32, (20,), 5.0

@@ -23,16 +23,8 @@ from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.options import check_count, check_operators
 from intarsia.studies.tables import Entry, Spread, Table, finite, grouped, known, point, yes_no
-from intarsia.studies.verdict import (
-    Claim,
-    Verdict,
-    by_mean,
-    by_the_test,
-    capital,
-    listed,
-    surely_best,
-    titled,
-)
+from intarsia.studies.verdict import Claim, Verdict, by_mean, surely_best
+from intarsia.studies.wording import by_the_test, capital, listed, titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

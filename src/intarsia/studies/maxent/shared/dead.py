@@ -10,7 +10,7 @@ from typing import Any
 
 from intarsia.studies.cells import Measured
 from intarsia.studies.tables import finite, grouped
-from intarsia.studies.verdict import imp_label, several, titled
+from intarsia.studies.wording import imp_label, several, titled
 
 STATES = {"unpruned": False, "pruned": True}  # as results have them, and whether that is with IMP
 ModuleGroup = tuple[str, bool, str]  # model, with IMP or without, data

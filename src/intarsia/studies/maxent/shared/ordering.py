@@ -8,7 +8,8 @@ from intarsia.measure.significance import LEVEL, Clusters, TTest, best_of, clust
 from intarsia.studies.maxent.shared.dead import PairGroup, failures
 from intarsia.studies.maxent.shared.paper import pair_cell
 from intarsia.studies.tables import Difference, Entry, Spread, Table, finite, yes_no
-from intarsia.studies.verdict import Claim, count, imp_label, listed, titled
+from intarsia.studies.verdict import Claim
+from intarsia.studies.wording import count, imp_label, listed, titled
 
 Accuracies = Mapping[str, Clusters]  # by objective, the values of every seed, pair by pair
 ORDER = "ME > QME > XE"

@@ -8,17 +8,8 @@ from intarsia.measure.significance import LEVEL, Moments, equivalence, holm, wel
 from intarsia.studies.cells import Measured
 from intarsia.studies.maxent.shared.paper import PaperCell, printed_n
 from intarsia.studies.tables import Difference, Entry, Paper, Spread, Table
-from intarsia.studies.verdict import (
-    IMP,
-    Claim,
-    Findings,
-    capital,
-    count,
-    listed,
-    named,
-    sentences,
-    titled,
-)
+from intarsia.studies.verdict import Claim, Findings
+from intarsia.studies.wording import IMP, capital, count, listed, named, sentences, titled
 
 VS_PAPER = (
     *("accuracy", "paper's accuracy", "difference"),

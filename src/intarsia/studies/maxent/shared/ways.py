@@ -7,25 +7,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from intarsia.studies.cells import Measured
-from intarsia.studies.context import StudyContext
+from intarsia.studies.context import Options, StudyContext
 from intarsia.studies.maxent.shared.baselines import UNPRUNED
 from intarsia.studies.maxent.shared.complete_merges import NAMES
 from intarsia.studies.plans import Plan
 from intarsia.studies.tables import Spread, Table, finite, grouped, point
-from intarsia.studies.verdict import Claim, Verdict, listed, titled
+from intarsia.studies.verdict import Claim, Verdict
+from intarsia.studies.wording import listed, titled
 
+Sets = Sequence[Sequence[str]]  # of classes, one per network
 Row = Mapping[str, Any]  # of a table with a row for each way
 TableMaker = Callable[[str, Sequence[Measured]], Table]  # from data and model, and their cells
 SMALL_RECIPE = {"epochs": 3, "learning_rate": 0.01, "sparsity": 0.8}
 
 
 def joint_plan(
-    options: Mapping[str, Any],
-    context: StudyContext,
-    data: str,
-    model: str,
-    seed: int,
-    sets: Sequence[Sequence[str]],
+    options: Options, context: StudyContext, data: str, model: str, seed: int, sets: Sets
 ) -> Plan:
     """One network for each set of classes, trained as people usually do.
 

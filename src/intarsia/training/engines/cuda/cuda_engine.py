@@ -12,8 +12,8 @@ from intarsia.training.engines.adam import BETAS, EPSILON, MOMENTS
 from intarsia.training.engines.base import Engine, Slot, Start, slots_of
 from intarsia.training.engines.cuda import linear_kernels as kernels
 from intarsia.training.job import Job
-from intarsia.training.optimisers import OptimiserState
-from intarsia.training.schedules import LearningRate
+from intarsia.training.settings.optimisers import OptimiserState
+from intarsia.training.settings.schedules import LearningRates
 
 Values = dict[str, Tensor]
 Twice = tuple[Tensor, Tensor]  # the same values batch first (K, B, I) and batch last (K, I, B)
@@ -98,11 +98,7 @@ class CudaEngine(Engine):
     # training
 
     def epoch(
-        self,
-        round_: int,
-        epoch: int,
-        learning_rates: Sequence[LearningRate],
-        active: Sequence[bool],
+        self, round_: int, epoch: int, learning_rates: LearningRates, active: Sequence[bool]
     ) -> Tensor:
         for row, order in enumerate(self.orders(round_, epoch).values()):
             self.order[row, : len(order)].copy_(order)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from intarsia.training.engines.adam import adam_step
 from intarsia.training.engines.base import ObjectiveStack, Slot
-from intarsia.training.schedules import LearningRate, each_batch
+from intarsia.training.settings.schedules import LearningRate, each_batch
 
 BULK = 16  # batches whose small work is done together
 BITS = torch.tensor([[(byte >> bit) & 1 for bit in range(8)] for byte in range(256)]).float()

@@ -12,8 +12,8 @@ from intarsia.training.engines.compaction import Compaction, compaction_of, inpu
 from intarsia.training.engines.mlp_cpu.hand_mlp import HandMlp
 from intarsia.training.engines.mlp_cpu.workers import WORTH, Arena, Workers
 from intarsia.training.job import Job
-from intarsia.training.optimisers import OptimiserState
-from intarsia.training.schedules import LearningRate
+from intarsia.training.settings.optimisers import OptimiserState
+from intarsia.training.settings.schedules import LearningRate, LearningRates
 
 Values = dict[str, Tensor]
 
@@ -92,11 +92,7 @@ class MlpEngine(Engine):
         return self.compactions[k].put(values, base)
 
     def epoch(
-        self,
-        round_: int,
-        epoch: int,
-        learning_rates: Sequence[LearningRate],
-        active: Sequence[bool],
+        self, round_: int, epoch: int, learning_rates: LearningRates, active: Sequence[bool]
     ) -> Tensor:
         calls = [
             ("train", k, round_, epoch, learning_rate)

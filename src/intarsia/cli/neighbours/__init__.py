@@ -1,0 +1,1 @@
+"""The verbs of the neighbours: sweetspot, flow, graphs and lens."""

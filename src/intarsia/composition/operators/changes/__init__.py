@@ -1,0 +1,1 @@
+"""Operators on what training changed: task vectors, whole or tensor by tensor."""

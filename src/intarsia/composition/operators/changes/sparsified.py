@@ -1,0 +1,163 @@
+"""Changes thinned out by magnitude before they are joined: breadcrumbs and DELLA.
+
+Sources: the papers, https://arxiv.org/abs/2312.06795 and https://arxiv.org/abs/2406.11617;
+mergekit 0.1.5, whose results breadcrumbs and the preset "mergekit" of DELLA equal. What is left is
+added up, or joined by TIES.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from intarsia.composition.merge_context import MergeContext
+from intarsia.composition.operators.arithmetic import Weights, check_fraction, combination
+from intarsia.composition.operators.changes import ties
+from intarsia.composition.operators.changes.dare import drop, uniform
+from intarsia.composition.operators.changes.tensor_changes import (
+    TensorJoin,
+    rows_of,
+    tensor_operator,
+)
+from intarsia.composition.operators.registry import copies
+from intarsia.errors import RecipeError
+
+Consensus = Literal["sum", "ties"]
+SPREAD = 0.15  # mergekit's epsilon
+
+
+@dataclass(frozen=True)
+class Della:
+    """What follows the drop: entries divided by their probability or by norm, and the TIES."""
+
+    rescale: Literal["probability", "norm"]
+    ties: ties.Ties
+
+
+DELLA = {
+    "paper": Della("probability", replace(ties.PRESETS["paper"], density=1.0)),
+    "mergekit": Della("norm", ties.PRESETS["mergekit"]),
+}
+BREADCRUMBS = replace(ties.PRESETS["mergekit"], reduce="sum")
+
+
+@tensor_operator("breadcrumbs", paper="https://arxiv.org/abs/2312.06795", memory=copies(11))
+def breadcrumbs(
+    context: MergeContext,
+    density: float = 0.9,
+    gamma: float = 0.01,
+    consensus: Consensus = "sum",
+    weights: Weights = 1.0,
+    scale: float = 1.0,
+) -> TensorJoin:
+    """Drop the largest and the smallest entries of each tau_i, and join the others.
+
+    Of a tensor the fraction `gamma` that is largest goes first, then the smallest until `density`
+    is left; less of the largest where that would leave too few. With density=1 nothing goes.
+    """
+    check_fraction("breadcrumbs", "density", density)
+    check_fraction("breadcrumbs", "gamma", gamma, zero=True)
+    given = context.weights(weights)
+
+    def join(name: str, changes: list[Tensor]) -> Tensor:
+        left = [without_extremes(change, density, gamma) for change in changes]
+        return scale * joined(left, given, consensus, BREADCRUMBS)
+
+    return join
+
+
+@tensor_operator("della", paper="https://arxiv.org/abs/2406.11617", memory=copies(11))
+def della(
+    context: MergeContext,
+    density: float = 0.5,
+    epsilon: float | None = None,
+    seed: int = 0,
+    consensus: Consensus = "ties",
+    preset: Literal["paper", "mergekit"] = "paper",
+    weights: Weights = 1.0,
+    scale: float = 1.0,
+) -> TensorJoin:
+    """Drop entries of each tau_i at random, small ones sooner; rescale the others and join them.
+
+    In every row the chance to stay grows with the rank by magnitude, from density - epsilon to
+    density + epsilon. Epsilon is 0.15, or half of what density leaves room for. What stays is
+    divided by its chance; preset="mergekit" scales a tensor back to its sum of magnitudes. A draw
+    depends on the seed and the names of part and tensor alone.
+    """
+    check_fraction("della", "density", density)
+    spread = _spread(density, epsilon)
+    given, how = context.weights(weights), DELLA[preset]
+
+    def join(name: str, changes: list[Tensor]) -> Tensor:
+        left = []
+        for part, change in zip(context.parts, changes, strict=True):
+            numbers = uniform(f"{part.name}/{name}", change.numel(), seed).to(change.device)
+            left.append(magnitude_drop(change, numbers, density, spread, how.rescale))
+        return scale * joined(left, given, consensus, how.ties)
+
+    return join
+
+
+def without_extremes(change: Tensor, density: float, gamma: float) -> Tensor:
+    """The change without its largest and its smallest entries; of equals the earlier is larger."""
+    entries = change.numel()
+    count = entries if density == 1 else int(density * entries)
+    largest = min(int(gamma * entries), entries - count)
+    order = change.abs().flatten().sort(descending=True, stable=True).indices
+    kept = torch.zeros(entries, dtype=torch.bool, device=change.device)
+    kept[order[largest : largest + count]] = True
+    return torch.where(kept.reshape(change.shape), change, 0)
+
+
+def magnitude_drop(
+    change: Tensor,
+    numbers: Tensor,
+    density: float,
+    epsilon: float,
+    rescale: Literal["probability", "norm"],
+) -> Tensor:
+    """What stays of a change where uniform `numbers`, one per entry, lie below the chance."""
+    chance = chances(change, density, epsilon)
+    kept = numbers.reshape(change.shape) < chance
+    if rescale == "probability":
+        return torch.where(kept, change / chance, 0)
+    left = drop(change.flatten(), kept.flatten(), density, "norm", [change.numel()])
+    return left.reshape(change.shape)
+
+
+def chances(change: Tensor, density: float, epsilon: float) -> Tensor:
+    """How probable it is that an entry stays, by its rank in its row; of equals the later ranks up.
+
+    A row of one entry has the density itself.
+    """
+    rows = rows_of(change)
+    columns = rows.shape[1]
+    if columns < 2:
+        return torch.full_like(change, density)
+    order = rows.abs().argsort(dim=1, stable=True)
+    ranks = order.argsort(dim=1).to(change.dtype)  # from 0, the smallest
+    return (density - epsilon + 2 * epsilon * ranks / (columns - 1)).reshape(change.shape)
+
+
+def joined(
+    changes: Sequence[Tensor], weights: Sequence[float], consensus: Consensus, how: ties.Ties
+) -> Tensor:
+    """The weighted sum, or TIES without a trim."""
+    if consensus == "sum":
+        return combination(weights, changes)
+    flat = [change.flatten() for change in changes]
+    return ties.join(flat, weights, [flat[0].numel()], how).reshape(changes[0].shape)
+
+
+def _spread(density: float, epsilon: float | None) -> float:
+    room = min(density, 1 - density)
+    if epsilon is None:
+        return min(SPREAD, room / 2)
+    if epsilon < 0 or (epsilon >= room and epsilon > 0):
+        raise RecipeError(
+            f"della: epsilon is {epsilon} with density {density}: expected a number from 0, below "
+            f"{room:g}, so that chances from density - epsilon to density + epsilon are fractions"
+        )
+    return epsilon

@@ -1,0 +1,1 @@
+"""Operators on logits: every part keeps its own network."""
