@@ -17,9 +17,21 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
 LONGEST = ("test_docs", "test_foreign", "test_app", "test_ray", "test_kill", "test_notebook")
-# Files that import the same heavy package, which one worker does for all of them.
+# Files, or folders of them, that import the same heavy package or look at what a fixture of the
+# session has made, such as the demo: one worker runs all of them, and does so once.
 TOGETHER = {
-    **dict.fromkeys(("test_adapters", "test_llama_files", "test_profiles"), "transformers"),
+    **dict.fromkeys(
+        (
+            *("test_adapters", "test_dare", "test_llama_files", "test_mergekit_recipe"),
+            *("test_profiles", "test_published", "test_ties"),
+        ),
+        "transformers",
+    ),
+    **dict.fromkeys(
+        ("browser", "reports", "studio", "test_demo", "test_page_verbs", "test_seven_channels"),
+        "demo",
+    ),
+    **dict.fromkeys(("maxent", "fresh_head"), "studies"),
     **dict.fromkeys(
         ("test_geometric", "test_graph_layers", "test_graph_sets", "test_second_graphs"), "pyg"
     ),
@@ -42,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # watches the calls sets its own function, and other processes sync.
     os.fsync = lambda handle: None
     # Of the many objects of a session few are litter: look for it less often than Python would.
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(100_000, 20, 20)
     if not os.environ.get("OMP_NUM_THREADS"):  # which torch follows
         # Small networks: threads beyond the cores, of which each worker has its share, only wait
         # for one another. What tests start follows the variable.
@@ -63,9 +75,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     )
 
 
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: no search for litter looks at it again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A worker for each file, or for all files that belong together."""
+    """A worker for each file, or for all files and folders that belong together."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -73,7 +91,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return TOGETHER.get(Path(file).stem, file)
+            places = (Path(file).stem, *Path(file).parts[:-1])
+            return next((TOGETHER[place] for place in places if place in TOGETHER), file)
 
     return Scheduling(config, log)
 

@@ -53,7 +53,7 @@ NOT_ROOMS = {"browser", "foreign", "typing"}  # tests of the whole, which mirror
 @cache
 def sources() -> dict[str, ast.Module]:
     """Parsed by the process that runs these tests, and not by all that collect them."""
-    return {str(p.relative_to(HOUSE)): ast.parse(p.read_text()) for p in HOUSE.rglob("*.py")}
+    return {str(p.relative_to(HOUSE)): import_graph.parsed(p) for p in HOUSE.rglob("*.py")}
 
 
 def test_rooms_import_only_what_comes_before() -> None:

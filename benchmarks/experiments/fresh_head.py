@@ -9,7 +9,6 @@ thread, and those of the first call of either kind are left out.
 
 import argparse
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import torch
 
 import intarsia as ia
 from benchmarks.record import RESULTS, made_by, save
-from intarsia.data import subsample
+from benchmarks.small_data import few_rows
 from intarsia.measure import FreshHead
 
 TRAINING: dict[str, Any] = {"preset": "paper", "objective": "xe", "sparsity": 0.0, "rounds": 0}
@@ -42,7 +41,7 @@ def main() -> None:
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
     """Both protocols on one merge: their numbers, how far apart they are, and their times."""
-    data = few_rows(ia.load_data(options.data), options.rows)
+    data = few_rows(ia.load_data(options.data), options.rows, options.rows // 5)
     half = len(data.catalogue) // 2
     tasks = [list(data.catalogue[:half]), list(data.catalogue[half:])]
     joint = trained(data, options, [list(data.catalogue)])[0]
@@ -65,16 +64,6 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         "seconds_of_one": {p: round(spent, 3) for p, spent in one.items()},
         "ratio_of_one": round(one["literal"] / one["cached"], 1),
     }
-
-
-def few_rows(data: ia.Data, rows: int) -> ia.Data:
-    """So many training samples, and a fifth of that to validate and to test."""
-    return replace(
-        data,
-        train=subsample(data.train, rows),
-        validation=subsample(data.validation, rows // 5),
-        test=subsample(data.test, rows // 5),
-    )
 
 
 def trained(data: ia.Data, options: argparse.Namespace, sets: list[list[str]]) -> ia.Bank:

@@ -39,8 +39,7 @@ import torch
 
 import intarsia
 from benchmarks.record import RESULTS, made_by, save
-from intarsia.data import Data
-from intarsia.data.dataset import Split
+from benchmarks.small_data import striped_images
 from intarsia.errors import FileWarning, HealthWarning, IntarsiaError
 from intarsia.locks import SETTING
 from intarsia.training.engines import select
@@ -168,7 +167,7 @@ def train(folder: str, case: Case, deadly: int | None, answer: Connection) -> No
     os.environ[SETTING] = case.locks
     torch.set_num_threads(1)
     select._limit = lambda job, choice: CHUNK  # two chunks on any machine
-    data = images()
+    data = striped_images("images")
     answer.send("begun")
     count = count_operations(folder, deadly)
     how = {"keep_rounds": True, "checkpoint_every": 0, "progress": False}
@@ -185,20 +184,6 @@ def train(folder: str, case: Case, deadly: int | None, answer: Connection) -> No
             said = [str(w.message) for w in caught if issubclass(w.category, FileWarning)]
             digests = [m.digest for part in (bank, *bank.rounds) for m in part]
             answer.send({"said": said, "digests": digests, "operations": count[0]})
-
-
-def images() -> Data:
-    """Four easy classes of 8 x 8 images."""
-    generator = torch.Generator().manual_seed(1)
-
-    def split(samples: int) -> Split:
-        y = torch.arange(samples) % 4
-        x = torch.rand(samples, 1, 8, 8, generator=generator) * 0.4
-        for label in range(4):
-            x[y == label, :, 2 * label : 2 * label + 2] += 0.6
-        return Split(x, y)
-
-    return Data.build("images", ("a", "b", "c", "d"), split(200), split(80), split(80), "none")
 
 
 def count_operations(folder: str, deadly: int | None) -> list[int]:

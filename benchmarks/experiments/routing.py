@@ -8,7 +8,6 @@ means are near each other (Ward), joined by `logits` and by routers on the same 
 
 import argparse
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import torch
 
 import intarsia as ia
 from benchmarks.record import RESULTS, made_by, save, spread_of_all
-from intarsia.data import subsample
+from benchmarks.small_data import few_rows
 from intarsia.studies.base.experts import (
     PARTITIONS,
     WAYS,
@@ -60,7 +59,7 @@ def main() -> None:
 def measured(options: argparse.Namespace) -> dict[str, Any]:
     """Test accuracy of every operator, and seed by seed how far it is above the sum of logits."""
     began = time.process_time()
-    data = few_rows(ia.load_data(options.data), options.rows)
+    data = few_rows(ia.load_data(options.data), options.rows, options.rows // 3)
     cells = []
     for partition in PARTITIONS:
         for objective, way in OBJECTIVES.items():
@@ -78,16 +77,6 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         "cells": cells,
         "cpu_seconds": round(time.process_time() - began, 1),
     }
-
-
-def few_rows(data: ia.Data, rows: int) -> ia.Data:
-    """So many training samples, and a third of that to validate and to test."""
-    return replace(
-        data,
-        train=subsample(data.train, rows),
-        validation=subsample(data.validation, rows // 3),
-        test=subsample(data.test, rows // 3),
-    )
 
 
 def tasks_of(

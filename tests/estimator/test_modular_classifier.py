@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from joblib.externals.loky import ProcessPoolExecutor
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_classification
 from sklearn.exceptions import NotFittedError
@@ -31,7 +32,9 @@ STOCHASTIC = {
 }
 
 
-@parametrize_with_checks([ModularClassifier()], expected_failed_checks=lambda _: STOCHASTIC)
+@parametrize_with_checks(
+    [ModularClassifier(model="mlp(16)", epochs=10)], expected_failed_checks=lambda _: STOCHASTIC
+)
 def test_scikit_learn_rules(estimator: ModularClassifier, check: Any) -> None:
     check(estimator)
 
@@ -310,7 +313,9 @@ def test_works_in_pipelines_searches_and_processes(digits: Any) -> None:
     assert search.best_estimator_.predict(x[:3]).dtype.kind == "U"
     model, some = ModularClassifier(**QUICK | {"epochs": 2}), np.flatnonzero(y < 3)[:60]
     alone = cross_val_score(model, x[some], y[some], cv=2)
-    assert np.array_equal(alone, cross_val_score(model, x[some], y[some], cv=2, n_jobs=2))
+    with ProcessPoolExecutor(1) as pool:  # as `n_jobs` starts them
+        elsewhere = pool.submit(cross_val_score, model, x[some], y[some], cv=2)
+        assert np.array_equal(alone, elsewhere.result())
 
 
 def test_flat_images_go_through_a_convolutional_network(digits: Any) -> None:

@@ -71,16 +71,20 @@ def answers(network: nn.Module, state: dict[str, Tensor], x: Tensor) -> Tensor:
         return torch.func.functional_call(network, state, (x,))
 
 
+def asked(name: str) -> tuple[nn.Module, Wiring, dict[str, Tensor], Tensor, Tensor]:
+    """A random network, its wiring and its state, inputs, and what it answers to them."""
+    network, wiring = random_network(name)
+    state, x = network.state_dict(), inputs_for(name)
+    return network, wiring, state, x, answers(network, state, x)
+
+
 def test_there_are_more_than_ten_kinds() -> None:
     assert len(MOVABLE) >= 35
 
 
 @pytest.mark.parametrize("name", MOVABLE)
 def test_any_order_of_any_axis_keeps_the_function(name: str) -> None:
-    network, wiring = random_network(name)
-    state = network.state_dict()
-    x = inputs_for(name)
-    expected = answers(network, state, x)
+    network, wiring, state, x, expected = asked(name)
     size = expected.abs().max()
     assert (expected - expected[0]).abs().max() > 1e-3 * size  # it does answer to its inputs
     axes, sizes = hidden_axes(wiring), axis_sizes(wiring, state)
@@ -94,10 +98,7 @@ def test_any_order_of_any_axis_keeps_the_function(name: str) -> None:
 @pytest.mark.parametrize("name", MOVABLE)
 def test_moving_one_tensor_alone_shows(name: str) -> None:
     """Else the test above could pass for axes that do not matter."""
-    network, wiring = random_network(name)
-    state = network.state_dict()
-    x = inputs_for(name)
-    expected = answers(network, state, x)
+    network, wiring, state, x, expected = asked(name)
     sizes = axis_sizes(wiring, state)
     for axis in (axis for axis in hidden_axes(wiring) if sizes[axis] > 1):
         moved = take_units(state, wiring, {axis: torch.arange(sizes[axis]).roll(1)})

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks.small_data import striped_images
 from intarsia.data import Data, load_data
-from intarsia.data.dataset import Split
 from intarsia.models import build, initialise, wiring_of
 from intarsia.objectives import objective
 from intarsia.training.engines.base import Start
@@ -104,14 +104,4 @@ def with_moments() -> Callable[[Start, int], Start]:
 
 @pytest.fixture(scope="session")
 def small_data() -> Data:
-    """Four easy classes of 8 x 8 images."""
-    generator = torch.Generator().manual_seed(1)
-
-    def split(samples: int) -> Split:
-        y = torch.arange(samples) % 4
-        x = torch.rand(samples, 1, 8, 8, generator=generator) * 0.4
-        for label in range(4):
-            x[y == label, :, 2 * label : 2 * label + 2] += 0.6
-        return Split(x, y)
-
-    return Data.build("small", ("a", "b", "c", "d"), split(200), split(80), split(80), "none")
+    return striped_images("small")

@@ -14,29 +14,22 @@ from intarsia.modules import BASES, Base
 from intarsia.training.settings.recipe import Recipe
 from intarsia.training.settings.trainable import frozen_names, still_layers
 
+from .normed_networks import SHAPE, normed, with_statistics
+
 SETTINGS: dict[str, Any] = {
     "preset": "paper", "sparsity": 0.9, "rounds": 2, "epochs": 2, "progress": False,
     "partition": [["a"], ["b", "c"]],
 }  # fmt: skip
 
 
-def normed(shape: tuple[int, ...] = (1, 8, 8), outputs: int = 4) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(1, 6, 3, padding=1, bias=False),
-        nn.BatchNorm2d(6),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(384, outputs),
-    )
+def built(shape: tuple[int, ...] = SHAPE, outputs: int = 4) -> nn.Sequential:
+    return normed(nn.Linear(384, outputs))
 
 
 @pytest.fixture
 def network() -> nn.Sequential:
     torch.manual_seed(3)
-    made = normed()
-    with torch.no_grad():
-        made(torch.rand(64, 1, 8, 8))  # statistics of its own
-    return made
+    return with_statistics(built())
 
 
 def at_base(module: ia.Module) -> bool:
@@ -144,7 +137,7 @@ def test_sparsity_counts_among_what_trains(small_data: Data, network: nn.Sequent
 def test_a_head_of_another_size(small_data: Data, tmp_path: Path) -> None:
     """The layers below are kept; the file of a module that trains its head alone is small."""
     torch.manual_seed(0)
-    wide = normed(outputs=1000)
+    wide = built(outputs=1000)
     settings = {**SETTINGS, "sparsity": 0.0, "rounds": 0, "trainable": "head", "seeds": [0, 1]}
     bank = ia.train(small_data, base=wide, out=tmp_path / "bank", **settings)
     base = bank[0].base
@@ -190,20 +183,20 @@ def test_a_run_that_is_stopped_ends_in_the_same_bytes(
     assert len(finished.rounds) == 2
     assert finished[0].base is not None
     with pytest.raises(ia.IntarsiaError, match="another recipe"):
-        ia.train(small_data, base=normed(), out=tmp_path / "parts", **settings)
+        ia.train(small_data, base=built(), out=tmp_path / "parts", **settings)
 
 
 def test_a_recipe_names_its_base(small_data: Data, network: nn.Sequential, tmp_path: Path) -> None:
     Base(network.state_dict()).save(tmp_path / "b.safetensors")
     settings = {**SETTINGS, "epochs": 1, "rounds": 0, "sparsity": 0.0}
     recipe = Recipe(base=str(tmp_path / "b.safetensors"), trainable=["head"])
-    one = ia.train(small_data, recipe, model=normed(), **settings)
+    one = ia.train(small_data, recipe, model=built(), **settings)
     assert one[0].provenance["recipe"]["base"] == recipe.base
     assert one[0].provenance["recipe"]["trainable"] == ["head"]
 
     @BASES.register("toy")
     def toy() -> tuple[Any, dict[str, Tensor]]:
-        return normed, network.state_dict()
+        return built, network.state_dict()
 
     try:
         other = ia.train(small_data, base="toy", trainable="head", **settings)
@@ -228,11 +221,11 @@ def test_a_recipe_without_a_base_is_as_it_was() -> None:
     [
         ({"trainable": "head"}, "no base"),
         ({"base": "nowhere"}, "no file 'nowhere'"),
-        ({"base": normed(), "trainable": "heat"}, "heat.*did you mean 'head'"),
-        ({"base": normed(), "trainable": []}, "trainable is"),
-        ({"base": normed(), "trainable": "3"}, "no parameter"),
-        ({"base": normed(), "trainable": [3]}, "trainable is"),
-        ({"base": normed(), "pruning": "territory"}, "territory"),
+        ({"base": built(), "trainable": "heat"}, "heat.*did you mean 'head'"),
+        ({"base": built(), "trainable": []}, "trainable is"),
+        ({"base": built(), "trainable": "3"}, "no parameter"),
+        ({"base": built(), "trainable": [3]}, "trainable is"),
+        ({"base": built(), "pruning": "territory"}, "territory"),
         ({"recipe": Recipe(base="custom")}, "give it again"),
     ],
 )
@@ -248,7 +241,7 @@ def test_tensors_that_do_not_fit_are_named(small_data: Data, network: nn.Sequent
     state = network.state_dict()
     del state["1.running_mean"]
     with pytest.raises(ModelError, match=r"'1\.running_mean' is not there"):
-        ia.train(small_data, base=state, model=normed, **SETTINGS)
+        ia.train(small_data, base=state, model=built, **SETTINGS)
 
 
 def test_norms_without_parameters_stand_still_unless_asked_for() -> None:

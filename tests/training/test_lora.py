@@ -14,31 +14,22 @@ from intarsia.errors import RecipeError
 from intarsia.modules.grow import grown
 from intarsia.training.settings.recipe import Recipe, selected
 
+from .normed_networks import SHAPE, normed, with_statistics
+
 SETTINGS: dict[str, Any] = {
     "preset": "paper", "epochs": 2, "progress": False, "partition": [["a"], ["b", "c"]],
     "trainable": "lora(2, alpha=4), head",
 }  # fmt: skip
 
 
-def normed(shape: tuple[int, ...] = (1, 8, 8), outputs: int = 4) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(1, 6, 3, padding=1, bias=False),
-        nn.BatchNorm2d(6),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(384, 16),
-        nn.ReLU(),
-        nn.Linear(16, outputs),
-    )
+def built(shape: tuple[int, ...] = SHAPE, outputs: int = 4) -> nn.Sequential:
+    return normed(nn.Linear(384, 16), nn.ReLU(), nn.Linear(16, outputs))
 
 
 @pytest.fixture
 def network() -> nn.Sequential:
     torch.manual_seed(3)
-    made = normed()
-    with torch.no_grad():
-        made(torch.rand(64, 1, 8, 8))  # statistics of its own
-    return made
+    return with_statistics(built())
 
 
 @pytest.mark.parametrize("engine", ["auto", "stack", "streams"])
@@ -72,7 +63,7 @@ def test_files_hold_the_factors_and_give_the_same_bits(
         sum(f.stat().st_size for f in (tmp_path / n).glob("[ab]*")) for n in ("low", "full")
     )
     assert low < full / 2
-    for module, again in zip(bank, ia.Bank.load(tmp_path / "low", normed), strict=True):
+    for module, again in zip(bank, ia.Bank.load(tmp_path / "low", built), strict=True):
         assert module.digest == again.digest
         assert all(torch.equal(again.state[n], t) for n, t in module.state.items())
     taken = ia.compose(bank, "sum")
@@ -86,7 +77,7 @@ def test_files_hold_the_factors_and_give_the_same_bits(
     joined = next(t for n, t in taken.state_dict().items() if n.endswith(name))
     assert torch.equal(joined, (base.state[name].double() + changes).float())
     taken.save(tmp_path / "taken.safetensors")
-    loaded = ia.Composition.load(tmp_path / "taken.safetensors", normed)
+    loaded = ia.Composition.load(tmp_path / "taken.safetensors", built)
     assert [list(part.low_rank) for part in loaded.parts] == [list(m.low_rank) for m in bank]
 
 
@@ -133,7 +124,7 @@ def test_what_cannot_be_is_refused(
 
 def test_a_base_without_outputs_wants_a_head(small_data: Data) -> None:
     with pytest.raises(RecipeError, match="head"):
-        ia.train(small_data, base=normed(outputs=7), **{**SETTINGS, "trainable": "lora(2)"})
+        ia.train(small_data, base=built(outputs=7), **{**SETTINGS, "trainable": "lora(2)"})
     with pytest.raises(RecipeError, match="no base"):
         Recipe(trainable="lora(2)").resolve()
 

@@ -10,7 +10,7 @@ import intarsia as ia
 from intarsia.composition import compose
 from intarsia.errors import StudyError
 from intarsia.measure import FRESH_HEAD
-from intarsia.studies import Findings, Measured, Paper, Store, StudyContext, find_study, run
+from intarsia.studies import Findings, Measured, Paper, Store, StudyContext, find_study
 from intarsia.studies.base.expert_banks import base_network, expert_bank, expert_source
 from intarsia.studies.base.expert_merges import ARITHMETIC, AVERAGED, RECOMPUTED, TIES
 from intarsia.studies.base.experts import JOINT
@@ -19,16 +19,6 @@ from intarsia.studies.fresh_head.readout_of_experts import BASE, WAYS, recoverie
 from intarsia.studies.fresh_head.readout_of_modules import FRESH, NATIVE
 
 STUDY = find_study("fresh_head")
-
-
-@pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> StudyContext:
-    return StudyContext(Store(tmp_path_factory.mktemp("fresh") / "store"), "cpu")
-
-
-@pytest.fixture(scope="module")
-def small(context: StudyContext) -> list[Measured]:
-    return run(STUDY, STUDY.options("small"), context._banks, context=context)
 
 
 def test_the_small_scale_is_measured_whole(small: list[Measured]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from intarsia.composition import compose
 from intarsia.data import Split
 from intarsia.errors import StudyError
-from intarsia.studies import Findings, Measured, Store, StudyContext, find_study, run
+from intarsia.studies import Findings, Measured, StudyContext, find_study
 from intarsia.studies.base.expert_banks import expert_bank, expert_source
 from intarsia.studies.fresh_head.printed_tables import printed_geometry
 from intarsia.studies.fresh_head.readout_of_experts import WAYS
@@ -23,16 +23,6 @@ from intarsia.studies.fresh_head.routing_geometry import (
 from intarsia.studies.maxent.shared.baselines import right
 
 STUDY = find_study("geometry")
-
-
-@pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> StudyContext:
-    return StudyContext(Store(tmp_path_factory.mktemp("geometry") / "store"), "cpu")
-
-
-@pytest.fixture(scope="module")
-def small(context: StudyContext) -> list[Measured]:
-    return run(STUDY, STUDY.options("small"), context._banks, context=context)
 
 
 def test_all_composers_answer_as_compose_makes_them(small: list[Measured], context: Any) -> None:

@@ -14,8 +14,9 @@ from intarsia.studies.study import Study
 Ran = tuple[Study, StudyContext, list[Measured]]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """One for all files: what several studies train alike is trained once."""
     return Store(tmp_path_factory.mktemp("studies") / "store")
 
 

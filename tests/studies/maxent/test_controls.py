@@ -20,9 +20,8 @@ Ran = tuple[Study, StudyContext, list[Cell], list[Measured]]
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def small(store: Store) -> Ran:
     study = find_study("controls")
-    store = Store(tmp_path_factory.mktemp("store"))
     context, options = StudyContext(store, "cpu"), study.options("small")
     return study, context, study.plan(options, context), run(study, options, store, context=context)
 

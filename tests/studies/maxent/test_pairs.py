@@ -26,11 +26,6 @@ PAIRS = STUDY.scales["small"]["pairs"]
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store") / "s")
-
-
-@pytest.fixture(scope="module")
 def context(store: Store) -> StudyContext:
     return StudyContext(store, "cpu")
 

@@ -7,16 +7,17 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
 from intarsia.data.augmentations import read_augmentations
 from intarsia.data.negatives import read_negatives
 from intarsia.errors import RecipeError, nearest, shortened
-from intarsia.objectives import VISIBILITIES, objective
+from intarsia.objectives import OBJECTIVES, VISIBILITIES, objective
 from intarsia.parsing import read_settings
 from intarsia.pruning import PRUNINGS
-from intarsia.specs import Spec, check_keys, is_number
+from intarsia.specs import RegistryEntry, Spec, check_keys, is_number
 from intarsia.training.lora import lora_of
 from intarsia.training.settings.batches import BATCHES, read_batches
 from intarsia.training.settings.optimisers import OPTIMISERS
@@ -170,6 +171,13 @@ def _written(specs: Sequence[Spec]) -> str:
 
 def _hides(text: Text) -> bool:
     """Whether an objective hides labels, judged by the modules of each class in ten."""
+    spec = OBJECTIVES.spec(text)
+    return _found_hidden(OBJECTIVES[spec.name], str(spec))
+
+
+@lru_cache
+def _found_hidden(entry: RegistryEntry, text: str) -> bool:
+    """Asked for every recipe, while ten objectives take longer than all else about it."""
     return any(bool((objective(text, 10, [c]).weight == 0).any()) for c in range(10))
 
 
