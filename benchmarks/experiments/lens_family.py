@@ -2,20 +2,23 @@
 
     python benchmarks/experiments/lens_family.py --device cuda
     python benchmarks/experiments/lens_family.py --device cpu --steps 20 --depths 2 3 --samples 8 \\
-        --width 32 --batch 4 --length 32 --name lens_family_small
+        --width 32 --batch 4 --length 32 --kinds code --name lens_family_small
 
 Three forms (gpt2: LayerNorm and learned positions; llama; llama without positions) in several
 depths and seeds read the same bytes for the same steps. Each then writes samples from an empty
 line, and its profile at the last position is interpolated to 16 points, so that depth itself is
 not told. Nearest neighbours learn from all seeds but one and are tested on that one. Beside them:
 the last layer alone, the log-probability, and what needs no profile: the loss on held-out bytes
-and the number of layers. The texts come with Python, or with `--kinds` from INTARSIA_DATA.
+and the number of layers. The texts are `--kinds` of the study `lens`: code and manual come with
+Python, novel and speech from the folder `texts` of INTARSIA_DATA.
 Results go to docs/results/NAME.json.
 """
 
 import argparse
 import time
 from collections.abc import Sequence
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +43,18 @@ def main() -> None:
     parser.add_argument("--depths", nargs="*", type=int, default=[4, 6, 8])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--samples", type=int, default=64)
-    parser.add_argument("--kinds", nargs="*", default=["code", "manual"])
+    parser.add_argument("--kinds", nargs="*", default=["code", "novel", "speech"])
+    parser.add_argument("--workers", type=int, default=1, help="processes that train networks")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--name", default="lens_family")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     words = [word for key in ("depths", "seeds", "width", "steps", "batch", "length", "samples",
-                              "kinds", "device", "name")
+                              "kinds", "workers", "device", "name")
              for word in (f"--{key}", *np.atleast_1d(getattr(options, key)).tolist())]  # fmt: skip
     machine = None if options.device == "cuda" else "CPU"
     result = made_by(__file__, *words, machine=machine) | measure(options)
@@ -62,32 +66,65 @@ def main() -> None:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Train all networks, then tell their forms and depths apart."""
-    train, held = read_bytes(options.kinds, options.device)
-    rows, profiles = [], []
-    for seed in range(options.seeds):
-        for form in FORMS:
-            for depth in options.depths:
-                began = time.perf_counter()
-                network = trained(form, depth, train, seed, options)
-                loss = loss_of(network, held, options)
-                found, _ = profile_generated(
-                    network, [[START]] * options.samples, WRITTEN, temperature=TEMPERATURE,
-                    seed=stream(form, depth, seed) % 2**31,
-                )  # fmt: skip
-                seconds = round(time.perf_counter() - began, 2)
-                rows.append({"form": form, "depth": depth, "seed": seed, "loss": round(loss, 4),
-                             "seconds": seconds})  # fmt: skip
-                profiles.append(found)
-                print(rows[-1], flush=True)
+    wanted = [(seed, form, depth) for seed in range(options.seeds) for form in FORMS
+              for depth in options.depths]  # fmt: skip
+    share = partial(several, options=options)
+    parts = [wanted[n :: options.workers] for n in range(options.workers)]
+    if options.workers == 1:
+        done = share(wanted)
+    else:
+        with get_context("spawn").Pool(options.workers) as pool:
+            done = [own for part in pool.map(share, parts, chunksize=1) for own in part]
+    made = {(row["seed"], row["form"], row["depth"]): (row, found) for row, found in done}
+    rows, profiles = zip(*(made[key] for key in wanted), strict=True)
     means = [[round(float(v), 4) for v in found.mean.mean(0)] for found in profiles]
     return {
         "networks": [{**row, "profile": own} for row, own in zip(rows, means, strict=True)],
-        "bytes": len(train),
+        "bytes": len(read_bytes(options.kinds, "cpu")[0]),
         "chance": {"form": 1 / len(FORMS), "depth": 1 / len(options.depths)},
         "scores": {part: scores_of(part, rows, profiles) for part in PARTS},
+        "plane": {"points": points_of(profiles), "samples": len(profiles[0])},
         "neighbours": NEIGHBOURS,
         "points": POINTS,
     }
+
+
+def several(
+    wanted: Sequence[tuple[int, str, int]], options: argparse.Namespace
+) -> list[tuple[dict[str, Any], Profile]]:
+    """Networks trained one after another, each with profiles of what it writes."""
+    if options.workers > 1:
+        torch.set_num_threads(1)
+    train, held = read_bytes(options.kinds, options.device)
+    result = []
+    for seed, form, depth in wanted:
+        began = time.perf_counter()
+        network = trained(form, depth, train, seed, options)
+        loss = loss_of(network, held, options)
+        found, _ = profile_generated(
+            network, [[START]] * options.samples, WRITTEN, temperature=TEMPERATURE,
+            seed=stream(form, depth, seed) % 2**31,
+        )  # fmt: skip
+        seconds = round(time.perf_counter() - began, 2)
+        row = {"form": form, "depth": depth, "seed": seed, "loss": round(loss, 4),
+               "seconds": seconds}  # fmt: skip
+        print(row, flush=True)
+        result.append((row, found))
+    return result
+
+
+def points_of(profiles: Sequence[Profile]) -> dict[str, list[list[float]]]:
+    """Interpolated profiles of all samples in a plane: principal components, and t-SNE."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+
+    rows = np.concatenate([found.interpolated(POINTS).features() for found in profiles])
+    near = min(30.0, (len(rows) - 1) / 3)
+    planes = {
+        "principal components": PCA(2, random_state=0),
+        "t-SNE": TSNE(2, perplexity=near, init="pca", random_state=0),
+    }
+    return {name: own.fit_transform(rows).round(3).tolist() for name, own in planes.items()}
 
 
 def read_bytes(kinds: Sequence[str], device: str) -> tuple[Tensor, Tensor]:

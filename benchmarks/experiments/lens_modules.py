@@ -1,13 +1,15 @@
 """Entropy through the layers of class modules, read through tuned lenses.
 
     python benchmarks/experiments/lens_modules.py digits
-    INTARSIA_DATA=... python benchmarks/experiments/lens_modules.py mnist
+    INTARSIA_DATA=... python benchmarks/experiments/lens_modules.py mnist lenet vit --device cuda
     INTARSIA_DATA=... python benchmarks/experiments/lens_modules.py cifar --device cuda
+    INTARSIA_DATA=... python benchmarks/experiments/lens_modules.py vit --seeds 1 --epochs 1 \\
+        --train-rows 400 --test-rows 200 --rows 200 --out small
 
-digits: ten modules mlp(512, 256), 95% pruned, five seeds. mnist: ten LeNet modules of 4,000
-training pictures, 90% pruned, one seed. cifar: modules resnet18(16) for ten classes of CIFAR-100,
-three seeds. Each lens is fitted on training samples and measured on test samples. Results go to
-docs/results/lens_modules_NAME.json.
+digits: ten modules mlp(512, 256), 95% pruned, five seeds. mnist: the same modules of 10,000
+training pictures, three seeds; lenet: LeNet modules, vit: small vision transformers, of the same
+pictures. cifar: modules resnet18(16) for ten classes of CIFAR-100, three seeds. Each lens is fitted
+on training samples and measured on test samples. Results go to docs/results/lens_modules_NAME.json.
 """
 
 import argparse
@@ -23,19 +25,32 @@ from benchmarks.record import RESULTS, made_by, save, spread
 from intarsia.data import Data, subsample
 from intarsia.lens import TunedProfiles, tuned
 
-CIFAR_CLASSES = 10
+CIFAR_CLASSES = (
+    "apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle", "bottle",
+)  # fmt: skip
 PARTS: dict[str, dict[str, Any]] = {
     "digits": {
         "data": "digits", "load": {}, "seeds": 5, "rows": 10_000,
         "train": {"model": "mlp(512, 256)", "sparsity": 0.95},
     },
     "mnist": {
-        "data": "mnist", "load": {}, "train_rows": 4_000, "seeds": 1, "rows": 2_000,
-        "train": {"model": "lenet", "sparsity": 0.9, "rounds": 1, "epochs": 4, "pruning_epochs": 2},
+        "data": "mnist", "load": {}, "train_rows": 10_000, "seeds": 3, "rows": 4_000,
+        "train": {"model": "mlp(512, 256)", "sparsity": 0.95, "rounds": 2, "epochs": 8,
+                  "pruning_epochs": 4},
+    },
+    "lenet": {
+        "data": "mnist", "load": {}, "train_rows": 10_000, "seeds": 3, "rows": 4_000,
+        "train": {"model": "lenet", "sparsity": 0.9, "rounds": 1, "epochs": 8, "pruning_epochs": 4},
+    },
+    "vit": {
+        "data": "mnist", "load": {}, "train_rows": 10_000, "seeds": 3, "rows": 4_000,
+        "train": {"model": "vit(7, 64, 6, 4)", "sparsity": 0.5, "rounds": 1, "epochs": 10,
+                  "pruning_epochs": 5},
     },
     "cifar": {
-        "data": "cifar100", "load": {"classes": CIFAR_CLASSES}, "seeds": 3, "rows": 5_000,
-        "train": {"model": "resnet18(16)", "sparsity": 0.9, "epochs": 30},
+        "data": "cifar100", "load": {"classes": list(CIFAR_CLASSES)}, "seeds": 3, "rows": 4_000,
+        "train": {"model": "resnet18(16)", "sparsity": 0.9, "rounds": 1, "epochs": 20,
+                  "pruning_epochs": 10},
     },
 }  # fmt: skip
 # An earlier measurement on digits, by one seed: input, first and second hidden layer, head.
@@ -56,42 +71,61 @@ JOINT = ("right", "wrong", "auc_wrong")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("parts", nargs="+", choices=PARTS)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seeds", type=int)
+    parser.add_argument("--train-rows", type=int)
+    parser.add_argument("--test-rows", type=int)
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--rows", type=int)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    part = PARTS[options.part]
-    seeds = options.seeds or part["seeds"]
+    for name in options.parts:
+        save(
+            options.out, f"lens_modules_{name}", measure(name, asked(PARTS[name], options), options)
+        )
+
+
+def asked(part: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """The settings of a part, smaller where that is asked for."""
+    keys = ("seeds", "train_rows", "test_rows", "rows")
+    given = {key: getattr(options, key) for key in keys}
+    part = part | {key: value for key, value in given.items() if value}
+    if not options.epochs:
+        return part
+    few = [key for key in ("epochs", "pruning_epochs") if key in part["train"]] or ["epochs"]
+    return part | {"train": part["train"] | dict.fromkeys(few, options.epochs)}
+
+
+def measure(name: str, part: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """Train the modules of every seed and look through their layers."""
     data = loaded(part)
     runs = []
-    for seed in range(seeds):
+    for seed in range(part["seeds"]):
         began = time.perf_counter()
         bank = ia.train(data, seeds=[seed], device=options.device, progress=False, **part["train"])
         trained = time.perf_counter()
         profiles = tuned(bank, data, rows=part["rows"], device=options.device)
         seconds = {"training": trained - began, "lenses": time.perf_counter() - trained}
         runs.append(measured(seed, bank, profiles, seconds))
-        print(seed, seconds, profiles, flush=True)
-    words = [options.part, *(["--device", options.device] if options.device != "cpu" else [])]
+        print(name, seed, seconds, flush=True)
+    words = [name]
+    for key in ("device", "seeds", "train_rows", "test_rows", "epochs", "rows"):
+        if (value := getattr(options, key)) not in (None, "cpu"):
+            words += [f"--{key.replace('_', '-')}", value]
     result = made_by(__file__, *words, machine="CPU" if options.device == "cpu" else None)
-    about = {"data": data.name, "train": part["train"], "classes": data.classes, "seeds": seeds}
-    about["samples"] = {name: len(getattr(data, name)) for name in ("train", "test")}
-    about["rows"] = part["rows"]
-    noted = {"noted": NOTED} if options.part == "digits" else {}
-    name = f"lens_modules_{options.part}"
-    save(options.out, name, result | about | {"runs": runs, "layers": by_layer(runs)} | noted)
+    about = {"data": data.name, "train": part["train"], "classes": data.classes}
+    about |= {"seeds": part["seeds"], "rows": part["rows"]}
+    about["samples"] = {key: len(getattr(data, key)) for key in ("train", "test")}
+    noted = {"noted": NOTED} if name == "digits" else {}
+    return result | about | {"runs": runs, "layers": by_layer(runs)} | noted
 
 
 def loaded(part: dict[str, Any]) -> Data:
     """The data, or a part of it that a few minutes of a CPU are enough for."""
-    how = dict(part["load"])
-    if isinstance(how.get("classes"), int):
-        names = ia.load_data(part["data"]).catalogue
-        how["classes"] = list(names[: how["classes"]])
-    data = ia.load_data(part["data"], **how)
-    rows = part.get("train_rows", len(data.train))
-    return replace(data, train=subsample(data.train, rows))
+    data = ia.load_data(part["data"], **part["load"])
+    train, test = (part.get(f"{key}_rows", len(getattr(data, key))) for key in ("train", "test"))
+    return replace(data, train=subsample(data.train, train), test=subsample(data.test, test))
 
 
 def measured(

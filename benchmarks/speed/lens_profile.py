@@ -8,7 +8,8 @@ SmolLM2-135M's sizes with random weights, which costs the same. A plain pass giv
 positions, as a causal language model does when it is called. A profile of all positions needs the
 head for every layer, and the head of SmolLM2 is a fifth of its numbers: counted in products it is
 several plain passes, whatever the code does. Ways that need fewer rows are exact where they read.
-The ratio to the plain pass in the same precision of the network is printed, median of repetitions.
+The ratio to the plain pass in the same precision of the network is printed, median of repetitions,
+for a network of float32 and, with `--networks`, of bfloat16.
 Results go to docs/results/NAME.json.
 """
 
@@ -24,11 +25,13 @@ from torch import Tensor, nn
 
 from benchmarks.record import RESULTS, made_by, save
 from intarsia.lens import LanguageModel, LensParts, open_model, profile
+from intarsia.lens.lens_parts import PRECISIONS
 
 WAYS: dict[str, dict[str, Any]] = {
     "all positions": {},
     "all positions, bfloat16 head": {"precision": "bfloat16"},
     "every 8th position": {"stride": 8},
+    "every 16th position": {"stride": 16},
     "every 16th position, bfloat16 head": {"stride": 16, "precision": "bfloat16"},
     "last position": {"positions": "last"},
     "last position, bfloat16 head": {"positions": "last", "precision": "bfloat16"},
@@ -43,6 +46,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--batch", type=int, default=250)
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--networks", nargs="*", choices=PRECISIONS, default=["float32"])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--name", default="lens_profile_speed")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -50,6 +54,7 @@ def main() -> None:
     words = ["--random"] if options.random else ["--model", options.model]
     for key in ("texts", "tokens", "batch", "repetitions", "device", "name"):
         words += [f"--{key}", getattr(options, key)]
+    words += ["--networks", *options.networks]
     machine = None if options.device == "cuda" else "CPU"
     model = random_model() if options.random else open_model(options.model)
     model.network.to(options.device)
@@ -63,17 +68,19 @@ def measure(model: LanguageModel, options: argparse.Namespace) -> dict[str, Any]
     parts = LensParts.of(model.network)
     size = parts.vocabulary or 2
     tokens = torch.randint(2, size, (options.texts, options.tokens), generator=generator)
-    plain = timed(lambda: plain_pass(model.network, tokens, options), options)
-    rows = [{"way": "plain forward pass", **plain, "ratio": 1.0}]
-    print(rows[0], flush=True)
-    for name, settings in WAYS.items():
-        own = timed(lambda how=settings: profile(model, tokens, batch=options.batch, **how),
-                    options)  # fmt: skip
-        ratio = round(own["seconds"] / plain["seconds"], 3)
-        rows.append(
-            {"way": name, **own, "ratio": ratio, "products": products(parts, tokens, settings)}
-        )
+    rows = []
+    for kind in options.networks:
+        model.network.to(getattr(torch, kind))
+        plain = timed(lambda: plain_pass(model.network, tokens, options), options)
+        rows.append({"network": kind, "way": "plain forward pass", **plain, "ratio": 1.0})
         print(rows[-1], flush=True)
+        for name, settings in WAYS.items():
+            own = timed(lambda how=settings: profile(model, tokens, batch=options.batch, **how),
+                        options)  # fmt: skip
+            ratio = round(own["seconds"] / plain["seconds"], 3)
+            counted = products(parts, tokens, settings)
+            rows.append({"network": kind, "way": name, **own, "ratio": ratio, "products": counted})
+            print(rows[-1], flush=True)
     return {"model": model.name, "texts": options.texts, "tokens": options.tokens, "rows": rows}
 
 

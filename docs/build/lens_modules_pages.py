@@ -5,10 +5,12 @@ from typing import Any
 
 from pages import RESULTS, Load, command, mean_sd, table
 
-PARTS = ("digits", "mnist", "cifar")
+PARTS = ("digits", "mnist", "lenet", "cifar", "vit")
 TITLES = {
     "digits": "Digits: fully connected modules",
-    "mnist": "MNIST: LeNet modules",
+    "mnist": "MNIST: fully connected modules",
+    "lenet": "MNIST: LeNet modules",
+    "vit": "MNIST: small vision transformers",
     "cifar": "CIFAR-100, ten classes: ResNet modules",
 }
 NEAR = 0.005  # of an AUC that counts as no worse

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import graph_pages
+import lens_pages
 import studies
 from apart_pages import apart
 from armour_pages import armour
@@ -20,7 +21,6 @@ from class_pages import abstention, growth, nonsense, removal
 from expert_pages import experts_in_short
 from flow_pages import flow
 from intarsia.plots import svg
-from lens_pages import lens
 from merge_pages import alignment, compatibility, curve, curve_figure, merge, merge_in_short
 from module_pages import defaults, quality, yeast
 from mutation_pages import mutation
@@ -76,7 +76,7 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "pattern_fits": pattern_fits,
     "flow": flow,
     "graphs": graph_pages.graphs,
-    "lens": lens,
+    "lens": lens_pages.lens,
     "networks": networks,
 }
 # These are written once their numbers are there.
@@ -101,8 +101,8 @@ def written() -> dict[Path, str]:
     there = {name: write for name, write in LATER.items() if (RESULTS / f"{name}.json").exists()}
     pages = {RESULTS / f"{name}.md": write(load) for name, write in (PAGES | there).items()}
     figure = {RESULTS / "curve.svg": svg(curve_figure(load("curve")))}
-    drawn = graph_pages.figures(load).items()
-    figure |= {RESULTS / f"{name}.svg": svg(own) for name, own in drawn}
+    drawn = graph_pages.figures(load) | lens_pages.figures(load)
+    figure |= {RESULTS / f"{name}.svg": svg(own) for name, own in drawn.items()}
     lines = {name: write(load) for name, write in BLOCKS.items()}
     return {**pages, **figure, README: filled(README, lines)}
 

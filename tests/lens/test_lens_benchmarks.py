@@ -21,13 +21,16 @@ def test_families_are_trained_and_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(lens_family.KINDS, "own", lambda: iter(sources))
     options = Namespace(
         depths=[1, 2], seeds=2, width=16, steps=2, batch=2, length=8, samples=2, kinds=["own"],
-        device="cpu",
+        workers=1, device="cpu",
     )  # fmt: skip
     found = lens_family.measure(options)
     assert len(found["networks"]) == 2 * 3 * 2
     assert found["scores"]["depth"]["number of layers"]["accuracy"]["mean"] == 1
     assert [len(own["profile"]) for own in found["networks"][:2]] == [1, 2]
     assert 0 <= found["scores"]["form"]["profile"]["f1"]["mean"] <= 1
+    points = found["plane"]["points"]
+    assert {len(own) for own in points.values()} == {2 * 3 * 2 * 2}
+    assert [own["seed"] for own in found["networks"]] == [0] * 6 + [1] * 6
 
 
 def test_a_seed_that_is_tested_is_not_learned() -> None:
@@ -67,6 +70,7 @@ def test_products_are_counted() -> None:
     for settings, rows in (({}, 8), ({"stride": 3}, 3), ({"positions": "last"}, 1)):
         expected = (body + 3 * head * rows / 8) / (body + head)
         assert lens_profile.products(parts, tokens, settings) == pytest.approx(expected, abs=1e-3)
-    options = Namespace(texts=4, tokens=16, batch=2, repetitions=1, device="cpu")
+    options = Namespace(texts=4, tokens=16, batch=2, repetitions=1, device="cpu",
+                        networks=["float32", "bfloat16"])  # fmt: skip
     found = lens_profile.measure(LanguageModel(network, None, "tiny"), options)
-    assert [row["way"] for row in found["rows"]] == ["plain forward pass", *lens_profile.WAYS]
+    assert [row["way"] for row in found["rows"]] == ["plain forward pass", *lens_profile.WAYS] * 2

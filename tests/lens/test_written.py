@@ -9,7 +9,14 @@ import pytest
 import torch
 
 from intarsia.errors import ModelError, RecipeError
-from intarsia.lens import LanguageModel, open_model, packaged_model, profile, profiles_written
+from intarsia.lens import (
+    LanguageModel,
+    answer_chances,
+    open_model,
+    packaged_model,
+    profile,
+    profiles_written,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PROMPTS = [[4, 5, 8, 30, 2], [6], [9, 9], [7, 1]]
@@ -52,6 +59,30 @@ def test_one_of_the_allowed_is_chosen(network: Any) -> None:
         assert text[-1] == best
         chance = float(logits.log_softmax(-1)[best])
         assert found.profiles[1.0].log_probability[place] == pytest.approx(chance, abs=1e-5)
+
+
+@torch.no_grad()
+def test_answers_are_scored_by_all_of_their_tokens(network: Any) -> None:
+    """Against a plain loop, a text at a time."""
+    model = LanguageModel(network, lambda text: {"input_ids": [int(n) for n in text.split()]})
+    prompts, answers = ["4 5 8", "6", "9 9", "7 1"], ["30 2", "11", "12 13 14", "3"]
+    found = answer_chances(model, prompts, answers, batch=3)
+    for place, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
+        tokens = model.encode(f"{prompt} {answer}")
+        chances = network(torch.tensor([tokens])).logits[0].log_softmax(-1)
+        start = len(model.encode(prompt))
+        expected = sum(float(chances[n - 1, tokens[n]]) for n in range(start, len(tokens)))
+        assert found[place] == pytest.approx(expected, abs=1e-4)
+
+
+def test_draws_follow_the_softmax(network: Any) -> None:
+    count = 4000
+    found = profiles_written(network, [[4, 5]] * count, 1, temperature=0.7, batch=count, seed=3)
+    drawn = torch.tensor([text[-1] for text in found.texts])
+    with torch.no_grad():
+        law = (network(torch.tensor([[4, 5]])).logits[0, -1] / 0.7).softmax(-1)
+    often = torch.bincount(drawn, minlength=len(law)) / count
+    assert float((often - law).abs().max()) < 4 * float((law.max() / count).sqrt())
 
 
 def test_networks_without_a_cache_write_too(llama: Path) -> None:

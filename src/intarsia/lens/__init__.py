@@ -2,7 +2,13 @@
 
 from intarsia.lens.classification import Classification, classify
 from intarsia.lens.entropies import entropy
-from intarsia.lens.language_models import LanguageModel, generate, open_model, packaged_model
+from intarsia.lens.language_models import (
+    LanguageModel,
+    answer_chances,
+    generate,
+    open_model,
+    packaged_model,
+)
 from intarsia.lens.lens_parts import LensParts
 from intarsia.lens.llama_files import (
     LlamaNetwork,
@@ -30,6 +36,7 @@ __all__ = [
     "TunedLens",
     "TunedProfiles",
     "Written",
+    "answer_chances",
     "classify",
     "entropy",
     "generate",

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from intarsia.errors import DataError, ModelError, RecipeError, nearest, shortened
 from intarsia.files import cache_folder
+from intarsia.lens.lens_parts import LensParts
 from intarsia.lens.llama_files import LlamaTokenizer, read_llama, read_llama_tokenizer
 
 LLAMA_MODEL, LLAMA_TOKENIZER = "model.bin", "tok.bin"
@@ -223,6 +224,43 @@ def generate(
                               strict=True):  # fmt: skip
             result[place] = row
     return result
+
+
+@torch.no_grad()
+def answer_chances(
+    model: LanguageModel, prompts: Sequence[str], answers: Sequence[str], batch: int = TOGETHER
+) -> np.ndarray:
+    """The log-probability of each answer as a text behind its prompt, over all of its tokens."""
+    parts = LensParts.of(model.network)
+    rows = [
+        _continued(model, prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)
+    ]
+    order = sorted(range(len(rows)), key=lambda place: len(rows[place][0]))
+    result = np.zeros(len(rows))
+    for first in range(0, len(order), batch):
+        places = order[first : first + batch]
+        longest = len(rows[places[-1]][0])
+        tokens = torch.zeros(len(places), longest, dtype=torch.long)
+        counts = torch.zeros_like(tokens, dtype=torch.bool)
+        for n, place in enumerate(places):
+            text, start = rows[place]
+            tokens[n, : len(text)] = torch.tensor(text)
+            counts[n, start - 1 : len(text) - 1] = True  # positions before those of the answer
+        tokens, counts = tokens.to(parts.device), counts.to(parts.device)
+        chances = parts.logits(parts.behind(tokens)[counts]).float().log_softmax(-1)
+        own = chances.gather(1, tokens.roll(-1, 1)[counts][:, None])[:, 0]
+        texts = counts.nonzero()[:, 0]
+        sums = torch.zeros(len(places), device=own.device).index_add_(0, texts, own)
+        result[places] = sums.cpu().numpy()
+    return result
+
+
+def _continued(model: LanguageModel, prompt: str, answer: str) -> tuple[list[int], int]:
+    """The tokens of both, and where those of the answer begin."""
+    before, whole = model.encode(prompt), model.encode(f"{prompt} {answer}")
+    start = next((n for n, (a, b) in enumerate(zip(before, whole, strict=False)) if a != b),
+                 len(before))  # fmt: skip
+    return whole, max(1, start)
 
 
 def check_sampling(tokens: Any, temperature: Any) -> None:

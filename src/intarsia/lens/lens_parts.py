@@ -14,7 +14,7 @@ from intarsia.errors import ModelError, nearest, shortened
 from intarsia.lens.entropies import RunningEntropy
 
 CPU_BLOCK, GPU_BLOCK = 2**22, 2**27  # logits at a time
-COLUMNS = 2**13  # of the vocabulary at a time
+CPU_COLUMNS, GPU_COLUMNS = 2**13, 2**17  # of the vocabulary at a time: a cache holds few
 ALIKE = 1e-3  # to the model's own logits, relative to the largest
 PRECISIONS = ("float32", "bfloat16")
 NORM = re.compile(r"norm|^ln_f$", re.IGNORECASE)
@@ -167,7 +167,9 @@ class Decoder:
             raise ModelError(
                 f"precision is {shortened(precision)}: {nearest(precision, PRECISIONS)}"
             )
-        usual = GPU_BLOCK if parts.device.type == "cuda" else CPU_BLOCK
+        cuda = parts.device.type == "cuda"
+        usual = GPU_BLOCK if cuda else CPU_BLOCK
+        self.columns = GPU_COLUMNS if cuda else CPU_COLUMNS
         self.parts, self.precision = parts, precision
         self.alphas = tuple(alpha) if isinstance(alpha, Sequence) else (alpha,)
         self.block = usual if block is None else block
@@ -175,7 +177,7 @@ class Decoder:
     def __call__(self, rows: Tensor, targets: Tensor | None = None, last: bool = False) -> Decoded:
         """Rows x d; `targets` are next tokens, below 0 where there is none."""
         width = self.parts.vocabulary or self._width(rows)
-        columns = min(width, COLUMNS, self.block)
+        columns = min(width, self.columns, self.block)
         step = max(1, self.block // columns)
         split = [
             self._decoded(

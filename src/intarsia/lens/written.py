@@ -18,7 +18,6 @@ from intarsia.lens.entropies import check_alpha
 from intarsia.lens.language_models import (
     TOGETHER,
     check_sampling,
-    choose,
     keeps_cache,
     of_one_length,
     open_model,
@@ -118,7 +117,7 @@ class _Writer:
     def __init__(self, parts: LensParts, decoder: Decoder, allowed: Sequence[int] | None) -> None:
         self.parts, self.decoder = parts, decoder
         self.caches = keeps_cache(parts.model)
-        self.allowed = None if allowed is None else torch.tensor(list(allowed))
+        self.allowed = None if allowed is None else torch.tensor(list(allowed), device=parts.device)
 
     def batches(self, given: list[list[int]], size: int) -> Iterator[list[int]]:
         """Places of prompts that go together: short ones first, of one length without a cache."""
@@ -140,12 +139,12 @@ class _Writer:
         for _ in range(tokens):
             own, logits = self._step(state)
             chosen = self._chosen(logits, temperature, streams)
-            chances.append(logits.log_softmax(-1).gather(1, chosen)[:, 0].cpu())
-            spreads.append(logits.std(-1, correction=0).cpu())
-            entropies.append(own.float().cpu())
+            chances.append(logits.log_softmax(-1).gather(1, chosen)[:, 0])
+            spreads.append(logits.std(-1, correction=0))
+            entropies.append(own.float())
             state.add(chosen)
-        values = torch.stack(entropies, 1).numpy()  # B, T, L, orders
-        chance, spread = (torch.stack(o, 1).float().numpy() for o in (chances, spreads))
+        values = torch.stack(entropies, 1).cpu().numpy()  # B, T, L, orders
+        chance, spread = (torch.stack(o, 1).float().cpu().numpy() for o in (chances, spreads))
         rows = [
             [Row(own[:, :, n], chance[b], spread[b]) for n in range(values.shape[3])]
             for b, own in enumerate(values)
@@ -169,12 +168,16 @@ class _Writer:
     def _chosen(
         self, logits: Tensor, temperature: float, streams: Sequence[torch.Generator]
     ) -> Tensor:
-        few = logits.cpu() if self.allowed is None else logits.cpu()[:, self.allowed]
-        rows = [
-            choose(few[n : n + 1], temperature, generator) for n, generator in enumerate(streams)
-        ]
-        places = torch.cat(rows)
-        return (places if self.allowed is None else self.allowed[places]).to(logits.device)
+        """One token of every row: where a row's own random number falls in its running sum."""
+        few = logits if self.allowed is None else logits[:, self.allowed]
+        if temperature == 0:
+            places = few.argmax(-1, keepdim=True)
+        else:
+            drawn = [torch.rand(1, generator=own, dtype=torch.float64) for own in streams]
+            sums = (few.double() / temperature).softmax(-1).cumsum(-1)
+            wanted = torch.stack(drawn).to(sums.device) * sums[:, -1:]
+            places = torch.searchsorted(sums, wanted, right=True).clamp(max=few.shape[1] - 1)
+        return places if self.allowed is None else self.allowed[places]
 
 
 class _State:

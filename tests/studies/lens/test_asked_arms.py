@@ -4,14 +4,16 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from intarsia.errors import StudyError
 from intarsia.lens import LlamaShape
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
+from intarsia.studies.lens.asked_arms import _less_means
 from intarsia.studies.lens.prompts import (
+    ANSWERS,
     INSTRUCTIONS,
-    LETTERS,
     QUESTIONS,
     format_prompts,
     question_prompts,
@@ -23,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 TINY: dict[str, Any] = {
     "arms": ["task", "format", "correctness"], "seeds": 1, "neighbours": 3, "folds": 2,
     "stories": 2, "task_tokens": 1, "topics": 6, "format_tokens": 2, "format_windows": 2,
-    "questions": 12, "alphas": [0.5, 1.0],
+    "questions": 16, "alphas": [0.5, 1.0],
 }  # fmt: skip
 
 
@@ -52,7 +54,11 @@ def test_every_arm_is_measured_and_shown(measured: list[Measured]) -> None:
     assert by_arm["format"]["prompts"] == 18
     answered = by_arm["correctness"]["instructions"]
     assert set(answered) == set(INSTRUCTIONS)
-    assert all(sum(own["letters"].values()) == 12 for own in answered.values())
+    for own in answered.values():
+        assert set(own["accuracies"]) == set(QUESTIONS)
+        assert own["prompts"] == 16
+        if "scores" in own:
+            assert "kind of question" not in own["within_kinds"]
 
 
 def test_aims_follow_the_numbers(measured: list[Measured]) -> None:
@@ -93,23 +99,28 @@ def test_every_topic_is_asked_for_in_every_format() -> None:
 
 
 def test_questions_have_one_right_answer() -> None:
-    prompts = question_prompts(250, "base", seed=3)
-    assert len({prompt.text for prompt in prompts}) == 250
-    letters = [prompt.answer for prompt in prompts]
-    assert all(letters.count(letter) > 30 for letter in LETTERS)
+    prompts = question_prompts(480, "base", seed=3)
+    assert len({prompt.text for prompt in prompts}) == 480
     assert {prompt.label for prompt in prompts} == set(QUESTIONS)
     for prompt in prompts:
-        lines = prompt.text.splitlines()
-        answers = dict(line.split(". ", 1) for line in lines[1:5])
-        assert len(set(answers.values())) == 4
-        if prompt.label in ("sum", "product"):
-            sign = lines[0].removeprefix("Question: What is ").rstrip("?")
+        assert len(set(prompt.answers)) == ANSWERS
+        question = prompt.text.removeprefix("Question: ").removesuffix("\nAnswer:")
+        if prompt.label in ("sum", "difference", "product"):
+            sign = question.removeprefix("What is ").rstrip("?")
             value = eval(sign.replace("times", "*"))  # of our own digits
-            assert [k for k, v in answers.items() if v == str(value)] == [prompt.answer]
+            assert prompt.answers[0] == str(value)
         if prompt.label == "largest":
-            assert max(map(int, answers.values())) == int(answers[prompt.answer])
-    humble = question_prompts(250, "humble", seed=3)
-    assert [own.answer for own in humble] == letters
+            assert max(prompt.answers, key=int) == prompt.answers[0]
+        if prompt.label == "alphabet":
+            assert min(prompt.answers) == prompt.answers[0]
+    humble = question_prompts(480, "humble", seed=3)
+    assert [own.answers for own in humble] == [own.answers for own in prompts]
+
+
+def test_kinds_are_not_told_by_what_is_left_of_their_means() -> None:
+    kinds = np.array([0, 1, 0, 1])
+    left = _less_means(np.array([[1.0, 4], [10, 2], [3, 4], [20, 6]]), kinds)
+    assert left.tolist() == [[-1, 0], [-5, -2], [1, 0], [5, 2]]
 
 
 def test_what_cannot_be_asked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

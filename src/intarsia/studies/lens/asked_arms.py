@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,9 @@ from intarsia.errors import ModelError, StudyError, nearest, shortened
 from intarsia.lens import (
     Classification,
     LanguageModel,
+    Profile,
     Written,
+    answer_chances,
     classify,
     open_model,
     packaged_model,
@@ -22,8 +25,8 @@ from intarsia.lens.language_models import PACKAGED
 from intarsia.studies.context import StudyContext
 from intarsia.studies.lens.lens_summaries import by_label, means_and_spreads, plane
 from intarsia.studies.lens.prompts import (
+    ANSWER,
     INSTRUCTIONS,
-    LETTERS,
     QUESTIONS,
     Prompt,
     format_prompts,
@@ -33,7 +36,9 @@ from intarsia.studies.lens.prompts import (
 from intarsia.studies.options import check_count, check_within
 
 LENGTH, BREAKS = "tokens of the prompt", "line breaks of the text"
-LETTER, KIND = "letter of the answer", "kind of question"
+CHOSEN, MARGIN = "log-probability of the answer", "margin to the next answer"
+KIND = "kind of question"
+CPU_BATCH, GPU_BATCH = 128, 512  # texts that are written at once
 SHOWN = 2  # texts of each label that a cell keeps
 COMMON = ("model", "temperature", "alphas", "neighbours", "folds")
 TASK_SETTINGS = (*COMMON, "stories", "task_tokens")
@@ -113,39 +118,75 @@ def correctness(settings: Mapping[str, Any], context: StudyContext) -> dict[str,
 def _answered(
     model: LanguageModel, instruction: str, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
+    """The answer is the one whose log-probability the question raises most.
+
+    Behind the question its text has the log-probability a, behind the bare word "Answer:" b, and
+    the largest a - b is the model's answer: names that are likely anywhere are not preferred. The
+    profile is that of the last position of the question, where the answer begins.
+    """
     asked = question_prompts(settings["questions"], instruction, settings["seed"])
-    tokens = [model.encode(f" {letter}")[-1] for letter in LETTERS]
-    rows = [model.encode(prompt.text) for prompt in asked]
-    cold = {**settings, "temperature": 0}
-    written = _written(model, rows, cold, 1, 1, allowed=tokens)
-    chosen = [tokens.index(text[-1]) for text in written.texts]
-    right = [LETTERS[own] == p.answer for own, p in zip(chosen, asked, strict=True)]
+    chances = _chances(model, asked, [prompt.text for prompt in asked])
+    raised = chances - _chances(model, asked, [ANSWER] * len(asked))  # Q, answers
+    chosen = raised.argmax(1)
+    right = chosen == 0
     labels = ["right" if own else "wrong" for own in right]
-    kinds = list(QUESTIONS)
+    rows = [model.encode(prompt.text) for prompt in asked]
+    written = _written(model, rows, {**settings, "temperature": 0}, 1, 1)
+    kinds = np.array([list(QUESTIONS).index(prompt.label) for prompt in asked])
+    best = np.sort(raised, axis=1)
     plain = {
-        LETTER: np.eye(len(LETTERS))[chosen],
-        KIND: np.eye(len(kinds))[[kinds.index(prompt.label) for prompt in asked]],
+        CHOSEN: chances[range(len(asked)), chosen],
+        MARGIN: best[:, -1] - best[:, -2],
+        LENGTH: np.array([len(row) for row in rows], dtype=float),
     }
+    known = {name: right[kinds == n] for n, name in enumerate(QUESTIONS) if (kinds == n).any()}
     result: dict[str, Any] = {
-        "accuracy": 100 * float(np.mean(right)),
+        "accuracy": 100 * float(right.mean()),
         "prompts": len(asked),
-        "accuracies": {
-            kind: 100 * float(np.mean([r for r, p in zip(right, asked, strict=True)
-                                       if p.label == kind]))
-            for kind in kinds
-        },
-        "letters": {letter: chosen.count(n) for n, letter in enumerate(LETTERS)},
-    }  # fmt: skip
+        "accuracies": {kind: 100 * float(own.mean()) for kind, own in known.items()},
+        "likeliest": 100 * float((chances.argmax(1) == 0).mean()),
+    }
     if min(labels.count("right"), labels.count("wrong")) < settings["folds"]:
         return result  # too few of one class to tell apart
     judged = partial(_judged, labels=labels, groups=[p.group for p in asked], settings=settings)
+    found = written.profiles[1.0]
+    whole = judged(found, baselines={**plain, KIND: np.eye(len(QUESTIONS))[kinds]})
+    within = judged(
+        _centred(found, kinds),
+        baselines={name: _less_means(own, kinds) for name, own in plain.items()},
+    )
     return {
         **result,
-        "scores": means_and_spreads(judged(written.profiles[1.0], baselines=plain)),
+        "scores": means_and_spreads(whole),
+        "within_kinds": means_and_spreads(within),
         "alphas": _by_order(written, judged),
-        "profiles": by_label(written.profiles[1.0], labels),
-        "expansion": written.profiles[1.0].expansion.tolist(),
+        "profiles": by_label(found, labels),
+        "expansion": found.expansion.tolist(),
     }
+
+
+def _chances(model: LanguageModel, asked: Sequence[Prompt], before: Sequence[str]) -> np.ndarray:
+    """Log-probabilities of every answer as a text.  # Q, answers"""
+    prompts = [own for own, p in zip(before, asked, strict=True) for _ in p.answers]
+    answers = [answer for prompt in asked for answer in prompt.answers]
+    return answer_chances(model, prompts, answers).reshape(len(asked), -1)
+
+
+def _centred(found: Profile, kinds: np.ndarray) -> Profile:
+    """What is left of profiles when the mean of their kind of question is taken away."""
+    return replace(
+        found,
+        values=_less_means(found.values, kinds),
+        log_probability=_less_means(found.log_probability, kinds),
+        spread=_less_means(found.spread, kinds),
+    )
+
+
+def _less_means(values: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+    result = values.astype(float)
+    for kind in np.unique(kinds):
+        result[kinds == kind] -= values[kinds == kind].mean(0)
+    return result
 
 
 def _opened(settings: Mapping[str, Any], context: StudyContext) -> LanguageModel:
@@ -159,12 +200,13 @@ def _opened(settings: Mapping[str, Any], context: StudyContext) -> LanguageModel
 
 def _written(
     model: LanguageModel, rows: list[list[int]], settings: Mapping[str, Any], tokens: int,
-    windows: int, allowed: Sequence[int] | None = None,
+    windows: int,
 ) -> Written:  # fmt: skip
+    cuda = next(model.network.parameters()).is_cuda
     orders = sorted({1.0, *(float(alpha) for alpha in settings["alphas"])})
     return profiles_written(
         model, rows, tokens, orders, windows, temperature=settings["temperature"],
-        seed=settings["seed"], allowed=allowed,
+        seed=settings["seed"], batch=GPU_BATCH if cuda else CPU_BATCH,
     )  # fmt: skip
 
 

@@ -68,14 +68,13 @@ SCALES: dict[str, dict[str, Any]] = {
         "topics": 100,
         "format_tokens": 256,
         "format_windows": 8,
-        "questions": 250,
+        "questions": 480,
         "instructions": list(INSTRUCTIONS),
     },
 }
 SCALES["smollm2"] = {
     **SCALES["paper"],
     "arms": [TASK, FORMAT, CORRECTNESS],
-    "seeds": 1,
     "alphas": [0.5, 1.0, 5.0],
 }
 SCALES["small"] = {

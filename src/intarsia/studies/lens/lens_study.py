@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from intarsia.lens.classification import ALL, CHANCE, FIRST, LAST, MIDDLE, PERMUTED, SPREAD, THREE
 from intarsia.studies.cells import Measured
-from intarsia.studies.lens.asked_arms import KIND, LETTER
+from intarsia.studies.lens.asked_arms import CHOSEN, KIND, LENGTH, MARGIN
 from intarsia.studies.lens.lens_cells import (
     CORRECTNESS,
     FORMAT,
@@ -138,15 +138,15 @@ def _correctness(done: Sequence[Measured]) -> list[Claim]:
     result = []
     for instruction in done[0].settings["instructions"]:
         own = [cell.result["instructions"][instruction] for cell in done]
-        known = [part["scores"] for part in own if "scores" in part]
+        known = [part for part in own if "scores" in part]
         right = _listed([part["accuracy"] for part in own])
         text = f"Correctness, {instruction}: {right}% of {own[0]['prompts']} answers are right"
-        most = [100 * max(part["letters"].values()) / part["prompts"] for part in own]
-        text += f"; one letter takes {_listed(most)}% of the answers"
-        if known:
-            parts = [f"{name} {_listed([scores[name][0] for scores in known])}"
-                     for name in (ALL, CHANCE, LETTER, KIND)]  # fmt: skip
-            text += f"; AUC of right against wrong: {', '.join(parts)}"
+        for key, about in (("scores", "AUC of right against wrong"),
+                           ("within_kinds", "within kinds of questions")):  # fmt: skip
+            names = (ALL, LAST, CHANCE, CHOSEN, MARGIN, LENGTH, KIND)
+            parts = [f"{name} {_listed([part[key][name][0] for part in known])}"
+                     for name in names if known and name in known[0][key]]  # fmt: skip
+            text += f"; {about}: {', '.join(parts)}" * bool(parts)
         result.append(Claim(f"{text}.", n=len(done)))
     return result
 

@@ -18,7 +18,7 @@ from intarsia.lens.classification import (
     THREE,
 )
 from intarsia.studies.cells import Measured
-from intarsia.studies.lens.asked_arms import KIND, LETTER
+from intarsia.studies.lens.asked_arms import CHOSEN, KIND, LENGTH, MARGIN
 from intarsia.studies.lens.lens_cells import CORRECTNESS, FORMAT, TASK, TEXT_KIND
 from intarsia.studies.tables import Entry, Spread, Table
 
@@ -197,36 +197,55 @@ def _format_tables(done: Sequence[Measured]) -> list[Table]:
 
 def _correctness_tables(done: Sequence[Measured]) -> list[Table]:
     asked = done[0].settings
-    about = f"{asked['questions']} questions with four answers; {_voted(asked)}"
-    names = (ALL, LAST, CHANCE, SPREAD, LETTER, KIND, PERMUTED)
+    about = (
+        f"{asked['questions']} questions with four answers, which the model is not shown; its "
+        "answer is the text whose log-probability the question raises most; profiles are of the "
+        f"question's last position; {_voted(asked)}"
+    )
+    notes = [f"area under the curve, right against wrong, in percent; {about}"]
+    return [
+        _right_or_wrong(done, "scores", "Is the answer right, by prompt", [*notes, PRINTED_NOTE]),
+        _right_or_wrong(
+            done, "within_kinds", "Is the answer right, within kinds of questions",
+            [*notes, "the mean over questions of its kind is taken from every number first, so "
+             "that the kind is not told"],
+        ),
+        _right_by_kind(done),
+    ]  # fmt: skip
+
+
+def _right_or_wrong(done: Sequence[Measured], key: str, title: str, notes: Sequence[str]) -> Table:
+    names = [ALL, THREE, LAST, CHANCE, SPREAD, CHOSEN, MARGIN, LENGTH, KIND, PERMUTED]
+    names = [name for name in names if key == "scores" or name != KIND]
     rows: list[list[Entry]] = []
-    for instruction in asked["instructions"]:
+    for instruction in done[0].settings["instructions"]:
         own = [cell.result["instructions"][instruction] for cell in done]
-        known = [part["scores"] for part in own if "scores" in part]
+        known = [part[key] for part in own if key in part]
         spreads = [Spread.of(scores[name][0] for scores in known) for name in names]
-        accuracy = Spread.of(part["accuracy"] for part in own)
         folds = _printed(Spread.of(scores[ALL][1] for scores in known).mean if known else None)
-        beside = PRINTED_CORRECTNESS[instruction]
-        printed = [f"{auc:.2f} ({right:.2f})" for auc, right in beside]
-        rows.append([instruction, accuracy, spreads[0], folds, *spreads[1:], *printed])
-    columns = ["prompt", "% right", names[0], "sd over folds", *names[1:]]
-    columns += ["Llama, printed AUC (% right)", "Gemma, printed AUC (% right)"]
-    notes = [f"area under the curve, right against wrong, in percent; {about}", PRINTED_NOTE]
-    kinds: list[list[Entry]] = []
-    first = done[0].result["instructions"]
-    for instruction in asked["instructions"]:
+        row: list[Entry] = [instruction, spreads[0], folds, *spreads[1:]]
+        if key == "scores":
+            row.insert(1, Spread.of(part["accuracy"] for part in own))
+            row += [f"{auc:.2f} ({right:.2f})" for auc, right in PRINTED_CORRECTNESS[instruction]]
+        rows.append(row)
+    columns = ["prompt", names[0], "sd over folds", *names[1:]]
+    if key == "scores":
+        columns.insert(1, "% right")
+        columns += ["Llama, printed AUC (% right)", "Gemma, printed AUC (% right)"]
+    return Table(title, columns, rows, list(notes))
+
+
+def _right_by_kind(done: Sequence[Measured]) -> Table:
+    first = next(iter(done[0].result["instructions"].values()))
+    rows: list[list[Entry]] = []
+    for instruction in done[0].settings["instructions"]:
         parts = [cell.result["instructions"][instruction] for cell in done]
         shares = [Spread.of(part["accuracies"][kind] for part in parts)
-                  for kind in parts[0]["accuracies"]]  # fmt: skip
-        letters = [Spread.of(100 * part["letters"][letter] / part["prompts"] for part in parts)
-                   for letter in parts[0]["letters"]]  # fmt: skip
-        kinds.append([instruction, *shares, *letters])
-    some = next(iter(first.values()))
-    heads = ["prompt", *some["accuracies"], *(f"says {letter}" for letter in some["letters"])]
-    return [
-        Table("Is the answer right, by prompt", columns, rows, notes),
-        Table("Right answers by kind of question, and letters chosen, in percent", heads, kinds),
-    ]
+                  for kind in first["accuracies"]]  # fmt: skip
+        rows.append([instruction, *shares, Spread.of(part["likeliest"] for part in parts)])
+    columns = ["prompt", *first["accuracies"], "all, by the likeliest text"]
+    notes = ["by the likeliest text: the answer of the highest log-probability, as it is"]
+    return Table("Right answers by kind of question, in percent", columns, rows, notes)
 
 
 def _counted(done: Sequence[Measured]) -> str:

@@ -1,7 +1,8 @@
 """Own prompts for language models, made from word lists by a seed: tasks, formats and questions.
 
 A prompt names the group that its fold keeps together: a story with its scramble, a topic in all
-formats, a question with all its wordings.
+formats, a question under all instructions. A question has one right answer and three wrong ones,
+which the model is not shown: it answers in words, and has no letter or place to prefer.
 """
 
 import random
@@ -13,7 +14,7 @@ from intarsia.errors import StudyError
 from intarsia.files import stream
 from intarsia.studies.lens.text_kinds import scrambled
 
-LETTERS = "ABCD"
+ANSWERS = 4  # of a question
 
 T = TypeVar("T")
 
@@ -26,7 +27,7 @@ class Prompt:
     label: str
     group: str
     wording: str = ""
-    answer: str = ""
+    answers: tuple[str, ...] = ()  # of a question, the right one first
 
 
 TASKS: dict[str, tuple[str, str]] = {
@@ -85,17 +86,15 @@ def format_prompts(topics: int, seed: int) -> list[Prompt]:
 
 INSTRUCTIONS: dict[str, str] = {
     "base": "",
-    "humble": "Answer the question. You may not know the answer; then choose the likeliest.\n\n",
-    "instruct": "You are an expert in all subjects. Answer the question with one letter.\n\n",
+    "humble": "Answer the question. You may not know the answer; then say the likeliest.\n\n",
+    "instruct": "You are an expert in all subjects. Answer the question.\n\n",
 }
 """What stands before a question."""
+ANSWER = "Answer:"  # the end of every question; alone, what answers are calibrated by
 
 
 def question_prompts(questions: int, instruction: str, seed: int) -> list[Prompt]:
-    """Questions of several kinds with four answers; the kind is the label, the group the question.
-
-    The right answer's letter is drawn anew for each question.
-    """
+    """Questions of several kinds by turns; the kind is the label, the group the question."""
     generator = random.Random(stream("questions", seed))
     kinds = list(QUESTIONS)
     result: list[Prompt] = []
@@ -111,12 +110,9 @@ def question_prompts(questions: int, instruction: str, seed: int) -> list[Prompt
                 f"there are too few questions of the kind {kind!r} for {questions}: ask for fewer"
             )
         seen.add(question)
-        answers = [right, *generator.sample(wrong, len(LETTERS) - 1)]
-        generator.shuffle(answers)
-        lines = [f"{letter}. {own}" for letter, own in zip(LETTERS, answers, strict=True)]
-        text = f"{INSTRUCTIONS[instruction]}Question: {question}\n" + "\n".join(lines) + "\nAnswer:"
-        letter = LETTERS[answers.index(right)]
-        result.append(Prompt(text, kind, f"question {len(result)}", instruction, letter))
+        answers = (right, *generator.sample(wrong, ANSWERS - 1))
+        text = f"{INSTRUCTIONS[instruction]}Question: {question}\n{ANSWER}"
+        result.append(Prompt(text, kind, f"question {len(result)}", instruction, answers))
     return result
 
 
@@ -124,21 +120,37 @@ TRIES = 200  # draws until a question is new
 
 
 def _sum(generator: random.Random) -> tuple[str, str, list[str]]:
-    a, b = generator.randint(2, 60), generator.randint(2, 39)
-    near = [n for n in range(a + b - 6, a + b + 11) if n != a + b and n > 0]
-    return f"What is {a} + {b}?", str(a + b), list(map(str, near))
+    a, b = generator.randint(11, 99), generator.randint(11, 99)
+    return f"What is {a} + {b}?", str(a + b), _near(a + b)
+
+
+def _difference(generator: random.Random) -> tuple[str, str, list[str]]:
+    b, rest = generator.randint(11, 60), generator.randint(11, 60)
+    return f"What is {b + rest} - {b}?", str(rest), _near(rest)
 
 
 def _product(generator: random.Random) -> tuple[str, str, list[str]]:
-    a, b = generator.randint(2, 12), generator.randint(2, 12)
-    near = {a * (b + 1), a * (b - 1), (a + 1) * b, (a - 1) * b, a * b + 10, a + b} - {a * b}
+    a, b = generator.randint(3, 19), generator.randint(3, 19)
+    near = {a * (b + 1), a * (b - 1), (a + 1) * b, (a - 1) * b, a * b + 10, a * b - 2} - {a * b}
     return f"What is {a} times {b}?", str(a * b), list(map(str, sorted(near)))
+
+
+def _near(number: int) -> list[str]:
+    """Wrong answers to a sum: off by one or two, or by ten."""
+    return [str(number + step) for step in (-10, -2, -1, 1, 2, 10)]
 
 
 def _capital(generator: random.Random) -> tuple[str, str, list[str]]:
     country = generator.choice(sorted(CAPITALS))
     others = sorted(set(CAPITALS.values()) - {CAPITALS[country]})
     return f"What is the capital of {country}?", CAPITALS[country], others
+
+
+def _continent(generator: random.Random) -> tuple[str, str, list[str]]:
+    continent = generator.choice(sorted(CONTINENTS))
+    country = generator.choice(CONTINENTS[continent])
+    others = [name for name in CONTINENTS if name != continent]
+    return f"On which continent is {country}?", continent, others
 
 
 def _largest(generator: random.Random) -> tuple[str, str, list[str]]:
@@ -156,14 +168,24 @@ def _opposite(generator: random.Random) -> tuple[str, str, list[str]]:
     return f"Which word is the opposite of '{word}'?", OPPOSITES[word], others
 
 
+def _alphabet(generator: random.Random) -> tuple[str, str, list[str]]:
+    words = generator.sample(sorted({*OPPOSITES, *OPPOSITES.values()}), ANSWERS)
+    right, joined = min(words), ", ".join(words)
+    others = [word for word in words if word != right]
+    return f"Which of {joined} is the first in the alphabet?", right, others
+
+
 Maker = Callable[[random.Random], tuple[str, str, list[str]]]
 
 QUESTIONS: dict[str, Maker] = {
     "sum": _sum,
+    "difference": _difference,
     "product": _product,
-    "capital": _capital,
     "largest": _largest,
+    "capital": _capital,
+    "continent": _continent,
     "opposite": _opposite,
+    "alphabet": _alphabet,
 }
 """Kinds of questions: each draws a question, its answer and wrong ones."""
 
@@ -237,6 +259,29 @@ CAPITALS = {
     "Slovenia": "Ljubljana", "Albania": "Tirana", "Tunisia": "Tunis", "Algeria": "Algiers",
     "Morocco": "Rabat", "Senegal": "Dakar", "Uganda": "Kampala", "Rwanda": "Kigali",
     "Zambia": "Lusaka", "Mongolia": "Ulaanbaatar", "Laos": "Vientiane", "Cambodia": "Phnom Penh",
+}  # fmt: skip
+CONTINENTS = {
+    "Europe": (
+        "France", "Italy", "Spain", "Germany", "Greece", "Portugal", "Austria", "Poland",
+        "Hungary", "Norway", "Sweden", "Finland", "Denmark", "Ireland", "Belgium", "Ukraine",
+        "Romania", "Bulgaria", "Croatia", "Serbia", "Iceland", "Latvia", "Estonia", "Albania",
+    ),
+    "Asia": (
+        "Japan", "China", "India", "Thailand", "Vietnam", "Iran", "Iraq", "Nepal", "Jordan",
+        "Lebanon", "Syria", "Qatar", "Oman", "Mongolia", "Laos", "Cambodia", "Pakistan", "Yemen",
+    ),
+    "Africa": (
+        "Egypt", "Kenya", "Ghana", "Ethiopia", "Tunisia", "Algeria", "Morocco", "Senegal",
+        "Uganda", "Rwanda", "Zambia", "Nigeria", "Angola", "Mali", "Chad", "Sudan", "Libya",
+    ),
+    "South America": (
+        "Peru", "Chile", "Argentina", "Ecuador", "Venezuela", "Uruguay", "Brazil", "Bolivia",
+        "Colombia", "Paraguay", "Guyana", "Suriname",
+    ),
+    "North America": (
+        "Canada", "Cuba", "Mexico", "Guatemala", "Honduras", "Panama", "Jamaica", "Haiti",
+        "Costa Rica", "Nicaragua", "Belize", "El Salvador",
+    ),
 }  # fmt: skip
 OPPOSITES = {
     "hot": "cold", "big": "small", "fast": "slow", "early": "late", "light": "dark", "hard": "soft",
