@@ -3,7 +3,8 @@
     python benchmarks/speed/stream_merge.py --gigabytes 4 --folder /tmp/merge
 
 writes a base and two models of so many GB each, as shards of a Llama's tensors, and merges them by
-intarsia and by mergekit, each in a process of its own that counts its peak memory. Results go to
+intarsia and by mergekit, each in a process of its own that counts its peak memory. Ours runs under
+a limit on its own memory, RLIMIT_DATA, that ends it where it asks for more. Results go to
 docs/results/stream_merge.json; the files are deleted.
 """
 
@@ -31,10 +32,15 @@ from intarsia.composition.streaming.tensor_files import TensorFiles
 
 WIDTH, HIDDEN, HEADS, VOCABULARY = 2048, 5632, 16, 32000
 MODELS = ("one", "two")
-METHODS: dict[str, dict[str, Any]] = {
+METHODS: dict[str, dict[str, Any]] = {  # of each the settings of a model
+    "linear": {"weight": 0.5},
     "task_arithmetic": {"weight": 0.5},
+    "slerp": {},
     "ties": {"weight": 0.5, "density": 0.5},
+    "dare_ties": {"weight": 0.5, "density": 0.5},
 }
+RANDOM = ("dare_ties",)  # draw other numbers than mergekit: results are not compared
+LIMIT = 3 * 2**30  # bytes of memory of its own that ours may ask for
 SAME = 1e-6
 TILE = 2**22  # random numbers that all tensors are made of
 
@@ -44,6 +50,7 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=4.0, help="of each of the three models")
     parser.add_argument("--folder", type=Path, help="where files are written for a while")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--threads", type=int, default=1, help="of torch, in both ways")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--run", help=argparse.SUPPRESS)
     parser.add_argument("--recipe", type=Path, help=argparse.SUPPRESS)
@@ -52,8 +59,10 @@ def main() -> None:
         print(json.dumps(run(options.run, options.recipe, options.folder)))
         return
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        result = measure(Path(folder), options.gigabytes, options.methods)
+        result = measure(Path(folder), options.gigabytes, options.methods, options.threads)
     words = ["--gigabytes", f"{options.gigabytes:g}"]
+    if options.threads != 1:
+        words += ["--threads", str(options.threads)]
     if options.methods != list(METHODS):
         words += ["--methods", *options.methods]
     about = made_by(
@@ -64,7 +73,9 @@ def main() -> None:
     print(json.dumps(result, indent=1))
 
 
-def measure(folder: Path, gigabytes: float, methods: list[str], **small: int) -> dict[str, Any]:
+def measure(
+    folder: Path, gigabytes: float, methods: list[str], threads: int = 1, **small: int
+) -> dict[str, Any]:
     """Write the models, and merge them by every method and way."""
     layers = write_models(folder, gigabytes, **small)
     ways = ["intarsia", *(["mergekit"] if find_spec("mergekit") else [])]
@@ -73,10 +84,10 @@ def measure(folder: Path, gigabytes: float, methods: list[str], **small: int) ->
         recipe = folder / f"{method}.yml"
         recipe.write_text(json.dumps(recipe_of(method, folder)))
         for way in ways:
-            row = alone(way, recipe, folder / way)
+            row = alone(way, recipe, folder / way, threads)
             rows.append({"method": method, "way": way, **row})
             print(rows[-1], file=sys.stderr, flush=True)
-        if len(ways) > 1:
+        if len(ways) > 1 and method not in RANDOM:
             rows[-1] |= differences(*(folder / way for way in ways))
         for way in ways:
             shutil.rmtree(folder / way)
@@ -86,7 +97,8 @@ def measure(folder: Path, gigabytes: float, methods: list[str], **small: int) ->
         "models": len(MODELS),
         "layers": layers,
         "largest_tensor_MB": round(4e-6 * small.get("vocabulary", VOCABULARY) * width(small), 1),
-        "threads": torch.get_num_threads(),
+        "threads": threads,
+        "limit_GiB": LIMIT / 2**30,
         "rows": rows,
         "versions": versions(ways),
     }
@@ -95,13 +107,13 @@ def measure(folder: Path, gigabytes: float, methods: list[str], **small: int) ->
 def recipe_of(method: str, folder: Path) -> dict[str, Any]:
     """What both ways are given: JSON, which is YAML."""
     models = [{"model": str(folder / name), "parameters": METHODS[method]} for name in MODELS]
-    return {
-        "merge_method": method, "models": models, "base_model": str(folder / "base"),
-        "dtype": "float32",
-    }  # fmt: skip
+    recipe: dict[str, Any] = {"merge_method": method, "models": models, "dtype": "float32"}
+    if method == "slerp":
+        return recipe | {"base_model": models[0]["model"], "parameters": {"t": 0.3}}
+    return recipe if method == "linear" else recipe | {"base_model": str(folder / "base")}
 
 
-def alone(way: str, recipe: Path, out: Path) -> dict[str, Any]:
+def alone(way: str, recipe: Path, out: Path, threads: int) -> dict[str, Any]:
     """One merge in a process of its own."""
     words = ["--run", way, "--recipe", str(recipe), "--folder", str(out)]
     root = Path(__file__).resolve().parents[2]
@@ -111,7 +123,7 @@ def alone(way: str, recipe: Path, out: Path) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "PYTHONPATH": paths},
+        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": str(threads)},
     )
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
@@ -120,6 +132,8 @@ def alone(way: str, recipe: Path, out: Path) -> dict[str, Any]:
 def run(way: str, recipe: Path, out: Path) -> dict[str, Any]:
     """Merge, and say what it took; imports are not counted as time."""
     merge = {"intarsia": by_intarsia, "mergekit": by_mergekit}[way](recipe, out)
+    if way == "intarsia":
+        resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT))
     watch = AnonymousMemory()
     start, cpu = time.perf_counter(), time.process_time()
     merge()

@@ -1,4 +1,4 @@
-"""The pages on joining: ten modules, one after another, which pairs fit, alignment."""
+"""The pages on joining: ten modules, one after another, which pairs fit, alignment, barriers."""
 
 import re
 import statistics
@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from intarsia.plots import curve_panels
-from pages import DATA_TITLES, Load, Result, command, mean_sd, met, page, table
+from pages import DATA_TITLES, Load, Result, command, mean_sd, mean_sd_of, met, page, table
 
 Row = dict[str, Any]
 MODELS = {
@@ -509,6 +509,63 @@ ALIGNMENT_INTRO = """All hidden units of a network with random weights and rando
 statistics are permuted, noise is added (as a fraction of each tensor's spread), and the result is \
 aligned to the original. A permutation counts as recovered only if every unit of every hidden axis \
 is. Axes are counted one by one in the column after it."""
+
+
+def vit_barrier(load: Load) -> str:
+    result = load("vit_barrier")
+    ways = list(dict.fromkeys(row["aligned"] for row in result["rows"]))
+    pairs = len({tuple(row["seeds"]) for row in result["rows"]})
+    lines, refused, measured = [], [], []
+    for way in ways:
+        rows = [row for row in result["rows"] if row["aligned"] == way]
+        if why := next((row["refused"] for row in rows if "refused" in row), None):
+            refused.append(f"By {way} it is refused: {why}.")
+            continue
+        measured.append(way)
+        ends = [(row["accuracy"][0] + row["accuracy"][-1]) / 2 for row in rows]
+        moved = [row["moved"] for row in rows if "moved" in row]
+        lines.append(
+            [
+                way,
+                mean_sd_of([row["barrier"] for row in rows], 3),
+                mean_sd_of([row["middle"] for row in rows], 3),
+                mean_sd_of([max(row["loss"]) for row in rows], 3),
+                mean_sd_of(ends, 3),
+                f"{statistics.mean(moved):.2f}" if moved else "",
+            ]
+        )
+    off = max((row.get("function_off", 0.0) for row in result["rows"]), default=0.0)
+    lower = [_lower_barrier(result["rows"], way) for way in measured if way != "none"]
+    return page(
+        "Two vision transformers, aligned",
+        [result],
+        f"Two `{result['model']}` that differ in their seed alone are trained on all classes of "
+        f"{DATA_TITLES.get(result['data'], result['data'])} for {result['epochs']} epochs, the "
+        "second is aligned to the first, and cross-entropy and accuracy of the test samples are "
+        "measured on the straight line between them. The barrier is the highest loss on it above "
+        f"the line between the losses of its ends. Activations are those of {result['samples']} "
+        f"validation samples. Mean and standard deviation over {pairs} pairs of seeds.",
+        table("aligned by|barrier|accuracy halfway|highest loss|accuracy of the ends|moved", lines),
+        "Moved is the fraction of hidden units that have another place after alignment. The moved "
+        f"network is the same function: its logits are off by at most {off:.1e}.",
+        " ".join([*lower, *refused]),
+        "Moved are the entries of the residual stream, the heads of attention as wholes, and the "
+        "hidden units of MLPs; entries inside of a head keep their places. Planted permutations "
+        "of such a network are found again, by weights and by activations. Whether some other "
+        "permutation would take away a barrier that stays here, these numbers do not say.",
+    )
+
+
+def _lower_barrier(rows: list[Row], way: str) -> str:
+    """By how much a way of aligning lowers the barrier, pair by pair."""
+    by = {(tuple(row["seeds"]), row["aligned"]): row["barrier"] for row in rows if "barrier" in row}
+    pairs = {seeds for seeds, _ in by}
+    changes = [by[seeds, way] - by[seeds, "none"] for seeds in sorted(pairs)]
+    fewer = sum(change < 0 for change in changes)
+    return (
+        f"By {way} the barrier changes by {mean_sd_of(changes, 3)}; it is lower in {fewer} of "
+        f"{len(changes)} pairs."
+    )
 
 
 def alignment(load: Load) -> str:

@@ -21,7 +21,15 @@ from class_pages import abstention, growth, nonsense, removal
 from expert_pages import experts_in_short
 from flow_pages import flow
 from intarsia.plots import svg
-from merge_pages import alignment, compatibility, curve, curve_figure, merge, merge_in_short
+from merge_pages import (
+    alignment,
+    compatibility,
+    curve,
+    curve_figure,
+    merge,
+    merge_in_short,
+    vit_barrier,
+)
 from module_pages import defaults, quality, yeast
 from mutation_pages import mutation
 from network_pages import networks
@@ -80,7 +88,11 @@ PAGES: dict[str, Callable[[Load], str]] = {
     "networks": networks,
 }
 # These are written once their numbers are there.
-LATER: dict[str, Callable[[Load], str]] = {"imagenet": imagenet, "stream_merge": stream_merge}
+LATER: dict[str, Callable[[Load], str]] = {
+    "imagenet": imagenet,
+    "stream_merge": stream_merge,
+    "vit_barrier": vit_barrier,
+}
 # The README's lines between <!-- name --> and <!-- end of name -->.
 BLOCKS: dict[str, Callable[[Load], str]] = {
     "experts": experts_in_short,

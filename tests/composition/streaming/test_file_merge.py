@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import intarsia as ia
 from intarsia.composition.operators.changes.dare import draw
+from intarsia.composition.operators.changes.ties import Ties, join
 from intarsia.composition.streaming import file_merge, shards
 from intarsia.composition.streaming.tensor_files import StoredTensor, TensorFiles
 from intarsia.errors import (
@@ -85,6 +86,15 @@ def paths(folder: Path, states: Mapping[str, Any], **options: Any) -> dict[str, 
         "task_arithmetic(scale=0.4)",
         "ties(preset='mergekit', density=0.4)",
         "ties(preset='mergekit')",
+        "ties(preset='peft', density=0.3, base='zero')",
+        "dare(preset='mergekit', density=1.0, consensus='ties')",
+        "multislerp(base='zero')",
+        "della(preset='mergekit', density=0.6)",
+        "della(base='zero', consensus='sum')",
+        "breadcrumbs(density=0.5, consensus='ties')",
+        "sce",
+        "model_stock(by_unit=True)",
+        "karcher(base='origin', weights={'a': 2})",
         "breadcrumbs(density=0.6, gamma=0.2)",
         "della(seed=3)",
         "sce(density=0.5)",
@@ -107,6 +117,99 @@ def test_files_join_as_modules_do(
     assert result.keys() == expected.keys()
     for name, tensor in expected.items():
         torch.testing.assert_close(result[name], tensor, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def test_equals_are_trimmed_across_pieces_as_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of bfloat16 many changes are of one size; the earlier stay, whatever piece they are in."""
+    monkeypatch.setattr(file_merge, "PIECE", 7)
+    draws = torch.Generator().manual_seed(0)
+    base = {"w": torch.zeros(20, 10).bfloat16()}
+    states = {
+        name: {"w": torch.randint(-3, 4, (20, 10), generator=draws).bfloat16()} for name in "ab"
+    }
+    places = paths(tmp_path, {"base": base, **states})
+    for density in (0.01, 0.3, 0.5, 0.95):
+        how = Ties(density, "tensor", "some", "mass", "positive", "before", "sum", 1.0)
+        vectors = [state["w"].double().flatten() for state in states.values()]
+        expected = join(vectors, [1.0, 1.0], [200], how)
+        out = tmp_path / str(density)
+        ia.merge_files(
+            [places["a"], places["b"]],
+            out,
+            f"ties(preset='mergekit', reduce='sum', density={density})",
+            base=places["base"],
+        )
+        assert torch.equal(read_model(out)["w"].double().flatten(), expected)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_change_nothing(tmp_path: Path, threads: int) -> None:
+    before = torch.get_num_threads()
+    places = paths(tmp_path, llama_states("a", "b"))
+    files, base = [places["a"], places["b"]], places["base"]
+    operator = "della(preset='mergekit', density=0.6)"
+    ia.merge_files(files, tmp_path / "one", operator, base=base)
+    try:
+        torch.set_num_threads(threads)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(file_merge, "PIECE", 16)
+            ia.merge_files(files, tmp_path / "many", operator, base=base)
+    finally:
+        torch.set_num_threads(before)
+    one, many = read_model(tmp_path / "one"), read_model(tmp_path / "many")
+    for name, tensor in one.items():
+        torch.testing.assert_close(many[name], tensor)
+
+
+def test_what_a_trim_would_hide_is_refused(tmp_path: Path) -> None:
+    """NaN is no entry that is largest; it must not be dropped without a word."""
+    base = {"w": torch.zeros(10), "norm.running_mean": torch.zeros(2)}
+    bad = {**base, "w": torch.arange(10.0)}
+    bad["w"][3] = torch.nan
+    places = paths(tmp_path, {"base": base, "good": {**base, "w": torch.ones(10)}, "bad": bad})
+    files = [places["good"], places["bad"]]
+    trimmed = "ties(preset='mergekit', density=0.5)"
+    for place, operator in enumerate((trimmed, "breadcrumbs", "karcher", "tsvm")):
+        with pytest.raises(CompositionError, match="'w' of model 'bad' holds values that are not"):
+            ia.merge_files(files, tmp_path / f"out{place}", operator, base=places["base"])
+    with pytest.raises(CompositionError, match="'w' of model 'base'"):
+        ia.merge_files(files[:1], tmp_path / "other", "task_arithmetic", base=places["bad"])
+    worse = write_model(
+        tmp_path / "worse", {**base, "norm.running_mean": torch.full((2,), torch.inf)}
+    )
+    with pytest.raises(CompositionError, match=r"'norm.running_mean' of model 'worse'"):
+        ia.merge_files([places["good"], worse], tmp_path / "third", "mean")
+
+
+def test_a_model_that_is_written_to_meanwhile_is_not_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = paths(tmp_path, llama_states("a", "b"))
+    write = shards.MergeFolder.write
+
+    def touched(self: Any, shard: Any, pieces: Any) -> None:
+        write(self, shard, pieces)
+        os.utime(places["a"] / "model.safetensors", ns=(1, 1))
+
+    monkeypatch.setattr(shards.MergeFolder, "write", touched)
+    with pytest.raises(FileError, match="was written to while it was read"):
+        ia.merge_files([places["a"], places["b"]], tmp_path / "out", "mean")
+    with pytest.raises(FileError, match="is a merge that is not finished"):
+        ia.merge_files([tmp_path / "out"], tmp_path / "next", "mean")
+
+
+def test_a_config_says_the_type_that_is_written(tmp_path: Path) -> None:
+    """Types are those of the first model by name, the config that of the first given."""
+    wide, narrow = torch.ones(2, 2), torch.ones(2, 2).bfloat16()
+    places = paths(tmp_path, {"a": {"w": narrow}, "b": {"w": wide}})
+    for name, dtype in (("a", "bfloat16"), ("b", "float32")):
+        (places[name] / "config.json").write_text(json.dumps({"torch_dtype": dtype}))
+    ia.merge_files([places["b"], places["a"]], tmp_path / "out", "mean")
+    assert read_model(tmp_path / "out")["w"].dtype == torch.bfloat16
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["torch_dtype"] == "bfloat16"
 
 
 def test_a_draw_goes_on_from_tensor_to_tensor(
@@ -305,7 +408,7 @@ def test_no_more_is_read_than_a_piece(tmp_path: Path, monkeypatch: pytest.Monkey
     ia.merge_files(files, tmp_path / "out", "task_arithmetic", base=base)
     assert max(seen) == 50
     seen.clear()
-    ia.merge_files(files, tmp_path / "whole", "karcher", base=base)
+    ia.merge_files(files, tmp_path / "whole", "tsvm", base=base)
     assert max(seen) == 16 * 8
 
 

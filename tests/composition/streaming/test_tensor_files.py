@@ -50,6 +50,8 @@ BAD: dict[str, tuple[Any, int]] = {
     "by its shape": ({"w": {**W, "shape": [3]}, "v": V}, 12),
     "the type 'F8_E4M3'": ({"w": {**W, "dtype": "F8_E4M3"}, "v": V}, 12),
     "no shape or place": ({"w": {**W, "shape": [-2]}, "v": V}, 12),
+    "that torch cannot have": ({"w": {**W, "shape": [2, *[1] * 64]}, "v": V}, 12),
+    "shape that torch cannot": ({"w": {**W, "shape": [2**63, 0], "data_offsets": [0, 0]}}, 0),
     "no place": ({"w": {**W, "data_offsets": [0]}, "v": V}, 12),
     "no shape": ({"w": 3, "v": V}, 12),
     "given twice": (b'{"w":1,"w":2}', 12),

@@ -18,6 +18,7 @@ from intarsia.models.custom.published import TokenRows
 from intarsia.models.units import take_units
 from intarsia.modules import logits_of
 
+NO_TIMM = "timm is not installed, or does not import"
 SMALL = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 12}
 SETTINGS: dict[str, Any] = {
     "partition": [["a"], ["b"]],
@@ -142,10 +143,61 @@ def test_other_names_are_refused(source: str, says: str) -> None:
         ia.published(source)
 
 
-def test_a_model_of_timm_goes_through_the_same_door() -> None:
-    timm = pytest.importorskip("timm")
-    network = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1, num_classes=3)
+@pytest.fixture
+def small_timm(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """timm itself, whose models are made small and with random weights, and what it was asked."""
+    timm = pytest.importorskip("timm", reason=NO_TIMM, exc_type=ImportError)
+    asked: list[tuple[str, dict[str, Any]]] = []
+    create = timm.create_model
+    sizes: dict[str, dict[str, Any]] = {
+        "vit_tiny_patch16_224": {"img_size": 32, "depth": 1, "num_classes": 3},
+        "resnet18.a1_in1k": {"num_classes": 3},
+    }
+
+    def small(name: str, **given: Any) -> nn.Module:
+        asked.append((name, dict(given)))
+        torch.manual_seed(0)
+        made: nn.Module = create(name, **{**sizes.get(name, {}), **given, "pretrained": False})
+        return made
+
+    monkeypatch.setattr(timm, "create_model", small)
+    return asked
+
+
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "resnet18.a1_in1k"])
+def test_a_model_of_timm_goes_through_the_same_door(
+    name: str, small_timm: list[tuple[str, dict[str, Any]]]
+) -> None:
+    network = ia.published(f"timm/{name}")
+    assert small_timm == [(name, {"pretrained": True})]
+    assert not network.training
     module = ia.Module.of(network, rewarded="b", catalogue="abc", shape=(3, 32, 32))
-    x = torch.randn(2, 3, 32, 32)
+    x = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        torch.testing.assert_close(logits_of(module.to_module(), x), network.eval()(x))
+        torch.testing.assert_close(logits_of(module.to_module(), x), network(x))
+
+
+@pytest.mark.filterwarnings("ignore::intarsia.modules.health.HealthWarning")
+def test_modules_are_trained_from_a_model_of_timm_by_name(
+    small_timm: list[tuple[str, dict[str, Any]]],
+) -> None:
+    source = "timm/vit_tiny_patch16_224"
+    draws = torch.Generator().manual_seed(2)
+    splits = [
+        Split(torch.randn(rows, 3, 32, 32, generator=draws), torch.arange(rows) % 3)
+        for rows in (24, 12, 12)
+    ]
+    data = Data.build("pictures", ("a", "b", "c"), *splits, "none")
+    bank = ia.train(data, base=source, **SETTINGS)
+    assert bank[0].base is not None
+    assert bank[0].base.name == source
+    own = ia.published(source).state_dict()
+    assert all(torch.equal(tensor, own[n]) for n, tensor in bank[0].base.state.items() if n in own)
+    merged = ia.compose(bank, "task_arithmetic")
+    assert torch.isfinite(logits_of(merged, data.test.x)).all()
+
+
+def test_a_name_that_timm_does_not_know_is_an_error_of_ours() -> None:
+    pytest.importorskip("timm", reason=NO_TIMM, exc_type=ImportError)
+    with pytest.raises(ModelError, match="timm cannot make 'no_such_model_at_all'"):
+        ia.published("timm/no_such_model_at_all")

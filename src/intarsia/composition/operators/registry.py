@@ -34,6 +34,8 @@ OPERATORS = Registry(
     router=None,
     tensorwise=False,
     entrywise=False,
+    pieces=None,
+    by_rows=False,
     most=None,
     modules=None,
 )
@@ -80,6 +82,11 @@ def operator(
       another; or a function of its settings that says so (see `is_tensorwise`);
     - `entrywise`: for one that is tensorwise, that an entry of its answer depends on that entry
       and its place alone, so that a large tensor can be joined piece by piece; or such a function;
+    - `pieces`: for one that is tensorwise and not entrywise, a function of TensorPieces, context
+      and settings that looks at all pieces of a tensor, as often as it must, and gives the
+      function that joins one of them (see operators/pieces.py);
+    - `by_rows`: with `pieces`, that these are whole rows of a matrix, one for each output unit; or
+      a function of its settings that says so;
     - `most`: how many parts it joins at most;
     - `modules`: for an operator on logits, a function of the context and its settings that gives
       the modules that run in place of the parts, which must then fit as for joining weights.
@@ -125,6 +132,11 @@ def is_tensorwise(spec: str | Mapping[str, Any] | Spec) -> bool:
 def is_entrywise(spec: str | Mapping[str, Any] | Spec) -> bool:
     """Whether an operator with these settings joins a tensor piece by piece; see `operator`."""
     return is_tensorwise(spec) and _holds("entrywise", spec)
+
+
+def takes_rows(spec: str | Mapping[str, Any] | Spec) -> bool:
+    """Whether an operator with these settings wants pieces that are whole rows; see `operator`."""
+    return _holds("by_rows", spec)
 
 
 def looks_at_samples(spec: str | Mapping[str, Any] | Spec) -> bool:

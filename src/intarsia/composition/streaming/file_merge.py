@@ -1,12 +1,16 @@
 """merge_files: models that are files, joined tensor by tensor without being in memory.
 
 The arithmetic is in float64, whatever the files hold. A tensor is read, joined and written before
-the next one, and where an operator looks at single entries, piece by piece.
+the next one, piece by piece unless an operator must see all of it. Where it needs a little of the
+whole (sums, products, the largest entries), its pieces are looked at before they are joined.
 """
 
 import hashlib
+import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +23,13 @@ from torch import Tensor
 from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.merge_memory import COPIES
 from intarsia.composition.operators import OPERATORS
-from intarsia.composition.operators.registry import AUTO, is_entrywise, is_tensorwise
+from intarsia.composition.operators.pieces import ROOM
+from intarsia.composition.operators.registry import (
+    AUTO,
+    is_entrywise,
+    is_tensorwise,
+    takes_rows,
+)
 from intarsia.composition.streaming.shards import (
     MergeFolder,
     Shard,
@@ -44,7 +54,10 @@ from intarsia.modules.bases.base_weights import Base
 from intarsia.modules.statistics import joint_buffer, sibling_name
 from intarsia.specs import Spec
 
-PIECE = 2**18  # entries that are joined at once where an operator looks at single entries
+# Entries that are joined at once: as float64 they stay in a core's cache, and torch joins no more
+# in one thread, so that threads can take a piece each.
+PIECE = 2**15
+RETAINED = 2**24  # bytes
 SHARD_SIZE = "4GiB"
 STATISTICS = ("running_mean", "running_var")
 COUNT = "num_batches_tracked"
@@ -96,8 +109,9 @@ def merge_files(
     A model is known by the name of its file or folder, or by the key of a mapping: that is what
     `weights` of an operator are given by. All have the tensors of the first, in name and shape.
     With a `base` its changes are joined, and added to it. Operators that look at one tensor at a
-    time can be used, see `is_tensorwise`; at no time is more in memory than the largest tensors of
-    the models and what the operator makes of them.
+    time can be used, see `is_tensorwise`. Those that join pieces, all but tsvm and iso_c of ours,
+    take little memory whatever the sizes; for the others the largest tensor of every model is in
+    memory, and what the operator makes of them.
 
     Tensors keep the type that they have in the base, or in the first model by name, unless `dtype`
     is given. Statistics of a BatchNorm are joined as by `compose`; other integers must be the same
@@ -119,7 +133,8 @@ def merge_files(
                     advance(sum(t.nbytes for t in shard.tensors))
                 else:
                     folder.write(shard, job.pieces(shard, advance))
-        folder.finish(job.source, job.dtype)
+        job.check_unchanged()
+        folder.finish(job.source, job.config_dtype)
     return FileMerge(
         folder=Path(out),
         operator=job.operator,
@@ -182,6 +197,96 @@ class FileContext(MergeContext):
 @dataclass(frozen=True)
 class _Part:
     name: str
+
+
+class _Workers:
+    """Threads that take a piece each; what they make comes in order, and not far ahead."""
+
+    def __init__(self) -> None:
+        # glibc gives pages of blocks back that are larger than any that was freed before: without
+        # this one, those of every piece, to ask for them again
+        torch.empty(RETAINED, dtype=torch.uint8)
+        self.pool = ThreadPoolExecutor(torch.get_num_threads())
+
+    def __enter__(self) -> "_Workers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pool.shutdown(cancel_futures=True)
+
+    @staticmethod
+    def ahead() -> int:
+        """How many pieces are in memory at most."""
+        return 2 * torch.get_num_threads() + 1
+
+    def map(self, function: Callable[[int], Any], starts: Iterable[int]) -> Iterator[Any]:
+        pending: deque[Future[Any]] = deque()
+        for start in starts:
+            pending.append(self.pool.submit(function, start))
+            if len(pending) == self.ahead():
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+class _FileTensor:
+    """One tensor of all models, read in pieces; the TensorPieces of operators."""
+
+    def __init__(self, job: "_Job", name: str, workers: _Workers) -> None:
+        self.job, self.name, self.workers = job, name, workers
+        self.stored = job.first.tensors[name]
+        self.entries, self.first = self.stored.entries, job.starts[name]
+        self.step = _step(self.stored, job.operator)
+        self.starts = range(0, self.entries, self.step)
+
+    @property
+    def count(self) -> int:
+        return len(self.starts)
+
+    def each(
+        self, look: Callable[[list[Tensor], int], Any], every: int = 1
+    ) -> Iterator[tuple[int, Any]]:
+        def seen(start: int) -> tuple[int, Any]:
+            return start, look(self.read(start)[1], start)
+
+        return self.workers.map(seen, self.starts[::every])
+
+    def read(self, start: int) -> tuple[Tensor | None, list[Tensor]]:
+        """What is added to the joined piece, and what the models have: changes, or weights."""
+        count = min(self.step, self.entries - start)
+        base = None if self.job.takes_weights else self.job.base
+        origin = None if base is None else self.job.finite(base, self.name, start, count)
+        changes = []
+        for files in self.job.models.values():
+            own = self.job.finite(files, self.name, start, count)
+            changes.append(own if origin is None else own.sub_(origin))
+        if takes_rows(self.job.operator):
+            rows = self.stored.shape[0] if len(self.stored.shape) > 1 else 1
+            changes = [change.view(-1, self.entries // rows) for change in changes]
+            origin = None if origin is None else origin.view(changes[0].shape)
+        return origin, changes
+
+    def joined_entries(self, start: int) -> Tensor:
+        """A piece as an operator makes it that looks at no other; or the whole of the tensor."""
+        count = min(self.step, self.entries - start)
+        shape = self.stored.shape if count == self.entries else (count,)
+        job, name = self.job, self.name
+        origin = None
+        if job.base is not None:
+            origin = job.finite(job.base, name, start, count).reshape(shape)
+        states = []
+        for files in job.models.values():
+            own = job.finite(files, name, start, count).reshape(shape)
+            states.append({name: own if origin is None else own.sub_(origin)})
+        context = FileContext(
+            parts=job.parts,
+            entries={name: TensorSpec(shape, torch.float64, learned=True)},
+            start=self.first + start,
+            origin_state=None if origin is None else {name: origin},
+        )
+        how = OPERATORS[job.operator.name]
+        joined: Tensor = how(states, context, **job.operator.arguments)[name]
+        return joined if origin is None else joined + origin
 
 
 @dataclass(frozen=True)
@@ -264,56 +369,81 @@ class _Job:
 
     def pieces(self, shard: Shard, advance: Callable[[int], None]) -> Iterator[Tensor]:
         """The tensors of a shard one after another, flat, in pieces as small as may be."""
-        whole = not is_entrywise(self.operator)
-        for tensor in shard.tensors:
-            stored = self.first.tensors[tensor.name]
-            if not _is_learned(tensor.name, stored):
-                yield self._checked(tensor.name, self._buffer(tensor.name).to(tensor.dtype))
-                advance(tensor.nbytes)
-                continue
-            step = max(stored.entries, 1) if whole else PIECE
-            for start in range(0, stored.entries, step):
-                count = min(step, stored.entries - start)
-                joined = self._joined(tensor.name, start, count).to(tensor.dtype)
-                yield self._checked(tensor.name, joined)
-                advance(joined.nbytes)
+        with _Workers() as workers:
+            for tensor in shard.tensors:
+                stored = self.first.tensors[tensor.name]
+                if not _is_learned(tensor.name, stored):
+                    yield self._checked(tensor.name, self._buffer(tensor.name).to(tensor.dtype))
+                    advance(tensor.nbytes)
+                elif stored.entries:
+                    for joined in self._joined(tensor, workers):
+                        yield joined
+                        advance(joined.nbytes)
 
-    def _joined(self, name: str, start: int, count: int) -> Tensor:
-        """Entries of a parameter as the operator makes them, in float64."""
-        stored = self.first.tensors[name]
-        shape = stored.shape if count == stored.entries else (count,)
-        origin = None
-        if self.base is not None:
-            origin = self.base.tensors[name].read(start, count).double().reshape(shape)
-        states = []
-        for files in self.models.values():
-            own = files.tensors[name].read(start, count).double().reshape(shape)
-            states.append({name: own if origin is None else own.sub_(origin)})
-        context = FileContext(
-            parts=tuple(map(_Part, self.models)),
-            entries={name: TensorSpec(shape, torch.float64, learned=True)},
-            start=self.starts[name] + start,
-            origin_state=None if origin is None else {name: origin},
+    def _joined(self, tensor: ShardTensor, workers: "_Workers") -> Iterator[Tensor]:
+        """A parameter as the operator makes it, in pieces of the type that is written."""
+        files = _FileTensor(self, tensor.name, workers)
+        how, settings = OPERATORS[self.operator.name], OPERATORS.settings(self.operator)
+        join: Callable[[int], Tensor] = files.joined_entries
+        if not is_entrywise(self.operator) and how.pieces is not None:
+            of_piece = how.pieces(files, FileContext(self.parts), settings)
+
+            def join(start: int) -> Tensor:
+                origin, changes = files.read(start)
+                joined: Tensor = of_piece(changes, start)
+                return joined if origin is None else joined.add_(origin)
+
+        def written(start: int) -> Tensor:
+            return self._checked(tensor.name, join(start).reshape(-1).to(tensor.dtype))
+
+        return workers.map(written, files.starts)
+
+    @cached_property
+    def parts(self) -> tuple[Any, ...]:
+        """What an operator knows of the models: their names."""
+        return tuple(map(_Part, self.models))
+
+    @cached_property
+    def takes_weights(self) -> bool:
+        """Whether the operator joins the weights themselves and not their changes of the base."""
+        return OPERATORS.settings(self.operator).get("base") == "zero"
+
+    def finite(self, files: TensorFiles, name: str, start: int, count: int) -> Tensor:
+        """Entries of a model's tensor, in float64; NaN and infinity are refused."""
+        entries = files.tensors[name].read(start, count)
+        if not _is_finite(entries):
+            models = {id(own): model for model, own in self.models.items()}
+            raise CompositionError(
+                f"tensor {name!r} of model {models.get(id(files), 'base')!r} holds values that are "
+                f"not finite: get {files.path} again, or leave it out"
+            )
+        return entries.double()
+
+    @property
+    def config_dtype(self) -> torch.dtype | None:
+        """What the copied config is to say: the type chosen, or that of the tensors if it differs.
+
+        The config may come from another model than the types.
+        """
+        source = next((f for f in self.models.values() if f.folder == self.source), self.first)
+        theirs, ours = _float_types(source), _float_types(self.first)
+        return (
+            next(iter(ours)) if not self.dtype and theirs != ours and len(ours) == 1 else self.dtype
         )
-        how = OPERATORS[self.operator.name]
-        joined: Tensor = how(states, context, **self.operator.arguments)[name]
-        return (joined if origin is None else joined + origin).reshape(-1)
+
+    def check_unchanged(self) -> None:
+        """Refuse to finish where a file of a model was written to meanwhile."""
+        for files in (*self.models.values(), *([self.base] if self.base else [])):
+            files.check_unchanged()
 
     def _buffer(self, name: str) -> Tensor:
         """Statistics of a normalisation by the rule of all operators; integers that are equal."""
         gain = sibling_name(name, "weight")
         names = [name, *([gain] if gain in self.first.tensors else [])]
-        states = [
-            {key: files.tensors[key].read().reshape(files.tensors[key].shape) for key in names}
-            for files in self.models.values()
-        ]
+        states = [{key: self._whole(files, key) for key in names} for files in self.models.values()]
         each = [state[name] for state in states]
         if each[0].is_floating_point() or name.rpartition(".")[2] == COUNT:
-            widened = [
-                {k: t.double() if t.is_floating_point() else t for k, t in state.items()}
-                for state in states
-            ]
-            return joint_buffer(name, widened, [1.0] * len(states)).reshape(-1)
+            return joint_buffer(name, states, [1.0] * len(states)).reshape(-1)
         for model, tensor in zip(self.models, each, strict=True):
             if not torch.equal(tensor, each[0]):
                 raise CompositionError(
@@ -322,16 +452,17 @@ class _Job:
                 )
         return each[0].reshape(-1)
 
+    def _whole(self, files: TensorFiles, name: str) -> Tensor:
+        """A model's tensor; numbers in float64."""
+        stored = files.tensors[name]
+        floats = stored.dtype.is_floating_point
+        read = self.finite(files, name, 0, stored.entries) if floats else stored.read()
+        return read.reshape(stored.shape)
+
     def _checked(self, name: str, joined: Tensor) -> Tensor:
-        """What is to be written; NaN and infinity are refused, with the model that has them."""
-        if not joined.is_floating_point() or bool(torch.isfinite(joined).all()):
+        """What is to be written; NaN and infinity are refused."""
+        if _is_finite(joined):
             return joined
-        for model, files in [*self.models.items(), *([("base", self.base)] if self.base else [])]:
-            if not bool(torch.isfinite(files.tensors[name].read()).all()):
-                raise CompositionError(
-                    f"tensor {name!r} of model {model!r} holds values that are not finite: get "
-                    f"{files.path} again, or leave it out"
-                )
         raise CompositionError(
             f"tensor {name!r} joined holds values that {joined.dtype} has no room for: choose "
             "another dtype, such as float32"
@@ -352,12 +483,17 @@ class _Job:
         """Refuse what takes more than the limits allow, or than the machine has."""
         current().check("parts", len(self.models), "{} models are to be joined")
         name, largest = max(self.first.tensors.items(), key=lambda item: item[1].entries)
-        entries = min(largest.entries, PIECE) if is_entrywise(self.operator) else largest.entries
+        how, whole = OPERATORS[self.operator.name], largest.entries
+        entries = min(_step(largest, self.operator), whole)
         spec = TensorSpec((entries,), torch.float64, learned=True)
-        context = FileContext(tuple(map(_Part, self.models)), entries={name: spec})
-        how = OPERATORS[self.operator.name]
+        context = FileContext(self.parts, entries={name: spec})
         states = 8 * entries * (len(self.models) + 3)  # with base, answer and what is written
         passing = states + (how.memory(context) if how.memory else COPIES * context.nbytes)
+        if entries < whole:
+            passing *= _Workers.ahead()
+            if how.pieces is not None and not is_entrywise(self.operator):
+                # what a search for the largest entries holds, and sorts
+                passing += 24 * len(self.models) * min(whole, max(ROOM, whole // 16))
         what = f"joining tensor {name!r} of {len(self.models)} models takes {{}} of memory"
         with account() as taken:
             for files in (*self.models.values(), *([self.base] if self.base else [])):
@@ -432,6 +568,29 @@ def _check_fits(files: TensorFiles, first: TensorFiles) -> None:
 def _is_learned(name: str, tensor: StoredTensor) -> bool:
     """Whether a tensor is joined by the operator: all numbers but running statistics."""
     return tensor.dtype.is_floating_point and name.rpartition(".")[2] not in STATISTICS
+
+
+def _step(tensor: StoredTensor, operator: Spec) -> int:
+    """How many entries are joined at once."""
+    if is_entrywise(operator):
+        return PIECE
+    if OPERATORS[operator.name].pieces is None:
+        return tensor.entries
+    if not takes_rows(operator):
+        return PIECE
+    row = tensor.entries // tensor.shape[0] if len(tensor.shape) > 1 else tensor.entries
+    return row * max(1, PIECE // row)
+
+
+def _is_finite(entries: Tensor) -> bool:
+    if not entries.is_floating_point() or not entries.numel():
+        return True
+    least, most = entries.aminmax()  # NaN where there is one
+    return math.isfinite(float(least)) and math.isfinite(float(most))
+
+
+def _float_types(files: TensorFiles) -> set[torch.dtype]:
+    return {t.dtype for t in files.tensors.values() if t.dtype.is_floating_point}
 
 
 @contextmanager

@@ -124,7 +124,7 @@ class MergeFolder:
                     "an empty folder"
                 ) from None
             known = {"merge": self.merge, "shards": {}}
-        if known.get("merge") != self.merge:
+        if known.get("merge") != self.merge or not isinstance(known.get("shards"), dict):
             raise FileError(
                 f"{self.path}: holds another merge, of other files or settings: delete it, or give "
                 "another folder"

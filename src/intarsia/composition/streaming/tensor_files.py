@@ -23,6 +23,7 @@ from intarsia.parsing import parse_json
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 LARGEST_INDEX = 2**26  # bytes
+MOST_AXES = 64  # as many as torch and numpy can have
 DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
     "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
@@ -96,6 +97,18 @@ class TensorFiles:
     @property
     def nbytes(self) -> int:
         return sum(tensor.nbytes for tensor in self.tensors.values())
+
+    def check_unchanged(self) -> None:
+        """Refuse files that were written to since their headers were read."""
+        for file in self.files:
+            try:
+                status = file.stat()
+            except OSError as error:
+                raise FileError(f"{file}: cannot be read: {error.strerror or error}") from error
+            if [status.st_size, status.st_mtime_ns] != self.headers[file.name][:2]:
+                raise FileError(
+                    f"{file}: was written to while it was read: merge into a new folder"
+                )
 
 
 def is_model(path: Path) -> bool:
@@ -242,6 +255,8 @@ def _checked(name: str, entry: Any) -> tuple[int, int, tuple[int, ...], str]:
         if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
             raise FileError(f"no shape or place is given for tensor {shortened(name)}: {_AGAIN}")
     assert isinstance(shape, list) and isinstance(offsets, list)
+    if len(shape) > MOST_AXES or any(n >= 2**63 for n in shape):
+        raise FileError(f"tensor {shortened(name)} has a shape that torch cannot have: {_AGAIN}")
     if len(offsets) != 2:
         raise FileError(f"no place is given for tensor {shortened(name)}: {_AGAIN}")
     if not isinstance(code, str) or code not in DTYPES:

@@ -26,7 +26,9 @@ def published(source: str) -> nn.Module:
     `hf/google/vit-base-patch16-224` is a classification model of transformers, of pictures or of
     token ids, which it reads as one tensor of whole numbers, padding included. In place of its name
     goes the folder of one: `hf/./folder`, `hf//data/folder`. `timm/resnet50.a1_in1k` is a model of
-    timm. Weights are read from safetensors alone, and code that a repository holds is never run.
+    timm, which reads weights of its own list from where it keeps them: as safetensors where there
+    are any, but else pickled. transformers' are read from safetensors alone, and code that a
+    repository holds is never run.
     """
     if not is_published(source):
         raise ModelError(

@@ -5,7 +5,7 @@ Sources: the paper, https://arxiv.org/abs/2311.03099; peft 0.21, mergekit 0.1.5 
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from intarsia.composition.operators.changes.ties import PRESETS, Ties
+from intarsia.composition.operators.pieces import TensorPieces, sums
 from intarsia.data.splits import random_keys
 
 
@@ -53,6 +54,40 @@ def drop(
     return torch.cat([_to_norm(after, before.abs().sum()) for before, after in pairs])
 
 
+def drop_pieces(
+    tensor: TensorPieces,
+    names: Sequence[str],
+    density: float,
+    seed: int,
+    rescale: Literal["density", "norm", "none"],
+) -> Callable[[list[Tensor], int], list[Tensor]]:
+    """As `drop` of every part, by names: a function of a piece's changes and its first entry."""
+    plain: Literal["density", "none"] = "density" if rescale == "density" else "none"
+
+    def left(changes: list[Tensor], start: int) -> list[Tensor]:
+        kept = [
+            draw(n, len(c), density, seed, tensor.first + start)
+            for n, c in zip(names, changes, strict=True)
+        ]
+        return [drop(c, k, density, plain, [len(c)]) for c, k in zip(changes, kept, strict=True)]
+
+    if rescale != "norm" or density == 1:
+        return left
+    scales = norm_scales(tensor, left)
+    return lambda changes, start: [c * f for c, f in zip(left(changes, start), scales, strict=True)]
+
+
+def norm_scales(
+    tensor: TensorPieces, left: Callable[[list[Tensor], int], list[Tensor]]
+) -> list[float]:
+    """What scales what is left of every part back to the part's own sum of magnitudes."""
+    found = sums(
+        tensor, lambda changes, start: [t.abs() for t in (*changes, *left(changes, start))]
+    )
+    half = len(found) // 2
+    return [_norm_scale(own, norm) for norm, own in zip(found[:half], found[half:], strict=True)]
+
+
 def draw(name: str, entries: int, density: float, seed: int, start: int = 0) -> Tensor:
     """True for the entries that stay; the same on every machine."""
     return uniform(name, entries, seed, start) < density
@@ -70,6 +105,9 @@ def uniform(name: str, entries: int, seed: int, start: int = 0) -> Tensor:
 
 
 def _to_norm(tensor: Tensor, norm: Tensor) -> Tensor:
-    own = tensor.abs().sum()
+    return tensor * _norm_scale(float(tensor.abs().sum()), float(norm))
+
+
+def _norm_scale(own: float, norm: float) -> float:
     # mergekit leaves a tensor as it is when either norm is below this
-    return tensor if min(own, norm) < 1e-7 else tensor * (norm / own)
+    return 1.0 if min(own, norm) < 1e-7 else norm / own

@@ -18,12 +18,21 @@ from intarsia.composition.operators.changes.tensor_changes import (
     rows_of,
     tensor_operator,
 )
+from intarsia.composition.operators.pieces import PieceJoin, TensorPieces, gram_of
 from intarsia.composition.operators.registry import copies
 
 SINGULAR = 1e-6  # a divisor nearer to 0 gives no ratio
 
 
-@tensor_operator("model_stock", paper="https://arxiv.org/abs/2403.19522", memory=copies(8))
+@tensor_operator(
+    "model_stock",
+    paper="https://arxiv.org/abs/2403.19522",
+    pieces=lambda tensor, context, settings: _stocked_pieces(
+        tensor, len(context.parts), settings["by_unit"]
+    ),
+    by_rows=lambda settings: settings["by_unit"],
+    memory=copies(8),
+)
 def model_stock(context: MergeContext, by_unit: bool = False) -> TensorJoin:
     """theta = origin + r * mean of tau_i, with r = K c / (1 + (K - 1) c), tensor by tensor.
 
@@ -41,10 +50,25 @@ def stocked(changes: Sequence[Tensor], by_unit: bool = False) -> Tensor:
         return changes[0]
     rows = [rows_of(change) if by_unit else change.reshape(1, -1) for change in changes]
     cosine = mean([_cosine(one, other) for one, other in combinations(rows, 2)])
+    return (_ratio(cosine, count)[:, None] * mean(rows)).reshape(changes[0].shape)
+
+
+def _stocked_pieces(tensor: TensorPieces, count: int, by_unit: bool) -> PieceJoin:
+    if count == 1 or by_unit:
+        return lambda changes, start: stocked(changes, by_unit)
+    products = gram_of(tensor)
+    lengths = products.diagonal().sqrt()
+    scale = lengths[:, None] * lengths
+    cosines = (products / torch.where(scale == 0, 1.0, scale)).clamp(-1, 1)
+    pairs = [cosines[i, j] for i, j in combinations(range(count), 2)]
+    ratio = float(_ratio(mean(pairs), count))
+    return lambda changes, start: ratio * mean(changes)
+
+
+def _ratio(cosine: Tensor, count: int) -> Tensor:
     divisor = 1 + (count - 1) * cosine
     singular = divisor.abs() < SINGULAR
-    ratio = torch.where(singular, 0, count * cosine / torch.where(singular, 1.0, divisor))
-    return (ratio[:, None] * mean(rows)).reshape(changes[0].shape)
+    return torch.where(singular, 0, count * cosine / torch.where(singular, 1.0, divisor))
 
 
 def _cosine(one: Tensor, other: Tensor) -> Tensor:

@@ -5,9 +5,9 @@ mergekit 0.1.5, whose results breadcrumbs and the preset "mergekit" of DELLA equ
 added up, or joined by TIES.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,12 +15,13 @@ from torch import Tensor
 from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.arithmetic import Weights, check_fraction, combination
 from intarsia.composition.operators.changes import ties
-from intarsia.composition.operators.changes.dare import drop, uniform
+from intarsia.composition.operators.changes.dare import drop, norm_scales, uniform
 from intarsia.composition.operators.changes.tensor_changes import (
     TensorJoin,
     rows_of,
     tensor_operator,
 )
+from intarsia.composition.operators.pieces import PieceJoin, TensorPieces, largest
 from intarsia.composition.operators.registry import copies
 from intarsia.errors import RecipeError
 
@@ -43,7 +44,12 @@ DELLA = {
 BREADCRUMBS = replace(ties.PRESETS["mergekit"], reduce="sum")
 
 
-@tensor_operator("breadcrumbs", paper="https://arxiv.org/abs/2312.06795", memory=copies(11))
+@tensor_operator(
+    "breadcrumbs",
+    paper="https://arxiv.org/abs/2312.06795",
+    pieces=lambda tensor, context, settings: _breadcrumbs_pieces(tensor, context, settings),
+    memory=copies(11),
+)
 def breadcrumbs(
     context: MergeContext,
     density: float = 0.9,
@@ -68,7 +74,13 @@ def breadcrumbs(
     return join
 
 
-@tensor_operator("della", paper="https://arxiv.org/abs/2406.11617", memory=copies(11))
+@tensor_operator(
+    "della",
+    paper="https://arxiv.org/abs/2406.11617",
+    pieces=lambda tensor, context, settings: _della_pieces(tensor, context, settings),
+    by_rows=True,
+    memory=copies(11),
+)
 def della(
     context: MergeContext,
     density: float = 0.5,
@@ -100,14 +112,69 @@ def della(
     return join
 
 
+def _breadcrumbs_pieces(
+    tensor: TensorPieces, context: MergeContext, settings: Mapping[str, Any]
+) -> PieceJoin:
+    given, scale = context.weights(settings["weights"]), settings["scale"]
+    top, count = _kept_ranks(tensor.entries, settings["density"], settings["gamma"])
+    parts = len(given)
+    found = largest(
+        tensor,
+        lambda changes: [change.abs() for change in changes] * 2,
+        [top] * parts + [top + count] * parts,
+    )
+    beyond, within = found[:parts], found[parts:]
+
+    def join(changes: list[Tensor], start: int) -> Tensor:
+        left = []
+        for change, largest_ones, others in zip(changes, beyond, within, strict=True):
+            size = change.abs()
+            kept = others.of(size, start) & ~largest_ones.of(size, start)
+            left.append(torch.where(kept, change, 0))
+        return scale * joined(left, given, settings["consensus"], BREADCRUMBS)
+
+    return join
+
+
+def _della_pieces(
+    tensor: TensorPieces, context: MergeContext, settings: Mapping[str, Any]
+) -> PieceJoin:
+    density, seed, scale = settings["density"], settings["seed"], settings["scale"]
+    spread = _spread(density, settings["epsilon"])
+    given, how = context.weights(settings["weights"]), DELLA[settings["preset"]]
+    plain: Literal["probability", "none"] = "none" if how.rescale == "norm" else "probability"
+
+    def left(changes: list[Tensor], start: int) -> list[Tensor]:
+        each = []
+        for part, change in zip(context.parts, changes, strict=True):
+            numbers = uniform(f"{part.name}/{tensor.name}", change.numel(), seed, start)
+            each.append(magnitude_drop(change, numbers, density, spread, plain))
+        return each
+
+    scales = [1.0] * len(given)
+    if how.rescale == "norm" and density < 1:
+        scales = norm_scales(tensor, left)
+
+    def join(changes: list[Tensor], start: int) -> Tensor:
+        scaled = [c * f for c, f in zip(left(changes, start), scales, strict=True)]
+        return scale * joined(scaled, given, settings["consensus"], how.ties)
+
+    return join
+
+
+def _kept_ranks(entries: int, density: float, gamma: float) -> tuple[int, int]:
+    """How many of the largest entries go, and how many stay after them."""
+    count = entries if density == 1 else int(density * entries)
+    return min(int(gamma * entries), entries - count), count
+
+
 def without_extremes(change: Tensor, density: float, gamma: float) -> Tensor:
     """The change without its largest and its smallest entries; of equals the earlier is larger."""
     entries = change.numel()
-    count = entries if density == 1 else int(density * entries)
-    largest = min(int(gamma * entries), entries - count)
+    top, count = _kept_ranks(entries, density, gamma)
     order = change.abs().flatten().sort(descending=True, stable=True).indices
     kept = torch.zeros(entries, dtype=torch.bool, device=change.device)
-    kept[order[largest : largest + count]] = True
+    kept[order[top : top + count]] = True
     return torch.where(kept.reshape(change.shape), change, 0)
 
 
@@ -116,14 +183,14 @@ def magnitude_drop(
     numbers: Tensor,
     density: float,
     epsilon: float,
-    rescale: Literal["probability", "norm"],
+    rescale: Literal["probability", "norm", "none"],
 ) -> Tensor:
     """What stays of a change where uniform `numbers`, one per entry, lie below the chance."""
     chance = chances(change, density, epsilon)
     kept = numbers.reshape(change.shape) < chance
     if rescale == "probability":
         return torch.where(kept, change / chance, 0)
-    left = drop(change.flatten(), kept.flatten(), density, "norm", [change.numel()])
+    left = drop(change.flatten(), kept.flatten(), density, rescale, [change.numel()])
     return left.reshape(change.shape)
 
 
@@ -137,7 +204,8 @@ def chances(change: Tensor, density: float, epsilon: float) -> Tensor:
     if columns < 2:
         return torch.full_like(change, density)
     order = rows.abs().argsort(dim=1, stable=True)
-    ranks = order.argsort(dim=1).to(change.dtype)  # from 0, the smallest
+    places = torch.arange(columns, dtype=change.dtype, device=change.device)
+    ranks = torch.empty_like(rows).scatter_(1, order, places.expand(rows.shape))  # 0 the smallest
     return (density - epsilon + 2 * epsilon * ranks / (columns - 1)).reshape(change.shape)
 
 

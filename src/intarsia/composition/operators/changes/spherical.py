@@ -5,7 +5,7 @@ as in mergekit 0.1.5; with base="origin", the default of multi-SLERP, the change
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.arithmetic import Weights, combination, normalised
 from intarsia.composition.operators.changes.tensor_changes import TensorJoin, tensor_operator
+from intarsia.composition.operators.pieces import PieceJoin, TensorPieces, gram, gram_of
 from intarsia.composition.operators.registry import copies
 from intarsia.errors import RecipeError
 
@@ -21,7 +22,14 @@ NOTHING = 1e-8  # a length below it has no direction
 
 
 @tensor_operator(
-    "slerp", base="zero", paper="https://doi.org/10.1145/325334.325242", most=2, memory=copies(8)
+    "slerp",
+    base="zero",
+    paper="https://doi.org/10.1145/325334.325242",
+    most=2,
+    pieces=lambda tensor, context, settings: _combined(
+        tensor, lambda products: arc_weights(products, settings["t"])
+    ),
+    memory=copies(8),
 )
 def slerp(context: MergeContext, t: float = 0.5) -> TensorJoin:
     """v = (sin((1 - t) a) v_1 + sin(t a) v_2) / sin a, with a the angle between v_1 and v_2.
@@ -37,6 +45,12 @@ def slerp(context: MergeContext, t: float = 0.5) -> TensorJoin:
 @tensor_operator(
     "multislerp",
     paper="https://goddard.blog/posts/multislerp-wow-what-a-cool-idea",
+    pieces=lambda tensor, context, settings: _combined(
+        tensor,
+        lambda products: direction_weights(
+            products, normalised(context.weights(settings["weights"]), "multislerp")
+        ),
+    ),
     memory=copies(8),
 )
 def multislerp(context: MergeContext, weights: Weights = 1.0) -> TensorJoin:
@@ -50,7 +64,19 @@ def multislerp(context: MergeContext, weights: Weights = 1.0) -> TensorJoin:
 
 
 @tensor_operator(
-    "karcher", base="zero", paper="https://doi.org/10.1002/cpa.3160300502", memory=copies(8)
+    "karcher",
+    base="zero",
+    paper="https://doi.org/10.1002/cpa.3160300502",
+    pieces=lambda tensor, context, settings: _combined(
+        tensor,
+        lambda products: karcher_weights(
+            products,
+            normalised(context.weights(settings["weights"]), "karcher"),
+            settings["steps"],
+            settings["tolerance"],
+        ),
+    ),
+    memory=copies(8),
 )
 def karcher(
     context: MergeContext, weights: Weights = 1.0, steps: int = 10, tolerance: float = 1e-5
@@ -70,65 +96,111 @@ def karcher(
 
 def slerp_tensors(each: Sequence[Tensor], t: float) -> Tensor:
     """One tensor, or the point at t on the arc from the first to the second."""
-    if len(each) == 1:
-        return each[0]
-    first, second = each
-    cosine = float((_unit(first) * _unit(second)).sum().clamp(-1, 1))
-    if abs(cosine) > PARALLEL:
-        return (1 - t) * first + t * second
-    angle = math.acos(cosine)
-    weights = math.sin((1 - t) * angle), math.sin(t * angle)
-    return combination([weight / math.sin(angle) for weight in weights], each)
+    return combination(arc_weights(gram(each), t), each)
 
 
 def mean_direction(each: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """The mean of the directions, as long as the tensors are in the mean."""
-    if len(each) == 1:
-        return each[0]
-    direction = combination(weights, [_unit(tensor) for tensor in each])
-    length = float(direction.norm())
-    if length < NOTHING:
-        return combination(weights, each)
-    return direction * (_mean_length(each, weights) / length)
+    return combination(direction_weights(gram(each), weights), each)
 
 
 def karcher_mean(
     each: Sequence[Tensor], weights: Sequence[float], steps: int, tolerance: float
 ) -> Tensor:
     """The mean on the sphere, as long as the tensors are in the mean; 0 where all are 0."""
-    if len(each) == 1:
-        return each[0]
-    pairs = [(w, t / t.norm()) for w, t in zip(weights, each, strict=True) if t.norm() > tolerance]
-    if not pairs:
-        return torch.zeros_like(each[0])
-    shares = normalised([weight for weight, _ in pairs], "karcher")
-    units = [unit for _, unit in pairs]
-    mean = combination(shares, units)
-    length = float(mean.norm())
-    mean = units[0] if length < tolerance else mean / length
+    return combination(karcher_weights(gram(each), weights, steps, tolerance), each)
+
+
+def arc_weights(products: Tensor, t: float) -> list[float]:
+    """The weights of one or two tensors in SLERP, from their inner products."""
+    if len(products) == 1:
+        return [1.0]
+    lengths = [length if length > NOTHING else 1.0 for length in _lengths(products)]
+    cosine = _clamped(float(products[0, 1]) / lengths[0] / lengths[1])
+    if abs(cosine) > PARALLEL:
+        return [1 - t, t]
+    angle = math.acos(cosine)
+    return [math.sin((1 - t) * angle) / math.sin(angle), math.sin(t * angle) / math.sin(angle)]
+
+
+def direction_weights(products: Tensor, weights: Sequence[float]) -> list[float]:
+    """The weights of the tensors in their mean direction, from their inner products."""
+    if len(products) == 1:
+        return [1.0]
+    lengths = _lengths(products)
+    pairs = zip(weights, lengths, strict=True)
+    own = [weight / length if length > NOTHING else weight for weight, length in pairs]
+    length = _length(torch.tensor(own, dtype=torch.float64), products)
+    if length < NOTHING:
+        return list(weights)
+    mean = sum(weight * own for weight, own in zip(weights, lengths, strict=True))
+    return [factor * mean / length for factor in own]
+
+
+def karcher_weights(
+    products: Tensor, weights: Sequence[float], steps: int, tolerance: float
+) -> list[float]:
+    """The weights of the tensors in their Karcher mean, from their inner products.
+
+    The mean lies in the span of the directions, so that all steps are taken in weights of these.
+    """
+    if len(products) == 1:
+        return [1.0]
+    lengths = _lengths(products)
+    chosen = [i for i, length in enumerate(lengths) if length > tolerance]
+    if not chosen:
+        return [0.0] * len(lengths)
+    shares = normalised([weights[i] for i in chosen], "karcher")
+    scale = torch.tensor([lengths[i] for i in chosen], dtype=torch.float64)
+    cosines = products[chosen][:, chosen] / scale[:, None] / scale
+    mean = torch.tensor(shares, dtype=torch.float64)
+    length = _length(mean, cosines)
+    mean = torch.eye(len(chosen), dtype=torch.float64)[0] if length < tolerance else mean / length
     for _ in range(steps):
-        tangent = combination(shares, [_towards(mean, unit, tolerance) for unit in units])
-        length = float(tangent.norm())
+        tangent = _tangent(mean, cosines, shares, tolerance)
+        length = _length(tangent, cosines)
         if length < tolerance:
             break
         mean = math.cos(length) * mean + (math.sin(length) / length) * tangent
-        mean = mean / mean.norm()
-    return _mean_length(each, weights) * mean
+        mean = mean / _length(mean, cosines)
+    radius = sum(weight * own for weight, own in zip(weights, lengths, strict=True))
+    found = [0.0] * len(lengths)
+    for i, factor in zip(chosen, (radius * mean / scale).tolist(), strict=True):
+        found[i] = factor
+    return found
 
 
-def _towards(start: Tensor, end: Tensor, tolerance: float) -> Tensor:
-    """The tangent at `start` along the arc to `end`; 0 where they are one or opposite."""
-    cosine = float((start * end).sum().clamp(-1, 1))
-    angle = math.acos(cosine)
-    if angle < tolerance or angle > math.pi - tolerance:
-        return torch.zeros_like(start)
-    return (angle / math.sin(angle)) * (end - cosine * start)
+def _tangent(mean: Tensor, cosines: Tensor, shares: Sequence[float], tolerance: float) -> Tensor:
+    """The shares' sum of tangents at the mean along the arcs to the directions.
+
+    The tangent to one is 0 where it is the mean, or opposite.
+    """
+    tangent = torch.zeros_like(mean)
+    for i, (share, cosine) in enumerate(zip(shares, (cosines @ mean).tolist(), strict=True)):
+        cosine = _clamped(cosine)
+        angle = math.acos(cosine)
+        if tolerance <= angle <= math.pi - tolerance:
+            factor = share * angle / math.sin(angle)
+            tangent -= factor * cosine * mean
+            tangent[i] += factor
+    return tangent
 
 
-def _unit(tensor: Tensor) -> Tensor:
-    length = tensor.norm()
-    return tensor / length if length > NOTHING else tensor
+def _lengths(products: Tensor) -> list[float]:
+    lengths: list[float] = products.diagonal().sqrt().tolist()
+    return lengths
 
 
-def _mean_length(each: Sequence[Tensor], weights: Sequence[float]) -> float:
-    return sum(w * float(tensor.norm()) for w, tensor in zip(weights, each, strict=True))
+def _length(weights: Tensor, products: Tensor) -> float:
+    """Of a sum of tensors with these weights."""
+    return math.sqrt(max(float(weights @ products @ weights), 0.0))
+
+
+def _clamped(cosine: float) -> float:
+    return min(max(cosine, -1.0), 1.0)
+
+
+def _combined(tensor: TensorPieces, weights: Callable[[Tensor], Sequence[float]]) -> PieceJoin:
+    """A combination by weights that are found from the inner products of the parts."""
+    found = weights(gram_of(tensor))
+    return lambda changes, start: combination(found, changes)

@@ -18,7 +18,8 @@ from torch import Tensor
 from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.arithmetic import Weights, check_fraction, combination
 from intarsia.composition.operators.changes import ties as steps
-from intarsia.composition.operators.changes.dare import DARE, draw, drop
+from intarsia.composition.operators.changes.dare import DARE, draw, drop, drop_pieces
+from intarsia.composition.operators.pieces import PieceJoin, TensorPieces
 from intarsia.composition.operators.registry import States, copies, operator
 from intarsia.composition.operators.weights import join_states
 
@@ -54,6 +55,9 @@ def task_arithmetic(
     colour="#9d2a6b",
     tensorwise=lambda settings: _sees_tensors_alone(_ties_of(settings)),
     entrywise=lambda settings: _ties_of(settings).density == 1,
+    pieces=lambda tensor, context, settings: steps.join_pieces(
+        tensor, context.weights(settings["weights"]), _ties_of(settings)
+    ),
     memory=copies(11),
 )
 def ties(
@@ -93,6 +97,7 @@ def ties(
         settings["consensus"] == "sum"
         and (not settings["rescale"] or DARE[settings["preset"]].rescale == "density")
     ),
+    pieces=lambda tensor, context, settings: _dare_pieces(tensor, context, settings),
     memory=copies(13),
 )
 def dare(
@@ -125,6 +130,19 @@ def dare(
     if consensus == "sum":
         return vectors.added(scale * combination(given, left))
     return vectors.added(steps.join(left, given, vectors.sizes, replace(how.ties, scale=scale)))
+
+
+def _dare_pieces(
+    tensor: TensorPieces, context: MergeContext, settings: Mapping[str, Any]
+) -> PieceJoin:
+    how, scale = DARE[settings["preset"]], settings["scale"]
+    names, given = [part.name for part in context.parts], context.weights(settings["weights"])
+    way = how.rescale if settings["rescale"] else "none"
+    left = drop_pieces(tensor, names, settings["density"], settings["seed"], way)
+    if settings["consensus"] == "sum":
+        return lambda changes, start: scale * combination(given, left(changes, start))
+    ties_after = replace(how.ties, scale=scale)
+    return lambda changes, start: steps.consensus(left(changes, start), given, ties_after)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from intarsia.composition.operators.arithmetic import check_fraction
+from intarsia.composition.operators.pieces import PieceJoin, TensorPieces, largest
 from intarsia.modules.statistics import total
 
 Trim = Literal["whole", "tensor"]
@@ -60,7 +61,11 @@ def join(
     vectors: Sequence[Tensor], weights: Sequence[float], sizes: Sequence[int], how: Ties
 ) -> Tensor:
     """One task vector from many, all flat; `sizes` are the lengths of the tensors inside."""
-    trimmed = [trim(vector, sizes, how) for vector in vectors]
+    return consensus([trim(vector, sizes, how) for vector in vectors], weights, how)
+
+
+def consensus(trimmed: Sequence[Tensor], weights: Sequence[float], how: Ties) -> Tensor:
+    """The steps after the trim, each entry by itself unless a majority is asked for."""
     weighted = [vector * weight for vector, weight in zip(trimmed, weights, strict=True)]
     voters = weighted if how.weigh == "before" else trimmed
     sign = elect(voters, how)
@@ -103,13 +108,37 @@ def reduce(
     return total(chosen) / torch.where(parts == 0, 1.0, parts)
 
 
-def _largest(sizes: Tensor, density: float, keep: str) -> Tensor:
-    entries = sizes.numel()
+def join_pieces(tensor: TensorPieces, weights: Sequence[float], how: Ties) -> PieceJoin:
+    """As `join` of one tensor, which is trimmed by what a look at all its pieces found."""
+    count = _kept_count(tensor.entries, how.density, how.keep)
+    if count == 0:
+        return lambda changes, start: torch.zeros_like(changes[0])
+    kept = largest(tensor, _magnitudes, [count] * len(weights), equals=how.keep == "threshold")
+
+    def joined(changes: list[Tensor], start: int) -> Tensor:
+        pairs = zip(changes, kept, strict=True)
+        trimmed = [torch.where(own.of(c.abs(), start), c, 0) for c, own in pairs]
+        return consensus(trimmed, weights, how)
+
+    return joined
+
+
+def _magnitudes(changes: list[Tensor]) -> list[Tensor]:
+    return [change.abs() for change in changes]
+
+
+def _kept_count(entries: int, density: float, keep: str) -> int:
     count = int(density * entries)
     if keep == "threshold" and count < entries:
-        return sizes >= sizes.kthvalue(entries - count).values
-    if keep == "some" and density > 0:
-        count = max(count, 1)
+        return count + 1
+    return max(count, 1) if keep == "some" and density > 0 else count
+
+
+def _largest(sizes: Tensor, density: float, keep: str) -> Tensor:
+    entries = sizes.numel()
+    count = _kept_count(entries, density, keep)
+    if keep == "threshold" and count < entries:
+        return sizes >= sizes.kthvalue(entries - count + 1).values
     if count in (0, entries):
         return torch.full_like(sizes, count > 0, dtype=torch.bool)
     last = sizes.kthvalue(entries - count + 1).values
