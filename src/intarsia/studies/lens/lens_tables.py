@@ -74,6 +74,7 @@ def _features(
     done: Sequence[Measured], about: str, title: str = "Which kind a text is, by features"
 ) -> Table:
     extra = [name for name in done[0].result["scores"] if name not in (*SHOWN, DUMMY, PERMUTED)]
+    extra.sort(key=_depth)  # an archive has them by name: layer 10 before layer 2
     rows: list[list[Entry]] = []
     for name in (*SHOWN, *extra, DUMMY, PERMUTED):
         own = [cell.result["scores"][name] for cell in done if name in cell.result["scores"]]
@@ -86,6 +87,12 @@ def _features(
     ]
     columns = ["features", *seeds, "over seeds", "sd over folds"]
     return Table(title, columns, rows, notes)
+
+
+def _depth(name: str) -> float:
+    """`layer 3` -> 3; what is no layer comes last."""
+    number = name.removeprefix("layer ")
+    return int(number) if number.isdigit() else math.inf
 
 
 def _alphas(
