@@ -1,7 +1,9 @@
 """Archives: the finished cells of a study in one file, to send and to keep with a paper."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +19,7 @@ from intarsia.studies.store import Store
 from intarsia.studies.study import Study, find_study
 
 FORMAT = {"format": "intarsia-study", "version": 1}
+EVERY = 30.0  # seconds between two writings of an archive that a run keeps
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,45 @@ def save_archive(path: str | Path, what: Archive) -> None:
     parts = [f'"{key}": [\n{_lines(result.pop(key))}\n]' for key in ("events", "measured")]
     head = json.dumps({**result, "digest": digest}, sort_keys=True, indent=1)
     write_whole(path, (",\n ".join([head[:-2], *parts]) + "\n}\n").encode())
+
+
+@contextmanager
+def kept_archive(
+    path: str | Path,
+    study: Study,
+    options: Mapping[str, Any],
+    store: Store,
+    every: float = EVERY,
+) -> Iterator[None]:
+    """An archive of what is finished, written anew while the block runs and when it ends.
+
+    A machine that is taken away in between leaves the archive of at most `every` seconds before.
+    What hinders a writing in between is no reason to stop; at the end it is an error.
+    """
+    cells = study.plan(options, StudyContext(store, "cpu"))
+    ended = threading.Event()
+    written = -1  # cells in the archive
+
+    def write() -> None:
+        nonlocal written
+        gathered = make_archive(study, options, cells, store)
+        if len(gathered.measured) != written:
+            save_archive(path, gathered)
+            written = len(gathered.measured)
+
+    def keep() -> None:
+        while not ended.wait(every):
+            with suppress(IntarsiaError, OSError):
+                write()
+
+    keeper = threading.Thread(target=keep, daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        keeper.join()
+        write()
 
 
 def load_archive(path: str | Path) -> Archive:

@@ -511,8 +511,11 @@ def test_a_limit_of_minutes_ends_with_a_code_of_its_own(module: Path, tmp_path: 
     assert (stopped.stdout, stopped.stderr) == ("", f"{said}\n")
     as_json = json.loads(call(*words, "--minutes", 0, "--json", code=75).stdout)
     assert as_json == {"error": {"type": "StoppedError", "message": said}}
-    assert "4 cells, " in call(*words, "--minutes", 60).stdout
+    kept = tmp_path / "kept.json"
+    assert "4 cells, " in call(*words, "--minutes", 60, "--archive", kept).stdout
+    assert len(load_archive(kept).measured) == 4
     call(*words, "--minutes", -1, code=2)
+    assert "there is no folder" in call(*words, "--archive", tmp_path / "no" / "a", code=1).stderr
 
 
 def _environment() -> dict[str, str]:

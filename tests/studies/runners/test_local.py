@@ -20,7 +20,13 @@ import intarsia as ia
 from intarsia.errors import FileError, HealthWarning, StudyError
 from intarsia.files import digest_of
 from intarsia.studies import Measured, Store, StudyContext, find_study, progress, run
-from intarsia.studies.archive import load_archive, make_archive, restore, save_archive
+from intarsia.studies.archive import (
+    kept_archive,
+    load_archive,
+    make_archive,
+    restore,
+    save_archive,
+)
 from intarsia.studies.records import read_records
 from intarsia.studies.runners.bank_training import train_plans, training_groups
 from intarsia.studies.runners.estimate import estimate
@@ -253,6 +259,37 @@ def test_a_pack_holds_what_the_store_has(store, tmp_path):
     (tmp_path / "toy.json").write_text("{}")
     with pytest.raises(FileError, match="not an archive"):
         load_archive(tmp_path / "toy.json")
+
+
+def test_a_run_keeps_an_archive_that_outlives_it(finished, tmp_path):
+    options, path = TOY.options("small"), tmp_path / "kept.json"
+    cells = cells_of(finished)
+    store = Store(tmp_path / "store")
+
+    @kept_archive(path, TOY, options, store, every=0.01)
+    def work():
+        for count, measured in enumerate(progress(cells, finished).measured[:2], start=1):
+            store.write(cells[count - 1], dict(measured.result))
+            _until(lambda: path.exists() and _archived(path) == count)
+        store.write(cells[2], {"pruned": [1.0], "unpruned": [1.0]})
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert _archived(path) == 3
+    assert load_archive(path).missing == 3
+    assert load_archive(path).options == options
+
+
+def _archived(path):
+    return len(load_archive(path).measured)
+
+
+def _until(holds, seconds=20.0):
+    ends = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.005)
 
 
 def test_cells_of_a_pack_are_not_measured_again(store, tmp_path):

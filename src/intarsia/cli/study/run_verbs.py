@@ -2,13 +2,20 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from intarsia.cli.common_options import Device, Json
 from intarsia.cli.console import facts, note, plain_text, say, show, show_json, show_wide, table
-from intarsia.cli.study.study_options import ModuleOption, StudyChoice, import_studies
+from intarsia.cli.study.study_options import (
+    ModuleOption,
+    StudyChoice,
+    check_folder,
+    import_studies,
+)
 from intarsia.cli.verbs import study_verb as verb
 
 
@@ -52,7 +59,7 @@ def list_(
     "study run pairs --data mnist --models shallow,deep --seeds 5",
     "study run pairs --data mnist --dry-run",
     "study run complete --set operators=sum,logits --store shared/ --engine processes",
-    "study run cifar100 --minutes 9",
+    "study run cifar100 --minutes 9 --archive cifar100.json",
     resumes=True,
 )
 def run(
@@ -67,6 +74,10 @@ def run(
         float | None,
         typer.Option(min=0, help="Stop after so many, with exit code 75; what is done is kept."),
     ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option(help="Keep the finished cells in this file, too, written anew on the way."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what there is to do, and do nothing.")
     ] = False,
@@ -77,11 +88,14 @@ def run(
     What no option gives comes from the scale: the paper's size, unless --scale says otherwise.
     """
     from intarsia.studies import Findings, Store
+    from intarsia.studies.archive import kept_archive
     from intarsia.studies.options import variant_label
     from intarsia.studies.runners.dispatch import run_with
     from intarsia.studies.selection import preview
 
     study, options = choice.study(), choice.options()
+    if archive is not None:
+        check_folder(archive)
     remarks, cost = preview(study, options, choice.store, device, cost=dry_run)
     for remark in remarks:
         note(remark)
@@ -95,7 +109,8 @@ def run(
         )
     began = time.perf_counter()
     store = Store(choice.store)
-    measured = run_with(engine, study, options, store, device, workers, say, address, minutes)
+    with kept_archive(archive, study, options, store) if archive else nullcontext():
+        measured = run_with(engine, study, options, store, device, workers, say, address, minutes)
     tables = study.tables(measured)
     verdict = study.judge(Findings(measured, variant_label(study, options)))
     for failed, why in verdict.failed.items():
