@@ -270,7 +270,7 @@ def test_a_run_keeps_an_archive_that_outlives_it(finished, tmp_path):
     def work():
         for count, measured in enumerate(progress(cells, finished).measured[:2], start=1):
             store.write(cells[count - 1], dict(measured.result))
-            _until(lambda: path.exists() and _archived(path) == count)
+            _until(lambda count=count: path.exists() and _archived(path) == count)
         store.write(cells[2], {"pruned": [1.0], "unpruned": [1.0]})
         raise KeyboardInterrupt
 
