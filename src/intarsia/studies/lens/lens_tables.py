@@ -323,10 +323,11 @@ def _asked_figures(arm: str) -> "Callable[[Sequence[Measured]], dict[str, Figure
         from intarsia.plots import alpha_sweep, curve_panels, layer_bars, profile_plane
 
         first = done[0].result
-        title = f"entropy by layer and {arm}, {first['model']}"
+        panel = f"entropy by layer and {arm}"
+        title = f"{panel}, {first['model']}"
         names = (*SHOWN, *plain_names(done[0]), PERMUTED)
         result: dict[str, Any] = {
-            "profiles": curve_panels({title: _bands(first)}, title=title, x="layer",
+            "profiles": curve_panels({panel: _bands(first)}, title=title, x="layer",
                                      y="entropy, nats"),
             "layers": layer_bars(_bars(done, names), title=f"{arm}: AUC by features").figure,
             "plane": profile_plane(np.array(first["plane"]), first["labels"],
