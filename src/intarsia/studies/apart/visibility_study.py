@@ -20,7 +20,7 @@ from intarsia.studies.apart.one_network import trained_by_arrival
 from intarsia.studies.cells import DATA_OPTIONS, Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.shared.baselines import check_rates, on
-from intarsia.studies.options import check_count, check_names
+from intarsia.studies.options import check_count, check_names, check_operators
 from intarsia.studies.plans import Plan
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Entry, Spread, Table, grouped, point
@@ -40,6 +40,7 @@ LOADING: dict[str, dict[str, Any]] = {
 }
 """How data are loaded, where not as usual: nothing but what all may know enters the scaling."""
 
+CHAIN = "stick_breaking"
 DEFAULT = "default"  # the negatives that the preset takes for these data and this visibility
 SCALES = scales(
     paper={
@@ -49,6 +50,7 @@ SCALES = scales(
         "preset": "auto",
         "visibilities": ["all", "past", "own"],
         "negatives": [DEFAULT, "noise(1.0) + mixed(1.0)"],  # of modules that do not see all
+        "chained": [CHAIN],  # operators by which modules of past classes are joined besides
         "kept": 20,  # samples of every earlier class that replay keeps
         "rates": [1e-3, 1e-4],  # of the network that classes arrive at, by Adam
         "passes": 2,  # over what is there at each arrival
@@ -62,6 +64,7 @@ SCALES = scales(
         "models": ["mlp(16)"],
         "feature_models": ["mlp(16)"],
         "negatives": [DEFAULT],
+        "chained": [CHAIN],
         "seeds": 2,
         "passes": 1,
         "rates": [1e-2],
@@ -71,6 +74,8 @@ SCALES = scales(
         "recipe": {"sparsity": 0.0, "epochs": 3},
     },
 )
+# Of a chain each module says how probable its class is among those up to it: samples count alike.
+PLAIN = {"visibility": "past", "balance": 0.0}
 JOINT, WIDE, TUNING, REPLAY = "joint", "wide joint", "fine-tuning", "replay"
 VISIBLE = {"all": "all classes visible", "past": "past classes only", "own": "own class only"}
 # By data set: how far a way may lie below another at most, as the issue asks.
@@ -80,9 +85,10 @@ TARGETS: dict[str, list[tuple[str, str, float]]] = {
         ("own", JOINT, 0.03),
         ("own", WIDE, 0.03),
         ("past", "own", 0.0),
+        (f"past, {CHAIN}", "own", 0.0),
     ],
     "digits": [("past", JOINT, 0.01)],
-    "mnist": [("past", JOINT, 0.05)],
+    "mnist": [("past", JOINT, 0.05), (f"past, {CHAIN}", JOINT, 0.05)],
 }
 
 
@@ -94,6 +100,7 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     arrival["rates"] = check_rates(options["rates"])
     epochs = check_count(options, "joint_epochs")
     visibilities = check_names(options, "visibilities", VISIBLE)
+    chained = check_operators(options, "chained", samples=False) if options["chained"] else []
     for given in _there(options["data"]):
         loading = {**LOADING.get(given, {}), **options[DATA_OPTIONS]}
         data = context.loading(loading).data(_source(given), options["preset"])
@@ -114,6 +121,10 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
                 for way, how in _arms(visibilities, options["negatives"]):
                     plan = _plan(options, data, model, seed, how)
                     yield Cell("apart", {**settings, "way": way}, {"modules": plan})
+                for operator in chained if "past" in visibilities else ():
+                    plan = _plan(options, data, model, seed, PLAIN)
+                    own = {"way": f"past, {operator}", "operator": operator}
+                    yield Cell("apart", {**settings, **own}, {"modules": plan})
 
 
 def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
@@ -128,7 +139,7 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     bank = context.bank(cell.banks[role])
     if len(bank) < cell.banks[role].modules:
         return {"accuracy": None, "validation": None, "diverged": list(bank.diverged)}
-    merged = compose(bank, "logits").to(device)
+    merged = compose(bank, settings.get("operator", "logits")).to(device)
     return {
         "accuracy": evaluate(merged, on(data.test, device)).accuracy,
         "validation": evaluate(merged, on(data.validation, device)).accuracy,
@@ -234,8 +245,8 @@ def _table(data: str, model: str, group: Sequence[Measured]) -> Table:
         )
     notes = [
         "accuracy on test samples with answers among the whole catalogue; logits of modules are "
-        "added; from joint: differences to the joint network of the same seed, with p of the "
-        "paired test over seeds",
+        "added, unless another operator is named; from joint: differences to the joint network of "
+        "the same seed, with p of the paired test over seeds",
         "joint: one network of the same kind, by cross-entropy on all classes; wide joint: a "
         "network of more units, trained longer, as an expert would; fine-tuning sees "
         "classes one by one in the catalogue's order; replay keeps a few of every earlier class; "

@@ -15,7 +15,7 @@ from intarsia.composition import OPERATORS, MergeContext
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 Make = Callable[..., MergeContext]
-EVERY = ["logits", "logit_mean", "logit_weighted", "probabilities", "own"]
+EVERY = ["logits", "logit_mean", "logit_weighted", "probabilities", "own", "stick_breaking"]
 
 
 def answers(count: int = 3, seed: int = 0) -> list[Tensor]:
@@ -99,7 +99,7 @@ def test_neither_order_nor_a_common_shift_matters(
     )
 
 
-@pytest.mark.parametrize("how", EVERY[:-1])
+@pytest.mark.parametrize("how", EVERY[:-2])
 def test_one_module_is_itself(how: str, make_context: Make) -> None:
     context, (logits,) = make_context(1), answers(1)
     seen = torch.softmax(join(how, [logits], context) / context.temperature, dim=1)
@@ -117,3 +117,47 @@ def test_a_module_that_rewards_all_scores_its_own_evidence(make_context: Make) -
     context, (logits,) = MergeContext((part,)), answers(1)
     seen = torch.softmax(join("own", [logits], context) / context.temperature, dim=1)
     torch.testing.assert_close(seen, torch.softmax(logits / context.temperature, dim=1))
+
+
+def test_the_latest_claim_wins(make_context: Make) -> None:
+    """Where all three claim a sample the last has it; where none does, all classes share it."""
+    context = make_context(3)
+    sure = [200.0 * torch.nn.functional.one_hot(torch.tensor([c]), 4).float() for c in range(3)]
+    uniform = torch.full((1, 4), 7.0)
+    for claims in ([0, 1, 2], [0, 1], [0], [1, 2], [2]):
+        logits = [sure[c] if c in claims else uniform for c in range(3)]
+        joined = torch.softmax(join("stick_breaking", logits, context) / context.temperature, 1)
+        assert int(joined.argmax()) == max(claims)
+        assert float(joined.max()) > 0.99
+    joined = join("stick_breaking", [uniform] * 3, context)
+    shared = torch.softmax(joined / context.temperature, 1)
+    torch.testing.assert_close(shared, torch.full((1, 4), 0.25), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "rewarded", [("a", "b", "c"), ("c", "a", "b"), ("ab", "c", "d"), ("d", "ac", "b")]
+)
+def test_stick_breaking_is_its_formula(rewarded: tuple[str, ...], make_context: Make) -> None:
+    context = make_context(3, rewarded=rewarded)
+    logits, t = [z / 4 for z in answers()], context.temperature
+    seen = torch.softmax(join("stick_breaking", logits, context).double() / t, dim=1)
+    latest = sorted(range(3), key=lambda place: max(rewarded[place]), reverse=True)
+    for n in range(6):
+        left, expected = 1.0, [0.0] * 4
+        for place in latest:
+            p = torch.softmax(logits[place][n].double() / t, dim=0).tolist()
+            own = ["abcd".index(name) for name in rewarded[place]]
+            q, chance = sum(p[c] for c in own), len(own) / 4
+            claim = max((q - chance) / (1 - chance), 1e-3 * q)
+            for c in own:
+                expected[c] += left * claim * p[c] / q
+            left *= 1 - claim
+        torch.testing.assert_close(seen[n], torch.tensor(expected).double() + left / 4)
+
+
+def test_a_part_that_rewards_all_takes_what_is_left(make_context: Make) -> None:
+    context = make_context(2, rewarded=("abcd", "abcd"))
+    logits = answers(2)
+    joined = torch.softmax(join("stick_breaking", logits, context) / context.temperature, 1)
+    last = torch.softmax(logits[1] / context.temperature, 1)
+    torch.testing.assert_close(joined, last)

@@ -12,6 +12,8 @@ from intarsia.composition.operators.registry import operator
 from intarsia.modules.statistics import total
 
 EXPERTS = "https://doi.org/10.1162/089976602760128018"  # products of experts
+LEAST = 1e-3  # of a part's own probability: what it claims at least, so that ties are rare
+TINY = 1e-300  # of a probability, so that its logarithm is a number
 
 
 @operator(
@@ -62,3 +64,30 @@ def own_scores(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
         ]
         scores.append(mean(owners) if owners else torch.zeros_like(each[0][:, c]))
     return torch.stack(scores, dim=1)
+
+
+@operator("stick_breaking", on="logits", paper="https://arxiv.org/abs/1506.05843")
+def latest_claims(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
+    """p(c) = r_k p_k(c) times the product of 1 - r_j over all later parts j: the latest claim wins.
+
+    For parts that have seen no class that comes after theirs in the catalogue. Such a part is sure
+    of later classes, too, and a sum of logits believes it; here a later part, which has seen both,
+    takes the sample away from it. r_k is how probable it is that a sample is of a class that part k
+    rewards: with q_k its probability of these S of C classes, r_k = (q_k - S/C) / (1 - S/C), since
+    a part that is sure of the contrary is uniform. What no part claims is shared by all classes.
+    """
+    t, classes = context.temperature, context.classes
+    order = sorted(range(len(logits)), key=lambda place: max(context.rewarded[place]))
+    shares = torch.zeros_like(logits[0], dtype=torch.float64)
+    left = shares.new_ones(len(shares), 1)
+    for place in reversed(order):
+        own = list(context.rewarded[place])
+        others = [c for c in range(classes) if c not in own]
+        each = torch.softmax(logits[place].double() / t, dim=1)
+        claimed = each[:, own].sum(dim=1, keepdim=True)
+        denied = each[:, others].sum(dim=1, keepdim=True)  # exact where the part is sure
+        if others:
+            denied = torch.minimum(denied * classes / len(others), 1 - LEAST * claimed)
+        shares[:, own] += left * (1 - denied) * each[:, own] / claimed
+        left = left * denied
+    return t * torch.log((shares + left / classes).clamp_min(TINY)).to(logits[0].dtype)
