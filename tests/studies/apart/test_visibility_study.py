@@ -27,12 +27,23 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Measured]:
 
 def test_a_cell_for_every_way(done: Sequence[Measured]) -> None:
     ways = [cell.settings["way"] for cell in done]
-    assert ways == ["joint", "wide joint", "fine-tuning", "replay", "all", "past", "own"]
+    modules = ["all", "past", "own", "past, stick_breaking"]
+    assert ways == ["joint", "wide joint", "fine-tuning", "replay", *modules]
     assert all(0 <= cell.result["accuracy"] <= 1 for cell in done)
     (table,) = STUDY.tables(done)
-    assert [row[0] for row in table.rows][-2:] == ["past classes only", "own class only"]
+    labels = ["past classes only", "own class only", "past classes only, stick_breaking"]
+    assert [row[0] for row in table.rows][-3:] == labels
     figures = STUDY.figures(done)
     assert "own class only" in svg(figures["apart"])
+
+
+def test_a_chain_is_of_modules_whose_samples_count_alike(done: Sequence[Measured]) -> None:
+    data = ia.load_data("digits", scale_on="train")
+    settings = {"model": "mlp(16)", "sparsity": 0.0, "epochs": 1, "progress": False}
+    bank = ia.train(data, visibility="past", balance=0.0, device="cpu", **settings)
+    chain = next(cell for cell in done if cell.settings["way"] == "past, stick_breaking")
+    accuracy = ia.evaluate(ia.compose(bank, "stick_breaking"), data.test).accuracy
+    assert chain.result["accuracy"] == pytest.approx(accuracy, abs=1e-5)
 
 
 def test_modules_are_those_of_a_plain_training(done: Sequence[Measured]) -> None:

@@ -26,6 +26,7 @@ from intarsia.studies.base.fine_tuned import (
     verdict,
 )
 from intarsia.studies.maxent.shared.baselines import right
+from intarsia.studies.tables import Spread
 from intarsia.studies.verdict import Findings
 from intarsia.training import train
 
@@ -188,6 +189,22 @@ def test_all_operators_in_one_table(tmp_path: Path, threads) -> None:
         for row in table.rows:
             better = sum(other[column].mean > row[column].mean for other in table.rows)
             assert row[place] == 1 + better
+
+
+def test_experts_count_once_however_often_they_were_joined(tmp_path: Path, threads) -> None:
+    study, store = find_study("base"), Store(tmp_path / "store")
+    given = {"ways": ["cross-entropy"], "seeds": 1}
+    done = [
+        cell
+        for operators in (["sum"], [])
+        for cell in run(
+            study, study.options("small", **given, operators=operators), store, device="cpu"
+        )
+    ]
+    assert len(done) == 4
+    summary, every = study.tables(done)
+    assert {entry.n for row in summary.rows for entry in row if isinstance(entry, Spread)} == {1}
+    assert [row[0] for row in every.rows] == ["sum"]
 
 
 def test_cells_without_other_operators_stay(tmp_path: Path) -> None:

@@ -177,17 +177,32 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     """The experts of every way and what each way to join them leaves; then files and sparsity."""
     result = []
     for (data, model), group in grouped(done, "data", "model").items():
-        joint = Spread.of_any(cell.result[JOINT] for cell in group if JOINT in cell.result)
+        once = _once(group)
+        joint = Spread.of_any(cell.result[JOINT] for cell in once if JOINT in cell.result)
         experts = [cell for cell in group if LOGITS in cell.result]
-        for (partition,), own in grouped(experts, "partition").items():
+        for (partition,), every in grouped(experts, "partition").items():
+            own = [cell for cell in every if cell in once]
             dense = [cell for cell in own if not cell.settings["sparsity"]]
             name = f"{titled(data)}, {model}, {partition} tasks"
             if dense:
                 result.append(_summary(name, dense, joint))
-                result += _all_operators(name, dense)
+            result += _all_operators(name, [cell for cell in every if COMPARED in cell.result])
             if any(cell.settings["sparsity"] for cell in own):
                 result.append(_by_sparsity(name, own))
     return result
+
+
+def _once(done: Sequence[Measured]) -> list[Measured]:
+    """One cell for each seed and way: where operators were compared besides, experts are the same.
+
+    Those without a comparison come first, since others may have chosen on fewer samples.
+    """
+    chosen: dict[tuple[Any, ...], Measured] = {}
+    for cell in sorted(done, key=lambda cell: COMPARED in cell.result):
+        keys = ("data", "model", "way", "partition", "sparsity", "seed", "amount", "recipe")
+        chosen.setdefault(tuple(str(cell.settings.get(key)) for key in keys), cell)
+    kept = {cell.key for cell in chosen.values()}
+    return [cell for cell in done if cell.key in kept]
 
 
 def _summary(name: str, group: Sequence[Measured], joint: Spread | None) -> Table:
@@ -294,7 +309,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     from intarsia.plots import bar_panels
 
     result = {}
-    for (data, model), group in grouped(done, "data", "model").items():
+    for (data, model), group in grouped(_once(done), "data", "model").items():
         experts = [
             cell for cell in group if LOGITS in cell.result and not cell.settings["sparsity"]
         ]
@@ -320,7 +335,7 @@ def verdict(findings: Findings) -> Verdict:
     """Whether maximum entropy keeps more of the experts than the usual loss, paired by seed."""
     claims, lines = [], []
     for (data, model, partition), group in grouped(
-        [c for c in findings.cells if LOGITS in c.result and not c.settings["sparsity"]],
+        [c for c in _once(findings.cells) if LOGITS in c.result and not c.settings["sparsity"]],
         "data", "model", "partition",
     ).items():  # fmt: skip
         by_way = {way: own for (way,), own in grouped(group, "way").items()}
