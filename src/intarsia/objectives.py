@@ -241,8 +241,7 @@ def past(
     """
     if amount is not None:
         _check_number("past", "amount", amount)
-    given = range(classes) if order is None else order
-    return _arrived("past", classes, rewarded, given)
+    return _arrived("past", classes, rewarded, order)
 
 
 @VISIBILITIES.register("own")
@@ -268,14 +267,27 @@ def _shown(classes: int, rewarded: Sequence[int]) -> Tensor:
     return torch.zeros(classes).index_fill(0, torch.tensor(list(rewarded)), 1.0)
 
 
-def _arrived(name: str, classes: int, rewarded: Sequence[int], order: Sequence[int]) -> Tensor:
+def _arrived(
+    name: str, classes: int, rewarded: Sequence[int], order: Sequence[int] | None
+) -> Tensor:
     """1 for labels that are there when the last of the rewarded ones arrives, 0 for later ones."""
-    whole = isinstance(order, Sequence) and all(type(o) is int and o >= 0 for o in order)
-    if not whole or len(set(order)) != len(order):
-        raise RecipeError(f"{name}: order is {order!r}: expected numbers of labels, each once")
-    places = {label: place for place, label in enumerate(order)}
-    arrivals = torch.tensor([places.get(label, len(order)) for label in range(classes)])
-    return (arrivals <= arrivals[list(rewarded)].max()).float()
+    places = torch.tensor(arrivals(name, classes, order))
+    return (places <= places[list(rewarded)].max()).float()
+
+
+def arrivals(name: str, classes: int, order: Sequence[int] | None) -> list[int]:
+    """By label, when it arrives: in the catalogue's order, or in `order`, whose rest comes last.
+
+    `name` is what asks for it, in the error for an order that is none.
+    """
+    given = range(classes) if order is None else order
+    whole = isinstance(given, Sequence) and all(
+        type(label) is int and label >= 0 for label in given
+    )
+    if not whole or len(set(given)) != len(given) or min(given, default=0) < 0:
+        raise RecipeError(f"{name}: order is {given!r}: expected numbers of labels, each once")
+    places = {label: place for place, label in enumerate(given)}
+    return [places.get(label, len(given)) for label in range(classes)]
 
 
 def _weight(classes: int, rewarded: Sequence[int], reward: float) -> Tensor:

@@ -42,7 +42,7 @@ OPERATORS = (
     "auto", "breadcrumbs", "centroid", "centroid_entropy", "dare", "della", "emr",
     "entropy_router", "fisher", "inlay", "iso_c", "karcher", "logit_mean", "logit_weighted",
     "logits", "mean", "model_stock", "multislerp", "own", "probabilities", "regmean", "sce",
-    "slerp", "sum", "task_arithmetic", "ties", "tsvm", "weighted",
+    "slerp", "stick_breaking", "sum", "task_arithmetic", "ties", "tsvm", "weighted",
 )  # fmt: skip
 OPTIMISERS = ("adam", "adamw", "sgd")
 PAIR_LOSSES = ("mse", "cumulants")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from intarsia.composition import OPERATORS, MergeContext
+from intarsia.errors import RecipeError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -22,7 +24,7 @@ def answers(count: int = 3, seed: int = 0) -> list[Tensor]:
     return list(8 * torch.randn(count, 6, 4, generator=torch.Generator().manual_seed(seed)))
 
 
-def join(how: str, logits: list[Tensor], context: MergeContext) -> Tensor:
+def join(how: Any, logits: list[Tensor], context: MergeContext) -> Tensor:
     return OPERATORS.call(OPERATORS.spec(how), logits=logits, context=context)
 
 
@@ -134,14 +136,20 @@ def test_the_latest_claim_wins(make_context: Make) -> None:
     torch.testing.assert_close(shared, torch.full((1, 4), 0.25), atol=1e-3, rtol=0)
 
 
+@pytest.mark.parametrize("arriving", ["abcd", "cbad"])
 @pytest.mark.parametrize(
     "rewarded", [("a", "b", "c"), ("c", "a", "b"), ("ab", "c", "d"), ("d", "ac", "b")]
 )
-def test_stick_breaking_is_its_formula(rewarded: tuple[str, ...], make_context: Make) -> None:
+def test_stick_breaking_is_its_formula(
+    rewarded: tuple[str, ...], arriving: str, make_context: Make
+) -> None:
     context = make_context(3, rewarded=rewarded)
     logits, t = [z / 4 for z in answers()], context.temperature
-    seen = torch.softmax(join("stick_breaking", logits, context).double() / t, dim=1)
-    latest = sorted(range(3), key=lambda place: max(rewarded[place]), reverse=True)
+    order = None if arriving == "abcd" else ["abcd".index(name) for name in arriving[:-1]]
+    joined = join({"name": "stick_breaking", "order": order}, logits, context)
+    seen = torch.softmax(joined.double() / t, dim=1)
+    arrivals = {place: max(map(arriving.index, rewarded[place])) for place in range(3)}
+    latest = sorted(arrivals, key=arrivals.__getitem__, reverse=True)
     for n in range(6):
         left, expected = 1.0, [0.0] * 4
         for place in latest:
@@ -161,3 +169,9 @@ def test_a_part_that_rewards_all_takes_what_is_left(make_context: Make) -> None:
     joined = torch.softmax(join("stick_breaking", logits, context) / context.temperature, 1)
     last = torch.softmax(logits[1] / context.temperature, 1)
     torch.testing.assert_close(joined, last)
+
+
+@pytest.mark.parametrize("order", [[0, 0], [0.5], "ab", [-1], 3])
+def test_an_order_that_is_none_is_refused(order: Any, make_context: Make) -> None:
+    with pytest.raises(RecipeError, match="stick_breaking: order is"):
+        join({"name": "stick_breaking", "order": order}, answers(), make_context(3))

@@ -10,6 +10,7 @@ from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.arithmetic import Weights, combination, mean, normalised
 from intarsia.composition.operators.registry import operator
 from intarsia.modules.statistics import total
+from intarsia.objectives import arrivals
 
 EXPERTS = "https://doi.org/10.1162/089976602760128018"  # products of experts
 LEAST = 1e-3  # of a part's own probability: what it claims at least, so that ties are rare
@@ -67,27 +68,36 @@ def own_scores(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
 
 
 @operator("stick_breaking", on="logits", paper="https://arxiv.org/abs/1506.05843")
-def latest_claims(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
+def latest_claims(
+    logits: Sequence[Tensor], context: MergeContext, order: Sequence[int] | None = None
+) -> Tensor:
     """p(c) = r_k p_k(c) times the product of 1 - r_j over all later parts j: the latest claim wins.
 
-    For parts that have seen no class that comes after theirs in the catalogue. Such a part is sure
-    of later classes, too, and a sum of logits believes it; here a later part, which has seen both,
-    takes the sample away from it. r_k is how probable it is that a sample is of a class that part k
+    For parts that have seen no class that comes after theirs, in the catalogue or in `order`: what
+    they were trained with under `visibility="past"`. Such a part is sure of later classes, too, and
+    a sum of logits believes it; here a later part, which has seen both, takes the sample away from
+    it. r_k is how probable it is that a sample is of a class that part k
     rewards: with q_k its probability of these S of C classes, r_k = (q_k - S/C) / (1 - S/C), since
     a part that is sure of the contrary is uniform. What no part claims is shared by all classes.
     """
     t, classes = context.temperature, context.classes
-    order = sorted(range(len(logits)), key=lambda place: max(context.rewarded[place]))
-    shares = torch.zeros_like(logits[0], dtype=torch.float64)
-    left = shares.new_ones(len(shares), 1)
-    for place in reversed(order):
-        own = list(context.rewarded[place])
+    arrived = arrivals("stick_breaking", classes, order)
+    last = [
+        (max(arrived[c] for c in rewarded), place)
+        for place, rewarded in enumerate(context.rewarded)
+    ]
+    left = torch.ones_like(logits[0][:, 0], dtype=torch.float64)
+    shares = [torch.zeros_like(left)] * classes
+    for _, place in sorted(last, reverse=True):
+        own = context.rewarded[place]
         others = [c for c in range(classes) if c not in own]
         each = torch.softmax(logits[place].double() / t, dim=1)
-        claimed = each[:, own].sum(dim=1, keepdim=True)
-        denied = each[:, others].sum(dim=1, keepdim=True)  # exact where the part is sure
+        claimed = each[:, list(own)].sum(dim=1)
+        denied = each[:, others].sum(dim=1)  # exact where the part is sure
         if others:
             denied = torch.minimum(denied * classes / len(others), 1 - LEAST * claimed)
-        shares[:, own] += left * (1 - denied) * each[:, own] / claimed
+        for c in own:
+            shares[c] = shares[c] + left * (1 - denied) * each[:, c] / claimed
         left = left * denied
-    return t * torch.log((shares + left / classes).clamp_min(TINY)).to(logits[0].dtype)
+    joined = torch.stack([share + left / classes for share in shares], dim=1)
+    return t * torch.log(joined.clamp_min(TINY)).to(logits[0].dtype)
