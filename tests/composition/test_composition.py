@@ -151,6 +151,40 @@ def test_logits_are_added_by_default(modules: list[Module], expected: str, tmp_p
     assert same(loaded, joined, X)
 
 
+def _told(recipe: Any, names: str = "0123") -> list[Module]:
+    """Modules whose provenance has this recipe."""
+    return [replace(part(n), provenance={**part(n).provenance, "recipe": recipe}) for n in names]
+
+
+CHAIN = {"visibility": "past(amount=None)", "balance": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("modules", "expected"),
+    [
+        (_told(CHAIN), "stick_breaking"),
+        (
+            _told({**CHAIN, "visibility": "past(order=[3, 2], amount=None)"}),
+            "stick_breaking([3, 2])",
+        ),
+        (_told(CHAIN, "0"), "inlay"),
+        (_told({**CHAIN, "balance": 0.5}), "inlay"),
+        (_told({**CHAIN, "visibility": "past"}), "inlay"),
+        (_told({**CHAIN, "visibility": "own"}), "inlay"),
+        (_told({**CHAIN, "visibility": ["?"]}), "inlay"),
+        (_told("?"), "inlay"),
+        ([*_told(CHAIN, "01"), part("2")], "inlay"),
+        (_told(CHAIN, "0") + _told({**CHAIN, "visibility": "past([1], None)"}, "1"), "inlay"),
+    ],
+)
+def test_modules_that_saw_all_earlier_classes_are_a_chain_by_default(
+    modules: list[Module], expected: str
+) -> None:
+    joined = compose(modules)
+    assert joined.operator == OPERATORS.spec(expected)
+    assert same(joined, compose(modules, expected), X)
+
+
 def test_weights_are_added_by_default_where_they_are_aligned() -> None:
     modules = [part("0"), replace(part("1"), origin="f" * 64)]
     assert same(compose(modules, align="weights"), compose(modules, "sum", align="weights"), X)

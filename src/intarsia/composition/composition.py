@@ -18,13 +18,14 @@ from intarsia.composition.operators.inlay import inlay_size
 from intarsia.composition.scale_search import with_scale
 from intarsia.data import Split
 from intarsia.encoders.encoder import EncoderLike
-from intarsia.errors import CompositionError, LimitError, WiringError, nearest
+from intarsia.errors import CompositionError, LimitError, RecipeError, WiringError, nearest
 from intarsia.limits import account, allocating
 from intarsia.models import Model, as_model
 from intarsia.modules import Bank, Health, Module, Predicting, logits_of
 from intarsia.modules.classifier import Inputs, network_inputs
 from intarsia.modules.compact import compact
 from intarsia.modules.health import warn
+from intarsia.objectives import VISIBILITIES
 from intarsia.specs import Spec
 
 AUTO = "auto"
@@ -47,7 +48,9 @@ def compose(
     `operator` is one of OPERATORS, such as "sum", "inlay", "logits" or "ties(density=0.2)". "auto"
     is the best one that the parts allow without a look at samples: their logits added, in one
     network (inlay) where one that holds them side by side is small, else apart (logits); the
-    modules of several seeds are then an ensemble.
+    modules of several seeds are then an ensemble. Modules that each learned to tell their classes
+    from all that came before (`visibility="past(amount=None)"`, `balance=0`) are joined by
+    stick_breaking.
 
     `samples` are a few raw inputs that some ways of joining look at: Data (its validation part), a
     Split, or an array. At most 1000 are kept, and saved with the composition.
@@ -107,6 +110,9 @@ class Composition(Predicting):
         self.eval()
 
     def _start_best(self, parts: list[Module], samples: Any) -> None:
+        chain = _chain(parts)
+        if chain is not None:
+            return self._start(parts, chain, samples)
         if _inlay_is_small(parts):
             with suppress(CompositionError, WiringError, LimitError), account() as taken:
                 taken.room = taken.room or 1  # nobody asked for it: the limit is all it may take
@@ -287,6 +293,31 @@ class Composition(Predicting):
         self.catalogue, self.temperature = parts[0].catalogue, parts[0].temperature
         self.rewarded = result.rewarded
         self.encoder = parts[0].encoder
+
+
+def _chain(modules: Iterable[Any]) -> Spec | None:
+    """stick_breaking, where each module learned how probable its classes are among those so far.
+
+    So it did where it saw all that came before, one order for all, and samples counted alike.
+    """
+    orders = [_arrival(module) for module in modules]
+    if len(orders) < 2 or orders[0] is None or any(order != orders[0] for order in orders):
+        return None
+    return Spec("stick_breaking", orders[0])
+
+
+def _arrival(module: Any) -> dict[str, Any] | None:
+    """The setting of stick_breaking that a module's recipe asks for; None if it is of no chain."""
+    recipe = module.provenance.get("recipe") if isinstance(module, Module) else None
+    if not isinstance(recipe, Mapping) or recipe.get("balance") != 0:
+        return None
+    try:
+        seen = VISIBILITIES.settings(recipe.get("visibility", ""))
+    except RecipeError:  # of a file that somebody else wrote
+        return None
+    if "order" not in seen or seen.get("amount", 0) is not None:
+        return None
+    return {} if seen["order"] is None else {"order": seen["order"]}
 
 
 def _inlay_is_small(modules: Iterable[Module]) -> bool:

@@ -74,8 +74,9 @@ SCALES = scales(
         "recipe": {"sparsity": 0.0, "epochs": 3},
     },
 )
-# Of a chain each module says how probable its class is among those up to it: samples count alike.
-PLAIN = {"visibility": "past", "balance": 0.0}
+# Of a chain each module says how probable its class is among those up to it: every sample of these
+# counts, and counts alike.
+PLAIN = {"visibility": "past(amount=None)", "balance": 0.0}
 JOINT, WIDE, TUNING, REPLAY = "joint", "wide joint", "fine-tuning", "replay"
 VISIBLE = {"all": "all classes visible", "past": "past classes only", "own": "own class only"}
 # By data set: how far a way may lie below another at most, as the issue asks.
