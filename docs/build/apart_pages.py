@@ -1,12 +1,28 @@
-"""The page on modules that never met: what they reach, by which negatives, and in what time."""
+"""The page on modules that never met: what they reach, by which negatives, and in what time.
 
+And the README's lines on them.
+"""
+
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 import studies
 from intarsia.studies import Findings
+from intarsia.studies.apart.visibility_study import CHAIN, JOINT, REPLAY, WIDE
+from intarsia.studies.tables import Spread, grouped
+from intarsia.studies.wording import titled
 from pages import RESULTS, Load, Result, mean_sd, origin, page, table
 
+# What the README shows: the way of the study, and its words.
+SHOWN = {
+    JOINT: "one network of that kind, all classes at once",
+    WIDE: "a wide one, as an expert would",
+    REPLAY: "one network, class by class",
+    "all": "modules that saw all classes",
+    f"past, {CHAIN}": "modules that saw earlier classes alone",
+    "own": "modules that saw their own class alone",
+}
 KINDS = {"images": "images", "tables": "tables", "features": "features and public rows"}
 
 
@@ -50,6 +66,29 @@ def apart(load: Load) -> str:
         f"there are fewer than {late['enough']:g} rows of others for each of its own.",
         _late(late),
     )
+
+
+def apart_in_short(load: Load) -> str:
+    """A row for each data set, from the archives of study `apart`."""
+    done = [cell for one in studies.read_studies(RESULTS)["apart"] for cell in one.measured]
+    rows, seeds = [], set()
+    for (data,), group in grouped(done, "data").items():
+        ways = {way: own for (way,), own in grouped(group, "way").items()}
+        scores = [Spread.of([cell.result["accuracy"] for cell in ways.get(w, [])]) for w in SHOWN]
+        seeds |= {score.n for score in scores if score.n}
+        name = titled(data) if data != "cifar100_lite0" else "CIFAR-100, pretrained features"
+        rows.append([name, *(f"{s.mean:.3f} ± {s.sd:.3f}" if s.n else "-" for s in scores)])
+    words = (
+        "Modules need not meet. One module for each class, trained apart and joined without "
+        "training: test accuracy over all classes, mean ± standard deviation over "
+        f"{' or '.join(map(str, sorted(seeds)))} seeds. What a module did not see is made up or "
+        "public; those that saw earlier classes, and all samples of them, are joined by "
+        "`stick_breaking`, the others by adding logits. The network that meets class by class "
+        "keeps 20 samples of each. [How](docs/guide/apart.md), and [all that was "
+        "measured](docs/results/apart.md)."
+    )
+    first = textwrap.fill(words, 119, break_on_hyphens=False, break_long_words=False)
+    return f"{first}\n\n{table('|'.join(['data', *SHOWN.values()]), rows)}"
 
 
 def _verdicts(variants: Sequence[Any]) -> list[str]:

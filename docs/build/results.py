@@ -2,9 +2,10 @@
 
     python docs/build/results.py        or: make results
 
-reads *.json and writes *.md beside them and the README's lines on experts, merging and speed; then
-docs/build/studies.py writes the pages on studies. Every number comes from a file, and so does the
-verdict: targets.json says what was aimed at, paper_single.json what the paper printed.
+reads *.json and writes *.md beside them and the README's lines on modules apart, experts, merging
+and speed; then docs/build/studies.py writes the pages on studies. Every number comes from a file,
+and so does the verdict: targets.json says what was aimed at, paper_single.json what the paper
+printed.
 """
 
 import json
@@ -14,7 +15,7 @@ from pathlib import Path
 import graph_pages
 import lens_pages
 import studies
-from apart_pages import apart
+from apart_pages import apart, apart_in_short
 from armour_pages import armour
 from cifar_pages import cifar
 from class_pages import abstention, growth, nonsense, removal
@@ -95,6 +96,7 @@ LATER: dict[str, Callable[[Load], str]] = {
 }
 # The README's lines between <!-- name --> and <!-- end of name -->.
 BLOCKS: dict[str, Callable[[Load], str]] = {
+    "apart": apart_in_short,
     "experts": experts_in_short,
     "merge": merge_in_short,
     "speed": speed,
