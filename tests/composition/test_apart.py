@@ -65,6 +65,41 @@ def test_what_is_done_to_the_outputs_is_said(last: Callable[[Tensor], Tensor]) -
     assert any("off the sum of their logits" in note for note in merged.report["notes"])
 
 
+def test_it_is_said_of_what_no_trial_input_reaches() -> None:
+    with pytest.warns(UserWarning, match="off the sum of their logits"):
+        ia.compose(owned(lambda z: z.clamp(-1000, 1000)), "sum")
+
+
+def plain(shape: tuple[int, ...], outputs: int, *between: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), *between, nn.ReLU(), nn.Linear(8, outputs))
+
+
+def test_statistics_without_a_weight_are_those_of_the_part_with_the_unit() -> None:
+    bank = ia.train(
+        "digits", model=lambda *form: plain(*form, nn.BatchNorm1d(8, affine=False)), **SETTINGS
+    )
+    assert gap(bank) < 1e-4
+    (note,) = ia.compose(bank, "sum").report["notes"]
+    assert "hold as they are" in note
+
+
+def test_weights_that_are_no_units_are_said() -> None:
+    """One factor of all inputs is added up."""
+
+    class Scaled(nn.Module):
+        def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+            super().__init__()
+            self.scale, self.inner = nn.Parameter(torch.tensor(2.0)), plain(shape, outputs)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x * self.scale)
+
+    bank = ia.train("digits", model=Scaled, **SETTINGS)
+    assert gap(bank) > 1e-2
+    with pytest.warns(UserWarning, match="weights that are no unit's"):
+        ia.compose(bank, "sum")
+
+
 def test_an_explicit_other_is_shared_out_after_the_network() -> None:
     bank = ia.train("digits", model="mlp(8)", objective="other", **SETTINGS)
     assert bank[0].architecture.outputs == 11

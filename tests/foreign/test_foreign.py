@@ -140,6 +140,15 @@ def test_what_works_on_units_names_itself(name: str, suites: dict[str, Suite]) -
             what()
 
 
+@pytest.mark.parametrize("pruning", ["territory", "units"])
+def test_a_unit_that_cannot_be_empty_cannot_be_pruned(
+    pruning: str, suites: dict[str, Suite]
+) -> None:
+    suite = suites["weight norm"]
+    with pytest.raises(RecipeError, match=r"whole units.*are 0.*infinity or nan.*by magnitude"):
+        ia.train(suite.data, model=suite.factory, **SETTINGS | {"pruning": pruning})
+
+
 def test_batch_statistics_are_measured_without_a_wiring(suites: dict[str, Suite]) -> None:
     suite = suites["BatchNorm behind a slice"]
     merged = ia.compose(suite.bank, "sum", samples=suite.data)

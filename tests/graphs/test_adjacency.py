@@ -73,6 +73,7 @@ def test_the_largest_component_is_that_of_networkx(pairs: list[tuple[int, int]])
         (sp.csr_array(np.array([[0, 1], [0, 0]])), "directed=True"),
         (sp.csr_array(np.array([[0, 2.5], [2.5, 0]])), "weighted=True"),
         (sp.csr_array(np.array([[0, np.nan], [np.nan, 0]])), "nan"),
+        (sp.csr_array(np.array([[0, 1j], [1j, 0]])), "complex128: expected real"),
         (networkx.DiGraph([(0, 1)]), "directed=True"),
         (networkx.Graph([(0, 1, {"weight": 3})]), "weighted=True"),
         (torch.tensor([[0], [1]]), "directed=True"),
@@ -103,6 +104,12 @@ def test_directions_and_weights_may_be_forgotten() -> None:
     assert read_graph(weighted, weighted=True).edges == 2
     with pytest.raises(DataError, match="weighted=True"):
         read_graph(weighted)
+    for values, words in (([-1.0, -1.0], "negative"), ([float("nan"), 1.0], "nan")):
+        weighted.edge_weight = torch.tensor(values)
+        with pytest.raises(DataError, match=words):
+            read_graph(weighted, weighted=True)
+    weighted.edge_weight = torch.zeros(2)  # as of a matrix, where 0 is no edge
+    assert read_graph(weighted, weighted=True).edges == 0
 
 
 def test_sizes_and_settings_are_checked() -> None:

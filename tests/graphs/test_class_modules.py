@@ -105,3 +105,5 @@ def test_settings_are_checked(nodes: NodeData, model: NodeModel) -> None:
         model((784,), 3)
     with pytest.raises(DataError, match="no test nodes"):
         node_splits(NodeData(**{**vars(nodes), "test": nodes.test[:0]}))
+    with pytest.raises(DataError, match="one class alone"):
+        node_splits(NodeData(**{**vars(nodes), "labels": 0 * nodes.labels}))

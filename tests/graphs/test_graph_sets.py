@@ -125,6 +125,11 @@ def test_splits_and_components() -> None:
     labels = np.where(np.arange(60) == 12, -1, arrays["labels"])
     with pytest.raises(DataError, match="no label"):
         node_data(arrays | own | {"labels": labels})
+    some = node_data(arrays | {"labels": np.where(np.arange(60) % 2, -1, arrays["labels"])})
+    for own_data in (some, some.largest_component(), some.resplit(0)):
+        parts = [own_data.train, own_data.validation, own_data.test]
+        assert all(len(part) and (own_data.labels[part] >= 0).all() for part in parts)
+    assert some.train.tolist() == list(range(0, 42, 2))
 
 
 def test_random_splits_have_the_sizes_asked_for(nodes: NodeData) -> None:

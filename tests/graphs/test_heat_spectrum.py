@@ -136,6 +136,7 @@ def test_peaks_must_stand_out_of_the_noise() -> None:
     [
         ({"method": "guess"}, "method"),
         ({"probes": 1, "method": "lanczos"}, "probes"),
+        ({"memory": np.nan, "method": "lanczos"}, "memory is nan"),
         ({"tau": [0.0]}, "tau"),
         ({"tau": [np.nan]}, "tau"),
     ],
@@ -145,6 +146,8 @@ def test_settings_are_checked(tree: Graph, settings: dict, words: str) -> None:
         heat_capacity(tree, **settings)
     with pytest.raises(RecipeError, match="kind"):
         scales(tree, "true")
+    with pytest.raises(RecipeError, match="rising order"):
+        scales(tree, "published", [1.0, 1.0, 2.0])
 
 
 @pytest.mark.skipif("europe" not in available_sets(), reason="europe is not in INTARSIA_DATA")

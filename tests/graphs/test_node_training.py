@@ -116,7 +116,12 @@ def test_widths_are_those_of_the_authors(nodes: NodeData) -> None:
         ({"protocol": "ours"}, "protocol"),
         ({"epoch": 3}, "did you mean 'epochs'"),
         ({"epochs": 0}, "epochs is 0"),
+        ({"epochs": True}, "epochs is True"),
+        ({"width": -3}, "width is -3"),
+        ({"width": 2.5}, "width is 2.5"),
         ({"dropout": 1.0}, "dropout"),
+        ({"weight_decay": float("nan")}, "weight_decay nan"),
+        ({"learning_rate": "fast"}, "learning_rate 'fast'"),
         ({"seeds": []}, "no seed"),
     ],
 )
@@ -158,6 +163,8 @@ def test_grids_are_checked(nodes: NodeData) -> None:
         tune_nodes(nodes, [nodes.graph], {"momentum": [0.9]})
     with pytest.raises(RecipeError, match="without values"):
         tune_nodes(nodes, [nodes.graph], {"dropout": []})
+    with pytest.raises(RecipeError, match="expected a list for each"):
+        tune_nodes(nodes, [nodes.graph], {"dropout": 0.5})
     with pytest.raises(RecipeError, match="resplit without transductive"):
         train_nodes(nodes, [nodes.graph], **QUICK, resplit=True)
 

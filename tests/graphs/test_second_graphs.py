@@ -80,6 +80,7 @@ def test_what_cannot_be_made_is_said(tree: Graph) -> None:
         lambda: hop_graph(tree, []),
         lambda: hop_graph(tree, [0]),
         lambda: random_graph(tree, 3),
+        lambda: random_graph(tree, 4.0),
         lambda: random_graph(tree, 60 * 60),
         lambda: page_rank(tree, alpha=1.0),
         lambda: page_rank(tree, top=0),

@@ -135,6 +135,16 @@ def test_units_that_only_read_each_other_are_dead() -> None:
     assert live_units(wiring, state, mask)["h"].tolist() == [True, False, False]
 
 
+def test_a_unit_lives_while_a_product_reads_it() -> None:
+    """Two layers' units are read in pairs, as by a bilinear layer."""
+    wiring = {"pairs": (Axis("output"), Axis("one"), Axis("two"))}
+    state, mask = {"pairs": torch.ones(2, 3, 3)}, torch.zeros(2, 3, 3, dtype=torch.bool)
+    mask[0, 1, 2] = mask[1, 1, 0] = True
+    live = live_units(wiring, state, {"pairs": mask})
+    assert live["one"].tolist() == [False, True, False]
+    assert live["two"].tolist() == [True, False, True]
+
+
 def test_joint_units_all_live() -> None:
     network = nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3), nn.Linear(3, 2))
     wiring = infer_wiring(network, (4,))

@@ -195,6 +195,20 @@ def test_units_that_meet_in_a_normalisation_cannot_be_owned():
         prune("territory", group_of(layered, seeds=(0, 0)))
 
 
+def test_a_residual_of_the_input_has_no_units_to_own():
+    class Residual(nn.Module):
+        def __init__(self, shape, outputs):
+            super().__init__()
+            self.inner, self.head = nn.Linear(64, 64), nn.Linear(64, outputs)
+
+        def forward(self, x):
+            x = x.flatten(1)
+            return self.head(x + torch.relu(self.inner(x)))
+
+    with pytest.raises(RecipeError, match="made of hidden units, and this network has none"):
+        prune("territory", group_of(Residual, seeds=(0, 0)))
+
+
 def test_its_traits():
     def acts_before_training(text):
         return PRUNINGS.entry(text).before_training(PRUNINGS.settings(text))

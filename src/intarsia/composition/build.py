@@ -9,7 +9,13 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
-from intarsia.composition.alignment.align import How, align, disjoint_units
+from intarsia.composition.alignment.align import (
+    How,
+    align,
+    disjoint_hidden_units,
+    disjoint_units,
+    held_units,
+)
 from intarsia.composition.batchnorm import has_batchnorm, recalibrate
 from intarsia.composition.calibration import (
     Calibration,
@@ -21,7 +27,7 @@ from intarsia.composition.calibration import (
 )
 from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.merge_memory import count_merge
-from intarsia.composition.operators.arithmetic import off_the_sum
+from intarsia.composition.operators.arithmetic import louder, off_the_sum
 from intarsia.composition.operators.inlay_network import BlockNetwork
 from intarsia.composition.operators.registry import OPERATORS, Operator, State
 from intarsia.composition.scale_search import (
@@ -38,9 +44,10 @@ from intarsia.files import digest_of
 from intarsia.limits import allocating
 from intarsia.models.axes import hidden_axes, names_in
 from intarsia.models.custom.trial import trial_inputs
+from intarsia.models.units import unit_mask
 from intarsia.modules import Base, Classifier, Module, logits_of
 from intarsia.modules.bases.base_weights import changes_of
-from intarsia.modules.statistics import joint_buffer, sibling_name, total
+from intarsia.modules.statistics import joint_buffer, mean_where, sibling_name, total
 from intarsia.specs import Spec
 
 Parts = tuple[Module, ...]
@@ -153,10 +160,13 @@ def build_merge(
         search = _search(context, how, operator, options, rewarded)
         operator = with_scale(operator, search.scale)
     joined = _joined(context, how, operator, rewarded)
+    buffers = _buffers_of_owners(context) if how.weight_sum else {}
+    if buffers:
+        joined = replace(joined, state={**joined.state, **buffers})
     notes: tuple[str, ...] = ()
     if how.on == "weights":
         joined, notes = _recalibrated(joined, context, options)
-        notes += _buffer_notes(context)
+        notes += _buffer_notes(context, buffers)
     if how.weight_sum:
         notes += _territory_notes(joined, context)
     if calibration is not None and samples is not None:
@@ -357,14 +367,62 @@ def _keeps_units(joined: Module, context: MergeContext) -> bool:
     )
 
 
-def _buffer_notes(context: MergeContext) -> tuple[str, ...]:
+def _has_territories(context: MergeContext) -> bool:
+    """Whether no two parts share a hidden unit, of which there are some."""
+    return (
+        context.has_wiring
+        and bool(hidden_axes(context.wiring))
+        and disjoint_hidden_units(context.parts, context.wiring)
+    )
+
+
+def _off_when_loud(joined: Module, context: MergeContext) -> float | None:
+    """How far the sum of weights is off the sum of logits where these are large."""
+    first, names = context.parts[0], context.output_weights
+    states = louder([part.state for part in context.parts], names)
+    merged = {**joined.state, **{name: total([s[name] for s in states]) for name in names}}
+    one, *each = (first.architecture.network(state, first.factory) for state in (merged, *states))
+    x = trial_inputs(one, first.architecture.shape)
+    return off_the_sum(one(x), [network(x) for network in each])
+
+
+def _buffers_of_owners(context: MergeContext) -> dict[str, Tensor]:
+    """Of territories, the buffers that no weight goes with: each unit's are those of its part.
+
+    A BatchNorm without a weight has such statistics, which would else be averaged.
+    """
+    names = [n for n in _changed_buffers(context) if sibling_name(n, "weight") not in context.plan]
+    if not names or not _is_disjoint(context):
+        return {}
+    states, wiring = [part.state for part in context.parts], context.wiring
+    hidden = set(hidden_axes(wiring))
+    held = [held_units(part, wiring) for part in context.parts]
+    owned = [{axis: units[axis] for axis in hidden} for units in held]
+    buffers = {}
+    for name in (name for name in names if names_in(wiring[name]) & hidden):
+        tensors = [state[name] for state in states]
+        kept = [unit_mask(wiring[name], tuple(tensors[0].shape), units) for units in owned]
+        buffers[name] = mean_where(tensors, kept, [1.0] * len(tensors))
+    return buffers
+
+
+def _changed_buffers(context: MergeContext) -> list[str]:
+    """Buffers of real numbers that differ from part to part."""
+    states = [part.state for part in context.parts]
+    return [
+        name
+        for name, entry in context.plan.items()
+        if not entry.learned
+        and entry.dtype.is_floating_point
+        and any(not torch.equal(state[name], states[0][name]) for state in states)
+    ]
+
+
+def _buffer_notes(context: MergeContext, known: State) -> tuple[str, ...]:
     """What is to be said of buffers, other than BatchNorm's, that training has changed."""
-    states, plan = [part.state for part in context.parts], context.plan
-    for name, entry in plan.items():
-        if entry.learned or not entry.dtype.is_floating_point:
-            continue
-        known = all(sibling_name(name, key) in plan for key in ("running_mean", "running_var"))
-        if known or all(torch.equal(state[name], states[0][name]) for state in states):
+    for name in _changed_buffers(context):
+        norm = (sibling_name(name, key) in context.plan for key in ("running_mean", "running_var"))
+        if name in known or all(norm):
             continue
         note = (
             f"the buffer {name!r}, which no operator knows, differs from part to part and is "
@@ -382,19 +440,22 @@ def _territory_notes(joined: Module, context: MergeContext) -> tuple[str, ...]:
     explicit other is divided among the classes after the network.
     """
     first = context.parts[0]
-    adds = not first.architecture.is_foreign and first.architecture.outputs == context.classes
-    if adds or len(context.parts) == 1 or not _is_disjoint(context):
+    one_each = first.architecture.outputs == context.classes
+    adds = not first.architecture.is_foreign and one_each
+    if adds or len(context.parts) == 1 or not _has_territories(context):
         return ()
     merged, *each = (module.to_module() for module in (joined, *context.parts))
     x = trial_inputs(each[0], first.architecture.shape)
     with torch.no_grad():
         off = off_the_sum(merged(x), [part(x) for part in each])
+        if off is None and one_each:
+            off = _off_when_loud(joined, context)
     if off is None:
         return ()
     note = (
         f"no two parts share a unit, and yet the sum of their weights is {off:.3g} off the sum of "
-        "their logits, because the network does more to its outputs than adding up weighted units: "
-        'for the sum of logits join them by "logits"'
+        "their logits, because the network has weights that are no unit's, or does more to its "
+        'outputs than adding up weighted units: for the sum of logits join them by "logits"'
     )
     warnings.warn(note, stacklevel=2)
     return (note,)

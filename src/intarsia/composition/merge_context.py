@@ -15,6 +15,7 @@ from intarsia.data import Data, Split, check_same_encoder, evenly_spaced
 from intarsia.errors import CompositionError, DataError, WiringError, shortened
 from intarsia.files import digest_of
 from intarsia.models import MODELS, initialise, silence
+from intarsia.models.axes import OUTPUT, names_in
 from intarsia.models.custom.trial import input_dtype
 from intarsia.models.wiring import Wiring
 from intarsia.modules import Module
@@ -75,6 +76,11 @@ class MergeContext:
     def learned(self) -> list[str]:
         """The names of the parameters, without buffers."""
         return [name for name, entry in self.plan.items() if entry.learned]
+
+    @property
+    def output_weights(self) -> list[str]:
+        """The names of the parameters that have the outputs on an axis."""
+        return [name for name in self.learned if OUTPUT in names_in(self.wiring[name])]
 
     @property
     def first_entry(self) -> int:

@@ -126,10 +126,12 @@ def _read(source: Any, size: int | None, directed: bool, weighted: bool) -> Grap
     if isinstance(source, Tensor):
         return _from_edge_index(source, size, directed)
     if hasattr(source, "edge_index"):  # PyG's Data
-        values = getattr(source, "edge_weight", None)
-        if values is not None and not weighted:
-            _check_weights(np.asarray(values.detach().cpu(), dtype=float))
-        return _from_edge_index(source.edge_index, size or source.num_nodes, directed)
+        edge_index, values = source.edge_index, getattr(source, "edge_weight", None)
+        if values is not None:
+            weights = values.detach().cpu()
+            _check_weights(weights.double().numpy(), weighted, "edge_weight")
+            edge_index = edge_index[:, (weights != 0).to(edge_index.device)]
+        return _from_edge_index(edge_index, size or source.num_nodes, directed)
     if hasattr(source, "is_directed") and hasattr(source, "nodes"):
         return _from_networkx(source, directed, weighted)
     if isinstance(source, str | os.PathLike):
@@ -148,15 +150,12 @@ def _from_matrix(matrix: Any, directed: bool, weighted: bool) -> Graph:
     if rows != columns:
         raise DataError(f"the adjacency matrix is {rows} x {columns}: expected a square one")
     _check_size(rows, "the adjacency matrix")
+    if matrix.dtype.kind not in "biuf":
+        raise DataError(f"the adjacency matrix is of {matrix.dtype}: expected real numbers")
     adjacency = sp.csr_array(matrix.astype(np.float64))
     adjacency.sum_duplicates()
     adjacency.eliminate_zeros()
-    if not np.isfinite(adjacency.data).all():
-        raise DataError("the adjacency matrix holds nan or infinity: remove these entries")
-    if not weighted:
-        _check_weights(adjacency.data)
-    elif (adjacency.data < 0).any():
-        raise DataError("the adjacency matrix holds negative weights: expected positive ones")
+    _check_weights(adjacency.data, weighted, "the adjacency matrix")
     pattern = adjacency.astype(bool)
     if not directed and (pattern != pattern.T).nnz:
         raise DataError(_advice_on_directions("the adjacency matrix is not symmetric"))
@@ -257,9 +256,13 @@ def _check_size(count: int, where: str) -> None:
     current().check("numbers", count, f"{where} has {{}} nodes")
 
 
-def _check_weights(values: np.ndarray) -> None:
+def _check_weights(values: np.ndarray, weighted: bool, where: str) -> None:
+    if not np.isfinite(values).all():
+        raise DataError(f"{where} holds nan or infinity: remove these entries")
+    if weighted and (values < 0).any():
+        raise DataError(f"{where} holds negative weights: expected positive ones")
     odd = values[values != 1]
-    if len(odd):
+    if len(odd) and not weighted:
         raise DataError(
             f"the graph has weights, as {odd[0]:.6g}: heat here spreads over edges that are all "
             "alike; allow to forget them with weighted=True"

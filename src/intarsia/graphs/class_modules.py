@@ -132,6 +132,8 @@ def node_splits(nodes: NodeData) -> Data:
     """
     if nodes.graph.size > 2**24:
         raise DataError(f"{nodes.graph.size} nodes: float32 counts to {2**24} without a gap")
+    if nodes.classes < 2:
+        raise DataError(f"{nodes.name} has one class alone: at least 2 are needed")
     parts = []
     for name in ("train", "validation", "test"):
         rows = getattr(nodes, name)

@@ -72,7 +72,7 @@ class NodeData:
             parts = [place[own] for own in (self.train, self.validation, self.test)]
             parts = [own[own >= 0] for own in parts]
         else:
-            parts = _by_index(len(rows))
+            parts = _by_index(self.labels[rows])
         return replace(
             self, graph=graph, features=sp.csr_array(self.features[rows]),
             labels=self.labels[rows], train=parts[0], validation=parts[1], test=parts[2],
@@ -133,7 +133,7 @@ def node_data(arrays: Mapping[str, np.ndarray], where: str = "the data") -> Node
 
     Features are `x`, dense, or `feat_indptr`, `feat_indices`, `feat_data` and `feat_shape` of a CSR
     matrix; without them each node has one of its own. `train_idx`, `val_idx` and `test_idx` are the
-    split; without them it goes by index, 70 to 15 to 15.
+    split; without them nodes that have a label are split by index, 70 to 15 to 15.
     """
     try:
         labels, given = np.asarray(arrays["labels"]), np.asarray(arrays["edges"])
@@ -214,7 +214,7 @@ def _split(arrays: Mapping[str, np.ndarray], labels: np.ndarray, where: str) -> 
     size = len(labels)
     names = [key for key in ("train_idx", "val_idx", "test_idx") if key in arrays]
     if not names:
-        return _by_index(size)
+        return _by_index(labels)
     if len(names) < 3:
         raise DataError(f"{where} has {', '.join(names)}: expected all of train, val and test_idx")
     parts = [_whole_numbers(np.asarray(arrays[key]), key, where) for key in names]
@@ -249,10 +249,11 @@ def _whole_numbers(values: np.ndarray, key: str, where: str) -> np.ndarray:
     return values.astype(np.int64)
 
 
-def _by_index(size: int) -> list[np.ndarray]:
-    """First, next and last nodes, as the authors cut them."""
-    first, second = int(SPLIT[0] * size), int((SPLIT[0] + SPLIT[1]) * size)
-    return [np.arange(first), np.arange(first, second), np.arange(second, size)]
+def _by_index(labels: np.ndarray) -> list[np.ndarray]:
+    """First, next and last nodes of those with a label, as the authors cut them."""
+    known = np.flatnonzero(labels >= 0)
+    ends = int(SPLIT[0] * len(known)), int((SPLIT[0] + SPLIT[1]) * len(known))
+    return [known[: ends[0]], known[ends[0] : ends[1]], known[ends[1] :]]
 
 
 def _locate(entry: Any) -> Path | None:

@@ -18,6 +18,7 @@ from intarsia.errors import DataError, LimitError, RecipeError, shortened
 from intarsia.files import stream
 from intarsia.graphs.adjacency import Graph, read_graph
 from intarsia.graphs.device_arrays import on_device, on_host, product
+from intarsia.specs import is_number
 from intarsia.training.job import device_of
 
 SMALL = 5_000  # nodes up to which a graph's eigenvalues are computed one and all
@@ -102,6 +103,8 @@ def spectrum(
         raise RecipeError(f"{graph.size} nodes have too many eigenvectors to hold: method='exact'")
     if not isinstance(probes, int) or not isinstance(steps, int) or probes < 2 or steps < 1:
         raise RecipeError(f"{probes} probes of {steps} steps: expected at least 2 probes, 1 step")
+    if not is_number(memory) or not memory > 0:
+        raise RecipeError(f"memory is {shortened(memory)}: expected a number of GiB above 0")
     return _lanczos(graph, probes, steps, seed, memory, device)
 
 
@@ -323,8 +326,10 @@ def _capacities(sums: np.ndarray, tau: np.ndarray, nodes: int) -> np.ndarray:
 
 
 def _published(sums: np.ndarray, tau: np.ndarray, nodes: int) -> np.ndarray:
-    if len(tau) < 2:
-        raise RecipeError("the published curve is one of differences: give at least two times")
+    if len(tau) < 2 or not (np.diff(tau) > 0).all():
+        raise RecipeError(
+            "the published curve is one of differences: give at least two times, in rising order"
+        )
     return np.asarray(gaussian_filter1d(-(tau**2) * np.gradient(sums[1], tau), 1))
 
 

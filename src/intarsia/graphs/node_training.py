@@ -1,6 +1,6 @@
 """Classifiers of nodes that see a graph at one scale or several: a bank over seeds at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
@@ -23,7 +23,7 @@ from intarsia.graphs.graph_layers import (
 from intarsia.graphs.graph_sets import GRAPH_SETS, NodeData
 from intarsia.graphs.heat_spectrum import find_scale
 from intarsia.graphs.rewiring import rewire
-from intarsia.specs import check_keys
+from intarsia.specs import check_keys, is_number
 from intarsia.training.job import device_of
 
 VARIANTS: dict[str, tuple[bool, ...]] = {
@@ -171,6 +171,8 @@ def tune_nodes(
     numbers = _numbers(seeds)
     _check_graphs(data, graphs)
     base = resolve_settings(data, protocol, settings)
+    if any(isinstance(own, str) or not isinstance(own, Iterable) for own in grid.values()):
+        raise RecipeError(f"the grid is {shortened(dict(grid))}: expected a list for each setting")
     values = [list(grid.get(key, [getattr(base, key)])) for key in TUNED]
     if not all(values):
         raise RecipeError("the grid has a setting without values: give at least one of each")
@@ -220,13 +222,18 @@ def resolve_settings(
     given = dict(settings or {})
     check_keys("training of nodes", given, list(asdict(PROTOCOLS[protocol])))
     own = replace(PROTOCOLS[protocol], **given)
-    for name in ("layers", "heads", "epochs"):
-        if not isinstance(getattr(own, name), int) or getattr(own, name) < 1:
-            raise RecipeError(f"{name} is {shortened(getattr(own, name))}: expected 1 or more")
-    if not own.learning_rate > 0 or own.weight_decay < 0 or not 0 <= own.dropout < 1:
+    for name in ("layers", "heads", "epochs", "width"):
+        value = getattr(own, name)
+        if name == "width" and value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise RecipeError(f"{name} is {shortened(value)}: expected 1 or more")
+    rates = (own.learning_rate, own.weight_decay, own.dropout)
+    fits = all(map(is_number, rates)) and rates[0] > 0 and rates[1] >= 0 and 0 <= rates[2] < 1
+    if not fits:
         raise RecipeError(
-            f"learning_rate {own.learning_rate}, weight_decay {own.weight_decay} and dropout "
-            f"{own.dropout}: expected above 0, from 0, and from 0 to below 1"
+            f"learning_rate {shortened(rates[0])}, weight_decay {shortened(rates[1])} and dropout "
+            f"{shortened(rates[2])}: expected above 0, from 0, and from 0 to below 1"
         )
     if own.resplit and not own.transductive:
         raise RecipeError(

@@ -31,8 +31,8 @@ def hop_graph(graph: Graph, hops: Sequence[int] = (2,)) -> Graph:
 def random_graph(graph: Graph, edges: int, seed: int = 0) -> Graph:
     """The same nodes with so many directed edges, half of them drawn without replacement."""
     most = graph.size * (graph.size - 1)
-    if edges % 2 or not 0 <= edges <= most:
-        raise RecipeError(f"edges are {edges}: expected an even number from 0 to {most}")
+    if not isinstance(edges, int | np.integer) or edges % 2 or not 0 <= edges <= most:
+        raise RecipeError(f"edges are {shortened(edges)}: expected an even number from 0 to {most}")
     draw = np.random.default_rng(stream("random graph", seed))
     pairs = np.sort(draw.choice(most // 2, edges // 2, replace=False, shuffle=False))
     # Pair k of the strict upper triangle lies in the last row that begins at k or before.

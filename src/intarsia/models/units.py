@@ -64,7 +64,7 @@ def live_units(
     readers = [
         reader
         for name, entry in reversed(list(wiring.items()))
-        if len(entry) > 1 and entry[1] is not None
+        if len(entry) > 1
         for reader in _readers(entry, state[name], mask.get(name), sizes)
     ]
     before = -1
@@ -177,16 +177,19 @@ def _entries(axis: Axis, keep: Tensor, size: int) -> Tensor:
 def _readers(
     entry: TensorAxes, weight: Tensor, kept: Tensor | None, sizes: Mapping[str, int]
 ) -> list[tuple[str | None, str, Tensor]]:
-    """The axis that is given, the one that is read, and which units of the two a weight joins."""
+    """The axis that is given, the one that is read, and which units of the two a weight joins.
+
+    Dimension 1 reads, and where dimension 0 gives units so do all after it, as in a bilinear layer.
+    """
     tensor = weight if kept is None else kept.to(weight.device)
-    both = runs((*entry[:2], *[None] * (weight.ndim - 2)), weight.shape, sizes)
-    given: list[UnitRun | None] = [run for run in both if run.dimension == 0]
+    every = runs(entry, weight.shape, sizes)
+    given: list[UnitRun | None] = [run for run in every if run.dimension == 0]
     if isinstance(entry[0], Parts) and len(given) < len(entry[0].parts):
         given = [None]  # rows that are not units read as well
     readers = []
-    for reads in (run for run in both if run.dimension == 1):
+    for reads in (run for run in every if run.dimension == 1 or (run.dimension and given)):
         for gives in given or [None]:
-            part = reads.of(tensor)
+            part = reads.of(tensor).movedim(reads.dimension, 1)
             part = part if gives is None else gives.of(part)
             table = _who_reads(gives.axis.block if gives else 1, reads.axis.block, part, kept)
             readers.append((gives.axis.name if gives else None, reads.axis.name, table))

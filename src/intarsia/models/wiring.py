@@ -66,7 +66,7 @@ def wiring_of(network: nn.Module, shape: tuple[int, ...]) -> Wiring:
     if not tried:
         raise WiringError(
             f"cannot prove the axes of {type(network).__name__}: it does not repeat its answers to "
-            f"fixed inputs in float64, so it cannot be tried out; {REMEDY}"
+            f"fixed inputs in float64 or float32, so it cannot be tried out; {REMEDY}"
         )
     return wiring
 

@@ -165,9 +165,10 @@ def _outputs(network: nn.Module, shape: tuple[int, ...]) -> int:
 def _head_size(
     state: Mapping[str, Tensor], architecture: Architecture, factory: Model | None
 ) -> int | None:
-    """How many outputs the state's own last layer has."""
+    """How many outputs the state's own last layer has, of which several rows may make one."""
+    plan = architecture.plan(factory)
     sizes = [
-        int(state[name].shape[0])
+        int(state[name].shape[0]) * architecture.outputs // plan[name].shape[0]
         for name in output_names(architecture, factory)
         if name in state and state[name].ndim
     ]

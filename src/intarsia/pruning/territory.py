@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from intarsia.errors import RecipeError, WiringError
-from intarsia.models.wiring import Wiring, axis_sizes, hidden_axes
+from intarsia.models.axes import OUTPUT, Axis, Wiring, axis_sizes, hidden_axes
 from intarsia.pruning.group import (
     PRUNINGS,
     Group,
@@ -40,6 +40,11 @@ def territory(group: Group, by: str = "share") -> list[Mask]:
             "or use another pruning"
         )
     check_separable(wiring)
+    if not hidden_axes(wiring) and any(e[0] != Axis(OUTPUT) for e in wiring.values() if e):
+        raise RecipeError(
+            "territories are made of hidden units, and this network has none (a residual of its "
+            "input has the input's): use another network, or another pruning"
+        )
     masks: list[Mask] = [dict(m) for m in group.masks]
     together = defaultdict(list)
     for position, seed in enumerate(group.seeds):

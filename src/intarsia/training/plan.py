@@ -17,6 +17,8 @@ from intarsia.data.negatives import read_negatives
 from intarsia.errors import DataError, RecipeError, WiringError
 from intarsia.files import digest_of
 from intarsia.models import Model, Wiring, as_model, initialise, silence, wiring_of
+from intarsia.models.custom.symmetry import unit_that_cannot_be_empty
+from intarsia.models.custom.trial import is_foreign
 from intarsia.models.wiring import carries_wiring
 from intarsia.modules import BASES, Architecture, Base, LowRank
 from intarsia.modules.bases.base_weights import BaseSource, fit_base, output_names, read_base
@@ -185,18 +187,30 @@ class TrainingPlan:
     @cached_property
     def wiring(self) -> Wiring | None:
         """The network's wiring; None where it has none, which only pruning by units minds."""
+        pruning = PRUNINGS.entry(self.recipe.pruning or "magnitude")
         try:
-            return wiring_of(self.network, self.data.shape)
+            wiring = wiring_of(self.network, self.data.shape)
         except WiringError as error:
             if carries_wiring(self.network):
                 raise
-            pruning = PRUNINGS.entry(self.recipe.pruning or "magnitude")
             if pruning.needs_units:
                 raise WiringError(
                     f"pruning by {pruning.name} gives out units and needs the network's wiring: "
                     f"{error}"
                 ) from error
             return None
+        if pruning.needs_units and is_foreign(self.network):
+            self._check_empty_units(pruning.name, wiring)
+        return wiring
+
+    def _check_empty_units(self, pruning: str, wiring: Wiring) -> None:
+        axis = unit_that_cannot_be_empty(self.network, wiring, self.data.shape)
+        if axis is not None:
+            raise RecipeError(
+                f"pruning by {pruning} takes whole units, and where all weights of a unit of axis "
+                f"{axis!r} are 0 this network answers infinity or nan (weight norm divides by "
+                "their size): use a network without that, or prune by magnitude"
+            )
 
     @cached_property
     def origins(self) -> dict[int, tuple[str, dict[str, Tensor]]]:

@@ -223,6 +223,10 @@ def softmax(shape: tuple[int, ...], outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(*shape, 5), nn.ReLU(), nn.Linear(5, outputs), nn.LogSoftmax(1))
 
 
+def clamped(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(*shape, 5), nn.Linear(5, outputs), nn.Hardtanh(-500, 500))
+
+
 def output_norm(shape: tuple[int, ...], outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(*shape, 5), nn.Linear(5, outputs), nn.BatchNorm1d(outputs))
 
@@ -237,6 +241,7 @@ def one_slope(shape: tuple[int, ...], outputs: int) -> nn.Module:
         (layer_norm, "cannot join axis '0' side by side: its units meet"),
         (softmax, "cannot join axis 'output' side by side"),
         (sigmoid, "off the sum of logits, so its forward does more to its outputs"),
+        (clamped, "off the sum of logits, so its forward does more to its outputs"),
         (output_norm, "cannot join '2.running_mean'"),
         (one_slope, "cannot join '1.weight': one network has it once for all units"),
     ],

@@ -1,9 +1,11 @@
 """What inference says of networks that it cannot read, and the fine print of those it can."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from intarsia.errors import WiringError
@@ -67,6 +69,96 @@ def linear(reads: int, gives: int) -> nn.Linear:
     return nn.Linear(reads, gives)
 
 
+def two_layers(run: Callable[[Net, Tensor], Tensor]) -> Net:
+    return Net(run, a=linear(6, 4), b=linear(4, 3))
+
+
+def at_zero(net: Net, x: Tensor) -> Tensor:
+    h = torch.relu(net.a(x))
+    return net.b(h) * (1 + (h.argmax(1, keepdim=True) == 0).to(h.dtype))
+
+
+def largest_at_zero(net: Net, x: Tensor) -> Tensor:
+    h = net.a(x)
+    return net.b(h) * (1 + (h.max(1)[1] == 0).to(h.dtype)[:, None])
+
+
+def rarely(net: Net, x: Tensor) -> Tensor:
+    h = net.a(x)
+    return net.b(h.cumsum(1)) if (x > 50).any() else net.b(h)
+
+
+def outside(net: Net, x: Tensor) -> Tensor:
+    return net.b(torch.from_numpy(net.a(x).numpy().cumsum(1)))
+
+
+def first_cleared(net: Net, x: Tensor) -> Tensor:
+    h = net.a(x)
+    h[:, 0] = 0
+    return net.b(h)
+
+
+def swapped(net: Net, x: Tensor) -> Tensor:
+    one, other = net.a(x).chunk(2, dim=1)
+    return net.b(torch.cat([other, one], dim=1))
+
+
+def beside_a_constant(net: Net, x: Tensor) -> Tensor:
+    return net.b(torch.cat([net.a(x), net.c(x)], dim=1) * torch.arange(5.0))
+
+
+class Scores(nn.Module):
+    """Attention of two heads, with what is added to its scores as a parameter."""
+
+    def __init__(self, *shape: int, index: Tensor | None = None) -> None:
+        super().__init__()
+        self.qkv, self.head = nn.Linear(6, 12), nn.Linear(4, 3)
+        self.bias = nn.Parameter(torch.randn(*shape))
+        self.register_buffer("index", index)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = (
+            own.unflatten(-1, (2, 2)).transpose(1, 2) for own in self.qkv(x).chunk(3, dim=-1)
+        )
+        bias = self.bias
+        if self.index is not None:  # a row for each distance, as Swin has it
+            bias = bias[self.index.view(-1)].view(3, 3, 2).permute(2, 0, 1)
+        seen = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        return self.head(seen.transpose(1, 2).flatten(2).mean(1))
+
+
+class Placed(nn.Module):
+    """Positions of a table that is longer than its inputs, by number or by a slice."""
+
+    def __init__(self, by: Any) -> None:
+        super().__init__()
+        self.by, self.a, self.b = by, linear(6, 4), linear(4, 3)
+        self.table = nn.Parameter(torch.randn(5, 4))
+        self.token = nn.Parameter(torch.randn(1, 1, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.cat([self.token.repeat(len(x), 1, 1), self.a(x) + self.table[self.by]], dim=1)
+        return self.b(torch.relu(h).mean(1))
+
+
+class Powers(nn.Module):
+    """An exponent of each unit, and a cosine of what is left with each class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.power = linear(6, 4), nn.Parameter(torch.rand(4) + 1)
+        self.classes = nn.Parameter(torch.randn(3, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = F.normalize(self.a(x).sigmoid() ** self.power, dim=1)
+        return F.linear(h, F.normalize(self.classes, dim=1))
+
+
+def from_the_first(net: Net, x: Tensor) -> Tensor:
+    state = torch.tanh(net.a(x[:, 0]))[None]
+    return net.b(net.cells(x, (state, torch.zeros_like(state)))[0][:, -1])
+
+
 UNREADABLE = {
     "transposed": (
         pooled(nn.ConvTranspose2d(3, 4, 2)),
@@ -94,6 +186,22 @@ UNREADABLE = {
         Net(lambda n, x: n.b(n.a(x)) * n.a(x)[:, 0, None], a=linear(6, 4), b=linear(4, 3)),
         (6,),
         "'getitem'.*takes single units",
+    ),
+    "a unit by its place": (two_layers(at_zero), (6,), "'eq'.*places of units"),
+    "the largest by its place": (two_layers(largest_at_zero), (6,), "'eq'.*places of units"),
+    "branch by any": (two_layers(rarely), (6,), "'bool'.*depends on values"),
+    "numpy": (two_layers(outside), (6,), "'numpy'.*depends on values"),
+    "in place": (two_layers(first_cleared), (6,), "'setitem'.*in place"),
+    "halves swapped": (two_layers(swapped), (6,), "cannot name the axes of Net"),
+    "side by side": (
+        Net(beside_a_constant, a=linear(6, 2), c=linear(6, 3), b=linear(5, 3)),
+        (6,),
+        "'mul'.*not units",
+    ),
+    "states of layers": (
+        Net(lambda n, x: n.b(n.a(x)[1][-1]), a=nn.GRU(6, 4, 2, batch_first=True), b=linear(4, 3)),
+        (3, 6),
+        "lie in one tensor: read its outputs",
     ),
     "unused": (
         Net(lambda n, x: n.a(x), a=linear(6, 3), spare=linear(2, 2)),
@@ -124,6 +232,44 @@ READABLE = {
         nn.Sequential(nn.utils.parametrizations.weight_norm(linear(6, 5)), nn.ReLU(), linear(5, 3)),
         (6,),
         [5],
+    ),
+    "one norm": (
+        Net(
+            lambda n, x: n.b(n.a(x)),
+            a=nn.utils.parametrizations.weight_norm(linear(6, 4), dim=None),
+            b=linear(4, 3),
+        ),
+        (6,),
+        [4],
+    ),
+    "scores of heads": (Scores(2, 3, 3), (3, 6), [2]),
+    "scores by distance": (
+        Scores(5, 2, index=torch.arange(3)[:, None] - torch.arange(3) + 2),
+        (3, 6),
+        [2],
+    ),
+    "positions by number": (Placed(torch.arange(3)), (3, 6), [4]),
+    "positions by slice": (Placed(slice(3)), (3, 6), [4]),
+    "powers and cosines": (Powers(), (6,), [4]),
+    "outputs side by side": (
+        Net(
+            lambda n, x: torch.cat([n.b(n.a(x)), n.c(n.a(x))], dim=1),
+            a=linear(6, 4),
+            b=linear(4, 2),
+            c=linear(4, 1),
+        ),
+        (6,),
+        [4],
+    ),
+    "flipped in time": (
+        Net(lambda n, x: n.b((n.a(x) * n.a(x).flip(1)).mean(1)), a=linear(6, 4), b=linear(4, 3)),
+        (3, 6),
+        [4],
+    ),
+    "a first state": (
+        Net(from_the_first, a=linear(6, 4), cells=nn.LSTM(6, 4, batch_first=True), b=linear(4, 3)),
+        (3, 6),
+        [4],
     ),
 }
 

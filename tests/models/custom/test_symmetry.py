@@ -97,6 +97,37 @@ def test_units_that_meet_must_be_called_joint() -> None:
     assert wiring_of(Net(joint, between=meet), (4,))["b.bias"] == (two,)
 
 
+@pytest.mark.parametrize("width", [3, 4])
+def test_units_in_a_ring_are_no_units(width: int) -> None:
+    """To move all on by one changes nothing here: another order must be tried as well."""
+
+    def ring(x: Tensor) -> Tensor:
+        return x + torch.relu(x.roll(1, 1))
+
+    two = Axis("two", joint=True)
+    joint = RIGHT | {"b.weight": (two, "one"), "b.bias": (two,), "c.weight": ("output", two)}
+    with pytest.raises(WiringError, match="units of axis 'two' change places"):
+        wiring_of(Net(joint, width, ring), (4,))
+
+
+def test_a_network_may_go_on_in_float32_by_itself() -> None:
+    def in_float32(x: Tensor) -> Tensor:
+        return x + torch.softmax(x.float(), dim=1).to(x.dtype)
+
+    def in_half(x: Tensor) -> Tensor:
+        return torch.relu(x.bfloat16()).to(x.dtype)
+
+    def ring(x: Tensor) -> Tensor:
+        return in_float32(x) + torch.relu(x.roll(1, 1))
+
+    network = Net(None, 4, in_float32)
+    assert wiring_of(network, (4,))["c.weight"] == (Axis("output"), Axis("b", joint=True))
+    with pytest.raises(WiringError, match="cannot prove the axes of Net"):
+        wiring_of(Net(None, 4, in_half), (4,))
+    with pytest.raises(WiringError, match="axis 'two'"):
+        wiring_of(Net(RIGHT, 4, ring), (4,))
+
+
 def test_what_a_trace_cannot_show_makes_no_wiring() -> None:
     """A hook is read like any other code, and here it treats units by their place."""
     network = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))

@@ -72,6 +72,7 @@ def test_any_part_alone_is_shown(measured: list[Measured]) -> None:
             study.tables(some)
             study.figures(some)
             assert study.judge(some).line
+            assert all(claim.text for claim in study.judge(some).claims)
     assert study.judge([]).line == "nothing is measured yet"
 
 

@@ -11,7 +11,7 @@ from intarsia.composition.alignment.activations import match_activations
 from intarsia.composition.alignment.matching import Orders, match_weights
 from intarsia.composition.merge_context import MergeContext
 from intarsia.errors import CompositionError, nearest
-from intarsia.models.axes import INPUT, Wiring, axis_sizes, hidden_axes, names_in, runs
+from intarsia.models.axes import OUTPUT, Wiring, axis_sizes, hidden_axes, names_in, runs
 from intarsia.models.units import live_units, take_units
 from intarsia.modules import Module
 
@@ -66,10 +66,13 @@ def disjoint_units(modules: Sequence[Module], wiring: Wiring) -> bool:
     statistics of every unit are those of the one module that has it. A unit that is dead in a
     module but still has incoming weights there would disturb the unit it is added to.
     """
+    return not _share_weights(modules, wiring) and disjoint_hidden_units(modules, wiring)
+
+
+def disjoint_hidden_units(modules: Sequence[Module], wiring: Wiring) -> bool:
+    """The same, whatever weights of no unit the modules have in common."""
     live = [live_units(wiring, module.state, module.live) for module in modules]
-    held = [_held(module, wiring) for module in modules]
-    if _share_inputs(modules, wiring):
-        return False
+    held = [held_units(module, wiring) for module in modules]
     for axis in hidden_axes(wiring):
         lives = torch.stack([units[axis] for units in live])  # modules, units
         holders = (lives | torch.stack([units[axis] for units in held])).sum(0)
@@ -78,17 +81,17 @@ def disjoint_units(modules: Sequence[Module], wiring: Wiring) -> bool:
     return True
 
 
-def _share_inputs(modules: Sequence[Module], wiring: Wiring) -> bool:
-    """Whether several modules have weights that give the input's own axis, as residuals of it."""
-    names = [n for n, entry in wiring.items() if entry and names_in(entry[:1]) == {INPUT}]
-    return any(
-        sum(bool(m.state[n].any()) for m in modules) > 1
-        for n in names
-        if modules[0].plan[n].learned
-    )
+def _share_weights(modules: Sequence[Module], wiring: Wiring) -> bool:
+    """Whether several modules have weights of no unit and no output, such as one slope for all.
+
+    Those that give the input's own axis, as residuals of it, are among them.
+    """
+    own = {*hidden_axes(wiring), OUTPUT}
+    names = [n for n, e in wiring.items() if modules[0].plan[n].learned and not names_in(e) & own]
+    return any(sum(bool(m.state[n].any()) for m in modules) > 1 for n in names)
 
 
-def _held(module: Module, wiring: Wiring) -> dict[str, Tensor]:
+def held_units(module: Module, wiring: Wiring) -> dict[str, Tensor]:
     """The units of each hidden axis that have a learned value other than zero."""
     sizes = axis_sizes(wiring, module.state)
     held = {axis: torch.zeros(size, dtype=torch.bool) for axis, size in sizes.items()}

@@ -1,6 +1,6 @@
 """What the operators have in common: sums in a known order, weights and fractions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from torch import Tensor
 
@@ -10,6 +10,7 @@ from intarsia.modules.statistics import total
 Weights = float | Mapping[str, float]  # of the parts: one for all, or by name
 ROUNDING = 1e-8  # of the sizes that were added: what is smaller is nothing
 TOLERANCE = 1e-3  # of the logits' size: far above rounding, far below another function
+LOUD = 2.0**20  # a power of 2, by which nothing is rounded
 
 
 def mean(tensors: Sequence[Tensor]) -> Tensor:
@@ -37,6 +38,21 @@ def off_the_sum(joined: Tensor, logits: Sequence[Tensor]) -> float | None:
     off = float((joined - total(logits)).abs().max())
     size = float(total([z.abs() for z in logits]).max())
     return None if off <= TOLERANCE * max(size, TOLERANCE) else off
+
+
+def louder(
+    states: Sequence[Mapping[str, Tensor]], names: Collection[str]
+) -> list[dict[str, Tensor]]:
+    """The states with the weights of the outputs made large, of one sign and the other in turn.
+
+    Logits that are sums of weighted units follow, and still add up. Those that are clamped,
+    squashed or rectified do so only while they are small or of one sign.
+    """
+    factors = [LOUD if place % 2 == 0 else -LOUD / 2 for place in range(len(states))]
+    return [
+        {name: tensor * factor if name in names else tensor for name, tensor in state.items()}
+        for state, factor in zip(states, factors, strict=True)
+    ]
 
 
 def check_fraction(operator: str, setting: str, value: float, *, zero: bool = False) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from intarsia.composition.merge_context import MergeContext
-from intarsia.composition.operators.arithmetic import off_the_sum
+from intarsia.composition.operators.arithmetic import louder, off_the_sum
 from intarsia.composition.operators.inlay_network import (
     BlockNetwork,
     block_layers,
@@ -63,6 +63,8 @@ def inlay(states: States, context: MergeContext) -> dict[str, Tensor]:
     built = {name: _join(name, live, context) for name in context.plan}
     if context.parts[0].architecture.is_foreign:
         _check_sum(built, states, context)
+        if len(states) > 1:
+            _check_loud_sum(built, states, context)
     return built
 
 
@@ -270,6 +272,14 @@ def _check_parts(context: MergeContext) -> None:
                 f"inlay cannot join axis {axis.name!r} side by side: its units meet outside "
                 f"the weights (as in LayerNorm), so the parts would meet there too; {REMEDY}"
             )
+
+
+def _check_loud_sum(built: State, states: States, context: MergeContext) -> None:
+    """Where logits are small or all of one sign, a clamp or a ReLU behind them does not show."""
+    names = context.output_weights
+    loud = louder(states, names)
+    live = _live_parts(loud, loud, context)
+    _check_sum({**built, **{name: _join(name, live, context) for name in names}}, loud, context)
 
 
 def _check_sum(built: State, states: States, context: MergeContext) -> None:

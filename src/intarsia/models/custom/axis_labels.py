@@ -92,9 +92,10 @@ class Variables:
 
     def unify(self, one: Word, other: Word) -> None:
         """From now on both are the same units; the finer ones follow the coarser."""
-        left, right = list(self.expand(one)), list(self.expand(other))
+        left, right = list(one), list(other)
         while left and right:
-            left, right = list(self.expand(left)), list(self.expand(right))
+            # The first of each alone: what was cut of entries without units would grow together.
+            left[:1], right[:1] = self.expand(left[:1]), self.expand(right[:1])
             a, b = self.entries(left[:1]), self.entries(right[:1])
             if a < b:
                 right[:1] = self._cut(right[0], a)
@@ -171,6 +172,19 @@ class Variables:
             elif variable is not None:
                 self._joint.add(variable)
 
+    def fix(self, label: Label) -> None:
+        """Whatever these are but for inputs, they are not units that could change places."""
+        variables = (variable for variable, _ in self.expand(label or ()))
+        self._frozen.update(v for v in variables if v is not None and v not in self._inputs)
+
+    def release(self, label: Label) -> bool:
+        """Say of a bare parameter's entries that they are not units; False for a layer's."""
+        word = self.expand(label or ())
+        bare = all(self._unlabelled(variable) or variable in self._free for variable, _ in word)
+        if bare:
+            self.fix(word)
+        return bare
+
     def is_input(self, label: Label) -> bool:
         """Whether this is the raw input and no layer's units."""
         variables = [variable for variable, _ in self.expand(label or ())]
@@ -191,7 +205,12 @@ class Variables:
             name = self._choose(variables)
             taken = set(names.values()) - {INPUT, OUTPUT}
             names[root] = f"{name}.{root}" if name in taken else name
-        read = {v for some in entries.values() for x in some for v, _ in self.expand(x or ())}
+        places = [self.expand(x or ()) for some in entries.values() for x in some]
+        read = {variable for word in places for variable, _ in word}
+        for bare in self._free - self._joint:
+            # what one parameter has along one dimension, and nothing else: positions not in use
+            if sum(variable == bare for word in places for variable, _ in word) == 1:
+                self._frozen.add(bare)
         if sum(names[root] == INPUT for root in read if root is not None) > 1:
             raise UnreadableError(
                 "the network reads its input in two ways, such as pixels and channels"
@@ -359,6 +378,8 @@ def _merge(variables: Variables, labels: list[RawLabel], sizes: list[int]) -> La
             variables.join(word)
         kept = [None if r else word for word, r in zip(kept, raw, strict=True)]
     places = [place for place, word in enumerate(kept) if word is not None]
+    if len(places) > 1:
+        places = [place for place in places if not variables.release(kept[place])]
     if not places:
         return None
     if len(places) > 1:

@@ -22,11 +22,15 @@ from intarsia.models.custom.axis_labels import (
     Variables,
     committed,
 )
-from intarsia.models.custom.layer_rules import FUNCTIONS, Step
+from intarsia.models.custom.layer_rules import CONSTANTS, FORM_ALONE, FUNCTIONS, Step, Unlabelled
 from intarsia.models.custom.trial import evaluating, input_dtype
 
 BATCH = 3
-DECIDING = ("bool", "item", "tolist", "float", "int", "index")  # from a tensor to Python's values
+# from tensors to Python's values
+DECIDING = (
+    "bool", "item", "tolist", "float", "int", "index", "numpy", "array", "equal", "allclose",
+    "is_nonzero", "contains",
+)  # fmt: skip
 REMEDY = (
     "give the network a `wiring`: a mapping from every parameter and buffer name to its axes, or a "
     "method wiring(shape) that returns one"
@@ -49,7 +53,11 @@ def infer_wiring(network: nn.Module, shape: tuple[int, ...]) -> Wiring:
                 f"out, or {REMEDY}"
             )
         wiring[name] = entries.get(id(tensor), ())
-    check_wiring(wiring, state)
+    try:
+        check_wiring(wiring, state)
+    except WiringError as cause:
+        kind = type(network).__name__
+        raise WiringError(f"cannot name the axes of {kind}: {cause}; {REMEDY}") from cause
     return wiring
 
 
@@ -88,6 +96,8 @@ class _Reader(TorchFunctionMode):
             self._names.setdefault(id(tensor), name)
         self._labels: dict[int, RawLabels] = {}
         self._comparisons: set[int] = set()  # whole numbers and truths that come from real ones
+        self._unlabelled: dict[int, str] = {}  # what must not be used -> why
+        self._asked: set[int] = set()  # the tensors whose labels a rule has looked at
         self._alive: list[Tensor] = []  # an id is a tensor's for as long as that lives
         self._paths = {id(module): path for path, module in network.named_modules()}
         self._stack: list[nn.Module] = []
@@ -119,6 +129,9 @@ class _Reader(TorchFunctionMode):
         if label is None:
             return
         label = self.variables.expand(label)
+        if len(label) > 1:  # several layers side by side, none of which gives all outputs
+            self.variables.fix(label)
+            return
         if any(variable is None or block != 1 for variable, block in label):
             raise UnreadableError("several outputs make one unit")
         self.variables.unify(label, self.variables.new(OUTPUT, answer.shape[1]))
@@ -133,6 +146,7 @@ class _Reader(TorchFunctionMode):
 
     def raw(self, tensor: Tensor) -> RawLabels:
         """A tensor's labels; a parameter's are new, and become those of whatever it meets."""
+        self._asked.add(id(tensor))
         if id(tensor) in self._labels:
             return self._labels[id(tensor)]
         name = self._names.get(id(tensor))
@@ -163,41 +177,89 @@ class _Reader(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        shapes = [tuple(t.shape) for t in _tensors((args, kwargs))]
+        given = _tensors((args, kwargs))
+        shapes = [tuple(t.shape) for t in given]
         value = func(*args, **kwargs)
-        outputs, name = _tensors(value), _name(func)
-        if not any(self._is_known(t) for t in _tensors((args, kwargs))):
+        if not any(self._is_known(t) for t in given):
             return value
+        outputs, name = _tensors(value), _name(func)
         try:
-            if not outputs and name in DECIDING and self._is_real(args[0]):
+            if name == "setitem":
+                self._write(args[0], given)
+            elif outputs:
+                if shapes != [tuple(t.shape) for t in given]:
+                    raise UnreadableError("it changes a shape in place")
+                self._follow(Step(self, name, args, kwargs, value), given, outputs)
+            elif name in DECIDING and any(self._is_real(t) for t in given):
                 raise UnreadableError("what follows depends on values, and one run shows one way")
-            if not outputs:
-                return value
-            if any(self._is_real(t) for t in _tensors((args, kwargs))):
-                self._comparisons.update(id(t) for t in outputs if not t.is_floating_point())
-            if shapes != [tuple(t.shape) for t in _tensors((args, kwargs))]:
-                raise UnreadableError("it changes a shape in place")
-            rule = FUNCTIONS.get(name)
-            if rule is None:
-                if not any(t.is_floating_point() or t.is_complex() for t in outputs):
-                    return value  # positions and masks
-                raise UnreadableError("there is no rule for it")
-            labels = rule(Step(self, name, args, kwargs, value))
         except UnreadableError as cause:
             raise WiringError(
                 f"cannot read the axes of {self._where(name)}: {cause}; {REMEDY}"
             ) from cause
-        if isinstance(value, Tensor):
-            self._note(value, labels)
-        else:
-            many = labels if isinstance(labels, list) else [labels] * len(outputs)
-            for tensor, own in zip(outputs, many, strict=False):
-                if own is not None:
-                    self._note(tensor, own)
         return value
 
+    def _follow(self, step: Step, given: list[Tensor], outputs: list[Tensor]) -> None:
+        """Label what a function gives."""
+        if step.name in CONSTANTS:
+            return
+        for tensor in given:
+            if id(tensor) in self._unlabelled:
+                raise UnreadableError(self._unlabelled[id(tensor)])
+        if any(self._is_real(t) for t in given):
+            self._comparisons.update(id(t) for t in outputs if not t.is_floating_point())
+        rule = FUNCTIONS.get(step.name)
+        if rule is None:
+            if any(t.is_floating_point() or t.is_complex() for t in outputs):
+                raise UnreadableError("there is no rule for it")
+            self._note_whole_numbers(given, outputs)
+            return
+        self._asked = set()
+        labels = rule(step)
+        if step.name not in FORM_ALONE:
+            self._check_asked(given)
+        many = labels if isinstance(labels, list) else [labels] * len(outputs)
+        for tensor, own in zip(outputs, many, strict=False):
+            if isinstance(own, Unlabelled):
+                self._unlabelled[id(tensor)] = own.reason
+                self._alive.append(tensor)
+            else:
+                self._note(tensor, own)
+
+    def _check_asked(self, given: list[Tensor]) -> None:
+        """A rule that leaves out a tensor with units would let these move alone."""
+        for tensor in given:
+            if id(tensor) not in self._asked and self._has_units(tensor):
+                what = self._names.get(id(tensor))
+                raise UnreadableError(
+                    f"there is no rule for its argument {what!r}"
+                    if what
+                    else f"there is no rule for its argument of shape {tuple(tensor.shape)}"
+                )
+
+    def _note_whole_numbers(self, given: list[Tensor], outputs: list[Tensor]) -> None:
+        """Positions and masks; but which unit is the largest, say, is told by its place."""
+        placed = any(self._is_real(t) and self._has_units(t) for t in given)
+        for tensor in outputs:
+            self._note(tensor, (None,) * tensor.ndim)
+            if placed:
+                self._unlabelled[id(tensor)] = "it depends on the places of units"
+
+    def _write(self, into: Tensor, given: list[Tensor]) -> None:
+        """Entries written in place may be a mask's, but not units."""
+        if any(self._has_units(tensor) for tensor in given):
+            raise UnreadableError("it writes some of the units in place")
+        if not self._is_known(into):
+            self._note(into, (None,) * into.ndim)
+
+    def _has_units(self, tensor: Tensor) -> bool:
+        if not self._is_known(tensor):
+            return False
+        labels = committed(self.variables, self.raw(tensor))
+        return any(self.variables.without_input(label) is not None for label in labels)
+
     def _is_known(self, tensor: Tensor) -> bool:
-        return id(tensor) in self._labels or id(tensor) in self._names
+        key = id(tensor)
+        return key in self._labels or key in self._names or key in self._unlabelled
 
     def _is_real(self, tensor: Tensor) -> bool:
         """Whether it is computed from real numbers, and not from token ids and masks alone."""

@@ -4,9 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from intarsia.models.custom.axis_labels import (
+    MOST_REPEATS,
     Label,
     Labels,
     RawLabel,
@@ -93,6 +95,13 @@ class Step:
         if own is not None:
             self.variables.unify(own, gives)
         return gives
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """In place of labels, for a tensor that has none which fit: an error once it is used."""
+
+    reason: str
 
 
 Rule = Callable[[Step], Any]
@@ -186,12 +195,23 @@ def weight_norm(step: Step) -> Labels:
     """v times g over the norm of v: units along v's dimension, which has g's entries."""
     v, g, dim = step.argument(0, "v"), step.argument(1, "g"), step.argument(2, "dim", 0)
     labels = step.labels(v)
-    step.meet(g, [label if d == dim % v.ndim else None for d, label in enumerate(labels)])
+    if dim == -1:  # one norm of the whole tensor
+        for label in labels:
+            step.variables.join(label)
+        step.meet(g, [None] * g.ndim)
+        return labels
+    step.meet(g, [label if d == dim else None for d, label in enumerate(labels)])
     return labels
 
 
 def elementwise(step: Step) -> Labels:
     return step.reader.raw(step.first)  # type: ignore[return-value]
+
+
+def powers(step: Step) -> Labels:
+    """Entry by entry, by numbers or by tensors."""
+    tensors = [a for a in (*step.args, *step.kwargs.values()) if isinstance(a, Tensor)]
+    return combine(step) if len(tensors) > 1 else elementwise(step)
 
 
 def gated(step: Step) -> Labels:
@@ -218,10 +238,26 @@ def attention(step: Step) -> Labels:
             if label is not None and times > 1:
                 label = tuple((variable, block * times) for variable, block in label)
             joined[d] = step.variables.meet(joined[d], label, query.shape[d])
+    mask = step.argument(3, "attn_mask")
+    if isinstance(mask, Tensor):
+        _meet_mask(step, mask, joined, (labels[0][-2], labels[1][-2]))
     return (*joined, labels[0][-2], labels[2][-1])
 
 
-def multihead(step: Step) -> list[RawLabels | None]:
+def _meet_mask(step: Step, mask: Tensor, heads: list[Label], places: tuple[Label, Label]) -> None:
+    """What is added to the scores may be of each head, of each place, or of all alike."""
+    own = step.without_input(step.labels(mask))
+    offset = len(heads) + 2 - len(own)
+    for d, (label, size) in enumerate(zip(own, mask.shape, strict=True), start=offset):
+        if size == 1:
+            step.variables.join(label)
+        elif d < len(heads):
+            heads[d] = step.variables.meet(heads[d], label, size)
+        else:
+            step.variables.meet(places[d - len(heads)], label, size)
+
+
+def multihead(step: Step) -> list[RawLabels | Unlabelled]:
     """nn.MultiheadAttention: three weights in one tensor, or three tensors."""
     names = ("query", "key", "value", "embed_dim_to_check", "num_heads", "in_proj_weight",
              "in_proj_bias", "bias_k", "bias_v", "add_zero_attn", "dropout_p", "out_proj_weight",
@@ -248,13 +284,16 @@ def multihead(step: Step) -> list[RawLabels | None]:
     rows = step.without_input(step.labels(given["query"])[:-1])
     if any(rows):
         raise UnreadableError("it attends to units")
-    return [(*rows, gives), None]
+    return [(*rows, gives), Unlabelled("there is no rule for its attention weights")]
+
+
+STATES = "the states of all its layers and directions lie in one tensor"
 
 
 def recurrent(gates: int) -> Rule:
     """LSTM, GRU and plain cells: the gates of a unit lie side by side in one dimension."""
 
-    def rule(step: Step) -> list[RawLabels | None]:
+    def rule(step: Step) -> list[RawLabels | Unlabelled]:
         if any(isinstance(a, Tensor) and a.ndim == 1 for a in step.args[:3]):
             raise UnreadableError("it reads packed sequences")
         tensors = next(list(a) for a in step.args[2:] if isinstance(a, list | tuple))
@@ -268,9 +307,16 @@ def recurrent(gates: int) -> Rule:
         for layer in range(layers):
             read = _layer(step, tensors, layer, read, (gates, weights, 1 + both))
         last: RawLabels = (None, None, read)
-        if layers * (1 + both) > 1:  # the states of all layers lie in one tensor
-            return [last, *[None] * (len(step.value) - 1)]
-        return [last, *[last] * (len(step.value) - 1)]
+        several = layers * (1 + both) > 1
+        given = step.args[1] if isinstance(step.args[1], tuple | list) else step.args[1:2]
+        for state in given:
+            label = step.labels(state)[-1]
+            if label is not None and several:
+                raise UnreadableError(f"{STATES}: begin with states of 0")
+            if label is not None:
+                step.variables.meet(read, label, state.shape[-1])
+        rest = Unlabelled(f"{STATES}: read its outputs instead") if several else last
+        return [last, *[rest] * (len(step.value) - 1)]
 
     return rule
 
@@ -299,21 +345,38 @@ def reshape(step: Step) -> RawLabels:
     return reshaped(step.variables, raw, step.first.shape, step.value.shape)
 
 
-def reduce(step: Step) -> Labels:
+def reduce(step: Step) -> Any:
     """Means and sums: units that are summed away have met."""
     x = step.x
-    given = step.argument(1, "dim", list(range(len(x))))
+    place = 2 if "norm" in step.name else 1  # norm(x, p, dim)
+    given = step.argument(place, "dim")
+    if given is None or isinstance(given, bool):  # var(x, unbiased)
+        given = list(range(len(x)))
     gone = step.dimensions(given)
     value = step.value if isinstance(step.value, Tensor) else step.value[0]
     for d in gone:
         step.variables.join(x[d])
     if value.ndim == len(x):
-        return tuple(None if d in gone else label for d, label in enumerate(x))
-    return tuple(label for d, label in enumerate(x) if d not in gone)
+        labels = tuple(None if d in gone else label for d, label in enumerate(x))
+    else:
+        labels = tuple(label for d, label in enumerate(x) if d not in gone)
+    if isinstance(step.value, Tensor):
+        return labels
+    if any(step.without_input([x[d] for d in gone])):  # max and min say where they are
+        return [labels, Unlabelled("it depends on the places of units")]
+    return [labels, labels]
 
 
 def softmax(step: Step) -> Labels:
-    for d in step.dimensions(step.argument(1, "dim", -1)):
+    implicit = 0 if step.first.ndim in (1, 3) else 1  # as torch has it where dim is left out
+    for d in step.dimensions(step.argument(1, "dim", implicit)):
+        step.variables.join(step.x[d])
+    return step.x
+
+
+def normalised(step: Step) -> Labels:
+    """F.normalize(x, p, dim)."""
+    for d in step.dimensions(step.argument(2, "dim", 1)):
         step.variables.join(step.x[d])
     return step.x
 
@@ -466,14 +529,47 @@ def _picked(step: Step, raw: RawLabels, many: list[Any]) -> RawLabels:
     labels = committed(step.variables, raw)
     picked = [d for d, i in enumerate(many) if isinstance(i, Tensor | list | int)]
     plain = all(isinstance(i, Tensor | list | int | slice) for i in many)
-    if not plain or any(step.without_input([labels[d] for d in picked])):
-        raise UnreadableError("it picks units by a tensor")
+    if not plain or any(isinstance(i, Tensor) and _is_flags(i) and i.ndim > 1 for i in many):
+        raise UnreadableError("it picks entries in a way for which there is no rule")
+    for d in picked:
+        _check_picked(step, labels[d])
+    if any(isinstance(i, Tensor) and any(step.without_input(step.labels(i))) for i in many):
+        raise UnreadableError("it picks entries by what units say")
     if any(isinstance(i, slice) and i != slice(None) for i in many):
         raise UnreadableError("it picks by a tensor and by a slice at once")
     kept = [label for d, label in enumerate(labels) if d not in picked]
     new = step.value.ndim - len(kept)
     front = picked[0] if picked == list(range(picked[0], picked[-1] + 1)) else 0
     return (*kept[:front], *[None] * new, *kept[front:])
+
+
+def _is_flags(index: Tensor) -> bool:
+    return index.dtype in (torch.bool, torch.uint8)
+
+
+def _check_picked(step: Step, label: Label) -> None:
+    """Entries may be picked by their places where they are not units."""
+    if step.without_input([label])[0] is not None and not step.variables.release(label):
+        raise UnreadableError("it picks units by a tensor")
+
+
+def index_select(step: Step) -> Labels:
+    [dim] = step.dimensions(step.argument(1, "dim"))
+    _check_picked(step, step.x[dim])
+    return tuple(None if d == dim else label for d, label in enumerate(step.x))
+
+
+def repeat(step: Step) -> Labels:
+    """Copies of all that lies along a dimension, one after another."""
+    x, shape = step.x, step.value.shape
+    new = len(shape) - len(x)
+    labels: list[Label] = [None] * new
+    for label, before, after in zip(x, step.first.shape, shape[new:], strict=True):
+        times = after // max(before, 1)
+        if label is not None and times > MOST_REPEATS:
+            raise UnreadableError("it repeats units many times")
+        labels.append(label if label is None else label * times)
+    return tuple(labels)
 
 
 def expand(step: Step) -> RawLabels:
@@ -557,8 +653,11 @@ def einsum(step: Step) -> Labels:
 
 def rolled(step: Step) -> Labels:
     """Functions along positions: units must not lie there."""
-    dims = step.argument(2, "dims", step.argument(1, "dim", list(range(step.first.ndim))))
-    if any(step.without_input([step.x[d] for d in step.dimensions(dims)])):
+    given = step.argument(2, "dims", list(range(step.first.ndim)))
+    if step.name == "flip":
+        given = step.args[1:] or (step.kwargs["dims"],)
+        given = given[0] if len(given) == 1 else given
+    if any(step.without_input([step.x[d] for d in step.dimensions(given)])):
         raise UnreadableError("it moves units")
     return step.x
 
@@ -598,8 +697,10 @@ FUNCTIONS: dict[str, Rule] = {
     "narrow": narrow,
     "getitem": index,
     "einsum": einsum,
-    "roll": rolled,
+    "index_select": index_select,
+    "repeat": repeat,
     "repeat_interleave": repeat_interleave,
+    "normalize": normalised,
     "pad": padded,
     **_each(recurrent(1), "rnn_tanh rnn_relu"),
     **_each(convolution, "conv1d conv2d conv3d"),
@@ -612,8 +713,11 @@ FUNCTIONS: dict[str, Rule] = {
     **_each(pieces, "chunk split tensor_split"),
     **_each(expand, "expand expand_as broadcast_to"),
     **_each(softmax, "softmax log_softmax"),
-    **_each(reduce, "mean sum amax amin var std norm max min logsumexp"),
-    **_each(reshape, "flatten reshape view unflatten squeeze unsqueeze"),
+    **_each(reduce, "mean sum amax amin var std norm max min logsumexp any all"),
+    **_each(reduce, "linalg_norm linalg_vector_norm"),
+    **_each(reshape, "flatten reshape view unflatten squeeze unsqueeze view_as reshape_as"),
+    **_each(rolled, "roll flip"),
+    **_each(powers, "pow clamp clamp_min clamp_max"),
     **_each(combine, "add sub mul div truediv iadd isub imul itruediv maximum minimum"),
     **_each(combine, "radd rsub rmul rdiv rtruediv where lerp addcmul masked_fill"),
     **_each(combine, "eq ne lt le gt ge logical_and logical_or and or"),
@@ -623,7 +727,12 @@ FUNCTIONS: dict[str, Rule] = {
     **_each(elementwise, "relu relu6 leaky_relu elu selu celu gelu silu mish hardswish"),
     **_each(elementwise, "hardsigmoid hardtanh sigmoid logsigmoid tanh softplus softsign"),
     **_each(elementwise, "dropout dropout1d dropout2d dropout3d alpha_dropout"),
-    **_each(elementwise, "neg abs exp log sqrt rsqrt square pow clamp clamp_min reciprocal"),
+    **_each(elementwise, "neg abs exp log sqrt rsqrt square reciprocal sign round log1p expm1"),
     **_each(elementwise, "contiguous clone detach float double to type type_as data erf sin cos"),
     **_each(elementwise, "requires_grad long int half bfloat16 invert logical_not ceil floor"),
+    **_each(elementwise, "zeros_like ones_like full_like isnan isinf isfinite nan_to_num"),
+    **_each(elementwise, "threshold hardshrink softshrink tanhshrink"),
 }
+# these take the type or the shape of another tensor, and nothing of what it holds
+FORM_ALONE = ("to", "type_as", "expand_as", "view_as", "reshape_as")
+CONSTANTS = ("new_zeros", "new_ones", "new_full", "new_empty")

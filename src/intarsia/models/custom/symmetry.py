@@ -1,7 +1,8 @@
 """Whether a wiring is true: units may change places, and one that is not read does not matter."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -20,26 +21,28 @@ from intarsia.models.custom.trial import Trial, filled
 from intarsia.models.units import live_units, take_units
 
 TOLERANCE = 1e-8  # of the answers' size, in float64: above rounding, below any other function
+COARSE = 1e3  # times the rounding of a network that goes on in float32 by itself
+SMALLEST = 1e-3  # of the largest answers: below it a row's own size may be rounding
 
 
 def check_units(network: nn.Module, wiring: Wiring, shape: tuple[int, ...]) -> bool:
     """Raise WiringError, naming the axis, unless the network's answers bear the wiring out.
 
     Tried with fixed weights and inputs, in float64. False for a network that answers by chance, or
-    not in float64, and cannot be tried.
+    not in float64, or that goes on in half precision by itself, and cannot be tried.
     """
     axes = hidden_axes(wiring)
     if not axes or any(tensor.is_meta for tensor in network.state_dict().values()):
         return True
     try:
         trial = Trial(network, shape)
-        if not trial.repeats():
+        if not trial.repeats() or trial.rounding > torch.finfo(torch.float32).eps:
             return False
     except Exception:  # whatever custom code says to float64
         return False
     kind = type(network).__name__
     _check_reading(kind, wiring, trial)
-    wrong = _wrong(axes, lambda some: _moved(some, wiring, trial))
+    wrong = _wrong(axes, trial, partial(_moved, wiring=wiring, trial=trial))
     if wrong:
         raise WiringError(
             f"the wiring of {kind} is wrong: when the units of axis {wrong!r} change places, the "
@@ -47,7 +50,8 @@ def check_units(network: nn.Module, wiring: Wiring, shape: tuple[int, ...]) -> b
             "correct the entries of that axis, or put None for them"
         )
     joint = joint_axes(wiring)
-    wrong = _wrong([a for a in axes if a not in joint], lambda some: _unread(some, wiring, trial))
+    others = [axis for axis in axes if axis not in joint]
+    wrong = _wrong(others, trial, partial(_unread, wiring=wiring, trial=trial))
     if wrong:
         raise WiringError(
             f"the wiring of {kind} is wrong: a unit of axis {wrong!r} that no weight reads still "
@@ -72,12 +76,38 @@ def with_joint(network: nn.Module, wiring: Wiring, shape: tuple[int, ...]) -> Wi
     try:
         trial = Trial(network, shape)
         others = [axis for axis in axes if axis not in joint_axes(wiring) | wrong]
-        while (axis := _wrong(others, lambda some: _unread(some, wiring, trial))) is not None:
+        change = partial(_unread, wiring=wiring, trial=trial)
+        while (axis := _wrong(others, trial, change)) is not None:
             wrong |= set(axis.split(", ")) if axis not in others else {axis}
             others = [axis for axis in others if axis not in wrong]
     except Exception:  # it will be said that it cannot be tried
         return wiring
     return {name: tuple(_joined(d, wrong) for d in entry) for name, entry in wiring.items()}
+
+
+def unit_that_cannot_be_empty(
+    network: nn.Module, wiring: Wiring, shape: tuple[int, ...]
+) -> str | None:
+    """The axis of which a unit whose weights are all 0 breaks the answers, where there is one.
+
+    Weight norm divides by the size of a unit's weights.
+    """
+    try:
+        trial = Trial(network, shape)
+    except Exception:  # whatever custom code says to float64
+        return None
+    sizes = axis_sizes(wiring, trial.fixed)
+
+    def is_broken(axis: str) -> bool:
+        state = dict(trial.fixed)
+        for name, _ in network.named_parameters():
+            state[name] = state[name].clone()
+            for run in runs(wiring[name], state[name].shape, sizes):
+                if run.axis.name == axis:
+                    run.of(state[name]).narrow(run.dimension, 0, run.axis.block).zero_()
+        return not bool(torch.isfinite(trial.answers(state)).all())
+
+    return next(filter(is_broken, hidden_axes(wiring)), None)
 
 
 def _joined(dimension: Dimension, names: set[str]) -> Dimension:
@@ -103,32 +133,47 @@ def _check_reading(kind: str, wiring: Wiring, trial: Trial) -> None:
         )
 
 
-def _wrong(axes: Sequence[str], change: Callable[[Sequence[str]], float]) -> str | None:
+def _wrong(
+    axes: Sequence[str], trial: Trial, change: Callable[[Sequence[str]], float]
+) -> str | None:
     """The first axis with which something changes, found in as many trials as axes have bits.
 
     Axis i takes part in the trials of the bits of i + 1, so that of any two axes one is tried
     without the other: two halves of one axis could else change places together unseen.
     """
+    least = max(TOLERANCE, COARSE * trial.rounding)
     for bit in range(len(axes).bit_length()):
         some = [axis for i, axis in enumerate(axes, 1) if i >> bit & 1]
-        if change(some) > TOLERANCE:
-            return next((axis for axis in some if change([axis]) > TOLERANCE), ", ".join(some))
+        if change(some) > least:
+            return next((axis for axis in some if change([axis]) > least), ", ".join(some))
     return None
 
 
 def _moved(axes: Sequence[str], wiring: Wiring, trial: Trial) -> float:
-    """How much the answers change when the units of some axes change places."""
+    """How much the answers change when the units of some axes change places.
+
+    Two change places, then all move on by one: every other order follows from these two, while
+    one order alone may be that of a network which treats its units by their places.
+    """
     state = {name: trial.fixed[name] for name in wiring}
     sizes = axis_sizes(wiring, state)
-    orders = {axis: _order(sizes[axis], place) for place, axis in enumerate(axes)}
-    return _apart(trial, trial.fixed, trial.fixed | take_units(state, wiring, orders))
+    before = trial.answers(trial.fixed)
+    off = 0.0
+    for order in (_swapped, _rolled):
+        orders = {axis: order(sizes[axis]) for axis in axes}
+        after = trial.answers(trial.fixed | take_units(state, wiring, orders))
+        off = max(off, _apart(before, after))
+    return off
 
 
-def _order(units: int, place: int) -> Tensor:
-    """Another order than the given one, and than that of other axes where there are several."""
-    generator = torch.Generator().manual_seed(place)
-    order = torch.randperm(units, generator=generator)
-    return order.roll(1) if bool((order == torch.arange(units)).all()) else order
+def _swapped(units: int) -> Tensor:
+    order = torch.arange(units)
+    order[:2] = order[:2].flip(0)
+    return order
+
+
+def _rolled(units: int) -> Tensor:
+    return torch.arange(units).roll(1)
 
 
 def _unread(axes: Sequence[str], wiring: Wiring, trial: Trial) -> float:
@@ -152,10 +197,12 @@ def _unread(axes: Sequence[str], wiring: Wiring, trial: Trial) -> float:
             continue
         one[name] = torch.where(reads, before[name], 0)
         other[name] = torch.where(reads, torch.where(gives, after[name], before[name]), 0)
-    return _apart(trial, one, other)
+    return _apart(trial.answers(one), trial.answers(other))
 
 
-def _apart(trial: Trial, one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
-    first, second = trial.answers(dict(one)), trial.answers(dict(other))
-    off = (first - second).abs().amax() / first.abs().amax().clamp_min(1e-30)
+def _apart(first: Tensor, second: Tensor) -> float:
+    """How far answers are apart, of the size of their row: large ones would hide small ones."""
+    rows = first.abs().flatten(1).amax(1)
+    size = rows.maximum(SMALLEST * rows.amax()).clamp_min(1e-30)
+    off = ((first - second).abs().flatten(1).amax(1) / size).amax()
     return float(off) if bool(torch.isfinite(off)) else float("inf")

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.overrides import TorchFunctionMode
 
 from intarsia.models.custom.adapting import logits_in, shared_names
 
@@ -84,10 +85,13 @@ class Trial:
         self.fixed = filled(self.own)
         self.fixed |= {name: self.fixed[first] for name, first in self.shared.items()}
         first: Exception | None = None
+        self.rounding = torch.finfo(torch.float64).eps  # of the coarsest numbers on the way
         for inputs in _inputs(shape, rows):
             self.inputs = inputs.to(_device(network))
             try:
-                self.answers(self.fixed)
+                with _Narrowing() as seen:
+                    self.answers(self.fixed)
+                self.rounding = seen.rounding
                 return
             except Exception as cause:
                 first = first or cause
@@ -108,6 +112,25 @@ class Trial:
         """Whether the network answers finite numbers, and the same ones each time."""
         one, other = self.answers(self.fixed, seed=0), self.answers(self.fixed, seed=1)
         return bool(torch.isfinite(one).all()) and torch.equal(one, other)
+
+
+class _Narrowing(TorchFunctionMode):
+    """Sees where a network goes on in coarser numbers than it was given, as some norms do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounding = torch.finfo(torch.float64).eps
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        value = func(*args, **(kwargs or {}))
+        given = [a for a in args if isinstance(a, Tensor) and a.is_floating_point()]
+        if isinstance(value, Tensor) and value.is_floating_point() and given:
+            now, before = torch.finfo(value.dtype).eps, (torch.finfo(t.dtype).eps for t in given)
+            if now > min(before):
+                self.rounding = max(self.rounding, now)
+        return value
 
 
 def filled(tensors: dict[str, Tensor], seed: int = 0) -> dict[str, Tensor]:

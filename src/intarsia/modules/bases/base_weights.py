@@ -237,11 +237,13 @@ def output_names(architecture: Architecture, factory: Model | None = None) -> tu
     try:
         wiring = architecture.wiring(factory)
     except IntarsiaError:
-        layers = architecture.skeleton(factory).named_modules()
-        last = [path for path, layer in layers if isinstance(layer, nn.Linear)][-1:]
-        return tuple(name for name in plan if name.rpartition(".")[0] in last)
+        wiring = {}
     gives = {name for name, entry in wiring.items() if gives_output(entry)}
-    return tuple(name for name, entry in plan.items() if entry.learned and name in gives)
+    if gives:
+        return tuple(name for name, entry in plan.items() if entry.learned and name in gives)
+    layers = architecture.skeleton(factory).named_modules()
+    last = [path for path, layer in layers if isinstance(layer, nn.Linear)][-1:]
+    return tuple(name for name in plan if name.rpartition(".")[0] in last)
 
 
 def common_base(modules: "tuple[Module, ...] | list[Module]") -> Base | None:

@@ -176,11 +176,11 @@ def _texts(values: set[int]) -> list[str]:
 
 def _run(done: Sequence[Measured]) -> Claim | None:
     """How large the networks were: small ones are not the paper's."""
-    if not done:
-        return None
     widths = {c.settings["width"] for c in done if c.settings["protocol"] == AUTHORS}
+    if not widths:
+        return None
     small = "" if widths <= {0} else " These are not the paper's networks, which are wider."
-    return Claim(f"By the authors' protocol measured with {_how(done)}.{small}" if widths else "")
+    return Claim(f"By the authors' protocol measured with {_how(done)}.{small}")
 
 
 def _claim(kind: str, where: str, holds: bool | None, numbers: str, n: int) -> Claim:
