@@ -1,5 +1,8 @@
-"""Data for what shall not take long: made-up images, and a few rows of a data set."""
+"""Data for what shall not take long: made-up images, few rows of a data set, a zip of files."""
 
+import io
+import zipfile
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -29,3 +32,12 @@ def few_rows(data: Data, rows: int, held_out: int) -> Data:
         validation=subsample(data.validation, held_out),
         test=subsample(data.test, held_out),
     )
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """A zip of files by name."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return content.getvalue()

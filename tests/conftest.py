@@ -132,6 +132,14 @@ def all_registries() -> list[Any]:
 
 
 @pytest.fixture(scope="session")
+def digits() -> Any:
+    """The digits as `load_data` gives them, for whoever only reads them."""
+    from intarsia.data import load_data
+
+    return load_data("digits")
+
+
+@pytest.fixture(scope="session")
 def demo_made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """The demo's folder after three epochs a round, and what the demo found."""
     from intarsia.demos.demo import demo

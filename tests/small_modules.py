@@ -10,6 +10,15 @@ from intarsia.composition import Composition
 from intarsia.data import Scaling
 from intarsia.modules import Architecture, Base, Module
 
+SHAPES = {
+    "mlp(9, 8)": (1, 4, 3),
+    "lenet": (2, 8, 8),
+    "resnet18(2)": (3, 8, 8),
+    "vgg11(2)": (3, 64, 64),
+    "fastnet(2)": (3, 9, 9),
+}
+"""Small ones of our networks, and inputs that they can read."""
+
 
 def small_module(
     name: str,

@@ -34,12 +34,10 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def part(name: str, model: str, kind: str = "unit", outputs: int = 5) -> Module:
     shape = SHAPES[model]
     network = initialise(model, shape, outputs, seed=0)
-    state, mask = masked(network, 0.6, torch.Generator().manual_seed(ord(name)))
     shift = torch.tensor(3.0) if kind == "unit" else torch.zeros(())
     return small_module(
         name,
-        state,
-        mask,
+        *masked(network, 0.6, torch.Generator().manual_seed(ord(name))),
         CATALOGUE,
         model,
         shape,

@@ -29,7 +29,7 @@ NEVER_CALLED = {"torch.load", "torch.save", "torch.serialization", "numpy.load",
 # A room imports from lines above its own, and from its own.
 ORDER = """
     errors
-    limits files
+    limits files process
     parsing
     specs
     locks

@@ -19,6 +19,7 @@ from intarsia.parsing import (
     deeper_than,
     parse_json,
     parse_literal,
+    parse_mapping,
     parse_yaml,
     read_settings,
 )
@@ -140,6 +141,15 @@ def test_specs_refuse_by_name(text: str, reason: str) -> None:
 def test_json_is_checked_once_for_all(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         parse_json(text)
+
+
+def test_a_mapping_is_asked_for_by_name() -> None:
+    assert parse_mapping(b'{"a": [1]}') == {"a": [1]}
+    for text in ("[]", "3", '"a"', "null"):
+        with pytest.raises(ValueError, match="it is not a mapping"):
+            parse_mapping(text)
+    with pytest.raises(ValueError, match="given twice"):
+        parse_mapping('{"a": 1, "a": 2}')
 
 
 def test_a_number_is_a_number_before_it_is_shown() -> None:

@@ -33,34 +33,29 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
-def data() -> ia.Data:
-    return ia.load_data("digits")
-
-
-@pytest.fixture(scope="module")
-def folder(data: ia.Data, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(digits: ia.Data, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bank whose modules answer the same to every input, as a run leaves it, and its whole."""
     folder = tmp_path_factory.mktemp("dead") / "bank"
-    bank = ia.train(data, **_settings(DEAD), out=folder, progress=False)
+    bank = ia.train(digits, **_settings(DEAD), out=folder, progress=False)
     ia.compose(bank, "logits").save(folder.parent / "whole.safetensors")
     return folder
 
 
 @pytest.fixture(scope="module")
-def well(data: ia.Data, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def well(digits: ia.Data, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two modules that are as they should be, and their whole."""
     folder = tmp_path_factory.mktemp("well") / "bank"
     settings = {**_settings(WELL), "partition": [["0"], ["1"]]}
-    bank = ia.train(data, **settings, out=folder, progress=False)
+    bank = ia.train(digits, **settings, out=folder, progress=False)
     ia.compose(bank, "logits").save(folder.parent / "whole.safetensors")
     return folder
 
 
 def test_1_python_warns_once_a_call_and_counts_what_it_does_not_name(
-    data: ia.Data, folder: Path
+    digits: ia.Data, folder: Path
 ) -> None:
     calls = {
-        "train": lambda: ia.train(data, **_settings(DEAD), out=folder, progress=False),
+        "train": lambda: ia.train(digits, **_settings(DEAD), out=folder, progress=False),
         "load": lambda: ia.Bank.load(folder),
         "compose": lambda: ia.compose(ia.Bank.load(folder, quiet=True), "logits"),
         "load composition": lambda: ia.Composition.load(folder.parent / "whole.safetensors"),
@@ -112,9 +107,9 @@ def test_4_the_headers_of_files_have_it(folder: Path) -> None:
     assert header_of(folder.parent / "whole.safetensors")["health"]["ok"] is False
 
 
-def test_5_the_report_says_it_first(folder: Path, data: ia.Data) -> None:
+def test_5_the_report_says_it_first(folder: Path, digits: ia.Data) -> None:
     for path in (folder, folder.parent / "whole.safetensors"):
-        html = ia.report(path, data, rows=50).html
+        html = ia.report(path, digits, rows=50).html
         sections = re.findall(r'<section id="(\w+)"', html)
         assert sections[0] == "health"
         assert '<li><a href="#health">Health</a></li>' in html
@@ -125,13 +120,13 @@ def test_5_the_report_says_it_first(folder: Path, data: ia.Data) -> None:
     assert "--alarm" in html.split("prefers-color-scheme: dark")[1].split("}")[0]
 
 
-def test_6_the_studio_has_a_banner_and_a_mark_on_every_tile(folder: Path, data: ia.Data) -> None:
+def test_6_the_studio_has_a_banner_and_a_mark_on_every_tile(folder: Path, digits: ia.Data) -> None:
     pytest.importorskip("gradio", reason="the studio is an extra")
     from intarsia.studio import Session
     from intarsia.studio.ui.views import Selection, Views
     from intarsia.studio.ui.widgets import heading
 
-    session = Session(ia.Bank.load(folder), data, "logits", rows=50)
+    session = Session(ia.Bank.load(folder), digits, "logits", rows=50)
     banner = re.search(r"<p class='bad' role='note'>.*?</p>", heading(session, "dead"))
     assert banner is not None
     assert SAID in banner[0]
@@ -161,7 +156,7 @@ def test_7_the_exit_code_under_strict(folder: Path, tmp_path: Path) -> None:
         )
 
 
-def test_what_is_healthy_says_nothing_in_any_channel(well: Path, data: ia.Data) -> None:
+def test_what_is_healthy_says_nothing_in_any_channel(well: Path, digits: ia.Data) -> None:
     merged = well.parent / "whole.safetensors"
     assert _warnings(lambda: ia.compose(ia.Bank.load(well), "logits")) == []
     assert ia.Bank.load(well).health == ia.Composition.load(merged).health == Health()
@@ -171,7 +166,7 @@ def test_what_is_healthy_says_nothing_in_any_channel(well: Path, data: ia.Data) 
     assert "health" not in json.loads((well / "bank.json").read_bytes())
     assert "health" not in header_of(well / "0.safetensors")["provenance"]
     assert "health" not in header_of(merged)
-    assert 'id="health"' not in ia.report(well, data, rows=50).html
+    assert 'id="health"' not in ia.report(well, digits, rows=50).html
 
 
 def _settings(settings: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import numpy as np
 
 from benchmarks.attack import mutations
 from benchmarks.attack.surface import Input, Maker, Surface
+from benchmarks.small_data import zipped
 from intarsia.data import DATASETS, load_data
 from intarsia.data.sources import formats
 
@@ -646,8 +647,8 @@ def _published(chance: Random, place: Path) -> Input:
     makers: dict[str, Callable[[], bytes]] = {
         "idx": lambda: gzip.compress(_idx(chance)),
         "idx bomb": lambda: _gzip_bomb(chance.choice([1, 4])),
-        "yeast": lambda: _zip({"yeast.data": b"A 1 2 3 4 5 6 7 8 CYT\n" * 9}),
-        "har": lambda: _zip(
+        "yeast": lambda: zipped({"yeast.data": b"A 1 2 3 4 5 6 7 8 CYT\n" * 9}),
+        "har": lambda: zipped(
             {
                 f"UCI/{name}": b"1 2\n2 3\n"
                 for name in (
@@ -703,14 +704,6 @@ def _idx(chance: Random) -> bytes:
 
 def _gzip_bomb(gigabytes: int, head: bytes = b"") -> bytes:
     return b"\x1f\x8b\x08\0\0\0\0\0\x02\xff" + _deflated(head, gigabytes * 2**30) + bytes(8)
-
-
-def _zip(files: dict[str, bytes]) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files.items():
-            archive.writestr(name, data)
-    return content.getvalue()
 
 
 def _zip_bomb(gigabytes: float) -> bytes:

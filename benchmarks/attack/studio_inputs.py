@@ -5,7 +5,6 @@ import io
 import json
 import re
 import struct
-import zipfile
 import zlib
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from PIL import Image
 from benchmarks.attack import mutations
 from benchmarks.attack.module_inputs import originals
 from benchmarks.attack.surface import Input, Maker, RefusalError, Surface
+from benchmarks.small_data import zipped
 from intarsia.data import load_data
 from intarsia.encoders import Encoder
 from intarsia.studio import Session
@@ -290,9 +290,6 @@ def _picture(chance: Random) -> bytes:
     noise.convert(mode).save(content, kind)
     sound = content.getvalue()
     wide, high = (chance.choice([0, 1, 2**13, 2**16, 2**31 - 1]) for _ in range(2))
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("x.png", sound)
     return chance.choice(
         [
             sound,
@@ -300,7 +297,7 @@ def _picture(chance: Random) -> bytes:
             mutations.flip(chance, sound),
             mutations.damage(chance, sound),
             _png(wide, high, zlib.compress(b"\0" * chance.choice([9, 10**6]))),
-            archive.getvalue(),
+            zipped({"x.png": sound}),
             chance.choice(mutations.NAMES).encode("utf-8", "replace"),
             mutations.raw(chance),
         ]

@@ -21,11 +21,8 @@ import re
 import resource
 import socket
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,12 +30,11 @@ from typing import Any
 
 import intarsia as ia
 from benchmarks.record import RESULTS, made_by, save
+from benchmarks.speed.studio import served
 from intarsia.data import Split
 from intarsia.studio.web.studio_limits import StudioLimits
 
-MAIN = "from intarsia.cli.app import main; main()"
 HOST = "127.0.0.1"
-STARTS_WITHIN = 300  # seconds
 PREDICT = "/gradio_api/run/predict"
 HALF_OPEN = {
     "no byte": "",
@@ -68,7 +64,7 @@ def main() -> None:
             options.data, model=options.model, rounds=1, out=modules, progress=False, **settings
         )
         load = os.getloadavg()[0]  # before any of it is this program's doing
-        with served(modules, options.port) as process:
+        with served(modules, options.port, listens) as (process, _):
             studio = Studio(options.port, options.operator)
             test = ia.load_data(options.data).test
             result = asyncio.run(measure(studio, bank, test, options.clients, options.half_open))
@@ -343,23 +339,6 @@ def closings(kind: str, waits: Sequence[Wait]) -> dict[str, Any]:
         "median_seconds": round(statistics.median(seconds), 1) if seconds else None,
         "slowest_seconds": round(max(seconds), 1) if seconds else None,
     }
-
-
-@contextmanager
-def served(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """The studio as a process of its own, once it listens."""
-    words = ["studio", str(folder), "--port", str(port), "--no-open"]
-    began = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-c", MAIN, *words])
-    try:
-        while not listens(port):
-            assert process.poll() is None, "the studio stopped"
-            assert time.perf_counter() - began < STARTS_WITHIN, "the studio does not answer"
-            time.sleep(0.2)
-        yield process
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
 
 
 def listens(port: int) -> bool:

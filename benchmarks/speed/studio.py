@@ -19,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from itertools import chain, combinations, islice
@@ -34,7 +34,7 @@ OPERATORS = (
     *("sum", "mean", "task_arithmetic", "ties", "dare", "fisher", "regmean"),
 )
 LIMIT = 0.5  # seconds
-STARTS_WITHIN = 120  # seconds
+STARTS_WITHIN = 300  # seconds
 MAIN = "from intarsia.cli.app import main; main()"
 
 
@@ -52,7 +52,8 @@ def main() -> None:
     options = parser.parse_args()
     bank_of(options.data, options.model, options.kind, options.seeds, options.banks)
     folder = options.banks / f"{options.data}-{options.model}-{options.kind}"
-    with served(folder, options.seeds[0], options.port) as seconds:
+    seed = str(options.seeds[0])
+    with served(folder, options.port, answers, "--seed", seed) as (_, seconds):
         page = Page(options.port)
         result = {
             **made_by(
@@ -136,20 +137,22 @@ class Page:
 
 
 @contextmanager
-def served(folder: Path, seed: int, port: int) -> Iterator[float]:
-    """The studio as a process of its own; gives the seconds until it answers."""
-    words = ["studio", str(folder), "--seed", str(seed), "--port", str(port), "--no-open"]
+def served(
+    folder: Path, port: int, ready: Callable[[int], bool], *options: str
+) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
+    """The studio as a process of its own; gives it and the seconds until the port is ready."""
+    words = ["studio", str(folder), "--port", str(port), "--no-open", *options]
     began = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-c", MAIN, *words])
     try:
-        while not answers(port):
+        while not ready(port):
             assert process.poll() is None, "the studio stopped"
             assert time.perf_counter() - began < STARTS_WITHIN, "the studio does not answer"
             time.sleep(0.1)
-        yield time.perf_counter() - began
+        yield process, time.perf_counter() - began
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=60)
 
 
 def answers(port: int) -> bool:

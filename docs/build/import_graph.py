@@ -16,7 +16,15 @@ from pages import ROOT, filled
 
 SOURCE = ROOT / "src" / "intarsia"
 PAGE = ROOT / "CONTRIBUTING.md"
-COMMON = {"errors", "limits", "parsing", "specs", "files", "locks"}  # imported by nearly all
+COMMON = {
+    "errors",
+    "limits",
+    "parsing",
+    "specs",
+    "files",
+    "locks",
+    "process",
+}  # imported by nearly all
 Graph = Mapping[str, set[str]]  # room -> the rooms it imports
 
 

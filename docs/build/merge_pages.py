@@ -9,7 +9,18 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from intarsia.plots import curve_panels
-from pages import DATA_TITLES, Load, Result, command, mean_sd, mean_sd_of, met, page, table
+from pages import (
+    DATA_TITLES,
+    Load,
+    Result,
+    command,
+    data_title,
+    mean_sd,
+    mean_sd_of,
+    met,
+    page,
+    table,
+)
 
 Row = dict[str, Any]
 MODELS = {
@@ -239,14 +250,7 @@ def _apart(row: Row, joint: float) -> str:
 
 
 STEPS = {"rewarded_accuracy": (1, 2, 4, 6, 8, 10), "nonrewarded_entropy": (1, 2, 4, 6, 8, 9)}
-MODULES = {
-    "sum": "`paper`",
-    "aligned sum": "`paper`",
-    "TIES": "`paper`",
-    "logits": "`paper`",
-    "territory sum": "`territory`",
-    "inlay": "`sparse`",
-}
+OWN_MODULES = {"territory sum": "territory", "inlay": "sparse"}  # all others join `paper`'s
 
 
 def curve(load: Load) -> str:
@@ -302,7 +306,11 @@ def _curves(name: str, result: Result) -> list[str]:
     parts = [f"## {DATA_TITLES[name]}"]
     for measure, steps in STEPS.items():
         rows = [
-            [way, MODULES[way], *(mean_sd(measures[measure][str(k)]) for k in steps)]
+            [
+                way,
+                f"`{OWN_MODULES.get(way, 'paper')}`",
+                *(mean_sd(measures[measure][str(k)]) for k in steps),
+            ]
             for way, measures in result["curves"].items()
         ]
         head = f"{measure.replace('nonr', 'non-r').replace('_', ' ')}|bank"
@@ -540,7 +548,7 @@ def vit_barrier(load: Load) -> str:
         "Two vision transformers, aligned",
         [result],
         f"Two `{result['model']}` that differ in their seed alone are trained on all classes of "
-        f"{DATA_TITLES.get(result['data'], result['data'])} for {result['epochs']} epochs, the "
+        f"{data_title(result['data'])} for {result['epochs']} epochs, the "
         "second is aligned to the first, and cross-entropy and accuracy of the test samples are "
         "measured on the straight line between them. The barrier is the highest loss on it above "
         f"the line between the losses of its ends. Activations are those of {result['samples']} "

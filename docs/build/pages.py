@@ -15,6 +15,11 @@ MARK = "<!-- {} -->"  # what a file has before and after a block that is written
 DATA_TITLES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 
 
+def data_title(name: str) -> str:
+    """A data set as pages call it."""
+    return DATA_TITLES.get(name, name)
+
+
 def page(title: str, results: Sequence[Result], *parts: str) -> str:
     """A title, where the numbers come from, then the parts."""
     made = "<!-- Made by docs/build/results.py from the JSON files beside it; do not edit. -->"

@@ -3,7 +3,7 @@
 from typing import Any
 
 from intarsia.measure import Contract
-from pages import DATA_TITLES, Load, met, page, table
+from pages import Load, data_title, met, page, table
 
 POINTS, TIMES = 0.5, 20  # what was aimed at
 
@@ -14,7 +14,7 @@ def fresh_head(load: Load) -> str:
     first = probes["cached"]
     samples = first["samples"]
     contract = Contract(**first["contract"])
-    title = DATA_TITLES.get(result["data"], result["data"])
+    title = data_title(result["data"])
     return page(
         "Fresh heads",
         [result],

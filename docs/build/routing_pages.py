@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from pages import DATA_TITLES, Load, mean_sd, page, table
+from pages import Load, data_title, mean_sd, page, table
 
 
 def routing(load: Load) -> str:
     result = load("routing")
-    title = DATA_TITLES.get(result["data"], result["data"])
+    title = data_title(result["data"])
     samples, cells = result["samples"], result["cells"]
     routers = list(cells[0]["operators"])[1:]
     alone = sum(len(task) == 1 for task in result["ward"])

@@ -74,23 +74,31 @@ def sealed(content: Mapping[str, Any]) -> bytes:
 
 def read_sealed(path: str | Path) -> dict[str, Any]:
     """What was `sealed` into a file, without the digest; a FileError if it holds anything else."""
-    path = Path(path)
     try:
-        if is_no_file(path):
-            raise FileError(f"{path}: is not a file")
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_bytes(path))
         digest = content.pop("digest")
         sound = digest == digest_of(content)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError):
         sound = False
     if not sound:
         raise DamagedError(f"{path}: is damaged, its digest does not fit its content")
     result: dict[str, Any] = content
     return result
+
+
+def read_bytes(path: str | Path, advice: str = "") -> bytes:
+    """A file's content; a FileError if it cannot be read, or if something else is there.
+
+    Where nothing is, it is a FileNotFoundError. `advice` says what to give instead of no file.
+    """
+    if is_no_file(path):
+        raise FileError(f"{path}: is not a file" + (f": {advice}" if advice else ""))
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def is_unreadable(error: BaseException) -> bool:

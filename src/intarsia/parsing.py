@@ -82,6 +82,14 @@ def parse_json(text: str | bytes) -> Any:
     return value
 
 
+def parse_mapping(text: str | bytes) -> dict[str, Any]:
+    """The mapping that JSON text holds, or a ValueError as of `parse_json`."""
+    value = parse_json(text)
+    if not isinstance(value, dict):
+        raise ValueError("it is not a mapping")
+    return value
+
+
 def parse_literal(node: ast.expr) -> Any:
     """The value of a literal in Python's grammar, or a RecipeError that says why it is refused."""
     for inner in ast.walk(node):

@@ -6,11 +6,21 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, update_wrapper
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from intarsia.errors import LimitError, RecipeError, nearest, shortened
+from intarsia.errors import DataError, LimitError, RecipeError, nearest, shortened
 from intarsia.limits import current
 from intarsia.parsing import parse_literal
+
+
+class Named(Protocol):
+    """What is called by a name."""
+
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=Named)
 
 
 def check_keys(what: str, given: Iterable[Any], known: Collection[str]) -> None:
@@ -28,6 +38,14 @@ def is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return abs(value) < 2**63 if isinstance(value, int) else math.isfinite(value)
+
+
+def find_named(what: str, parts: Sequence[T], name: str) -> T:
+    """The part that has this name, or a DataError with the nearest one."""
+    for part in parts:
+        if part.name == name:
+            return part
+    raise DataError(f"no {what} {name!r}: {nearest(name, [part.name for part in parts])}")
 
 
 @dataclass(frozen=True)

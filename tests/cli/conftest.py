@@ -1,4 +1,4 @@
-"""Makes command_line.py importable by the tests here, and two modules for those that read some."""
+"""Makes command_line.py importable by the tests here; a folder to run in, modules to read."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,13 @@ import pytest
 import intarsia as ia
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, in which commands run."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

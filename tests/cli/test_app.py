@@ -562,12 +562,11 @@ def test_digits_recipe_is_the_demos() -> None:
     ],
 )
 def test_errors_are_one_clear_line(
-    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str], said: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("INTARSIA_DATA", raising=False)
     assert said in refusal(*words)
-    assert not list(tmp_path.glob("*.*"))
+    assert not list(here.glob("*.*"))
 
 
 def test_errors_about_files(trained: tuple[Path, Any], merged: Path, tmp_path: Path) -> None:

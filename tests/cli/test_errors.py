@@ -58,11 +58,8 @@ def test_every_verb_is_here() -> None:
 
 
 @pytest.mark.parametrize("verb", FAILS)
-def test_errors_are_json_under_json(
-    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").touch()
+def test_errors_are_json_under_json(verb: str, here: Path) -> None:
+    (here / "file").touch()
     words = [*verb.split(), *FAILS[verb]]
     for_people = run(*words)
     for_machines = run(*words, "--json")

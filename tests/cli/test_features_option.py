@@ -17,13 +17,12 @@ SHORT = ["--model", "mlp(8)", "--rounds", "0", "--epochs", "20", "--learning-rat
 
 
 @pytest.fixture
-def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def trained(here: Path) -> Path:
     ENCODERS.register("tiny", resizes=False)(lambda seed=0: TinyEncoder(seed))
-    monkeypatch.chdir(tmp_path)
     x, y = pictures()
-    np.savez(tmp_path / "pictures.npz", x=x, y=y)
+    np.savez(here / "pictures.npz", x=x, y=y)
     call("train", "bank", "--data", "pictures.npz", "--features", "tiny(1)", *SHORT)
-    return tmp_path / "bank"
+    return here / "bank"
 
 
 def test_features_are_remembered_by_every_verb(trained: Path, tmp_path: Path) -> None:

@@ -39,11 +39,10 @@ def table(path: Path, names: tuple[str, ...] = NAMES, gaps: bool = False) -> Pat
 
 
 @pytest.fixture
-def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    table(tmp_path / "own.csv")
+def trained(here: Path) -> Path:
+    table(here / "own.csv")
     call("train", "bank", "--data", "own.csv", "--target", "kind", "--model", "mlp(8)", *SHORT)
-    return tmp_path / "bank"
+    return here / "bank"
 
 
 def test_the_target_is_remembered_by_every_verb(trained: Path, tmp_path: Path) -> None:
@@ -151,14 +150,13 @@ def test_a_latin_1_table_is_read_with_a_note(tmp_path: Path) -> None:
     assert quiet.stderr == ""
 
 
-def test_images_and_parquet_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_and_parquet_train(here: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     parquet = pytest.importorskip("pyarrow.parquet")
     import pyarrow
 
-    monkeypatch.chdir(tmp_path)
     for number in range(40):
-        place = tmp_path / "photos" / ("light" if number % 2 else "dark")
+        place = here / "photos" / ("light" if number % 2 else "dark")
         place.mkdir(parents=True, exist_ok=True)
         grey = np.full((4, 4), 250 * (number % 2) + number % 5, np.uint8)
         image.fromarray(grey).save(place / f"{number}.png")
@@ -170,23 +168,22 @@ def test_images_and_parquet_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 "two": [0.0] * 40,
             }
             parquet.write_table(pyarrow.table(columns), source)
-        out = tmp_path / f"bank-{source}"
+        out = here / f"bank-{source}"
         target = ["--target", "k"] if source == "own.parquet" else []
         call("train", out, "--data", source, *target, "--model", "mlp(8)", *SHORT)
         assert answer("evaluate", out)["trained_on_this_data"] is True
 
 
 @pytest.fixture
-def networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path / "nowhere"))  # puts sys.path back afterwards
-    (tmp_path / "users_networks").mkdir()
-    (tmp_path / "users_networks" / "__init__.py").touch()
-    (tmp_path / "users_networks" / "small.py").write_text(FACTORY)
-    (tmp_path / "users_networks" / "broken.py").write_text("1 / 0")
+def networks(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(str(here / "nowhere"))  # puts sys.path back afterwards
+    (here / "users_networks").mkdir()
+    (here / "users_networks" / "__init__.py").touch()
+    (here / "users_networks" / "small.py").write_text(FACTORY)
+    (here / "users_networks" / "broken.py").write_text("1 / 0")
     for name in [key for key in sys.modules if key.startswith("users_networks")]:
         monkeypatch.delitem(sys.modules, name)
-    return table(tmp_path / "own.csv", ("a", "b", "c"))
+    return table(here / "own.csv", ("a", "b", "c"))
 
 
 def test_a_network_of_ones_own_goes_through_every_verb(networks: Path, tmp_path: Path) -> None:

@@ -47,12 +47,9 @@ def test_one_module_in_words(demo_folder: Path, tmp_path: Path) -> None:
         ([ARCHIVE, "--rows", "5"], "takes no rows: leave rows out"),
     ],
 )
-def test_what_it_refuses(
-    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_it_refuses(words: list[str], said: str, here: Path) -> None:
     assert said in CLI.refusal(*words)
-    assert list(tmp_path.iterdir()) == []
+    assert list(here.iterdir()) == []
 
 
 def test_a_folder_is_no_name_for_a_page(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import hashlib
 import io
 import tarfile
 import threading
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -85,18 +84,6 @@ def idx() -> Callable[[np.ndarray], bytes]:
     def make(array: np.ndarray) -> bytes:
         sizes = np.array(array.shape, dtype=">u4").tobytes()
         return gzip.compress(bytes([0, 0, 8, array.ndim]) + sizes + array.tobytes())
-
-    return make
-
-
-@pytest.fixture
-def zipped() -> Callable[[dict[str, bytes]], bytes]:
-    def make(files: dict[str, bytes]) -> bytes:
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, data in files.items():
-                archive.writestr(name, data)
-        return buffer.getvalue()
 
     return make
 

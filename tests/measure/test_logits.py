@@ -11,15 +11,8 @@ from scipy import stats
 from scipy.special import softmax
 from sklearn import metrics
 
+from intarsia import measure
 from intarsia.errors import DataError
-from intarsia.measure import (
-    accuracy_per_class,
-    confusion,
-    entropy,
-    entropy_per_class,
-    nonrewarded_entropy,
-    rewarded_accuracy,
-)
 
 CLASSES = 5
 
@@ -33,9 +26,9 @@ def sample() -> tuple[np.ndarray, np.ndarray]:
 def test_confusion_and_recall(sample: tuple[np.ndarray, np.ndarray]) -> None:
     z, y = sample
     predicted = z.argmax(1)
-    assert np.array_equal(confusion(z, y, CLASSES), metrics.confusion_matrix(y, predicted))
+    assert np.array_equal(measure.confusion(z, y, CLASSES), metrics.confusion_matrix(y, predicted))
     recall = metrics.recall_score(y, predicted, average=None)
-    assert np.allclose(accuracy_per_class(z, y), recall, rtol=1e-15)
+    assert np.allclose(measure.accuracy_per_class(z, y), recall, rtol=1e-15)
 
 
 @pytest.mark.parametrize("rewarded", [[0], [1, 3], range(CLASSES)])
@@ -43,19 +36,21 @@ def test_rewarded_accuracy(sample: tuple[np.ndarray, np.ndarray], rewarded: list
     z, y = sample
     rows = np.isin(y, list(rewarded))
     expected = metrics.accuracy_score(y[rows], z[rows].argmax(1))
-    assert rewarded_accuracy(z, y, rewarded) == expected
-    assert rewarded_accuracy(torch.from_numpy(z), torch.from_numpy(y), rewarded) == expected
+    assert measure.rewarded_accuracy(z, y, rewarded) == expected
+    assert measure.rewarded_accuracy(torch.from_numpy(z), torch.from_numpy(y), rewarded) == expected
 
 
 @pytest.mark.parametrize("temperature", [1.0, 5.0])
 def test_entropy(sample: tuple[np.ndarray, np.ndarray], temperature: float) -> None:
     z, y = sample
     each = stats.entropy(softmax(z.astype(float) / temperature, axis=1), axis=1)
-    assert np.allclose(entropy(z, temperature), each, rtol=1e-12)
+    assert np.allclose(measure.entropy(z, temperature), each, rtol=1e-12)
     expected = each[~np.isin(y, [1, 2])].mean()
-    assert nonrewarded_entropy(z, y, [1, 2], temperature) == pytest.approx(expected, rel=1e-12)
+    assert measure.nonrewarded_entropy(z, y, [1, 2], temperature) == pytest.approx(
+        expected, rel=1e-12
+    )
     table = [each[y == c].mean() for c in range(CLASSES)]
-    assert np.allclose(entropy_per_class(z, y, temperature), table, rtol=1e-12)
+    assert np.allclose(measure.entropy_per_class(z, y, temperature), table, rtol=1e-12)
 
 
 @settings(deadline=None)
@@ -70,42 +65,44 @@ def test_entropy_is_bounded_and_ignores_a_shift(
     rows: list[list[float]], temperature: float, shift: float
 ) -> None:
     z = np.array(rows)
-    values = entropy(z, temperature)
+    values = measure.entropy(z, temperature)
     assert (values >= 0).all()
     assert (values <= math.log(3) + 1e-12).all()
-    assert np.allclose(entropy(z + shift, temperature), values, atol=1e-8)
+    assert np.allclose(measure.entropy(z + shift, temperature), values, atol=1e-8)
 
 
 def test_hand_computed() -> None:
     z = np.log([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6], [1 / 3, 1 / 3, 1 / 3]])
     y = [0, 1, 2]
-    assert entropy(z)[0] == pytest.approx(1.5 * math.log(2))
-    assert entropy(z)[2] == pytest.approx(math.log(3))
-    assert rewarded_accuracy(z, y, [0, 1]) == 0.5
-    assert rewarded_accuracy(z, y, [2]) == 0.0  # of equal logits the first wins
-    assert confusion(z, y).tolist() == [[1, 0, 0], [0, 0, 1], [1, 0, 0]]
+    assert measure.entropy(z)[0] == pytest.approx(1.5 * math.log(2))
+    assert measure.entropy(z)[2] == pytest.approx(math.log(3))
+    assert measure.rewarded_accuracy(z, y, [0, 1]) == 0.5
+    assert measure.rewarded_accuracy(z, y, [2]) == 0.0  # of equal logits the first wins
+    assert measure.confusion(z, y).tolist() == [[1, 0, 0], [0, 0, 1], [1, 0, 0]]
 
 
 def test_extreme_logits_are_exact() -> None:
-    assert entropy([[1e30, -1e30, 0.0]]) == [0.0]
-    assert entropy([[1e-30, 0.0]]) == pytest.approx(math.log(2), rel=1e-15)
+    assert measure.entropy([[1e30, -1e30, 0.0]]) == [0.0]
+    assert measure.entropy([[1e-30, 0.0]]) == pytest.approx(math.log(2), rel=1e-15)
 
 
 def test_absent_classes_are_nan_and_left_out() -> None:
     z, y = np.eye(4)[[0, 1, 1]], np.array([0, 1, 0])
-    assert np.array_equal(accuracy_per_class(z, y), [0.5, 1, np.nan, np.nan], equal_nan=True)
-    assert np.isnan(entropy_per_class(z, y)).tolist() == [False, False, True, True]
-    assert rewarded_accuracy(z, y, [0, 3]) == 0.5
-    assert math.isnan(rewarded_accuracy(z, y, [2, 3]))
-    assert nonrewarded_entropy(z, y, [0, 2]) == pytest.approx(entropy(z)[1])
+    assert np.array_equal(
+        measure.accuracy_per_class(z, y), [0.5, 1, np.nan, np.nan], equal_nan=True
+    )
+    assert np.isnan(measure.entropy_per_class(z, y)).tolist() == [False, False, True, True]
+    assert measure.rewarded_accuracy(z, y, [0, 3]) == 0.5
+    assert math.isnan(measure.rewarded_accuracy(z, y, [2, 3]))
+    assert measure.nonrewarded_entropy(z, y, [0, 2]) == pytest.approx(measure.entropy(z)[1])
 
 
 def test_nothing_left_is_nan() -> None:
     z, y = np.eye(3), [0, 1, 2]
-    assert math.isnan(nonrewarded_entropy(z, y, [0, 1, 2]))
-    assert math.isnan(rewarded_accuracy(z, y, []))
-    assert math.isnan(rewarded_accuracy(np.zeros((0, 3)), [], [0]))
-    assert confusion(np.zeros((0, 3)), []).tolist() == [[0] * 3] * 3
+    assert math.isnan(measure.nonrewarded_entropy(z, y, [0, 1, 2]))
+    assert math.isnan(measure.rewarded_accuracy(z, y, []))
+    assert math.isnan(measure.rewarded_accuracy(np.zeros((0, 3)), [], [0]))
+    assert measure.confusion(np.zeros((0, 3)), []).tolist() == [[0] * 3] * 3
 
 
 @pytest.mark.parametrize(
@@ -127,33 +124,34 @@ def test_nothing_left_is_nan() -> None:
     ],
 )
 def test_bad_input(z: np.ndarray, y: list[int], rewarded: list[int], message: str) -> None:
-    for measure in (rewarded_accuracy, nonrewarded_entropy):
+    for value in (measure.rewarded_accuracy, measure.nonrewarded_entropy):
         with pytest.raises(DataError, match=message):
-            measure(z, y, rewarded)
+            value(z, y, rewarded)
 
 
 def test_bad_settings() -> None:
     with pytest.raises(DataError, match="temperature is 0"):
-        entropy(np.zeros((1, 2)), 0)
+        measure.entropy(np.zeros((1, 2)), 0)
     with pytest.raises(DataError, match="over 2 classes: expected 3"):
-        confusion(np.zeros((1, 2)), [0], 3)
+        measure.confusion(np.zeros((1, 2)), [0], 3)
     with pytest.raises(DataError, match="temperature is inf"):
-        entropy(np.zeros((1, 2)), np.inf)
+        measure.entropy(np.zeros((1, 2)), np.inf)
     with pytest.raises(DataError, match="temperature is -1"):
-        entropy(np.zeros((1, 2)), -1)
+        measure.entropy(np.zeros((1, 2)), -1)
     with pytest.raises(DataError, match="expected indices of classes"):
-        rewarded_accuracy(np.zeros((1, 2)), [0], [-1])
+        measure.rewarded_accuracy(np.zeros((1, 2)), [0], [-1])
 
 
 def test_temperature_is_1_unless_told() -> None:
     z = [[0.0, 3.0]]
-    assert entropy(z)[0] == entropy(z, 1.0)[0] != entropy(z, 2.0)[0]
-    assert nonrewarded_entropy(z, [0], [1]) == entropy_per_class(z, [0])[0] == entropy(z)[0]
+    assert measure.entropy(z)[0] == measure.entropy(z, 1.0)[0] != measure.entropy(z, 2.0)[0]
+    assert measure.entropy_per_class(z, [0])[0] == measure.entropy(z)[0]
+    assert measure.nonrewarded_entropy(z, [0], [1]) == measure.entropy(z)[0]
 
 
 def test_a_single_class_and_whole_numbers_are_fine() -> None:
-    assert entropy(np.zeros((2, 1), dtype=np.uint8)).tolist() == [0.0, 0.0]
-    assert confusion([[3, 1]], np.array([1], dtype=np.uint8)).dtype == np.int64
-    assert confusion([[3, 1]], [1]).tolist() == [[0, 0], [1, 0]]
+    assert measure.entropy(np.zeros((2, 1), dtype=np.uint8)).tolist() == [0.0, 0.0]
+    assert measure.confusion([[3, 1]], np.array([1], dtype=np.uint8)).dtype == np.int64
+    assert measure.confusion([[3, 1]], [1]).tolist() == [[0, 0], [1, 0]]
     half = torch.tensor([[2.0, 1.0]], dtype=torch.bfloat16, requires_grad=True)
-    assert rewarded_accuracy(half, torch.tensor([0]), [0]) == 1.0
+    assert measure.rewarded_accuracy(half, torch.tensor([0]), [0]) == 1.0

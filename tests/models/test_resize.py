@@ -8,20 +8,13 @@ from intarsia.errors import ModelError, WiringError
 from intarsia.models import Axis, Wiring, build, infer_wiring, wiring_of
 from intarsia.models.axes import axis_sizes, check_wiring, hidden_axes
 from intarsia.models.resize import resize, try_resized
-
-SMALL = {
-    "mlp(9, 8)": (1, 4, 3),
-    "lenet": (2, 8, 8),
-    "resnet18(2)": (3, 8, 8),
-    "vgg11(2)": (3, 32, 32),
-    "fastnet(2)": (3, 9, 9),
-}
+from small_modules import SHAPES
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-@pytest.mark.parametrize("model", SMALL)
+@pytest.mark.parametrize("model", SHAPES)
 def test_every_axis_can_have_another_width(model: str, device: str) -> None:
-    shape = SMALL[model]
+    shape = SHAPES[model]
     with torch.device(device):
         network = build(model, shape, 4)
     wiring = wiring_of(network, shape)

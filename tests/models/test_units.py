@@ -18,14 +18,7 @@ from intarsia.models.wiring import (
     take_units,
     unit_mask,
 )
-
-SMALL = {
-    "mlp(9, 8)": (1, 4, 3),
-    "lenet": (2, 8, 8),
-    "resnet18(2)": (3, 8, 8),
-    "vgg11(2)": (3, 64, 64),
-    "fastnet(2)": (3, 9, 9),
-}
+from small_modules import SHAPES
 
 
 def random_mask(network: nn.Module, density: float, seed: int) -> dict[str, Tensor]:
@@ -61,10 +54,10 @@ def test_a_small_mlp_of_live_units_gives_the_same_logits(density: float, seed: i
 
 
 @pytest.mark.parametrize(
-    ("model", "density"), [*zip(SMALL, [0.1, 0.02, 0.03, 0.02, 0.08], strict=True)]
+    ("model", "density"), [*zip(SHAPES, [0.1, 0.02, 0.03, 0.02, 0.08], strict=True)]
 )
 def test_dead_units_do_not_matter_in_any_network(model: str, density: float) -> None:
-    shape = SMALL[model]
+    shape = SHAPES[model]
     network = initialise(model, shape, 4, seed=1).double().eval()
     wiring = wiring_of(network, shape)
     mask = random_mask(network, density, seed=2)
@@ -152,9 +145,9 @@ def test_joint_units_all_live() -> None:
     assert live_units(wiring, network.state_dict(), mask)["0"].all()
 
 
-@pytest.mark.parametrize("model", SMALL)
+@pytest.mark.parametrize("model", SHAPES)
 def test_put_undoes_take(model: str) -> None:
-    shape = SMALL[model]
+    shape = SHAPES[model]
     network = initialise(model, shape, 4, seed=0)
     wiring, state = wiring_of(network, shape), network.state_dict()
     generator = torch.Generator().manual_seed(0)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from damage import flip
 from intarsia.errors import DamagedError, FileError, FileWarning, RecipeError
 from intarsia.files import sealed
 from intarsia.modules import Bank, Module, file_name
@@ -118,19 +119,15 @@ def test_no_bit_of_the_listing_changes_what_is_loaded(bank: Bank, tmp_path: Path
     listing = tmp_path / "bank.json"
     content = listing.read_bytes()
     for place in range(0, 8 * len(content), 41):
-        flipped = bytearray(content)
-        flipped[place // 8] ^= 1 << place % 8
-        listing.write_bytes(flipped)
+        listing.write_bytes(content)
+        flip(listing, place // 8, place % 8)
         with pytest.raises(FileError, match=r"bank\.json"):
             Bank.report_of(tmp_path)
 
 
 def test_a_flipped_bit_of_a_module_is_named(bank: Bank, tmp_path: Path) -> None:
     bank.save(tmp_path)
-    victim = tmp_path / "1-s0.safetensors"
-    content = bytearray(victim.read_bytes())
-    content[-5] ^= 16
-    victim.write_bytes(content)
+    flip(tmp_path / "1-s0.safetensors", -5, bit=4)
     with pytest.raises(DamagedError, match=r"1-s0\.safetensors: was altered or damaged"):
         Bank.load(tmp_path)
 

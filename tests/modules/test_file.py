@@ -12,6 +12,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from damage import flip
 from intarsia.errors import DamagedError, FileError, RecipeError
 from intarsia.files import canonical, digest_of
 from intarsia.limits import limited
@@ -285,9 +286,7 @@ def test_cut_and_longer_files(module: Module, path: Path) -> None:
 
 def test_altered_value_is_noticed(module: Module, path: Path) -> None:
     module.save(path)
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
+    flip(path, -1)
     with pytest.raises(DamagedError, match="altered or damaged"):
         Module.load(path)
 

@@ -42,14 +42,14 @@ def test_options_make_other_cells_and_banks_of_the_data_they_ask_for(context: St
     loaded = [ia.load_data("digits"), ia.load_data("digits", **OTHER)]
     assert [plan.data_digest for plan in plans] == [data.digest for data in loaded]
     assert [context.data_of(plan).digest for plan in plans] == [data.digest for data in loaded]
-    elsewhere = StudyContext(Store(context._banks.path), "cpu")  # type: ignore[attr-defined]
+    elsewhere = StudyContext(Store(context._store.path), "cpu")
     assert elsewhere.data_of(plans[1]).digest == loaded[1].digest
 
 
 @pytest.mark.usefixtures("one_thread")
 def test_a_cell_is_measured_on_the_data_it_was_trained_for(context: StudyContext) -> None:
     options = STUDY.options("small", **SMALL, data_options=OTHER)
-    store = context._banks
+    store = context._store
     assert isinstance(store, Store)
     (measured,) = run(STUDY, options, store, context=context)
     cell = planned(context, data_options=OTHER)

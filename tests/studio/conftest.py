@@ -17,11 +17,6 @@ from tiny_encoder import feature_bank
 
 
 @pytest.fixture(scope="package")
-def digits() -> ia.Data:
-    return ia.load_data("digits")
-
-
-@pytest.fixture(scope="package")
 def bank_folder(digits: ia.Data, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("studio") / "bank"
     ia.train(

@@ -1,8 +1,6 @@
 """Pictures and texts of visitors: the pixels that training would have read, or a refusal."""
 
-import io
 import struct
-import zipfile
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import intarsia as ia
+from benchmarks.small_data import zipped
 from intarsia.data.sources.image_folders import from_folder
 from intarsia.encoders import ENCODERS, Encoder
 from intarsia.errors import DataError, FileError, IntarsiaError, ModelError
@@ -47,13 +46,6 @@ def png(width: int, height: int) -> bytes:
         struct.pack(">I", len(c)) + k + c + struct.pack(">I", zlib.crc32(k + c)) for k, c in parts
     ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(sealed)
-
-
-def zipped() -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as file:
-        file.writestr("a.png", png(2, 2))
-    return content.getvalue()
 
 
 def test_a_picture_is_answered_as_its_pixels_are(feature_session: Session, tmp_path: Path) -> None:
@@ -103,7 +95,10 @@ NO_PICTURES = {
     "many pixels": (png(6000, 5000), r"has 6,000 x 5,000 pixels, the limit is 25,000,000"),
     "more than Pillow takes": (png(2**16, 2**16), "has far more pixels, the limit is 25,000,000"),
     "no pixels": (png(0, 0), "cannot be read as a picture|is not a picture"),
-    "a zip": (zipped(), "is not a picture: choose one of PNG, JPEG, WEBP, GIF, BMP"),
+    "a zip": (
+        zipped({"a.png": png(2, 2)}),
+        "is not a picture: choose one of PNG, JPEG, WEBP, GIF, BMP",
+    ),
     "a text": (b"a sentence", "is not a picture"),
     "nothing": (b"", "is not a picture"),
     "a drawing": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "is not a picture"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from damage import flip
 from intarsia.errors import DamagedError, FileError, ModelError, RecipeError
 from intarsia.modules.file import write
 from intarsia.sweetspot import PatternBank, PatternLayout, PatternNetwork, render
@@ -183,9 +184,7 @@ def test_files_keep_everything(tmp_path: Path) -> None:
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "one.safetensors"
     some_network().save(path)
-    content = bytearray(path.read_bytes())
-    content[-3] ^= 1
-    path.write_bytes(content)
+    content = flip(path, -3)
     with pytest.raises(DamagedError, match=r"one\.safetensors.*damaged"):
         PatternNetwork.load(path)
     path.write_bytes(content[:-40])

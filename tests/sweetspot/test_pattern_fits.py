@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from damage import flip
 from intarsia.errors import (
     DataError,
     FileWarning,
@@ -198,10 +199,7 @@ def test_a_damaged_checkpoint_is_trained_again(
     settings: dict[str, Any] = {"steps": 150, "size": 4, "every": 0.0}
     expected = quick(**settings)
     stop_at_the_end(monkeypatch, out=tmp_path, **settings)
-    path = next(tmp_path.glob("*.checkpoint"))
-    content = bytearray(path.read_bytes())
-    content[-5] ^= 1
-    path.write_bytes(content)
+    flip(next(tmp_path.glob("*.checkpoint")), -5)
     with pytest.warns(FileWarning, match="damaged.*trained again"):
         bank = quick(out=tmp_path, **settings)
     assert same(bank, expected)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from damage import flip
 from intarsia.errors import DataError
 from intarsia.sweetspot import PatternNetwork, TargetPicture, available, load, load_genome
 from intarsia.sweetspot.pictures import png, read_picture
@@ -73,9 +74,7 @@ def test_an_altered_file_is_refused(
     monkeypatch.setenv("INTARSIA_DATA", str(tmp_path))
     assert available() == ["totem", "skull", "skull-sgd"]
     assert load_network("skull").nonzero == 147
-    content = bytearray((folder / "skull.npz").read_bytes())
-    content[1000] ^= 1
-    (folder / "skull.npz").write_bytes(content)
+    flip(folder / "skull.npz", 1000)
     with pytest.raises(DataError, match="was altered"):
         load("skull")
     (folder / "cppn.json").write_text(json.dumps({"targets": {}}))

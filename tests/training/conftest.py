@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
 from benchmarks.small_data import striped_images
-from intarsia.data import Data, load_data
+from intarsia.data import Data
 from intarsia.models import build, initialise, wiring_of
 from intarsia.objectives import objective
+from intarsia.training import loop
 from intarsia.training.engines.base import Start
 from intarsia.training.job import Job
 from intarsia.training.rounds import rewound
@@ -24,9 +26,24 @@ def _alone(one_thread: None) -> None:
     """All tests of training run on one thread, but for those that ask for more."""
 
 
-@pytest.fixture(scope="session")
-def digits() -> Data:
-    return load_data("digits")
+@pytest.fixture
+def stop_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
+    """`stop_at(n)` is Ctrl-C when the nth epoch begins; gives a list of those that have begun."""
+
+    def set_to(last: int) -> list[int]:
+        begun: list[int] = []
+        original = loop.train_epoch
+
+        def train_epoch(*arguments: Any) -> Any:
+            begun.append(len(begun) + 1)
+            if begun[-1] == last:
+                raise KeyboardInterrupt
+            return original(*arguments)
+
+        monkeypatch.setattr(loop, "train_epoch", train_epoch)
+        return begun
+
+    return set_to
 
 
 @pytest.fixture

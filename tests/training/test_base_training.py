@@ -1,5 +1,6 @@
 """Training from a base: changes are pruned and rewound, and what is frozen stays."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -155,21 +156,14 @@ def test_a_head_of_another_size(small_data: Data, tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_stopped_ends_in_the_same_bytes(
-    small_data: Data, network: nn.Sequential, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_data: Data,
+    network: nn.Sequential,
+    tmp_path: Path,
+    stop_at: Callable[[int], list[int]],
 ) -> None:
     settings = {**SETTINGS, "keep_rounds": True, "trainable": "0, head", "checkpoint_every": 0}
     ia.train(small_data, base=network, out=tmp_path / "whole", **settings)
-    import intarsia.training.loop as loop
-
-    epochs, run = [], loop.train_epoch
-
-    def stop(*args: Any) -> Any:
-        epochs.append(1)
-        if len(epochs) == 4:
-            raise KeyboardInterrupt
-        return run(*args)
-
-    monkeypatch.setattr(loop, "train_epoch", stop)
+    epochs = stop_at(4)
     with pytest.raises(KeyboardInterrupt):
         ia.train(small_data, base=network, out=tmp_path / "parts", **settings)
     ia.train(small_data, base=network, out=tmp_path / "parts", **settings)

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import intarsia as ia
+from damage import flip
 from intarsia.errors import DamagedError, FileError, FileWarning, TrainingError
 from intarsia.files import digest_of, sealed
 from intarsia.modules import bank as modules_bank
@@ -348,13 +349,6 @@ def rewrite(path, change):
     change(note, tensors)
     note = json.dumps(note)
     save_file(tensors, path, {"intarsia-progress": note, "digest": digest_of(note, tensors)})
-
-
-def flip(path, place):
-    """One bit of a byte, or of the byte at a fraction of the file."""
-    content = bytearray(path.read_bytes())
-    content[int(place * len(content)) if isinstance(place, float) else place] ^= 1
-    path.write_bytes(content)
 
 
 @pytest.mark.parametrize(

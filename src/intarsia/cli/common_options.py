@@ -35,6 +35,19 @@ def text_option(metavar: str, help: str, *flags: str) -> Any:
     return typer.Option(*flags, metavar=metavar, help=help)
 
 
+def figure_option(help: str, *flags: str) -> Any:
+    """An option for the file of a figure, whose ending is checked before anything is computed."""
+
+    def check(path: Path | None) -> Path | None:
+        if path is not None:
+            from intarsia.plots import check_format
+
+            check_format(path)
+        return path
+
+    return typer.Option(*flags, help=help, callback=check)
+
+
 def name_argument(metavar: str | None, names: Sequence[str], help: str) -> Any:
     """An argument for which a shell offers these names."""
     return typer.Argument(metavar=metavar, help=help, autocompletion=completion.one_of(names))
@@ -89,9 +102,13 @@ Align = Annotated[
     str | None,
     name_option(completion.ALIGNMENTS, "Match hidden units first: weights or activations."),
 ]
-Figure = Annotated[Path | None, typer.Option("--figure", help="Draw it: .svg, .pdf or .png.")]
+Figure = Annotated[Path | None, figure_option("Draw it: .svg, .pdf or .png.", "--figure")]
 Seed = Annotated[int | None, typer.Option(help="The seed to take of a bank folder.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Of processes or ray.")]
+Address = Annotated[
+    str | None, typer.Option(help="Of a Ray cluster, or auto; without it one is started.")
+]
 Strict = Annotated[
     bool,
     typer.Option(
@@ -221,11 +238,3 @@ def save_figure(result: Any, path: Path | None) -> None:
         from intarsia.plots import save
 
         save(result.figure(), path)
-
-
-def check_figure(path: Path | None) -> None:
-    """Before anything is computed: whether the ending names a format."""
-    if path is not None:
-        from intarsia.plots import check_format
-
-        check_format(path)

@@ -19,7 +19,7 @@ from intarsia.cli.common_options import (
     Seed,
     SplitName,
     Strict,
-    check_figure,
+    figure_option,
     name_option,
     note_other_data,
     report_health,
@@ -64,7 +64,7 @@ def evaluate(
         bool, typer.Option("--flip", help="Ask about each picture and its mirror image.")
     ] = False,
     figure_: Annotated[
-        Path | None, typer.Option("--figure", help="Draw the confusion matrix: .svg, .pdf or .png.")
+        Path | None, figure_option("Draw the confusion matrix: .svg, .pdf or .png.", "--figure")
     ] = None,
     strict: Strict = False,
     json: Json = False,
@@ -76,7 +76,6 @@ def evaluate(
     from intarsia.measure.evaluation import one_answer
     from intarsia.modules import Health
 
-    check_figure(figure_)
     wanted = read_names(rewarded, "--rewarded") if rewarded else None
     artifact = open_artifact(path, own.factory())
     models = classifiers_of(artifact)
@@ -133,7 +132,6 @@ def compatibility(
     from intarsia.measure import compatibility as between
     from intarsia.measure import compatibility_matrix
 
-    check_figure(figure_)
     named = read_samples(source.setting())
     modules = open_modules(paths, seed, own.factory())
     inputs = load_samples(named, modules)
@@ -170,7 +168,6 @@ def path(
     from intarsia.artifacts import labelled, open_module
     from intarsia.measure import path as walk
 
-    check_figure(figure_)
     factory = own.factory()
     one, other = open_module(a, factory), open_module(b, factory)
     loaded, same = source.load(one)

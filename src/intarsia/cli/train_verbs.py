@@ -14,12 +14,14 @@ import typer
 from intarsia.cli import completion
 from intarsia.cli.common_options import (
     DATA_HELP,
+    Address,
     DataOptions,
     Device,
     Features,
     Json,
     Strict,
     Target,
+    Workers,
     name_argument,
     name_option,
     report_health,
@@ -240,10 +242,8 @@ def train(
             "processes or ray, with workers that have one each.",
         ),
     ] = "auto",
-    workers: Annotated[int | None, typer.Option(min=1, help="Of processes or ray.")] = None,
-    address: Annotated[
-        str | None, typer.Option(help="Of a Ray cluster, or auto; without it one is started.")
-    ] = None,
+    workers: Workers = None,
+    address: Address = None,
     keep_rounds: Annotated[
         bool, typer.Option("--keep-rounds", help="Also keep the modules of the pruning rounds.")
     ] = False,

@@ -280,19 +280,17 @@ def _joined(
         mask = how.mask(context) if how.mask else {n: state[n] != 0 for n in context.learned}
     else:
         mask = _union(state, context, base)
-    return Module(
+    return replace(
+        first,
         name="+".join(module.name for module in parts),
         state=state,
         mask=mask,
         rewarded=rewarded,
-        catalogue=first.catalogue,
         architecture=architecture,
-        scaling=first.scaling,
-        temperature=first.temperature,
         origin=origin,
-        factory=first.factory,
-        encoder=first.encoder,
+        provenance={},
         base=base,
+        low_rank={},
     )
 
 

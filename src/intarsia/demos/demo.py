@@ -35,6 +35,16 @@ APPROACHES = {
     "joint": "one network trained on all",
 }
 REMOVED = "3"
+COMMANDS = (
+    "intarsia inspect {folder}/modules/{removed}.safetensors",
+    "intarsia evaluate {folder}/whole.safetensors --data digits --confusion",
+    "intarsia compose {folder}/modules --without {removed} -o {folder}/nine.safetensors",
+    "intarsia evaluate {folder}/nine.safetensors --data digits",
+    "intarsia compatibility {folder}/modules --samples digits",
+    "intarsia path {folder}/modules/3.safetensors {folder}/modules/8.safetensors",
+    "intarsia compose {folder}/modules --operator inlay -o {folder}/inlay.safetensors",
+    "intarsia train {folder}/modules/recipe.yaml {folder}/again --seeds 1",
+)
 
 
 @dataclass(frozen=True)
@@ -250,16 +260,8 @@ def page_of(lines: Sequence[str], commands: Sequence[str]) -> str:
     return "\n".join([*lines, "", "## Go on", "", "```bash", *commands, "```", ""])
 
 
-def next_commands(out: Path) -> list[str]:
-    """Commands that go on with what the demo wrote into its folder."""
-    folder = quote(str(out))
-    return [
-        f"intarsia inspect {folder}/modules/{REMOVED}.safetensors",
-        f"intarsia evaluate {folder}/whole.safetensors --data digits --confusion",
-        f"intarsia compose {folder}/modules --without {REMOVED} -o {folder}/nine.safetensors",
-        f"intarsia evaluate {folder}/nine.safetensors --data digits",
-        f"intarsia compatibility {folder}/modules --samples digits",
-        f"intarsia path {folder}/modules/3.safetensors {folder}/modules/8.safetensors",
-        f"intarsia compose {folder}/modules --operator inlay -o {folder}/inlay.safetensors",
-        f"intarsia train {folder}/modules/recipe.yaml {folder}/again --seeds 1",
-    ]
+def next_commands(
+    out: Path, commands: Sequence[str] = COMMANDS, removed: str = REMOVED
+) -> list[str]:
+    """Commands that go on with what a demo wrote into its folder."""
+    return [line.format(folder=quote(str(out)), removed=removed) for line in commands]

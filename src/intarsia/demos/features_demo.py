@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 
 from intarsia.composition import Composition, compose
 from intarsia.data import Data, Split, load_data
-from intarsia.demos.demo import page_of
+from intarsia.demos.demo import next_commands, page_of
 from intarsia.demos.symbols import OTHERS, SYMBOLS, symbol_pictures
 from intarsia.files import plain, write_whole
 from intarsia.measure import evaluate
@@ -45,6 +44,12 @@ WAYS: dict[str, dict[str, Any]] = {
 APART, TOGETHER, JOINT = WAYS
 FOLDERS = {APART: "apart", TOGETHER: "together", JOINT: "joint"}
 REMOVED = "♥"
+COMMANDS = (
+    "intarsia inspect {folder}/whole.safetensors",
+    "intarsia compose {folder}/apart --without '{removed}' -o {folder}/less.safetensors",
+    "intarsia export {folder}/whole.safetensors -o {folder}/whole.onnx",
+    "intarsia studio {folder}/whole.safetensors",
+)
 ASKED = 8  # raw pictures that the saved file is asked about,
 STEP = 113  # so far from each other, which gives as many symbols
 
@@ -234,10 +239,4 @@ def _text(findings: FeaturesFindings, out: Path) -> str:
 
 def features_commands(out: Path) -> list[str]:
     """Commands that go on with what the demo wrote into its folder."""
-    folder = quote(str(out))
-    return [
-        f"intarsia inspect {folder}/whole.safetensors",
-        f"intarsia compose {folder}/apart --without '{REMOVED}' -o {folder}/less.safetensors",
-        f"intarsia export {folder}/whole.safetensors -o {folder}/whole.onnx",
-        f"intarsia studio {folder}/whole.safetensors",
-    ]
+    return next_commands(out, COMMANDS, REMOVED)

@@ -2,10 +2,7 @@
 
 import hashlib
 import os
-import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +14,7 @@ from torch import Tensor
 from intarsia.encoders.encoder import Encoder
 from intarsia.errors import DataError, FileError, FileWarning
 from intarsia.files import cache_folder, canonical, digest_of, is_no_file, write_whole
+from intarsia.process import progress_bar
 
 CHUNK = 512  # rows of a file in the cache
 
@@ -32,7 +30,7 @@ def cached_features(
     """
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
     features = np.empty((len(x), encoder.features), np.float32)
-    with _bar(len(x), progress) as advance:
+    with progress_bar("features", len(x), progress) as advance:
         for start in range(0, len(x), CHUNK):
             rows = x[start : start + CHUNK]
             path = _path(encoder, rows)
@@ -87,18 +85,3 @@ def _write(path: Path, features: Tensor) -> None:
 def _seal(features: Tensor) -> Tensor:
     digest = bytes.fromhex(digest_of("features", {"features": features}))
     return torch.frombuffer(bytearray(digest), dtype=torch.uint8)
-
-
-@contextmanager
-def _bar(rows: int, progress: bool | None) -> Iterator[Callable[[int], None]]:
-    if not (sys.stderr.isatty() if progress is None else progress):
-        yield lambda count: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task("features", total=rows)
-        yield lambda count: bar.advance(task, count)

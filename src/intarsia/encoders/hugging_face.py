@@ -1,6 +1,5 @@
 """Encoders from Hugging Face, by the names of their repositories; needs transformers."""
 
-from importlib import import_module
 from typing import Any
 
 from torch import Tensor, nn
@@ -8,6 +7,7 @@ from torch import Tensor, nn
 from intarsia.encoders.encoder import ENCODERS, WHITE, PictureEncoder, check_hub_name, check_white
 from intarsia.errors import ModelError
 from intarsia.models.backbones import check_size
+from intarsia.models.custom.published import needed_package
 
 
 class Pooled(nn.Module):
@@ -33,13 +33,7 @@ def hf(name: str, size: int | None = None, white: float = WHITE) -> PictureEncod
     `hf/google/vit-base-patch16-224` is short for hf(name="google/vit-base-patch16-224").
     """
     check_hub_name("hf", name)
-    try:
-        package = import_module("transformers")
-    except ImportError:
-        raise ModelError(
-            f"the encoder hf/{name} needs the package transformers: install it with "
-            "pip install transformers"
-        ) from None
+    package = needed_package("transformers", f"the encoder hf/{name}")
     try:
         network = package.AutoModel.from_pretrained(name, use_safetensors=True)
         trained = package.AutoImageProcessor.from_pretrained(name)

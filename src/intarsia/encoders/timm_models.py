@@ -5,6 +5,7 @@ from importlib import import_module
 from intarsia.encoders.encoder import ENCODERS, WHITE, PictureEncoder, check_hub_name, check_white
 from intarsia.errors import ModelError
 from intarsia.models.backbones import check_size
+from intarsia.models.custom.published import needed_package
 
 
 @ENCODERS.register("timm")
@@ -14,13 +15,8 @@ def timm(name: str, size: int | None = None, white: float = WHITE) -> PictureEnc
     `timm/resnet50.a1_in1k` is short for timm(name="resnet50.a1_in1k").
     """
     check_hub_name("timm", name)
-    try:
-        package = import_module("timm")
-        settings = import_module("timm.data")
-    except ImportError:
-        raise ModelError(
-            f"the encoder timm/{name} needs the package timm: install it with pip install timm"
-        ) from None
+    package = needed_package("timm", f"the encoder timm/{name}")
+    settings = import_module("timm.data")
     try:
         network = package.create_model(name, pretrained=True, num_classes=0)
         trained = settings.resolve_model_data_config(network)

@@ -21,6 +21,7 @@ from intarsia.flow.pair_networks import FREE, PairNetwork
 from intarsia.flow.unit_moments import Unit, unit_of
 from intarsia.models import Mlp
 from intarsia.modules import Classifier, Module
+from intarsia.specs import find_named
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -130,10 +131,7 @@ class Propagation:
         """A layer by its place or name."""
         if isinstance(key, int):
             return self.layers[key]
-        for layer in self.layers:
-            if layer.name == key:
-                return layer
-        raise DataError(f"no layer {key!r}: {nearest(key, [layer.name for layer in self.layers])}")
+        return find_named("layer", self.layers, key)
 
     def to_json(self) -> dict[str, Any]:
         rows = [layer.to_json() for layer in self.layers]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from intarsia.errors import RecipeError, TrainingError, nearest, shortened
-from intarsia.files import stream
+from intarsia.files import plain, stream
 from intarsia.graphs.adjacency import Graph
 from intarsia.graphs.graph_layers import (
     GATLayer,
@@ -101,14 +101,9 @@ class NodeResult:
 
     def to_json(self) -> dict[str, Any]:
         """All but the network."""
-        return {
-            "seeds": list(self.seeds),
-            "test": list(self.test),
-            "validation": list(self.validation),
-            "epochs": list(self.epochs),
-            "budgets": {str(budget): list(own) for budget, own in self.budgets.items()},
-            "settings": asdict(self.settings),
-        }
+        kept = {name: value for name, value in vars(self).items() if name != "network"}
+        result: dict[str, Any] = plain({**kept, "settings": asdict(self.settings)})
+        return result
 
 
 def train_nodes(

@@ -13,13 +13,14 @@ from intarsia.composition import Composition
 from intarsia.data import Data, Split, subsample
 from intarsia.data.dataset import check_same_encoder
 from intarsia.data.negatives import NEGATIVES
-from intarsia.errors import DataError, ModelError, nearest, shortened
+from intarsia.errors import DataError, ModelError, shortened
 from intarsia.files import plain, stream
 from intarsia.lens.tuned_lens import TunedLens, entropies, tune
 from intarsia.measure.abstention import auroc
 from intarsia.measure.evaluation import printed
 from intarsia.modules import Module
 from intarsia.modules.classifier import network_inputs
+from intarsia.specs import find_named
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -79,10 +80,7 @@ class ModuleProfile:
 
     def __getitem__(self, name: str) -> LayerProfile:
         """A layer by its name."""
-        for layer in self.layers:
-            if layer.name == name:
-                return layer
-        raise DataError(f"no layer {name!r}: {nearest(name, [one.name for one in self.layers])}")
+        return find_named("layer", self.layers, name)
 
 
 @dataclass(frozen=True)
@@ -115,10 +113,7 @@ class TunedProfiles:
 
     def __getitem__(self, name: str) -> ModuleProfile:
         """A module's profile by its name."""
-        for module in self.modules:
-            if module.name == name:
-                return module
-        raise DataError(f"no module {name!r}: {nearest(name, [one.name for one in self.modules])}")
+        return find_named("module", self.modules, name)
 
     @property
     def layers(self) -> tuple[str, ...]:

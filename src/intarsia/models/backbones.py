@@ -4,6 +4,7 @@ Both are inverted residual blocks between a stem and a head of 1280 channels; th
 stages, in how borders are padded, and in how pictures are normalised. Encoders use their bodies.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -41,42 +42,35 @@ class Stage:
     blocks: int
 
 
+Stages = tuple[Stage, ...]
+
+
 @dataclass(frozen=True)
 class BackboneDesign:
     """What distinguishes one body from another."""
 
-    stages: tuple[Stage, ...]
+    stages: Stages
     mean: tuple[float, float, float]  # of red, green and blue, for pixels from 0 to 1
     deviation: tuple[float, float, float]
     uneven: bool  # of an odd number of border pixels, the one more lies right and below
     epsilon: float
 
 
+def _stages(kernels: Sequence[int], channels: Sequence[int], blocks: Sequence[int]) -> Stages:
+    """Seven stages that expand and stride as MobileNetV2 does, which both networks follow."""
+    columns = ((1, 6, 6, 6, 6, 6, 6), kernels, (1, 2, 2, 2, 1, 2, 1), channels, blocks)
+    return tuple(Stage(*row) for row in zip(*columns, strict=True))
+
+
 LITE0 = BackboneDesign(
-    stages=(
-        Stage(1, 3, 1, 16, 1),
-        Stage(6, 3, 2, 24, 2),
-        Stage(6, 5, 2, 40, 2),
-        Stage(6, 3, 2, 80, 3),
-        Stage(6, 5, 1, 112, 3),
-        Stage(6, 5, 2, 192, 4),
-        Stage(6, 3, 1, 320, 1),
-    ),
+    _stages((3, 3, 5, 3, 5, 5, 3), (16, 24, 40, 80, 112, 192, 320), (1, 2, 2, 3, 3, 4, 1)),
     mean=(0.5, 0.5, 0.5),
     deviation=(0.5, 0.5, 0.5),
     uneven=True,
     epsilon=1e-3,
 )
 MOBILE2 = BackboneDesign(
-    stages=(
-        Stage(1, 3, 1, 16, 1),
-        Stage(6, 3, 2, 24, 2),
-        Stage(6, 3, 2, 32, 3),
-        Stage(6, 3, 2, 64, 4),
-        Stage(6, 3, 1, 96, 3),
-        Stage(6, 3, 2, 160, 3),
-        Stage(6, 3, 1, 320, 1),
-    ),
+    _stages((3,) * 7, (16, 24, 32, 64, 96, 160, 320), (1, 2, 3, 4, 3, 3, 1)),
     mean=(0.485, 0.456, 0.406),
     deviation=(0.229, 0.224, 0.225),
     uneven=False,

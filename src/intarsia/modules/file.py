@@ -29,7 +29,7 @@ from intarsia.errors import (
 from intarsia.files import canonical, digest_of, write_whole
 from intarsia.limits import account, allocating, current, out_of_memory
 from intarsia.modules.architecture import TensorSpec
-from intarsia.parsing import parse_json
+from intarsia.parsing import parse_mapping
 
 VERSION = 1
 FORMATS = {
@@ -204,14 +204,11 @@ def _container_header(file: BinaryIO) -> tuple[int, dict[str, Any]]:
 def parse(text: str | bytes, what: str) -> dict[str, Any]:
     """A JSON object without repeated keys, special numbers or text that is not Unicode."""
     try:
-        value = parse_json(text)
+        return parse_mapping(text)
     except ValueError as error:  # bad JSON, bad UTF-8, numbers too large
         raise FileError(
             f"is not a safetensors file of intarsia's: its {what} is not a JSON object ({error})"
         ) from error
-    if not isinstance(value, dict):
-        raise FileError(f"is not a safetensors file of intarsia's: its {what} is not a JSON object")
-    return value
 
 
 def _data_size(entries: Mapping[str, Any]) -> int:

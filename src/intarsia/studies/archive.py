@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from intarsia.errors import DamagedError, FileError, IntarsiaError
-from intarsia.files import digest_of, is_no_file, plain, write_whole
+from intarsia.files import digest_of, plain, read_bytes, write_whole
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.records import is_sound, keep_events, read_records
@@ -173,19 +173,16 @@ def kept_archive(
 
 def load_archive(path: str | Path) -> Archive:
     """Read an archive and check its digest, and that it has what an archive has."""
-    path = Path(path)
     try:
-        if is_no_file(path):
-            raise FileError(f"{path}: is not a file: give the one that study archive wrote")
-        result = json.loads(path.read_bytes())
+        result = json.loads(read_bytes(path, "give the one that study archive wrote"))
         digest = result.pop("digest")
         if {k: result[k] for k in FORMAT} != FORMAT:
             raise FileError(f"{path}: is not an archive that this version reads, expected {FORMAT}")
         if digest != digest_of(result):
             raise DamagedError(f"{path}: was altered or damaged, its digest does not fit it")
         return _archive(result)
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except FileNotFoundError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}") from error
     except KeyError as error:
         raise FileError(f"{path}: is not an archive of a study: it has no {error}") from None
     except (ValueError, TypeError, AttributeError, RecursionError, MemoryError) as error:

@@ -7,7 +7,7 @@ import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -15,7 +15,7 @@ from intarsia.data import Data, check_options, load_data
 from intarsia.modules import Bank
 from intarsia.studies.cells import DATA_OPTIONS, Cell
 from intarsia.studies.plans import Plan, plan_of
-from intarsia.studies.store import BankPlan
+from intarsia.studies.store import BankPlan, Store
 from intarsia.training import Recipe
 from intarsia.training.job import device_of
 
@@ -29,35 +29,13 @@ Load = Callable[[str, str, Options], Data]
 Loaded = tuple[str, str, str]  # name, preset, and further options as text
 
 
-class Banks(Protocol):
-    """Where trained banks are found."""
-
-    def bank(self, plan: Plan) -> Bank: ...
-
-    def bank_or_made(
-        self,
-        plan: BankPlan,
-        make: Callable[[], Bank],
-        *,
-        keep: bool = True,
-        stop: Callable[[], bool] | None = None,
-        after: Callable[[], None] = lambda: None,
-    ) -> Bank: ...
-
-    def work_folder(self, plans: Sequence[BankPlan], kind: str = "cpu") -> Path: ...
-
-    def fit_folder(
-        self, key: str, kind: str = "cpu"
-    ) -> contextlib.AbstractContextManager[Path]: ...
-
-
 class StudyContext:
     """Data, plans and banks for the cells of a study, on one device."""
 
-    def __init__(self, banks: Banks, device: str = "auto", load: Load | None = None) -> None:
+    def __init__(self, store: Store, device: str = "auto", load: Load | None = None) -> None:
         """`load` brings data by name, preset and options, if they are not of this machine."""
         self.device: torch.device = device_of(device)
-        self._banks = banks
+        self._store = store
         self._load = load or load_preset
         self._data: dict[Loaded, Data] = {}
         self._options: Options = {}
@@ -128,7 +106,7 @@ class StudyContext:
     def bank(self, plan: Plan, pruned: bool = True) -> Bank:
         """A trained bank, pruned or as its first round left it."""
         if plan.key not in self._kept:
-            self._kept[plan.key] = self._banks.bank(plan)
+            self._kept[plan.key] = self._store.bank(plan)
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(plan.key)
@@ -142,7 +120,7 @@ class StudyContext:
             if (work := self.work_folder(plan)) is not None:
                 shutil.rmtree(work, ignore_errors=True)  # its checkpoints, which have served
 
-        return self._banks.bank_or_made(
+        return self._store.bank_or_made(
             plan, make, keep=self.keeps_banks, stop=self.stop, after=clear
         )
 
@@ -150,14 +128,14 @@ class StudyContext:
         """Where training that may be stopped keeps its checkpoints; None where it may not."""
         if self.stop is None:
             return None
-        return self._banks.work_folder([plan], self.device.type)
+        return self._store.work_folder([plan], self.device.type)
 
     def shared_folder(self, key: str) -> contextlib.AbstractContextManager[Path]:
         """A folder of the store for what several cells start from, ours until the block ends.
 
         Who comes first fills it, others wait meanwhile and read it.
         """
-        return self._banks.fit_folder(key, self.device.type)
+        return self._store.fit_folder(key, self.device.type)
 
     def remembered(self, key: str, make: Callable[[], T]) -> T:
         """What was made under this key, or is made now; the few used last are kept in memory."""

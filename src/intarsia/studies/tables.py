@@ -4,7 +4,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from intarsia.files import plain
 from intarsia.studies.cells import Measured
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.console import Group
 
 
@@ -264,6 +265,13 @@ def point(values: Iterable[float | None]) -> tuple[float, float]:
     """Mean and standard deviation, as a figure draws them."""
     spread = Spread.of(values)
     return spread.mean, spread.sd
+
+
+def accuracy_bars(panels: Mapping[str, Mapping[str, Any]], title: str) -> "Figure":
+    """Accuracies as bars, groups of `point`s by panel, all panels of one height."""
+    from intarsia.plots import bar_panels
+
+    return bar_panels(panels, title=title, y="accuracy", share_y=True, bounds=(0.0, 1.0))
 
 
 def finite(values: Iterable[float | None]) -> list[float]:

@@ -3,7 +3,6 @@
 With a folder a run that was stopped goes on where it was, with the same result.
 """
 
-import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -30,6 +29,7 @@ from intarsia.files import digest_of, plain, read_sealed, sealed, stream, write_
 from intarsia.limits import current
 from intarsia.locks import holder_of, take_lock
 from intarsia.modules.file import read, reading, write
+from intarsia.process import Advance, progress_bar
 from intarsia.specs import check_keys, is_number
 from intarsia.sweetspot.networks import (
     OUTPUTS,
@@ -55,6 +55,7 @@ from intarsia.training.settings.schedules import SCHEDULES
 BANK, CHECKPOINT, LOCK = "bank.safetensors", "part-{}.checkpoint", "lock"
 PARTS = "parts.json"
 STATE = "intarsia-pattern-fit"
+FITTING = "fitting"  # before the bar, until there is a loss to show
 CPU_BYTES = 2**24  # of one stack's values on a CPU: what leaves the cache is slower than a loop
 GPU_SHARE = 0.6  # of a GPU's free memory
 TRUNCATED = 0.87962566103423978  # standard deviation of a normal distribution cut at 2
@@ -255,16 +256,17 @@ class _Run:
     ) -> PatternBank:
         size = self._part_size(at_once) if folder is None else self._stored_size(at_once, folder)
         began = time.monotonic()
+        total = self.settings.steps * len(self.begun)
         parts = []
         with (
             memory_told(),
             current_device(self.device),
-            _bar(progress, self.settings.steps * len(self.begun)) as show,
+            progress_bar(FITTING, total, progress, unit="steps") as advance,
         ):
             for number, first in enumerate(range(0, len(self.begun), size)):
                 rows = slice(first, first + size)
                 path = None if folder is None else folder / CHECKPOINT.format(number)
-                parts.append(self._train_part(rows, path, every, show))
+                parts.append(self._train_part(rows, path, every, advance))
         weights, sound = (torch.cat(own) for own in list(zip(*parts, strict=True))[:2])
         curves = (curve for _, _, curve in parts)
         curve = [list(chain(*points)) for points in zip(*curves, strict=True)]
@@ -330,7 +332,7 @@ class _Run:
         )
 
     def _train_part(
-        self, rows: slice, path: Path | None, every: float, show: Any
+        self, rows: slice, path: Path | None, every: float, advance: Advance
     ) -> tuple[Tensor, Tensor, list[list[float]]]:
         """The last finite weights of one stack, whether they are those of the end, and its losses.
 
@@ -339,7 +341,7 @@ class _Run:
         stack = self._stack(rows)
         state = _Checkpoint(path, f"{self.key} {rows.start} {rows.stop} {self.device.type}", every)
         done, curve = state.load(stack)
-        show(done * len(stack.weights), None)
+        advance(done * len(stack.weights), FITTING)
         self._capture(stack)
         marks = set(_marks(self.settings.steps))
         while done < self.settings.steps:
@@ -352,7 +354,7 @@ class _Run:
             losses = stack.loss.cpu()
             if done in marks:
                 curve.append([float(f"{loss:.6g}") for loss in losses.tolist()])
-            show(steps * len(losses), float(losses.nanmedian()))
+            advance(steps * len(losses), f"loss {float(losses.nanmedian()):.2e}")
             state.save(stack, done, curve, last=done == self.settings.steps)
         return stack.finite.cpu(), stack.weights.isfinite().all(1).cpu(), curve
 
@@ -442,28 +444,6 @@ def _finished(folder: Path, key: str) -> PatternBank:
             "into a new folder, or delete this one first"
         )
     return bank
-
-
-@contextmanager
-def _bar(wanted: bool | None, total: int) -> Iterator[Any]:
-    """A bar on a terminal, with the median of the picture's losses; silence elsewhere."""
-    if not (sys.stderr.isatty() if wanted is None else wanted):
-        yield lambda steps, loss: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    console = Console(stderr=True)
-    with Bar(*columns, TextColumn("steps"), TimeRemainingColumn(), console=console) as bar:
-        task = bar.add_task("fitting", total=total)
-
-        def show(steps: int, loss: float | None) -> None:
-            label = "fitting" if loss is None else f"loss {loss:.2e}"
-            bar.update(task, advance=steps, description=label)
-
-        yield show
 
 
 def _settings(given: dict[str, Any]) -> FitSettings:

@@ -389,8 +389,7 @@ def test_no_folder_is_made_by_the_way(words: list[str], finished: Path, tmp_path
     assert not out.parent.exists()
 
 
-def test_a_dash_is_stdout(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_dash_is_stdout(finished: Path, here: Path) -> None:
     words = ["table", "own", "--store", finished, "--format", "csv"]
     assert call(*words, "-o", "-").stdout == call(*words).stdout
     words = ["figure", "own", "--store", finished]
@@ -398,9 +397,9 @@ def test_a_dash_is_stdout(finished: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert ElementTree.fromstring(svg).tag.endswith("svg")
     assert "not for 2 as svg (curves, again)" in refusal(*words, "-o", "-")
     packed = call("archive", "own", "--store", finished, "-o", "-").stdout
-    assert list(tmp_path.iterdir()) == []
+    assert list(here.iterdir()) == []
     call("archive", "own", "--store", finished, "-o", "p.json")
-    assert (tmp_path / "p.json").read_text() == packed
+    assert (here / "p.json").read_text() == packed
 
 
 def load_packed(store: Path, path: Path) -> Archive:
@@ -456,10 +455,8 @@ def test_options_are_read_as_the_study_has_them(
         (["table", "own", "--from", "no.json"], "no.json: cannot be read"),
     ],
 )
-def test_errors_are_one_clear_line(
-    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("here")
+def test_errors_are_one_clear_line(words: list[str], said: str) -> None:
     assert said in refusal(*words)
 
 

@@ -118,19 +118,15 @@ def test_gram_of_a_convolution(settings: dict[str, Any]) -> None:
 
 
 def test_gram_of_a_layer_used_twice() -> None:
-    class Twice(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(3, 3)
-
+    class Twice(nn.Sequential):
         def forward(self, x: Tensor) -> Tensor:
-            return self.layer(torch.relu_(self.layer(x)))
+            return super().forward(torch.relu_(super().forward(x)))
 
-    network = Twice()
+    network = Twice(nn.Linear(3, 3))
     x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        both = torch.cat([x, torch.relu(network.layer(x))]).double()
-    gram = gram_matrices(network, x)["layer.weight"]
+        both = torch.cat([x, torch.relu(network[0](x))]).double()
+    gram = gram_matrices(network, x)["0.weight"]
     torch.testing.assert_close(gram[0], both.mT @ both / 100, atol=1e-6, rtol=1e-5)
 
 
@@ -238,17 +234,13 @@ def test_what_regmean_takes_is_counted_by_hand(make_context: Make) -> None:
 def test_gram_matrices_leave_the_inputs_as_they_are() -> None:
     """Every part is shown the same ones, also after a network that works on them in place."""
 
-    class Shifted(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(2, 2)
-
+    class Shifted(nn.Sequential):
         def forward(self, x: Tensor) -> Tensor:
-            return self.layer(x.sub_(1.0))
+            return super().forward(x.sub_(1.0))
 
     inputs = torch.tensor([[1.0, 2.0], [3.0, 5.0]])
     for _ in range(2):
-        gram = gram_matrices(Shifted(), inputs)["layer.weight"]
+        gram = gram_matrices(Shifted(nn.Linear(2, 2)), inputs)["0.weight"]
         assert torch.equal(gram, torch.tensor([[[2.0, 4.0], [4.0, 8.5]]], dtype=torch.float64))
 
 

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 Make = Callable[..., MergeContext]
 NUMBERS = st.floats(-3, 3, width=32)
+# Kinds of a mean of changes.
+AVERAGING = ("multislerp", "karcher(base='origin')", "model_stock", "sce")
 # What is linear in the modules, or keeps a module that is alone.
 ALONE = [
     "sum",
@@ -307,15 +309,9 @@ def test_two_in_turn_give_the_same(how: str, make_context: Make) -> None:
 @pytest.mark.parametrize(
     "how",
     [
-        "mean",
-        "slerp",
-        "slerp(base='origin', t=0.3)",
-        "multislerp",
-        "karcher",
-        "model_stock",
-        "sce",
-        "model_stock(by_unit=True)",
-        "karcher(base='origin')",
+        *AVERAGING,
+        *("mean", "karcher", "model_stock(by_unit=True)"),
+        *("slerp", "slerp(base='origin', t=0.3)"),
     ],
 )
 def test_equal_modules_give_what_each_is(how: str, make_context: Make) -> None:
@@ -327,16 +323,8 @@ def test_equal_modules_give_what_each_is(how: str, make_context: Make) -> None:
 @pytest.mark.parametrize(
     "how",
     [
-        "slerp(base='origin')",
-        "multislerp",
-        "karcher(base='origin')",
-        "model_stock",
-        "sce",
-        "tsvm",
-        "iso_c",
-        "breadcrumbs",
-        "della",
-        "sce(density=0.5)",
+        *AVERAGING,
+        *("slerp(base='origin')", "tsvm", "iso_c", "breadcrumbs", "della", "sce(density=0.5)"),
     ],
 )
 def test_changes_of_zero_leave_the_origin(how: str, make_context: Make) -> None:

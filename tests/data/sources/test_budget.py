@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.small_data import zipped
 from intarsia.data import load_data
 from intarsia.data.sources import budget, formats
 from intarsia.errors import DataError
@@ -106,11 +107,8 @@ def test_what_publishers_pack_is_counted(tmp_path: Path) -> None:
         archive.addfile(member, io.BytesIO(zeros))
     with pytest.raises(DataError, match="would unpack to"):
         formats.untar(tmp_path / "tar")
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as files:
-        files.writestr("data", zeros)
     with pytest.raises(DataError, match="would unpack to"):
-        formats.unzip(packed.getvalue())
+        formats.unzip(zipped({"data": zeros}))
 
 
 @pytest.mark.usefixtures("little")

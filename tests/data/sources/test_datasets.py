@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import intarsia as ia
+from benchmarks.small_data import zipped
 from intarsia.data import DATASETS, File
 from intarsia.errors import DataError, RecipeError
 
@@ -28,7 +29,7 @@ def test_idx_files_of_images_and_labels(tmp_path: Path, idx) -> None:
 
 
 @pytest.fixture
-def har(zipped) -> bytes:
+def har() -> bytes:
     top = "UCI HAR Dataset/"
     return zipped(
         {
@@ -46,7 +47,7 @@ def har(zipped) -> bytes:
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_har_archive(tmp_path: Path, har: bytes, zipped, nested: bool) -> None:
+def test_har_archive(tmp_path: Path, har: bytes, nested: bool) -> None:
     data = zipped({"UCI HAR Dataset.zip": har, "UCI HAR Dataset.names": b""}) if nested else har
     read = DATASETS["har"](put(tmp_path / "har.zip", data))
     np.testing.assert_array_equal(read["x_train"], np.float32([[0.1, -0.2], [0.3, 0.4]]))
@@ -57,7 +58,7 @@ def test_har_archive(tmp_path: Path, har: bytes, zipped, nested: bool) -> None:
     assert (read["subject_train"].tolist(), read["subject_test"].tolist()) == ([7, 9], [8])
 
 
-def test_damaged_har_archives(tmp_path: Path, har: bytes, zipped) -> None:
+def test_damaged_har_archives(tmp_path: Path, har: bytes) -> None:
     for data, message in (
         (har[:-30], "truncated or altered"),
         (b"", "truncated or altered"),
@@ -75,7 +76,7 @@ AAR2_YEAST  0.58  0.44  0.57  0.13  0.50  0.00  0.54  0.22  MIT
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_yeast_table(tmp_path: Path, zipped, packed: bool) -> None:
+def test_yeast_table(tmp_path: Path, packed: bool) -> None:
     data = zipped({"yeast.names": b"about", "yeast.data": YEAST}) if packed else YEAST
     read = DATASETS["yeast"](put(tmp_path / "yeast.data", data))
     assert read["x"].shape == (3, 8)

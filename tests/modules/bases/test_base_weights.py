@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import intarsia as ia
+from damage import flip
 from intarsia.errors import FileError, IntarsiaError, ModelError
 from intarsia.limits import limited
 from intarsia.models import build, copies_of, initialise
@@ -284,9 +285,7 @@ def test_crafted_files_end_in_our_error(tmp_path: Path) -> None:
 def test_a_damaged_base_is_refused(tmp_path: Path) -> None:
     base = base_of()
     change(base).save(tmp_path / "a.safetensors")
-    content = bytearray((tmp_path / BASE).read_bytes())
-    content[-1] ^= 1
-    (tmp_path / BASE).write_bytes(content)
+    content = flip(tmp_path / BASE, -1)
     with pytest.raises(FileError, match=rf"{BASE}: was altered"):
         Module.load(tmp_path / "a.safetensors")
     (tmp_path / BASE).write_bytes(content[:-9])

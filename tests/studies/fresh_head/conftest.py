@@ -14,4 +14,4 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> StudyContext:
 @pytest.fixture(scope="module")
 def small(request: pytest.FixtureRequest, context: StudyContext) -> list[Measured]:
     study = request.module.STUDY
-    return run(study, study.options("small"), context._banks, context=context)
+    return run(study, study.options("small"), context._store, context=context)

@@ -17,6 +17,7 @@ from store_content import content, events
 from toy import TOY
 
 import intarsia as ia
+from damage import flip
 from intarsia.errors import FileError, HealthWarning, StudyError
 from intarsia.files import digest_of
 from intarsia.studies import Measured, Store, StudyContext, find_study, progress, run
@@ -120,9 +121,7 @@ def test_a_damaged_bank_is_named_and_trained_again(store):
     before = content(store)
     shutil.rmtree(store.path / "cells")
     victim = next((store.path / "banks").glob("*/round-1/*.safetensors"))
-    raw = bytearray(victim.read_bytes())
-    raw[-3] ^= 1
-    victim.write_bytes(raw)
+    flip(victim, -3)
     said = []
     run(TOY, TOY.options("small"), store, device="cpu", say=said.append)
     assert any(victim.name in line and "trained again" in line for line in said)

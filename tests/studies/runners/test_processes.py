@@ -13,6 +13,7 @@ from store_content import content, events
 from intarsia.errors import StudyError
 from intarsia.studies import Store, run
 from intarsia.studies.runners.dispatch import run_with
+from intarsia.studies.runners.local import RunRequest
 from watching import descendants, title, until
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -26,8 +27,9 @@ sys.path.insert(0, sys.argv[1])
 from slow import SLOW
 from intarsia.studies import Store
 from intarsia.studies.runners.dispatch import run_with
+from intarsia.studies.runners.local import RunRequest
 options = SLOW.options("small", seconds=30.0)
-run_with("processes", SLOW, options, Store(sys.argv[2]), "cpu", workers=2)
+run_with("processes", RunRequest(SLOW, options, Store(sys.argv[2]), "cpu", workers=2))
 """
 
 
@@ -52,7 +54,7 @@ def test_workers_share_the_work_and_do_that_of_a_lost_one(tmp_path):
             os.kill(workers_of(os.getpid()).pop(), signal.SIGKILL)
         said.append(line)
 
-    measured = run_with("processes", SLOW, OPTIONS, store, "cpu", workers=2, say=say)
+    measured = run_with("processes", RunRequest(SLOW, OPTIONS, store, "cpu", workers=2, say=say))
     assert len(measured) == 4
     assert content(store) == content(alone)
     assert any("was lost by signal 9" in line for line in said)
@@ -67,7 +69,7 @@ def test_a_finished_study_starts_nobody(tmp_path, monkeypatch):
     options = SLOW.options("small", seeds=1, objectives=["me"], seconds=0.0)
     run(SLOW, options, store, device="cpu")
     monkeypatch.setattr("intarsia.studies.runners.processes._start", None)
-    assert len(run_with("processes", SLOW, options, store, "cpu", workers=2)) == 1
+    assert len(run_with("processes", RunRequest(SLOW, options, store, "cpu", workers=2))) == 1
 
 
 @on_linux
@@ -75,7 +77,7 @@ def test_a_failure_of_a_worker_is_told_and_ends_the_others(tmp_path):
     store = Store(tmp_path / "store")
     options = SLOW.options("small", fails=True, recipe={"epochs": 1, "sparsity": 0, "rounds": 0})
     with pytest.raises(StudyError, match=r"cell slow objective=.*: the pieces do not fit"):
-        run_with("processes", SLOW, options, store, "cpu", workers=2)
+        run_with("processes", RunRequest(SLOW, options, store, "cpu", workers=2))
     assert not workers_of(os.getpid())
     assert not [*(store.path / "locks").iterdir()]
 
@@ -111,14 +113,16 @@ def test_workers_end_with_their_parent(tmp_path, sent):
 
 
 @pytest.mark.parametrize(
-    ("engine", "given", "words"),
+    ("engine", "workers", "address", "words"),
     [
-        ("proceses", {}, "did you mean 'processes'"),
-        ("local", {"workers": 2}, "choose 'processes' or 'ray'"),
-        ("processes", {"workers": 0}, "0 workers"),
-        ("processes", {"address": "auto"}, "for engine 'ray'"),
+        ("proceses", None, None, "did you mean 'processes'"),
+        ("local", 2, None, "choose 'processes' or 'ray'"),
+        ("processes", 0, None, "0 workers"),
+        ("processes", None, "auto", "for engine 'ray'"),
     ],
 )
-def test_what_an_engine_cannot_do_is_told(tmp_path, engine, given, words):
+def test_what_an_engine_cannot_do_is_told(tmp_path, engine, workers, address, words):
     with pytest.raises(StudyError, match=words):
-        run_with(engine, SLOW, OPTIONS, Store(tmp_path / "store"), "cpu", **given)
+        run_with(
+            engine, RunRequest(SLOW, OPTIONS, Store(tmp_path / "store"), "cpu", workers), address
+        )

@@ -12,6 +12,7 @@ from store_content import content, events
 
 from intarsia.studies import Store, run
 from intarsia.studies.runners.dispatch import run_with
+from intarsia.studies.runners.local import RunRequest
 from watching import kill_one, until
 
 ray = pytest.importorskip("ray", reason="needs ray: pip install 'intarsia[cluster]'")
@@ -52,7 +53,7 @@ def test_a_run_that_loses_workers_and_shares_its_store_equals_a_local_one(tmp_pa
 
     thread = threading.Thread(target=harm)
     thread.start()
-    measured = run_with("ray", SLOW, OPTIONS, store, "cpu", workers=2)
+    measured = run_with("ray", RunRequest(SLOW, OPTIONS, store, "cpu", workers=2))
     thread.join()
     assert beside[0].wait(timeout=60) == 0
     assert len(killed) == 2

@@ -18,7 +18,7 @@ from intarsia.studies import Cell, Store, StudyContext, run
 from intarsia.studies.runners import bank_training
 from intarsia.studies.runners.bank_training import training_groups
 from intarsia.studies.runners.dispatch import run_with
-from intarsia.studies.runners.local import Deadline
+from intarsia.studies.runners.local import Deadline, RunRequest
 from intarsia.training.engines import select
 from intarsia.training.run_folder import spent
 
@@ -107,9 +107,9 @@ def test_a_finished_study_needs_no_time(tmp_path: Path) -> None:
 def test_every_engine_takes_the_limit_or_refuses_it(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     with pytest.raises(StoppedError, match="2 of 2 cells"):
-        run_with("processes", TOY, OPTIONS, store, "cpu", workers=1, minutes=0)
+        run_with("processes", RunRequest(TOY, OPTIONS, store, "cpu", workers=1, minutes=0))
     with pytest.raises(StudyError, match="'local' and 'processes', not for 'ray'"):
-        run_with("ray", TOY, OPTIONS, store, "cpu", minutes=1)
+        run_with("ray", RunRequest(TOY, OPTIONS, store, "cpu", minutes=1))
 
 
 def test_with_a_limit_each_bank_is_trained_by_itself(tmp_path: Path) -> None:

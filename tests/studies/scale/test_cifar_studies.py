@@ -192,7 +192,7 @@ def test_dense_modules_are_the_first_round_of_pruned_ones(context: StudyContext)
         cells = planned("cifar10", context, first_round=shared, recipe={**RECIPE, "epochs": 1})
         plans[shared] = next(c.banks["modules"] for c in cells if c.settings["way"] == "modules")
     assert plans[True] != plans[False]
-    store = Store(context._banks.path)  # type: ignore[attr-defined]
+    store = Store(context._store.path)
     for plan in plans.values():
         (bank,) = train_plans([plan], context.data_of(plan), context.device)
         store.add_bank(plan, bank)

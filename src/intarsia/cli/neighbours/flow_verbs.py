@@ -13,7 +13,6 @@ from intarsia.cli.common_options import (
     Json,
     OwnNetwork,
     SplitName,
-    check_figure,
     name_argument,
     name_option,
     note_other_data,
@@ -88,7 +87,6 @@ def propagate(
     from intarsia.artifacts import open_network, split_for
     from intarsia.flow import propagate as carry
 
-    check_figure(figure_)
     network = open_network(path, own.factory())
     loaded, same = source.load(network)
     found = carry(network, split_for(network, loaded, split), closure=closure)  # type: ignore[arg-type]
@@ -139,7 +137,6 @@ def iterate(
     from intarsia.flow.sample_sources import read_source
     from intarsia.specs import name_of
 
-    check_figure(figure_)
     begin: Any = start if name_of(start) in LAWS else read_source(start)
     network: Any = EXACT
     if unit is not None:

@@ -1,5 +1,6 @@
 """graphs scale, rewire, train, modules: scales, the graph rewired there, nets that see both."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,6 @@ from intarsia.cli.common_options import (
     Device,
     Figure,
     Json,
-    check_figure,
     name_argument,
     name_option,
     text_option,
@@ -19,7 +19,7 @@ from intarsia.cli.console import busy, facts, plain_text, show, show_result, tab
 from intarsia.cli.verbs import graphs_verb as verb
 
 if TYPE_CHECKING:
-    from intarsia.graphs import Graph
+    from intarsia.graphs import Graph, HeatCurve
 
 Source = Annotated[
     str,
@@ -69,7 +69,6 @@ def scale(
     """Find a graph's characteristic scales: the published kind, and the peaks of heat capacity."""
     from intarsia.graphs import heat_capacity, published_capacity, spectrum
 
-    check_figure(figure)
     graph = _graph(source, whole)
     with busy("taking the Laplacian's spectrum"):
         density = spectrum(graph, probes=probes, seed=seed, memory=memory)
@@ -86,13 +85,7 @@ def scale(
         "error_of_heat_capacity": float(curves["heat capacity"].errors.max()),
     }
     if figure is not None:
-        from intarsia.plots import heat_curves, save
-
-        values = {name: own.values for name, own in curves.items()}
-        errors = {name: own.errors for name, own in curves.items()}
-        tau = curves["published"].tau
-        save(heat_curves(tau, values, scales=found, errors=errors, title=source), figure)
-        result["figure"] = str(figure)
+        result["figure"] = _save_capacities(curves, found, source, figure)
     show_result(result, json, _show_facts)
 
 
@@ -258,6 +251,17 @@ def _graph(source: str, whole: bool) -> "Graph":
 
     graph = load_nodes(source).graph if source in GRAPH_SETS else read_graph(source)
     return graph if whole else graph.largest_component()
+
+
+def _save_capacities(curves: "Mapping[str, HeatCurve]", scales: Any, title: str, path: Path) -> str:
+    """Draw curves by name, with the scales of each; where they are then."""
+    from intarsia.plots import heat_curves, save
+
+    values = {name: own.values for name, own in curves.items()}
+    errors = {name: own.errors for name, own in curves.items()}
+    tau = curves["published"].tau
+    save(heat_curves(tau, values, scales=scales, errors=errors, title=title), path)
+    return str(path)
 
 
 def _write(graph: "Graph", path: Path, nodes: Any, labels: Any) -> None:

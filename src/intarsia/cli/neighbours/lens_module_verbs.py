@@ -12,7 +12,6 @@ from intarsia.cli.common_options import (
     Figure,
     Json,
     OwnNetwork,
-    check_figure,
     note_other_data,
     save_figure,
 )
@@ -46,7 +45,6 @@ def modules(
     from intarsia.lens import tuned
     from intarsia.training.job import device_of
 
-    check_figure(figure_)
     artifact = open_artifact(path, own.factory())
     loaded, same = source.load(artifact)
     data = labelled(artifact, loaded)

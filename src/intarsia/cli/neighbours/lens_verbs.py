@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from intarsia.cli import completion
-from intarsia.cli.common_options import Figure, Json, check_figure, name_option
+from intarsia.cli.common_options import Figure, Json, name_option
 from intarsia.cli.console import show, show_json
 from intarsia.cli.verbs import lens_verb as verb
 from intarsia.errors import DataError, RecipeError
@@ -51,7 +51,6 @@ def profile(
     """Show the entropy behind every layer, as the model's own head reads it."""
     from intarsia import lens
 
-    check_figure(figure_)
     if generate and positions != "all":
         raise RecipeError("--positions is of texts that are read: leave it out with --generate")
     given, order = [*(texts or []), *(_lines(file) if file else [])], _alpha(alpha)

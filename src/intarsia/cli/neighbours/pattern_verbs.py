@@ -11,7 +11,7 @@ from intarsia.cli.common_options import (
     Device,
     Figure,
     Json,
-    check_figure,
+    figure_option,
     name_argument,
     text_option,
 )
@@ -127,7 +127,7 @@ def score(
     ] = None,
     change: Annotated[float, typer.Option(help="Of a weight, for the judge.")] = 0.5,
     atlas: Annotated[
-        Path | None, typer.Option(help="Draw all maps of the first network: .svg, .pdf or .png.")
+        Path | None, figure_option("Draw all maps of the first network: .svg, .pdf or .png.")
     ] = None,
     device: Device = "auto",
     json: Json = False,
@@ -138,7 +138,6 @@ def score(
     from intarsia.sweetspot.pattern_scores import inflation, judged
     from intarsia.training.job import device_of
 
-    check_figure(atlas)
     place = device_of(device)
     asked = None if judge is None else VisionJudge.from_environment(judge)
     bank = _bank(source)
@@ -192,7 +191,6 @@ def sweep(
     from intarsia.sweetspot import sweep as sweep_weight
     from intarsia.sweetspot.pattern_scores import png_ratio
 
-    check_figure(figure_)
     network = load_network(source)
     if not weight and not network.nonzero:
         raise RecipeError(
@@ -270,7 +268,6 @@ def depth(
     from intarsia.sweetspot import depth as scan
     from intarsia.sweetspot import load, predicted_depth, volume
 
-    check_figure(figure_)
     settings: dict[str, Any] = {
         "seeds": seeds, "steps": steps, "size": size, "learning_rate": learning_rate,
         "weights": weights, "device": device, "out": out, "progress": False if json else None,

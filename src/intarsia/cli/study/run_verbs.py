@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from intarsia.cli.common_options import Device, Json
+from intarsia.cli.common_options import Address, Device, Json, Workers
 from intarsia.cli.console import facts, note, plain_text, say, show, show_json, show_wide, table
 from intarsia.cli.study.study_options import (
     ModuleOption,
@@ -65,10 +65,8 @@ def list_(
 def run(
     choice: StudyChoice,
     engine: Annotated[str, typer.Option(help="local, processes or ray.")] = "local",
-    workers: Annotated[int | None, typer.Option(min=1, help="Of processes or ray.")] = None,
-    address: Annotated[
-        str | None, typer.Option(help="Of a Ray cluster, or auto; without it one is started.")
-    ] = None,
+    workers: Workers = None,
+    address: Address = None,
     device: Device = "auto",
     minutes: Annotated[
         float | None,
@@ -91,6 +89,7 @@ def run(
     from intarsia.studies.archive import kept_archive
     from intarsia.studies.options import variant_label
     from intarsia.studies.runners.dispatch import run_with
+    from intarsia.studies.runners.local import RunRequest
     from intarsia.studies.selection import preview
 
     study, options = choice.study(), choice.options()
@@ -110,7 +109,8 @@ def run(
     began = time.perf_counter()
     store = Store(choice.store)
     with kept_archive(archive, study, options, store) if archive else nullcontext():
-        measured = run_with(engine, study, options, store, device, workers, say, address, minutes)
+        asked = RunRequest(study, options, store, device, workers, say, minutes)
+        measured = run_with(engine, asked, address)
     tables = study.tables(measured)
     verdict = study.judge(Findings(measured, variant_label(study, options)))
     for failed, why in verdict.failed.items():

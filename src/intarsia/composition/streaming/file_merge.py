@@ -7,11 +7,9 @@ whole (sums, products, the largest entries), its pieces are looked at before the
 
 import hashlib
 import math
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -52,6 +50,7 @@ from intarsia.models.wiring import Wiring
 from intarsia.modules.architecture import Plan, TensorSpec
 from intarsia.modules.bases.base_weights import Base
 from intarsia.modules.statistics import joint_buffer, sibling_name
+from intarsia.process import BYTES, Advance, progress_bar
 from intarsia.specs import Spec
 
 # Entries that are joined at once: as float64 they stay in a core's cache, and torch joins no more
@@ -127,7 +126,7 @@ def merge_files(
         MergeFolder(Path(out), job.known_by(shards), shards) as folder,
     ):
         kept = len(folder.written)
-        with _bar(job.nbytes(shards), progress) as advance:
+        with progress_bar("merging", job.nbytes(shards), progress, unit=BYTES) as advance:
             for shard in shards:
                 if shard.name in folder.written:
                     advance(sum(t.nbytes for t in shard.tensors))
@@ -367,7 +366,7 @@ class _Job:
         )
         return result
 
-    def pieces(self, shard: Shard, advance: Callable[[int], None]) -> Iterator[Tensor]:
+    def pieces(self, shard: Shard, advance: Advance) -> Iterator[Tensor]:
         """The tensors of a shard one after another, flat, in pieces as small as may be."""
         with _Workers() as workers:
             for tensor in shard.tensors:
@@ -591,18 +590,3 @@ def _is_finite(entries: Tensor) -> bool:
 
 def _float_types(files: TensorFiles) -> set[torch.dtype]:
     return {t.dtype for t in files.tensors.values() if t.dtype.is_floating_point}
-
-
-@contextmanager
-def _bar(size: int, progress: bool | None) -> Iterator[Callable[[int], None]]:
-    if not (sys.stderr.isatty() if progress is None else progress):
-        yield lambda count: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task("merging", total=size)
-        yield lambda count: bar.advance(task, count)

@@ -21,7 +21,7 @@ from intarsia.composition.streaming.tensor_files import CODES, INDEX, WEIGHTS, T
 from intarsia.errors import FileError, FileWarning
 from intarsia.files import part_of, read_sealed, sealed, write_whole
 from intarsia.locks import Lock, holder_of, take_lock
-from intarsia.parsing import parse_json
+from intarsia.parsing import parse_mapping
 
 MANIFEST, LOCK = "intarsia_merge.json", "intarsia_merge.lock"
 BLOCK = 2**24  # bytes that are read at once to find a digest
@@ -229,11 +229,9 @@ def copy_plain_files(source: Path, folder: Path, dtype: torch.dtype | None) -> N
 
 def _with_dtype(path: Path, content: bytes, dtype: torch.dtype) -> bytes:
     try:
-        config = parse_json(content)
+        config = parse_mapping(content)
     except ValueError as error:
-        raise FileError(f"{path}: is not JSON ({error})") from error
-    if not isinstance(config, dict):
-        raise FileError(f"{path}: is not a mapping")
+        raise FileError(f"{path}: is not a mapping in JSON ({error})") from error
     key = "dtype" if "dtype" in config else "torch_dtype"
     config[key] = str(dtype).removeprefix("torch.")
     return json.dumps(config, indent=2).encode() + b"\n"

@@ -19,7 +19,7 @@ from torch import Tensor
 from intarsia.errors import FileError, shortened
 from intarsia.files import is_no_file
 from intarsia.limits import current
-from intarsia.parsing import parse_json
+from intarsia.parsing import parse_json, parse_mapping
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 LARGEST_INDEX = 2**26  # bytes
@@ -207,11 +207,9 @@ def _entries(file: BinaryIO) -> tuple[dict[str, Any], int, str]:
     current().check("header", length, "has a header of {}")
     text = file.read(length)
     try:
-        entries = parse_json(text)
+        entries = parse_mapping(text)
     except ValueError as error:
         raise FileError(f"is not a sound safetensors file ({error}): {_AGAIN}") from error
-    if not isinstance(entries, dict):
-        raise FileError(f"is not a sound safetensors file: {_AGAIN}")
     return entries, 8 + length, hashlib.sha256(text).hexdigest()
 
 

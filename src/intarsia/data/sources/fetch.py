@@ -2,9 +2,6 @@
 
 import hashlib
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -13,6 +10,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from intarsia.errors import DataError
+from intarsia.process import BYTES, Advance, progress_bar
 
 _TRIES = 4  # how often a broken transfer is resumed before we give up
 _CHUNK = 1 << 18
@@ -111,7 +109,7 @@ def _transfer(address: str, part: Path, digest: str, progress: bool | None) -> N
             total = offset + int(length) if length and length.isdigit() else None
             with (
                 part.open("ab" if offset else "wb") as file,
-                _bar(part.stem, offset, total, progress) as advance,
+                progress_bar(part.stem, total, progress, unit=BYTES, done=offset) as advance,
             ):
                 _copy(response, file, advance)
     except HTTPError as error:
@@ -134,7 +132,7 @@ def _continues(content_range: str | None, offset: int) -> bool:
     return re.match(rf"bytes {offset}-", content_range or "") is not None
 
 
-def _copy(response: BinaryIO, file: BinaryIO, advance: Callable[[int], None]) -> None:
+def _copy(response: BinaryIO, file: BinaryIO, advance: Advance) -> None:
     while True:
         try:
             chunk = response.read(_CHUNK)
@@ -144,19 +142,3 @@ def _copy(response: BinaryIO, file: BinaryIO, advance: Callable[[int], None]) ->
             return
         file.write(chunk)
         advance(len(chunk))
-
-
-@contextmanager
-def _bar(
-    name: str, offset: int, total: int | None, progress: bool | None
-) -> Iterator[Callable[[int], None]]:
-    if not (sys.stderr.isatty() if progress is None else progress):
-        yield lambda count: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task(name, total=total, completed=offset)
-        yield lambda count: bar.advance(task, count)

@@ -39,12 +39,22 @@ def published(source: str) -> nn.Module:
     return _of_timm(name) if hub == "timm" else _of_transformers(name)
 
 
+def needed_package(name: str, wanted: str) -> Any:
+    """A package that what is `wanted` needs, or a ModelError that says how to install it."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ModelError(
+            f"{wanted} needs the package {name}: install it with pip install {name}"
+        ) from None
+
+
 def _of_transformers(name: str) -> nn.Module:
     local = name.startswith(("/", "./", "../", "~"))
     if local and not Path(name).expanduser().is_dir():
         raise ModelError(f"hf/{name}: there is no such folder: give one with a config.json")
     where = str(Path(name).expanduser()) if local else _plain("hf", name)
-    package = _package("transformers", f"hf/{name}")
+    package = needed_package("transformers", f"hf/{name}")
     never = {"trust_remote_code": False, "local_files_only": local}
     try:
         config = package.AutoConfig.from_pretrained(where, **never)
@@ -60,7 +70,7 @@ def _of_transformers(name: str) -> nn.Module:
 
 
 def _of_timm(name: str) -> nn.Module:
-    package = _package("timm", f"timm/{name}")
+    package = needed_package("timm", f"timm/{name}")
     try:
         network: nn.Module = package.create_model(_plain("timm", name), pretrained=True)
     except ModelError:
@@ -100,12 +110,3 @@ def _plain(hub: str, name: str) -> str:
             "a folder that begins with / or ./"
         )
     return name
-
-
-def _package(name: str, wanted: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise ModelError(
-            f"{wanted} needs the package {name}: install it with pip install {name}"
-        ) from None

@@ -18,7 +18,7 @@ from intarsia.files import is_no_file, write_whole
 from intarsia.limits import current
 from intarsia.modules import file
 from intarsia.modules.bases.low_rank import LowRank
-from intarsia.parsing import parse_json
+from intarsia.parsing import parse_mapping
 
 if TYPE_CHECKING:
     from intarsia.modules.module import Module
@@ -77,7 +77,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         if is_no_file(path):
             raise FileError(f"its {CONFIG} is not a file")
         current().check("header", path.stat().st_size, f"its {CONFIG} has {{}}")
-        config = parse_json(path.read_bytes())
+        config = parse_mapping(path.read_bytes())
     except OSError as error:
         raise FileError(
             f"cannot be read as an adapter ({error.strerror or error}): give the folder that peft "
@@ -85,8 +85,6 @@ def _read_config(path: Path) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise FileError(f"its {CONFIG} is damaged ({error}): get it again") from error
-    if not isinstance(config, dict):
-        raise FileError(f"its {CONFIG} is not a mapping: get it again")
     kind = config.get("peft_type")
     if kind != "LORA":
         raise FileError(f"its peft_type is {shortened(kind)}: only LORA can be read")

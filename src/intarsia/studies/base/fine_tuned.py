@@ -41,7 +41,7 @@ from intarsia.studies.maxent.shared.baselines import right
 from intarsia.studies.maxent.shared.complete_merges import figure_name
 from intarsia.studies.options import check_head, check_within
 from intarsia.studies.study import Study, register, scales
-from intarsia.studies.tables import Entry, Spread, Table, grouped, point
+from intarsia.studies.tables import Entry, Spread, Table, accuracy_bars, grouped, point
 from intarsia.studies.verdict import Claim, Findings, Verdict
 from intarsia.studies.wording import titled
 
@@ -306,8 +306,6 @@ def _by_sparsity(name: str, group: Sequence[Measured]) -> Table:
 
 def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     """What each way to train experts leaves after joining, by tasks."""
-    from intarsia.plots import bar_panels
-
     result = {}
     for (data, model), group in grouped(_once(done), "data", "model").items():
         experts = [
@@ -325,9 +323,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
             }
         if panels:
             title = f"{titled(data)}, {model}: experts of one base, joined"
-            result[figure_name("base", data, model)] = bar_panels(
-                panels, title=title, y="accuracy", share_y=True, bounds=(0.0, 1.0)
-            )
+            result[figure_name("base", data, model)] = accuracy_bars(panels, title)
     return result
 
 

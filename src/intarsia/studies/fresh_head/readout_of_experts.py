@@ -43,7 +43,16 @@ from intarsia.studies.maxent.shared.complete_merges import figure_name
 from intarsia.studies.options import check_head
 from intarsia.studies.scale.claims import diverged_banks
 from intarsia.studies.study import Study, register
-from intarsia.studies.tables import Entry, Spread, Table, finite, grouped, known, point
+from intarsia.studies.tables import (
+    Entry,
+    Spread,
+    Table,
+    accuracy_bars,
+    finite,
+    grouped,
+    known,
+    point,
+)
 from intarsia.studies.verdict import Claim, Findings, Verdict
 from intarsia.studies.wording import titled
 
@@ -246,8 +255,6 @@ def _notes(several: bool) -> list[str]:
 
 def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     """Native and fresh by way and operator, a panel for each partition."""
-    from intarsia.plots import bar_panels
-
     result = {}
     for (data, model), group in grouped(done, "data", "model").items():
         panels: dict[str, Any] = {}
@@ -258,9 +265,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
             bars[FRESH][label] = point(own.fresh.values())
         if panels:
             title = f"{titled(data)}, {model}: merged experts with their own and with fresh heads"
-            result[figure_name(NAME, data, model)] = bar_panels(
-                panels, title=title, y="accuracy", share_y=True, bounds=(0.0, 1.0)
-            )
+            result[figure_name(NAME, data, model)] = accuracy_bars(panels, title)
     return result
 
 

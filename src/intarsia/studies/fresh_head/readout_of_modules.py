@@ -31,7 +31,7 @@ from intarsia.studies.scale.claims import diverged_banks
 from intarsia.studies.scale.merged_weights import MergeCandidate, Room, merged_networks
 from intarsia.studies.scale.recipes import RECIPE
 from intarsia.studies.study import Study, register, scales, seeds_of
-from intarsia.studies.tables import Spread, Table, finite, grouped, known, point
+from intarsia.studies.tables import Spread, Table, accuracy_bars, finite, grouped, known, point
 from intarsia.studies.verdict import Claim, Findings, Verdict
 from intarsia.studies.wording import listed, titled
 
@@ -314,8 +314,6 @@ def _unfinished(group: Sequence[Measured]) -> list[str]:
 
 def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     """All ways, native and then with fresh heads; one figure per data set."""
-    from intarsia.plots import bar_panels
-
     result = {}
     for (data,), group in grouped(done, "data").items():
         panels: dict[str, Any] = {}
@@ -327,9 +325,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
                 }
         if panels:
             title = f"{titled(data)}: modules joined and probed with fresh heads"
-            result[figure_name(NAME, data)] = bar_panels(
-                panels, title=title, y="accuracy", share_y=True, bounds=(0.0, 1.0)
-            )
+            result[figure_name(NAME, data)] = accuracy_bars(panels, title)
     return result
 
 

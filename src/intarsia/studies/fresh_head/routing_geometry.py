@@ -41,7 +41,7 @@ from intarsia.studies.maxent.shared.complete_merges import figure_name
 from intarsia.studies.options import check_count, check_numbers
 from intarsia.studies.scale.claims import diverged_banks
 from intarsia.studies.study import Study, register
-from intarsia.studies.tables import Entry, Spread, Table, grouped, point
+from intarsia.studies.tables import Entry, Spread, Table, accuracy_bars, grouped, point
 from intarsia.studies.verdict import Claim, Findings, Verdict
 from intarsia.studies.wording import titled
 
@@ -200,8 +200,6 @@ def _notes(group: Sequence[Measured]) -> list[str]:
 
 def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     """Accuracy by composer and way to train experts, a panel for each partition."""
-    from intarsia.plots import bar_panels
-
     result = {}
     for (data, model), group in grouped(_measured(done), "data", "model").items():
         panels = {
@@ -215,9 +213,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
             for (partition,), own in grouped(group, "partition").items()
         }
         title = f"{titled(data)}, {model}: experts asked by several routers"
-        result[figure_name(NAME, data, model)] = bar_panels(
-            panels, title=title, y="accuracy", share_y=True, bounds=(0.0, 1.0)
-        )
+        result[figure_name(NAME, data, model)] = accuracy_bars(panels, title)
     return result
 
 

@@ -26,6 +26,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SHOWN = (ALL, THREE, FIRST, MIDDLE, LAST, CHANCE, SPREAD)
+ABOUT = {
+    TEXT_KIND: "{texts} texts of each of {kinds} kinds, {tokens} tokens each; {neighbours} "
+    "neighbours, {folds} folds; a story and its scramble share a fold",
+    TASK: "{prompts:,} prompts of {groups} groups: {stories} stories and their scrambles under two "
+    "questions of each task, before and behind the text; {task_tokens} tokens written at "
+    "temperature {temperature:g}; {neighbours} neighbours, {folds} folds; a story and its scramble "
+    "share a fold",
+    FORMAT: "{prompts:,} prompts of {groups} groups: {topics} topics in every format, "
+    "{format_tokens} tokens written at temperature {temperature:g}, {format_windows} windows; "
+    "{neighbours} neighbours, {folds} folds; a topic's texts share a fold",
+    CORRECTNESS: "{questions} questions with four answers, which the model is not shown; its "
+    "answer is the text whose log-probability the question raises most; profiles are of the "
+    "question's last position; {neighbours} neighbours, {folds} folds",
+}
 
 
 def of_arm(done: Sequence[Measured], arm: str) -> list[Measured]:
@@ -59,20 +73,18 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
 
 
 def _text_kind_tables(done: Sequence[Measured]) -> list[Table]:
-    first = done[0]
-    asked = first.settings
-    about = (
-        f"{asked['texts']} texts of each of {len(asked['kinds'])} kinds, {asked['tokens']} tokens "
-        f"each; {asked['neighbours']} neighbours, {asked['folds']} folds; a story and its scramble "
-        "share a fold"
-    )
-    result = [_features(done, about), _alphas(done), _profiles(done)]
-    return result + [_subsets(done)] * bool(first.result["subsets"])
+    result = [_features(done), _alphas(done), _profiles(done)]
+    return result + [_subsets(done)] * bool(done[0].result["subsets"])
 
 
-def _features(
-    done: Sequence[Measured], about: str, title: str = "Which kind a text is, by features"
-) -> Table:
+def _about(done: Sequence[Measured]) -> str:
+    """What the cells of an arm asked, and how that was told from profiles."""
+    asked = done[0].settings
+    kinds = {"kinds": len(asked.get("kinds", ()))}
+    return ABOUT[asked["arm"]].format_map({**done[0].result, **asked, **kinds})
+
+
+def _features(done: Sequence[Measured], title: str = "Which kind a text is, by features") -> Table:
     extra = [name for name in done[0].result["scores"] if name not in (*SHOWN, DUMMY, PERMUTED)]
     extra.sort(key=_depth)  # an archive has them by name: layer 10 before layer 2
     rows: list[list[Entry]] = []
@@ -82,7 +94,7 @@ def _features(
         rows.append([name, *(f"{cell[0]:.1f}" for cell in own), score(done, name), f"{folds:.1f}"])
     seeds = [f"seed {cell.settings['seed']}" for cell in done]
     notes = [
-        f"area under the curve, one kind against the others, in percent; {about}",
+        f"area under the curve, one kind against the others, in percent; {_about(done)}",
         "over seeds: of texts, folds and permutation; sd over folds: mean over seeds",
     ]
     columns = ["features", *seeds, "over seeds", "sd over folds"]
@@ -153,13 +165,6 @@ EVERY = 5  # layers of a deep model's table
 
 
 def _task_tables(done: Sequence[Measured]) -> list[Table]:
-    asked = done[0].settings
-    about = (
-        f"{_counted(done)}: {asked['stories']} stories and their scrambles under two questions of "
-        f"each task, before and behind the text; {asked['task_tokens']} tokens written at "
-        f"temperature {asked['temperature']:g}; {_voted(asked)}; a story and its scramble share a "
-        "fold"
-    )
     rows: list[list[Entry]] = [
         [name, f"{mean:.2f}", f"{sd:.2f}"] for name, (mean, sd) in PRINTED_TASK.items()
     ]
@@ -170,7 +175,7 @@ def _task_tables(done: Sequence[Measured]) -> list[Table]:
         [name, score(done, name), f"{printed:.2f}"] for name, printed in PRINTED_LAYERS.items()
     ]
     return [
-        _features(done, about, "Which task was set, by features"),
+        _features(done, "Which task was set, by features"),
         _wordings(done, "Which task was set, by a wording that was not trained on"),
         _alphas(done, "Which task was set: all layers, by Renyi's order"),
         Table("Which task was set: larger models", ["model", "AUC", "sd over folds"], rows,
@@ -182,12 +187,6 @@ def _task_tables(done: Sequence[Measured]) -> list[Table]:
 
 
 def _format_tables(done: Sequence[Measured]) -> list[Table]:
-    asked = done[0].settings
-    about = (
-        f"{_counted(done)}: {asked['topics']} topics in every format, {asked['format_tokens']} "
-        f"tokens written at temperature {asked['temperature']:g}, {asked['format_windows']} "
-        f"windows; {_voted(asked)}; a topic's texts share a fold"
-    )
     orders = _alphas(done, "Which format was asked for: all layers, by Renyi's order")
     rows = [
         [*row, *(_printed(own.get(str(row[0]))) for own in PRINTED_FORMAT.values())]
@@ -195,7 +194,7 @@ def _format_tables(done: Sequence[Measured]) -> list[Table]:
     ]
     columns = [*orders.columns, *(f"{name}, printed" for name in PRINTED_FORMAT)]
     return [
-        _features(done, about, "Which format was asked for, by features"),
+        _features(done, "Which format was asked for, by features"),
         _wordings(done, "Which format was asked for, by a wording that was not trained on"),
         Table(orders.title, columns, rows, [f"{PRINTED_NOTE}, 256 tokens"]),
         _deep_profiles(done, "Entropy by layer and format"),
@@ -203,13 +202,7 @@ def _format_tables(done: Sequence[Measured]) -> list[Table]:
 
 
 def _correctness_tables(done: Sequence[Measured]) -> list[Table]:
-    asked = done[0].settings
-    about = (
-        f"{asked['questions']} questions with four answers, which the model is not shown; its "
-        "answer is the text whose log-probability the question raises most; profiles are of the "
-        f"question's last position; {_voted(asked)}"
-    )
-    notes = [f"area under the curve, right against wrong, in percent; {about}"]
+    notes = [f"area under the curve, right against wrong, in percent; {_about(done)}"]
     return [
         _right_or_wrong(done, "scores", "Is the answer right, by prompt", [*notes, PRINTED_NOTE]),
         _right_or_wrong(
@@ -253,14 +246,6 @@ def _right_by_kind(done: Sequence[Measured]) -> Table:
     columns = ["prompt", *first["accuracies"], "all, by the likeliest text"]
     notes = ["by the likeliest text: the answer of the highest log-probability, as it is"]
     return Table("Right answers by kind of question, in percent", columns, rows, notes)
-
-
-def _counted(done: Sequence[Measured]) -> str:
-    return f"{done[0].result['prompts']:,} prompts of {done[0].result['groups']} groups"
-
-
-def _voted(asked: Mapping[str, Any]) -> str:
-    return f"{asked['neighbours']} neighbours, {asked['folds']} folds"
 
 
 def _printed(value: float | None) -> str | None:

@@ -1,13 +1,8 @@
 """Engines: who does the work of a study. The results are the same bytes."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from intarsia.errors import StudyError, nearest
 from intarsia.studies.cells import Measured
-from intarsia.studies.runners.local import RunRequest, Say, run
-from intarsia.studies.store import Store
-from intarsia.studies.study import Study, find_study
+from intarsia.studies.runners.local import RunRequest, run
 
 ENGINES = {
     "local": "this process",
@@ -16,28 +11,16 @@ ENGINES = {
 }
 
 
-def run_with(
-    engine: str,
-    study: Study | str,
-    options: Mapping[str, Any],
-    store: Store,
-    device: str = "auto",
-    workers: int | None = None,
-    say: Say = lambda line: None,
-    address: str | None = None,
-    minutes: float | None = None,
-) -> list[Measured]:
-    """Measure what is missing of a study, with `workers` at once (by default one per core).
+def run_with(engine: str, asked: RunRequest, address: str | None = None) -> list[Measured]:
+    """Measure what is missing of a study, with so many workers at once (by default one per core).
 
     `address` is that of a Ray cluster, or "auto" for the one that this machine belongs to; without
     it Ray is started here. Runs with different engines may share a store at the same time.
-    After so many `minutes` a run stops with a StoppedError; see `run`.
+    After the minutes that it has a run stops with a StoppedError; see `run`.
     """
-    study = find_study(study) if isinstance(study, str) else study
-    _check(engine, workers, address)
-    if minutes is not None and engine == "ray":
+    _check(engine, asked.workers, address)
+    if asked.minutes is not None and engine == "ray":
         raise StudyError("a time limit is for the engines 'local' and 'processes', not for 'ray'")
-    asked = RunRequest(study, options, store, device, workers, say, minutes)
     if engine == "processes":
         from intarsia.studies.runners.processes import run_processes
 
@@ -51,7 +34,14 @@ def run_with(
                 "pip install 'intarsia[cluster]'"
             ) from error
         return run_cluster(asked, address)
-    return run(study, options, store, device=device, say=say, minutes=minutes)
+    return run(
+        asked.study,
+        asked.options,
+        asked.store,
+        device=asked.device,
+        say=asked.say,
+        minutes=asked.minutes,
+    )
 
 
 def _check(engine: str, workers: int | None, address: str | None) -> None:

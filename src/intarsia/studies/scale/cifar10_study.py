@@ -42,7 +42,7 @@ from intarsia.studies.scale.recipes import (
     joint_plan,
 )
 from intarsia.studies.study import Study, register, scales, seeds_of
-from intarsia.studies.tables import Entry, Spread, Table, grouped, point
+from intarsia.studies.tables import Entry, Spread, Table, accuracy_bars, grouped, point
 from intarsia.studies.verdict import Claim, Findings, Verdict
 from intarsia.studies.wording import titled
 from intarsia.training import Recipe
@@ -288,8 +288,6 @@ def away(own: Mapping[int, Mapping[str, Any]], joint: Mapping[int, Any]) -> list
 
 def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     """The accuracy of every way to join, network by network."""
-    from intarsia.plots import bar_panels
-
     result = {}
     for (data,), group in grouped(done, "data").items():
         panels: dict[str, Any] = {}
@@ -303,9 +301,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
                 panels[model] = {"": bars}
         if panels:
             title = f"{titled(data)}: one module per class, joined"
-            result[figure_name("cifar10", data)] = bar_panels(
-                panels, title=title, y="accuracy", share_y=True, bounds=(0.0, 1.0)
-            )
+            result[figure_name("cifar10", data)] = accuracy_bars(panels, title)
     return result
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 from intarsia.errors import FileError, RecipeError
+from intarsia.process import environment
 from intarsia.studio.patterns.pattern_session import PatternSession
 from intarsia.studio.session import Session
 from intarsia.studio.visitors import Visitors
@@ -31,7 +32,7 @@ WARNING = (
 )
 STOPPING = {"SIGTERM", "SIGHUP"}
 OTHER_FILES = 100  # of this process, beside connections
-SETTINGS = {
+SETTINGS = {  # read when Gradio is imported, when a page is built, and when a file arrives
     "GRADIO_ANALYTICS_ENABLED": "False",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "1",
@@ -123,7 +124,7 @@ def application(
     check_extra()
     with (
         upload_folder() as folder,
-        _environment({**SETTINGS, "GRADIO_TEMP_DIR": str(folder)}),
+        environment({**SETTINGS, "GRADIO_TEMP_DIR": str(folder)}),
     ):
         from intarsia.studio.ui.gradio_app import build, mount
 
@@ -200,18 +201,3 @@ def _bound(host: str, port: int) -> socket.socket:
         listener.close()
         raise error if isinstance(error, OSError) else OSError(str(error)) from error
     return listener
-
-
-@contextmanager
-def _environment(settings: dict[str, str]) -> Iterator[None]:
-    """Gradio reads these when it is imported, when a page is built, and when a file arrives."""
-    before = {key: os.environ.get(key) for key in settings}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                os.environ.pop(key, None)
-            else:
-                os.environ[key] = value

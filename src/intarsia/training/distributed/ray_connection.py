@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,7 @@ import ray
 import torch
 
 from intarsia.errors import IntarsiaError, TrainingError
+from intarsia.process import environment
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}  # or Ray would report its use to its makers
 
@@ -55,7 +56,7 @@ def joined(
     # Where this process finds modules, the one with the study among them.
     path = {} if address else {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
-        with _environment({**QUIET, **path}):
+        with environment({**QUIET, **path}):
             ray.init(
                 address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own
             )
@@ -64,21 +65,6 @@ def joined(
         raise kind(f"there is no Ray cluster at {address!r}: {error}") from error
     finally:
         ray.shutdown()
-
-
-@contextmanager
-def _environment(given: Mapping[str, str]) -> Iterator[None]:
-    """Variables for the processes that are started in the block."""
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def place_of(

@@ -27,11 +27,6 @@ RATES = (1e-3, 1e-2)
 
 
 @pytest.fixture(scope="module")
-def data() -> ia.Data:
-    return ia.load_data("digits")
-
-
-@pytest.fixture(scope="module")
 def joint(data: ia.Data) -> ia.Module:
     settings = {"model": "mlp(16, dropout=0.2)", "epochs": 3, "learning_rate": 0.01, **UNPRUNED}
     settings["preset"] = "paper"  # as those of the studies

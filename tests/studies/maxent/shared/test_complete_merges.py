@@ -21,11 +21,6 @@ OTHERS = ("logit_weighted(weights=2.0, normalise=True)", "ties(density=0.5)")
 
 
 @pytest.fixture(scope="module")
-def data():
-    return ia.load_data("digits")
-
-
-@pytest.fixture(scope="module")
 def bank(data):
     return ia.train(
         data,

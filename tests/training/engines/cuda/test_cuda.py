@@ -266,21 +266,11 @@ def test_dropout_repeats_and_a_module_is_the_same_in_any_bank(masked, kind):
 
 
 @pytest.mark.parametrize("goal", ["me", "xe"])
-def test_a_run_on_the_gpu_resumes_to_the_same_bytes(tmp_path, monkeypatch, goal):
-    from intarsia.training import loop
-
+def test_a_run_on_the_gpu_resumes_to_the_same_bytes(tmp_path, stop_at, goal):
     settings = {"model": "mlp([48])", "epochs": 3, "device": "cuda", "checkpoint_every": 0}
     settings["objective"] = goal
     ia.train("digits", out=tmp_path / "whole", **settings)
-    original, calls = loop.train_epoch, []
-
-    def stopped(*arguments):
-        calls.append(1)
-        if len(calls) == 6:
-            raise KeyboardInterrupt
-        return original(*arguments)
-
-    monkeypatch.setattr(loop, "train_epoch", stopped)
+    stop_at(6)
     with pytest.raises(KeyboardInterrupt):
         ia.train("digits", out=tmp_path / "stopped", **settings)
     ia.train("digits", out=tmp_path / "stopped", **settings)

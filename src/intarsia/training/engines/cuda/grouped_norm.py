@@ -123,6 +123,20 @@ def _spans(pixels: int) -> tuple[int, int]:
     return span, triton.cdiv(pixels, span)
 
 
+@triton.jit
+def tile_of(first, end, c, channels, B: tl.constexpr):
+    """Where B pixels from the first on have channels c, and which of them are before the end."""
+    m = first + tl.arange(0, B)
+    place = m.to(tl.int64)[:, None] * channels + c[None, :]
+    return place, (m < end)[:, None] & (c < channels)[None, :]
+
+
+@triton.jit
+def read(ptr, place, inside):
+    """What lies there as float32, 0 outside."""
+    return tl.load(ptr + place, mask=inside, other=0.0).to(tl.float32)
+
+
 @triton.jit(do_not_specialize=["pixels", "span"])
 def moments(x_ptr, part_ptr, pixels, span, channels, B: tl.constexpr, BC: tl.constexpr):
     """part[s] = sums of x - x[0] and of its square: near the mean, so that little cancels."""
@@ -133,11 +147,8 @@ def moments(x_ptr, part_ptr, pixels, span, channels, B: tl.constexpr, BC: tl.con
     squares = tl.zeros((B, BC), dtype=tl.float32)
     last = tl.minimum(piece * span + span, pixels)
     for first in range(piece * span, last, B):
-        m = first + tl.arange(0, B)
-        inside = (m < last)[:, None] & here[None, :]
-        place = m.to(tl.int64)[:, None] * channels + c[None, :]
-        x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
-        x = tl.where(inside, x - middle, 0.0)
+        place, inside = tile_of(first, last, c, channels, B)
+        x = tl.where(inside, read(x_ptr, place, inside) - middle, 0.0)
         total += x
         squares += x * x
     spot = piece * 2 * channels + c
@@ -194,15 +205,13 @@ def scale_and_shift(
 ):  # fmt: skip
     """y = relu(scale * x + shift + residual), whatever of it is asked for."""
     c = tl.program_id(0) % blocks * BC + tl.arange(0, BC)
-    m = tl.program_id(0) // blocks * B + tl.arange(0, B)
     here = c < channels
-    inside = (m < pixels)[:, None] & here[None, :]
-    place = m.to(tl.int64)[:, None] * channels + c[None, :]
+    place, inside = tile_of(tl.program_id(0) // blocks * B, pixels, c, channels, B)
     scale = tl.load(table_ptr + 2 * channels + c, mask=here, other=0.0)[None, :]
     shift = tl.load(table_ptr + 3 * channels + c, mask=here, other=0.0)[None, :]
-    y = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32) * scale + shift
+    y = read(x_ptr, place, inside) * scale + shift
     if ADDED:
-        y += tl.load(residual_ptr + place, mask=inside, other=0.0).to(tl.float32)
+        y += read(residual_ptr, place, inside)
     if RELU:
         y = tl.where(y < 0, 0.0, y)  # and what is not a number stays so
     tl.store(y_ptr + place, y.to(y_ptr.dtype.element_ty), mask=inside)
@@ -227,15 +236,12 @@ def sum_gradients(
     along = tl.zeros((B, BC), dtype=tl.float32)
     last = tl.minimum(piece * span + span, pixels)
     for first in range(piece * span, last, B):
-        m = first + tl.arange(0, B)
-        inside = (m < last)[:, None] & here[None, :]
-        place = m.to(tl.int64)[:, None] * channels + c[None, :]
-        x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
-        d = tl.load(d_ptr + place, mask=inside, other=0.0).to(tl.float32)
+        place, inside = tile_of(first, last, c, channels, B)
+        x, d = read(x_ptr, place, inside), read(d_ptr, place, inside)
         if CUT == 1:
             d = tl.where(x * scale + shift > 0, d, 0.0)
         if CUT == 2:
-            y = tl.load(y_ptr + place, mask=inside, other=0.0).to(tl.float32)
+            y = read(y_ptr, place, inside)
             d = tl.where(y > 0, d, 0.0)
             tl.store(kept_ptr + place, d.to(kept_ptr.dtype.element_ty), mask=inside)
         total += d
@@ -268,17 +274,14 @@ def pass_gradients(
 ):  # fmt: skip
     """The gradient of x: scale * (d - its mean - what x explains of it)."""
     c = tl.program_id(0) % blocks * BC + tl.arange(0, BC)
-    m = tl.program_id(0) // blocks * B + tl.arange(0, B)
     here = c < channels
-    inside = (m < pixels)[:, None] & here[None, :]
-    place = m.to(tl.int64)[:, None] * channels + c[None, :]
+    place, inside = tile_of(tl.program_id(0) // blocks * B, pixels, c, channels, B)
     mean = tl.load(table_ptr + c, mask=here, other=0.0)[None, :]
     scale = tl.load(table_ptr + 2 * channels + c, mask=here, other=0.0)[None, :]
     shift = tl.load(table_ptr + 3 * channels + c, mask=here, other=0.0)[None, :]
     lost = tl.load(mean_ptr + c, mask=here, other=0.0)[None, :]
     slope = tl.load(mean_ptr + channels + c, mask=here, other=0.0)[None, :]
-    x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
-    d = tl.load(d_ptr + place, mask=inside, other=0.0).to(tl.float32)
+    x, d = read(x_ptr, place, inside), read(d_ptr, place, inside)
     if CUT:
         d = tl.where(x * scale + shift > 0, d, 0.0)
     d = scale * (d - lost - (x - mean) * slope)

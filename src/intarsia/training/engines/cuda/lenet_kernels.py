@@ -12,7 +12,7 @@ says what is UNEVEN and who is active.
 import triton
 import triton.language as tl
 
-from intarsia.training.engines.cuda.linear_kernels import adam
+from intarsia.training.engines.cuda.linear_kernels import adam, load_tile, products
 
 
 @triton.jit
@@ -81,20 +81,11 @@ def sums(
             return
     b = tl.arange(0, B)
     o = tile * BO + tl.arange(0, BO)
-    x_ptr += k.to(tl.int64) * batch * inputs
-    w_ptr += k.to(tl.int64) * outputs * inputs
-    total = tl.zeros((BO, B), dtype=tl.float32)
-    for first in range(piece * SPAN, tl.minimum(piece * SPAN + SPAN, inputs), BI):
-        i = first + tl.arange(0, BI)
-        w = tl.load(
-            w_ptr + o[:, None] * inputs + i[None, :],
-            mask=(o[:, None] < outputs) & (i[None, :] < inputs), other=0.0,
-        )  # fmt: skip
-        x = tl.load(
-            x_ptr + b[:, None] * inputs + i[None, :],
-            mask=(b[:, None] < batch) & (i[None, :] < inputs), other=0.0,
-        )  # fmt: skip
-        total = tl.dot(w, tl.trans(x), total, input_precision=PRECISION)
+    first, last = piece * SPAN, tl.minimum(piece * SPAN + SPAN, inputs)
+    total = products(
+        w_ptr + k.to(tl.int64) * outputs * inputs, x_ptr + k.to(tl.int64) * batch * inputs,
+        o, b, outputs, batch, inputs, first, last, BO, B, BI, PRECISION,
+    )  # fmt: skip
     start = (k.to(tl.int64) * tl.num_programs(1) + piece) * outputs * batch
     here = (o[:, None] < outputs) & (b[None, :] < batch)
     tl.store(part_ptr + start + o[:, None] * batch + b[None, :], total, mask=here)
@@ -157,10 +148,7 @@ def convolve_back(
                 w_ptr + o[:, None] * positions * C + (p * C + c)[None, :],
                 mask=o[:, None] < outputs, other=0.0,
             )  # fmt: skip
-            d = tl.load(
-                d_ptr + b[:, None] * outputs + o[None, :],
-                mask=(b[:, None] < batch) & (o[None, :] < outputs), other=0.0,
-            )  # fmt: skip
+            d = load_tile(d_ptr, b, o, batch, outputs)
             g = tl.dot(tl.trans(w), tl.trans(d), g, input_precision=PRECISION)
         winner = tl.load(
             winner_ptr + (p * C + c)[:, None] * batch + b[None, :],

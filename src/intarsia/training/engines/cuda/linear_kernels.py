@@ -73,6 +73,28 @@ def gather(
 
 
 @triton.jit
+def load_tile(ptr, row, column, rows, columns):
+    """Entries of a matrix of rows x columns, 0 beyond its edges."""
+    inside = (row[:, None] < rows) & (column[None, :] < columns)
+    return tl.load(ptr + row[:, None] * columns + column[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def products(
+    left_ptr, right_ptr, i, j, lefts, rights, width, start, end,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, STEP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Of rows i of one matrix with rows j of another, over their columns from start to end."""
+    total = tl.zeros((LEFT, RIGHT), dtype=tl.float32)
+    for first in range(start, end, STEP):
+        column = first + tl.arange(0, STEP)
+        left = load_tile(left_ptr, i, column, lefts, width)
+        right = load_tile(right_ptr, j, column, rights, width)
+        total = tl.dot(left, tl.trans(right), total, input_precision=PRECISION)
+    return total
+
+
+@triton.jit
 def forward(
     x_ptr, w_ptr, bias_ptr, h_ptr, h_t_ptr, groups_ptr, seeds_ptr, cursor_ptr, active_ptr,
     batch, inputs, outputs, dropout, full_width,
@@ -87,20 +109,10 @@ def forward(
     group = tl.load(groups_ptr + k) if GROUPED else k
     b = tl.arange(0, B)
     o = tile * BO + tl.arange(0, BO)
-    x_ptr += group.to(tl.int64) * batch * inputs
-    w_ptr += k.to(tl.int64) * outputs * inputs
-    total = tl.zeros((B, BO), dtype=tl.float32)
-    for first in range(0, inputs, BI):
-        i = first + tl.arange(0, BI)
-        x = tl.load(
-            x_ptr + b[:, None] * inputs + i[None, :],
-            mask=(b[:, None] < batch) & (i[None, :] < inputs), other=0.0,
-        )  # fmt: skip
-        w = tl.load(
-            w_ptr + o[:, None] * inputs + i[None, :],
-            mask=(o[:, None] < outputs) & (i[None, :] < inputs), other=0.0,
-        )  # fmt: skip
-        total = tl.dot(x, tl.trans(w), total, input_precision=PRECISION)
+    total = products(
+        x_ptr + group.to(tl.int64) * batch * inputs, w_ptr + k.to(tl.int64) * outputs * inputs,
+        b, o, batch, outputs, inputs, 0, inputs, B, BO, BI, PRECISION,
+    )  # fmt: skip
     total += tl.load(bias_ptr + k * outputs + o, mask=o < outputs, other=0.0)[None, :]
     h = tl.maximum(total, 0.0)
     if DROP:
@@ -133,20 +145,10 @@ def head(
             return
     group = tl.load(groups_ptr + k)
     b, c = tl.arange(0, B), tl.arange(0, C)
-    h_ptr += k.to(tl.int64) * batch * inputs
-    w_ptr += k.to(tl.int64) * outputs * inputs
-    z = tl.zeros((B, C), dtype=tl.float32)
-    for first in range(0, inputs, BI):
-        i = first + tl.arange(0, BI)
-        h = tl.load(
-            h_ptr + b[:, None] * inputs + i[None, :],
-            mask=(b[:, None] < batch) & (i[None, :] < inputs), other=0.0,
-        )  # fmt: skip
-        w = tl.load(
-            w_ptr + c[:, None] * inputs + i[None, :],
-            mask=(c[:, None] < outputs) & (i[None, :] < inputs), other=0.0,
-        )  # fmt: skip
-        z = tl.dot(h, tl.trans(w), z, input_precision=PRECISION)
+    z = products(
+        h_ptr + k.to(tl.int64) * batch * inputs, w_ptr + k.to(tl.int64) * outputs * inputs,
+        b, c, batch, outputs, inputs, 0, inputs, B, C, BI, PRECISION,
+    )  # fmt: skip
     if BIAS:
         z += tl.load(bias_ptr + k * outputs + c, mask=c < outputs, other=0.0)[None, :]
     there = c[None, :] < outputs
@@ -197,14 +199,8 @@ def back(
     total = tl.zeros((B, BI), dtype=tl.float32)
     for first in range(0, outputs, BO):
         o = first + tl.arange(0, BO)
-        d = tl.load(
-            d_ptr + b[:, None] * outputs + o[None, :],
-            mask=(b[:, None] < batch) & (o[None, :] < outputs), other=0.0,
-        )  # fmt: skip
-        w = tl.load(
-            w_ptr + o[:, None] * inputs + i[None, :],
-            mask=(o[:, None] < outputs) & (i[None, :] < inputs), other=0.0,
-        )  # fmt: skip
+        d = load_tile(d_ptr, b, o, batch, outputs)
+        w = load_tile(w_ptr, o, i, outputs, inputs)
         total = tl.dot(d, w, total, input_precision=PRECISION)
     here = (b[:, None] < batch) & (i[None, :] < inputs)
     start = k.to(tl.int64) * batch * inputs
@@ -249,14 +245,8 @@ def update(
     m = tl.load(m_ptr + place, mask=inside, other=0.0, eviction_policy="evict_first")
     v = tl.load(v_ptr + place, mask=inside, other=0.0, eviction_policy="evict_first")
     group = tl.load(groups_ptr + k) if GROUPED else k
-    d = tl.load(
-        d_t_ptr + k.to(tl.int64) * batch * outputs + o[:, None] * batch + b[None, :],
-        mask=(b[None, :] < batch) & (o[:, None] < outputs), other=0.0,
-    )  # fmt: skip
-    x = tl.load(
-        x_t_ptr + group.to(tl.int64) * batch * inputs + i[:, None] * batch + b[None, :],
-        mask=(b[None, :] < batch) & (i[:, None] < inputs), other=0.0,
-    )  # fmt: skip
+    d = load_tile(d_t_ptr + k.to(tl.int64) * batch * outputs, o, b, outputs, batch)
+    x = load_tile(x_t_ptr + group.to(tl.int64) * batch * inputs, i, b, inputs, batch)
     grad = tl.dot(d, tl.trans(x), input_precision=PRECISION)
     if MASKED:
         kept = tl.load(mask_ptr + place, mask=inside, other=0)
