@@ -16,15 +16,8 @@ from pages import ROOT, filled
 
 SOURCE = ROOT / "src" / "intarsia"
 PAGE = ROOT / "CONTRIBUTING.md"
-COMMON = {
-    "errors",
-    "limits",
-    "parsing",
-    "specs",
-    "files",
-    "locks",
-    "process",
-}  # imported by nearly all
+# Imported by nearly all.
+COMMON = {"errors", "limits", "parsing", "specs", "files", "locks", "process"}
 Graph = Mapping[str, set[str]]  # room -> the rooms it imports
 
 
