@@ -94,7 +94,7 @@ def test_options_are_kept_by_changes_and_files(
 # The others trim, drop, scale or read anew a single part too.
 CHANGES_ONE = (
     *("ties", "dare", "della", "iso_c", "weighted(", "task_arithmetic("),
-    *("own", "centroid", "entropy_router"),
+    *("own", "stick_breaking", "centroid", "entropy_router"),
 )
 
 

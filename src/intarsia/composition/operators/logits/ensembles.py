@@ -88,6 +88,7 @@ def latest_claims(logits: Sequence[Tensor], context: MergeContext) -> Tensor:
         denied = each[:, others].sum(dim=1, keepdim=True)  # exact where the part is sure
         if others:
             denied = torch.minimum(denied * classes / len(others), 1 - LEAST * claimed)
-        shares[:, own] += left * (1 - denied) * each[:, own] / claimed
+        # where nothing at all is claimed, 0 of it is shared out
+        shares[:, own] += left * (1 - denied) * each[:, own] / claimed.clamp_min(TINY)
         left = left * denied
     return t * torch.log((shares + left / classes).clamp_min(TINY)).to(logits[0].dtype)
