@@ -87,6 +87,12 @@ def labels(count: int) -> Tensor:
     return torch.zeros(count, dtype=torch.int64)
 
 
+def found(**changes: Any) -> dict[str, Any]:
+    """What a file says of a search for a scale, changed."""
+    tried = [{"scale": 1.0, "accuracy": 0.5}]
+    return {"scale": 1.0, "accuracy": 0.5, "tried": tried, "samples": 3, **changes}
+
+
 SAMPLES = "its samples are not 1 to"
 
 
@@ -95,6 +101,12 @@ SAMPLES = "its samples are not 1 to"
     [
         (lambda h, t: h.update(options=[]), "'options' are"),
         (lambda h, t: h.update(options={"unheard": 1}), "'options' are"),
+        (lambda h, t: h.update(search=3), "'search' is 3"),
+        (lambda h, t: h.update(search=found(scale=0.5)), "'search' is"),
+        (lambda h, t: h.update(search=found(scale=[])), "'search' is"),
+        (lambda h, t: h.update(search=found(samples=1.5)), "'search' is"),
+        (lambda h, t: h.update(search=found(more=1)), "'search' is"),
+        (lambda h, t: h.update(search={"scale": 1.0}), "'search' is"),
         (lambda h, t: h.update(parts=[h["parts"][0], 3]), "not a list of modules"),
         (lambda h, t: h.update(surprise=1), "unknown .*surprise"),
         (lambda h, t: h.pop("operator"), "lacks operator"),

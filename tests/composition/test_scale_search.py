@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from intarsia.composition import Composition, MergeContext, compose
+from intarsia.composition import Composition, MergeContext, build, compose
 from intarsia.composition.operators.registry import looks_at_samples
 from intarsia.composition.scale_search import SCALES, best_of, candidates, search_scale
 from intarsia.data import Split
@@ -63,8 +63,8 @@ def test_the_best_scale_is_found_and_recorded(name: str, make_context: Make) -> 
     assert len(set(scores.values())) > 1
 
 
-def test_it_is_found_anew_for_other_parts_and_when_loaded(
-    make_context: Make, tmp_path: Path
+def test_it_is_found_anew_for_other_parts_and_kept_in_a_file(
+    make_context: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = make_context(3, density=1.1).parts
     how = "task_arithmetic(scale='auto')"
@@ -77,7 +77,13 @@ def test_it_is_found_anew_for_other_parts_and_when_loaded(
     back = fewer + parts[2]
     assert back.report == merged.report
     merged.save(tmp_path / "merged.safetensors")
-    loaded = Composition.load(tmp_path / "merged.safetensors", quiet=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "search_scale", None)
+        loaded = Composition.load(tmp_path / "merged.safetensors", quiet=True)
+    loaded.save(tmp_path / "again.safetensors")
+    kept, again = (tmp_path / f"{name}.safetensors" for name in ("merged", "again"))
+    assert kept.read_bytes() == again.read_bytes()
+    assert (loaded - parts[2]).report["search"] == rest.report["search"]
     assert str(loaded.operator) == how
     assert loaded.report == merged.report
     for other in (back, loaded):

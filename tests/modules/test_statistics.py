@@ -1,9 +1,17 @@
 """Means over states that pruned different units, by hand."""
 
+import math
+
 import pytest
 import torch
 
-from intarsia.modules.statistics import joint_buffer, mean_where, sibling_name, total
+from intarsia.modules.statistics import (
+    is_finite,
+    joint_buffer,
+    mean_where,
+    sibling_name,
+    total,
+)
 
 A, B = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([5.0, 8.0, 7.0])
 
@@ -54,3 +62,23 @@ def test_a_sum_is_taken_in_order() -> None:
     assert float(total([large, one, -large])) == 0
     assert float(total([large, -large, one])) == 1
     assert total([A]) is A
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=str
+)
+def test_what_is_not_finite_is_seen_wherever_it_is(dtype: torch.dtype) -> None:
+    largest = torch.finfo(dtype).max
+    for count in (1, 7, 64, 1001):
+        numbers = torch.linspace(-1, 1, count).to(dtype)
+        assert is_finite(numbers)
+        assert is_finite(torch.full_like(numbers, largest))  # though their sum is not
+        for bad in (math.nan, math.inf, -math.inf):
+            for place in {0, count // 2, count - 1}:
+                spoiled = numbers.clone()
+                spoiled[place] = bad
+                assert not is_finite(spoiled)
+    both = torch.tensor([math.inf, -math.inf], dtype=dtype)
+    assert not is_finite(both)
+    assert is_finite(torch.zeros(0, dtype=dtype))
+    assert is_finite(torch.arange(3))

@@ -117,9 +117,16 @@ class MergeResult:
 
 
 def build_merge(
-    parts: Parts, operator: Spec, options: MergeOptions, samples: Split | None
+    parts: Parts,
+    operator: Spec,
+    options: MergeOptions,
+    samples: Split | None,
+    search: ScaleSearch | None = None,
 ) -> MergeResult:
-    """Join parts that fit, which `check_fit` says."""
+    """Join parts that fit, which `check_fit` says.
+
+    A `search` is what one has found for these parts and samples before.
+    """
     how: Operator = OPERATORS[operator.name]
     classes = {c for module in parts for c in module.rewarded}
     rewarded = tuple(c for c in parts[0].catalogue if c in classes)
@@ -155,9 +162,10 @@ def build_merge(
     if blocks is not None:
         join = partial(_joined_later, context, how, operator, rewarded)
         return MergeResult((), context, rewarded, (), None, offset, calibration, blocks, join=join)
-    search = None
-    if asks_for_scale(operator):
-        search = _search(context, how, operator, options, rewarded)
+    if not asks_for_scale(operator):
+        search = None
+    else:
+        search = search or _search(context, how, operator, options, rewarded)
         operator = with_scale(operator, search.scale)
     joined = _joined(context, how, operator, rewarded)
     buffers = _buffers_of_owners(context) if how.weight_sum else {}

@@ -15,7 +15,7 @@ from intarsia.composition.checks import check_fit, composition_health, locate
 from intarsia.composition.merge_context import MergeContext, kept_samples
 from intarsia.composition.operators import OPERATORS, Operator
 from intarsia.composition.operators.inlay import inlay_size
-from intarsia.composition.scale_search import with_scale
+from intarsia.composition.scale_search import ScaleSearch, with_scale
 from intarsia.data import Split
 from intarsia.encoders.encoder import EncoderLike
 from intarsia.errors import CompositionError, LimitError, RecipeError, WiringError, nearest
@@ -95,6 +95,7 @@ class Composition(Predicting):
         *,
         samples: Any = None,
         options: MergeOptions | None = None,
+        search: ScaleSearch | None = None,
     ) -> None:
         super().__init__()
         self.options = options or MergeOptions()
@@ -102,7 +103,7 @@ class Composition(Predicting):
         self.samples: Split | None = None
         given = list(parts) if isinstance(parts, Iterable) else [parts]
         if operator != AUTO and operator != {"name": AUTO}:
-            self._start(given, OPERATORS.spec(operator), samples)
+            self._start(given, OPERATORS.spec(operator), samples, search)
         elif self.options.align is not None:  # asked for where weights are to be added
             self._start(given, Spec("sum"), samples)
         else:
@@ -119,9 +120,15 @@ class Composition(Predicting):
                 return self._start(parts, Spec("inlay"), samples)
         return self._start(parts, Spec("logits"), samples)
 
-    def _start(self, parts: list[Module], operator: Spec, samples: Any) -> None:
+    def _start(
+        self,
+        parts: list[Module],
+        operator: Spec,
+        samples: Any,
+        search: ScaleSearch | None = None,
+    ) -> None:
         self.operator = operator
-        self._build(parts, samples)
+        self._build(parts, samples, search)
 
     def forward(self, x: Inputs) -> Tensor:
         if self.encoder is not None:  # once for all parts
@@ -233,7 +240,10 @@ class Composition(Predicting):
 
     def save(self, path: str | Path) -> None:
         """Write parts and samples into one safetensors file, whole or not at all."""
-        stored.write(path, self.parts, self.operator, self.options, self.samples, self.health)
+        search = self._result.search
+        stored.write(
+            path, self.parts, self.operator, self.options, self.samples, self.health, search
+        )
 
     @classmethod
     def load(
@@ -244,10 +254,13 @@ class Composition(Predicting):
         quiet: bool = False,
         encoder: EncoderLike | None = None,
     ) -> "Composition":
-        """Read the parts and join them again, to the same bits; else as Module.load."""
+        """Read the parts and join them again, to the same bits; else as Module.load.
+
+        A scale that was found for `scale="auto"` is not searched again.
+        """
         with stored.reading(path):
-            parts, operator, options, samples = stored.read(path, as_model(model), encoder)
-            merged = cls(parts, operator, samples=samples, options=options)
+            parts, operator, options, samples, search = stored.read(path, as_model(model), encoder)
+            merged = cls(parts, operator, samples=samples, options=options, search=search)
         if not quiet:
             warn(merged.health, str(path))
         return merged
@@ -270,7 +283,9 @@ class Composition(Predicting):
         one = next(tensors, torch.zeros(()))
         return one.device, one.dtype
 
-    def _build(self, modules: Iterable[Module], given: Any = None) -> None:
+    def _build(
+        self, modules: Iterable[Module], given: Any = None, search: ScaleSearch | None = None
+    ) -> None:
         """Check the parts, join them, and only then change anything.
 
         They may look at the samples given, or at those that are kept already.
@@ -279,7 +294,7 @@ class Composition(Predicting):
         parts = check_fit(modules, "weights" if how.modules else how.on, bool(self.options.align))
         samples = self.samples if given is None else kept_samples(given, parts[0])
         with allocating("joining them"):
-            result = build_merge(parts, self.operator, self.options, samples)
+            result = build_merge(parts, self.operator, self.options, samples, search)
             networks = result.networks()
         place = self._place() if self.parts else None
         self.networks = nn.ModuleList(networks).train(self.training)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from intarsia.composition.build import MergeOptions
 from intarsia.composition.merge_context import ROWS
+from intarsia.composition.scale_search import ScaleSearch
 from intarsia.data import Split
 from intarsia.encoders.encoder import EncoderLike
 from intarsia.errors import CompositionError, FileError, shortened
@@ -25,6 +26,7 @@ __all__ = ["read", "reading", "write"]
 KIND = "intarsia-composition"
 SAMPLES = "samples"
 BASES = "bases"
+SEARCH = "search"
 
 
 def write(
@@ -34,6 +36,7 @@ def write(
     options: MergeOptions,
     samples: Split | None,
     health: Health,
+    search: ScaleSearch | None,
 ) -> None:
     """Whole or not at all; what is left at its default is not written, so old files stay alike.
 
@@ -47,6 +50,8 @@ def write(
     }
     if options != MergeOptions():
         fields["options"] = asdict(options)
+    if search is not None:  # on another machine the best scale may be another
+        fields[SEARCH] = search.to_json()
     if not health.ok:
         fields[KEY] = health.to_json()
     tensors = {f"{i}/{k}": t for i, (_, own) in enumerate(packed) for k, t in own.items()}
@@ -62,11 +67,12 @@ def write(
 
 def read(
     path: str | Path, model: Model | None, encoder: EncoderLike | None = None
-) -> tuple[list[Module], Spec, MergeOptions, Split | None]:
+) -> tuple[list[Module], Spec, MergeOptions, Split | None, ScaleSearch | None]:
     """The arguments of a Composition, or a FileError that says what is wrong."""
     fields, tensors = file.read(path, KIND)
     options = _options(fields.pop("options", {}))
     fields.pop(KEY, None)
+    search = ScaleSearch.from_json(fields.pop(SEARCH)) if SEARCH in fields else None
     bases = _bases(fields.pop(BASES, []), tensors)
     header.check_keys(fields, ("operator", "parts"))
     operator = header.spec(fields["operator"], "operator", by_part=True)
@@ -76,7 +82,7 @@ def read(
     parts = _parts(fields["parts"], tensors, model, encoder, bases)
     if samples is not None and parts and tuple(samples.x.shape[1:]) != parts[0].architecture.shape:
         raise FileError("its samples have another shape than its modules' inputs: get it again")
-    return parts, operator, options, samples
+    return parts, operator, options, samples, search
 
 
 def _options(value: Any) -> MergeOptions:

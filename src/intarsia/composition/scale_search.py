@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from intarsia.composition.operators.registry import AUTO
 from intarsia.data import Split
-from intarsia.errors import CompositionError
-from intarsia.specs import Spec
+from intarsia.errors import CompositionError, FileError, shortened
+from intarsia.specs import Spec, is_number
 
 SCALES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0)
 SCALE = "scale"
@@ -26,6 +26,22 @@ class ScaleSearch:
         tried = [{"scale": scale, "accuracy": value} for scale, value in self.tried.items()]
         best = self.tried[self.scale]
         return {"scale": self.scale, "accuracy": best, "tried": tried, "samples": self.samples}
+
+    @classmethod
+    def from_json(cls, value: Any) -> "ScaleSearch":
+        """What `to_json` gave, or a FileError."""
+        try:
+            tried = {entry["scale"]: entry["accuracy"] for entry in value["tried"]}
+            search = cls(value["scale"], tried, value["samples"])
+            sound = search.to_json() == value and type(search.samples) is int
+        except (TypeError, LookupError):
+            sound = False
+        if not sound or not all(map(is_number, (*tried, *tried.values()))):
+            raise FileError(
+                f"its header's 'search' is {shortened(value)}, not what a search finds: get the "
+                "file again"
+            )
+        return search
 
 
 def asks_for_scale(operator: Spec) -> bool:

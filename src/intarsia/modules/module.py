@@ -26,6 +26,7 @@ from intarsia.modules.bases.low_rank import LowRank, with_low_rank
 from intarsia.modules.classifier import Classifier
 from intarsia.modules.header import NOTHING, check_base, pack, unpack
 from intarsia.modules.health import Health, module_health, warn
+from intarsia.modules.statistics import is_finite
 
 KIND = "intarsia-module"
 
@@ -365,7 +366,7 @@ def _check_tensors(
                 f"module {shortened(module)}: tensor {name!r} is {seen[0]} {seen[1]}, "
                 f"its model needs {entry.shape} {entry.dtype}"
             )
-        if not _finite(state[name]):
+        if not is_finite(state[name]):
             raise ModelError(
                 f"module {shortened(module)}: tensor {name!r} holds values that are not finite: "
                 "it diverged; train it again with a lower learning rate"
@@ -403,12 +404,6 @@ def _check_origin(module: str, origin: str, base: Base) -> None:
             f"module {shortened(module)} has the origin {shortened(origin)} and the base "
             f"{base.digest!r}: the base of a module is its origin"
         )
-
-
-def _finite(tensor: Tensor) -> bool:
-    if not tensor.is_floating_point() or not tensor.numel():
-        return True
-    return bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all())  # nan reaches both
 
 
 def _check_expected(what: str, stated: Any, expected: Any) -> None:

@@ -1,5 +1,6 @@
 """Several states in one: means of what each unit has, over the states that did not prune it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
@@ -37,6 +38,16 @@ def sibling_name(name: str, other: str) -> str:
     """The name of another tensor of the same layer."""
     layer, dot, _ = name.rpartition(".")
     return layer + dot + other
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether it holds neither NaN nor infinity; integers never do."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return True
+    # what is not finite stays so in a sum, which is the quickest look; sums may also overflow
+    if tensor.dtype.itemsize > 2 and math.isfinite(float(tensor.sum())):
+        return True
+    return all(math.isfinite(float(edge)) for edge in tensor.aminmax())  # NaN reaches both
 
 
 def total(tensors: Sequence[Tensor]) -> Tensor:

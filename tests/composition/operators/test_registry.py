@@ -12,7 +12,7 @@ from intarsia.composition import OPERATORS, MergeContext, compose, operator
 from intarsia.composition.operators.changes.dare import DARE, Dare
 from intarsia.composition.operators.changes.ties import PRESETS, Ties
 from intarsia.composition.operators.inlay import inlay
-from intarsia.composition.operators.registry import is_entrywise, is_tensorwise
+from intarsia.composition.operators.registry import is_entrywise, is_tensorwise, joins_pieces
 from intarsia.errors import CompositionError, LimitError, RecipeError
 from intarsia.limits import account, limited
 
@@ -262,3 +262,32 @@ def test_what_is_given_with_a_preset_replaces_its_own(setting: str, make_context
         for how in ("ties", f"ties({setting})")
     )
     assert any(not torch.equal(usual[name], other[name]) for name in usual)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("ties(preset='another')", "ties has no preset 'another'"),
+        ("ties(density='x')", "density is 'x'"),
+        ("dare(preset=3, consensus='ties')", "dare has no preset 3"),
+        ("sum(affine='x')", "sum has no affine 'x'"),
+    ],
+)
+def test_traits_are_asked_of_settings_that_can_be_used(how: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        is_tensorwise(how)
+    assert is_tensorwise("ties(preset='mergekit', scale='auto')")
+
+
+def test_pieces_are_asked_where_there_is_something_to_look_for() -> None:
+    asked = {
+        "mean": True,
+        "task_arithmetic": True,
+        "ties(preset='mergekit', density=0.5)": True,
+        "ties(preset='mergekit')": False,
+        "dare": False,
+        "dare(preset='mergekit')": True,
+        "slerp": True,
+        "tsvm": False,
+    }
+    assert {how: joins_pieces(how) for how in asked} == asked

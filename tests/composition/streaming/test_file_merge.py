@@ -25,6 +25,7 @@ from intarsia.errors import (
     LimitError,
     RecipeError,
 )
+from intarsia.specs import Spec
 from small_files import llama_states, read_model, write_model
 
 MODELS = ("a", "b", "c")
@@ -338,6 +339,8 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
         "more": ({**good, "x": torch.ones(1)}, "lacks the tensor 'x'"),
         "shape": ({**good, "w": torch.ones(3, 2)}, r"'w' is \(3, 2\)"),
         "kind": ({**good, "w": torch.ones(2, 3).long()}, "'w' is .*int64"),
+        "narrow": ({**good, "ids": torch.arange(3, dtype=torch.int8)}, "'ids' is .*int8"),
+        "flags": ({**good, "ids": torch.arange(3) > 0}, "'ids' is .*bool"),
         "ids": ({**good, "ids": torch.arange(3) + 1}, "'ids' holds integers that differ"),
         "nan": ({**good, "w": torch.full((2, 3), torch.nan)}, "'w' of model 'nan'"),
     }
@@ -364,6 +367,9 @@ def test_settings_that_cannot_be_used_write_nothing(tmp_path: Path) -> None:
         ("weighted(weights={'z': 1})", {}, "weights has 'z'"),
         ("weighted(weights={'a': -1, 'b': 1}, normalise=True)", {}, "add up to 0"),
         ("slerp(t=2)", {}, "t is 2"),
+        ("ties(preset='another')", {}, "ties has no preset 'another'"),
+        ("ties(preset='mergekit', density='x')", {}, "density is 'x'"),
+        ("dare(preset=3, consensus='ties')", {}, "dare has no preset 3"),
         ("mean", {"dtype": "float12"}, "dtype is 'float12'"),
         ("mean", {"shard_size": "many"}, "shard_size is 'many'"),
     ]:
@@ -373,9 +379,134 @@ def test_settings_that_cannot_be_used_write_nothing(tmp_path: Path) -> None:
         ia.merge_files(dict.fromkeys("xyz", places["a"]), out, "slerp")
     with pytest.raises(RecipeError, match="two models are called 'a'"):
         ia.merge_files([places["a"], places["a"]], out)
+    with pytest.raises(RecipeError, match="two models are called '1'"):
+        ia.merge_files({1: places["a"], "1": places["b"]}, out)  # type: ignore[dict-item]
     with pytest.raises(RecipeError, match="models is"):
         ia.merge_files([], out)
+    with pytest.raises(RecipeError, match="models has 3: expected paths"):
+        ia.merge_files([3], out)  # type: ignore[list-item]
     assert not out.exists()
+
+
+def test_an_input_of_the_same_size_and_time_is_another(tmp_path: Path) -> None:
+    """A merge does not go on with half of its shards from other weights."""
+    states = llama_states("a", "b")
+    places = paths(tmp_path, states)
+    file = places["a"] / "model.safetensors"
+    os.utime(file, ns=(1, 1))
+    files = [places["a"], places["b"]]
+    ia.merge_files(files, tmp_path / "out", "mean")
+    size = file.stat().st_size
+    save_file({name: 2 * tensor for name, tensor in states["a"].items()}, file)
+    os.utime(file, ns=(1, 1))
+    assert file.stat().st_size == size
+    with pytest.raises(FileError, match="holds another merge"):
+        ia.merge_files(files, tmp_path / "out", "mean")
+
+
+def test_a_model_that_is_replaced_meanwhile_is_not_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where whoever wrote it set the time back."""
+    states = llama_states("a", "b")
+    places = paths(tmp_path, states)
+    file = places["a"] / "model.safetensors"
+    os.utime(file, ns=(1, 1))
+    write = shards.MergeFolder.write
+
+    def replaced(self: Any, shard: Any, pieces: Any) -> None:
+        write(self, shard, pieces)
+        save_file({name: 2 * tensor for name, tensor in states["a"].items()}, file)
+        os.utime(file, ns=(1, 1))
+
+    monkeypatch.setattr(shards.MergeFolder, "write", replaced)
+    with pytest.raises(FileError, match="was written to while it was read"):
+        ia.merge_files([places["a"], places["b"]], tmp_path / "out", "mean")
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0,)])
+@pytest.mark.parametrize("operator", ["mean", "della", "model_stock(by_unit=True)", "tsvm"])
+def test_tensors_without_entries_stay_so(
+    tmp_path: Path, shape: tuple[int, ...], operator: str
+) -> None:
+    places = paths(tmp_path, {name: {"w": torch.zeros(shape)} for name in ("base", "a", "b")})
+    ia.merge_files([places["a"], places["b"]], tmp_path / "out", operator, base=places["base"])
+    assert read_model(tmp_path / "out")["w"].shape == shape
+
+
+def test_integers_are_compared_piece_by_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_merge, "PIECE", 4)
+    state = {"ids": torch.arange(10), "flags": torch.arange(10) % 2 == 0}
+    places = paths(tmp_path, {"a": state, "b": state})
+    seen: list[int | None] = []
+    read = StoredTensor.read
+
+    def watched(self: StoredTensor, start: int = 0, count: int | None = None) -> Tensor:
+        seen.append(count)
+        return read(self, start, count)
+
+    monkeypatch.setattr(StoredTensor, "read", watched)
+    ia.merge_files(list(places.values()), tmp_path / "out", "mean")
+    assert set(seen) == {4, 2}
+    result = read_model(tmp_path / "out")
+    assert all(torch.equal(result[name], tensor) for name, tensor in state.items())
+    state["ids"][9] = 0
+    other = write_model(tmp_path / "c", state)
+    with pytest.raises(CompositionError, match="integers that differ, in 'a' and 'c'"):
+        ia.merge_files([places["a"], other], tmp_path / "third", "mean")
+
+
+ENTRYWISE = [
+    "sum",
+    "mean",
+    "weighted(weights={'a': 0.3, 'b': -1})",
+    "weighted(weights={'a': 0.3}, normalise=True)",
+    "task_arithmetic(scale=1.0, weights={'a': -0.3, 'b': -1})",
+    "task_arithmetic(scale=-0.7, weights={'b': 0.2})",
+    "task_arithmetic(base='zero')",
+]
+
+
+@pytest.mark.parametrize(
+    ("operator", "based"),
+    [(how, based) for how in ENTRYWISE for based in (False, True) if based or "scale" not in how],
+)
+def test_pieces_are_the_operators_own_to_the_last_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operator: str, based: bool
+) -> None:
+    """Also the sign of 0, in whatever types."""
+    draws = torch.Generator().manual_seed(0)
+    states = {}
+    for name in ("base", "a", "b", "c"):
+        wide = torch.randn(30, 7, generator=draws)
+        wide[::3] = -0.0
+        states[name] = {"wide": wide, "narrow": wide.bfloat16(), "half": wide.half() / 3}
+    places = paths(tmp_path, states)
+    base = places.pop("base") if based else None
+    models = {name: path for name, path in places.items() if name != "base"}
+    ia.merge_files(models, tmp_path / "pieces", operator, base=base)
+    monkeypatch.setattr(file_merge, "joins_pieces", lambda spec: False)
+    ia.merge_files(models, tmp_path / "whole", operator, base=base)
+    file = "model.safetensors"
+    assert (tmp_path / "pieces" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "operator", ["task_arithmetic", "ties(preset='mergekit')", "dare(density=0.5)", "tsvm", "slerp"]
+)
+def test_weights_are_joined_whatever_the_base(tmp_path: Path, operator: str) -> None:
+    """With base='zero' it is not taken off, where small weights would drown in a large one."""
+    small = {"w": torch.rand(6, 5, generator=torch.Generator().manual_seed(0)) * 1e-12}
+    states = {"a": small, "b": {"w": small["w"].flip(0)}, "base": {"w": torch.ones(6, 5)}}
+    places = paths(tmp_path, states)
+    files, how = [places["a"], places["b"]], ia.OPERATORS.spec(operator)
+    how = Spec(how.name, {**how.arguments, "base": "zero"})
+    ia.merge_files(files, tmp_path / "plain", how)
+    ia.merge_files(files, tmp_path / "based", how, base=places["base"])
+    plain, based = read_model(tmp_path / "plain"), read_model(tmp_path / "based")
+    assert torch.equal(plain["w"], based["w"])
 
 
 def test_what_takes_too_much_memory_is_refused(

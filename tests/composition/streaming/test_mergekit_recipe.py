@@ -120,6 +120,37 @@ def test_one_slice_of_all_layers_is_all(folder: Path) -> None:
         ia.MergekitRecipe.read(sliced | {"slices": [{"sources": sources}] * 2})
 
 
+def test_a_slice_may_hold_the_base(folder: Path, tmp_path: Path) -> None:
+    plain = recipe_of("ties", folder)
+    sources = [
+        {"model": str(folder / name), "layer_range": [0, LAYERS], "parameters": own}
+        for name, own in {"base": {}, **OTHERS}.items()
+    ]
+    sliced = {k: v for k, v in plain.items() if k != "models"} | {"slices": [{"sources": sources}]}
+    assert ia.MergekitRecipe.read(sliced) == ia.MergekitRecipe.read(plain)
+    sliced["merge_method"], sliced["parameters"] = "sce", {}
+    sliced["slices"] = [{"sources": [str(folder / "one")]}]
+    with pytest.raises(RecipeError, match=r"layer_range of .*one is None"):
+        ia.MergekitRecipe.read(sliced)
+
+
+@pytest.mark.parametrize(
+    ("case", "models"),
+    [("model_stock", ("./base", "one", "two")), ("linear", ("one", "two", "two/../one"))],
+)
+def test_one_model_by_two_names_is_refused(
+    case: str, models: tuple[str, ...], folder: Path
+) -> None:
+    """It would count twice, or a base as a model that changed nothing."""
+    own = {"weight": 1} if case == "linear" else {}
+    listed = [{"model": name, "parameters": own} for name in models]
+    settings = recipe_of(case, folder) | {"models": listed, "parameters": {}}
+    if case != "linear":
+        settings["base_model"] = "base"
+    with pytest.raises(RecipeError, match="are one model"):
+        ia.MergekitRecipe.read(settings, folder)
+
+
 def test_one_tokenizer_may_be_named(folder: Path, tmp_path: Path) -> None:
     for name, state in llama_states("one").items():
         write_model(tmp_path / name, state)
@@ -146,6 +177,7 @@ BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "normalize is 1: expected true": ("ties", {"parameters": {"normalize": 1}}),
     "nothing is fetched": ("ties", {"base_model": "organisation/model"}),
     "is an adapter": ("sce", {"models": [{"model": "one+adapter"}]}),
+    "there is no model 'xxx": ("sce", {"models": [{"model": "x" * 5000}]}),
     "several methods": ("ties", {"modules": {"text": {}}}),
     "another tokenizer": ("ties", {"chat_template": "auto"}),
     "moved from one tokenizer": ("ties", {"tokenizer_source": "union"}),
@@ -181,6 +213,7 @@ def test_recipes_for_models_are_told_from_those_for_modules(folder: Path, tmp_pa
         "models: [a.safetensors]\nbase_model: origin": False,
         "models: [modules/]": False,
         "models: 3": False,
+        f"models: [{'x' * 5000}]": False,
     }.items():
         path.write_text(text)
         assert is_mergekit(path) is theirs, text

@@ -10,8 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import intarsia as ia
+from intarsia.composition.streaming import tensor_files
 from intarsia.composition.streaming.shards import Shard, ShardTensor, cut_shards
-from intarsia.composition.streaming.tensor_files import DTYPES, TensorFiles, is_model
+from intarsia.composition.streaming.tensor_files import DTYPES, OpenFiles, TensorFiles, is_model
 from intarsia.errors import FileError, IntarsiaError
 
 W = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
@@ -131,3 +132,77 @@ def test_shards_are_cut_in_order_and_read_by_safetensors(tmp_path: Path) -> None
     path.write_bytes(whole.header() + bytes(19))
     assert {name: t.dtype for name, t in load_file(path).items()} == {n: d for n, d, _ in kinds}
     assert len(Shard("x", ()).header()) % 8 == 0
+
+
+def test_two_sets_of_weights_in_one_folder_are_refused(tmp_path: Path) -> None:
+    """transformers would take model.safetensors, mergekit what the index names."""
+    for name in ("model.safetensors", "x.safetensors"):
+        save_file({"w": torch.ones(2)}, tmp_path / name)
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text('{"weight_map": {"w": "x.safetensors"}}')
+    with pytest.raises(FileError, match=r"has both model\.safetensors and"):
+        TensorFiles(tmp_path)
+    assert list(TensorFiles(tmp_path / "model.safetensors").tensors) == ["w"]
+    index.write_text('{"weight_map": {"w": "model.safetensors"}}')
+    assert list(TensorFiles(tmp_path).tensors) == ["w"]
+
+
+def test_a_name_that_no_file_can_have_is_no_model(tmp_path: Path) -> None:
+    for name in ("x" * 5000, "a\0b"):
+        assert not is_model(tmp_path / name)
+        with pytest.raises(FileError, match="nothing is fetched"):
+            TensorFiles(tmp_path / name)
+
+
+def test_a_file_is_known_by_more_than_its_size_and_time(tmp_path: Path) -> None:
+    """What is unpacked from an archive may have one time for all; every tensor has a say."""
+    state = {"small": torch.zeros(3), "large": torch.zeros(5000), "empty": torch.zeros(0)}
+    known = []
+    for changed in (None, "small", "large"):
+        own = {name: t + 1 if name == changed else t for name, t in state.items()}
+        save_file(own, tmp_path / "w.safetensors")
+        os.utime(tmp_path / "w.safetensors", ns=(1, 1))
+        known.append(TensorFiles(tmp_path / "w.safetensors").headers["w.safetensors"])
+    assert len({tuple(each[:2]) for each in known}) == 1
+    assert len({each[2] for each in known}) == 3
+
+
+def test_files_are_held_open_while_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as may be, and only those of the tensors that are read now."""
+    stored = []
+    for name in "abc":
+        save_file({"w": torch.full((4,), float(ord(name)))}, tmp_path / f"{name}.safetensors")
+        stored.append(TensorFiles(tmp_path / f"{name}.safetensors").tensors["w"])
+    monkeypatch.setattr(tensor_files, "MOST_OPEN", 2)
+    files = OpenFiles()
+    held = files.hold(stored)
+    handles = [tensor.handle for tensor in held]
+    can_hold = hasattr(os, "preadv")
+    assert [handle is not None for handle in handles] == [can_hold, can_hold, False]
+    for one, other in zip(held, stored, strict=True):
+        assert torch.equal(one.read(1, 2), other.read(1, 2))
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(FileError, match="cut off while it was read"):
+        held[0].read()
+    path.unlink()
+    assert files.hold(stored[:2])[0].handle == handles[0]
+    files.close()
+    with pytest.raises(FileError, match="No such file"):
+        files.hold(stored[:1])[0].read()
+    for handle in handles[: 2 * can_hold]:
+        assert handle is not None
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(handle)
+
+
+def test_files_are_opened_again_where_several_threads_cannot_share_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "preadv", raising=False)
+    save_file({"w": torch.arange(4.0)}, tmp_path / "w.safetensors")
+    (held,) = OpenFiles().hold([TensorFiles(tmp_path / "w.safetensors").tensors["w"]])
+    assert held.handle is None
+    assert held.read(1, 2).tolist() == [1.0, 2.0]

@@ -22,6 +22,14 @@ def combination(weights: Sequence[float], tensors: Sequence[Tensor]) -> Tensor:
     return total([tensor * weight for weight, tensor in zip(weights, tensors, strict=True)])
 
 
+def combination_(weights: Sequence[float], tensors: Sequence[Tensor]) -> Tensor:
+    """The same to the last bit, made in the tensors themselves."""
+    joined, *others = (t if w == 1 else t.mul_(w) for w, t in zip(weights, tensors, strict=True))
+    for other in others:
+        joined.add_(other)
+    return joined
+
+
 def normalised(weights: Sequence[float], operator: str) -> list[float]:
     """The weights divided by their sum."""
     divisor = sum(weights)

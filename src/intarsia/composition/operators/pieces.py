@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-PieceJoin = Callable[[list[Tensor], int], Tensor]  # changes and their first entry -> the joined one
+# Changes, which it may write to, and their first entry -> the joined one.
+PieceJoin = Callable[[list[Tensor], int], Tensor]
 ROOM = 2**20  # entries that are collected whatever the size of the tensor
 SAMPLED = 16  # pieces from which the first guess is made
 STRIDE = 61  # every so many entries of each piece are kept for the next guess
@@ -54,19 +55,21 @@ def sums(tensor: TensorPieces, of: Callable[[list[Tensor], int], Sequence[Tensor
 
 def gram_of(tensor: TensorPieces) -> Tensor:
     """Inner products of every two parts, K x K, in float64."""
-    # as plain numbers: a small tensor that stays behind each piece keeps its memory in use
-    found = [part for _, part in tensor.each(lambda changes, start: gram(changes).tolist())]
+    found = [part for _, part in tensor.each(lambda changes, start: _products(changes))]
     return torch.tensor(found, dtype=torch.float64).sum(dim=0)
 
 
 def gram(changes: Sequence[Tensor]) -> Tensor:
     """Inner products of every two tensors, K x K, in float64."""
+    return torch.tensor(_products(changes), dtype=torch.float64)
+
+
+def _products(changes: Sequence[Tensor]) -> list[list[float]]:
+    """As plain numbers: a small tensor that stays behind a piece keeps its memory in use."""
     flat = [change.flatten() for change in changes]
-    products = torch.zeros(len(flat), len(flat), dtype=torch.float64)
-    for i, one in enumerate(flat):
-        for j, other in enumerate(flat[: i + 1]):
-            products[i, j] = products[j, i] = torch.dot(one, other)
-    return products
+    lower = [[float(torch.dot(one, o)) for o in flat[: i + 1]] for i, one in enumerate(flat)]
+    places = range(len(flat))
+    return [[lower[max(i, j)][min(i, j)] for j in places] for i in places]
 
 
 @dataclass(frozen=True)

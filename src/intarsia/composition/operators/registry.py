@@ -82,9 +82,10 @@ def operator(
       another; or a function of its settings that says so (see `is_tensorwise`);
     - `entrywise`: for one that is tensorwise, that an entry of its answer depends on that entry
       and its place alone, so that a large tensor can be joined piece by piece; or such a function;
-    - `pieces`: for one that is tensorwise and not entrywise, a function of TensorPieces, context
-      and settings that looks at all pieces of a tensor, as often as it must, and gives the
-      function that joins one of them (see operators/pieces.py);
+    - `pieces`: for one that is tensorwise, a function of TensorPieces, context and settings that
+      looks at all pieces of a tensor, as often as it must, and gives the function that joins one
+      of them (see operators/pieces.py); it is not asked where settings make the operator entrywise
+      that need not be (see `joins_pieces`);
     - `by_rows`: with `pieces`, that these are whole rows of a matrix, one for each output unit; or
       a function of its settings that says so;
     - `most`: how many parts it joins at most;
@@ -134,6 +135,16 @@ def is_entrywise(spec: str | Mapping[str, Any] | Spec) -> bool:
     return is_tensorwise(spec) and _holds("entrywise", spec)
 
 
+def joins_pieces(spec: str | Mapping[str, Any] | Spec) -> bool:
+    """Whether the `pieces` of an operator with these settings are to be asked; see `operator`.
+
+    One without them that is entrywise can be called with pieces instead of whole tensors, and so
+    can one whose settings leave nothing to look for in the whole, such as TIES without a trim.
+    """
+    entry = OPERATORS.entry(spec)
+    return entry.pieces is not None and (entry.entrywise is True or not is_entrywise(spec))
+
+
 def takes_rows(spec: str | Mapping[str, Any] | Spec) -> bool:
     """Whether an operator with these settings wants pieces that are whole rows; see `operator`."""
     return _holds("by_rows", spec)
@@ -146,8 +157,15 @@ def looks_at_samples(spec: str | Mapping[str, Any] | Spec) -> bool:
 
 
 def _holds(name: str, spec: str | Mapping[str, Any] | Spec) -> bool:
-    trait = getattr(OPERATORS.entry(spec), name)
-    return bool(trait(OPERATORS.settings(spec)) if callable(trait) else trait)
+    read = OPERATORS.spec(spec)
+    trait = getattr(OPERATORS[read.name], name)
+    if not callable(trait):
+        return bool(trait)
+    parameters = OPERATORS.parameters(read.name)
+    for key, value in read.arguments.items():
+        if key != "scale" or value != AUTO:
+            _check_setting(read.name, parameters[key], value)
+    return bool(trait(OPERATORS.settings(read)))
 
 
 def joins_logits(operator: Operator) -> bool:

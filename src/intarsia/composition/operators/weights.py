@@ -1,12 +1,19 @@
 """Weights joined entry by entry: sum, mean, weighted."""
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 from torch import Tensor
 
 from intarsia.composition.merge_context import MergeContext
-from intarsia.composition.operators.arithmetic import Weights, combination, mean, normalised
+from intarsia.composition.operators.arithmetic import (
+    Weights,
+    combination,
+    combination_,
+    mean,
+    normalised,
+)
+from intarsia.composition.operators.pieces import PieceJoin
 from intarsia.composition.operators.registry import States, copies, operator
 from intarsia.modules.architecture import Plan
 from intarsia.modules.statistics import joint_buffer, mean_where, sibling_name, total
@@ -24,6 +31,7 @@ SOUPS = "https://arxiv.org/abs/2203.05482"  # model soups
     weight_sum=True,
     tensorwise=lambda settings: settings["affine"] == "sum",  # else it asks for running means
     entrywise=True,
+    pieces=lambda tensor, context, settings: lambda changes, start: _sum_(changes),
     memory=copies(1),
 )
 def sum_of_weights(
@@ -51,6 +59,7 @@ def sum_of_weights(
     colour="#e8b32a",
     tensorwise=True,
     entrywise=True,
+    pieces=lambda tensor, context, settings: lambda c, start: _sum_(c).div_(len(c)),
     memory=copies(1),
 )
 def mean_of_weights(states: States, context: MergeContext) -> dict[str, Tensor]:
@@ -58,14 +67,35 @@ def mean_of_weights(states: States, context: MergeContext) -> dict[str, Tensor]:
     return join_states(states, context.plan, lambda name, tensors: mean(tensors))
 
 
-@operator("weighted", on="weights", paper=SOUPS, tensorwise=True, entrywise=True, memory=copies(2))
+@operator(
+    "weighted",
+    on="weights",
+    paper=SOUPS,
+    tensorwise=True,
+    entrywise=True,
+    pieces=lambda tensor, context, settings: _weighted_pieces(context, settings),
+    memory=copies(2),
+)
 def weighted_sum(
     states: States, context: MergeContext, weights: Weights = 1.0, normalise: bool = False
 ) -> dict[str, Tensor]:
     """theta = sum of w_i theta_i, or that divided by the sum of w_i."""
-    given = context.weights(weights)
-    factors = normalised(given, "weighted") if normalise else given
+    factors = _factors(context, weights, normalise)
     return join_states(states, context.plan, lambda name, tensors: combination(factors, tensors))
+
+
+def _weighted_pieces(context: MergeContext, settings: Mapping[str, Any]) -> PieceJoin:
+    factors = _factors(context, settings["weights"], settings["normalise"])
+    return lambda changes, start: combination_(factors, changes)
+
+
+def _factors(context: MergeContext, weights: Weights, normalise: bool) -> list[float]:
+    given = context.weights(weights)
+    return normalised(given, "weighted") if normalise else given
+
+
+def _sum_(tensors: Sequence[Tensor]) -> Tensor:
+    return combination_([1.0] * len(tensors), tensors)
 
 
 def join_states(

@@ -6,12 +6,13 @@ whole (sums, products, the largest entries), its pieces are looked at before the
 """
 
 import hashlib
-import math
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from intarsia.composition.operators.registry import (
     AUTO,
     is_entrywise,
     is_tensorwise,
+    joins_pieces,
     takes_rows,
 )
 from intarsia.composition.streaming.shards import (
@@ -35,7 +37,12 @@ from intarsia.composition.streaming.shards import (
     check_manifest,
     cut_shards,
 )
-from intarsia.composition.streaming.tensor_files import CODES, StoredTensor, TensorFiles
+from intarsia.composition.streaming.tensor_files import (
+    CODES,
+    OpenFiles,
+    StoredTensor,
+    TensorFiles,
+)
 from intarsia.errors import (
     CompositionError,
     LimitError,
@@ -49,13 +56,14 @@ from intarsia.limits import account, allocating, bytes_text, current, machine_me
 from intarsia.models.wiring import Wiring
 from intarsia.modules.architecture import Plan, TensorSpec
 from intarsia.modules.bases.base_weights import Base
-from intarsia.modules.statistics import joint_buffer, sibling_name
+from intarsia.modules.statistics import is_finite, joint_buffer, sibling_name
 from intarsia.process import BYTES, Advance, progress_bar
 from intarsia.specs import Spec
 
 # Entries that are joined at once: as float64 they stay in a core's cache, and torch joins no more
 # in one thread, so that threads can take a piece each.
 PIECE = 2**15
+BATCH = 8  # pieces that a thread takes at once
 RETAINED = 2**24  # bytes
 SHARD_SIZE = "4GiB"
 STATISTICS = ("running_mean", "running_var")
@@ -117,7 +125,8 @@ def merge_files(
     in all models. Config and tokenizer are copied from the base, or from the first model given.
 
     A run that was killed goes on where it was: shards that are finished are kept if their digests
-    are those in the folder's manifest, and the models have kept their size, time and headers.
+    are those in the folder's manifest, and the models have kept their sizes, times and headers, and
+    a sample of every tensor.
     """
     job = _Job.of(models, operator, base, dtype)
     shards = cut_shards(job.planned(), read_count("shard_size", shard_size))
@@ -199,33 +208,41 @@ class _Part:
 
 
 class _Workers:
-    """Threads that take a piece each; what they make comes in order, and not far ahead."""
+    """Threads that take a few pieces each; what they make comes in order, and not far ahead."""
 
     def __init__(self) -> None:
         # glibc gives pages of blocks back that are larger than any that was freed before: without
         # this one, those of every piece, to ask for them again
         torch.empty(RETAINED, dtype=torch.uint8)
         self.pool = ThreadPoolExecutor(torch.get_num_threads())
+        self.files = OpenFiles()
 
     def __enter__(self) -> "_Workers":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.pool.shutdown(cancel_futures=True)
+        self.files.close()
 
     @staticmethod
     def ahead() -> int:
-        """How many pieces are in memory at most."""
-        return 2 * torch.get_num_threads() + 1
+        """How many batches are in memory at most."""
+        return torch.get_num_threads() + 1
 
-    def map(self, function: Callable[[int], Any], starts: Iterable[int]) -> Iterator[Any]:
-        pending: deque[Future[Any]] = deque()
-        for start in starts:
-            pending.append(self.pool.submit(function, start))
+    def map(self, function: Callable[[int], Any], starts: Sequence[int]) -> Iterator[Any]:
+        """What the function makes of each start; of few starts every thread has its share."""
+
+        def run(some: Sequence[int]) -> list[Any]:
+            return [function(start) for start in some]
+
+        size = min(BATCH, max(1, len(starts) // self.ahead()))
+        pending: deque[Future[list[Any]]] = deque()
+        for place in range(0, len(starts), size):
+            pending.append(self.pool.submit(run, starts[place : place + size]))
             if len(pending) == self.ahead():
-                yield pending.popleft().result()
+                yield from pending.popleft().result()
         while pending:
-            yield pending.popleft().result()
+            yield from pending.popleft().result()
 
 
 class _FileTensor:
@@ -235,8 +252,14 @@ class _FileTensor:
         self.job, self.name, self.workers = job, name, workers
         self.stored = job.first.tensors[name]
         self.entries, self.first = self.stored.entries, job.starts[name]
+        base = None if job.takes_weights else job.base
+        every = [*job.models.values(), *([] if base is None else [base])]
+        held = workers.files.hold([files.tensors[name] for files in every])
+        self.models = list(zip(every, held, strict=True))
+        self.base = None if base is None else self.models.pop()  # what is taken off, and added
         self.step = _step(self.stored, job.operator)
         self.starts = range(0, self.entries, self.step)
+        self.finite = False  # whether all pieces were looked at, and found to be so
 
     @property
     def count(self) -> int:
@@ -248,22 +271,26 @@ class _FileTensor:
         def seen(start: int) -> tuple[int, Any]:
             return start, look(self.read(start)[1], start)
 
-        return self.workers.map(seen, self.starts[::every])
+        yield from self.workers.map(seen, self.starts[::every])
+        self.finite = self.finite or every == 1
 
     def read(self, start: int) -> tuple[Tensor | None, list[Tensor]]:
         """What is added to the joined piece, and what the models have: changes, or weights."""
         count = min(self.step, self.entries - start)
-        base = None if self.job.takes_weights else self.job.base
-        origin = None if base is None else self.job.finite(base, self.name, start, count)
+        origin = None if self.base is None else self._read(*self.base, start, count)
         changes = []
-        for files in self.job.models.values():
-            own = self.job.finite(files, self.name, start, count)
+        for files, stored in self.models:
+            own = self._read(files, stored, start, count)
             changes.append(own if origin is None else own.sub_(origin))
-        if takes_rows(self.job.operator):
+        if self.job.takes_rows:
             rows = self.stored.shape[0] if len(self.stored.shape) > 1 else 1
             changes = [change.view(-1, self.entries // rows) for change in changes]
             origin = None if origin is None else origin.view(changes[0].shape)
         return origin, changes
+
+    def _read(self, files: TensorFiles, stored: StoredTensor, start: int, count: int) -> Tensor:
+        entries = stored.read(start, count)
+        return entries.double() if self.finite else self.job.finite(entries, files, self.name)
 
     def joined_entries(self, start: int) -> Tensor:
         """A piece as an operator makes it that looks at no other; or the whole of the tensor."""
@@ -271,11 +298,11 @@ class _FileTensor:
         shape = self.stored.shape if count == self.entries else (count,)
         job, name = self.job, self.name
         origin = None
-        if job.base is not None:
-            origin = job.finite(job.base, name, start, count).reshape(shape)
+        if self.base is not None:
+            origin = self._read(*self.base, start, count).reshape(shape)
         states = []
-        for files in job.models.values():
-            own = job.finite(files, name, start, count).reshape(shape)
+        for files, stored in self.models:
+            own = self._read(files, stored, start, count).reshape(shape)
             states.append({name: own if origin is None else own.sub_(origin)})
         context = FileContext(
             parts=job.parts,
@@ -370,21 +397,27 @@ class _Job:
         """The tensors of a shard one after another, flat, in pieces as small as may be."""
         with _Workers() as workers:
             for tensor in shard.tensors:
-                stored = self.first.tensors[tensor.name]
-                if not _is_learned(tensor.name, stored):
-                    yield self._checked(tensor.name, self._buffer(tensor.name).to(tensor.dtype))
-                    advance(tensor.nbytes)
-                elif stored.entries:
-                    for joined in self._joined(tensor, workers):
-                        yield joined
-                        advance(joined.nbytes)
+                for piece in self._made(tensor, workers):
+                    yield piece
+                    advance(piece.nbytes)
+
+    def _made(self, tensor: ShardTensor, workers: "_Workers") -> Iterable[Tensor]:
+        """The pieces of one tensor."""
+        name, stored = tensor.name, self.first.tensors[tensor.name]
+        if not stored.entries:
+            return ()
+        if _is_learned(name, stored):
+            return self._joined(tensor, workers)
+        if _is_statistic(name, stored):
+            return (self._checked(name, self._statistic(name).to(tensor.dtype)),)
+        return self._integers(name)
 
     def _joined(self, tensor: ShardTensor, workers: "_Workers") -> Iterator[Tensor]:
         """A parameter as the operator makes it, in pieces of the type that is written."""
         files = _FileTensor(self, tensor.name, workers)
         how, settings = OPERATORS[self.operator.name], OPERATORS.settings(self.operator)
         join: Callable[[int], Tensor] = files.joined_entries
-        if not is_entrywise(self.operator) and how.pieces is not None:
+        if joins_pieces(self.operator):
             of_piece = how.pieces(files, FileContext(self.parts), settings)
 
             def join(start: int) -> Tensor:
@@ -407,10 +440,14 @@ class _Job:
         """Whether the operator joins the weights themselves and not their changes of the base."""
         return OPERATORS.settings(self.operator).get("base") == "zero"
 
-    def finite(self, files: TensorFiles, name: str, start: int, count: int) -> Tensor:
-        """Entries of a model's tensor, in float64; NaN and infinity are refused."""
-        entries = files.tensors[name].read(start, count)
-        if not _is_finite(entries):
+    @cached_property
+    def takes_rows(self) -> bool:
+        """Whether the operator wants pieces that are whole rows."""
+        return takes_rows(self.operator)
+
+    def finite(self, entries: Tensor, files: TensorFiles, name: str) -> Tensor:
+        """Entries that were read of a model's tensor, in float64; NaN and infinity are refused."""
+        if not is_finite(entries):
             models = {id(own): model for model, own in self.models.items()}
             raise CompositionError(
                 f"tensor {name!r} of model {models.get(id(files), 'base')!r} holds values that are "
@@ -435,32 +472,37 @@ class _Job:
         for files in (*self.models.values(), *([self.base] if self.base else [])):
             files.check_unchanged()
 
-    def _buffer(self, name: str) -> Tensor:
-        """Statistics of a normalisation by the rule of all operators; integers that are equal."""
+    def _statistic(self, name: str) -> Tensor:
+        """That of a normalisation, by the rule of all operators."""
         gain = sibling_name(name, "weight")
         names = [name, *([gain] if gain in self.first.tensors else [])]
         states = [{key: self._whole(files, key) for key in names} for files in self.models.values()]
-        each = [state[name] for state in states]
-        if each[0].is_floating_point() or name.rpartition(".")[2] == COUNT:
-            return joint_buffer(name, states, [1.0] * len(states)).reshape(-1)
-        for model, tensor in zip(self.models, each, strict=True):
-            if not torch.equal(tensor, each[0]):
-                raise CompositionError(
-                    f"tensor {name!r} holds integers that differ, in {next(iter(self.models))!r} "
-                    f"and {model!r}: they cannot be joined; leave one of the models out"
-                )
-        return each[0].reshape(-1)
+        return joint_buffer(name, states, [1.0] * len(states)).reshape(-1)
+
+    def _integers(self, name: str) -> Iterator[Tensor]:
+        """Those that all models have; a CompositionError where they differ."""
+        stored = {model: files.tensors[name] for model, files in self.models.items()}
+        (first, one), *others = stored.items()
+        for start in range(0, one.entries, PIECE):
+            count = min(PIECE, one.entries - start)
+            integers = one.read(start, count)
+            for model, other in others:
+                if not torch.equal(other.read(start, count), integers):
+                    raise CompositionError(
+                        f"tensor {name!r} holds integers that differ, in {first!r} and {model!r}: "
+                        "they cannot be joined; leave one of the models out"
+                    )
+            yield integers
 
     def _whole(self, files: TensorFiles, name: str) -> Tensor:
         """A model's tensor; numbers in float64."""
         stored = files.tensors[name]
-        floats = stored.dtype.is_floating_point
-        read = self.finite(files, name, 0, stored.entries) if floats else stored.read()
-        return read.reshape(stored.shape)
+        read = stored.read().reshape(stored.shape)
+        return self.finite(read, files, name) if read.is_floating_point() else read
 
     def _checked(self, name: str, joined: Tensor) -> Tensor:
         """What is to be written; NaN and infinity are refused."""
-        if _is_finite(joined):
+        if is_finite(joined):
             return joined
         raise CompositionError(
             f"tensor {name!r} joined holds values that {joined.dtype} has no room for: choose "
@@ -481,16 +523,23 @@ class _Job:
     def _count_memory(self) -> None:
         """Refuse what takes more than the limits allow, or than the machine has."""
         current().check("parts", len(self.models), "{} models are to be joined")
-        name, largest = max(self.first.tensors.items(), key=lambda item: item[1].entries)
+        floats = [(n, t) for n, t in self.first.tensors.items() if t.dtype.is_floating_point]
+        if not floats:
+            return  # integers are compared piece by piece
+        name, largest = max(floats, key=lambda item: item[1].entries)
         how, whole = OPERATORS[self.operator.name], largest.entries
-        entries = min(_step(largest, self.operator), whole)
+        learned = _is_learned(name, largest)
+        entries = min(_step(largest, self.operator), whole) if learned else whole
         spec = TensorSpec((entries,), torch.float64, learned=True)
         context = FileContext(self.parts, entries={name: spec})
         states = 8 * entries * (len(self.models) + 3)  # with base, answer and what is written
         passing = states + (how.memory(context) if how.memory else COPIES * context.nbytes)
         if entries < whole:
-            passing *= _Workers.ahead()
-            if how.pieces is not None and not is_entrywise(self.operator):
+            # one piece in the making by every thread, and the others made
+            looks = joins_pieces(self.operator) and not is_entrywise(self.operator)
+            made = 8 * entries * (len(self.models) if looks else 1) * _Workers.ahead() * BATCH
+            passing = passing * torch.get_num_threads() + made
+            if looks:
                 # what a search for the largest entries holds, and sorts
                 passing += 24 * len(self.models) * min(whole, max(ROOM, whole // 16))
         what = f"joining tensor {name!r} of {len(self.models)} models takes {{}} of memory"
@@ -512,15 +561,18 @@ def _named(models: Models) -> dict[str, Path]:
             f"models is {shortened(models)}: expected paths of files or folders, or a mapping of "
             "names to them"
         )
-    if isinstance(models, Mapping):
-        return {str(name): Path(path) for name, path in models.items()}
+    given = models.items() if isinstance(models, Mapping) else ((None, path) for path in models)
     named: dict[str, Path] = {}
-    for path in map(Path, models):
+    for key, place in given:
+        if not isinstance(place, str | os.PathLike):
+            raise RecipeError(f"models has {shortened(place)}: expected paths of files or folders")
+        path = Path(place)
         name = path.stem if path.suffix == ".safetensors" else path.resolve().name
+        name = name if key is None else str(key)
         if name in named:
             raise RecipeError(
-                f"two models are called {name!r}, {named[name]} and {path}: give a mapping of "
-                "names to paths"
+                f"two models are called {name!r}, {named[name]} and {path}: give a mapping with "
+                "a name of its own for each"
             )
         named[name] = path
     return named
@@ -547,7 +599,7 @@ def _checked_operator(given: str | Mapping[str, Any] | Spec, named: Mapping[str,
 
 
 def _check_fits(files: TensorFiles, first: TensorFiles) -> None:
-    """The same names and shapes, and floating numbers where the other has them."""
+    """The same names and shapes; floating numbers where the other has them, else one type."""
     for one, other in ((files, first), (first, files)):
         if missing := other.tensors.keys() - one.tensors.keys():
             raise CompositionError(
@@ -556,7 +608,8 @@ def _check_fits(files: TensorFiles, first: TensorFiles) -> None:
             )
     for name, tensor in files.tensors.items():
         expected = first.tensors[name]
-        same = tensor.dtype.is_floating_point == expected.dtype.is_floating_point
+        floats = tensor.dtype.is_floating_point and expected.dtype.is_floating_point
+        same = floats or tensor.dtype == expected.dtype
         if tensor.shape != expected.shape or not same:
             raise CompositionError(
                 f"tensor {name!r} is {tensor.shape} {tensor.dtype} in {files.path} and "
@@ -569,6 +622,11 @@ def _is_learned(name: str, tensor: StoredTensor) -> bool:
     return tensor.dtype.is_floating_point and name.rpartition(".")[2] not in STATISTICS
 
 
+def _is_statistic(name: str, tensor: StoredTensor) -> bool:
+    """Whether a tensor that is not learned is one of a normalisation's."""
+    return tensor.dtype.is_floating_point or name.rpartition(".")[2] == COUNT
+
+
 def _step(tensor: StoredTensor, operator: Spec) -> int:
     """How many entries are joined at once."""
     if is_entrywise(operator):
@@ -577,15 +635,8 @@ def _step(tensor: StoredTensor, operator: Spec) -> int:
         return tensor.entries
     if not takes_rows(operator):
         return PIECE
-    row = tensor.entries // tensor.shape[0] if len(tensor.shape) > 1 else tensor.entries
+    row = max(1, prod(tensor.shape[1:]) if len(tensor.shape) > 1 else tensor.entries)
     return row * max(1, PIECE // row)
-
-
-def _is_finite(entries: Tensor) -> bool:
-    if not entries.is_floating_point() or not entries.numel():
-        return True
-    least, most = entries.aminmax()  # NaN where there is one
-    return math.isfinite(float(least)) and math.isfinite(float(most))
 
 
 def _float_types(files: TensorFiles) -> set[torch.dtype]:

@@ -4,6 +4,7 @@ Sources: mergekit 0.1.5, whose results the methods equal up to rounding; those t
 (dare, della) draw other numbers. What means more than we do is refused with its reason.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -222,6 +223,8 @@ class MergekitRecipe:
         paths = {entry["model"]: _place(entry["model"], folder) for entry in entries}
         if len(paths) < len(entries) or not entries:
             raise RecipeError("models names one of them twice, or none besides the base")
+        every = paths if base is None else paths | {base: _place(base, folder)}
+        _check_apart(every)
         names = _names(paths)
         given = _parameters(named, method, settings.get("parameters"), entries, names)
         operator = {**method.operator, **method.translate(given)}
@@ -232,12 +235,11 @@ class MergekitRecipe:
         recipe = cls(
             models={names[model]: path for model, path in paths.items()},
             operator=operator,
-            base=_place(base, folder) if base is not None and is_origin else None,
+            base=every[base] if base is not None and is_origin else None,
             dtype=_dtype(settings),
         )
-        every = [*recipe.models.values(), *([recipe.base] if recipe.base else [])]
-        _check_slices(settings, paths)
-        _check_tokenizer(settings, every)
+        _check_slices(settings, every)
+        _check_tokenizer(settings, list(every.values()))
         return recipe
 
     def merge(
@@ -311,12 +313,24 @@ def _entries(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _place(model: str, folder: Path) -> Path:
     """The path of a model on this machine."""
     for path in (folder / model, Path(model)):
-        if path.exists():
+        if os.path.exists(path):  # False also of a name that no file can have
             return path
     why = "nothing is fetched: download it and give its folder"
     if "+" in model:
         why = "what follows the + is an adapter: merge it into the model with peft first"
     raise RecipeError(f"there is no model {shortened(model)} on this machine: {why}")
+
+
+def _check_apart(paths: Mapping[str, Path]) -> None:
+    """Refuse one model by two names, which would count twice, or as a change of nothing."""
+    seen: dict[Path, str] = {}
+    for model, path in paths.items():
+        other = seen.setdefault(path.resolve(), model)
+        if other != model:
+            raise RecipeError(
+                f"{shortened(other)} and {shortened(model)} are one model: write its path alike "
+                "everywhere, or leave one out"
+            )
 
 
 def _names(paths: Mapping[str, Path]) -> dict[str, str]:
@@ -395,7 +409,8 @@ def _dtype(settings: Mapping[str, Any]) -> str | None:
 
 def _check_slices(settings: Mapping[str, Any], paths: Mapping[str, Path]) -> None:
     """One slice is all of a model where it has all layers that the config counts."""
-    for source in settings["slices"][0]["sources"] if settings.get("slices") else ():
+    for given in settings["slices"][0]["sources"] if settings.get("slices") else ():
+        source = given if isinstance(given, Mapping) else {"model": given}
         layers = _config(paths.get(source["model"])).get("num_hidden_layers")
         seen = source.get("layer_range")
         if type(layers) is not int or seen != [0, layers]:

@@ -7,8 +7,9 @@ memory of the process, and a file that is cut off meanwhile would end it.
 
 import hashlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,6 +25,8 @@ from intarsia.parsing import parse_json, parse_mapping
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 LARGEST_INDEX = 2**26  # bytes
 MOST_AXES = 64  # as many as torch and numpy can have
+MOST_OPEN = 64  # files, of the few hundred that a process may have open
+SAMPLE = 2**12  # bytes from the middle of a tensor that a file is known by
 DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
     "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
@@ -35,12 +38,13 @@ _AGAIN = "get the file again from where it came"
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """Where a tensor lies, and what it is."""
+    """Where a tensor lies, and what it is; with a handle, its file is kept open by others."""
 
     path: Path
     offset: int
     shape: tuple[int, ...]
     dtype: torch.dtype
+    handle: int | None = None
 
     @property
     def entries(self) -> int:
@@ -55,13 +59,39 @@ class StoredTensor:
         count = self.entries - start if count is None else count
         size = self.dtype.itemsize
         content = torch.empty(count * size, dtype=torch.uint8)
+        view, place = content.numpy().data, self.offset + start * size
         try:
-            with self.path.open("rb", buffering=0) as file:
-                file.seek(self.offset + start * size)
-                _fill(file, content.numpy().data)
+            if (handle := self.handle) is not None:
+                _fill(view, lambda rest, done: os.preadv(handle, [rest], place + done), self.path)
+            else:
+                with self.path.open("rb", buffering=0) as file:
+                    file.seek(place)
+                    _fill(view, lambda rest, done: file.readinto(rest), self.path)
         except OSError as error:
             raise FileError(f"{self.path}: cannot be read: {error.strerror or error}") from error
         return content.view(self.dtype)
+
+
+class OpenFiles:
+    """Files that stay open from one read to the next, where several threads can read from one."""
+
+    def __init__(self) -> None:
+        self.handles: dict[Path, int] = {}
+
+    def hold(self, tensors: Sequence[StoredTensor]) -> list[StoredTensor]:
+        """The tensors, with handles for a while; files that are not theirs are closed."""
+        wanted = dict.fromkeys(tensor.path for tensor in tensors)
+        for path in self.handles.keys() - wanted.keys():
+            os.close(self.handles.pop(path))
+        for path in list(wanted)[: MOST_OPEN if hasattr(os, "preadv") else 0]:
+            if path not in self.handles:
+                with suppress(OSError):  # whoever reads from it opens it, and says what is wrong
+                    self.handles[path] = os.open(path, os.O_RDONLY)
+        return [replace(tensor, handle=self.handles.get(tensor.path)) for tensor in tensors]
+
+    def close(self) -> None:
+        """Close all of them, once nobody reads any more."""
+        self.hold([])
 
 
 class TensorFiles:
@@ -70,7 +100,8 @@ class TensorFiles:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.files, placed = _files_of(self.path)
-        self.headers: dict[str, list[Any]] = {}  # of each file its size, time and header's digest
+        # of each file its size, its time, and a digest of its header and a sample of its tensors
+        self.headers: dict[str, list[Any]] = {}
         tensors: dict[str, StoredTensor] = {}
         for file in self.files:
             own, self.headers[file.name] = _read_header(file)
@@ -101,11 +132,7 @@ class TensorFiles:
     def check_unchanged(self) -> None:
         """Refuse files that were written to since their headers were read."""
         for file in self.files:
-            try:
-                status = file.stat()
-            except OSError as error:
-                raise FileError(f"{file}: cannot be read: {error.strerror or error}") from error
-            if [status.st_size, status.st_mtime_ns] != self.headers[file.name][:2]:
+            if _read_header(file)[1] != self.headers[file.name]:
                 raise FileError(
                     f"{file}: was written to while it was read: merge into a new folder"
                 )
@@ -113,11 +140,11 @@ class TensorFiles:
 
 def is_model(path: Path) -> bool:
     """Whether a path holds tensors that another library wrote, by a look at names and a header."""
-    if path.is_dir():
+    if os.path.isdir(path):
         return any((path / name).is_file() for name in (INDEX, WEIGHTS)) and not (
             (path / WEIGHTS).is_file() and _is_ours(path / WEIGHTS)
         )
-    return path.suffix == ".safetensors" and path.is_file() and not _is_ours(path)
+    return path.suffix == ".safetensors" and os.path.isfile(path) and not _is_ours(path)
 
 
 def _is_ours(path: Path) -> bool:
@@ -130,15 +157,20 @@ def _is_ours(path: Path) -> bool:
 
 def _files_of(path: Path) -> tuple[list[Path], dict[str, str] | None]:
     """The files of a model, and where its index says that each tensor is."""
-    if path.is_file():
+    if os.path.isfile(path):  # False also of a name that no file can have
         return [path], None
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise FileError(
             f"{path}: there is no such file or folder: give a .safetensors file, or the folder of "
             "a model that lies on this machine; nothing is fetched"
         )
     if (path / INDEX).is_file():
         placed = _read_index(path / INDEX)
+        if WEIGHTS not in placed.values() and (path / WEIGHTS).is_file():
+            raise FileError(
+                f"{path}: has both {WEIGHTS} and {INDEX}, which names other files, and libraries "
+                f"differ in which of them counts: move one away, or give {path / WEIGHTS} itself"
+            )
         return [path / name for name in sorted(set(placed.values()))], placed
     if (path / WEIGHTS).is_file():
         return [path / WEIGHTS], None
@@ -181,24 +213,32 @@ def _indexed(
 
 
 def _read_header(path: Path) -> tuple[dict[str, StoredTensor], list[Any]]:
-    """The tensors of a file, and what it is known by: its size, its time and its header."""
+    """The tensors of a file, and what it is known by.
+
+    That is its size, its time, and a digest of its header and of a few bytes of every tensor: files
+    may share a time, such as those that were unpacked from an archive that has none.
+    """
     try:
         if is_no_file(path):
             raise FileError(f"{path}: is not a file")
         with path.open("rb") as file:
             entries, start, digest = _entries(file)
             status = os.fstat(file.fileno())
-        if "intarsia" in _metadata(entries):
-            raise FileError("intarsia wrote it: join modules with compose")
-        tensors = _placed(entries, path, start, status.st_size)
+            if "intarsia" in _metadata(entries):
+                raise FileError("intarsia wrote it: join modules with compose")
+            tensors = _placed(entries, path, start, status.st_size)
+            for tensor in sorted(tensors.values(), key=lambda tensor: tensor.offset):
+                count = min(SAMPLE, tensor.nbytes)
+                file.seek(tensor.offset + (tensor.nbytes - count) // 2)
+                digest.update(file.read(count))
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}") from error
     except FileError as error:
         raise error if str(path) in str(error) else FileError(f"{path}: {error}") from error
-    return tensors, [status.st_size, status.st_mtime_ns, digest]
+    return tensors, [status.st_size, status.st_mtime_ns, digest.hexdigest()]
 
 
-def _entries(file: BinaryIO) -> tuple[dict[str, Any], int, str]:
+def _entries(file: BinaryIO) -> tuple[dict[str, Any], int, "hashlib._Hash"]:
     """The JSON of a header, where tensors begin, and the header's digest."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(file.read(8), "little")
@@ -210,7 +250,7 @@ def _entries(file: BinaryIO) -> tuple[dict[str, Any], int, str]:
         entries = parse_mapping(text)
     except ValueError as error:
         raise FileError(f"is not a sound safetensors file ({error}): {_AGAIN}") from error
-    return entries, 8 + length, hashlib.sha256(text).hexdigest()
+    return entries, 8 + length, hashlib.sha256(text)
 
 
 def _metadata(entries: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -265,10 +305,11 @@ def _checked(name: str, entry: Any) -> tuple[int, int, tuple[int, ...], str]:
     return offsets[0], offsets[1], tuple(shape), code
 
 
-def _fill(file: Any, view: memoryview) -> None:
+def _fill(view: memoryview, read: Callable[[memoryview, int], int | None], path: Path) -> None:
+    """Read until all is there, by a function of what is left and of how much is done."""
     done = 0
     while done < len(view):
-        count = file.readinto(view[done:])
+        count = read(view[done:], done)
         if not count:
-            raise FileError(f"{file.name}: was cut off while it was read: {_AGAIN}")
+            raise FileError(f"{path}: was cut off while it was read: {_AGAIN}")
         done += count

@@ -20,6 +20,7 @@ from intarsia.models.custom.adapting import shared_names
 from intarsia.models.custom.published import is_published, published
 from intarsia.modules import file
 from intarsia.modules.architecture import Architecture
+from intarsia.modules.statistics import is_finite
 from intarsia.specs import Registry, name_of
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Base:
                     f"base {shortened(self.name)} has {shortened(name)}, a {kind}: expected names "
                     "to tensors, as the state_dict() of a network has them"
                 )
-            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            if not is_finite(tensor):
                 raise ModelError(
                     f"base {shortened(self.name)}: tensor {shortened(name)} holds values that are "
                     "not finite: give weights that a network can answer with"

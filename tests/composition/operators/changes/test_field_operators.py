@@ -17,7 +17,7 @@ from torch import Tensor
 
 from intarsia.composition.operators.changes.dare import uniform
 from intarsia.composition.operators.changes.model_stock import stocked
-from intarsia.composition.operators.changes.sce import select_and_erase
+from intarsia.composition.operators.changes.sce import select_and_erase, variance_of
 from intarsia.composition.operators.changes.singular_vectors import isotropic, without_interference
 from intarsia.composition.operators.changes.sparsified import (
     BREADCRUMBS,
@@ -344,3 +344,37 @@ def test_a_convolution_is_a_matrix_of_its_filters() -> None:
         torch.testing.assert_close(join(each, even).flatten(1), join(flat, even))
     torch.testing.assert_close(stocked(each, True).flatten(1), stocked(flat, True))
     torch.testing.assert_close(chances(each[0], 0.5, 0.1).flatten(1), chances(flat[0], 0.5, 0.1))
+
+
+def test_a_weight_of_0_counts_for_nothing_in_a_karcher_mean() -> None:
+    """Also where it is all that has a direction."""
+    one, nothing = tensor(3.0, 4.0), torch.zeros(2, dtype=FLOAT)
+    assert karcher_mean([one, nothing], [0.0, 1.0], 10, 1e-5).tolist() == [0.0, 0.0]
+    other = tensor(-1.0, 2.0)
+    torch.testing.assert_close(
+        karcher_mean([one, other, nothing], [0.0, 0.5, 0.5], 10, 1e-5), other / 2
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_a_variance_is_torchs_whatever_the_pieces(count: int) -> None:
+    each = changes((7, 30), count)
+    expected = torch.stack(each).var(dim=0, correction=0)
+    torch.testing.assert_close(variance_of(each), expected, rtol=1e-14, atol=0)
+    columns = [variance_of([change[:, i] for change in each]) for i in range(30)]
+    assert torch.equal(torch.stack(columns, dim=1), variance_of(each))
+    single = [[variance_of([c[i, j] for c in each]) for j in range(30)] for i in range(7)]
+    assert torch.equal(torch.stack([torch.stack(row) for row in single]), variance_of(each))
+    assert not variance_of([tensor(0.1, 0.7)] * count).any()
+
+
+def test_directions_that_cancel_out_but_for_rounding_give_the_weighted_mean() -> None:
+    """What float32 leaves of opposite changes is no direction to be made as long as they are."""
+    draw = torch.Generator().manual_seed(0)
+    base, one = (torch.randn(50, generator=draw) for _ in range(2))
+    mirrored = 2 * base - one
+    each = [tensor.double() - base.double() for tensor in (one, mirrored)]
+    assert float((each[0] + each[1]).norm()) > 0
+    seen = mean_direction(each, [0.5, 0.5])
+    torch.testing.assert_close(seen, (each[0] + each[1]) / 2)
+    assert float(seen.norm()) < 1e-5

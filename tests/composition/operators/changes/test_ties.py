@@ -268,3 +268,15 @@ def test_presets_have_no_favourites(preset: str, seed: int, density: float) -> N
     torch.testing.assert_close(join([-v for v in each], weights, SIZES, how), -joined)
     still = join([*each, torch.zeros_like(each[0])], (*weights, 9.0), SIZES, how)
     torch.testing.assert_close(still, joined)
+
+
+def test_weights_that_cancel_each_other_out_divide_nothing() -> None:
+    """0.1 + 0.2 - 0.3 is 6e-17 in floating point, and no sum to divide by."""
+    each = [torch.tensor([1.0, 1.0]), torch.tensor([2.0, 2.0]), torch.tensor([-3.0, 3.0])]
+    each = [vector.double() for vector in each]
+    weights = (0.1, 0.2, -0.3)
+    seen = join(each, weights, (2,), PRESETS["mergekit"])
+    # all agree on the first; of the second the last alone has the sign, which divides by -0.3
+    torch.testing.assert_close(seen, torch.tensor([0.1 + 0.4 + 0.9, 3.0]).double())
+    small = join(each, [1e-12 * weight for weight in (0.1, 0.2, 0.3)], (2,), PRESETS["mergekit"])
+    torch.testing.assert_close(small, torch.tensor([-3.0, 14 / 6]).double())

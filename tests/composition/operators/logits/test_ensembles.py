@@ -110,8 +110,15 @@ def test_one_module_is_itself(how: str, make_context: Make) -> None:
 
 def test_extreme_logits_stay_finite(make_context: Make) -> None:
     wild = [1e4 * z for z in answers()]
-    for how in ("probabilities", "own"):
+    for how in ("probabilities", "own", "stick_breaking"):
         assert join(how, wild, make_context(3)).isfinite().all()
+
+
+def test_what_a_part_denies_beyond_all_doubt_is_shared_out(make_context: Make) -> None:
+    """Its own class has a probability of 0 in float64, of which no fraction can be taken."""
+    sure = 1e4 * torch.nn.functional.one_hot(torch.tensor([3]), 4).float()
+    joined = join("stick_breaking", [sure, sure], make_context(2))
+    torch.testing.assert_close(torch.softmax(joined, dim=1), torch.full((1, 4), 0.25))
 
 
 def test_a_module_that_rewards_all_scores_its_own_evidence(make_context: Make) -> None:

@@ -11,7 +11,12 @@ import torch
 from torch import Tensor
 
 from intarsia.composition.merge_context import MergeContext
-from intarsia.composition.operators.arithmetic import Weights, combination, normalised
+from intarsia.composition.operators.arithmetic import (
+    Weights,
+    combination,
+    combination_,
+    normalised,
+)
 from intarsia.composition.operators.changes.tensor_changes import TensorJoin, tensor_operator
 from intarsia.composition.operators.pieces import PieceJoin, TensorPieces, gram, gram_of
 from intarsia.composition.operators.registry import copies
@@ -19,6 +24,7 @@ from intarsia.errors import RecipeError
 
 PARALLEL = 0.9995  # of a cosine: beyond it directions are taken for one, and lengths interpolated
 NOTHING = 1e-8  # a length below it has no direction
+CANCELLED = 1e-6  # of a mean of directions: what is shorter, inner products do not tell from 0
 
 
 @tensor_operator(
@@ -131,7 +137,7 @@ def direction_weights(products: Tensor, weights: Sequence[float]) -> list[float]
     pairs = zip(weights, lengths, strict=True)
     own = [weight / length if length > NOTHING else weight for weight, length in pairs]
     length = _length(torch.tensor(own, dtype=torch.float64), products)
-    if length < NOTHING:
+    if length < CANCELLED:
         return list(weights)
     mean = sum(weight * own for weight, own in zip(weights, lengths, strict=True))
     return [factor * mean / length for factor in own]
@@ -147,7 +153,8 @@ def karcher_weights(
     if len(products) == 1:
         return [1.0]
     lengths = _lengths(products)
-    chosen = [i for i, length in enumerate(lengths) if length > tolerance]
+    pairs = enumerate(zip(weights, lengths, strict=True))
+    chosen = [i for i, (weight, length) in pairs if weight != 0 and length > tolerance]
     if not chosen:
         return [0.0] * len(lengths)
     shares = normalised([weights[i] for i in chosen], "karcher")
@@ -203,4 +210,4 @@ def _clamped(cosine: float) -> float:
 def _combined(tensor: TensorPieces, weights: Callable[[Tensor], Sequence[float]]) -> PieceJoin:
     """A combination by weights that are found from the inner products of the parts."""
     found = weights(gram_of(tensor))
-    return lambda changes, start: combination(found, changes)
+    return lambda changes, start: combination_(found, changes)

@@ -16,7 +16,12 @@ import torch
 from torch import Tensor
 
 from intarsia.composition.merge_context import MergeContext
-from intarsia.composition.operators.arithmetic import Weights, check_fraction, combination
+from intarsia.composition.operators.arithmetic import (
+    Weights,
+    check_fraction,
+    combination,
+    combination_,
+)
 from intarsia.composition.operators.changes import ties as steps
 from intarsia.composition.operators.changes.dare import DARE, draw, drop, drop_pieces
 from intarsia.composition.operators.pieces import PieceJoin, TensorPieces
@@ -34,6 +39,7 @@ Preset = Literal["paper", "peft", "mergekit", "fusion_bench"]
     colour="#4f7a1f",
     tensorwise=True,
     entrywise=True,
+    pieces=lambda tensor, context, settings: _arithmetic_pieces(context, settings),
     memory=copies(7),
 )
 def task_arithmetic(
@@ -46,6 +52,17 @@ def task_arithmetic(
     """theta = u theta0 + scale * sum of w_i tau_i."""
     vectors = task_vectors(states, context, base)
     return vectors.added(scale * combination(context.weights(weights), vectors.each))
+
+
+def _arithmetic_pieces(context: MergeContext, settings: Mapping[str, Any]) -> PieceJoin:
+    given, scale = context.weights(settings["weights"]), settings["scale"]
+
+    def joined(changes: list[Tensor], start: int) -> Tensor:
+        vector = combination_(given, changes)
+        # -0.0 becomes 0.0, as where the vector is added to a base
+        return (vector if scale == 1 else vector.mul_(scale)).add_(0.0)
+
+    return joined
 
 
 @operator(

@@ -8,13 +8,12 @@ stays; peft and mergekit leave that choice to torch.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce as fold
-from itertools import repeat
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from intarsia.composition.operators.arithmetic import check_fraction
+from intarsia.composition.operators.arithmetic import ROUNDING, check_fraction
 from intarsia.composition.operators.pieces import PieceJoin, TensorPieces, largest
 from intarsia.modules.statistics import total
 
@@ -103,9 +102,18 @@ def reduce(
         return fold(lambda one, other: torch.where(other.abs() > one.abs(), other, one), chosen)
     if how == "sum":
         return total(chosen)
-    factors = repeat(1.0) if how == "mean" else weights
-    parts = total([a.to(chosen[0].dtype) * f for a, f in zip(agree, factors, strict=False)])
-    return total(chosen) / torch.where(parts == 0, 1.0, parts)
+    factors = [1.0] * len(agree) if how == "mean" else weights
+    return total(chosen) / _divisor([a.to(chosen[0].dtype) for a in agree], factors)
+
+
+def _divisor(agree: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """The sum of the weights where 1 agrees; 1 where it is 0, or they cancel each other out."""
+    counted = [a * weight for a, weight in zip(agree, weights, strict=True)]
+    divisor = total(counted)
+    nothing = divisor == 0
+    if min(weights) < 0:  # then 0.1 + 0.2 - 0.3 is only rounding
+        nothing = divisor.abs() <= ROUNDING * total([weight.abs() for weight in counted])
+    return torch.where(nothing, 1.0, divisor)
 
 
 def join_pieces(tensor: TensorPieces, weights: Sequence[float], how: Ties) -> PieceJoin:

@@ -96,6 +96,7 @@ def latest_claims(
         denied = each[:, others].sum(dim=1)  # exact where the part is sure
         if others:
             denied = torch.minimum(denied * classes / len(others), 1 - LEAST * claimed)
+        claimed = claimed.clamp_min(TINY)  # where nothing at all is claimed, 0 of it is shared out
         for c in own:
             shares[c] = shares[c] + left * (1 - denied) * each[:, c] / claimed
         left = left * denied
