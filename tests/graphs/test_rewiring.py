@@ -76,6 +76,7 @@ def test_nodes_keep_their_numbers_and_blocks_change_nothing(
     assert (whole.adjacency != small.adjacency).nnz == 0
 
 
+@pytest.mark.usefixtures("one_thread")  # each has a column of its own
 def test_what_does_not_fit_the_memory_is_refused(tree: Graph) -> None:
     own = groups(tree, 1.0)
     with pytest.raises(LimitError, match="rewired graph"):
