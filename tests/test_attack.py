@@ -28,6 +28,7 @@ SURFACES = (
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 
 
+@pytest.mark.slow  # half a minute, in a process for every surface; .ci/run names it
 def test_no_fault_is_found(tmp_path: Path) -> None:
     only = [word for name in SURFACES for word in ("--only", name)]
     words = ["--seed", "7", "--inputs", "60", "--output", str(tmp_path / "armour.json"), *only]

@@ -28,6 +28,8 @@ UNUSUAL = (
 )  # fmt: skip
 SERVED = [name for name in NETWORKS if name not in REFUSED]
 
+pytestmark = pytest.mark.slow  # half a minute to try all networks; .ci/run names it
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_thread(threads: Callable[[int], AbstractContextManager[None]]) -> Iterator[None]:

@@ -40,9 +40,10 @@ def test_a_cell_for_every_way(done: Sequence[Measured]) -> None:
 def test_a_chain_is_of_modules_whose_samples_count_alike(done: Sequence[Measured]) -> None:
     data = ia.load_data("digits", scale_on="train")
     settings = {"model": "mlp(16)", "sparsity": 0.0, "epochs": 1, "progress": False}
-    bank = ia.train(data, visibility="past", balance=0.0, device="cpu", **settings)
+    settings |= {"visibility": "past(amount=None)", "balance": 0.0}
+    bank = ia.train(data, device="cpu", **settings)
     chain = next(cell for cell in done if cell.settings["way"] == "past, stick_breaking")
-    accuracy = ia.evaluate(ia.compose(bank, "stick_breaking"), data.test).accuracy
+    accuracy = ia.evaluate(ia.compose(bank), data.test).accuracy
     assert chain.result["accuracy"] == pytest.approx(accuracy, abs=1e-5)
 
 
