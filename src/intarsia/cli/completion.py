@@ -11,8 +11,9 @@ ARMS = (
     "ticket", "wanda",
 )  # fmt: skip
 DATA_OPTIONS = (
-    "classes", "download", "duplicates", "encoding", "features", "groups", "labels", "missing",
-    "progress", "public", "scale", "scale_on", "seed", "size", "target", "test", "validation",
+    "classes", "download", "drop", "duplicates", "encoding", "features", "groups", "labels",
+    "missing", "progress", "public", "scale", "scale_on", "seed", "size", "target", "test",
+    "validation",
 )  # fmt: skip
 CLOSURES = ("gaussian", "sample")
 BATCHES = ("all", "balanced", "shown")
@@ -42,7 +43,7 @@ OPERATORS = (
     "auto", "breadcrumbs", "centroid", "centroid_entropy", "dare", "della", "emr",
     "entropy_router", "fisher", "inlay", "iso_c", "karcher", "logit_mean", "logit_weighted",
     "logits", "mean", "model_stock", "multislerp", "own", "probabilities", "regmean", "sce",
-    "slerp", "sum", "task_arithmetic", "ties", "tsvm", "weighted",
+    "slerp", "stick_breaking", "sum", "task_arithmetic", "ties", "tsvm", "weighted",
 )  # fmt: skip
 OPTIMISERS = ("adam", "adamw", "sgd")
 PAIR_LOSSES = ("mse", "cumulants")

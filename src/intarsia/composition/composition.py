@@ -35,7 +35,7 @@ ROOM, SMALL = 4, 4_000_000
 
 def compose(
     modules: Iterable[Module] | Bank,
-    operator: str | Mapping[str, Any] | Spec = "auto",
+    operator: str | Mapping[str, Any] | Spec | Operator = "auto",
     *,
     samples: Any = None,
     align: str | None = None,
@@ -44,10 +44,10 @@ def compose(
 ) -> "Composition":
     """Join modules into one classifier without training.
 
-    `operator` is one of OPERATORS, such as "sum", "inlay", "logits" or "ties(density=0.2)". "auto"
-    is the best one that the parts allow without a look at samples: their logits added, in one
-    network (inlay) where one that holds them side by side is small, else apart (logits); the
-    modules of several seeds are then an ensemble.
+    `operator` is one of OPERATORS, such as "sum", "inlay", "logits" or "ties(density=0.2)", or an
+    operator itself, as `@operator` gives it. "auto" is the best one that the parts allow without a
+    look at samples: their logits added, in one network (inlay) where one that holds them side by
+    side is small, else apart (logits); the modules of several seeds are then an ensemble.
 
     `samples` are a few raw inputs that some ways of joining look at: Data (its validation part), a
     Split, or an array. At most 1000 are kept, and saved with the composition.
@@ -88,7 +88,7 @@ class Composition(Predicting):
     def __init__(
         self,
         parts: Iterable[Module] | Bank,
-        operator: str | Mapping[str, Any] | Spec = "auto",
+        operator: str | Mapping[str, Any] | Spec | Operator = "auto",
         *,
         samples: Any = None,
         options: MergeOptions | None = None,
