@@ -11,7 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 import intarsia as ia
-from intarsia.errors import RecipeError
+from intarsia.errors import CompositionError, RecipeError
 from intarsia.studies import Store, StudyContext, find_study, run
 
 Addition = Callable[[str, str], ModuleType]
@@ -29,6 +29,41 @@ def largest(states, context, scale: float = 1.0):
         joined[name] = scale * stacked.gather(0, stacked.abs().argmax(0, keepdim=True))[0]
     return joined
 '''
+WRONG = """
+import intarsia as ia
+
+weights = {"on": "weights", "paper": "a note of ours"}
+
+
+@ia.operator("first", **weights)
+def first(states, context):
+    return states[0]
+
+
+@ia.operator("nothing", **weights)
+def nothing(states, context):
+    pass
+
+
+@ia.operator("fewer", **weights)
+def fewer(states, context):
+    return dict(list(states[0].items())[:1])
+
+
+@ia.operator("narrow", **weights)
+def narrow(states, context):
+    return {name: tensor[:1] for name, tensor in states[0].items()}
+
+
+@ia.operator("in_place", **weights)
+def in_place(states, context):
+    return {name: tensor.add_(states[1][name]) for name, tensor in states[0].items()}
+
+
+@ia.operator("few_logits", on="logits", paper="a note of ours")
+def few_logits(logits, context):
+    return logits[0][:, :2]
+"""
 STUDY = """
 import intarsia as ia
 from intarsia.studies import Cell, Study, Table, register
@@ -97,6 +132,32 @@ def test_an_operator_is_one_function(addition: Addition, tmp_path: Path) -> None
     listed = CliRunner().invoke(app, ["operators", "--json"])
     assert "largest" in listed.stdout
     assert "a note of ours" in listed.stdout
+
+
+def test_what_an_operator_does_wrong_is_told(
+    addition: Addition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "nothing", "fewer", "narrow", "in_place", "few_logits"):
+        monkeypatch.setitem(ia.OPERATORS, name, None)  # and gone afterwards
+    data = ia.load_data("digits")
+    bank = ia.train(data, model="mlp(8)", epochs=1, sparsity=0, partition=[["0"], ["1"]])
+    addition("wrong_operators", WRONG)
+    entry, x = ia.OPERATORS["first"], data.test.x
+    assert torch.equal(ia.compose(bank, entry)(x), ia.compose(bank, "first")(x))
+    for name, said in (
+        ("nothing", "nothing gives a NoneType: an operator on weights returns a state dict"),
+        ("fewer", r"gives nothing for the tensor 'layers\.0\.bias'"),
+        ("narrow", r"gives a tensor of shape \(1, 64\) for the tensor 'layers\.0\.weight'"),
+        ("few_logits", r"gives a tensor of shape \(1, 2\) for logits of shape \(1, 10\)"),
+    ):
+        with pytest.raises(CompositionError, match=said):
+            ia.compose(bank, name)
+    with pytest.raises(CompositionError, match="writes into the states it is given"):
+        ia.compose(bank, "in_place")
+    with pytest.raises(RecipeError, match="works on 'weight': did you mean 'weights'"):
+        ia.operator("wrong", on="weight", paper="")  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match="an operator 'sum' already, one of intarsia's own"):
+        ia.operator("sum", on="weights", paper="")(lambda states, context: states[0])
 
 
 def test_a_study_is_one_file(addition: Addition, tmp_path: Path) -> None:

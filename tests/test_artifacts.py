@@ -1,6 +1,7 @@
 """Any path of ours: what it is, what it opens as, and which data it wants."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "recipe.yaml").write_text("data: digits\n")
     (folder / "merge.yaml").write_text("models: [bank]\n")
     (folder / "letter.txt").write_text("Dear reader")
+    (folder / "bert").mkdir()
+    (folder / "bert" / "config.json").write_text('{"model_type": "bert"}')
     return folder
 
 
@@ -65,6 +68,7 @@ KINDS = {
     "recipe.yaml": Kind.RECIPE,
     "merge.yaml": Kind.MERGE_RECIPE,
     "letter.txt": Kind.OTHER,
+    "bert": Kind.FOREIGN,
     ".": Kind.OTHER,
     "nowhere": Kind.OTHER,
 }
@@ -124,11 +128,29 @@ def test_a_saved_classifier_opens_as_its_composition(tmp_path: Path) -> None:
         ("merge.yaml", "`intarsia compose`"),
         ("letter.txt", "is not a safetensors file"),
         ("nowhere", "no such file"),
+        ("bert", "Module.of makes a module of its network"),
     ],
 )
 def test_errors_say_what_a_path_is(name: str, said: str, folder: Path) -> None:
     with pytest.raises(FileError, match=said):
         open_artifact(folder / name)
+
+
+def test_a_module_is_named_where_its_file_has_another_name(folder: Path, tmp_path: Path) -> None:
+    module = replace(ia.Bank.load(folder / "bank")[0], name="Öl")
+    ia.Bank([module]).save(tmp_path)
+    with pytest.raises(FileError, match=r"module 'Öl' is in .*_l-\w+\.safetensors"):
+        open_artifact(tmp_path / "Öl.safetensors")
+
+
+def test_classes_of_other_data_are_told_apart(folder: Path) -> None:
+    bank = ia.Bank.load(folder / "bank")
+    both = ia.load_data(np.eye(4).repeat(5, 0), ["3", "8", "a", "b"] * 5)
+    with pytest.raises(DataError, match=r"'a', which is not .* 'classes=\[3, 8\]'"):
+        split_for(bank, both, "test")
+    other = ia.load_data(np.eye(4).repeat(5, 0), ["a", "b"] * 10)
+    with pytest.raises(DataError, match="none of it is"):
+        split_for(bank, other, "test")
 
 
 def test_one_module_or_network_is_asked_for(folder: Path) -> None:

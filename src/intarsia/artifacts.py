@@ -23,12 +23,12 @@ from intarsia.data import (
 )
 from intarsia.errors import DataError, FileError, nearest
 from intarsia.files import is_no_file
-from intarsia.limits import account
+from intarsia.limits import account, current
 from intarsia.models import Model
-from intarsia.modules import LISTING, Bank, Module
+from intarsia.modules import LISTING, Bank, Module, file_name
 from intarsia.modules.bases.base_weights import BaseSource
 from intarsia.modules.classifier import network_inputs
-from intarsia.parsing import read_settings
+from intarsia.parsing import parse_json, read_settings
 
 Artifact = Module | Composition | Bank
 SPLITS = ("train", "validation", "test")
@@ -44,6 +44,10 @@ class Kind(Enum):
     BANK = "a bank of modules"
     DEMO = "the folder of a demo"
     PRETRAINED = "a folder that save_pretrained wrote"
+    FOREIGN = (
+        "a model of another program: Module.of makes a module of its network, and `intarsia "
+        "compose` joins such folders by a recipe of mergekit's"
+    )
     BASE = "the base that modules are changes of: `intarsia train --base` starts from it"
     RUN = "a training run that is not finished: run the same command again to finish it"
     STORE = "the store of a study: `intarsia report` and `intarsia study` show it"
@@ -75,7 +79,8 @@ def kind_of(path: Path) -> Kind:
     """
     if os.path.isdir(path):
         there = (name for name in MARKERS if os.path.exists(path / name))
-        return next((MARKERS[name] for name in there), Kind.OTHER)
+        kind = next((MARKERS[name] for name in there), Kind.OTHER)
+        return Kind.FOREIGN if kind is Kind.PRETRAINED and _is_foreign(path) else kind
     if is_no_file(path):
         return Kind.OTHER  # never opened: a pipe would keep us waiting
     if (stated := str(header_of(path).get("format"))) in FORMATS:
@@ -84,6 +89,16 @@ def kind_of(path: Path) -> Kind:
         merges = os.path.isfile(path) and "models" in read_settings(path)
         return Kind.MERGE_RECIPE if merges else Kind.RECIPE
     return Kind.ARCHIVE if path.suffix == ".json" else Kind.OTHER
+
+
+def _is_foreign(folder: Path) -> bool:
+    """Whether a config.json names the classes of transformers, as ours does not."""
+    try:
+        with (folder / "config.json").open("rb") as file:
+            config = parse_json(file.read(current().header))
+    except (OSError, ValueError):
+        return False  # which the loader says
+    return isinstance(config, dict) and {"architectures", "model_type"} & config.keys() != set()
 
 
 def is_recipe(path: Path) -> bool:
@@ -117,7 +132,13 @@ def _check_path(path: Path) -> None:
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
-        return  # which the loader says
+        # Names of classes that not every file system takes are changed; all else the loader says.
+        changed = path.with_name(file_name(path.stem))
+        if path.suffix == ".safetensors" and os.path.exists(changed):
+            raise FileError(
+                f"{path}: there is no such file: module {path.stem!r} is in {changed}"
+            ) from None
+        return
     except (OSError, ValueError) as error:  # a name that is too long, or has a zero byte
         reason = getattr(error, "strerror", None) or error
         raise FileError(f"{path}: cannot be opened: {reason}: check the path") from None
@@ -209,9 +230,11 @@ def split_for(artifact: Artifact, data: Data, name: str) -> Split:
     check_same_encoder(data, first.encoder)
     unknown = [label for label in data.catalogue if label not in catalogue]
     if unknown:
+        shared = ", ".join(label for label in data.catalogue if label in catalogue)
         raise DataError(
             f"{data.name} has the class {unknown[0]!r}, which is not in the modules' catalogue "
-            f"({', '.join(catalogue)}): keep others only, as in --set 'classes=[...]'"
+            f"({', '.join(catalogue)}): "
+            + (f"keep those that are, --set 'classes=[{shared}]'" if shared else "none of it is")
         )
     names = SPLITS if name == ALL_SPLITS else (name,)
     x, y = (torch.cat([getattr(getattr(data, part), key) for part in names]) for key in "xy")

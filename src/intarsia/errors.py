@@ -83,6 +83,8 @@ def nearest(word: Any, known: Iterable[str]) -> str:
     close = get_close_matches(text, known, n=1, cutoff=0.6) if len(text) <= LONGEST else []
     if close:
         return f"did you mean {shortened(close[0])}?"
+    if not known:
+        return "there are none"
     more = f" and {len(known) - MOST} more" if len(known) > MOST else ""
     return f"known: {', '.join(known[:MOST])}{more}"
 

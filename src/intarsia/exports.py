@@ -269,7 +269,8 @@ def _model(artifact: Exportable) -> Classifier | Composition:
     if not isinstance(artifact, Classifier | Composition):
         raise ModelError(
             f"a {type(artifact).__name__} cannot be exported: give a module, a composition or a "
-            "Classifier; of a bank its modules one by one, or compose(bank)"
+            "Classifier; of a bank its modules one by one, or compose(bank); of a "
+            "ModularClassifier its composition_"
         )
     model = deepcopy(artifact).cpu().float().eval()
     if isinstance(model, Composition) and not model.apart and model.offset is None:

@@ -130,11 +130,13 @@ class Registry(dict[str, Any]):
         parameters = self.parameters(spec.name)
         return {key: spec.arguments.get(key, p.default) for key, p in parameters.items()}
 
-    def spec(self, text: "str | Mapping[str, Any] | Spec") -> Spec:
-        """Read `name`, `name(args)`, `{name: ..., key: value}` or a Spec; check names and keys."""
+    def spec(self, text: "str | Mapping[str, Any] | Spec | RegistryEntry") -> Spec:
+        """Read `name`, `name(args)`, `{name: ..., key: value}`, a Spec or an entry; check keys."""
         positional: list[Any] = []
         if isinstance(text, Spec):
             name, named = text.name, dict(text.arguments)
+        elif isinstance(text, RegistryEntry):
+            name, named = text.name, {}
         elif isinstance(text, Mapping):
             named = dict(text)
             name = str(named.pop("name", ""))

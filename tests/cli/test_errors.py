@@ -90,6 +90,17 @@ def test_wrong_usage_is_json_with_exit_code_2(words: list[str], said: str) -> No
     assert result.stderr == ""
 
 
+def test_whoever_stops_reading_sees_no_traceback() -> None:
+    script = "import sys; sys.argv[0] = 'intarsia'; from intarsia.cli.app import main; main()"
+    command = [sys.executable, "-c", script, "study", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == 1
+
+
 def test_stopping_is_json_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

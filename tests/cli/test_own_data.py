@@ -70,6 +70,7 @@ def test_the_target_is_remembered_by_every_verb(trained: Path, tmp_path: Path) -
         call("report", trained, "-o", tmp_path / "r.html", "--data", moved, *words)
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "--target kind" in page
+    assert "<span>one</span>" in page
     assert answer("data", moved, "--target", -3)["catalogue"] == list(data.catalogue)
     said = refusal("evaluate", trained, "--data", moved, "--target", "knid")
     assert "did you mean 'kind'" in said
@@ -137,6 +138,43 @@ def _tensors(x: np.ndarray, y: list[int]) -> Any:
     import torch
 
     return torch.tensor(x, dtype=torch.float32), torch.tensor(y)
+
+
+def test_options_of_the_data_are_set_like_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = table(tmp_path / "own.csv", ("a", "b"), gaps=True)
+    words = ["--data", path, "--target", "kind", "--set", "missing=mean", "--set", "drop=two"]
+    plan = answer("train", "--dry-run", *words, "--model", "mlp(8)")
+    assert plan["recipe"]["data_options"] == {"drop": "two", "missing": "mean", "target": "kind"}
+    assert plan["size"]["features"] == 1
+    assert "did you mean 'seeds'" in refusal("train", "out", *words, "--set", "seed=1")
+    for given, said in (
+        ([path, "out"], "train out --data"),
+        (["digits", "out"], "train out --data digits"),
+        ([path], "train OUT --data"),
+    ):
+        assert said in " ".join(call("train", *given, code=2).stderr.split())
+
+
+def test_a_confusion_of_many_classes_becomes_a_list(tmp_path: Path) -> None:
+    path = table(tmp_path / "own.csv", tuple(f"a class of number {n}" for n in range(16)))
+    words = ["--data", path, "--target", "kind", "--model", "mlp(4)", "--set", "sparsity=0"]
+    call("train", tmp_path / "bank", *words, "--epochs", 1)
+    call("compose", tmp_path / "bank", "-o", tmp_path / "whole.safetensors")
+    said = call("evaluate", tmp_path / "whole.safetensors", "--confusion").stdout
+    assert "true class by answer" not in said
+    score = answer("evaluate", tmp_path / "whole.safetensors")["models"]["composition"]
+    counts = np.array(score["confusion"])
+    wrong = counts.sum() - counts.trace()
+    assert f"composition: {wrong} mistakes of " in said
+
+
+def test_files_of_other_kinds_are_not_written(trained: Path) -> None:
+    said = refusal("compose", trained, "-o", "whole.onnx")
+    assert "give -o whole.safetensors" in said
+    assert "name it page.html" in refusal("report", trained, "-o", "page.pdf")
 
 
 def test_a_latin_1_table_is_read_with_a_note(tmp_path: Path) -> None:

@@ -415,6 +415,8 @@ def test_duplicates_and_others() -> None:
 def test_removing_what_is_not_there() -> None:
     pair = replace(part("1"), name="1+2", rewarded=("1", "2"))
     joined = compose([part("0"), pair])
+    with pytest.raises(CompositionError, match="cannot remove 3: give a module or its name"):
+        joined.remove(3)  # type: ignore[arg-type]
     with pytest.raises(CompositionError, match="cannot remove '3': there is no module '3'"):
         joined.remove("3")
     with pytest.raises(CompositionError, match=r"class '2' cannot be taken out alone.*'1\+2'"):

@@ -193,6 +193,10 @@ def test_what_is_shown_and_written() -> None:
     assert np.shape(written["standard_errors"][1]) == (2, 2)
     table = found.__rich__()
     assert [column.header for column in table.columns] == ["dimension", "k1", "k2", "k3", "k4"]
+    assert str(found).split()[:5] == ["dimension", "k1", "k2", "k3", "k4"]
+    fixed = np.arange(6.0)
+    fixed.setflags(write=False)  # as those of pandas' columns are
+    assert cumulants(fixed).count == 6
 
 
 def test_standard_errors_beyond_float64_are_refused_like_values() -> None:

@@ -34,6 +34,7 @@ def test_networks_of_a_stack_are_trained_by_themselves() -> None:
         alone = fit("free", "tanh", 2, loss=loss, seeds=[7], **how)
         torch.testing.assert_close(stack.weights[1], alone.weights[0], rtol=1e-8, atol=1e-10)
         assert not torch.allclose(stack.weights[0], stack.weights[1])
+    assert fit("free", "tanh", seeds=2, steps=1).seeds == (0, 1)
 
 
 def test_steps_are_adam_s() -> None:

@@ -83,6 +83,7 @@ def test_the_largest_component_is_that_of_networkx(pairs: list[tuple[int, int]])
         ([(0, float("nan"))], "whole numbers"),
         ([(0, 1, 2)], "E x 2"),
         ([("a", "b")], "whole numbers"),
+        (np.eye(3), "an adjacency matrix as one of scipy"),
         (3, "not a graph"),
     ],
 )
@@ -130,6 +131,10 @@ def test_files_of_edges(tmp_path: Path) -> None:
     np.savez(tmp_path / "edges.npz", edges=np.array([[0, 1]], np.uint16))
     assert read_graph(str(tmp_path / "edges.npz")).edges == 2
     np.savez(tmp_path / "others.npz", other=np.zeros(2))
+    assert repr(read_graph(text)) == "Graph(3 nodes, 3 undirected edges)"
+    text.write_text("from,to\n0 1\n")
+    with pytest.raises(DataError, match="see 'from to'"):
+        read_graph(text)
     text.write_text("0 one\n")
     for name, words in (
         ("others.npz", "no array 'edges'"), ("edges.txt", "two node numbers"), ("none", "no file")

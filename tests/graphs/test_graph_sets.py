@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from intarsia.errors import DataError
+from intarsia.errors import DataError, DataWarning
 from intarsia.graphs import GRAPH_SETS, NodeData, available_sets, load_nodes, node_data
 from intarsia.graphs.graph_sets import content_digest
 from planted_nodes import planted
@@ -62,6 +62,19 @@ def test_a_set_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for source in ("blocks", str(tmp_path / "graphs" / "blocks.npz")):
         data = load_nodes(source)
         assert (data.name, data.graph.size, data.classes) == ("blocks", 60, 3)
+
+
+def test_nodes_in_the_order_of_their_classes_are_told(tmp_path: Path) -> None:
+    arrays = planted() | {"labels": np.arange(60) // 20}
+    with pytest.warns(
+        DataWarning, match=r"none of class 0 is among those that are tested.*resplit"
+    ):
+        data = node_data(arrays)
+    assert set(data.labels[data.resplit(0).train].tolist()) == {0, 1, 2}
+    assert repr(data).startswith("NodeData('the data', Graph(60 nodes, ")
+    (tmp_path / "edges.txt").write_text("0 1\n")
+    with pytest.raises(DataError, match="nodes need labels"):
+        load_nodes(str(tmp_path / "edges.txt"))
 
 
 def test_the_digest_sees_content_and_not_its_form(nodes: NodeData) -> None:

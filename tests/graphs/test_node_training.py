@@ -130,6 +130,11 @@ def test_settings_are_checked(nodes: NodeData, settings: dict[str, Any], words: 
         train_nodes(nodes, [nodes.graph], **{**QUICK, **settings})
 
 
+def test_one_graph_needs_no_list(nodes: NodeData) -> None:
+    one, listed = (train_nodes(nodes, g, seeds=1, **QUICK) for g in (nodes.graph, [nodes.graph]))
+    assert one.test == listed.test
+
+
 def test_graphs_and_splits_must_fit(nodes: NodeData) -> None:
     with pytest.raises(RecipeError, match="no graph"):
         train_nodes(nodes, [], **QUICK)

@@ -222,6 +222,16 @@ def test_texts_that_an_encoder_reads_are_not_padded() -> None:
     np.testing.assert_allclose(together, alone, atol=1e-5)
 
 
+def test_what_a_network_has_no_place_for_is_said() -> None:
+    network = Encoder()
+    network.embedding, network.words = nn.Identity(), network.embedding  # not found by its name
+    network.get_submodule("embedding").forward = network.words.forward  # type: ignore[method-assign]
+    with pytest.raises(DataError, match="beyond its vocabulary"):
+        profile(network, [[1, 61]])
+    with pytest.raises(DataError, match="beyond its vocabulary"):
+        generate(network, [[61]], tokens=1)
+
+
 def test_parts_that_are_not_the_models_are_noticed(hugging_face: Any) -> None:
     with pytest.raises(ModelError, match="not what the model answers"):
         profile(hugging_face, TEXTS, norm=nn.Identity())
@@ -246,6 +256,12 @@ def test_a_folder_is_read_without_its_code(hugging_face: Any, tmp_path: Path) ->
         profile(tmp_path, ["text"])
 
 
+def test_a_folder_without_a_language_head_is_refused(tiny_llama: Any, tmp_path: Path) -> None:
+    tiny_llama.model.save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=r"no weights for 'lm_head.weight'"):
+        profile(tmp_path, TEXTS)
+
+
 def test_bad_inputs_are_named(hugging_face: Any, llama: Path, tmp_path: Path) -> None:
     for inputs in ([], [[]], [[61]], [[-1]], [[1.5]], [3], np.zeros(3, int), None):
         with pytest.raises(DataError):
@@ -259,6 +275,8 @@ def test_bad_inputs_are_named(hugging_face: Any, llama: Path, tmp_path: Path) ->
         profile(hugging_face, TEXTS, windows=4)
     with pytest.raises(ModelError, match="no model at"):
         profile(tmp_path / "none.gguf", ["a"])
+    with pytest.raises(ModelError, match="did you mean 'smollm2'"):
+        profile("smolm2", ["a"])
     (tmp_path / "bad.gguf").write_bytes(b"GGUFnothing")
     with pytest.raises(ModelError, match="bad"):
         profile(tmp_path / "bad.gguf", ["a"])

@@ -95,6 +95,7 @@ def test_they_show_themselves(profiles: TunedProfiles) -> None:
     text = str(profiles)
     assert "means over 3 modules" in text
     assert "the surest answers" in text
+    assert "…" not in text
     stored = json.loads(json.dumps(profiles.to_json(), allow_nan=False))
     assert [layer["name"] for layer in stored["modules"][0]["layers"]] == list(profiles.layers)
     assert stored["modules"][0]["layers"][0]["rewarded"] == profiles.modules[0].layers[0].rewarded

@@ -140,6 +140,7 @@ def tied(shape: tuple[int, ...], outputs: int) -> nn.Module:
         (lambda shape, outputs: "net", "returned str: expected a torch.nn.Module"),
         (nn.Linear(5, 3), "ready Linear: give a factory"),
         (7, "expected a name, a mapping or a factory"),
+        (nn.ReLU, r"ReLU takes \(inplace.*lambda shape, outputs: ReLU\("),
     ],
 )
 def test_a_factory_is_tried_out(factory: Callable[..., nn.Module], says: str) -> None:

@@ -85,6 +85,12 @@ def test_a_base_makes_it_a_change() -> None:
         ([1.0], {}, "is no network"),
         ({"x": 1.0}, {"model": network()}, "expected tensors"),
         (network(), {"base": {"0.weight": torch.zeros(8, 6)}}, "needs shape"),
+        (
+            {f"module.{name}": tensor for name, tensor in network().state_dict().items()},
+            {"model": network()},
+            "lacks the tensor '0.bias'.*leave out the 'module.' before every name",
+        ),
+        (network(), {"rewarded": [0]}, "must be text.*; 0 is not"),
     ],
 )
 def test_what_does_not_fit_is_refused(given: Any, settings: dict[str, Any], message: str) -> None:

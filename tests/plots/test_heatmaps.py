@@ -163,6 +163,16 @@ def test_answers_show_parts_and_merged() -> None:
     assert figure.get_label() == "answers: together"
 
 
+def test_what_two_classes_answer_has_room_for_its_words() -> None:
+    values = np.eye(2)
+    figure = answers({"cat": values, "dog": values}, {"logits added": values}, ["cat", "dog"])
+    boxes = [text.get_window_extent() for text in (*figure.texts, figure.axes[-1].title)]
+    width = figure.get_size_inches()[0] * 72
+    for place, box in enumerate(boxes):
+        assert 0 <= box.x0 < box.x1 <= width
+        assert not any(box.overlaps(other) for other in boxes[:place])
+
+
 def test_weights_of_every_module_are_an_image_with_zero_in_the_middle() -> None:
     names = ["a<b", "c", "d", "e", "f", "g"]
     figure = weights({name: np.eye(3) * place for place, name in enumerate(names)})

@@ -1,6 +1,7 @@
 """Pattern networks: layouts, rendering against a plain loop, banks and their file."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from damage import flip
 from intarsia.errors import DamagedError, FileError, ModelError, RecipeError
 from intarsia.modules.file import write
-from intarsia.sweetspot import PatternBank, PatternLayout, PatternNetwork, render
+from intarsia.sweetspot import PatternBank, PatternLayout, PatternNetwork, inflation, render
 from intarsia.sweetspot.networks import coordinates, read_blocks, with_masks
 
 BLOCKS = (("cache", 2), ("gaussian", 2), ("sin", 1), ("sigmoid", 1), ("relu", 1), ("tanh", 1))
@@ -158,6 +159,11 @@ def test_a_bank_is_a_sequence() -> None:
     assert part.names == ("n1", "n2")
     assert torch.equal(part[0].weights[0], bank[1].weights[0])
     assert bank.nonzero == tuple(network.nonzero for network in bank)
+    assert bank.best.name == "n0"
+    assert replace(bank, losses=(float("nan"), 0.3, 0.1, 0.2)).best.name == "n2"
+    with pytest.raises(ModelError, match=r"take one of them, such as bank\[0\]"):
+        inflation(bank)  # type: ignore[arg-type]
+    assert repr(bank).startswith("PatternBank(4 networks, ")
 
 
 def test_files_keep_everything(tmp_path: Path) -> None:

@@ -150,5 +150,16 @@ def test_sample_weights_are_part_of_what_tells_runs_apart(small_data, tmp_path):
     bank = ia.train(small_data, sample_weight=[2.0] * 200, **settings)
     again = ia.train(small_data, sample_weight=torch.full((200,), 2.0), **settings)
     assert [m.digest for m in again] == [m.digest for m in bank]
-    with pytest.raises(TrainingError, match="another recipe, data set"):
+    with pytest.raises(TrainingError, match=r"another recipe, data set.* keep_rounds: train"):
         ia.train(small_data, **settings)
+    with pytest.raises(TrainingError, match=r"\(epochs is 1 there and 2 here; pruning_epochs"):
+        ia.train(small_data, **settings | {"epochs": 2})
+
+
+def test_what_is_given_in_the_wrong_place_is_told(small_data):
+    with pytest.raises(
+        RecipeError, match=r"inputs and labels go together, as in train\(\(x, y\)\)"
+    ):
+        ia.train(small_data.train.x, small_data.train.y)
+    with pytest.raises(RecipeError, match=r"an option of the data: .* data_options=\{missing"):
+        ia.train("digits", missing="mean")

@@ -14,7 +14,8 @@ import typer
 from intarsia.artifacts import is_recipe, weights_path
 from intarsia.composition.merge_recipe import MergeRecipe
 from intarsia.composition.streaming.mergekit_recipe import MergekitRecipe, is_mergekit
-from intarsia.data import check_options, is_path
+from intarsia.data import DATASETS, check_options, is_path
+from intarsia.data.load import ENDINGS, known_options
 from intarsia.data.partitions import read_sets
 from intarsia.errors import DataError, ModelError, RecipeError, nearest, shortened
 from intarsia.models import Model
@@ -22,6 +23,7 @@ from intarsia.parsing import parse_yaml
 from intarsia.training import Recipe
 from intarsia.training.settings.recipe import CUSTOM
 
+DATA_OPTIONS = [name for name in known_options() if name not in ("seed", "download", "progress")]
 FACTORY = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 
 
@@ -103,6 +105,7 @@ def import_factory(word: str | None) -> Model | None:
 def recipe_and_out(paths: Sequence[Path], dry_run: bool) -> tuple[Path | None, Path | None]:
     """What `[RECIPE.yaml] OUT` means; a dry run needs no OUT."""
     recipes = [is_recipe(path) for path in paths]
+    _refuse_data(paths)
     if len(paths) == 2 and not recipes[1]:
         return paths[0], paths[1]
     if len(paths) == 1 and (dry_run or not recipes[0]):
@@ -116,8 +119,24 @@ def recipe_and_out(paths: Sequence[Path], dry_run: bool) -> tuple[Path | None, P
     raise typer.BadParameter(f"expected [RECIPE.yaml] OUT, got {given!r}")
 
 
+def _refuse_data(paths: Sequence[Path]) -> None:
+    """What is to be learned comes by --data, and not where a recipe or a folder does."""
+    for place, path in enumerate(paths):
+        table = path.suffix.lower() in ENDINGS and path.is_file()
+        before_a_folder = place == 0 and len(paths) == 2
+        if table or (before_a_folder and (path.is_dir() or str(path) in DATASETS)):
+            out = paths[1] if before_a_folder else "OUT"
+            raise typer.BadParameter(f"{path} is data: intarsia train {out} --data {path}")
+
+
 def read_recipe(path: Path | None, flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Recipe:
-    """A recipe: --set goes before the flags, and the flags before the file."""
+    """A recipe: --set goes before the flags, and the flags before the file.
+
+    What is no setting of a recipe and an option of the data goes to the data; a seed alone does
+    not, as that of training is seldom far from one's mind.
+    """
+    of_data = {key: settings[key] for key in settings if key in DATA_OPTIONS}
+    settings = {key: value for key, value in settings.items() if key not in of_data}
     given = {key: value for key, value in flags.items() if value is not None}
     if "seeds" in given:
         given["seeds"] = read_list(given["seeds"], "--seeds")
@@ -125,7 +144,7 @@ def read_recipe(path: Path | None, flags: Mapping[str, Any], settings: Mapping[s
         given["partition"] = _read_partition(given["partition"])
     options: dict[str, Any] = {
         key: given.pop(key) for key in ("target", "features") if key in given
-    }
+    } | of_data
     custom = is_factory(given.get("model"))
     if custom:
         given["model"] = CUSTOM

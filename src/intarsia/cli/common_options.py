@@ -124,8 +124,9 @@ class OwnNetwork:
     model: Annotated[
         str | None,
         text_option(
-            "PACKAGE.MODULE:FACTORY",
-            "Makes the modules' network, if it is your own; imported from here, too.",
+            "FACTORY",
+            "Makes the modules' network, if it is your own: module:factory, imported from "
+            "here, too.",
         ),
     ] = None
 
@@ -238,3 +239,15 @@ def save_figure(result: Any, path: Path | None) -> None:
         from intarsia.plots import save
 
         save(result.figure(), path)
+
+
+def check_weights_file(path: Path) -> None:
+    """Before anything is computed: a file of ours is no file of another kind."""
+    from intarsia.errors import FileError
+
+    if path.suffix.lower() in (".onnx", ".pt", ".pt2", ".pth", ".bin", ".ckpt", ".gguf"):
+        ours = path.with_suffix(".safetensors")
+        raise FileError(
+            f"{path} would be a safetensors file under another name: give -o {ours}; `intarsia "
+            "export` makes an .onnx file of it"
+        )

@@ -11,8 +11,9 @@ ARMS = (
     "ticket", "wanda",
 )  # fmt: skip
 DATA_OPTIONS = (
-    "classes", "download", "duplicates", "encoding", "features", "groups", "labels", "missing",
-    "progress", "public", "scale", "scale_on", "seed", "size", "target", "test", "validation",
+    "classes", "download", "drop", "duplicates", "encoding", "features", "groups", "labels",
+    "missing", "progress", "public", "scale", "scale_on", "seed", "size", "target", "test",
+    "validation",
 )  # fmt: skip
 CLOSURES = ("gaussian", "sample")
 BATCHES = ("all", "balanced", "shown")

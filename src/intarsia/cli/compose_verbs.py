@@ -13,6 +13,7 @@ from intarsia.cli.common_options import (
     SamplesChoice,
     Seed,
     Strict,
+    check_weights_file,
     name_option,
     report_health,
     text_option,
@@ -68,7 +69,8 @@ def compose(
     ] = None,
     seed: Seed = None,
     without: Annotated[
-        list[str] | None, typer.Option(help="A module to leave out, by name or class.")
+        list[str] | None,
+        typer.Option(help="A module to leave out, by name or class; once for each."),
     ] = None,
     shard_size: Annotated[
         str | None,
@@ -85,6 +87,7 @@ def compose(
     from intarsia.cli.describe import describe
     from intarsia.composition.streaming.file_merge import SHARD_SIZE
 
+    check_weights_file(out)
     given = {
         "operator": operator, "align": align, "samples": source.setting(),
         "recalibrate": recalibrate, "calibrate": calibrate, "seed": seed, "without": without,
@@ -130,6 +133,7 @@ def compact(
         after = artifact.compact()
         assert artifact.joined is not None  # or there would be nothing to compact
         before = artifact.joined
+    check_weights_file(out)
     after.save(out)
     result = describe(after, out)
     result["before"] = {

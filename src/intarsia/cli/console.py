@@ -39,13 +39,21 @@ class HarmlessConsole(Console):
 
 def show(*parts: RenderableType) -> None:
     """Print for people: tables to the window's width, lines as they are, to be copied."""
-    width = None if sys.stdout.isatty() else 110
-    console = HarmlessConsole(width=width, highlight=False)
+    console = _console()
     for part in parts:
         if isinstance(part, str):
             console.print(harmless(part), markup=False, soft_wrap=True)
         else:
             console.print(part)
+
+
+def fits(table: Table) -> bool:
+    """Whether all of a table can be seen in the window, no cell cut or folded."""
+    return Console(width=100_000).measure(table).maximum <= _console().width
+
+
+def _console() -> HarmlessConsole:
+    return HarmlessConsole(width=None if sys.stdout.isatty() else 110, highlight=False)
 
 
 def show_wide(tables: Iterable[RenderableType]) -> None:

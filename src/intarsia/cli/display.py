@@ -3,15 +3,21 @@
 import math
 import statistics
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from intarsia.cli.console import facts, plain_text, say, show, table
+from intarsia.cli.console import facts, fits, plain_text, say, show, table
+
+if TYPE_CHECKING:
+    from intarsia.measure import Evaluation
+
+MISTAKES = 20  # kinds that are shown
 
 
 def show_datasets(datasets: list[dict[str, Any]]) -> None:
     """Every named data set in a row."""
     columns = ("name", "title", "inputs", "classes", "rows", "where")
-    show(table(columns, [[entry[c] for c in columns] for entry in datasets]))
+    rows = [["-" if entry[c] is None else entry[c] for c in columns] for entry in datasets]
+    show(table(columns, rows))
 
 
 def show_data(data: dict[str, Any]) -> None:
@@ -131,7 +137,26 @@ def show_scores(scores: dict[str, Any], confusion: bool) -> None:
     for name, score in scores.items() if confusion else ():
         counts = zip(score.catalogue, score.confusion.tolist(), strict=True)
         title = f"{name}: true class by answer"
-        show(table(["", *score.catalogue], [(c, *row) for c, row in counts], title))
+        matrix = table(["", *score.catalogue], [(c, *row) for c, row in counts], title)
+        if fits(matrix):
+            show(matrix)
+        else:
+            show_mistakes(name, score)
+
+
+def show_mistakes(name: str, score: "Evaluation") -> None:
+    """What is taken for what most often, where a confusion matrix has too many classes to show."""
+    counts = score.confusion.tolist()
+    wrong = [
+        (count, true, answer)
+        for row, true in zip(counts, score.catalogue, strict=True)
+        for count, answer in zip(row, score.catalogue, strict=True)
+        if count and true != answer
+    ]
+    rows = [(t, a, n) for n, t, a in sorted(wrong, key=lambda one: -one[0])[:MISTAKES]]
+    title = f"{name}: {sum(n for n, *_ in wrong)} mistakes of {len(wrong)} kinds"
+    show(table(["true class", "answer", "samples"], rows, title))
+    show("--figure draws the whole matrix, and --json has its numbers")
 
 
 def show_bank(result: dict[str, Any]) -> None:

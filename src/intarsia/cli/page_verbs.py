@@ -60,6 +60,11 @@ def report(
         check_format(f"figure.{kind}")  # before anything is measured
     if out.is_dir():
         raise FileError(f"{out} is a folder: name the page, such as -o {out / 'report.html'}")
+    if out.suffix.lower() in (".pdf", ".svg", ".png", ".md"):
+        raise FileError(
+            f"{out}: a report is a page of HTML: name it {out.with_suffix('.html')}; --figures "
+            "names a folder for figures of --formats svg, pdf or png"
+        )
     with busy("measuring what the page shows"):
         made = make(
             paths,

@@ -231,7 +231,11 @@ def train(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        text_option("KEY=VALUE", "Any other setting, its value as in YAML.", "--set"),
+        text_option(
+            "KEY=VALUE",
+            "Any other setting, or option of the data such as missing=mean; in YAML.",
+            "--set",
+        ),
     ] = None,
     device: Device = "auto",
     engine: Annotated[

@@ -1,6 +1,7 @@
 """Verbs: how a function becomes a command of `intarsia`, and how commands fail."""
 
 import inspect
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -36,11 +37,18 @@ class VerbGroup(TyperGroup):
             if not _wants_json(words) or not settings.get("standalone_mode", True):
                 return super().main(args, *more, **settings)
             try:
-                code = super().main(args, *more, **{**settings, "standalone_mode": False})
-            except UsageError as error:
-                show_error(type(error).__name__, error.format_message())
-                code = error.exit_code
+                code = self._exit_code(args, *more, **{**settings, "standalone_mode": False})
+            except BrokenPipeError:  # as of `| head`: nobody reads on
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                code = 1
             sys.exit(code if isinstance(code, int) else 0)
+
+    def _exit_code(self, *given: Any, **settings: Any) -> Any:
+        try:
+            return super().main(*given, **settings)
+        except UsageError as error:
+            show_error(type(error).__name__, error.format_message())
+            return error.exit_code
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
         as_json = _wants_json(args)

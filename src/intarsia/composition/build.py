@@ -1,10 +1,10 @@
 """From parts to one classifier: align, join, recalibrate, calibrate; the same bits each time."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -145,7 +145,13 @@ def build_merge(
     if how.on == "logits":
         # Tried out, so that a setting it cannot use shows here and not at the first input.
         tried = replace(context, similarities=torch.zeros(1, len(parts))) if how.router else context
-        how([torch.zeros(1, context.classes) for _ in parts], tried, **operator.arguments)
+        given = [torch.zeros(1, context.classes) for _ in parts]
+        answer = how(given, tried, **operator.arguments)
+        if getattr(answer, "shape", None) != given[0].shape:
+            raise CompositionError(
+                f"{operator} gives {_described(answer)} for logits of shape "
+                f"{tuple(given[0].shape)}: an operator on logits returns N x C"
+            )
     if how.modules:
         context = replace(context, parts=how.modules(context, **operator.arguments))
     calibration = _calibration(context, how, operator) if options.calibrate else None
@@ -271,7 +277,7 @@ def _joined(
     parts, first = context.parts, context.parts[0]
     base = context.base if how.on == "weights" else None
     if base is None:
-        state = how([part.state for part in parts], context, **operator.arguments)
+        state = _called(how, [part.state for part in parts], context, operator)
     else:
         state = _changed(base, how, context, operator)
     for key, tensor in state.items():
@@ -302,6 +308,38 @@ def _joined(
     )
 
 
+def _called(
+    how: Operator, states: Sequence[State], context: MergeContext, operator: Spec
+) -> dict[str, Tensor]:
+    """What an operator makes of states, which it must leave as they are."""
+    before = [tensor._version for state in states for tensor in state.values()]
+    made = how(states, context, **operator.arguments)
+    if before != [tensor._version for state in states for tensor in state.values()]:
+        raise CompositionError(
+            f"{operator} writes into the states it is given, which are the modules' own: load or "
+            "train these anew, and have the operator make new tensors"
+        )
+    if not isinstance(made, Mapping):
+        raise CompositionError(
+            f"{operator} gives {_described(made)}: an operator on {how.on} returns a state dict"
+        )
+    for name, entry in context.plan.items():
+        fits = name in made and (how.on == "units" or made[name].shape == entry.shape)
+        if not fits:
+            seen = _described(made[name]) if name in made else "nothing"
+            raise CompositionError(
+                f"{operator} gives {seen} for the tensor {name!r}: expected one of shape "
+                f"{tuple(entry.shape)}"
+            )
+    return dict(made)
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    return f"a {type(value).__name__}"
+
+
 def _changed(base: Base, how: Operator, context: MergeContext, operator: Spec) -> dict[str, Tensor]:
     """The base with the change that the operator makes of the parts' changes.
 
@@ -310,7 +348,7 @@ def _changed(base: Base, how: Operator, context: MergeContext, operator: Spec) -
     """
     parts, plan = context.parts, context.plan
     states = [changes_of(part, base) for part in parts]
-    joined = how(states, context, **operator.arguments)
+    joined = _called(how, states, context, operator)
     each = [part.state for part in parts]
     return {
         name: (base.state[name].double() + joined[name].double()).to(entry.dtype)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from intarsia.composition.operators.registry import On
 from intarsia.data import Split, subsample
-from intarsia.errors import CompositionError, ModelError, RecipeError
+from intarsia.errors import CompositionError, ModelError, RecipeError, shortened
 from intarsia.models.custom.trial import trial_inputs
 from intarsia.modules import Finding, Health, Module, find
 from intarsia.modules.health import answers_alike, made_up_inputs, some_of
@@ -73,6 +73,10 @@ def locate(parts: Sequence[Module], key: str | Module) -> Module:
     """The part that is meant by its name, by the class it alone recognises, or by itself."""
     if isinstance(key, Module):
         return _same(parts, key)
+    if not isinstance(key, str):
+        raise CompositionError(
+            f"cannot remove {shortened(key)}: give a module or its name, such as {parts[0].name!r}"
+        )
     try:
         return find(parts, key)
     except RecipeError as error:

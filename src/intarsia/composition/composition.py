@@ -36,7 +36,7 @@ ROOM, SMALL = 4, 4_000_000
 
 def compose(
     modules: Iterable[Module] | Bank,
-    operator: str | Mapping[str, Any] | Spec = "auto",
+    operator: str | Mapping[str, Any] | Spec | Operator = "auto",
     *,
     samples: Any = None,
     align: str | None = None,
@@ -45,12 +45,12 @@ def compose(
 ) -> "Composition":
     """Join modules into one classifier without training.
 
-    `operator` is one of OPERATORS, such as "sum", "inlay", "logits" or "ties(density=0.2)". "auto"
-    is the best one that the parts allow without a look at samples: their logits added, in one
-    network (inlay) where one that holds them side by side is small, else apart (logits); the
-    modules of several seeds are then an ensemble. Modules that each learned to tell their classes
-    from all that came before (`visibility="past(amount=None)"`, `balance=0`) are joined by
-    stick_breaking.
+    `operator` is one of OPERATORS, such as "sum", "inlay", "logits" or "ties(density=0.2)", or an
+    operator itself, as `@operator` gives it. "auto" is the best one that the parts allow without a
+    look at samples: their logits added, in one network (inlay) where one that holds them side by
+    side is small, else apart (logits); the modules of several seeds are then an ensemble. Modules
+    that each learned to tell their classes from all that came before
+    (`visibility="past(amount=None)"`, `balance=0`) are joined by stick_breaking.
 
     `samples` are a few raw inputs that some ways of joining look at: Data (its validation part), a
     Split, or an array. At most 1000 are kept, and saved with the composition.
@@ -91,7 +91,7 @@ class Composition(Predicting):
     def __init__(
         self,
         parts: Iterable[Module] | Bank,
-        operator: str | Mapping[str, Any] | Spec = "auto",
+        operator: str | Mapping[str, Any] | Spec | Operator = "auto",
         *,
         samples: Any = None,
         options: MergeOptions | None = None,

@@ -25,6 +25,7 @@ class Raw:
     x_test: np.ndarray | None = None
     y_test: np.ndarray | None = None
     groups: np.ndarray | None = None  # a number for each row of x; those of one group stay together
+    columns: tuple[str, ...] = ()  # what a table calls its features, where it does
 
     def keep(self, names: Sequence[Any], where: str) -> "Raw":
         """Only the classes `names`, which become the catalogue in that order."""
@@ -101,7 +102,8 @@ def as_raw(
             f"{where}: the train part has inputs of shape {shapes[0]}, the test part of shape "
             f"{shapes[1]}; both must have the same features"
         )
-    return Raw(inputs[0], labels[0], names, *inputs[1:], *labels[1:])
+    tests = (inputs[1], labels[1]) if len(inputs) > 1 else (None, None)
+    return Raw(inputs[0], labels[0], names, *tests)
 
 
 def as_inputs(x: Any, where: str, missing: bool = False) -> np.ndarray:

@@ -46,7 +46,7 @@ class Data:
     With an `encoder` the splits hold the features that it gave for the raw inputs.
     `public` are unlabelled inputs that every module may see, raw like the splits. `scale_on` is
     what the scaling was asked to be fitted on, "train" or "public"; None where nothing was said,
-    which is the training split.
+    which is the training split. `columns` are the names of the features, where a table has them.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Data:
     encoder: Encoder | None = None
     public: torch.Tensor | None = None  # M, *shape
     scale_on: str | None = None
+    columns: tuple[str, ...] = ()
 
     @classmethod
     def build(

@@ -19,7 +19,14 @@ from intarsia.data.sources.budget import check_entries
 from intarsia.data.sources.datasets import DATASETS
 from intarsia.data.sources.image_folders import from_folder
 from intarsia.data.sources.lookup import read_named
-from intarsia.data.sources.tabular import from_csv, from_parquet
+from intarsia.data.sources.tabular import (
+    Column,
+    TableColumns,
+    from_csv,
+    from_frame,
+    from_parquet,
+    is_frame,
+)
 from intarsia.data.splits import (
     check_fraction,
     check_seed,
@@ -36,7 +43,15 @@ from intarsia.specs import Spec
 
 TABLES = (".csv", ".parquet")
 ENDINGS = (".npz", *TABLES)
-READING = ("target", "encoding", "missing", "size", "groups", "features")  # how a path is read
+READING = (
+    "target",
+    "encoding",
+    "missing",
+    "size",
+    "groups",
+    "drop",
+    "features",
+)  # how a path is read
 DUPLICATES = ("keep", "together", "drop")
 
 
@@ -55,6 +70,7 @@ def load_data(
     missing: str | float | Sequence[float] | None = None,
     size: int | Sequence[int] | None = None,
     groups: str | int | None = None,
+    drop: Column | Sequence[Column] | None = None,
     duplicates: str = "keep",
     features: EncoderLike | None = None,
     public: Any = None,
@@ -62,7 +78,7 @@ def load_data(
     download: bool = True,
     progress: bool | None = None,
 ) -> Data:
-    """Load `source`: a name (see DATASETS), a path, x with y, (x, y), or a mapping.
+    """Load `source`: a name (see DATASETS), a path, x with y, (x, y), a mapping, or a data frame.
 
     A path is a file that ends in .csv, .parquet or .npz, or a folder of images with a folder for
     each class, or with train and test and these in both.
@@ -85,7 +101,8 @@ def load_data(
 
     `groups` names the column of a table, or the array beside x and y, that says which rows belong
     together, such as those of one person (har has "subject"): a group stays on one side of every
-    cut, and the column is not a feature. `duplicates` are rows with the same inputs: "keep" does
+    cut, and the column is not a feature. `drop` names columns of a table that are left out, such as
+    the numbers of its rows. `duplicates` are rows with the same inputs: "keep" does
     nothing about them, "together" keeps them on one side as a group, "drop" leaves one of those
     that have the same label too, and none in training that is in a given test part.
 
@@ -106,7 +123,7 @@ def load_data(
     options = _changed(
         validation=validation, test=test, seed=seed, scale=scale, classes=classes, labels=labels,
         target=target, encoding=encoding, missing=missing, size=size,
-        groups=groups, duplicates=duplicates, scale_on=scale_on,
+        groups=groups, drop=drop, duplicates=duplicates, scale_on=scale_on,
         public=str(public) if isinstance(public, str | os.PathLike) else None,
     )  # fmt: skip
     tokens = None
@@ -121,11 +138,15 @@ def load_data(
     _check_labels(labels, named)
     known = DATASETS[named].traits if named else DATASETS.traits  # what is left at its default
     if named:
-        _refuse(source, y=y, target=target, encoding=encoding, missing=missing, size=size)
+        _refuse(
+            source, y=y, target=target, encoding=encoding, missing=missing, size=size, drop=drop
+        )
         _check_groups(groups, named)
         name, raw = named, read_named(named, labels, download, progress, groups, tokens)
     else:
-        reading = {"target": target, "encoding": encoding, "size": size, "groups": groups}
+        reading = {
+            "target": target, "encoding": encoding, "size": size, "groups": groups, "drop": drop
+        }  # fmt: skip
         name, raw = _own(source, y, reading, missing is not None, tokens)
     fraction = check_fraction(
         "validation", known["validation"] if validation is None else validation
@@ -145,7 +166,7 @@ def load_data(
     if features is None:
         fitting = None if outside is None else fit_public(outside, splits[0].x)
         data = _filled(name, raw.catalogue, splits, kind, missing, fitting, scale_on)
-        return replace(data, options=options)
+        return replace(data, options=options, columns=raw.columns)
     encoder = _encoder(features, raw, name)
     encoded = _cut(name, _encoded(raw, encoder, name, progress), fraction, test, seed)
     rows = None if outside is None else _public_features(outside, encoder, progress)
@@ -171,10 +192,15 @@ def _public_features(outside: np.ndarray, encoder: Encoder, progress: bool | Non
 
 def check_options(options: Mapping[str, Any]) -> None:
     """Only what load_data takes by name, or an error with the nearest of these."""
-    known = [key for key in inspect.signature(load_data).parameters if key not in ("source", "y")]
+    known = known_options()
     for key in options:
         if key not in known:
             raise RecipeError(f"data has no option {key!r}: {nearest(key, known)}")
+
+
+def known_options() -> list[str]:
+    """What load_data takes by name."""
+    return [key for key in inspect.signature(load_data).parameters if key not in ("source", "y")]
 
 
 def _encoder(features: EncoderLike, raw: Raw, name: str) -> Encoder:
@@ -390,6 +416,9 @@ def _own(
         name = path.resolve().name if os.path.isdir(path) else path.stem
         return name, _from_path(path, reading, missing, tokens)
     _refuse("arrays", encoding=reading["encoding"], size=reading["size"])
+    if is_frame(source) and y is None:
+        return "table", from_frame(source, _columns(reading), missing=missing, tokens=tokens)
+    _refuse("arrays", drop=reading["drop"])
     if isinstance(source, Mapping):
         _refuse("a mapping", y=y)
         named = {key: reading[key] for key in ("target", "groups")}
@@ -408,26 +437,31 @@ def _own(
 
 
 def _from_path(path: Path, reading: dict[str, Any], missing: bool, tokens: Tokens | None) -> Raw:
-    target, encoding, size, groups = (
-        reading[key] for key in ("target", "encoding", "size", "groups")
+    target, encoding, size, groups, drop = (
+        reading[key] for key in ("target", "encoding", "size", "groups", "drop")
     )
     ending = path.suffix.lower()
     if ending == ".csv":
         _refuse(path, size=size)
-        return from_csv(path, target, encoding, missing=missing, groups=groups, tokens=tokens)
+        return from_csv(path, _columns(reading), encoding, missing=missing, tokens=tokens)
     _refuse(path, encoding=encoding)
     if os.path.isdir(path):
-        _refuse(path, target=target, groups=groups)
+        _refuse(path, target=target, groups=groups, drop=drop)
         return from_folder(path, size)
     _refuse(path, size=size)
     if ending == ".parquet":
-        return from_parquet(path, target, missing=missing, groups=groups, tokens=tokens)
+        return from_parquet(path, _columns(reading), missing=missing, tokens=tokens)
+    _refuse(path, drop=drop)
     if ending != ".npz":
         raise DataError(
             f"{path}: expected a file that ends in .npz or .csv or .parquet, or a folder of images"
         )
     arrays = tokenised(read_npz(path), tokens, str(path))
     return from_mapping(arrays, str(path), target, missing=missing, groups=groups)
+
+
+def _columns(reading: Mapping[str, Any]) -> TableColumns:
+    return TableColumns(reading["target"], reading["groups"], reading["drop"])
 
 
 def _refuse(source: Any, **given: Any) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from intarsia.errors import DataError, shortened
+from intarsia.measure.evaluation import printed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -142,6 +143,9 @@ class Cumulants:
             drawn.caption = f"and {own.dimensions - SHOWN} more dimensions"
         return drawn
 
+    def __str__(self) -> str:
+        return printed(self)
+
     def _texts(self, place: int) -> Iterator[str]:
         for order, value in enumerate(self.values):
             error = "" if self.errors is None else f" ± {float(self.errors[order][place]):.2g}"
@@ -192,7 +196,7 @@ def cumulants(
 def samples_of(x: Any) -> Tensor:
     """Samples as N x D in float64, refused where they are not finite numbers."""
     try:
-        tensor = x.detach().cpu() if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
+        tensor = x.detach().cpu() if isinstance(x, Tensor) else torch.tensor(np.asarray(x))
     except (TypeError, ValueError) as error:
         raise DataError(f"the samples are not numbers: {str(error)[:200]}") from None
     if tensor.is_complex():

@@ -26,7 +26,7 @@ def fit(
     *,
     law: str = "exponential",
     loss: str = MSE,
-    seeds: Sequence[int] = (0,),
+    seeds: int | Sequence[int] = (0,),
     steps: int = 1500,
     batch: int = 512,
     learning_rate: float = 0.02,
@@ -36,8 +36,9 @@ def fit(
     `width` counts hidden pairs: a free network has two units for each. The learning rate falls by a
     cosine to 0. With `loss="cumulants"` no output is compared with its target: the loss is the sum
     over orders 1 to 4 of the squared differences between the cumulants of a batch of outputs and
-    of its targets. Every seed has its own start and its own samples; a network that diverges keeps
-    what it had then, and is not a number from there on.
+    of its targets. Every seed has its own start and its own samples; a number of `seeds` stands for
+    so many, from 0. A network that diverges keeps what it had then, and is not a number from there
+    on.
     """
     form, own = check_form(form), Unit(unit)
     spec = LAWS.spec(law)
@@ -48,6 +49,7 @@ def fit(
         raise RecipeError(f"unknown loss {shortened(loss)}: {nearest(loss, LOSSES)}")
     if not is_number(learning_rate) or not learning_rate > 0:
         raise RecipeError(f"learning_rate is {shortened(learning_rate)}: expected a number above 0")
+    seeds = range(seeds) if isinstance(seeds, int) else seeds
     if not seeds or any(type(seed) is not int or seed < 0 for seed in seeds):
         raise RecipeError(f"seeds are {shortened(seeds)}: expected whole numbers from 0")
     names = (form, str(own), width, str(spec))

@@ -104,6 +104,9 @@ class PairBank:
     seeds: tuple[int, ...] = ()
     report: Mapping[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"PairBank({len(self)} networks, {self.form}, {self.unit})"
+
     def __len__(self) -> int:
         return len(self.offsets)
 

@@ -16,6 +16,7 @@ from intarsia.files import plain, stream
 from intarsia.flow.cumulants import Cumulants, cumulants, samples_of
 from intarsia.flow.laws import draw, law_cumulants
 from intarsia.flow.pair_networks import HALF
+from intarsia.measure.evaluation import printed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,6 +101,9 @@ class FlowTrace:
             count = "-" if row["samples"] is None else f"{row['samples']:,}"
             drawn.add_row(str(row["step"]), count, *texts, *law)
         return drawn
+
+    def __str__(self) -> str:
+        return printed(self)
 
 
 def iterate(

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from intarsia.data import load_data
+from intarsia.data import DATASETS, load_data
 from intarsia.data.arrays import read_npz
 from intarsia.data.sources.budget import file_size
 from intarsia.data.sources.tabular import is_number_text
-from intarsia.errors import DataError, RecipeError
+from intarsia.errors import DataError, RecipeError, nearest
 from intarsia.flow.cumulants import samples_of
 from intarsia.flow.laws import LAWS, draw
 from intarsia.specs import name_of
@@ -34,6 +34,9 @@ def read_source(source: str, *, samples: int = 2**16, seed: int = 0) -> Tensor:
         return _of_arrays(path)
     if path.suffix == ".csv":
         return _of_csv(path)
+    if source not in DATASETS and not path.exists():
+        known = [*LAWS, *DATASETS]
+        raise DataError(f"there is no law, data set or file {source!r}: {nearest(source, known)}")
     return samples_of(load_data(source).train.x)
 
 

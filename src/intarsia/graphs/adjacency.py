@@ -32,6 +32,9 @@ class Graph:
     adjacency: sp.csr_array
     nodes: np.ndarray
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.size} nodes, {self.edges // 2} undirected edges)"
+
     @property
     def size(self) -> int:
         """The number of nodes."""
@@ -208,21 +211,28 @@ def _edges_of_file(path: Path) -> np.ndarray:
     try:
         return np.array([(int(w[0]), int(w[1])) for w in words], np.int64).reshape(-1, 2)
     except (ValueError, IndexError, OverflowError) as error:
+        odd = next((" ".join(w) for w in words if not _is_pair(w)), "")
         raise DataError(
-            f"{path} is not a list of edges ({error}): expected two node numbers on a line"
+            f"{path} is not a list of edges, see {shortened(odd)}: expected two node numbers on a "
+            "line, from 0; a line that begins with # is left out"
         ) from error
+
+
+def _is_pair(words: list[str]) -> bool:
+    return len(words) > 1 and all(word.lstrip("+-").isdecimal() for word in words[:2])
 
 
 def _pairs(source: Iterable[Any]) -> np.ndarray:
     try:
-        edges = np.asarray(source if isinstance(source, np.ndarray) else list(source))
+        array = isinstance(source, np.ndarray) or hasattr(source, "to_numpy")  # as pandas' frames
+        edges = np.asarray(source if array else list(source))
         edges = edges.reshape(0, 2) if edges.size == 0 else edges
     except ValueError as error:
         raise DataError(f"the edge list cannot be read ({error}): give pairs of nodes") from error
     if edges.ndim != 2 or edges.shape[1] != 2:
         raise DataError(
             f"the edge list has shape {edges.shape}: expected E x 2; an edge_index of 2 x E is "
-            "given as a torch tensor"
+            "given as a torch tensor, an adjacency matrix as one of scipy.sparse"
         )
     return edges
 

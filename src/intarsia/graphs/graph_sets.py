@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from intarsia.data.arrays import read_npz
-from intarsia.errors import DataError, nearest, shortened
+from intarsia.errors import DataError, DataWarning, nearest, shortened
 from intarsia.files import cache_folder
 from intarsia.graphs.adjacency import Graph, from_edges
 from intarsia.graphs.geometric import read_processed
@@ -21,6 +22,7 @@ from intarsia.specs import Registry
 
 FOLDER = "graphs"  # in the folder that INTARSIA_DATA names, and in the cache
 SPLIT = (0.7, 0.15)  # train and validation, where the publisher has no split
+MANY = 20  # nodes of a class, of which a split should have some
 GRAPH_SETS = Registry(
     "graph data set", given=("arrays",), file="", digest="", geometric=(), gat_width=64
 )
@@ -46,6 +48,13 @@ class NodeData:
     validation: np.ndarray
     test: np.ndarray
     published: bool
+
+    def __repr__(self) -> str:
+        return (
+            f"NodeData({self.name!r}, {self.graph}, {self.features.shape[1]} features, "
+            f"{self.classes} classes, train {len(self.train)}, validation {len(self.validation)}, "
+            f"test {len(self.test)})"
+        )
 
     @property
     def classes(self) -> int:
@@ -107,6 +116,11 @@ def load_nodes(name: str, *, root: str | os.PathLike[str] | None = None) -> Node
     """
     if str(name).endswith(".npz"):
         return replace(node_data(read_npz(Path(name)), str(name)), name=Path(name).stem)
+    if name not in GRAPH_SETS and Path(name).exists():
+        raise DataError(
+            f"{name} is not an .npz with edges and labels: a list of edges alone has a scale and "
+            "can be rewired, but nodes need labels to be learned"
+        )
     if name not in GRAPH_SETS:
         raise DataError(f"there is no graph {shortened(name)}: {nearest(str(name), GRAPH_SETS)}")
     entry = GRAPH_SETS[name]
@@ -153,6 +167,8 @@ def node_data(arrays: Mapping[str, np.ndarray], where: str = "the data") -> Node
     features = _features(arrays, len(labels), where)
     parts = _split(arrays, labels, where)
     published = "train_idx" in arrays
+    if not published:
+        _warn_of_order(labels, parts, where)
     train, validation, test = parts
     graph = from_edges(edges, len(labels))
     labels = labels.astype(np.int64)
@@ -228,6 +244,21 @@ def _split(arrays: Mapping[str, np.ndarray], labels: np.ndarray, where: str) -> 
     if (labels[every] < 0).any():
         raise DataError(f"{where}: a split names nodes that have no label")
     return parts
+
+
+def _warn_of_order(labels: np.ndarray, parts: list[np.ndarray], where: str) -> None:
+    """Nodes that are sorted by class are not to be split by their numbers."""
+    names, counts = np.unique(labels[labels >= 0], return_counts=True)
+    for part, doing in ((parts[0], "train"), (parts[2], "are tested")):
+        unseen = np.setdiff1d(names[counts >= MANY], labels[part])
+        if len(unseen):
+            warnings.warn(
+                f"{where}: nodes are split by their numbers, and none of class {unseen[0]} is "
+                f"among those that {doing}: give train_idx, val_idx and test_idx, or take "
+                "resplit(seed) of it",
+                DataWarning,
+                stacklevel=3,
+            )
 
 
 def _ranks(labels: np.ndarray, draw: np.random.Generator) -> np.ndarray:

@@ -52,6 +52,10 @@ class Spectrum:
     vectors: torch.Tensor | None = None
     shorter: "Spectrum | None" = None
 
+    def __repr__(self) -> str:
+        how = "exact" if self.exact else f"estimated by {len(self.values)} probes"
+        return f"Spectrum({self.nodes} nodes, largest eigenvalue {self.largest:.4g}, {how})"
+
 
 @dataclass(frozen=True, eq=False)
 class HeatCurve:
@@ -63,6 +67,10 @@ class HeatCurve:
     tau: np.ndarray
     values: np.ndarray
     errors: np.ndarray
+
+    def __repr__(self) -> str:
+        peaks = ", ".join(f"{self.tau[place]:.4g}" for place in self.peaks()) or "none"
+        return f"HeatCurve({len(self.tau)} times, peaks at tau {peaks})"
 
     def peaks(self) -> list[int]:
         """The places of local maxima that stand out by more than twice the error."""

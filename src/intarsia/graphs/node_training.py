@@ -108,7 +108,7 @@ class NodeResult:
 
 def train_nodes(
     data: NodeData,
-    graphs: Sequence[Graph],
+    graphs: Graph | Sequence[Graph],
     *,
     protocol: str = "authors",
     seeds: int | Sequence[int] = 10,
@@ -123,7 +123,7 @@ def train_nodes(
     """
     own = resolve_settings(data, protocol, settings)
     numbers = _numbers(seeds)
-    _check_graphs(data, graphs)
+    graphs = _several(data, graphs)
     splits = [_split_of(data, own, seed) for seed in numbers]
     return _Bank(data, graphs, [own], numbers, splits, device_of(device)).train(tuple(budgets))
 
@@ -148,7 +148,7 @@ class TunedNodes:
 
 def tune_nodes(
     data: NodeData,
-    graphs: Sequence[Graph],
+    graphs: Graph | Sequence[Graph],
     grid: Mapping[str, Sequence[float]],
     *,
     protocol: str = "honest",
@@ -164,7 +164,7 @@ def tune_nodes(
     """
     check_keys("the grid", dict(grid), list(TUNED))
     numbers = _numbers(seeds)
-    _check_graphs(data, graphs)
+    graphs = _several(data, graphs)
     base = resolve_settings(data, protocol, settings)
     if any(isinstance(own, str) or not isinstance(own, Iterable) for own in grid.values()):
         raise RecipeError(f"the grid is {shortened(dict(grid))}: expected a list for each setting")
@@ -430,7 +430,9 @@ def _split_of(data: NodeData, settings: NodeSettings, seed: int) -> NodeData:
     return split
 
 
-def _check_graphs(data: NodeData, graphs: Sequence[Graph]) -> None:
+def _several(data: NodeData, graphs: Graph | Sequence[Graph]) -> Sequence[Graph]:
+    """One graph or several, each with the nodes of the data."""
+    graphs = [graphs] if isinstance(graphs, Graph) else graphs
     if not graphs:
         raise RecipeError("there is no graph to train on: give at least one")
     for graph in graphs:
@@ -439,3 +441,4 @@ def _check_graphs(data: NodeData, graphs: Sequence[Graph]) -> None:
                 f"a graph has {graph.size} nodes and {data.name} {data.graph.size}: rewire the "
                 "graph of the data that is trained on"
             )
+    return graphs

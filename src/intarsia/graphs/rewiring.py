@@ -32,6 +32,9 @@ class NodeGroups:
     error: float
     undecided: int
 
+    def __repr__(self) -> str:
+        return f"NodeGroups({self.number} supernodes of {self.graph} at tau {self.tau:g})"
+
     @property
     def labels(self) -> np.ndarray:
         """For each node its supernode: the connected component of the relation."""

@@ -9,6 +9,7 @@ import numpy as np
 from intarsia.errors import DataError, RecipeError, shortened
 from intarsia.files import plain
 from intarsia.lens.profiles import Profile
+from intarsia.measure.evaluation import printed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,6 +62,9 @@ class Classification:
             f"{self.neighbours} neighbours, {self.folds} folds"
         )
         return drawn
+
+    def __str__(self) -> str:
+        return printed(self)
 
 
 def classify(

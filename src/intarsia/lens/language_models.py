@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from intarsia.errors import DataError, ModelError, RecipeError, nearest, shortened
 from intarsia.files import cache_folder
-from intarsia.lens.lens_parts import LensParts
+from intarsia.lens.lens_parts import LensParts, naming_tables
 from intarsia.lens.llama_files import LlamaTokenizer, read_llama, read_llama_tokenizer
 
 LLAMA_MODEL, LLAMA_TOKENIZER = "model.bin", "tok.bin"
@@ -89,7 +89,10 @@ def open_model(model: Any, *, gguf_file: str | None = None, tokenizer: Any = Non
         return LanguageModel(read_llama(path), _tokenizer(tokenizer), name)
     if not path.is_dir() or (gguf_file and not (path / gguf_file).is_file()):
         missing = path / gguf_file if gguf_file else path
-        raise ModelError(f"there is no model at {missing}: expected a file or a folder")
+        raise ModelError(
+            f"there is no model at {missing}: expected a file, a folder, or a model with a name; "
+            f"{nearest(str(model), PACKAGED)}"
+        )
     return _transformers(path, gguf_file, tokenizer)
 
 
@@ -137,13 +140,19 @@ def _transformers(path: Path, gguf_file: str | None, tokenizer: Any) -> Language
     kind = {} if gguf_file else {"use_safetensors": True}
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # its progress bars
-            network = package.AutoModelForCausalLM.from_pretrained(
-                str(path), dtype=torch.float32, **kind, **how
+            network, loaded = package.AutoModelForCausalLM.from_pretrained(
+                str(path), dtype=torch.float32, output_loading_info=True, **kind, **how
             )
             if tokenizer is None:
                 tokenizer = _own_tokenizer(package, path, how)
     except Exception as error:  # transformers raises many
         raise ModelError(f"transformers cannot load {where}: {str(error)[:300]}") from error
+    if (missing := loaded["missing_keys"]) and not gguf_file:
+        raise ModelError(
+            f"{where} has no weights for {min(missing)!r}, which a language model needs, and "
+            "transformers would draw them at random: give a model with its language head, or the "
+            "network itself, with head= the layer to read through"
+        )
     return LanguageModel(network.eval(), _tokenizer(tokenizer), Path(gguf_file or path).stem)
 
 
@@ -286,11 +295,12 @@ def _sampled(
     caches = keeps_cache(network)
     past, seen = None, batch
     for _ in range(tokens):
-        if caches:
-            answer: Any = network(input_ids=seen, past_key_values=past, use_cache=True)
-            logits, past = answer.logits[:, -1], answer.past_key_values
-        else:
-            logits = network(batch)[:, -1]
+        with naming_tables():
+            if caches:
+                answer: Any = network(input_ids=seen, past_key_values=past, use_cache=True)
+                logits, past = answer.logits[:, -1], answer.past_key_values
+            else:
+                logits = network(batch)[:, -1]
         chosen = choose(logits.float().cpu(), temperature, generator).to(batch.device)
         batch = torch.cat([batch, chosen], 1)
         seen = chosen

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from intarsia.errors import ModelError, nearest, shortened
+from intarsia.errors import DataError, ModelError, nearest, shortened
 from intarsia.lens.entropies import RunningEntropy
 
 CPU_BLOCK, GPU_BLOCK = 2**22, 2**27  # logits at a time
@@ -100,7 +100,8 @@ class LensParts:
     def read(self, *inputs: Any, **named: Any) -> None:
         """The model up to its last block, as `watching` sees it."""
         try:
-            self.model(*inputs, **named)
+            with naming_tables():
+                self.model(*inputs, **named)
         except _Stop:
             return
         raise ModelError(
@@ -138,6 +139,18 @@ class LensParts:
     def _finished(self, z: Tensor) -> Tensor:
         z = z * self.scale if self.scale != 1 else z
         return z if self.cap is None else self.cap * torch.tanh(z / self.cap)
+
+
+@contextmanager
+def naming_tables() -> Iterator[None]:
+    """torch says of a token or a position that a model does not have only that it is too large."""
+    try:
+        yield
+    except IndexError as error:
+        raise DataError(
+            f"the model looks up what it does not have ({error}): a token beyond its vocabulary, "
+            "or a position beyond its longest text; give other tokens, or fewer"
+        ) from error
 
 
 @dataclass

@@ -19,6 +19,7 @@ from intarsia.files import plain
 from intarsia.lens.entropies import check_alpha
 from intarsia.lens.language_models import open_model, tokens_of
 from intarsia.lens.lens_parts import ALIKE, Decoder, LensParts
+from intarsia.measure.evaluation import printed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -128,6 +129,9 @@ class Profile:
         if len(self) > shown:
             drawn.caption = f"and {len(self) - shown} more texts"
         return drawn
+
+    def __str__(self) -> str:
+        return printed(self)
 
     def plot(self, labels: Sequence[str] | None = None) -> "Figure":
         """The mean by layer with a band of one standard deviation, for each label."""

@@ -82,6 +82,9 @@ class TunedLens:
     samples: int  # that the maps were fitted on
     reader: "LayerReader"
 
+    def __repr__(self) -> str:
+        return f"TunedLens({self.name!r}, {', '.join(self.layers)}, {self.samples:,} samples)"
+
     @property
     def layers(self) -> tuple[str, ...]:
         """The names of layers, with the module's own logits last."""

@@ -175,7 +175,7 @@ class TunedProfiles:
         kinds = list(self.modules[0].layers[0].strangers)
         keys = (REWARDED, OTHER, "auc_other", "auc_wrong", *kinds, "explained", "agreed")
         columns = ["rewarded", "other", "AUC other", "AUC wrong"]
-        columns += [*(f"AUC {kind}" for kind in kinds), "explained", "agreed"]
+        columns += [*(f"AUC {kind}" for kind in kinds), "R2", "agreed"]
         columns += ["rewarded change", "other change"]
         drawn = _drawn(columns)
         for layer in self.layers:
@@ -185,8 +185,8 @@ class TunedProfiles:
         who = "one module" if count == 1 else f"means over {count} modules"
         drawn.caption = (
             f"{who}, {self.samples:,} samples; entropies in nats of at most "
-            f"{self.modules[0].ceiling:.3f}; change from the layer above: modules that expand (+), "
-            "prune (-), do neither (=)"
+            f"{self.modules[0].ceiling:.3f}; R2: of the logits' variance; change from the layer "
+            "above: modules that expand (+), prune (-), do neither (=)"
         )
         return drawn
 
@@ -222,10 +222,10 @@ def _drawn(columns: Sequence[str]) -> Any:
     from rich import box
     from rich.table import Table
 
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    drawn.add_column("layer")
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    drawn.add_column("layer", overflow="fold")
     for name in columns:
-        drawn.add_column(name, justify="right")
+        drawn.add_column(name, justify="right", overflow="fold")
     return drawn
 
 

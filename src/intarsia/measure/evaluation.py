@@ -94,11 +94,13 @@ def evaluate(
     if not isinstance(model, nn.Module):
         raise DataError(
             f"a {type(model).__name__} cannot be evaluated: give one module, a composition "
-            "or an nn.Module"
+            "or an nn.Module; of a ModularClassifier its composition_"
         )
     if not isinstance(split, Split):
         advice = (
-            "pass one of its splits, as data.test" if isinstance(split, Data) else "pass a Split"
+            "pass one of its splits, as data.test"
+            if isinstance(split, Data)
+            else "pass a Split, as load_data(...).test is"
         )
         raise DataError(f"a model cannot be evaluated on a {type(split).__name__}: {advice}")
     logits = logits_of(model, split.x, batch, flips)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 MATRIX_UP_TO = 12  # modules; beyond, a table is wider than a window
+WINDOW = 96  # letters across, which long names may need, too
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,4 +76,6 @@ class Matrix:
         for module, values in zip(self.names, self.measures[name], strict=True):
             cells = ("-" if np.isnan(v) else f"{round(v, 3) + 0.0:.3f}" for v in values)
             table.add_row(Text(module), *cells)
-        return [table]
+        longest = max(map(len, self.names))
+        wide = longest + sum(max(6, len(name)) + 3 for name in self.names)
+        return [table] if wide <= WINDOW else []

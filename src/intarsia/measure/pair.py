@@ -26,8 +26,8 @@ def check_pair(a: Module, b: Module) -> None:
     for module in (a, b):
         if not isinstance(module, Module):
             raise CompositionError(
-                f"a {type(module).__name__} cannot be compared with a module: give modules, as "
-                "Module.load or a bank has them"
+                f"a {type(module).__name__} cannot be compared with a module: give two modules, as "
+                "Module.load or a bank has them; compatibility_matrix compares several"
             )
     check_traits(a, b, NEEDED)
 

@@ -1,6 +1,7 @@
 """Networks by name or by a custom factory, and the origin that a seed gives."""
 
 import copy
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -52,6 +53,7 @@ def build(model: Model, shape: tuple[int, ...], outputs: int) -> nn.Module:
             f"the model is {shortened(model)}: expected a name, a mapping or a factory f(shape, "
             "outputs)"
         )
+    _check_signature(model)
     network = model(shape, outputs)
     _check_form(model, network, shape, outputs)
     return network
@@ -176,6 +178,22 @@ def _shape(shape: tuple[int, ...]) -> tuple[int, ...]:
             "such as (784,) or (1, 28, 28)"
         )
     return shape
+
+
+def _check_signature(factory: Any) -> None:
+    """A class of networks is a factory only if it is made from shape and outputs."""
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):  # as of what is not written in Python: the call will tell
+        return
+    try:
+        signature.bind((1,), 1)
+    except TypeError:
+        name = getattr(factory, "__name__", type(factory).__name__)
+        raise ModelError(
+            f"{name} takes {signature}: expected a factory f(shape, outputs); where the network "
+            f"needs neither, lambda shape, outputs: {name}(...)"
+        ) from None
 
 
 # forms that a factory has made -> whether they answer with a tensor

@@ -47,7 +47,7 @@ def fields_of(
             "by intarsia.grown(module, catalogue)"
         )
     fields = {
-        "name": name or set_name(classes, tuple(catalogue)),
+        "name": name or set_name(tuple(map(str, classes)), tuple(map(str, catalogue))),
         "state": state,
         "mask": {},
         "rewarded": classes,

@@ -12,7 +12,7 @@ from intarsia.data import Scaling, to_shape
 from intarsia.data.arrays import shape_of
 from intarsia.encoders import Encoder
 from intarsia.encoders.encoder import is_texts
-from intarsia.errors import DataError, ModelError
+from intarsia.errors import DataError, ModelError, shortened
 from intarsia.models.custom.trial import evaluation_mode, input_dtype
 
 Inputs = np.ndarray | Tensor | Sequence[Any]
@@ -157,6 +157,8 @@ def check_abstain(fraction: float) -> float:
 
 def raw_inputs(x: Inputs, shape: tuple[int, ...] | None = None) -> Tensor:
     """Inputs as a tensor, N x *shape where one is given (see to_shape); float64 to float32."""
+    if isinstance(x, str):
+        raise DataError(f"the inputs are {shortened(x)}, a word: load them, as by load_data")
     try:
         tensor = x if isinstance(x, Tensor) else torch.as_tensor(np.ascontiguousarray(x))
     except (TypeError, ValueError) as error:

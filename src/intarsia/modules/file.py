@@ -236,7 +236,7 @@ def _own_header(entries: Mapping[str, Any], kind: str) -> dict[str, Any]:
     if not isinstance(text, str):
         raise FileError(
             "is a safetensors file, but intarsia did not write it: it has no header 'intarsia'; "
-            "read its tensors with safetensors"
+            "read its tensors with safetensors, and make a module of them with Module.of"
         )
     header = parse(text, "header 'intarsia'")
     stated, version = header.get("format"), header.get("version")

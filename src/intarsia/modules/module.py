@@ -297,9 +297,11 @@ class Module:
 
 def _check_classes(module: Module) -> None:
     name, catalogue, rewarded = module.name, module.catalogue, module.rewarded
-    if not all(isinstance(c, str) and c for c in (name, *catalogue, *rewarded)):
+    odd = [c for c in (name, *catalogue, *rewarded) if not (isinstance(c, str) and c)]
+    if odd:
         raise ModelError(
-            f"module {shortened(name)}: its name and its classes must be text, not empty"
+            f"module {shortened(name)}: its name and its classes must be text, not empty, as '3' "
+            f"is; {shortened(odd[0])} is not"
         )
     if not catalogue or len(set(catalogue)) < len(catalogue):
         raise ModelError(
@@ -354,11 +356,14 @@ def _check_encoder(name: str, encoder: Encoder | None, shape: tuple[int, ...]) -
 def _check_tensors(
     module: str, state: Mapping[str, Tensor], mask: Mapping[str, Tensor], plan: Plan
 ) -> None:
-    for what, names in (("lacks", plan.keys() - state.keys()), ("has", state.keys() - plan.keys())):
-        if names:
-            raise ModelError(
-                f"module {shortened(module)} {what} the tensor {min(names)!r} against its model"
-            )
+    lacking, unknown = plan.keys() - state.keys(), state.keys() - plan.keys()
+    if lacking or unknown:
+        said = [f"lacks the tensor {min(lacking)!r}, which its model has"] if lacking else []
+        said += [f"has the tensor {min(unknown)!r}, which its model has not"] if unknown else []
+        prefix = min(unknown, default="").partition(".")[0] + "."
+        if lacking and unknown == {prefix + name for name in plan}:
+            said.append(f"leave out the {prefix!r} before every name")
+        raise ModelError(f"module {shortened(module)} {'; '.join(said)}")
     for name, entry in plan.items():
         seen = (tuple(state[name].shape), state[name].dtype)
         if seen != (entry.shape, entry.dtype):

@@ -83,15 +83,19 @@ def answers(
     top, side, tile = _top(catalogue), CELL * len(catalogue), TILE * len(catalogue)
     columns = -(-len(parts) // 2)
     wide, high = columns * (tile + GAP / 2) - GAP / 2, 2 * tile + GAP
-    start = MARGIN + wide + GAP + 26 + GAP / 2  # an arrow is 26 long
+    heading = "each module alone"
+    legend = "rows: true class, columns: mean probability of each answer"
+    block = max(wide, text_width(heading, bold=True))  # few small tiles are narrower than that
+    start = MARGIN + block + GAP + 26 + GAP / 2  # an arrow is 26 long
     pitch = _label_width(catalogue) + side + GAP
     tall = max(side, high)
-    width, height = start + pitch * len(merged), top + tall + 20 + MARGIN
+    width = max(start + pitch * len(merged), 2 * MARGIN + text_width(legend))
+    height = top + tall + 20 + MARGIN
     figure = new_figure(width, height, "answers: " + ", ".join(merged))
-    write(figure, MARGIN + wide / 2, 22, "each module alone", ha="center", weight="bold")
+    write(figure, MARGIN + block / 2, 22, heading, ha="center", weight="bold")
     # All tiles on one pair of axes, counted in pixels.
     drop = max(0.0, (side - high) / 2)  # centres the two rows of tiles
-    ax = axes_at(figure, MARGIN, top + drop, wide, high)
+    ax = axes_at(figure, MARGIN + (block - wide) / 2, top + drop, wide, high)
     ax.set(xlim=(0, wide), ylim=(high, 0))
     ax.axis("off")
     letters = max(3, int((tile + GAP / 2) / 7.5))
@@ -102,7 +106,7 @@ def answers(
         ax.text(x + tile / 2, y - 6, short(title, letters), ha="center")
         tiles[x, y] = _square(probabilities, catalogue)
     _cells(ax, tiles, TILE)
-    arrow = axes_at(figure, MARGIN + wide + GAP, top, 26, side)
+    arrow = axes_at(figure, MARGIN + block + GAP, top, 26, side)
     arrow.plot([0, 26, 18, 26, 18], [0, 0, 7, 0, -7], color=INK, linewidth=1)
     arrow.set(xlim=(0, 26), ylim=(-side / 2, side / 2))
     arrow.axis("off")
@@ -110,7 +114,6 @@ def answers(
         left = start + _label_width(catalogue) + place * pitch
         panel = axes_at(figure, left, top, side, side)
         _draw_cells(panel, _square(probabilities, catalogue), catalogue, title)
-    legend = "rows: true class, columns: mean probability of each answer"
     write(figure, MARGIN, top + tall + 20, legend)
     return figure
 

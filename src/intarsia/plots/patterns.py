@@ -76,12 +76,13 @@ def sweep_strips(
 ) -> Axes:
     """Pictures along sweeps, N x H x W x 3 by name: a strip for each, from the first step on.
 
-    `labels` are written below the pictures of a strip.
+    `labels` are written below the pictures of a strip, each in as many lines as it has.
     """
     rows = {name: np.asarray(pictures) for name, pictures in strips.items()}
     if not rows or any(p.ndim != 4 or p.shape[3] != 3 or not len(p) for p in rows.values()):
         raise DataError("a strip needs pictures of N x H x W x 3, by name: give at least one")
-    below = 18 if labels else 0
+    texts = [text for own in (labels or {}).values() for text in own]
+    below = 4 + 14 * max(text.count("\n") + 1 for text in texts) if texts else 0
     pitch, longest = PICTURE + SEAM + below, max(map(len, rows.values()))
     wide, high = longest * (PICTURE + SEAM), len(rows) * pitch
     if ax is None:
@@ -94,7 +95,9 @@ def sweep_strips(
             left, top = column * (PICTURE + SEAM), row * pitch
             _tile(ax, np.clip(picture, 0, 1), left, top, PICTURE)
             if labels and name in labels:
-                ax.text(left + PICTURE / 2, top + PICTURE + 13, labels[name][column], ha="center")
+                for line, words in enumerate(labels[name][column].split("\n")):
+                    y = top + PICTURE + 13 + 14 * line
+                    ax.text(left + PICTURE / 2, y, words, ha="center")
     ax.set_yticks([row * pitch + PICTURE / 2 for row in range(len(rows))], [*map(short, rows)])
     ax.set_xticks([])
     _without_frame(ax)

@@ -6,7 +6,7 @@ biases but the input that is 1. A bank stacks networks of one layout on a leadin
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import inf, isnan, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -144,6 +144,10 @@ class PatternNetwork:
     def __post_init__(self) -> None:
         _set_tensors(self, self.layout, self.weights, self.masks, (), self.name or "the network")
 
+    def __repr__(self) -> str:
+        weights = f"{self.nonzero} of {self.layout.parameters} weights not 0"
+        return f"PatternNetwork({self.name!r}, {self.layout}, {weights})"
+
     def image(self, size: int = 256) -> Tensor:
         """The picture that it draws: size x size x 3, RGB from 0 to 1."""
         return render(self.layout, [w[None] for w in self.weights], size)[0]
@@ -195,6 +199,14 @@ class PatternNetwork:
         return bank[0]
 
 
+def one_network(given: Any) -> PatternNetwork:
+    """What is given, if it is one pattern network."""
+    if isinstance(given, PatternNetwork):
+        return given
+    advice = ": take one of them, such as bank[0]" if isinstance(given, PatternBank) else ""
+    raise ModelError(f"a {type(given).__name__} is not one pattern network{advice}")
+
+
 @dataclass(frozen=True, eq=False)
 class PatternBank(Sequence[PatternNetwork]):
     """K networks of one layout, stacked: every matrix is (K, outputs, inputs), and every mask.
@@ -220,6 +232,10 @@ class PatternBank(Sequence[PatternNetwork]):
         for what, values in (("names", names), ("losses", self.losses)):
             if values is not None and len(values) != count:
                 raise ModelError(f"the bank has {count} networks and {len(values)} {what}")
+
+    def __repr__(self) -> str:
+        loss = "" if self.losses is None else f", lowest loss {min(self.losses):.3g}"
+        return f"PatternBank({len(self)} networks, {self.layout}{loss})"
 
     @classmethod
     def of(cls, networks: Iterable[PatternNetwork]) -> "PatternBank":
@@ -259,6 +275,14 @@ class PatternBank(Sequence[PatternNetwork]):
             return PatternNetwork(self.layout, weights, masks, self.names[place])
         losses = None if self.losses is None else self.losses[place]
         return PatternBank(self.layout, weights, masks, self.names[place], losses, self.report)
+
+    @property
+    def best(self) -> PatternNetwork:
+        """The network of the lowest loss; the first where none was measured."""
+        if self.losses is None:
+            return self[0]
+        losses = [inf if isnan(loss) else loss for loss in self.losses]
+        return self[losses.index(min(losses))]
 
     def images(self, size: int = 64) -> Tensor:
         """K x size x size x 3."""

@@ -20,6 +20,7 @@ from intarsia.sweetspot.networks import (
     activate,
     coordinates,
     forward,
+    one_network,
 )
 from intarsia.sweetspot.pictures import check_size, png, png_encoder, rgb
 
@@ -61,6 +62,9 @@ class Inflation:
     def median(self) -> float:
         """Of the ratios; nan where no weight moves the picture."""
         return float(torch.quantile(self.ratios, 0.5)) if len(self.ratios) else float("nan")
+
+    def __repr__(self) -> str:
+        return f"Inflation(median {self.median:.3f}, of {len(self.ratios)} of {self.tried} weights)"
 
     def auc(self, other: "Inflation") -> float:
         """How often a ratio of another network is larger than one of this; equal ones count half.
@@ -182,6 +186,9 @@ class DistinctMaps:
         """Maps that change over the picture."""
         return int((~self.still).sum())
 
+    def __repr__(self) -> str:
+        return f"DistinctMaps({self.count} of {self.total})"
+
 
 def distinct_maps(network: PatternNetwork, size: int = SIZE, same: float = SAME) -> DistinctMaps:
     """Maps, layer by layer from the inputs, whose |correlation| with all before is below `same`."""
@@ -216,7 +223,7 @@ def choose_weights(network: PatternNetwork, most: int | None, draw: torch.Genera
     """The places of nonzero weights in order, or a random choice of so many."""
     places: list[Place] = [
         (layer, row, column)
-        for layer, matrix in enumerate(network.weights)
+        for layer, matrix in enumerate(one_network(network).weights)
         for row, column in matrix.nonzero().tolist()
     ]
     if not places:
@@ -231,7 +238,7 @@ def choose_weights(network: PatternNetwork, most: int | None, draw: torch.Genera
 
 def check_place(network: PatternNetwork, place: Any) -> Place:
     """A weight of the network, or our error."""
-    shapes = network.layout.shapes
+    shapes = one_network(network).layout.shapes
     sound = (
         isinstance(place, Sequence)
         and len(place) == 3
@@ -257,7 +264,7 @@ class PerturbedPictures:
     def __init__(
         self, network: PatternNetwork, size: int, device: torch.device | str = "cpu"
     ) -> None:
-        self.network, self.size = network, check_size(size)
+        self.network, self.size = one_network(network), check_size(size)
         self.layout = network.layout
         self.weights = [w.to(device) for w in network.weights]
         inputs = coordinates(size, device)
@@ -336,7 +343,7 @@ def _bisect(
 
 def _centred(network: PatternNetwork, size: int) -> tuple[Tensor, Tensor]:
     """Centred maps of length 1, (depth, width, pixels), and which are still: these are 0."""
-    maps = torch.stack(network.maps(size)).flatten(2).double()
+    maps = torch.stack(one_network(network).maps(size)).flatten(2).double()
     maps = maps - maps.mean(2, keepdim=True)
     norms = maps.norm(dim=2)
     still = norms <= STILL * maps.shape[2] ** 0.5

@@ -19,6 +19,7 @@ from intarsia.sweetspot.networks import (
     PatternNetwork,
     activate,
     coordinates,
+    one_network,
     render,
 )
 from intarsia.sweetspot.pattern_scores import Place, check_place, choose_weights
@@ -113,7 +114,7 @@ def connections(
     """The weights that are not 0, of one matrix or of all, those of the largest effect first."""
     if layer is not None:
         check_place(network, (layer, 0, 0))
-    layout, effects = network.layout, weight_effects(network, size)
+    layout, effects = one_network(network).layout, weight_effects(network, size)
     places = [
         (number, row, column)
         for number, matrix in enumerate(network.weights)

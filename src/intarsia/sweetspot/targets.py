@@ -64,6 +64,9 @@ class TargetPicture:
     pixels: Tensor
     name: str = ""
 
+    def __repr__(self) -> str:
+        return f"TargetPicture({self.name!r}, {self.pixels.shape[0]} x {self.pixels.shape[1]})"
+
     def image(self, size: int | None = None) -> Tensor:
         """At its own size, or at another."""
         return self.pixels if size is None else resized(self.pixels, size)
@@ -94,6 +97,10 @@ def load(source: Any = EMBEDDED) -> Target:
             f"there is no pattern {shortened(str(source))}: neither a file nor a known name; "
             f"{nearest(str(source), NAMES)}"
         )
+    if path.is_dir():
+        held = sorted(path.rglob("*.safetensors"))
+        example = f", such as {held[0]}" if held else ""
+        raise DataError(f"{path} is a folder: give a file of it{example}")
     if path.suffix == ".safetensors":
         return PatternNetwork.load(path)
     if path.suffix == ".json":

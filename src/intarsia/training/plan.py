@@ -63,6 +63,11 @@ class TrainingPlan:
         base: BaseSource | None = None,
     ) -> "TrainingPlan":
         """From all that `train` was given, as its docstring says."""
+        if recipe is not None and not isinstance(recipe, Recipe):
+            raise RecipeError(
+                f"the recipe is a {type(recipe).__name__}: expected a Recipe; inputs and labels go "
+                "together, as in train((x, y)), and settings by name"
+            )
         recipe, pretrained, form = _with_base(recipe or Recipe(), base, settings)
         if pretrained is not None:
             model = form if model is None and recipe.model == OPEN else as_model(model)

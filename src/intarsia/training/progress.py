@@ -3,12 +3,14 @@
 import sys
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from intarsia.training.engines.base import Scores
 from intarsia.training.loop import RoundProgress, Watch
 from intarsia.training.settings.recipe import Recipe
+
+BESIDE = 72  # columns of a line that are not the bar's
 
 
 class Progress:
@@ -17,13 +19,13 @@ class Progress:
     def __init__(self, wanted: bool | None, recipe: Recipe, modules: int) -> None:
         """`wanted` None shows the bar on a terminal only."""
         shown = sys.stderr.isatty() if wanted is None else wanted
+        console = Console(stderr=True, quiet=not shown)
         self.bar = Bar(
             TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("module epochs"),
+            BarColumn(max(6, min(40, console.width - BESIDE))),
+            TaskProgressColumn(),
             TimeRemainingColumn(),
-            console=Console(stderr=True, quiet=not shown),
+            console=console,
             disable=not shown,
         )
         assert recipe.rounds is not None and recipe.pruning_epochs and recipe.epochs
@@ -54,7 +56,7 @@ class Progress:
             self.done[place] = modules * epochs_done
             line = (
                 f"round {progress.round + 1}/{self.rounds + 1}, epoch {progress.epoch}/{epochs}, "
-                f"accuracy {accuracy:.4f}, entropy {entropy:.3f}"
+                f"accuracy {accuracy:.3f}, entropy {entropy:.3f}"
             )
             self.bar.update(self.task, completed=sum(self.done), description=line)
 

@@ -24,10 +24,19 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from intarsia.errors import DamagedError, FileError, FileWarning, StoppedError, TrainingError
+from intarsia.errors import (
+    DamagedError,
+    FileError,
+    FileWarning,
+    IntarsiaError,
+    StoppedError,
+    TrainingError,
+    shortened,
+)
 from intarsia.files import digest_of, is_no_file, is_unreadable, read_sealed, sealed, write_whole
 from intarsia.locks import Lock, holder_of, take_lock
 from intarsia.modules import BASE, LISTING, Bank, Module
+from intarsia.parsing import read_settings
 from intarsia.pruning import Mask
 from intarsia.training.engines.base import Engine, Slot
 from intarsia.training.loop import RoundProgress
@@ -35,6 +44,7 @@ from intarsia.training.plan import TrainingPlan
 from intarsia.training.tasks import Task
 
 RECIPE, TIME, PROGRESS = "recipe.yaml", "time.json", ".progress"
+TOLD = 3  # settings that a message names
 CHUNK = "[0-9a-f]" * 16  # the label of a chunk
 PART = f".{CHUNK}.part"  # what write_whole leaves if it is killed
 
@@ -288,9 +298,27 @@ class RunFolder:
             write_whole(note, sealed({"key": self.key}))
         if key != self.key:
             raise TrainingError(
-                f"{self.path} holds modules of another recipe, data set, network or keep_rounds: "
-                "train into a new folder, or delete this one first"
+                f"{self.path} holds modules of another recipe, data set, network or keep_rounds"
+                f"{self._differences()}: train into a new folder, or delete this one first"
             )
+
+    def _differences(self) -> str:
+        """The settings in which the recipe of a finished run differs from this one, if any."""
+        assert self.path is not None
+        try:
+            there = read_settings(self.path / RECIPE)
+        except IntarsiaError:
+            return ""
+        here = yaml.safe_load(yaml.safe_dump(self.plan.recipe.as_dict()))
+        names = sorted(key for key in here if there.get(key) != here[key])
+        if not names:
+            return ""
+        told = [
+            f"{key} is {shortened(there.get(key))} there and {shortened(here[key])} here"
+            for key in names[:TOLD]
+        ]
+        more = f", and {len(names) - TOLD} more" if len(names) > TOLD else ""
+        return f" ({'; '.join(told)}{more})"
 
 
 def piece_label(piece: Sequence[Task]) -> str:

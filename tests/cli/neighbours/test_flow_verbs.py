@@ -21,6 +21,7 @@ def test_cumulants_of_a_law_and_of_a_file(tmp_path: Path) -> None:
     assert answer["cumulants"][0] == [3.0, 5.0]
     assert "3 samples of 2 dimensions" in flow.call("cumulants", table).stdout
     assert "did you mean" in flow.refusal("cumulants", "digitss")
+    assert "no law, data set or file 'expo': known:" in flow.refusal("cumulants", "expo")
 
 
 def test_propagate_shows_every_layer(two_modules: Path, tmp_path: Path) -> None:

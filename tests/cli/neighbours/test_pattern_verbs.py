@@ -74,7 +74,7 @@ def test_a_judge_that_nobody_set_up_is_not_asked(monkeypatch: pytest.MonkeyPatch
     assert "INTARSIA_JUDGE_ADDRESS is not set" in refusal
 
 
-def test_sweep_moves_weights_and_draws_strips(tmp_path: Path) -> None:
+def test_sweep_moves_weights_and_draws_strips(bank: Path, tmp_path: Path) -> None:
     figure = tmp_path / "sweeps.svg"
     answer = sweetspot.answer(
         "sweep", "totem", "--weight", "0,0,0", "--weight", 3, "--size", 12, "--figure", figure
@@ -90,6 +90,10 @@ def test_sweep_moves_weights_and_draws_strips(tmp_path: Path) -> None:
     assert len(sweetspot.answer("sweep", "--size", 8)["sweeps"]) == 4
     assert "there is no weight" in sweetspot.refusal("sweep", "--weight", "9,9,9")
     assert "ending of a figure" in sweetspot.refusal("sweep", "--figure", "x.gif")
+    few = ("--size", 8, "--weight", 0)
+    assert sweetspot.answer("sweep", bank, *few)["name"] == "seed-0"
+    assert sweetspot.answer("sweep", bank, *few, "--network", "seed-1")["name"] == "seed-1"
+    assert "did you mean 'seed-1'" in sweetspot.refusal("sweep", bank, "--network", "seed1")
 
 
 def test_depth_scans_depths_or_maps_widths(tmp_path: Path) -> None:

@@ -179,6 +179,53 @@ def test_parquet_labels_may_be_categories_truths_or_numbers(parquet: Any) -> Non
         load_data(parquet({"one": one, "k": empty}))
 
 
+def test_columns_that_are_dropped_are_not_read(tmp_path: Path, parquet: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    columns = {
+        "name": [f"T{i}" for i in range(60)],
+        "one": [a for _, a, _ in ROWS],
+        "tree_id": range(60),
+        "two": [float(b) for _, _, b in ROWS],
+        "kind": [KINDS[k] for k, _, _ in ROWS],
+    }
+    frame = pandas.DataFrame(columns)
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    sources = (tmp_path / "own.csv", parquet(columns), frame)
+    found = [load_data(source, drop=["name", 2]) for source in sources]
+    plain = load_data(kinds_first(tmp_path / "plain.csv"), target="kind")
+    assert {data.digest for data in found} == {plain.digest}
+    assert found[0].options == {"drop": ["name", 2]}
+    assert {data.columns for data in found} == {("one", "two")}
+    for source in sources:
+        with pytest.raises(DataError, match=r"column 'name': .* drop='name'"):
+            load_data(source)
+        with pytest.warns(DataWarning, match="'tree_id' has another number in every row"):
+            load_data(source, drop="name")
+        with pytest.raises(DataError, match="did you mean 'tree_id'"):
+            load_data(source, drop="treeid")
+        with pytest.raises(DataError, match="'kind' is to be dropped, and is that of the labels"):
+            load_data(source, drop="kind")
+        with pytest.raises(DataError, match="no column of features left"):
+            load_data(source, drop=[0, 1, 2, 3])
+    with pytest.raises(DataError, match="drop= has no meaning for digits"):
+        load_data("digits", drop="one")
+
+
+def test_a_data_frame_is_a_table(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(ROWS, columns=["kind", "one", "two"]).astype({"one": "Int64"})
+    frame["kind"] = [KINDS[k] for k in frame["kind"]]
+    expected = load_data(kinds_first(tmp_path / "own.csv"), target="kind")
+    assert load_data(frame, target="kind").digest == expected.digest
+    assert load_data(frame[["one", "two"]].astype(float), frame["kind"]).digest == expected.digest
+    frame.loc[3, "one"] = pandas.NA
+    with pytest.raises(DataError, match=r"row 3 .*, column 'one'"):
+        load_data(frame, target="kind")
+    assert load_data(frame, target="kind", missing=0).fill == (0.0, 0.0)
+    grouped = load_data(frame, target="kind", groups="two", missing="mean")
+    assert grouped.shape == (1,)
+
+
 def test_the_index_of_pandas_is_no_feature(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"one": range(40), "two": range(40), "k": ["a", "b"] * 20})

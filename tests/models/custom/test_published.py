@@ -114,6 +114,18 @@ def test_a_trained_one_is_a_module_as_it_is(kind: str) -> None:
     torch.testing.assert_close(logits_of(module.to_module(), x), expected)
 
 
+def test_weights_that_are_not_there_are_not_drawn_at_random(tmp_path: Path) -> None:
+    body = made("bert").bert
+    body.save_pretrained(tmp_path)
+    head = ia.published(f"hf/{tmp_path}").classifier
+    assert not head.weight.any()
+    assert not head.bias.any()
+    body.pooler = None
+    body.save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=r"no weights for 'bert\.pooler\.dense\.bias'"):
+        ia.published(f"hf/{tmp_path}")
+
+
 def test_only_safetensors_are_read_and_no_code_of_a_repository(tmp_path: Path) -> None:
     network = made("bert")
     network.save_pretrained(tmp_path)

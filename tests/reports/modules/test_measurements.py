@@ -1,11 +1,14 @@
 """What a report measures, compared with what `evaluate` says of the composition itself."""
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import intarsia as ia
 from intarsia.data import Split
@@ -45,6 +48,27 @@ def test_each_module_and_all_of_them(inputs: ReportInput, measured: Measurements
     assert list(measured.joined) == ["sum", "logits"]
     for operator, score in measured.joined.items():
         same(score, ia.evaluate(ia.compose(bank, operator), test))
+
+
+def test_networks_trained_elsewhere_are_joined_with_statistics_that_fit() -> None:
+    data, base = ia.load_data("digits"), nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 10)
+    )  # fmt: skip
+    about = {"catalogue": data.catalogue, "shape": data.shape, "base": base}
+    modules = []
+    for name, seed in (("3", 0), ("8", 1)):
+        network = copy.deepcopy(base)
+        generator = torch.Generator().manual_seed(seed)
+        for tensor in network.state_dict().values():
+            if tensor.is_floating_point():
+                tensor += torch.rand(tensor.shape, generator=generator)
+        modules.append(ia.Module.of(network, rewarded=name, **about))
+    inputs = subject_of(modules, data)
+    merged = ia.compose(modules, "sum", samples=data.validation)
+    same(Measurements(inputs).joined["sum"], ia.evaluate(merged, data.test))
+    page = ia.report(modules).html  # which measures nothing
+    assert "<h1>Two modules</h1>" in page
+    assert "Each module was trained elsewhere, for its own class." in page
 
 
 def test_on_the_way_there(inputs: ReportInput, measured: Measurements) -> None:

@@ -65,7 +65,8 @@ def cumulants(
     found = of_samples(rows, order, diagonal=diagonal, unbiased=unbiased)
     if json:
         return show_json({"source": source, **found.to_json()})
-    show(f"{source}: {found.count:,} samples of {found.dimensions} dimensions", found)
+    count = f"{found.dimensions} dimension{'s' if found.dimensions > 1 else ''}"
+    show(f"{source}: {found.count:,} samples of {count}", found)
 
 
 @verb(

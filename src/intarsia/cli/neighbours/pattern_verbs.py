@@ -17,7 +17,7 @@ from intarsia.cli.common_options import (
 )
 from intarsia.cli.console import note, show, show_result, table
 from intarsia.cli.verbs import sweetspot_verb as verb
-from intarsia.errors import RecipeError
+from intarsia.errors import RecipeError, nearest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -166,6 +166,7 @@ def score(
     "sweetspot sweep totem --figure totem-sweeps.svg",
     "sweetspot sweep skull --weight 5,1,1 --weight 0,16,2 --figure skull.png",
     "sweetspot sweep skull --weight 60 --along row --steps=-2,-1,0,1,2",
+    "sweetspot sweep fits/bank.safetensors --network seed-1",
 )
 def sweep(
     source: Networks = "totem",
@@ -180,6 +181,10 @@ def sweep(
     along: Annotated[
         str, typer.Option(help="weight, or row: a random direction of the unit's weights.")
     ] = "weight",
+    network_: Annotated[
+        str | None,
+        typer.Option("--network", help="Of a bank, by name; by default that of the lowest loss."),
+    ] = None,
     size: Size = 128,
     seed: Annotated[int, typer.Option(help="Of the direction along a row.")] = 0,
     figure_: Figure = None,
@@ -187,11 +192,10 @@ def sweep(
 ) -> None:
     """Move one weight and see how far the picture goes."""
     from intarsia.cli.arguments import read_list
-    from intarsia.sweetspot import load_network
     from intarsia.sweetspot import sweep as sweep_weight
     from intarsia.sweetspot.pattern_scores import png_ratio
 
-    network = load_network(source)
+    network = _one_of(_bank(source), network_)
     if not weight and not network.nonzero:
         raise RecipeError(
             f"{network.name or source} has no weight that is not 0: say which is to be moved, as "
@@ -309,6 +313,15 @@ def _bank(source: str) -> "PatternBank":
     if source.endswith(".safetensors"):
         return PatternBank.load(source)
     return PatternBank.of([load_network(source)])
+
+
+def _one_of(bank: "PatternBank", name: str | None) -> "PatternNetwork":
+    """The network of a name, or that of the lowest loss."""
+    if name is not None:
+        if name not in bank.names:
+            raise RecipeError(f"there is no network {name!r}: {nearest(name, bank.names)}")
+        return bank[bank.names.index(name)]
+    return bank.best
 
 
 def _scores(network: "PatternNetwork", runs: Sequence[Any], size: int) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def figure(
     ] = "svg",
     json: Json = False,
 ) -> None:
-    """Draw the figures of what is finished, of a store or an archive; what is missing is said."""
+    """Draw the figures of what is finished, of a store or an archive, and name what is missing."""
     from intarsia.plots import check_format, save, svg
 
     in_folder = out.is_dir() or not out.suffix

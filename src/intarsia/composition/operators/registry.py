@@ -96,7 +96,14 @@ def operator(
     on labelled samples, and calls the operator with it.
     """
 
+    if on not in get_args(On):
+        raise RecipeError(f"operator {name!r} works on {on!r}: {nearest(on, get_args(On))}")
+
     def add(function: Callable[..., Any]) -> Operator:
+        if _is_ours(OPERATORS.get(name)) and not _is_ours(function):
+            raise RecipeError(
+                f"there is an operator {name!r} already, one of intarsia's own: take another name"
+            )
         parameters = inspect.signature(function).parameters
         takes = list(parameters)
         expected = ["logits" if on == "logits" else "states", "context"]
@@ -118,6 +125,10 @@ def operator(
         return entry
 
     return add
+
+
+def _is_ours(function: Any) -> bool:
+    return str(getattr(function, "__module__", "")).startswith("intarsia.")
 
 
 def copies(count: int) -> Callable[[Any], int]:

@@ -1,10 +1,13 @@
-"""Tables with a label column: .csv files in any encoding, and parquet."""
+"""Tables with a label column: .csv files in any encoding, parquet, and pandas' data frames."""
 
 import codecs
 import csv
 import io
 import math
+import re
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,12 @@ from intarsia.data.sources.budget import check_entries, file_size
 from intarsia.data.texts import Tokens
 from intarsia.errors import DataError, DataWarning, nearest
 
+Column = str | int
+"""A column of a table, by its name or by its number; -1 is the last."""
+
+TABLE = "the table"  # what messages call a data frame
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?")  # cells without a value, in lower case
+_IDENTIFIER = re.compile(r"(?i:(?:^|[_\s.-])(?:id|uuid|index|unnamed: \d+)$)|[a-z]I[dD]$")
 _BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -23,19 +31,73 @@ _BOMS = {
 }
 
 
+@dataclass(frozen=True)
+class TableColumns:
+    """What a user says of a table's columns: those of labels, groups and no use."""
+
+    target: Column | None = None
+    groups: Column | None = None
+    drop: Column | Sequence[Column] | None = None
+
+    @property
+    def dropped(self) -> tuple[Column, ...]:
+        if self.drop is None:
+            return ()
+        return (self.drop,) if isinstance(self.drop, str | int) else tuple(self.drop)
+
+    @property
+    def named(self) -> bool:
+        """Whether one is given by its name, so that there must be a header."""
+        return any(isinstance(one, str) for one in (self.target, self.groups, *self.dropped))
+
+    def places(self, names: Sequence[str], where: str) -> "ColumnPlaces":
+        """Where they are among the columns of a table."""
+        label = _place(names, -1 if self.target is None else self.target, where, "target")
+        grouping = None
+        if self.groups is not None:
+            grouping = _place(names, self.groups, where, "groups")
+        if grouping == label:
+            raise DataError(
+                f"{where}: column {self.groups!r} is that of the groups and of the labels: name "
+                "the label column with target="
+            )
+        dropped = {_place(names, one, where, "drop"): one for one in self.dropped}
+        for place, what in ((label, "labels"), (grouping, "groups")):
+            if place in dropped:
+                raise DataError(
+                    f"{where}: column {dropped[place]!r} is to be dropped, and is that of the "
+                    f"{what}: leave it out of drop=, or name another column"
+                )
+        used = {label, grouping, *dropped}
+        features = [place for place in range(len(names)) if place not in used]
+        if not features and self.dropped:
+            raise DataError(f"{where} has no column of features left: drop fewer")
+        if not features:
+            raise DataError(f"{where} has two columns only; expected features, a label and groups")
+        return ColumnPlaces(label, grouping, features)
+
+
+@dataclass(frozen=True)
+class ColumnPlaces:
+    """The columns of a table, counted from 0."""
+
+    label: int
+    grouping: int | None
+    features: list[int]
+
+
 def from_csv(
     path: Path,
-    target: str | int | None = None,
+    columns: TableColumns | None = None,
     encoding: str | None = None,
     *,
     missing: bool = False,
-    groups: str | int | None = None,
     tokens: Tokens | None = None,
 ) -> Raw:
-    """A table with one label column: the last one, or `target` by name or position.
+    """A table with one label column: the last one, or the target.
 
-    The column `groups`, if it is named, is not a feature: its rows stay together when splits are
-    cut.
+    The column of groups, if there is one, is not a feature: its rows stay together when splits are
+    cut. Columns that are dropped are not read.
 
     Columns are parted by comma, semicolon or tab. The first line is a header if none of its
     feature cells is a number. Cells without a value are refused, or NaN where `missing` is allowed.
@@ -43,7 +105,7 @@ def from_csv(
     """
     text, guess = _text(path, encoding)
     try:
-        raw = _table(_rows(text, path), path, target, missing, groups, tokens)
+        raw = _table(_rows(text, path), path, columns or TableColumns(), missing, tokens)
     except DataError as error:
         if guess:
             raise DataError(f"{path} cannot be read as .csv: {guess}: {error}") from None
@@ -57,47 +119,38 @@ def from_csv(
 def _table(
     rows: list[tuple[int, list[str]]],
     path: Path,
-    target: str | int | None,
+    columns: TableColumns,
     missing: bool,
-    groups: str | int | None,
     tokens: Tokens | None,
 ) -> Raw:
-    first = rows[0][1]
-    column = _target(first, target, path)
-    grouping = _grouping(first, groups, column, path)
-    header = isinstance(target, str) or isinstance(groups, str)
-    header = header or not any(
-        is_number_text(cell) for i, cell in enumerate(first) if i not in (column, grouping)
-    )
-    _check_first(rows, column, header, path)
-    names = [cell.strip() for cell in first] if header else [str(i) for i in range(len(first))]
+    first = [cell.strip() for cell in rows[0][1]]
+    if len(first) < 2:
+        raise DataError(f"{path} has one column only; expected features and a label")
+    places = columns.places(first, str(path))
+    header = columns.named or not any(is_number_text(first[i]) for i in places.features)
+    _check_first(rows, places, header, path)
+    names = first if header else [str(i) for i in range(len(first))]
     rows = rows[header:]
     if not rows:
         raise DataError(f"{path} has a header but no rows")
-    if len(names) < 2:
-        raise DataError(f"{path} has one column only; expected features and a label")
-    if len(names) < 3 and grouping is not None:
-        raise DataError(f"{path} has two columns only; expected features, a label and groups")
     if tokens is not None:
-        others = [i for i in range(len(names)) if i not in (column, grouping)]
-        x = tokens([" ".join(cells[i].strip() for i in others) for _, cells in rows])
+        x = tokens([" ".join(cells[i].strip() for i in places.features) for _, cells in rows])
     else:
-        x = np.array(
-            [_numbers(cells, names, column, line, path, missing, grouping) for line, cells in rows]
-        )
-    labels = [cells[column].strip() for _, cells in rows]
-    raw = as_raw(str(path), x, np.array(labels), missing=missing)
-    if grouping is None:
+        x = np.array([_numbers(cells, names, places, line, path, missing) for line, cells in rows])
+        _warn_of_numbers(x, [names[i] for i in places.features], str(path))
+    labels = [cells[places.label].strip() for _, cells in rows]
+    features = tuple(names[i] for i in places.features) if header and tokens is None else ()
+    raw = replace(as_raw(str(path), x, np.array(labels), missing=missing), columns=features)
+    if places.grouping is None:
         return raw
-    return raw.grouped(np.array([cells[grouping].strip() for _, cells in rows]), str(path))
+    return raw.grouped(np.array([cells[places.grouping].strip() for _, cells in rows]), str(path))
 
 
 def from_parquet(
     path: Path,
-    target: str | int | None = None,
+    columns: TableColumns | None = None,
     *,
     missing: bool = False,
-    groups: str | int | None = None,
     tokens: Tokens | None = None,
 ) -> Raw:
     """A parquet file as a table; the index that pandas writes into it is not a column."""
@@ -126,23 +179,76 @@ def from_parquet(
     if len(set(names)) < len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
         raise DataError(f"{path} has two columns called {twice!r}: rename one of them")
-    label = _target(names, target, path)
-    grouping = _grouping(names, groups, label, path)
-    others = [name for i, name in enumerate(names) if i not in (label, grouping)]
-    if not others:
-        raise DataError(f"{path} has two columns only; expected features, a label and groups")
+    places = (columns or TableColumns()).places(names, str(path))
+    others = [names[place] for place in places.features]
     if tokens is not None:
         words = zip(*(table.column(name).to_pylist() for name in others), strict=True)
         x = tokens([" ".join("" if cell is None else str(cell) for cell in row) for row in words])
     else:
-        columns = [_feature(table.column(name), name, path, missing) for name in others]
-        x = np.stack(columns, axis=1)
-    y = np.array([_plain(v) for v in table.column(names[label]).to_pylist()], dtype=object)
-    raw = as_raw(str(path), x, y, missing=missing)
-    if grouping is None:
+        numbers = [_feature(table.column(name), name, path, missing) for name in others]
+        x = np.stack(numbers, axis=1)
+        _warn_of_numbers(x, others, str(path))
+    y = np.array([_plain(v) for v in table.column(names[places.label]).to_pylist()], dtype=object)
+    features = tuple(others) if tokens is None else ()
+    raw = replace(as_raw(str(path), x, y, missing=missing), columns=features)
+    if places.grouping is None:
         return raw
-    values = table.column(names[grouping]).to_pylist()
+    values = table.column(names[places.grouping]).to_pylist()
     return raw.grouped(np.array(values, dtype=object), str(path))
+
+
+def from_frame(
+    frame: Any,
+    columns: TableColumns | None = None,
+    *,
+    missing: bool = False,
+    tokens: Tokens | None = None,
+) -> Raw:
+    """A data frame of pandas as a table; its index is not a column."""
+    names = [str(name) for name in frame.columns]
+    places = (columns or TableColumns()).places(names, TABLE)
+    if tokens is not None:
+        rows = frame.iloc[:, places.features].astype(str).to_numpy().tolist()
+        x = tokens([" ".join(row) for row in rows])
+    else:
+        x = np.stack([_series(frame.iloc[:, i], names[i], missing) for i in places.features], 1)
+        _warn_of_numbers(x, [names[i] for i in places.features], TABLE)
+    features = tuple(names[i] for i in places.features) if tokens is None else ()
+    labels = frame.iloc[:, places.label].to_numpy()
+    raw = replace(as_raw(TABLE, x, labels, missing=missing), columns=features)
+    if places.grouping is None:
+        return raw
+    return raw.grouped(frame.iloc[:, places.grouping].to_numpy(), TABLE)
+
+
+def is_frame(source: Any) -> bool:
+    """Whether something is a data frame of pandas, which is never imported."""
+    return hasattr(source, "columns") and hasattr(source, "iloc")
+
+
+def _series(column: Any, name: str, missing: bool) -> np.ndarray:
+    """A column of numbers or truth values as float64, NaN where it has none."""
+    if getattr(column.dtype, "kind", "O") not in "biuf":
+        raise DataError(
+            f"{TABLE}, column {name!r}: its type is {column.dtype}, not numbers; {_advice(name)}"
+        )
+    numbers: np.ndarray = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if not missing and np.isnan(numbers).any():
+        row = int(np.flatnonzero(np.isnan(numbers))[0])
+        raise DataError(_no_value(f"{TABLE}, row {row} (counted from 0)", name, None))
+    return numbers
+
+
+def _warn_of_numbers(x: np.ndarray, names: Sequence[str], where: str) -> None:
+    """Say so where a column seems to name the rows: it tells nothing of what they are."""
+    for place, name in enumerate(names):
+        if _IDENTIFIER.search(name) and len(np.unique(x[:, place])) == len(x) > 2:
+            warnings.warn(
+                f"{where}: column {name!r} has another number in every row and is taken for a "
+                f"feature: if it only names the rows, leave it out with drop={name!r}",
+                DataWarning,
+                stacklevel=2,
+            )
 
 
 def _check_rows(metadata: Any, size: int, path: Path) -> None:
@@ -162,8 +268,7 @@ def _feature(column: Any, name: str, path: Path, missing: bool) -> np.ndarray:
         column = column.cast("uint8")
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
         raise DataError(
-            f"{path}, column {name!r}: its type is {kind}, not numbers; encode or drop the column, "
-            "or name the label column with target="
+            f"{path}, column {name!r}: its type is {kind}, not numbers; {_advice(name)}"
         )
     numbers = np.asarray(column.cast(float64(), safe=False).to_numpy(), dtype=np.float64)
     if not missing and np.isnan(numbers).any():
@@ -221,43 +326,31 @@ def _text(path: Path, encoding: str | None) -> tuple[str, str]:
     return content.decode("latin-1"), f"is not UTF-8, {where}, and was read as latin-1"
 
 
-def _grouping(first: list[str], groups: str | int | None, label: int, path: Path) -> int | None:
-    """The column of groups, if one is named."""
-    if groups is None:
-        return None
-    column = _target(first, groups, path, "groups")
-    if column == label:
-        raise DataError(
-            f"{path}: column {groups!r} is that of the groups and of the labels: name the label "
-            "column with target="
-        )
-    return column
+def _place(names: Sequence[str], column: Any, where: str, what: str) -> int:
+    """Where a column is."""
+    if isinstance(column, str):
+        if column not in names:
+            raise DataError(f"{where} has no column {column!r}: {nearest(column, names)}")
+        return list(names).index(column)
+    if isinstance(column, bool) or not isinstance(column, int):
+        raise DataError(f"{what} is {column!r}: expected the name of a column, or its number")
+    if not -len(names) <= column < len(names):
+        raise DataError(f"{where} has {len(names)} columns, so there is no column {column}")
+    return column % len(names)
 
 
-def _target(first: list[str], target: str | int | None, path: Path, what: str = "target") -> int:
-    if target is None:
-        return len(first) - 1
-    names = [cell.strip() for cell in first]
-    if isinstance(target, str):
-        if target not in names:
-            raise DataError(f"{path} has no column {target!r}: {nearest(target, names)}")
-        return names.index(target)
-    if isinstance(target, bool) or not isinstance(target, int):
-        raise DataError(f"{what} is {target!r}: expected the name of a column, or its number")
-    if not -len(first) <= target < len(first):
-        raise DataError(f"{path} has {len(first)} columns, so there is no column {target}")
-    return target % len(first)
-
-
-def _check_first(rows: list[tuple[int, list[str]]], column: int, header: bool, path: Path) -> None:
+def _check_first(
+    rows: list[tuple[int, list[str]]], places: ColumnPlaces, header: bool, path: Path
+) -> None:
     """Refuse a column without a name, and a header that was taken for a row."""
-    first = [cell.strip() for cell in rows[0][1]]
+    first, column = [cell.strip() for cell in rows[0][1]], places.label
     names_are_numbers = not header and _looks_like_header(rows, column)
-    unnamed = [i for i, cell in enumerate(first) if not cell and i != column]
+    unnamed = [i for i in (*places.features, places.grouping) if i is not None and not first[i]]
     if unnamed and (header or names_are_numbers):
         raise DataError(
             f"{path}: column {unnamed[0]} (counted from 0) has no name; if it is the index that "
-            "pandas writes, write the file with index=False, else name it in the header"
+            "pandas writes, write the file with index=False or leave the column out with "
+            f"drop={unnamed[0]}, else name it in the header"
         )
     if names_are_numbers:
         raise DataError(
@@ -282,24 +375,21 @@ def _looks_like_header(rows: list[tuple[int, list[str]]], column: int) -> bool:
 def _numbers(
     cells: list[str],
     names: list[str],
-    target: int,
+    places: ColumnPlaces,
     line: int,
     path: Path,
     missing: bool,
-    grouping: int | None = None,
 ) -> list[float]:
     where = f"{path}, line {line}"
     if len(cells) != len(names):
         raise DataError(f"{where}: {len(cells)} columns where the first line has {len(names)}")
-    if not cells[target].strip():
-        raise DataError(f"{where}: the label (column {names[target]!r}) is empty")
-    if grouping is not None and not cells[grouping].strip():
-        raise DataError(f"{where}: the group (column {names[grouping]!r}) is empty")
-    return [
-        _number(cell, name, where, missing)
-        for i, (cell, name) in enumerate(zip(cells, names, strict=True))
-        if i not in (target, grouping)
-    ]
+    for place, what in ((places.label, "label"), (places.grouping, "group")):
+        if place is not None and not cells[place].strip():
+            raise DataError(
+                f"{where}: the {what} (column {names[place]!r}) is empty: give it one, or leave "
+                "the row out"
+            )
+    return [_number(cells[i], names[i], where, missing) for i in places.features]
 
 
 def _number(cell: str, name: str, where: str, missing: bool) -> float:
@@ -308,8 +398,7 @@ def _number(cell: str, name: str, where: str, missing: bool) -> float:
     except ValueError:
         if cell.strip().lower() not in MISSING:
             raise DataError(
-                f"{where}, column {name!r}: {cell!r} is not a number; encode or drop the column, "
-                "or name the label column with target="
+                f"{where}, column {name!r}: {cell!r} is not a number; {_advice(name)}"
             ) from None
         value = math.nan
     if math.isnan(value) and not missing:
@@ -321,6 +410,12 @@ def _no_value(where: str, name: str, seen: Any) -> str:
     return (
         f"{where}, column {name!r}: {seen!r} is not a number, the value is missing; drop the row, "
         "or have it filled in with missing=mean, median or most_frequent"
+    )
+
+
+def _advice(name: str) -> str:
+    return (
+        f"encode or drop the column, as with drop={name!r}, or name the label column with target="
     )
 
 

@@ -1,6 +1,7 @@
 """Classifiers that others have published: models of transformers and of timm, by name or folder."""
 
 import re
+from collections.abc import Collection
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def published(source: str) -> nn.Module:
     goes the folder of one: `hf/./folder`, `hf//data/folder`. `timm/resnet50.a1_in1k` is a model of
     timm, which reads weights of its own list from where it keeps them: as safetensors where there
     are any, but else pickled. transformers' are read from safetensors alone, and code that a
-    repository holds is never run.
+    repository holds is never run. Where there are no weights for the last layer, it is 0.
     """
     if not is_published(source):
         raise ModelError(
@@ -59,14 +60,34 @@ def _of_transformers(name: str) -> nn.Module:
     try:
         config = package.AutoConfig.from_pretrained(where, **never)
         kind = _kind(config)
-        network: nn.Module = getattr(package, kind).from_pretrained(
-            where, config=config, use_safetensors=True, dtype=torch.float32, **never
-        )
+        network, loaded = getattr(package, kind).from_pretrained(
+            where, config=config, use_safetensors=True, dtype=torch.float32,
+            output_loading_info=True, **never,
+        )  # fmt: skip
     except Exception as error:  # transformers, its hub and the network raise many
         raise ModelError(f"transformers cannot load {name!r} as a classifier: {error}") from error
+    _silence_new_head(network, loaded["missing_keys"], name)
     if kind == "AutoModelForSequenceClassification":
         collated(network, TokenRows(config.pad_token_id))
-    return network.eval()
+    classifier: nn.Module = network.eval()
+    return classifier
+
+
+def _silence_new_head(network: nn.Module, missing: Collection[str], name: str) -> None:
+    """A last layer without weights is 0, as that of any base; transformers drew it at random."""
+    if not missing:
+        return
+    path, head = [pair for pair in network.named_modules() if isinstance(pair[1], nn.Linear)][-1]
+    elsewhere = set(missing) - {f"{path}.{own}" for own, _ in head.named_parameters()}
+    if elsewhere:
+        raise ModelError(
+            f"{name!r} has no weights for {min(elsewhere)!r}, which transformers would draw at "
+            "random: give a classifier that was saved with all of its weights"
+        )
+    with torch.no_grad():
+        for own, parameter in head.named_parameters():
+            if f"{path}.{own}" in missing:
+                parameter.zero_()
 
 
 def _of_timm(name: str) -> nn.Module:

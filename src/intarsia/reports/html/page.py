@@ -33,6 +33,10 @@ class Report:
     html: str
     figures: Mapping[str, Figure] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        size, count = len(self.html.encode()) / 1000, len(self.figures)
+        return f"Report({size:,.0f} kB, {count} figures; save(path) writes it)"
+
     def save(
         self,
         path: str | Path,

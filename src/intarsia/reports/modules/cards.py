@@ -120,7 +120,7 @@ def _card(
         f"of its own {classes}</p></div>"
     )
     if picture is None and weights is not None and weights.ndim == 1:
-        lines.append(_strongest(weights, "input" if module.encoder is None else "feature"))
+        lines.append(_strongest(weights, _feature_names(context, module, len(weights))))
     if not np.isnan(scores.entropy):
         value = f"{nats(scores.entropy)} of {nats(scores.ceiling)}"
         lines.append(_meter("Entropy on others", value, bar(scores.entropy / scores.ceiling)))
@@ -146,10 +146,20 @@ def _meter(name: str, value: str, drawing: str) -> str:
     return f'<div class="meter">{words}{drawing}</div>'
 
 
-def _strongest(weights: np.ndarray, what: str) -> str:
+def _feature_names(context: ReportContext, module: Module, count: int) -> Sequence[str]:
+    """The columns of a table by their names; other inputs by their numbers."""
+    columns = () if context.inputs.data is None else context.inputs.data.columns
+    if module.encoder is None and len(columns) == count:
+        return columns
+    what = "input" if module.encoder is None else "feature"
+    return [f"{what} {place}" for place in range(count)]
+
+
+def _strongest(weights: np.ndarray, names: Sequence[str]) -> str:
     order = np.argsort(-np.abs(weights), kind="stable")[:FEATURES]
     lines = "".join(
-        f"<li><span>{what} {place}</span><span>{weights[place]:+.3f}</span></li>" for place in order
+        f"<li><span>{escape(names[place])}</span><span>{weights[place]:+.3f}</span></li>"
+        for place in order
     )
     return f'<ul class="strongest">{lines}</ul>'
 

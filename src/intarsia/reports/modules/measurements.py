@@ -169,7 +169,9 @@ class Measurements:
             return reduce(torch.add, map(self.logits, modules))
         merged = self.inputs.merged
         if merged is None or label != self.own:
-            made = Composition(modules, label)
+            data = self.inputs.data
+            samples = data.validation if data is not None and len(data.validation) else None
+            made = Composition(modules, label, samples=samples)  # for BatchNorm's statistics
         elif len(modules) == len(merged.parts):
             made = merged
         else:

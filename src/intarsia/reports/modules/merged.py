@@ -229,7 +229,7 @@ def _curve_caption(key: str, measured: Measurements) -> tuple[str, str]:
             for o, c in measured.curves.items()
         ]
         about = "Accuracy on the classes that are in so far."
-        message = f"With all {counted(count, 'module')} in, accuracy is {listed(ends)}."
+        message = f"The last accuracy, with all {counted(count, 'module')} in: {listed(ends)}."
     else:
         last = {
             o: [s.entropy for s in c.values() if math.isfinite(s.entropy)][-1]

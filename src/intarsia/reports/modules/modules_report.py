@@ -56,7 +56,10 @@ def _title(inputs: ReportInput) -> str:
         return f"{capital(counted(len(modules), 'module'))} joined by {label_of(inputs.merged)}"
     if len(modules) == 1:
         return f"A module for {listed(modules[0].rewarded)}"
-    return f"{capital(counted(len(modules), 'module'))} trained on {inputs.data_name}"
+    title = capital(counted(len(modules), "module"))
+    if not inputs.recipe:
+        return title if inputs.data is None else f"{title} measured on {inputs.data_name}"
+    return f"{title} trained on {inputs.data_name}"
 
 
 def _lead(context: ReportContext) -> str:
@@ -90,6 +93,8 @@ def _goal(inputs: ReportInput) -> str:
     if len(rewarded) == len(inputs.catalogue):
         return f"{who} trained for all {counted(len(rewarded), 'class', 'classes')}."
     own = "its own class" if len(rewarded) == 1 else "its own classes"
+    if not inputs.recipe:
+        return f"{who} trained elsewhere, for {own}."
     goal = inputs.recipe.get("objective") or "me"
     entry = OBJECTIVES.get(name_of(goal))  # None where it is not registered here
     if entry is not None and entry.uncertain_elsewhere:

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from intarsia import __version__
 from intarsia.plots import map_atlas, svg, sweep_strips
+from intarsia.plots.panels import short
 from intarsia.reports.html.elements import (
     TableValue,
     commands,
@@ -219,13 +220,11 @@ def _drawing(figures: dict[str, Figure], name: str) -> str:
 
 def _pictures(shown: Sequence[ScoredNetwork]) -> Figure:
     images = torch.stack([one.network.image(SIZE) for one in shown]).numpy()
-    losses = [_loss(one.loss) or "" for one in shown]
-    rows = {
-        shown[start].network.name: slice(start, start + ACROSS)
-        for start in range(0, len(shown), ACROSS)
-    }
+    words = [f"{short(one.network.name)}\n{_loss(one.loss) or ''}".strip() for one in shown]
+    starts = range(0, len(shown), ACROSS)
+    rows = {" " * row: slice(start, start + ACROSS) for row, start in enumerate(starts)}
     strips = {name: images[part] for name, part in rows.items()}
-    labels = {name: losses[part] for name, part in rows.items()} if any(losses) else None
+    labels = {name: words[part] for name, part in rows.items()}
     return _figure(sweep_strips(strips, labels=labels))
 
 

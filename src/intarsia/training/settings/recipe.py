@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from intarsia.data.augmentations import read_augmentations
+from intarsia.data.load import known_options
 from intarsia.data.negatives import read_negatives
 from intarsia.errors import RecipeError, nearest, shortened
 from intarsia.objectives import OBJECTIVES, VISIBILITIES, objective
@@ -95,7 +96,14 @@ class Recipe:
     @classmethod
     def read(cls, settings: Mapping[str, Any]) -> Self:
         """A recipe from plain values, as YAML and the command line give them."""
-        check_keys("a recipe", settings, [f.name for f in dataclasses.fields(cls)])
+        known = [f.name for f in dataclasses.fields(cls)]
+        for key in settings:
+            if key not in known and key in known_options() and key != "seed":
+                raise RecipeError(
+                    f"{key!r} is not a setting of a recipe but an option of the data: give it "
+                    f"there, as in data_options={{{key}: ...}}, or to load_data"
+                )
+        check_keys("a recipe", settings, known)
         return cls(**{key: _number(key, value) for key, value in settings.items()})
 
     def resolve(self, size: DataSize | None = None) -> "Recipe":
