@@ -151,6 +151,12 @@ def test_logits_are_added_by_default(modules: list[Module], expected: str, tmp_p
     assert same(loaded, joined, X)
 
 
+def test_tensors_of_inference_mode_are_joined() -> None:
+    with torch.inference_mode():
+        made = [replace(p, state={k: v.clone() for k, v in p.state.items()}) for p in _told({})]
+        assert same(compose(made, "sum"), compose(_told({}), "sum"), X)
+
+
 def _told(recipe: Any, names: str = "0123") -> list[Module]:
     """Modules whose provenance has this recipe."""
     return [replace(part(n), provenance={**part(n).provenance, "recipe": recipe}) for n in names]

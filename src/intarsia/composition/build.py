@@ -312,9 +312,9 @@ def _called(
     how: Operator, states: Sequence[State], context: MergeContext, operator: Spec
 ) -> dict[str, Tensor]:
     """What an operator makes of states, which it must leave as they are."""
-    before = [tensor._version for state in states for tensor in state.values()]
+    before = _versions(states)
     made = how(states, context, **operator.arguments)
-    if before != [tensor._version for state in states for tensor in state.values()]:
+    if before != _versions(states):
         raise CompositionError(
             f"{operator} writes into the states it is given, which are the modules' own: load or "
             "train these anew, and have the operator make new tensors"
@@ -332,6 +332,12 @@ def _called(
                 f"{tuple(entry.shape)}"
             )
     return dict(made)
+
+
+def _versions(states: Sequence[State]) -> list[int]:
+    """How often every tensor was written to; those made in inference mode do not count it."""
+    tensors = [tensor for state in states for tensor in state.values()]
+    return [tensor._version for tensor in tensors if not tensor.is_inference()]
 
 
 def _described(value: Any) -> str:
