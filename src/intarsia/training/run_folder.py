@@ -36,7 +36,7 @@ from intarsia.errors import (
 from intarsia.files import digest_of, is_no_file, is_unreadable, read_sealed, sealed, write_whole
 from intarsia.locks import Lock, holder_of, take_lock
 from intarsia.modules import BASE, LISTING, Bank, Module
-from intarsia.parsing import read_settings
+from intarsia.parsing import parse_yaml, read_settings
 from intarsia.pruning import Mask
 from intarsia.training.engines.base import Engine, Slot
 from intarsia.training.loop import RoundProgress
@@ -309,16 +309,16 @@ class RunFolder:
             there = read_settings(self.path / RECIPE)
         except IntarsiaError:
             return ""
-        here = yaml.safe_load(yaml.safe_dump(self.plan.recipe.as_dict()))
+        here = parse_yaml(yaml.safe_dump(self.plan.recipe.as_dict()), "the recipe")
         names = sorted(key for key in here if there.get(key) != here[key])
         if not names:
             return ""
-        told = [
+        lines = [
             f"{key} is {shortened(there.get(key))} there and {shortened(here[key])} here"
             for key in names[:TOLD]
         ]
         more = f", and {len(names) - TOLD} more" if len(names) > TOLD else ""
-        return f" ({'; '.join(told)}{more})"
+        return f" ({'; '.join(lines)}{more})"
 
 
 def piece_label(piece: Sequence[Task]) -> str:
