@@ -82,3 +82,4 @@ def test_what_is_not_finite_is_seen_wherever_it_is(dtype: torch.dtype) -> None:
     assert not is_finite(both)
     assert is_finite(torch.zeros(0, dtype=dtype))
     assert is_finite(torch.arange(3))
+    assert is_finite(torch.ones(3, dtype=dtype, requires_grad=True))

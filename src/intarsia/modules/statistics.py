@@ -44,6 +44,7 @@ def is_finite(tensor: Tensor) -> bool:
     """Whether it holds neither NaN nor infinity; integers never do."""
     if not tensor.is_floating_point() or not tensor.numel():
         return True
+    tensor = tensor.detach()
     # what is not finite stays so in a sum, which is the quickest look; sums may also overflow
     if tensor.dtype.itemsize > 2 and math.isfinite(float(tensor.sum())):
         return True
