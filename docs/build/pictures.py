@@ -2,8 +2,8 @@
 
     python docs/build/pictures.py      or: make pictures
 
-runs the demo, writes docs/reports/demo.html and docs/reports/study.html, opens them and the studio
-in a browser, and saves what a reader should see first to docs/assets/*.png. A minute or two.
+makes the reports that the site shows, opens them and the studio in a browser, and saves what a
+reader should see first to docs/assets/*.png. A minute or two.
 """
 
 import io
@@ -11,7 +11,7 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
-ROOT = Path(__file__).resolve().parents[2]
-REPORTS, ASSETS = ROOT / "docs" / "reports", ROOT / "docs" / "assets"
-STUDY = "docs/results/study_pairs.json"
+from report_pages import ROOT, write_reports
+
+ASSETS = ROOT / "docs" / "assets"
 INTARSIA = Path(sys.executable).with_name("intarsia")
 BESIDE, BELOW = 32, 14  # pixels around what is cut out of a page
 COLOURS = 256  # of a picture: a page has few
@@ -30,25 +30,21 @@ LARGEST = 300_000  # bytes of a picture
 
 def main() -> None:
     expect.set_options(timeout=60_000)  # milliseconds; the machine may be busy
-    REPORTS.mkdir(exist_ok=True)
     with TemporaryDirectory() as folder, browsing() as browser:
-        run(["demo", "--out", "demo"], folder)
-        run(["report", "demo", "-o", str(REPORTS / "demo.html")], folder)
-        run(["report", STUDY, "-o", str(REPORTS / "study.html")], ROOT)
-        picture_reports(browser)
+        picture_reports(browser, write_reports(Path(folder)))
         with serving(folder, "studio", "demo") as address:
             picture_studio(browser, address)
         with serving(folder, "sweetspot", "studio") as address:
             picture_patterns(browser, address)
 
 
-def picture_reports(browser: Browser) -> None:
-    page = opened(browser, (REPORTS / "demo.html").as_uri())
+def picture_reports(browser: Browser, reports: Mapping[str, Path]) -> None:
+    page = opened(browser, reports["demo"].as_uri())
     save(page, "report-demo", end="#overview figure")
     save(page, "report-path", "#path h2", "#path .side-by-side")
     page.emulate_media(color_scheme="dark")
     save(page, "report-modules", "#modules h2", "#modules .card:nth-child(6)")
-    page = opened(browser, (REPORTS / "study.html").as_uri())
+    page = opened(browser, reports["study"].as_uri())
     save(page, "report-study", end="#figures figure")
 
 
@@ -148,10 +144,6 @@ def serving(folder: str, *words: str) -> Iterator[str]:
             yield result[0]
         finally:
             process.terminate()
-
-
-def run(words: list[str], folder: str | Path) -> None:
-    subprocess.run([INTARSIA, *words], cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

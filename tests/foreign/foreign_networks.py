@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -32,10 +33,10 @@ class Foreign:
 NETWORKS: dict[str, Foreign] = {}
 
 
-def foreign(name: str, reads: str) -> Callable[[type], type]:
-    """Register a class whose constructor takes the shape and the number of outputs."""
+def foreign(name: str, reads: str) -> Callable[[Factory], Factory]:
+    """Register what makes a network of the shape and the number of outputs, such as its class."""
 
-    def add(kind: type) -> type:
+    def add(kind: Factory) -> Factory:
         skeletons: dict[tuple[tuple[int, ...], int], nn.Module] = {}
 
         def factory(shape: tuple[int, ...], outputs: int) -> nn.Module:
@@ -67,6 +68,73 @@ def data_for(reads: str) -> Data:
 
     parts = split(36), split(24), split(24)
     return Data.build(reads, CATALOGUE, *parts, "none" if reads == "tokens" else "standard")
+
+
+def pooled(outputs: int) -> tuple[nn.Module, ...]:
+    """From 8 channels of an image to the outputs."""
+    return nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, outputs)
+
+
+# Networks that are layers in a row, by what they read: from n channels or features to c outputs.
+CHAINS: dict[str, dict[str, Callable[[int, int], tuple[nn.Module, ...]]]] = {
+    "sequence": {
+        "convolution over time": lambda n, c: (
+            nn.Conv1d(n, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(8, c),
+        ),
+    },
+    "image": {
+        "GroupNorm": lambda n, c: (
+            nn.Conv2d(n, 8, 3), nn.GroupNorm(2, 8), nn.ReLU(), *pooled(c),
+        ),
+        "InstanceNorm": lambda n, c: (
+            nn.Conv2d(n, 8, 3), nn.InstanceNorm2d(8, affine=True), nn.ReLU(),
+            nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, c),
+        ),
+        "LayerNorm of images": lambda n, c: (
+            nn.Conv2d(n, 8, 3), nn.LayerNorm((8, 4, 4)), nn.ReLU(), *pooled(c),
+        ),
+        "BatchNorm, convolution": lambda n, c: (
+            nn.Conv2d(n, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), *pooled(c),
+        ),
+        "grouped convolution": lambda n, c: (
+            nn.Conv2d(n, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=2), nn.ReLU(), *pooled(c),
+        ),
+        "depthwise-separable convolution": lambda n, c: (
+            nn.Conv2d(n, 6, 3), nn.Conv2d(6, 6, 3, groups=6), nn.Conv2d(6, 8, 1), nn.ReLU(),
+            *pooled(c),
+        ),
+    },
+    "rows": {
+        "LayerNorm": lambda n, c: (
+            nn.Linear(n, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, c),
+        ),
+        "BatchNorm": lambda n, c: (
+            nn.Linear(n, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, c),
+        ),
+        "gated linear unit": lambda n, c: (nn.Linear(n, 16), nn.GLU(), nn.Linear(8, c)),
+        "weight norm": lambda n, c: (
+            parametrizations.weight_norm(nn.Linear(n, 8)), nn.ReLU(), nn.Linear(8, c),
+        ),
+        "spectral norm": lambda n, c: (
+            parametrizations.spectral_norm(nn.Linear(n, 8)), nn.ReLU(), nn.Linear(8, c),
+        ),
+        "PReLU, one slope a unit": lambda n, c: (nn.Linear(n, 8), nn.PReLU(8), nn.Linear(8, c)),
+        "log_softmax at the end": lambda n, c: (
+            nn.Linear(n, 8), nn.ReLU(), nn.Linear(8, c), nn.LogSoftmax(dim=1),
+        ),
+    },
+}  # fmt: skip
+
+
+def _chain(
+    layers: Callable[[int, int], tuple[nn.Module, ...]], shape: tuple[int, ...], outputs: int
+) -> nn.Module:
+    return nn.Sequential(*layers(shape[0], outputs))
+
+
+for _reads, _chains in CHAINS.items():
+    for _name, _layers in _chains.items():
+        foreign(_name, _reads)(partial(_chain, _layers))
 
 
 @foreign("attention", "sequence")
@@ -115,33 +183,30 @@ class Positions(nn.Module):
         return self.head(torch.relu(self.embed(x) + self.position).mean(1))
 
 
-@foreign("LSTM", "sequence")
-class Lstm(nn.Module):
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+class Recurrent(nn.Module):
+    """Cells over a sequence, and a head for what they end with."""
+
+    def __init__(self, cells: nn.RNNBase, outputs: int) -> None:
         super().__init__()
-        self.cells = nn.LSTM(shape[1], 8, batch_first=True)
-        self.head = nn.Linear(8, outputs)
+        self.cells, self.head = cells, nn.Linear(8, outputs)
+
+
+@foreign("LSTM", "sequence")
+class Lstm(Recurrent):
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__(nn.LSTM(shape[1], 8, batch_first=True), outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.cells(x)[0][:, -1])
 
 
 @foreign("GRU", "sequence")
-class Gru(nn.Module):
+class Gru(Recurrent):
     def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        super().__init__()
-        self.cells = nn.GRU(shape[1], 8, batch_first=True)
-        self.head = nn.Linear(8, outputs)
+        super().__init__(nn.GRU(shape[1], 8, batch_first=True), outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.cells(x)[1][0])
-
-
-@foreign("convolution over time", "sequence")
-class Conv1d(nn.Sequential):
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        layers = nn.Conv1d(shape[0], 8, 3), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten()
-        super().__init__(*layers, nn.Linear(8, outputs))
 
 
 @foreign("token embedding", "tokens")
@@ -165,50 +230,6 @@ class TokenLstm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.cells(self.embed(x))[0][:, -1])
-
-
-@foreign("GroupNorm", "image")
-class Grouped(nn.Sequential):
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        layers = nn.Conv2d(shape[0], 8, 3), nn.GroupNorm(2, 8), nn.ReLU()
-        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, outputs))
-
-
-@foreign("InstanceNorm", "image")
-class Instance(nn.Sequential):
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        layers = nn.Conv2d(shape[0], 8, 3), nn.InstanceNorm2d(8, affine=True), nn.ReLU()
-        super().__init__(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, outputs))
-
-
-@foreign("LayerNorm of images", "image")
-class ImageNorm(nn.Sequential):
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        layers = nn.Conv2d(shape[0], 8, 3), nn.LayerNorm((8, 4, 4)), nn.ReLU()
-        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, outputs))
-
-
-@foreign("BatchNorm, convolution", "image")
-class BatchNormConv(nn.Sequential):
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        layers = nn.Conv2d(shape[0], 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU()
-        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, outputs))
-
-
-@foreign("grouped convolution", "image")
-class GroupedConv(nn.Sequential):
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        layers = nn.Conv2d(shape[0], 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=2), nn.ReLU()
-        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, outputs))
-
-
-@foreign("depthwise-separable convolution", "image")
-class Separable(nn.Sequential):
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        layers = nn.Conv2d(shape[0], 6, 3), nn.Conv2d(6, 6, 3, groups=6), nn.Conv2d(6, 8, 1)
-        super().__init__(
-            *layers, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, outputs)
-        )
 
 
 @foreign("DenseNet, by concatenation", "image")
@@ -251,12 +272,6 @@ class Residual(nn.Module):
         return self.head((x + self.inner(torch.relu(self.norm(x)))).mean((2, 3)))
 
 
-@foreign("LayerNorm", "rows")
-class LayerNormed(nn.Sequential):
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        super().__init__(nn.Linear(*shape, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, outputs))
-
-
 @foreign("RMSNorm of one's own", "rows")
 class Rms(nn.Module):
     def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
@@ -270,12 +285,6 @@ class Rms(nn.Module):
         return self.head(torch.relu(x / size.sqrt() * self.gain))
 
 
-@foreign("BatchNorm", "rows")
-class BatchNormed(nn.Sequential):
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        super().__init__(nn.Linear(*shape, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, outputs))
-
-
 @foreign("BatchNorm behind a slice", "rows")
 class BatchNormSlice(nn.Module):
     def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
@@ -286,12 +295,6 @@ class BatchNormSlice(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x)
         return self.head(torch.relu(self.norm(x[:, :6] - x[:, 6:])))
-
-
-@foreign("gated linear unit", "rows")
-class Glu(nn.Sequential):
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        super().__init__(nn.Linear(*shape, 16), nn.GLU(), nn.Linear(8, outputs))
 
 
 @foreign("maxout", "rows")
@@ -356,33 +359,6 @@ class Wired(nn.Module):
         return torch.einsum(
             "nh,oh->no", torch.relu(torch.einsum("ni,hi->nh", x, self.weight)), self.head
         )
-
-
-@foreign("weight norm", "rows")
-class WeightNorm(nn.Sequential):
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        first = parametrizations.weight_norm(nn.Linear(*shape, 8))
-        super().__init__(first, nn.ReLU(), nn.Linear(8, outputs))
-
-
-@foreign("spectral norm", "rows")
-class SpectralNorm(nn.Sequential):
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        first = parametrizations.spectral_norm(nn.Linear(*shape, 8))
-        super().__init__(first, nn.ReLU(), nn.Linear(8, outputs))
-
-
-@foreign("PReLU, one slope a unit", "rows")
-class Slopes(nn.Sequential):
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        super().__init__(nn.Linear(*shape, 8), nn.PReLU(8), nn.Linear(8, outputs))
-
-
-@foreign("log_softmax at the end", "rows")
-class LogSoftmax(nn.Sequential):
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        last = nn.Linear(8, outputs), nn.LogSoftmax(dim=1)
-        super().__init__(nn.Linear(*shape, 8), nn.ReLU(), *last)
 
 
 @foreign("learned scale of the logits", "rows")

@@ -14,7 +14,7 @@ def tree() -> Graph:
     return read_graph([(int(draw.integers(0, n)), n) for n in range(1, 60)])
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nodes() -> NodeData:
     """Three blocks of 20 nodes, dense within and sparse between, with features that hint."""
     return node_data(planted(), "planted")

@@ -21,11 +21,6 @@ from planted_nodes import planted
 
 
 @pytest.fixture(scope="module")
-def nodes() -> NodeData:
-    return node_data(planted(), "planted")
-
-
-@pytest.fixture(scope="module")
 def model(nodes: NodeData) -> NodeModel:
     return NodeModel(nodes, hidden=8, dropout=0.2)
 

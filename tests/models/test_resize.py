@@ -107,21 +107,21 @@ def test_layers_without_a_rule_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("widths", "message"),
+    ("axis", "width", "message"),
     [
-        ({"layer.0": 5}, "not a hidden axis of this network: did you mean 'layers.0'"),
-        ({"input": 5}, "'input', which is not a hidden axis"),
-        ({"output": 5}, "'output', which is not a hidden axis"),
-        ({"layers.0": 0}, "width 0: expected a whole number"),
-        ({"layers.0": True}, "width True: expected a whole number"),
-        ({"layers.0": 2.0}, r"width 2.0: expected a whole number"),
-        ({"layers.0": 2**62}, "'weight' of a Linear cannot have the shape"),
+        ("layer.0", 5, "not a hidden axis of this network: did you mean 'layers.0'"),
+        ("input", 5, "'input', which is not a hidden axis"),
+        ("output", 5, "'output', which is not a hidden axis"),
+        ("layers.0", 0, "width 0: expected a whole number"),
+        ("layers.0", True, "width True: expected a whole number"),
+        ("layers.0", 2.0, r"width 2.0: expected a whole number"),
+        ("layers.0", 2**62, "'weight' of a Linear cannot have the shape"),
     ],
 )
-def test_widths_that_make_no_sense(widths: dict[str, int], message: str) -> None:
+def test_widths_that_make_no_sense(axis: str, width: int, message: str) -> None:
     network = build("mlp(6)", (4,), 3)
     with pytest.raises(WiringError, match=message):
-        resize(network, wiring_of(network, (4,)), widths)
+        resize(network, wiring_of(network, (4,)), {axis: width})
 
 
 class WrittenDown(nn.Module):

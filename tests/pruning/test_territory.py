@@ -11,8 +11,7 @@ from intarsia.errors import RecipeError, WiringError
 from intarsia.models import initialise, wiring_of
 from intarsia.models.wiring import axis_sizes, hidden_axes
 from intarsia.pruning import PRUNINGS, Group
-from intarsia.pruning.group import unit_norms
-from intarsia.pruning.territory import _auction
+from intarsia.pruning.territory import _auction, unit_norms
 
 SHAPE = (1, 8, 8)
 RULES = ["territory", "territory(by='magnitude')"]

@@ -21,10 +21,10 @@ from intarsia.data.sources.image_folders import from_folder
 from intarsia.data.sources.lookup import read_named
 from intarsia.data.sources.tabular import (
     Column,
+    FrameTable,
+    ParquetTable,
     TableColumns,
     from_csv,
-    from_frame,
-    from_parquet,
     is_frame,
 )
 from intarsia.data.splits import (
@@ -417,7 +417,7 @@ def _own(
         return name, _from_path(path, reading, missing, tokens)
     _refuse("arrays", encoding=reading["encoding"], size=reading["size"])
     if is_frame(source) and y is None:
-        return "table", from_frame(source, _columns(reading), missing=missing, tokens=tokens)
+        return "table", FrameTable(source).read(_columns(reading), missing=missing, tokens=tokens)
     _refuse("arrays", drop=reading["drop"])
     if isinstance(source, Mapping):
         _refuse("a mapping", y=y)
@@ -450,7 +450,7 @@ def _from_path(path: Path, reading: dict[str, Any], missing: bool, tokens: Token
         return from_folder(path, size)
     _refuse(path, size=size)
     if ending == ".parquet":
-        return from_parquet(path, _columns(reading), missing=missing, tokens=tokens)
+        return ParquetTable(path).read(_columns(reading), missing=missing, tokens=tokens)
     _refuse(path, drop=drop)
     if ending != ".npz":
         raise DataError(

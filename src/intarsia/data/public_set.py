@@ -20,12 +20,7 @@ INPUTS = ("x_public", "x", "x_train")  # arrays that hold inputs, the first that
 
 
 def read_public(
-    given: Any,
-    source: Any,
-    *,
-    download: bool = True,
-    progress: bool | None = None,
-    tokens: Tokens | None = None,
+    given: Any, source: Any, *, download: bool, progress: bool | None, tokens: Tokens | None
 ) -> np.ndarray:
     """The inputs of a public set, as they are; labels, where it has some, are not looked at.
 

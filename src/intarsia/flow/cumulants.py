@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from intarsia.errors import DataError, shortened
-from intarsia.measure.evaluation import printed
+from intarsia.measure.evaluation import Renderable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,7 +28,7 @@ LETTERS = "ijkl"
 
 
 @dataclass(frozen=True, eq=False)
-class Cumulants:
+class Cumulants(Renderable):
     """Cumulants of D numbers: `values[n]` of order n + 1, with standard errors where sampled.
 
     With `diagonal` each order has D numbers, those of each dimension by itself; else order n is a
@@ -142,9 +142,6 @@ class Cumulants:
         if own.dimensions > SHOWN:
             drawn.caption = f"and {own.dimensions - SHOWN} more dimensions"
         return drawn
-
-    def __str__(self) -> str:
-        return printed(self)
 
     def _texts(self, place: int) -> Iterator[str]:
         for order, value in enumerate(self.values):

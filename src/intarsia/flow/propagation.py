@@ -19,7 +19,7 @@ from intarsia.files import plain, stream
 from intarsia.flow.cumulants import Cumulants, samples_of
 from intarsia.flow.pair_networks import FREE, PairNetwork
 from intarsia.flow.unit_moments import Unit, unit_of
-from intarsia.measure.evaluation import printed
+from intarsia.measure.evaluation import Renderable
 from intarsia.models import Mlp
 from intarsia.modules import Classifier, Module
 from intarsia.specs import find_named
@@ -118,7 +118,7 @@ class LayerMoments:
 
 
 @dataclass(frozen=True, eq=False)
-class Propagation:
+class Propagation(Renderable):
     """A network's layers, from its inputs on, each with its moments."""
 
     layers: Sequence[LayerMoments]
@@ -166,9 +166,6 @@ class Propagation:
             texts = ["-" if n is None or math.isnan(n) else f"{n:.3g}" for n in numbers]
             drawn.add_row(layer.name, layer.kind, str(layer.units), *texts)
         return drawn
-
-    def __str__(self) -> str:
-        return printed(self)
 
 
 def propagate(

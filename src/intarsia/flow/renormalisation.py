@@ -16,7 +16,7 @@ from intarsia.files import plain, stream
 from intarsia.flow.cumulants import Cumulants, cumulants, samples_of
 from intarsia.flow.laws import draw, law_cumulants
 from intarsia.flow.pair_networks import HALF
-from intarsia.measure.evaluation import printed
+from intarsia.measure.evaluation import Renderable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +41,7 @@ def clt_step(start: Cumulants) -> Cumulants:
 
 
 @dataclass(frozen=True, eq=False)
-class FlowTrace:
+class FlowTrace(Renderable):
     """Cumulants of one number, step by step, and what the law of the flow says."""
 
     steps: Sequence[Cumulants]
@@ -101,9 +101,6 @@ class FlowTrace:
             count = "-" if row["samples"] is None else f"{row['samples']:,}"
             drawn.add_row(str(row["step"]), count, *texts, *law)
         return drawn
-
-    def __str__(self) -> str:
-        return printed(self)
 
 
 def iterate(

@@ -9,7 +9,7 @@ import numpy as np
 from intarsia.errors import DataError, RecipeError, shortened
 from intarsia.files import plain
 from intarsia.lens.profiles import Profile
-from intarsia.measure.evaluation import printed
+from intarsia.measure.evaluation import Renderable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,7 +22,7 @@ DUMMY, PERMUTED = "stratified dummy", "permuted labels"
 
 
 @dataclass(frozen=True)
-class Classification:
+class Classification(Renderable):
     """Area under the curve, one class against the others, by features and fold, times 100."""
 
     scores: Mapping[str, Sequence[float]]
@@ -62,9 +62,6 @@ class Classification:
             f"{self.neighbours} neighbours, {self.folds} folds"
         )
         return drawn
-
-    def __str__(self) -> str:
-        return printed(self)
 
 
 def classify(

@@ -19,7 +19,7 @@ from intarsia.files import plain
 from intarsia.lens.entropies import check_alpha
 from intarsia.lens.language_models import open_model, tokens_of
 from intarsia.lens.lens_parts import ALIKE, Decoder, LensParts
-from intarsia.measure.evaluation import printed
+from intarsia.measure.evaluation import Renderable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ SHOWN = 12  # texts of a printed table
 
 
 @dataclass(frozen=True, eq=False)
-class Profile:
+class Profile(Renderable):
     """Entropies of N texts in W windows behind L layers, and plain numbers to hold against them.
 
     `log_probability` is the mean over a text's next tokens, `spread` the standard deviation of the
@@ -129,9 +129,6 @@ class Profile:
         if len(self) > shown:
             drawn.caption = f"and {len(self) - shown} more texts"
         return drawn
-
-    def __str__(self) -> str:
-        return printed(self)
 
     def plot(self, labels: Sequence[str] | None = None) -> "Figure":
         """The mean by layer with a band of one standard deviation, for each label."""

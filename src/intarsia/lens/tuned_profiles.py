@@ -17,7 +17,7 @@ from intarsia.errors import DataError, ModelError, shortened
 from intarsia.files import plain, stream
 from intarsia.lens.tuned_lens import TunedLens, entropies, tune
 from intarsia.measure.abstention import auroc
-from intarsia.measure.evaluation import printed
+from intarsia.measure.evaluation import Renderable
 from intarsia.modules import Module
 from intarsia.modules.classifier import network_inputs
 from intarsia.specs import find_named
@@ -100,7 +100,7 @@ class JointLayer:
 
 
 @dataclass(frozen=True, eq=False)
-class TunedProfiles:
+class TunedProfiles(Renderable):
     """The profiles of modules, and of all of them together where there are several."""
 
     modules: tuple[ModuleProfile, ...]
@@ -165,9 +165,6 @@ class TunedProfiles:
         if self.together:
             tables.append(self._joint_table())
         return Group(*tables)
-
-    def __str__(self) -> str:
-        return printed(self)
 
     def _table(self) -> Any:
         from rich.text import Text

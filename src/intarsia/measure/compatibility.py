@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from intarsia.data import Data, Split
 from intarsia.errors import CompositionError, DataError
 from intarsia.files import plain
-from intarsia.measure.evaluation import format_number, printed
+from intarsia.measure.evaluation import Renderable, format_number
 from intarsia.measure.matrix import Matrix
 from intarsia.measure.pair import blend, check_pair, inputs_of
 from intarsia.modules import Bank, Classifier, Module, logits_of
@@ -38,7 +38,7 @@ MEASURES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Compatibility:
+class Compatibility(Renderable):
     """What `compatibility` measured between two modules; nan where there is nothing to measure."""
 
     modules: tuple[str, str]
@@ -69,9 +69,6 @@ class Compatibility:
             for axis, overlap in axes.items() if len(axes) > 1 else ():
                 table.add_row(Text(f"  {axis}"), format_number(overlap), "")
         return table
-
-    def __str__(self) -> str:
-        return printed(self)
 
 
 def compatibility(a: Module, b: Module, samples: Samples | None = None) -> Compatibility:

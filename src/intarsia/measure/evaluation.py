@@ -25,8 +25,15 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 
+class Renderable:
+    """A result that rich draws by its `__rich__`; as a text, the same for any terminal."""
+
+    def __str__(self) -> str:
+        return printed(self)
+
+
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Evaluation(Renderable):
     """What `evaluate` measured; nan is a mean over no sample, None in JSON."""
 
     accuracy: float  # over samples whose label is rewarded
@@ -64,9 +71,6 @@ class Evaluation:
             figures = (self.accuracy_per_class[i], self.entropy_per_class[i])
             table.add_row(Text(f"{mark} {name}"), str(samples[i]), *map(format_number, figures))
         return Group(Text(self._summary()), table)
-
-    def __str__(self) -> str:
-        return printed(self)
 
     def _summary(self) -> str:
         return (

@@ -8,7 +8,7 @@ import numpy as np
 
 from intarsia.errors import DataError, nearest
 from intarsia.files import plain
-from intarsia.measure.evaluation import format_number, printed
+from intarsia.measure.evaluation import Renderable, format_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +20,7 @@ WINDOW = 96  # letters across, which long names may need, too
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix:
+class Matrix(Renderable):
     """Every measure between every two of M modules, as M x M arrays with nan on the diagonal."""
 
     names: tuple[str, ...]
@@ -58,9 +58,6 @@ class Matrix:
             where = Text(f"{self.names[row]}, {self.names[column]}")
             table.add_row(name.replace("_", " "), *map(format_number, (low, mean, high)), where)
         return Group(table, *self._square())
-
-    def __str__(self) -> str:
-        return printed(self)
 
     def _square(self) -> list["Table"]:
         """The measure that says most, in full, where it fits a window."""

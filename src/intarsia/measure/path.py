@@ -10,7 +10,7 @@ import torch
 from intarsia.data import Data, Split, subsample
 from intarsia.errors import CompositionError, DataError, RecipeError
 from intarsia.files import plain
-from intarsia.measure.evaluation import format_number, printed
+from intarsia.measure.evaluation import Renderable, format_number
 from intarsia.measure.logits import nonrewarded_entropy, rewarded_accuracy
 from intarsia.measure.pair import blend, check_pair
 from intarsia.modules import Classifier, Module, logits_of
@@ -53,7 +53,7 @@ class PathCurve:
 
 
 @dataclass(frozen=True, eq=False)
-class WeightPath:
+class WeightPath(Renderable):
     """What `path` measured between two modules."""
 
     modules: tuple[str, str]
@@ -123,9 +123,6 @@ class WeightPath:
                 table.add_row(name, samples, Text(label), *cells)
                 name = samples = ""
         return Group(Text(self._summary()), table)
-
-    def __str__(self) -> str:
-        return printed(self)
 
     def _summary(self) -> str:
         each = ", ".join(f"{name} {curve.barrier:.2f}%" for name, curve in self.curves.items())

@@ -9,8 +9,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.utils.parametrize import ParametrizationList
 
 from intarsia.errors import RecipeError
-from intarsia.models.axes import INPUT, Wiring, all_axes, axis_sizes, names_in, runs
-from intarsia.models.units import unit_mask
+from intarsia.models.axes import Wiring
 from intarsia.specs import Registry
 
 PRUNINGS = Registry(
@@ -105,43 +104,6 @@ def normalisations(network: nn.Module) -> set[str]:
         if isinstance(module, ParametrizationList) and hasattr(module, "original1"):
             names.add(f"{prefix}original0")
     return names
-
-
-def check_separable(wiring: Wiring) -> None:
-    """Our error where hidden units meet outside the weights, so that none stands alone."""
-    for axis in all_axes(wiring):
-        if axis.joint and axis.name != INPUT:
-            raise RecipeError(
-                f"the units of axis {axis.name!r} meet in a normalisation over all of them, so "
-                "none can be owned alone: use a network without one, or another pruning"
-            )
-
-
-def unit_norms(state: State, wiring: Wiring, axis: str, units: int) -> Tensor:
-    """Squared norm of all weights that touch each unit of an axis, in float64 on the CPU."""
-    total = torch.zeros(units, dtype=torch.float64)
-    sizes = axis_sizes(wiring, state) | {axis: units}
-    for name, axes in wiring.items():
-        for run in runs(axes, state[name].shape, sizes) if len(axes) > 1 else ():
-            if run.axis.name == axis:
-                squares = run.of(state[name].detach()).cpu().double().square()
-                rest = [d for d in range(squares.ndim) if d != run.dimension]
-                total += squares.sum(rest).view(units, run.axis.block).sum(1)
-    return total
-
-
-def owned_mask(state: State, wiring: Wiring, owned: Mapping[str, Tensor], before: Mask) -> Mask:
-    """The mask without the parameters that touch a unit which is not owned; statistics stay."""
-    after = dict(before)
-    for name, axes in wiring.items():
-        if not names_in(axes) & owned.keys():
-            continue
-        value = state[name]
-        if not value.is_floating_point() or name.rpartition(".")[2].startswith("running_"):
-            continue
-        mine = unit_mask(axes, value.shape, owned).to(value.device)
-        after[name] = mine & before[name] if name in before else mine
-    return after
 
 
 def density(mask: Mask, parameters: Mapping[str, Tensor]) -> float:

@@ -18,15 +18,8 @@ from intarsia.models.axes import (
     resized_shape,
     runs,
 )
-from intarsia.pruning.group import (
-    PRUNINGS,
-    Group,
-    Mask,
-    State,
-    check_separable,
-    owned_mask,
-    unit_norms,
-)
+from intarsia.pruning.group import PRUNINGS, Group, Mask, State
+from intarsia.pruning.territory import check_separable, owned_mask, unit_norms
 
 STEPS = 40  # of a bisection
 

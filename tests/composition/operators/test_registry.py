@@ -15,6 +15,7 @@ from intarsia.composition.operators.inlay import inlay
 from intarsia.composition.operators.registry import is_entrywise, is_tensorwise, joins_pieces
 from intarsia.errors import CompositionError, LimitError, RecipeError
 from intarsia.limits import account, limited
+from unusable_settings import UNUSABLE
 
 Make = Callable[..., MergeContext]
 
@@ -233,24 +234,6 @@ def test_weights_that_add_up_to_0_are_refused_by_name(name: str, make_context: M
 
 
 @pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ("ties(density=2)", "^ties: density is 2"),
-        ("dare(density=0)", "^dare: density is 0"),
-        ("regmean(alpha=2)", "^regmean: alpha is 2"),
-        ("fisher(floor=0)", "^fisher: floor is 0"),
-        ("dare(seed=0.5)", "^dare: seed is 0.5: expected a whole number"),
-        ("dare(rescale=1)", "^dare: rescale is 1: expected true or false"),
-    ],
-)
-def test_a_refusal_names_operator_and_setting(how: str, message: str, make_context: Make) -> None:
-    context = make_context(2, samples=4)
-    spec = OPERATORS.spec(how)
-    with pytest.raises(RecipeError, match=message):
-        OPERATORS.call(spec, states=[part.state for part in context.parts], context=context)
-
-
-@pytest.mark.parametrize(
     "setting",
     ["density=0.9", "scale=0.5", "trim='tensor'", "elect='none'", "reduce='sum'", "weights=0.5"],
 )
@@ -264,15 +247,7 @@ def test_what_is_given_with_a_preset_replaces_its_own(setting: str, make_context
     assert any(not torch.equal(usual[name], other[name]) for name in usual)
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ("ties(preset='another')", "ties has no preset 'another'"),
-        ("ties(density='x')", "density is 'x'"),
-        ("dare(preset=3, consensus='ties')", "dare has no preset 3"),
-        ("sum(affine='x')", "sum has no affine 'x'"),
-    ],
-)
+@pytest.mark.parametrize(("how", "message"), UNUSABLE.items())
 def test_traits_are_asked_of_settings_that_can_be_used(how: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         is_tensorwise(how)

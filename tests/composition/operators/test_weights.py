@@ -13,6 +13,7 @@ from torch import Tensor
 from intarsia.composition import OPERATORS, MergeContext
 from intarsia.composition.operators.arithmetic import TOLERANCE, normalised, off_the_sum
 from intarsia.errors import RecipeError
+from unusable_settings import REFUSED_IN_JOINING, UNUSABLE
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -254,40 +255,7 @@ def test_buffers_are_joined_alike_by_all(how: str, make_context: Make) -> None:
         torch.testing.assert_close(joined[name].double(), expected, atol=1e-6, rtol=1e-6, msg=name)
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ("sum(affine='median')", "sum has no affine 'median': did you mean 'mean'"),
-        ("weighted(0, normalise=True)", r"weights \[0.0, 0.0, 0.0\] add up to 0"),
-        ("ties(preset='pefd')", "ties has no preset 'pefd': did you mean 'peft'"),
-        ("ties(density=1.5)", "density is 1.5: expected a fraction from 0 to 1"),
-        ("ties(elect='masse')", "ties has no elect 'masse': did you mean 'mass'"),
-        ("dare(density=0)", "density is 0: expected a fraction above 0 to 1"),
-        ("dare(consensus='vote')", "dare has no consensus 'vote': known: sum, ties"),
-        ("task_arithmetic(base='one')", "has no base 'one': known: origin, zero"),
-        ("fisher(weights={'a': -1})", r"weights are \[-1.0, 1.0, 1.0\]: expected numbers above 0"),
-        ("task_arithmetic(scale='much')", "scale is 'much': expected a number"),
-        ("ties(scale=1e999)", "scale is inf: expected a number"),
-        ("ties(density='all')", "density is 'all': expected a number"),
-        ("fisher(floor=0)", "floor is 0: expected a number above 0"),
-        ("regmean(alpha=2)", "alpha is 2: expected a fraction from 0 to 1"),
-        ("slerp(t=2)", "slerp: t is 2: expected a fraction from 0 to 1"),
-        ("karcher(steps=-1)", "karcher: steps is -1: expected 0 or more"),
-        ("karcher(tolerance=0)", "karcher: tolerance is 0: expected a number above 0"),
-        ("karcher(weights=0)", "karcher: the weights .* add up to 0"),
-        ("multislerp(weights={'a': -2})", "multislerp: the weights .* add up to 0"),
-        ("breadcrumbs(density=0)", "breadcrumbs: density is 0: expected a fraction above 0"),
-        ("breadcrumbs(gamma=-1)", "breadcrumbs: gamma is -1: expected a fraction from 0 to 1"),
-        ("breadcrumbs(consensus='vote')", "breadcrumbs has no consensus 'vote'"),
-        ("della(density=2)", "della: density is 2: expected a fraction"),
-        ("della(density=0.5, epsilon=0.5)", "della: epsilon is 0.5 with density 0.5: .* below 0.5"),
-        ("della(epsilon=-0.1)", "della: epsilon is -0.1"),
-        ("sce(density=0)", "sce: density is 0: expected a fraction above 0 to 1"),
-        ("model_stock(by_unit=1)", "model_stock: by_unit is 1: expected true or false"),
-        ("tsvm(base='one')", "tsvm has no base 'one': known: origin, zero"),
-        ("iso_c(scale='much')", "scale is 'much': expected a number"),
-    ],
-)
+@pytest.mark.parametrize(("how", "message"), (UNUSABLE | REFUSED_IN_JOINING).items())
 def test_settings_are_explained(how: str, message: str, make_context: Make) -> None:
     with pytest.raises(RecipeError, match=message):
         join(how, make_context(3, samples=4))

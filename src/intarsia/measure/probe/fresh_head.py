@@ -15,7 +15,7 @@ from intarsia.composition import Composition
 from intarsia.data import Data, Split, check_same_encoder
 from intarsia.errors import DataError, ModelError, RecipeError, nearest, shortened
 from intarsia.files import plain
-from intarsia.measure.evaluation import format_number, printed
+from intarsia.measure.evaluation import Renderable, format_number
 from intarsia.measure.probe.contract import FRESH_HEAD, Contract, states
 from intarsia.measure.probe.head_training import (
     CachedFeatures,
@@ -67,7 +67,7 @@ class ProbeScore:
 
 @states(FRESH_HEAD)
 @dataclass(frozen=True, eq=False, repr=False)
-class FreshHead:
+class FreshHead(Renderable):
     """What `fresh_head` measured: accuracies on the test samples of all classes.
 
     `recovered` is (fresh - native) / (joint - native), one value per seed with the means of native
@@ -136,9 +136,6 @@ class FreshHead:
             table.add_row(name, *map(format_number, numbers), str(score.n) if score else "-")
         lines = [Text.assemble((f"{k}: ", "bold"), v) for k, v in self.contract.labelled().items()]
         return Group(Text(self._summary()), table, *lines)
-
-    def __str__(self) -> str:
-        return printed(self)
 
     def __repr__(self) -> str:
         scores = ", ".join(f"{name} {score}" for name, score in self.rows() if score)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from intarsia.models.custom.trial import AMPLITUDES, Trial, noise
+from intarsia.models.custom.trial import AMPLITUDES, noise, trial_of
 from intarsia.models.factory import Model, build
 
 Probe = tuple[float, ...]
@@ -21,13 +21,10 @@ def probe_of(model: Model, shape: tuple[int, ...], outputs: int) -> Probe | None
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.default_generator.manual_seed(0)
         network = build(model, shape, outputs)
-    try:
-        trial = Trial(network, shape, rows=len(AMPLITUDES))
-        if not trial.repeats():
-            return None
-        answers = trial.answers(trial.fixed)
-    except Exception:  # whatever custom code says to float64
+    trial = trial_of(network, shape, rows=len(AMPLITUDES))
+    if trial is None or not trial.repeats():
         return None
+    answers = trial.answers(trial.fixed)
     kept = torch.cat([answers[:, :MOST], answers @ noise(outputs, 3)[:, None]], dim=1)
     return tuple(float(f"{value:.6g}") for value in kept.flatten().tolist())
 

@@ -17,12 +17,22 @@ from intarsia.models.axes import (
     joint_axes,
     runs,
 )
-from intarsia.models.custom.trial import Trial, filled
+from intarsia.models.custom.trial import Trial, filled, trial_of
 from intarsia.models.units import live_units, take_units
 
 TOLERANCE = 1e-8  # of the answers' size, in float64: above rounding, below any other function
 COARSE = 1e3  # times the rounding of a network that goes on in float32 by itself
 SMALLEST = 1e-3  # of the largest answers: below it a row's own size may be rounding
+
+# What is said of an axis that fails.
+MOVED = (
+    "when the units of axis {!r} change places, the network answers otherwise, so some tensor has "
+    "them in another order, or is left out; correct the entries of that axis, or put None for them"
+)
+UNREAD = (
+    "a unit of axis {!r} that no weight reads still changes the answers; mark the axis joint if "
+    "its units meet outside the weights, as in LayerNorm: Axis(name, joint=True)"
+)
 
 
 def check_units(network: nn.Module, wiring: Wiring, shape: tuple[int, ...]) -> bool:
@@ -34,30 +44,16 @@ def check_units(network: nn.Module, wiring: Wiring, shape: tuple[int, ...]) -> b
     axes = hidden_axes(wiring)
     if not axes or any(tensor.is_meta for tensor in network.state_dict().values()):
         return True
-    try:
-        trial = Trial(network, shape)
-        if not trial.repeats() or trial.rounding > torch.finfo(torch.float32).eps:
-            return False
-    except Exception:  # whatever custom code says to float64
+    trial = trial_of(network, shape)
+    if trial is None or not trial.repeats() or trial.rounding > torch.finfo(torch.float32).eps:
         return False
-    kind = type(network).__name__
+    kind, joint = type(network).__name__, joint_axes(wiring)
     _check_reading(kind, wiring, trial)
-    wrong = _wrong(axes, trial, partial(_moved, wiring=wiring, trial=trial))
-    if wrong:
-        raise WiringError(
-            f"the wiring of {kind} is wrong: when the units of axis {wrong!r} change places, the "
-            "network answers otherwise, so some tensor has them in another order, or is left out; "
-            "correct the entries of that axis, or put None for them"
-        )
-    joint = joint_axes(wiring)
     others = [axis for axis in axes if axis not in joint]
-    wrong = _wrong(others, trial, partial(_unread, wiring=wiring, trial=trial))
-    if wrong:
-        raise WiringError(
-            f"the wiring of {kind} is wrong: a unit of axis {wrong!r} that no weight reads still "
-            "changes the answers; mark the axis joint if its units meet outside the weights, as in "
-            "LayerNorm: Axis(name, joint=True)"
-        )
+    for some, change, fault in ((axes, _moved, MOVED), (others, _unread, UNREAD)):
+        wrong = _wrong(some, trial, partial(change, wiring=wiring, trial=trial))
+        if wrong:
+            raise WiringError(f"the wiring of {kind} is wrong: {fault.format(wrong)}")
     return True
 
 
@@ -92,20 +88,20 @@ def unit_that_cannot_be_empty(
 
     Weight norm divides by the size of a unit's weights.
     """
-    try:
-        trial = Trial(network, shape)
-    except Exception:  # whatever custom code says to float64
+    trial = trial_of(network, shape)
+    if trial is None:
         return None
-    sizes = axis_sizes(wiring, trial.fixed)
+    fixed, answers = trial.fixed, trial.answers
+    sizes = axis_sizes(wiring, fixed)
 
     def is_broken(axis: str) -> bool:
-        state = dict(trial.fixed)
+        state = dict(fixed)
         for name, _ in network.named_parameters():
             state[name] = state[name].clone()
             for run in runs(wiring[name], state[name].shape, sizes):
                 if run.axis.name == axis:
                     run.of(state[name]).narrow(run.dimension, 0, run.axis.block).zero_()
-        return not bool(torch.isfinite(trial.answers(state)).all())
+        return not bool(torch.isfinite(answers(state)).all())
 
     return next(filter(is_broken, hidden_axes(wiring)), None)
 

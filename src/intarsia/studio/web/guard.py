@@ -7,6 +7,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Any, Protocol
@@ -59,7 +60,8 @@ HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 ]
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+HOST, PORT = "127.0.0.1", 7878
+LOOPBACK = ("localhost", HOST, "::1")
 SOCIAL_TAGS = re.compile(rb"<meta\s[^>]*(?:og:|twitter:)[^>]*/>\s*")
 
 
@@ -92,6 +94,25 @@ class NoUploads:
         return False
 
 
+@dataclass(frozen=True)
+class StudioAddress:
+    """Where a studio is: the host as the user named it, its port, and a token if it wants one."""
+
+    host: str = HOST
+    port: int = PORT
+    token: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The address for a browser on this machine, with the token."""
+        everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+        name = everywhere.get(self.host, f"[{self.host}]" if ":" in self.host else self.host)
+        return f"http://{name}:{self.port}/" + (f"?token={self.token}" if self.token else "")
+
+
+LOCAL = StudioAddress()
+
+
 class Guard:
     """An ASGI application around another.
 
@@ -104,15 +125,13 @@ class Guard:
     fetch it from the web, before anyone looks at it.
     """
 
-    def __init__(
-        self, app: App, host: str, visitors: Uploads, token: str | None = None, port: int = 0
-    ) -> None:
-        self.app, self.host, self.visitors = app, host.lower(), visitors
-        self.token = token
+    def __init__(self, app: App, visitors: Uploads, address: StudioAddress = LOCAL) -> None:
+        self.app, self.visitors = app, visitors
+        self.host, self.token = address.host.lower(), address.token
         self._computing = asyncio.Semaphore(AT_ONCE)
         # Cookies do not know ports: studios on one machine would overwrite each other's.
-        self.token_cookie = f"intarsia-token-{port}"
-        self.visitor_cookie = f"intarsia-visitor-{port}"
+        self.token_cookie = f"intarsia-token-{address.port}"
+        self.visitor_cookie = f"intarsia-visitor-{address.port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

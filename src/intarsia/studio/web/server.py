@@ -9,7 +9,7 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -18,11 +18,18 @@ from intarsia.process import environment
 from intarsia.studio.patterns.pattern_session import PatternSession
 from intarsia.studio.session import Session
 from intarsia.studio.visitors import Visitors
-from intarsia.studio.web.guard import Guard, NoUploads, is_loopback
+from intarsia.studio.web.guard import (
+    HOST,
+    LOCAL,
+    PORT,
+    Guard,
+    NoUploads,
+    StudioAddress,
+    is_loopback,
+)
 from intarsia.studio.web.studio_limits import StudioLimits
 from intarsia.studio.web.upload_folder import upload_folder
 
-HOST, PORT = "127.0.0.1", 7878
 TOKEN = "INTARSIA_STUDIO_TOKEN"  # not an option: other users of a machine see those
 TOKEN_SHAPE = re.compile(r"[A-Za-z0-9_-]{16,128}")
 WARNING = (
@@ -76,13 +83,10 @@ def serve(
 
     limits = within_system(limits or StudioLimits())
     token = token_for(host)
-    with (
-        listening(host, port) as listener,
-        application(
-            session, title, host, token=token, limits=limits, port=listener.getsockname()[1]
-        ) as app,
-    ):
-        address = address_of(host, listener) + (f"?token={token}" if token else "")
+    with ExitStack() as stack:
+        listener = stack.enter_context(listening(host, port))
+        address = StudioAddress(host, listener.getsockname()[1], token)
+        app = stack.enter_context(application(session, title, address, limits))
         settings = uvicorn.Config(
             app,
             http=type("LimitedProtocol", (TimedProtocol,), {"limits": limits}),
@@ -93,14 +97,14 @@ def serve(
             timeout_graceful_shutdown=1,
         )
         server = Server(settings)
-        say(f"the studio is at {address} (Ctrl-C stops it)")
+        say(f"the studio is at {address.url} (Ctrl-C stops it)")
         for remark in [] if is_loopback(host) else [WARNING]:
             say(remark)
-        ready(address)
+        ready(address.url)
         for name in STOPPING & {known.name for known in signal.Signals}:
             signal.signal(signal.Signals[name], signal.default_int_handler)
         if open_browser:  # in a thread, since it waits for the server's first answer
-            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+            threading.Thread(target=webbrowser.open, args=(address.url,), daemon=True).start()
         try:
             server.run(sockets=[listener])
         except KeyboardInterrupt:  # the signal, which the server lets through once it has stopped
@@ -111,11 +115,8 @@ def serve(
 def application(
     session: Session | PatternSession,
     title: str,
-    host: str = HOST,
-    *,
-    token: str | None = None,
+    address: StudioAddress = LOCAL,
     limits: StudioLimits | None = None,
-    port: int = PORT,
 ) -> Iterator[Guard]:
     """The guarded page as an ASGI application; its uploads are deleted afterwards.
 
@@ -132,10 +133,10 @@ def application(
             from intarsia.studio.patterns.pattern_page import build_patterns
 
             files = NoUploads(limits)
-            yield Guard(mount(build_patterns(session), files.limits), host, files, token, port)
+            yield Guard(mount(build_patterns(session), files.limits), files, address)
             return
         visitors = Visitors(session, folder, limits)
-        yield Guard(mount(build(visitors, title), visitors.limits), host, visitors, token, port)
+        yield Guard(mount(build(visitors, title), visitors.limits), visitors, address)
 
 
 def token_for(host: str) -> str | None:
@@ -180,13 +181,6 @@ def listening(host: str, port: int | None) -> Iterator[socket.socket]:
         )
     with listener:
         yield listener
-
-
-def address_of(host: str, listener: socket.socket) -> str:
-    """The address for a browser on this machine."""
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
-    name = everywhere.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{name}:{listener.getsockname()[1]}/"
 
 
 def _bound(host: str, port: int) -> socket.socket:

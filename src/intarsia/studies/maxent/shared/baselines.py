@@ -34,9 +34,6 @@ class Ascent:
     optimiser: str
     learning_rate: float
 
-    def __str__(self) -> str:
-        return f"{self.optimiser}, step size {self.learning_rate:g}"
-
 
 @dataclass(frozen=True)
 class Forgot:

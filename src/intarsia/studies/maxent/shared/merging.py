@@ -83,7 +83,7 @@ def whole_of(bank: Bank, operator: str, data: Data) -> nn.Module | None:
     if merged.parts[0].architecture.outputs == data.classes or merged.joined is None:
         return merged
     one = merged.joined.to_module()
-    one.network = nn.Sequential(one.network, _First(data.classes))
+    one.network.register_forward_hook(lambda network, x, logits: logits[:, : data.classes])
     return one
 
 
@@ -102,14 +102,3 @@ def overlaps(bank: Bank) -> list[float]:
     matrix = compatibility_matrix(bank)["mask_jaccard"]
     result: list[float] = matrix[np.triu_indices(len(bank), 1)].tolist()
     return result
-
-
-class _First(nn.Module):
-    """The first columns of logits."""
-
-    def __init__(self, columns: int) -> None:
-        super().__init__()
-        self.columns = columns
-
-    def forward(self, logits: Tensor) -> Tensor:
-        return logits[:, : self.columns]
