@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 import intarsia as ia
 
@@ -145,6 +145,20 @@ def test_a_drawn_digit_is_answered(page: Page) -> None:
     page.get_by_role("button", name="Next sample").click()
     expect(page.locator("#sample-seen")).to_contain_text("test sample 8")
     assert not page.evaluate(INK, pad.element_handle())
+
+
+def test_a_measure_that_is_chosen_while_the_matrix_is_on_its_way_is_shown(page: Page) -> None:
+    held: list[Route] = []
+    page.get_by_role("tab", name="Confusion").click()
+    page.route("**/gradio_api/run/**", lambda route: held.append(route))
+    page.get_by_role("tab", name="Compatibility").click()
+    page.locator("#measure").get_by_label("unit overlap").check()
+    page.wait_for_timeout(100)  # for the change to reach the page's own script
+    assert held
+    page.unroute("**/gradio_api/run/**")  # lets go what is held
+    expect(page.locator("#compatibility #meaning")).to_contain_text("unit overlap")
+    page.locator("#measure").get_by_label("interference").check()
+    expect(page.locator("#compatibility #meaning")).to_contain_text("interference")
 
 
 def test_a_cell_of_the_matrix_chooses_a_pair_and_its_path_is_drawn(page: Page) -> None:

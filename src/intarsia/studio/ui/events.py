@@ -22,6 +22,7 @@ QUIET: dict[str, Any] = {
     "api_visibility": "private",
 }
 SLOW: dict[str, Any] = {**QUIET, "show_progress": "minimal"}  # paler if long, by studio.css
+# What is changed while an answer is on its way is answered after it; several triggers need this.
 LAST: dict[str, Any] = {"trigger_mode": "always_last", **SLOW}
 
 
@@ -111,14 +112,14 @@ class Events:
             self.path,
             [page.start, page.end],
             page.path_figure,
-            **SLOW,
+            **LAST,
         )
         gr.on(
             [page.matrix_tab.select, page.measure.change],
             self.square,
             [page.measure, page.start, page.end],
             page.matrix,
-            **SLOW,
+            **LAST,
         )
         page.matrix.click(
             self.pair, page.measure, [page.start, page.end, page.tiles, page.matrix], **QUIET
