@@ -1,33 +1,25 @@
 """The studio of modules with an encoder: a picture is chosen or dropped, and modules switched."""
 
-import subprocess
-import sys
+import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from queue import Queue
+from socket import socket
+from threading import Thread
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
 
 import intarsia as ia
-from tiny_encoder import feature_bank, pictures
+from intarsia.studio import Session
+from intarsia.studio.web.server import HOST, address_of, application, listening
+from tiny_encoder import TinyEncoder, feature_bank, pictures
 
 from .checks import grave_faults
 from .conftest import Opened
 
-SERVE = """
-import sys
-
-import intarsia as ia
-from intarsia.studio import Session
-from intarsia.studio.web.server import serve
-from tiny_encoder import TinyEncoder, pictures
-
-bank = ia.Bank.load(sys.argv[1], encoder=TinyEncoder())
-data = ia.load_data(*pictures(90), features=TinyEncoder())
-ready = lambda address: print(address, flush=True)
-serve(Session(bank, data), "pictures", open_browser=False, say=len, ready=ready)
-"""
 DROP = """(field, bytes) => {
   const dataTransfer = new DataTransfer();
   dataTransfer.items.add(new File([new Uint8Array(bytes)], "dropped.png", { type: "image/png" }));
@@ -36,26 +28,55 @@ DROP = """(field, bytes) => {
 
 
 @pytest.fixture(scope="module")
-def bank() -> ia.Bank:
-    return feature_bank()[0]
+def trained() -> tuple[ia.Bank, ia.Data]:
+    return feature_bank()
 
 
 @pytest.fixture(scope="module")
-def page(bank: ia.Bank, opened: Opened, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def bank(trained: tuple[ia.Bank, ia.Data]) -> ia.Bank:
+    return trained[0]
+
+
+@pytest.fixture(scope="module")
+def page(
+    trained: tuple[ia.Bank, ia.Data], opened: Opened, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Page]:
+    """Of the modules as files hold them."""
     pytest.importorskip("gradio")
-    folder = tmp_path_factory.mktemp("pictures") / "bank"
-    bank.save(folder)
-    command, tests = [sys.executable, "-c", SERVE, str(folder)], Path(__file__).parents[1]
-    with subprocess.Popen(command, cwd=tests, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            address = process.stdout.readline().strip()
-            page = opened(address, served=urlsplit(address).netloc)
-            expect(page.locator("#confusion svg")).to_be_visible()
-            page.get_by_role("tab", name="One sample").click()
-            yield page
-        finally:
-            process.terminate()
+    bank, data = trained
+    bank.save(folder := tmp_path_factory.mktemp("pictures") / "bank")
+    with served(Session(ia.Bank.load(folder, encoder=TinyEncoder()), data)) as address:
+        page = opened(address, served=urlsplit(address).netloc)
+        expect(page.locator("#confusion svg")).to_be_visible()
+        page.get_by_role("tab", name="One sample").click()
+        yield page
+
+
+@contextmanager
+def served(session: Session) -> Iterator[str]:
+    """The address of its studio, in a thread: a process would import torch and Gradio anew."""
+    import uvicorn
+
+    started: Queue[uvicorn.Server] = Queue()
+
+    async def serving(listener: socket) -> None:
+        # Where no loop runs, Gradio would leave some.
+        with application(session, "pictures", port=listener.getsockname()[1]) as app:
+            settings = uvicorn.Config(
+                app, ws="none", log_level="error", timeout_graceful_shutdown=1
+            )
+            server = uvicorn.Server(settings)
+            started.put(server)
+            await server.serve([listener])
+
+    with listening(HOST, 0) as listener:
+        thread = Thread(target=lambda: asyncio.run(serving(listener)), daemon=True)
+        thread.start()
+        server = started.get(timeout=60)
+        yield address_of(HOST, listener)
+        server.should_exit = True
+        thread.join(timeout=30)
+        assert not thread.is_alive()
 
 
 def test_a_picture_is_answered_by_the_modules_that_are_on(

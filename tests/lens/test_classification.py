@@ -35,11 +35,16 @@ def test_what_differs_is_told_and_the_rest_is_not() -> None:
     assert found.to_json()["scores"]["layer 2"]["auc"] == found.mean("layer 2")
 
 
-def test_areas_are_scikit_learns() -> None:
-    names = np.array(["a", "b", "c"] * 10)
-    chances = np.random.default_rng(0).dirichlet([1, 1, 1], 30)
+@pytest.mark.parametrize("votes", [None, 5])
+def test_areas_are_scikit_learns(votes: int | None) -> None:
+    """Also of few neighbours' votes, where most chances are the same."""
+    names = np.array([*["a", "b", "c"] * 10, *"aab"])
+    drawn = np.random.default_rng(0)
+    chances = drawn.dirichlet([1, 1, 1], 33)
+    if votes is not None:
+        chances = drawn.multinomial(votes, chances) / votes
     expected = roc_auc_score(names, chances, multi_class="ovr")
-    assert _auc(names, chances, ["a", "b", "c"]) == pytest.approx(100 * expected)
+    assert _auc(names, chances, ["a", "b", "c"]) == pytest.approx(100 * expected, rel=1e-12)
 
 
 def test_a_group_is_never_on_both_sides() -> None:

@@ -1,13 +1,17 @@
 """Every named data set read from files as its publisher writes them, and sets of one's own."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 import intarsia as ia
 from benchmarks.small_data import zipped
 from intarsia.data import DATASETS, File
+from intarsia.data.sources.datasets import _parsed_digits
 from intarsia.errors import DataError, RecipeError
 
 RNG = np.random.default_rng(0)
@@ -214,11 +218,36 @@ def test_a_set_of_ones_own_is_fetched_verified_and_kept(site, cache: Path) -> No
     assert len(site.asked) == 2
 
 
+@pytest.fixture
+def parsed_anew() -> Iterator[None]:
+    _parsed_digits.cache_clear()
+    yield
+    _parsed_digits.cache_clear()
+
+
+@pytest.mark.usefixtures("parsed_anew")
+@pytest.mark.parametrize("file_is_there", [True, False])
+def test_digits_are_those_of_scikit_learn(
+    file_is_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = load_digits()
+    if file_is_there:  # and nothing of scikit-learn is imported
+        monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    else:
+        monkeypatch.setattr("intarsia.data.sources.datasets.find_spec", lambda name: None)
+    digits = DATASETS["digits"]()
+    for array, other in ((digits["x"], expected.images), (digits["y"], expected.target)):
+        assert array.dtype == other.dtype
+        assert np.array_equal(array, other)
+
+
+@pytest.mark.usefixtures("parsed_anew")
 def test_digits_are_parsed_once_and_nobody_changes_those_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = DATASETS["digits"]()
     monkeypatch.setattr("sklearn.datasets.load_digits", None)
+    monkeypatch.setattr(np, "loadtxt", None)
     for name, array in first.items():
         array[:] = 7
         assert (DATASETS["digits"]()[name] != 7).any()

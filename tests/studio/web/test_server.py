@@ -3,6 +3,8 @@
 import json
 import re
 import socket
+import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -275,6 +277,21 @@ def test_the_token_is_printed_once_with_a_warning(
     assert config.http.limits.header_seconds == 7
     assert config.http.limits.connections < 10**9  # than files may be open
     assert f":{given.port}/" in address
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+def test_a_studio_that_nobody_uses_sleeps(
+    client: Client, studio_process: subprocess.Popen[str]
+) -> None:
+    """Gradio alone would wake hundreds of times in this while."""
+
+    def woken() -> int:
+        status = Path(f"/proc/{studio_process.pid}/status").read_text()
+        return int(re.findall(r"voluntary_ctxt_switches:\s+(\d+)", status)[0])
+
+    before = woken()
+    time.sleep(0.4)
+    assert woken() - before < 20
 
 
 def test_the_missing_extra_is_named(bank_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -285,6 +285,17 @@ def test_a_slot_takes_up_what_another_left(make_job, masked, kind):
     second.close()
 
 
+@pytest.mark.parametrize("kind", ["plain", "stack"])
+def test_an_epoch_seeds_no_accelerator_that_is_not_used(make_job, masked, monkeypatch, kind):
+    """torch would format the stack for each of them, which takes longer than a small epoch."""
+    job, origins = make_job(SHALLOW)
+    engine = engine_of(kind, job)
+    engine.begin(masked(origins, 1.0))
+    monkeypatch.setattr("traceback.format_stack", None)
+    step_on(engine, 0)
+    engine.close()
+
+
 def test_validation_scores_by_hand(make_job, masked):
     """Against the measures of the house, for a module that is rewarded for two classes."""
     from intarsia.measure import nonrewarded_entropy, rewarded_accuracy

@@ -60,7 +60,8 @@ def inlay(states: States, context: MergeContext) -> dict[str, Tensor]:
     context.wiring_for("inlay")
     _check_parts(context)
     live = _live_parts(states, states, context)
-    built = {name: _join(name, live, context) for name in context.plan}
+    sizes = _sizes(live, context)
+    built = {name: _join(name, live, sizes, context) for name in context.plan}
     if context.parts[0].architecture.is_foreign:
         _check_sum(built, states, context)
         if len(states) > 1:
@@ -81,19 +82,17 @@ def inlay_blocks(context: MergeContext, grouped: bool = True) -> BlockNetwork | 
     states = [part.state for part in context.parts]
     live = _live_parts(states, states, context)
     masks = _live_parts(_full_masks(context), states, context)
+    sizes = _sizes(live, context)
     shapes = {
         name: torch.empty(
-            _joint_shape(
-                [state[name].shape for state in live], wiring[name], _sizes(live, context)
-            ),
-            device="meta",
+            _joint_shape([state[name].shape for state in live], wiring[name], sizes), device="meta"
         )
         for name in context.plan
     }
     architecture = first.architecture.fitted(shapes, first.factory)
     layers = block_layers(architecture.skeleton(), wiring)
     split = {f"{path}.weight" for path in layers}
-    rest = {name: _join(name, live, context) for name in context.plan if name not in split}
+    rest = {name: _join(name, live, sizes, context) for name in context.plan if name not in split}
     return BlockNetwork(
         build_blocks(architecture, wiring, live, rest, grouped),
         architecture,
@@ -116,10 +115,9 @@ def inlay_size(context: MergeContext) -> int:
 def inlay_mask(context: MergeContext) -> dict[str, Tensor]:
     """The mask of the inlay of the parts: theirs side by side, and pruned between them."""
     live = _live_parts(_full_masks(context), [part.state for part in context.parts], context)
+    sizes = _sizes(live, context)
     return {
-        name: _side_by_side(
-            [mask[name] for mask in live], context.wiring[name], _sizes(live, context)
-        )
+        name: _side_by_side([mask[name] for mask in live], context.wiring[name], sizes)
         if _hidden(context.wiring[name])
         else reduce(torch.logical_or, [mask[name] for mask in live])
         for name in context.learned
@@ -165,10 +163,15 @@ def _sizes(live: Sequence[State], context: MergeContext) -> list[dict[str, int]]
     return [known_sizes(context.wiring, state) for state in live]
 
 
-def _join(name: str, live: Sequence[State], context: MergeContext) -> Tensor:
+def _join(
+    name: str,
+    live: Sequence[State],
+    sizes: Sequence[Mapping[str, int]],
+    context: MergeContext,
+) -> Tensor:
     entry, tensors = context.wiring[name], [state[name] for state in live]
     if _hidden(entry):
-        return _side_by_side(tensors, entry, _sizes(live, context))
+        return _side_by_side(tensors, entry, sizes)
     if not tensors[0].is_floating_point():
         return reduce(torch.maximum, tensors)
     if context.plan[name].learned and OUTPUT in names_in(entry):
@@ -279,7 +282,9 @@ def _check_loud_sum(built: State, states: States, context: MergeContext) -> None
     names = context.output_weights
     loud = louder(states, names)
     live = _live_parts(loud, loud, context)
-    _check_sum({**built, **{name: _join(name, live, context) for name in names}}, loud, context)
+    sizes = _sizes(live, context)
+    joined = {name: _join(name, live, sizes, context) for name in names}
+    _check_sum({**built, **joined}, loud, context)
 
 
 def _check_sum(built: State, states: States, context: MergeContext) -> None:

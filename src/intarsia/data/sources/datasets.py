@@ -12,6 +12,7 @@ yeast.zip's is in one only, together with that of its member yeast.data, which i
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 from zipfile import is_zipfile
@@ -75,7 +76,16 @@ def digits() -> Arrays:
 
 @cache
 def _parsed_digits() -> tuple[np.ndarray, np.ndarray]:
-    """The images and labels, once for a process: they are a text of numbers, slow to parse."""
+    """The images and labels, once for a process: they are a text of numbers, slow to parse.
+
+    They are read from scikit-learn's file where it has it, as to import it takes a second.
+    """
+    package = find_spec("sklearn")
+    for folder in (package and package.submodule_search_locations) or ():
+        file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
+        if file.is_file():
+            rows = np.loadtxt(file, delimiter=",")  # of 64 pixels and a label
+            return rows[:, :-1].reshape(-1, 8, 8), rows[:, -1].astype(int)
     from sklearn.datasets import load_digits
 
     embedded = load_digits()

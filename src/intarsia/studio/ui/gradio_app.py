@@ -14,6 +14,7 @@ from intarsia.studio.web.studio_limits import StudioLimits
 HERE = Path(__file__).parent
 FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
+WAKING = 1.0  # seconds between looks at Gradio's queue, which no event uses, instead of 0.001
 AMBER = gr.themes.Color(
     "#fdf6ea", "#faead0", "#f3d3a1", "#e9b870", "#dd9c45",
     "#c87f24", "#a8651a", "#854e15", "#633a12", "#452a10", "#2b1a0a", name="amber",
@@ -23,6 +24,8 @@ AMBER = gr.themes.Color(
 def mount(blocks: gr.Blocks, limits: StudioLimits) -> FastAPI:
     """The page as an application, without links to elsewhere, recording, sharing or an API page."""
     blocks.state_session_capacity = limits.pages
+    queue = blocks._queue
+    queue.sleep_when_free = queue.progress_update_sleep_when_free = WAKING
     theme = gr.themes.Base(
         primary_hue=AMBER,
         secondary_hue=AMBER,

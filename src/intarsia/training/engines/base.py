@@ -180,6 +180,15 @@ class Engine(ABC):
         task = self.job.tasks[k]
         return stream("dropout", task.seed, *task.rewarded, round_, epoch)
 
+    def seed_dropout(self, k: int, round_: int, epoch: int) -> None:
+        """What dropout draws from here on is that of this module in this epoch."""
+        seed = self.dropout_stream(k, round_, epoch)
+        if self.job.device.type == "cpu":
+            # torch.manual_seed would keep a printed stack for every accelerator that is not in use.
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)
+
     def close(self) -> None:  # noqa: B027 (most engines hold nothing)
         """Give back what the engine holds beyond tensors."""
 

@@ -52,7 +52,7 @@ class PlainEngine(Engine):
         for k, slot in enumerate(self.slots):
             if not active[k]:
                 continue
-            torch.manual_seed(self.dropout_stream(k, round_, epoch))
+            self.seed_dropout(k, round_, epoch)
             task = self.job.tasks[k]
             steps = self.job.steps(task)
             batches = orders[self.job.group(task)].split(self.job.batch)[:steps]

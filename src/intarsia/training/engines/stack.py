@@ -147,7 +147,7 @@ class StackEngine(Engine):
         active: Sequence[bool],
     ) -> None:
         """All steps of a stack; on a GPU they are asked for, and may still run afterwards."""
-        torch.manual_seed(self.dropout_stream(stack.rows.start, *when))
+        self.seed_dropout(stack.rows.start, *when)
         still = [k for k in range(len(active))[stack.rows] if not active[k]]
         frozen = {k: _copy(self.slots[k], but="step") for k in still}
         stack.total.zero_()
