@@ -14,7 +14,8 @@ from playwright.sync_api import Page, expect
 
 import intarsia as ia
 from intarsia.studio import Session
-from intarsia.studio.web.server import HOST, address_of, application, listening
+from intarsia.studio.web.guard import HOST, StudioAddress
+from intarsia.studio.web.server import application, listening
 from tiny_encoder import TinyEncoder, feature_bank, pictures
 
 from .checks import grave_faults
@@ -59,9 +60,9 @@ def served(session: Session) -> Iterator[str]:
 
     started: Queue[uvicorn.Server] = Queue()
 
-    async def serving(listener: socket) -> None:
+    async def serving(listener: socket, address: StudioAddress) -> None:
         # Where no loop runs, Gradio would leave some.
-        with application(session, "pictures", port=listener.getsockname()[1]) as app:
+        with application(session, "pictures", address) as app:
             settings = uvicorn.Config(
                 app, ws="none", log_level="error", timeout_graceful_shutdown=1
             )
@@ -70,10 +71,11 @@ def served(session: Session) -> Iterator[str]:
             await server.serve([listener])
 
     with listening(HOST, 0) as listener:
-        thread = Thread(target=lambda: asyncio.run(serving(listener)), daemon=True)
+        address = StudioAddress(HOST, listener.getsockname()[1])
+        thread = Thread(target=lambda: asyncio.run(serving(listener, address)), daemon=True)
         thread.start()
         server = started.get(timeout=60)
-        yield address_of(HOST, listener)
+        yield address.url
         server.should_exit = True
         thread.join(timeout=30)
         assert not thread.is_alive()
