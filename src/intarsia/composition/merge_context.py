@@ -36,13 +36,15 @@ class MergeContext:
 
     The parts are sorted by name, and already permuted where alignment was asked for. `samples` are
     raw inputs with labels, -1 where there is none. `similarities`, N x K, are what the operator's
-    router gave for the inputs whose logits are joined.
+    router gave for the inputs whose logits are joined. Operators that are given states on another
+    device than the CPU find samples and masks on `device`, too.
     """
 
     parts: tuple[Module, ...]
     samples: Split | None = None
     aligned: bool = False
     similarities: Tensor | None = None
+    device: torch.device | None = None
 
     @property
     def plan(self) -> Plan:
@@ -125,7 +127,7 @@ class MergeContext:
         Of changes of a base, what changed.
         """
         return [
-            part.mask.get(name, torch.ones_like(part.state[name], dtype=torch.bool))
+            part.mask.get(name, torch.ones_like(part.state[name], dtype=torch.bool)).to(self.device)
             for part in self.parts
         ]
 
@@ -197,7 +199,8 @@ class MergeContext:
             )
         first = self.parts[0]
         network = first.architecture.network(first.state, first.factory)
-        return first.scaling(self.samples.x).to(input_dtype(network, first.architecture.shape))
+        inputs = first.scaling(self.samples.x)
+        return inputs.to(self.device, input_dtype(network, first.architecture.shape))
 
     def networks(self) -> list[nn.Module]:
         """The bare networks of the parts, in evaluation mode."""
@@ -255,10 +258,11 @@ class StatsCache:
         samples = digest_of("samples", {"inputs": inputs})
         for part in context.parts:
             model = part.architecture.model
-            key = model and (part.digest, MODELS[model.name], samples)
+            key = model and (part.digest, MODELS[model.name], samples, inputs.device)
             stats = self._known(key)
             if stats is None:
-                stats = find(part.architecture.network(part.state, part.factory))
+                network = part.architecture.network(part.state, part.factory)
+                stats = find(network.to(inputs.device))
                 if key is not None:
                     self._keep(key, stats)
             yield stats

@@ -14,7 +14,7 @@ from intarsia.measure.probe import HeadTraining, readout_inputs
 from intarsia.models import initialise
 from intarsia.modules import BASES
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
-from intarsia.studies.base.expert_merges import ARITHMETIC, NORMS, fresh_heads
+from intarsia.studies.base.expert_merges import ARITHMETIC, NORMS, ExpertMerges, fresh_heads
 from intarsia.studies.base.experts import JOINT, WAYS, base_classes, task_data
 from intarsia.studies.base.fine_tuned import (
     COMPARED,
@@ -73,7 +73,9 @@ def test_scales_are_tried_as_compose_would_join_the_experts() -> None:
     bank = train(data, base=base, partition=[["0", "1"], ["2", "3"]], **how)
     head = {"epochs": 5, "learning_rate": 1e-2, "weight_decay": 1e-4, "batch": 32}
     settings = {"scales": [0.3, 1.0], "densities": [0.5], "seed": 0, "head": head, "selection": 0}
-    settings["operators"] = ["sce(density=1.0)", "slerp", "emr", "regmean"]
+    others = ["emr", "centroid", "probabilities", "own", "entropy_router"]
+    settings["operators"] = ["sce(density=1.0)", "slerp", "regmean", "fisher", *others]
+    settings["statistics"] = 0
     found = joined(settings, bank, data)
     assert found[LOGITS] == right(compose(bank, "logits"), data.test)
     for norms, recompute in NORMS.items():
@@ -101,7 +103,7 @@ def test_scales_are_tried_as_compose_would_join_the_experts() -> None:
     assert found["averaged"] != found["recomputed"]
     assert list(found[COMPARED]) == settings["operators"]
     for name, by_norms in found[COMPARED].items():
-        assert list(by_norms) == (["averaged"] if name == "emr" else list(NORMS))
+        assert list(by_norms) == (["averaged"] if name in others else list(NORMS))
         for norms, own in by_norms.items():
             merged = compose(bank, own["chosen"], samples=data, recalibrate=NORMS[norms])
             assert own["validation"] == pytest.approx(right(merged, data.validation), abs=0.02)
@@ -109,6 +111,9 @@ def test_scales_are_tried_as_compose_would_join_the_experts() -> None:
     chosen = {name: own["averaged"]["chosen"] for name, own in found[COMPARED].items()}
     assert chosen["sce(density=1.0)"].startswith("sce(density=1.0, scale=")
     assert (chosen["slerp"], chosen["regmean"]) == ("slerp", "regmean")
+    seen = ExpertMerges(bank, data, statistics=7).context.samples
+    assert seen is not None
+    assert len(seen) == 7
     few = joined(
         {**settings, "selection": 7, "operators": []}, bank, data
     )  # scores of seven samples

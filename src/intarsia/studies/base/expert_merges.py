@@ -77,7 +77,9 @@ class ExpertLogits:
 class ExpertMerges:
     """One network in which all merges of a bank's experts are tried, on the device of the data."""
 
-    def __init__(self, bank: Bank, data: Data) -> None:
+    def __init__(self, bank: Bank, data: Data, statistics: int = 0) -> None:
+        """Operators that look at samples see `statistics` of validation, or as many as `compose`
+        would show them."""
         parts = _sorted(bank)
         first, base = parts[0], parts[0].base
         assert base is not None
@@ -85,8 +87,9 @@ class ExpertMerges:
         self.classifier: Classifier = first.to_module().to(self.device)
         self.network: nn.Module = self.classifier.network
         self.kinds = NORMS if has_batchnorm(self.network) else {AVERAGED: False}
-        self.bank, self.context = bank, MergeContext(parts)
-        self.count = len(parts)
+        seen = subsample(data.validation, statistics) if statistics else data.validation
+        self.bank, self.count = bank, len(parts)
+        self.context = MergeContext(parts, kept_samples(seen, first), device=self.device)
         self.names = self.context.learned
         self.shapes = [first.plan[name].shape for name in self.names]
         self.types = [first.plan[name].dtype for name in self.names]
@@ -102,6 +105,7 @@ class ExpertMerges:
         samples = kept_samples(data.validation, first)
         self.samples = first.scaling(samples.x.to(self.device))
         self._readout: Readout | None = None
+        self._logits: dict[str, ExpertLogits] = {}
 
     def _flat(self, state: Mapping[str, Tensor]) -> Tensor:
         pieces = [state[name].flatten().to(self.device).double() for name in self.names]
@@ -175,24 +179,29 @@ class ExpertMerges:
         By the kind of BatchNorm statistics; where logits are joined, the first kind alone.
         """
         how: Operator = OPERATORS.entry(operator)
-        if how.on == "weights" and not how.samples:
+        if how.on == "weights":
             found = {}
             for best in self.search(operator, settings):
                 self.put(best.change, best.norms)
-                found[best.norms] = self._accuracies(best.spec, self.classifier, best.validation)
+                test = right(self.classifier, self.data.test)
+                own = {"validation": best.validation, "test": test, "chosen": best.spec}
+                found[best.norms] = own
             return found
-        kinds = self.kinds if how.on == "weights" else {AVERAGED: False}
-        found = {}
-        for norms, recompute in kinds.items():
+        splits = {"validation": self._selected(settings), "test": self.data.test}
+        if how.router or how.modules:
             samples = Split(self.data.validation.x.cpu(), self.data.validation.y.cpu())
-            merged = compose(self.bank, operator, samples=samples, recalibrate=recompute)
-            network = merged.to(self.device)
-            score = right(network, self._selected(settings))
-            found[norms] = self._accuracies(operator, network, score)
-        return found
+            network = compose(self.bank, operator, samples=samples).to(self.device)
+            scores = {name: right(network, split) for name, split in splits.items()}
+        else:
+            said = {name: self._said(name, split) for name, split in splits.items()}
+            scores = {name: logits.accuracy(operator) for name, logits in said.items()}
+        return {AVERAGED: {**scores, "chosen": operator}}
 
-    def _accuracies(self, spec: str, network: nn.Module, validation: float) -> dict[str, Any]:
-        return {"validation": validation, "test": right(network, self.data.test), "chosen": spec}
+    def _said(self, name: str, split: Split) -> ExpertLogits:
+        """What the experts say of a split, once for all operators."""
+        if name not in self._logits:
+            self._logits[name] = ExpertLogits.of(self.bank, split, self.device)
+        return self._logits[name]
 
     def _selected(self, settings: Mapping[str, Any]) -> Split:
         """The validation samples that settings are chosen on."""

@@ -32,7 +32,7 @@ WAYS: dict[str, dict[str, Any]] = {
 JOINT = "joint"  # one network, fine-tuned on all tasks together
 ALONE = ("cross-entropy", "label smoothing")  # ways by which an expert sees its own classes alone
 # settings of cells that came later
-NEUTRAL = {"named": False, "public": "", "selection": 0, "operators": []}
+NEUTRAL = {"named": False, "public": "", "selection": 0, "operators": [], "statistics": 0}
 WARD = "ward"
 PARTITIONS = ("random", WARD, "randperm(100)")  # the last of any seed, as the paper draws tasks
 

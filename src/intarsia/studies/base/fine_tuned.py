@@ -39,7 +39,7 @@ from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.shared.baselines import right
 from intarsia.studies.maxent.shared.complete_merges import figure_name
-from intarsia.studies.options import check_head, check_within
+from intarsia.studies.options import check_count, check_head, check_within
 from intarsia.studies.study import Study, register, scales
 from intarsia.studies.tables import Entry, Spread, Table, accuracy_bars, grouped, point
 from intarsia.studies.verdict import Claim, Findings, Verdict
@@ -74,6 +74,7 @@ SCALES = scales(
         "densities": [0.1, 0.3, 0.5],  # of TIES, likewise
         "selection": 0,  # validation samples to choose on, evenly spaced; 0: all
         "operators": [],  # to compare besides, by their best settings; or "all"
+        "statistics": 0,  # validation samples that those of them see that look at samples; 0: 1000
         "head": {"epochs": 10, "learning_rate": 1e-3, "weight_decay": 1e-4, "batch": 64},
         "keep_banks": True,  # so that experts are trained once for all studies that measure them
         "recipe": {**RECIPE, "epochs": 10, "precision": "bf16"},
@@ -111,6 +112,7 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     check_within("sparsities", options["sparsities"], 0, 1)
     own = check_merging(options) | {"head": check_head(options["head"])}
     own |= {"operators": check_compared(options)}
+    own |= {"statistics": check_count(options, "statistics", least=0)}
     for group in expert_groups(options, context):
         yield group.cell("base", JOINT, **own)
         for partition, way, sparsity in product(partitions, ways, options["sparsities"]):
@@ -140,7 +142,7 @@ def joined(settings: Mapping[str, Any], bank: Bank, data: Data) -> dict[str, Any
     Everything is measured where the data lie.
     """
     logits = ExpertLogits.of(bank, data.test, data.test.x.device)
-    merges = ExpertMerges(bank, data)
+    merges = ExpertMerges(bank, data, settings["statistics"])
     found: dict[str, dict[str, Any]] = {norms: {} for norms in merges.kinds}
     features: dict[str, Any] = {}
     for operator in ONE_NETWORK:
