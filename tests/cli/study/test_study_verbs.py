@@ -173,7 +173,7 @@ def test_status_counts_what_else_lies_in_the_store(finished: Path) -> None:
     words = ["status", "own", "--store", finished, "--set", "rate=0.1"]
     assert answer(*words)["others"] == 4
     shown = call(*words).stdout
-    assert "4 cells of other settings or definitions are in this store" in shown
+    assert "also in this store: 4 cells of other settings or definitions" in shown
     assert answer("status", "own", "--store", finished)["others"] == 0
 
 

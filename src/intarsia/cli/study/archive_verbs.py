@@ -31,6 +31,7 @@ def archive(
     """Write the finished cells of a study into one file, to send or to keep with a paper."""
     from intarsia.studies.archive import make_archive, save_archive
     from intarsia.studies.selection import nothing_finished, progress_remarks, stored_progress
+    from intarsia.studies.wording import several
 
     check_folder(out)
     study, options = choice.study(), choice.options()
@@ -45,7 +46,7 @@ def archive(
         cells = len(gathered.measured)
         if json:
             return show_json({"study": study.name, "path": str(out), "cells": cells})
-        return show(f"{cells} cells, in {out}")
+        return show(f"{several(cells, 'cell')}, in {out}")
     with tempfile.TemporaryDirectory() as folder:
         save_archive(Path(folder) / "archive.json", gathered)
         show_content((Path(folder) / "archive.json").read_text(encoding="utf-8"))
@@ -62,6 +63,7 @@ def restore(
     from intarsia.studies import Store, StudyContext
     from intarsia.studies.archive import load_archive
     from intarsia.studies.archive import restore as take
+    from intarsia.studies.wording import several
 
     import_studies(module)
     archives = [load_archive(file) for file in files]
@@ -71,9 +73,11 @@ def restore(
     for file, content in zip(files, archives, strict=True):
         taken, unknown = take(content, target, context)
         if unknown:
-            note(f"{unknown} cells of {file} are not among {content.study}'s today: left out")
+            note(
+                f"of {file} {several(unknown, 'cell')} left out: not among {content.study}'s today"
+            )
         counts.append({"path": str(file), "cells": taken, "left_out": unknown})
     if json:
         return show_json({"store": str(store), "archives": counts})
     for count in counts:
-        show(f"{count['cells']} cells of {count['path']}, in {store}")
+        show(f"{several(count['cells'], 'cell')} of {count['path']}, in {store}")

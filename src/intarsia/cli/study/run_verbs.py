@@ -91,6 +91,7 @@ def run(
     from intarsia.studies.runners.dispatch import run_with
     from intarsia.studies.runners.local import RunRequest
     from intarsia.studies.selection import preview
+    from intarsia.studies.wording import several
 
     study, options = choice.study(), choice.options()
     if archive is not None:
@@ -123,7 +124,7 @@ def run(
         return show_json({**about, **shown})
     show_wide(tables)
     show("", verdict)
-    show(f"\n{len(measured)} cells, {seconds} s, in {choice.store}")
+    show(f"\n{several(len(measured), 'cell')}, {seconds} s, in {choice.store}")
 
 
 @verb("study status pairs --data mnist")
@@ -131,6 +132,7 @@ def status(choice: StudyChoice, json: Json = False) -> None:
     """Say how far a study is: cells finished, missing and damaged, and banks that are trained."""
     from intarsia.studies.selection import count_others, stored_progress, unmatched_values
     from intarsia.studies.verdict import missing_cells
+    from intarsia.studies.wording import several
 
     study, options = choice.study(), choice.options()
     store, progress = stored_progress(study, options, choice.store)
@@ -162,7 +164,7 @@ def status(choice: StudyChoice, json: Json = False) -> None:
     lines = missing_cells(progress.cells, {cell.key for cell in missing})
     show(*(f"missing: {line}" for line in lines), *progress.damaged.values())
     if others:
-        show(f"{others} cells of other settings or definitions are in this store")
+        show(f"also in this store: {several(others, 'cell')} of other settings or definitions")
     for remark in unmatched_values(options, progress.cells):
         note(remark)
 
