@@ -26,6 +26,7 @@ from pages import README, RESULTS, ROOT, Result, filled, met, page, table
 
 INDEX, SITE = RESULTS / "index.md", ROOT / "mkdocs.yml"
 IN_README = ("single", "pairs", "complete")
+NEIGHBOURS = ("fresh_head", "graphs", "sweetspot", "flow", "lens")  # of other papers, as a table
 # Options that say how often, with the word for one.
 COUNTS = {"seeds": "seed", "pairs": "pair", "orders": "order"}
 FIGURES, BYTES = 4, 300_000  # at most so many on a page, and so large
@@ -262,7 +263,7 @@ def _alt(name: str, figure: str) -> str:
 def readme_lines(
     studies: Studies, verdicts: Mapping[str, Verdict], speed: Result | None = None
 ) -> str:
-    """What the paper's tables come to, what they took and the command with its time."""
+    """What the papers' tables come to, what they took and the command with its time."""
     words = [
         f"{capital(studies[name][0].study.title)}: {verdicts[name].line}."
         for name in IN_README
@@ -279,8 +280,19 @@ def readme_lines(
         )
     end = "All verdicts are in [results](docs/results/index.md#studies)."
     text = fill(sentences(*words, end), 119, break_on_hyphens=False, break_long_words=False)
-    mark = "<!-- not run: MNIST in the paper's size takes a GPU -->"  # for benchmarks/examples.py
-    return f"## The paper, checked\n\n{text}\n\n{mark}\n\n```bash\n{_example(speed)}\n```"
+    mark = "<!-- not run: MNIST in the paper's size takes a GPU -->"  # for docs/build/examples.py
+    parts = ["## The papers, checked", text, f"{mark}\n\n```bash\n{_example(speed)}\n```"]
+    rows = [
+        [f"[{name}](docs/results/study_{name}.md)", STUDIES[name].paper, verdicts[name].line]
+        for name in NEIGHBOURS
+        if name in verdicts
+    ]
+    if rows:
+        parts += [
+            "Papers around it, each by `intarsia study run` and its name:",
+            table("study|its paper shows|here", rows),
+        ]
+    return "\n\n".join(parts)
 
 
 def _example(speed: Result | None) -> str:
