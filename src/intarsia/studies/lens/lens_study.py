@@ -1,6 +1,6 @@
 """The study `lens`: what entropy through depth tells apart, and what is simpler."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from intarsia.lens.classification import ALL, CHANCE, FIRST, LAST, MIDDLE, PERMUTED, SPREAD, THREE
@@ -143,12 +143,23 @@ def _correctness(done: Sequence[Measured]) -> list[Claim]:
         text = f"Correctness, {instruction}: {right}% of {own[0]['prompts']} answers are right"
         for key, about in (("scores", "AUC of right against wrong"),
                            ("within_kinds", "within kinds of questions")):  # fmt: skip
-            names = (ALL, LAST, CHANCE, CHOSEN, MARGIN, LENGTH, KIND)
-            parts = [f"{name} {_listed([part[key][name][0] for part in known])}"
-                     for name in names if known and name in known[0][key]]  # fmt: skip
-            text += f"; {about}: {', '.join(parts)}" * bool(parts)
+            scores = [{name: auc for name, (auc, _) in part[key].items()} for part in known]
+            if scores:
+                text += f"; {about}, {_against_plain(scores)}"
         result.append(Claim(f"{text}.", n=len(done)))
     return result
+
+
+def _against_plain(scores: Sequence[Mapping[str, float]]) -> str:
+    """All layers, seed by seed, and how often they are above all that needs no layers."""
+    names = [name for name in (CHANCE, SPREAD, CHOSEN, MARGIN, LENGTH, KIND) if name in scores[0]]
+    best = [max(((name, own[name]) for name in names), key=lambda pair: pair[1]) for own in scores]
+    whole = [own[ALL] for own in scores]
+    above = sum(auc > plain for auc, (_, plain) in zip(whole, best, strict=True))
+    return (
+        f"all layers: {_listed(whole)}, above the best plain number in {above} of {len(scores)} "
+        f"seeds: {_named(best)}"
+    )
 
 
 def _alphas(done: Sequence[Measured]) -> list[Claim]:
