@@ -36,7 +36,7 @@ from intarsia.data import Scaling, Split, subsample
 from intarsia.models import initialise, wiring_of
 from intarsia.models.axes import axis_sizes, hidden_axes
 from intarsia.modules import Architecture, Module
-from intarsia.pruning.group import owned_mask
+from intarsia.pruning.territory import owned_mask
 
 Row = dict[str, Any]
 SHAPE = (3, 32, 32)

@@ -177,3 +177,6 @@ def test_layers_by_name() -> None:
     assert found.figure().axes
     assert len(found.to_json()["layers"]) == 7
     assert found.__rich__().row_count == 7
+    shown = str(found)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown

@@ -129,5 +129,9 @@ def test_a_step_keeps_what_is_known_of_samples() -> None:
 def test_what_is_shown() -> None:
     trace = iterate("exact", "exponential", 2, samples=256)
     assert trace.__rich__().row_count == 3
+    for law in ("exponential", "uniform"):
+        shown = str(iterate("exact", law, 6))
+        assert max(map(len, shown.splitlines())) <= 80
+        assert "…" not in shown
     assert len(trace.figure().axes) == 3
     assert iterate("exact", law_cumulants("uniform"), 2).to_json()["steps"][0]["samples"] is None

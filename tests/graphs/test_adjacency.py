@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intarsia.errors import DataError, LimitError, RecipeError
+from intarsia.errors import DataError, DataWarning, LimitError, RecipeError
 from intarsia.graphs import read_graph
 
 PAIRS = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=40)
@@ -85,6 +85,7 @@ def test_the_largest_component_is_that_of_networkx(pairs: list[tuple[int, int]])
         ([("a", "b")], "whole numbers"),
         (np.eye(3), "an adjacency matrix as one of scipy"),
         (3, "not a graph"),
+        (SimpleNamespace(edge_index=None, num_nodes=3), "has no edge_index"),
     ],
 )
 def test_what_is_not_a_plain_graph_is_refused(source: Any, words: str) -> None:
@@ -126,7 +127,7 @@ def test_sizes_and_settings_are_checked() -> None:
 
 def test_files_of_edges(tmp_path: Path) -> None:
     text = tmp_path / "edges.txt"
-    text.write_text("# comment\n0 1\n1, 2\n\n2;0 0.5\n")
+    text.write_text("# comment\n0 1\n1, 2\n\n2;0\n")
     assert read_graph(text).edges == 6
     np.savez(tmp_path / "edges.npz", edges=np.array([[0, 1]], np.uint16))
     assert read_graph(str(tmp_path / "edges.npz")).edges == 2
@@ -141,3 +142,18 @@ def test_files_of_edges(tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(DataError, match=words):
             read_graph(tmp_path / name)
+
+
+@pytest.mark.parametrize("line", ["2;0 0.5", "2 0 {'weight': 3.0}", "2 0 {'weight': 2, 'a': 1}"])
+def test_weights_of_a_file_are_not_forgotten_in_silence(tmp_path: Path, line: str) -> None:
+    text = tmp_path / "edges.txt"
+    text.write_text(f"0 1 1\n1, 2\n{line}\n")
+    with pytest.warns(DataWarning, match="not read, see .2 0 "):
+        assert read_graph(text).edges == 6
+    assert read_graph(text, weighted=True).edges == 6
+
+
+def test_files_as_networkx_writes_them(tmp_path: Path) -> None:
+    drawn = networkx.path_graph(4)
+    networkx.write_edgelist(drawn, tmp_path / "plain.txt")  # with {} behind every edge
+    assert read_graph(tmp_path / "plain.txt").edges == 6

@@ -66,6 +66,7 @@ def test_settings_are_checked(wrong: dict[str, Any]) -> None:
         Renormalise(**wrong)
     with pytest.raises(RecipeError):
         Renormalise([1.0, 2.0], replace=True)
+    assert Renormalise(np.array([1.0, 2.0])).taus == Renormalise([1.0, 2.0]).taus == [1.0, 2.0]
 
 
 def test_it_works_in_pipelines_and_batches_of_pyg(tree: Graph) -> None:

@@ -161,3 +161,9 @@ def test_what_does_not_fit_is_refused(graph: Graph, x: Tensor) -> None:
         MultiScale(lambda: GraphEncoder("gcn", 6), 1, 3, copies=2)
     with pytest.raises(ModelError, match="1 graphs for 2 encoders"):
         MultiScale(lambda: GraphEncoder("gcn", 6), 2, 3)(x, [graph.edge_index])
+    with pytest.raises(ModelError, match="one tensor for 2 encoders"):  # of 2 rows
+        MultiScale(lambda: GraphEncoder("gcn", 6), 2, 3)(x, graph.edge_index)
+    with pytest.raises(ModelError, match=r"as in lambda: GraphEncoder\(\.\.\.\)"):
+        MultiScale(GraphEncoder("gcn", 6), 2, 3)
+    listed = torch.nn.ModuleList([GraphEncoder("gcn", 6), GraphEncoder("gcn", 6)])
+    assert MultiScale(listed, 2, 3)(x, [graph.edge_index] * 2).shape == (graph.size, 3)

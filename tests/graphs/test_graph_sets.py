@@ -77,6 +77,14 @@ def test_nodes_in_the_order_of_their_classes_are_told(tmp_path: Path) -> None:
         load_nodes(str(tmp_path / "edges.txt"))
 
 
+def test_arrays_that_are_not_read_are_told(tmp_path: Path) -> None:
+    """As the masks of PyTorch Geometric, in whose place a split by numbers would be taken."""
+    path = tmp_path / "own.npz"
+    np.savez(path, **planted(), train_mask=np.ones(60, bool))
+    with pytest.warns(DataWarning, match=r"not read: train_mask; expected .*train_idx"):
+        load_nodes(str(path))
+
+
 def test_the_digest_sees_content_and_not_its_form(nodes: NodeData) -> None:
     arrays = planted()
     first = content_digest(nodes)

@@ -123,6 +123,7 @@ def test_widths_are_those_of_the_authors(nodes: NodeData) -> None:
         ({"weight_decay": float("nan")}, "weight_decay nan"),
         ({"learning_rate": "fast"}, "learning_rate 'fast'"),
         ({"seeds": []}, "no seed"),
+        ({"epochs": 3, "budgets": [1, 4]}, "a budget is 4"),
     ],
 )
 def test_settings_are_checked(nodes: NodeData, settings: dict[str, Any], words: str) -> None:
@@ -133,6 +134,9 @@ def test_settings_are_checked(nodes: NodeData, settings: dict[str, Any], words: 
 def test_one_graph_needs_no_list(nodes: NodeData) -> None:
     one, listed = (train_nodes(nodes, g, seeds=1, **QUICK) for g in (nodes.graph, [nodes.graph]))
     assert one.test == listed.test
+    both = train_nodes(nodes, [nodes.graph.edge_index, nodes.graph.adjacency], seeds=1, **QUICK)
+    twice = train_nodes(nodes, [nodes.graph, nodes.graph], seeds=1, **QUICK)
+    assert both.test == twice.test
 
 
 def test_graphs_and_splits_must_fit(nodes: NodeData) -> None:

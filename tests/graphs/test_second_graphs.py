@@ -75,6 +75,18 @@ def test_diffusion_weighs_edges_for_gcn(nodes: NodeData) -> None:
     assert not torch.equal(*both)
 
 
+def test_any_graph_will_do(tree: Graph) -> None:
+    drawn = networkx.from_scipy_sparse_array(tree.adjacency, edge_attribute="link")
+    for make in (
+        lambda graph: hop_graph(graph, 2),
+        lambda graph: random_graph(graph, 10),
+        diffusion_graph,
+    ):
+        assert torch.equal(make(drawn).edge_index, make(tree).edge_index)
+    edges = diffusion_graph(tree).edges // 2
+    assert repr(diffusion_graph(tree)) == f"WeightedGraph(60 nodes, {edges} undirected edges)"
+
+
 def test_what_cannot_be_made_is_said(tree: Graph) -> None:
     for make in (
         lambda: hop_graph(tree, []),

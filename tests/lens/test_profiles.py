@@ -311,3 +311,40 @@ def test_a_small_vision_transformer_has_a_profile() -> None:
     )
     with pytest.raises(RecipeError, match="no texts"):
         profile(network, [[1, 2]], positions="mean")
+
+
+def test_a_network_in_training_stays_in_it() -> None:
+    """Part by part, and also where there is an error; read without dropout."""
+    torch.manual_seed(0)
+    vit = build("vit", (1, 8, 8), 5)
+    frozen = next(part for part in vit.modules() if isinstance(part, nn.LayerNorm))
+    vit.train()
+    frozen.eval()
+    x = torch.randn(2, 1, 8, 8)
+    profile(vit, x, positions="mean")
+    with pytest.raises(DataError, match="not finite"):
+        profile(vit, x * math.nan)
+    assert not frozen.training
+    assert all(part.training for part in vit.modules() if part is not frozen)
+
+
+def test_generating_leaves_the_mode_alone(hugging_face: Any) -> None:
+    hugging_face.train()
+    try:
+        generate(hugging_face, [[5]], 2)
+        profile_generated(hugging_face, [[5]], 2)
+        assert all(part.training for part in hugging_face.modules())
+    finally:
+        hugging_face.eval()
+
+
+def test_tables_fit_80_columns(hugging_face: Any) -> None:
+    printed = str(profile(hugging_face, [[5, 9, 2, 7]] * 30, windows=2))
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "…" not in printed
+    assert "and 24 more; means over 2 windows" in printed
+
+
+def test_tokens_are_whole_numbers(hugging_face: Any) -> None:
+    with pytest.raises(DataError, match="expected whole numbers"):
+        profile(hugging_face, torch.tensor([[1.0, 2.0]]))

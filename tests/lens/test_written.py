@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from intarsia.errors import ModelError, RecipeError
+from intarsia.errors import DataError, ModelError, RecipeError
 from intarsia.lens import (
     LanguageModel,
     answer_chances,
@@ -73,6 +73,10 @@ def test_answers_are_scored_by_all_of_their_tokens(network: Any) -> None:
         start = len(model.encode(prompt))
         expected = sum(float(chances[n - 1, tokens[n]]) for n in range(start, len(tokens)))
         assert found[place] == pytest.approx(expected, abs=1e-4)
+    bare = answer_chances(network, prompts, answers, tokenizer=model.tokenizer)
+    np.testing.assert_allclose(bare, found, atol=1e-4)
+    with pytest.raises(DataError, match="4 prompts and 1 answers"):
+        answer_chances(model, prompts, answers[:1])
 
 
 def test_draws_follow_the_softmax(network: Any) -> None:

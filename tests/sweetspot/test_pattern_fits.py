@@ -25,6 +25,7 @@ from intarsia.sweetspot import (
     load_network,
     losses_of,
     pattern_fits,
+    prune,
 )
 from intarsia.sweetspot.pattern_steps import PatternStack
 
@@ -191,6 +192,13 @@ def test_a_folder_belongs_to_one_run(tmp_path: Path) -> None:
     for other in ({"steps": 31}, {"learning_rate": 1e-3}, {"seeds": 2}, {"target": torch.eye(8)}):
         with pytest.raises(TrainingError, match="other settings"):
             quick(out=tmp_path, **other)
+
+
+def test_pruned_networks_do_not_pass_for_those_of_the_fit(tmp_path: Path) -> None:
+    fitted = quick(out=tmp_path)
+    prune(fitted, "magnitude", weights=40).save(tmp_path / "bank.safetensors")
+    with pytest.raises(TrainingError, match="other settings"):
+        quick(out=tmp_path)
 
 
 def test_a_damaged_checkpoint_is_trained_again(

@@ -155,11 +155,12 @@ class Propagation(Renderable):
         from rich import box
         from rich.table import Table
 
-        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
         drawn.add_column("layer")
-        drawn.add_column("kind")
-        for name in ("units", "mean error", "noise", "covariance error", "noise", "skew", "kurt"):
-            drawn.add_column(name, justify="right")
+        drawn.add_column("kind", no_wrap=True)
+        headings = "units", "mean\nerror", "noise", "covariance\nerror", "noise", "skew", "kurt"
+        for name in headings:
+            drawn.add_column(name, justify="right", no_wrap=True)
         for layer in self.layers:
             row = layer.to_json()
             numbers = [row[n] for n in list(row)[3:]]

@@ -4,6 +4,7 @@ Densities go to p'(x) = sqrt 2 times the integral of p(sqrt 2 x - y) p(y) over y
 k_r' = 2^(1 - r/2) k_r; the fixed points are the centred Gaussians.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -90,16 +91,16 @@ class FlowTrace(Renderable):
         from rich import box
         from rich.table import Table
 
-        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for name in ("step", "samples", "k1", "k2", "k3", "k4", "law k2", "law k3", "law k4"):
-            drawn.add_column(name, justify="right")
+        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        for name in ("step", "samples", "k1", "k2", "k3", "k4"):
+            drawn.add_column(name, justify="right", overflow="fold")
         for row in self.to_json()["steps"]:
             errors = row["standard_errors"] or [None] * 4
             pairs = zip(row["cumulants"], errors, strict=True)
             texts = ["-" if v is None else _with_error(v, e) for v, e in pairs]
-            law = [f"{value:.4g}" for value in row["law"][1:]]
             count = "-" if row["samples"] is None else f"{row['samples']:,}"
-            drawn.add_row(str(row["step"]), count, *texts, *law)
+            below = [f"{own}\n{law:.4g}" for own, law in zip(texts, row["law"], strict=True)]
+            drawn.add_row(str(row["step"]), f"{count}\nlaw", *below)
         return drawn
 
 
@@ -206,4 +207,8 @@ def _stepped(network: Any, pairs: Tensor) -> Tensor:
 
 
 def _with_error(value: float, error: float | None) -> str:
-    return f"{value:.4g}" + ("" if error is None else f" ± {error:.1g}")
+    """A value to the first digit of its error, where that is a decimal."""
+    if error is None:
+        return f"{value:.4g}"
+    decimals = -math.floor(math.log10(error)) if 0 < error < 1 else 0
+    return (f"{value:.{decimals}f}" if decimals else f"{value:.4g}") + f" ± {error:.1g}"

@@ -1,6 +1,7 @@
 """Graphs of any make, read into one form: undirected, without weights or self-loops."""
 
 import os
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from intarsia.data.arrays import read_npz
 from intarsia.data.sources.budget import check_entries, file_size
-from intarsia.errors import DataError, RecipeError, shortened
+from intarsia.errors import DataError, DataWarning, RecipeError, shortened
 from intarsia.limits import current
 
 COMPONENTS = ("largest", "all")
@@ -77,7 +78,7 @@ class Graph:
         return Graph(sp.csr_array(self.adjacency[rows][:, rows]), self.nodes[rows])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WeightedGraph(Graph):
     """A graph some of whose edges count more than others, to networks that know how to weigh.
 
@@ -108,6 +109,7 @@ def read_graph(
     where some have no edge. Self-loops, which change nothing in D - A, and repeated edges are
     dropped. A matrix, a tensor or a networkx graph whose edges have directions is refused unless
     `directed` allows to forget them; weights other than 1 are refused unless `weighted` does.
+    Further columns of a file are not read; there is a warning where they look like weights.
     `component` may keep the largest alone.
     """
     if component not in COMPONENTS:
@@ -130,6 +132,8 @@ def _read(source: Any, size: int | None, directed: bool, weighted: bool) -> Grap
         return _from_edge_index(source, size, directed)
     if hasattr(source, "edge_index"):  # PyG's Data
         edge_index, values = source.edge_index, getattr(source, "edge_weight", None)
+        if edge_index is None:
+            raise DataError(f"the {type(source).__name__} has no edge_index: give it one of 2 x E")
         if values is not None:
             weights = values.detach().cpu()
             _check_weights(weights.double().numpy(), weighted, "edge_weight")
@@ -139,7 +143,7 @@ def _read(source: Any, size: int | None, directed: bool, weighted: bool) -> Grap
         return _from_networkx(source, directed, weighted)
     if isinstance(source, str | os.PathLike):
         path = Path(source)
-        return _from_edges(_edges_of_file(path), size, str(path))
+        return _from_edges(_edges_of_file(path, weighted), size, str(path))
     if isinstance(source, Iterable):
         return _from_edges(_pairs(source), size, "the edge list")
     raise DataError(
@@ -195,7 +199,7 @@ def _from_networkx(source: Any, directed: bool, weighted: bool) -> Graph:
     return _from_matrix(matrix, directed, weighted)
 
 
-def _edges_of_file(path: Path) -> np.ndarray:
+def _edges_of_file(path: Path, weighted: bool) -> np.ndarray:
     size = file_size(path)
     if path.suffix == ".npz":
         arrays = read_npz(path)
@@ -209,13 +213,31 @@ def _edges_of_file(path: Path) -> np.ndarray:
         if line.strip() and line.lstrip()[0] not in "#%"
     ]
     try:
-        return np.array([(int(w[0]), int(w[1])) for w in words], np.int64).reshape(-1, 2)
+        edges = np.array([(int(w[0]), int(w[1])) for w in words], np.int64).reshape(-1, 2)
     except (ValueError, IndexError, OverflowError) as error:
         odd = next((" ".join(w) for w in words if not _is_pair(w)), "")
         raise DataError(
             f"{path} is not a list of edges, see {shortened(odd)}: expected two node numbers on a "
             "line, from 0; a line that begins with # is left out"
         ) from error
+    odd = next((" ".join(w) for w in words if _has_weight(w)), "")
+    if odd and not weighted:
+        warnings.warn(
+            f"{path}: what follows two node numbers is not read, see {shortened(odd)}: all edges "
+            "are alike",
+            DataWarning,
+            stacklevel=4,
+        )
+    return edges
+
+
+def _has_weight(words: list[str]) -> bool:
+    """Whether a number other than 1 follows the nodes, by itself or as networkx writes it."""
+    named = len(words) > 3 and words[2].strip("{'\":") == "weight"
+    try:
+        return len(words) > 2 and float(words[3].rstrip("}") if named else words[2]) != 1
+    except ValueError:
+        return False
 
 
 def _is_pair(words: list[str]) -> bool:
@@ -275,12 +297,15 @@ def _check_weights(values: np.ndarray, weighted: bool, where: str) -> None:
     if len(odd) and not weighted:
         raise DataError(
             f"the graph has weights, as {odd[0]:.6g}: heat here spreads over edges that are all "
-            "alike; allow to forget them with weighted=True"
+            "alike; allow to forget them with weighted=True, as in read_graph(..., weighted=True)"
         )
 
 
 def _advice_on_directions(what: str) -> str:
-    return f"{what}: its edges have directions; allow to forget them with directed=True"
+    return (
+        f"{what}: its edges have directions; allow to forget them with directed=True, as in "
+        "read_graph(..., directed=True)"
+    )
 
 
 def _plain(matrix: Any) -> Graph:

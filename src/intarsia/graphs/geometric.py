@@ -38,7 +38,7 @@ class Renormalise:
         weighted: bool = False,
         memory: float = MEMORY,
     ) -> None:
-        several = not isinstance(tau, str) and isinstance(tau, Sequence)
+        several = np.ndim(tau) > 0  # a list, a tuple or an array
         self.taus = [
             own if own == "auto" else check_tau(own)
             for own in (tau if several else [tau])  # type: ignore[union-attr]

@@ -332,7 +332,7 @@ class MultiScale(nn.Module):
 
     def __init__(
         self,
-        encoder: Callable[[], nn.Module] | Sequence[nn.Module],
+        encoder: Callable[[], nn.Module] | Sequence[nn.Module] | nn.ModuleList,
         graphs: int,
         classes: int,
         *,
@@ -340,7 +340,16 @@ class MultiScale(nn.Module):
         copies: int | None = None,
     ) -> None:
         super().__init__()
-        made = [encoder() for _ in range(graphs)] if callable(encoder) else list(encoder)
+        if isinstance(encoder, nn.Module) and not isinstance(encoder, nn.ModuleList):
+            name = type(encoder).__name__
+            raise ModelError(
+                f"the encoder is one {name}, and every graph has its own: give a function that "
+                f"makes one, as in lambda: {name}(...), or a list of them"
+            )
+        if isinstance(encoder, Sequence | nn.ModuleList):
+            made = list(encoder)
+        else:
+            made = [encoder() for _ in range(graphs)]
         if len(made) != graphs or graphs < 1:
             raise ModelError(f"{len(made)} encoders for {graphs} graphs: give one for each")
         self.encoders = nn.ModuleList(made)
@@ -352,8 +361,12 @@ class MultiScale(nn.Module):
 
     def forward(self, x: Tensor, graphs: Sequence[Any], rows: Tensor | None = None) -> Tensor:
         """Logits of all nodes, or of `rows` alone."""
-        if len(graphs) != len(self.encoders):
-            raise ModelError(f"{len(graphs)} graphs for {len(self.encoders)} encoders")
+        if isinstance(graphs, Tensor) or len(graphs) != len(self.encoders):
+            given = "one tensor" if isinstance(graphs, Tensor) else f"{len(graphs)} graphs"
+            raise ModelError(
+                f"{given} for {len(self.encoders)} encoders: give a list with a graph for each, "
+                "as graphs_of(data)"
+            )
         parts = []
         for encoder, graph in zip(self.encoders, graphs, strict=True):
             if rows is not None and isinstance(encoder, GraphEncoder):

@@ -21,6 +21,10 @@ from intarsia.graphs.geometric import read_processed
 from intarsia.specs import Registry
 
 FOLDER = "graphs"  # in the folder that INTARSIA_DATA names, and in the cache
+ARRAYS = (
+    "edges", "labels", "x", "feat_indptr", "feat_indices", "feat_data", "feat_shape",
+    "train_idx", "val_idx", "test_idx",
+)  # fmt: skip
 SPLIT = (0.7, 0.15)  # train and validation, where the publisher has no split
 MANY = 20  # nodes of a class, of which a split should have some
 GRAPH_SETS = Registry(
@@ -115,7 +119,9 @@ def load_nodes(name: str, *, root: str | os.PathLike[str] | None = None) -> Node
     some publishers' files are pickles, which intarsia never reads.
     """
     if str(name).endswith(".npz"):
-        return replace(node_data(read_npz(Path(name)), str(name)), name=Path(name).stem)
+        own = read_npz(Path(name))
+        _warn_of_unread(own, str(name))
+        return replace(node_data(own, str(name)), name=Path(name).stem)
     if name not in GRAPH_SETS and Path(name).exists():
         raise DataError(
             f"{name} is not an .npz with edges and labels: a list of edges alone has a scale and "
@@ -244,6 +250,16 @@ def _split(arrays: Mapping[str, np.ndarray], labels: np.ndarray, where: str) -> 
     if (labels[every] < 0).any():
         raise DataError(f"{where}: a split names nodes that have no label")
     return parts
+
+
+def _warn_of_unread(arrays: Mapping[str, np.ndarray], where: str) -> None:
+    """Masks of a split, or features under another name, would be missed without a word."""
+    if unread := [key for key in arrays if key not in ARRAYS]:
+        warnings.warn(
+            f"{where}: not read: {', '.join(unread)}; expected {', '.join(ARRAYS)}",
+            DataWarning,
+            stacklevel=3,
+        )
 
 
 def _warn_of_order(labels: np.ndarray, parts: list[np.ndarray], where: str) -> None:

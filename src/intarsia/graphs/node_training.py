@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from intarsia.errors import RecipeError, TrainingError, nearest, shortened
 from intarsia.files import plain, stream
-from intarsia.graphs.adjacency import Graph
+from intarsia.graphs.adjacency import Graph, read_graph
 from intarsia.graphs.graph_layers import (
     GATLayer,
     GCNLayer,
@@ -108,7 +108,7 @@ class NodeResult:
 
 def train_nodes(
     data: NodeData,
-    graphs: Graph | Sequence[Graph],
+    graphs: Any,
     *,
     protocol: str = "authors",
     seeds: int | Sequence[int] = 10,
@@ -118,10 +118,13 @@ def train_nodes(
 ) -> NodeResult:
     """Train one network per seed, all in one stack, to classify nodes by all of the graphs.
 
-    The graphs have the nodes of the data, in its order. `settings` are those of `NodeSettings`, on
+    The graphs, one or a list of those that `read_graph` reads, have the nodes of the data, in its
+    order. `settings` are those of `NodeSettings`, on
     top of the protocol's. Validation and test see the whole graphs by either protocol.
     """
     own = resolve_settings(data, protocol, settings)
+    if odd := [budget for budget in budgets if not 1 <= budget <= own.epochs]:
+        raise RecipeError(f"a budget is {odd[0]}: expected epochs from 1 to {own.epochs}")
     numbers = _numbers(seeds)
     graphs = _several(data, graphs)
     splits = [_split_of(data, own, seed) for seed in numbers]
@@ -148,7 +151,7 @@ class TunedNodes:
 
 def tune_nodes(
     data: NodeData,
-    graphs: Graph | Sequence[Graph],
+    graphs: Any,
     grid: Mapping[str, Sequence[float]],
     *,
     protocol: str = "honest",
@@ -430,11 +433,12 @@ def _split_of(data: NodeData, settings: NodeSettings, seed: int) -> NodeData:
     return split
 
 
-def _several(data: NodeData, graphs: Graph | Sequence[Graph]) -> Sequence[Graph]:
+def _several(data: NodeData, given: Any) -> Sequence[Graph]:
     """One graph or several, each with the nodes of the data."""
-    graphs = [graphs] if isinstance(graphs, Graph) else graphs
-    if not graphs:
+    several = given if isinstance(given, list | tuple) else [given]
+    if not several:
         raise RecipeError("there is no graph to train on: give at least one")
+    graphs = [read_graph(own) for own in several]
     for graph in graphs:
         if graph.size != data.graph.size:
             raise RecipeError(

@@ -1,21 +1,23 @@
 """Graphs over the same nodes to hold a rewired one against: hops, random edges, diffusion."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from intarsia.errors import LimitError, RecipeError, shortened
 from intarsia.files import stream
-from intarsia.graphs.adjacency import Graph, WeightedGraph
+from intarsia.graphs.adjacency import Graph, WeightedGraph, read_graph
 from intarsia.graphs.heat_kernel import MEMORY
 
 
-def hop_graph(graph: Graph, hops: Sequence[int] = (2,)) -> Graph:
+def hop_graph(graph: Any, hops: int | Sequence[int] = (2,)) -> Graph:
     """An edge between nodes whose distance is one of `hops`."""
-    wanted = set(hops)
+    graph = read_graph(graph)
+    wanted = {hops} if isinstance(hops, int) else set(hops)
     if not wanted or not all(type(hop) is int and hop >= 1 for hop in wanted):
-        raise RecipeError(f"hops are {shortened(list(hops))}: expected whole numbers from 1")
+        raise RecipeError(f"hops are {shortened(list(wanted))}: expected whole numbers from 1")
     step = graph.adjacency.astype(np.float32)
     reached = sp.csr_array(sp.eye_array(graph.size, dtype=np.float32))
     shell, chosen = reached, sp.csr_array(step.shape, dtype=np.float32)
@@ -28,8 +30,9 @@ def hop_graph(graph: Graph, hops: Sequence[int] = (2,)) -> Graph:
     return Graph(_ones(chosen).astype(np.float64), graph.nodes)
 
 
-def random_graph(graph: Graph, edges: int, seed: int = 0) -> Graph:
+def random_graph(graph: Any, edges: int, seed: int = 0) -> Graph:
     """The same nodes with so many directed edges, half of them drawn without replacement."""
+    graph = read_graph(graph)
     most = graph.size * (graph.size - 1)
     if not isinstance(edges, int | np.integer) or edges % 2 or not 0 <= edges <= most:
         raise RecipeError(f"edges are {shortened(edges)}: expected an even number from 0 to {most}")
@@ -44,7 +47,7 @@ def random_graph(graph: Graph, edges: int, seed: int = 0) -> Graph:
 
 
 def page_rank(
-    graph: Graph, alpha: float = 0.15, top: int = 32, *, memory: float = MEMORY
+    graph: Any, alpha: float = 0.15, top: int = 32, *, memory: float = MEMORY
 ) -> sp.csr_array:
     """Personalised PageRank, of every column the `top` largest entries: S = a (1 - (1 - a) T)^-1.
 
@@ -54,6 +57,7 @@ def page_rank(
     """
     if not 0 < alpha < 1 or type(top) is not int or top < 1:
         raise RecipeError(f"alpha {alpha} and top {top}: expected one from 0 to 1, one from 1")
+    graph = read_graph(graph)
     needed = 4 * 8 * graph.size**2 / 2**30
     if needed > memory:
         raise LimitError(
@@ -76,12 +80,13 @@ def page_rank(
 
 
 def diffusion_graph(
-    graph: Graph, alpha: float = 0.15, top: int = 32, *, memory: float = MEMORY
+    graph: Any, alpha: float = 0.15, top: int = 32, *, memory: float = MEMORY
 ) -> WeightedGraph:
     """The edges that `page_rank` keeps in either direction, with the mean of both as weights.
 
     A node's own entry is left out, since networks here add a loop to every node.
     """
+    graph = read_graph(graph)
     kept = page_rank(graph, alpha, top, memory=memory)
     mean = sp.csr_array((kept + kept.T) / 2)
     mean.setdiag(0)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from intarsia.errors import DataError, ModelError, RecipeError, nearest, shortened
 from intarsia.files import cache_folder
-from intarsia.lens.lens_parts import LensParts, naming_tables
+from intarsia.lens.lens_parts import LensParts, evaluating, naming_tables
 from intarsia.lens.llama_files import LlamaTokenizer, read_llama, read_llama_tokenizer
 
 LLAMA_MODEL, LLAMA_TOKENIZER = "model.bin", "tok.bin"
@@ -178,7 +178,7 @@ def tokens_of(model: LanguageModel, inputs: Any) -> list[list[int]]:
         inputs = inputs.tolist()
     if not isinstance(inputs, Sequence) or not len(inputs):
         raise DataError(f"the inputs are {shortened(inputs)}: expected texts or tokens")
-    size, result = _vocabulary(model.network), []
+    size, result = vocabulary_of(model.network), []
     for place, text in enumerate(inputs):
         row = model.encode(text) if isinstance(text, str) else _row(text, place)
         if not row:
@@ -200,7 +200,8 @@ def _row(text: Any, place: int) -> list[int]:
     return list(values)
 
 
-def _vocabulary(network: nn.Module) -> int | None:
+def vocabulary_of(network: nn.Module) -> int | None:
+    """How many tokens a network that reads tokens has; None where that cannot be seen."""
     embedding = getattr(network, "get_input_embeddings", lambda: None)()
     embedding = getattr(network, "embedding", None) if embedding is None else embedding
     return getattr(embedding, "num_embeddings", None)
@@ -225,24 +226,33 @@ def generate(
     opened = open_model(model, tokenizer=tokenizer)
     rows = tokens_of(opened, prompts)
     generator = torch.Generator().manual_seed(seed)
-    network = opened.network.eval()
+    network = opened.network
     result: list[list[int]] = [[] for _ in rows]
-    for places in of_one_length(rows, TOGETHER):
-        batch = torch.tensor([rows[place] for place in places], device=_device(network))
-        for place, row in zip(places, _sampled(network, batch, tokens, temperature, generator),
-                              strict=True):  # fmt: skip
-            result[place] = row
+    with evaluating(network):
+        for places in of_one_length(rows, TOGETHER):
+            batch = torch.tensor([rows[place] for place in places], device=_device(network))
+            texts = _sampled(network, batch, tokens, temperature, generator)
+            for place, row in zip(places, texts, strict=True):
+                result[place] = row
     return result
 
 
 @torch.no_grad()
 def answer_chances(
-    model: LanguageModel, prompts: Sequence[str], answers: Sequence[str], batch: int = TOGETHER
+    model: Any,
+    prompts: Sequence[str],
+    answers: Sequence[str],
+    batch: int = TOGETHER,
+    *,
+    tokenizer: Any = None,
 ) -> np.ndarray:
     """The log-probability of each answer as a text behind its prompt, over all of its tokens."""
-    parts = LensParts.of(model.network)
+    if len(prompts) != len(answers):
+        raise DataError(f"{len(prompts)} prompts and {len(answers)} answers: give each its own")
+    opened = open_model(model, tokenizer=tokenizer)
+    parts = LensParts.of(opened.network)
     rows = [
-        _continued(model, prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)
+        _continued(opened, prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)
     ]
     order = sorted(range(len(rows)), key=lambda place: len(rows[place][0]))
     result = np.zeros(len(rows))
@@ -256,7 +266,8 @@ def answer_chances(
             tokens[n, : len(text)] = torch.tensor(text)
             counts[n, start - 1 : len(text) - 1] = True  # positions before those of the answer
         tokens, counts = tokens.to(parts.device), counts.to(parts.device)
-        chances = parts.logits(parts.behind(tokens)[counts]).float().log_softmax(-1)
+        with evaluating(opened.network):
+            chances = parts.logits(parts.behind(tokens)[counts]).float().log_softmax(-1)
         own = chances.gather(1, tokens.roll(-1, 1)[counts][:, None])[:, 0]
         texts = counts.nonzero()[:, 0]
         sums = torch.zeros(len(places), device=own.device).index_add_(0, texts, own)

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from intarsia.errors import DataError, ModelError, RecipeError, nearest, shortened
 from intarsia.files import plain
 from intarsia.lens.entropies import check_alpha
-from intarsia.lens.language_models import open_model, tokens_of
-from intarsia.lens.lens_parts import ALIKE, Decoder, LensParts
+from intarsia.lens.language_models import open_model, tokens_of, vocabulary_of
+from intarsia.lens.lens_parts import ALIKE, Decoder, LensParts, evaluating
 from intarsia.measure.evaluation import Renderable
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Positions = Literal["all", "last", "first", "mean"]
 TEXT_POSITIONS = ("all", "last", "first")
 POSITIONS = (*TEXT_POSITIONS, "mean")
-SHOWN = 12  # texts of a printed table
+SHOWN = 6  # texts of a printed table, which 80 columns have room for
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +126,9 @@ class Profile(Renderable):
             own = [f"{self.mean[text, layer]:.3f}" for text in range(shown)]
             grows = f"{self.expansion[layer - 1]:.0%}" if layer else ""
             drawn.add_row(str(layer + 1), *own, f"{self.mean[:, layer].mean():.3f}", grows)
-        if len(self) > shown:
-            drawn.caption = f"and {len(self) - shown} more texts"
+        more = [f"and {len(self) - shown} more"] if len(self) > shown else []
+        more += [f"means over {self.windows} windows"] if self.windows > 1 else []
+        drawn.caption = "; ".join(more) or None
         return drawn
 
     def plot(self, labels: Sequence[str] | None = None) -> "Figure":
@@ -182,14 +183,17 @@ def profile(
     opened = open_model(model, gguf_file=gguf_file, tokenizer=tokenizer)
     parts = LensParts.of(opened.network, blocks, norm, head)
     samples = isinstance(inputs, Tensor) and inputs.is_floating_point()
+    if samples and vocabulary_of(opened.network) is not None:
+        raise DataError(f"the tokens are of {inputs.dtype}: expected whole numbers")
     if positions == "mean" and not samples:
         raise RecipeError("positions is 'mean', which is for samples that are no texts: take all")
     decoded = replace(parts, norm=nn.Identity()) if positions == "mean" else parts
     reader = _Reader(parts, Decoder(decoded, order, block, precision), positions, stride)
-    if samples:
-        rows = reader.read_samples(inputs, batch)
-    else:
-        rows = reader.read_tokens(tokens_of(opened, inputs), batch)
+    with evaluating(opened.network):
+        if samples:
+            rows = reader.read_samples(inputs, batch)
+        else:
+            rows = reader.read_tokens(tokens_of(opened, inputs), batch)
     return profile_of_rows(rows, order, windows, opened.name, per_token)
 
 
@@ -267,7 +271,6 @@ class _Reader:
                 more.extend([answer.log_probability, answer.spread])
                 masks.append(mask)
 
-        self.parts.model.eval()
         with self.parts.watching(see):
             self.parts.read(inputs)
         if len(columns) != len(self.parts.blocks):

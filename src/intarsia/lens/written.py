@@ -23,7 +23,7 @@ from intarsia.lens.language_models import (
     open_model,
     tokens_of,
 )
-from intarsia.lens.lens_parts import Decoder, LensParts
+from intarsia.lens.lens_parts import Decoder, LensParts, evaluating
 from intarsia.lens.profiles import Profile, Row, profile_of_rows
 
 
@@ -92,15 +92,16 @@ def profiles_written(
     opened = open_model(model)
     given = tokens_of(opened, prompts)
     parts = LensParts.of(opened.network)
-    parts.check(given[0])
     writer = _Writer(parts, Decoder(parts, orders, block, precision), allowed)
     rows: dict[int, list[Row]] = {}
     texts: dict[int, list[int]] = {}
-    for places in writer.batches(given, batch):
-        streams = [torch.Generator().manual_seed(stream("written", seed, n)) for n in places]
-        whole, found = writer.write([given[n] for n in places], tokens, temperature, streams)
-        for place, text, own in zip(places, whole, found, strict=True):
-            texts[place], rows[place] = text, own
+    with evaluating(opened.network):
+        parts.check(given[0])
+        for places in writer.batches(given, batch):
+            streams = [torch.Generator().manual_seed(stream("written", seed, n)) for n in places]
+            whole, found = writer.write([given[n] for n in places], tokens, temperature, streams)
+            for place, text, own in zip(places, whole, found, strict=True):
+                texts[place], rows[place] = text, own
     order = range(len(given))
     profiles = {
         alpha: profile_of_rows(
@@ -133,7 +134,6 @@ class _Writer:
         streams: Sequence[torch.Generator],
     ) -> tuple[list[list[int]], list[list[Row]]]:  # fmt: skip
         """The texts, and of each a row for every order."""
-        self.parts.model.eval()
         state = _State(prompts, self.parts, self.caches)
         entropies, chances, spreads = [], [], []
         for _ in range(tokens):

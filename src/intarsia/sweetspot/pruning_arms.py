@@ -113,7 +113,7 @@ def prune(
         assert origin is not None
         pruned = _rewound(pruned, _as_bank(origin))
     report = {
-        **bank.report,
+        **{key: own for key, own in bank.report.items() if key != "key"},  # of what fit has made
         "arm": str(spec),
         "weights": [network.nonzero for network in pruned],
         "rewound": back,

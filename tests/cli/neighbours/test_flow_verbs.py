@@ -48,6 +48,7 @@ def test_iterate_by_the_exact_step_and_by_a_network(tmp_path: Path) -> None:
     assert picture.stat().st_size > 1000
     assert "too few" in flow.refusal("iterate", "--samples", 16)
     assert "did you mean" in flow.refusal("iterate", "--unit", "quadratc")
+    assert "give --unit" in flow.refusal("iterate", "--form", "free")
     samples = tmp_path / "one.csv"
     samples.write_text("\n".join(map(str, range(64))))
     assert flow.answer("iterate", samples, "--steps", 1)["steps"][1]["samples"] == 32

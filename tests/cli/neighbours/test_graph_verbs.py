@@ -44,6 +44,7 @@ def test_scale_says_both_kinds(tree: tuple[Path, Graph], tmp_path: Path) -> None
     assert graphs.answer("scale", path, "--all")["nodes"] == 42
     assert "heat capacity" in graphs.call("scale", path).stdout
     assert "no file" in graphs.refusal("scale", tmp_path / "none.txt")
+    assert "did you mean 'cora'" in graphs.refusal("scale", "coar")
 
 
 def test_rewire_writes_what_can_be_read_again(tree: tuple[Path, Graph], tmp_path: Path) -> None:
@@ -63,6 +64,8 @@ def test_rewire_writes_what_can_be_read_again(tree: tuple[Path, Graph], tmp_path
     answer = graphs.answer("rewire", path, "--tau", 2, "--coarsen", "-o", tmp_path / "c.npz")
     assert answer["written_nodes"] == answer["supernodes"] == coarsen(graph, 2.0).graph.size
     assert "must end in" in graphs.refusal("rewire", path, "--tau", 1, "-o", tmp_path / "new.pt")
+    assert "another file" in graphs.refusal("rewire", path, "-o", path)
+    assert read_graph(path).size == 42
     assert "tau is 'x'" in graphs.refusal("rewire", path, "--tau", "x", "-o", tmp_path / "n.npz")
 
 

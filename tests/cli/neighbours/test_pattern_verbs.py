@@ -33,6 +33,9 @@ def test_prune_writes_networks_of_the_budget(bank: Path, tmp_path: Path) -> None
     assert [n["nonzero"] for n in answer["networks"]] == [150, 150]
     assert PatternBank.load(out).nonzero == (150, 150)
     assert "150" in sweetspot.call("prune", bank, "wanda", "--weights", 150, "-o", out).stdout
+    before = bank.read_bytes()
+    assert "another file" in sweetspot.refusal("prune", bank, "random", "--weights", 9, "-o", bank)
+    assert bank.read_bytes() == before
 
 
 def test_prune_trains_on_and_rewinds(bank: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from intarsia.cli.common_options import (
 )
 from intarsia.cli.console import note, show, show_json, table
 from intarsia.cli.verbs import flow_verb as verb
+from intarsia.errors import RecipeError
 
 if TYPE_CHECKING:
     from intarsia.flow import PairBank
@@ -29,6 +30,9 @@ Width = Annotated[int, typer.Option(min=1, help="Hidden pairs; a free network ha
 FitSteps = Annotated[int, typer.Option(min=1, help="Of training.")]
 UNIT_HELP = "linear, quadratic, tanh, relu, ...; with settings, as in 'quadratic(0.3)'."
 LAW_HELP = "exponential, uniform, laplace, bernoulli, gaussian"
+NETWORK: dict[str, Any] = {  # options of iterate that are nothing without --unit
+    "--form": "symmetric", "--width": 1, "--train-law": "exponential", "--fit-steps": 1500
+}  # fmt: skip
 
 
 @verb(
@@ -116,12 +120,12 @@ def iterate(
         str | None,
         name_option(completion.UNITS, f"Of a network that is trained first: {UNIT_HELP}"),
     ] = None,
-    form: Form = "symmetric",
-    width: Width = 1,
+    form: Form = NETWORK["--form"],
+    width: Width = NETWORK["--width"],
     train_law: Annotated[
         str, name_option(completion.LAWS, f"Of that training: {LAW_HELP}.")
-    ] = "exponential",
-    fit_steps: FitSteps = 1500,
+    ] = NETWORK["--train-law"],
+    fit_steps: FitSteps = NETWORK["--fit-steps"],
     steps: Annotated[int, typer.Option(min=1, help="Of the flow.")] = 6,
     samples: Annotated[int, typer.Option(min=1, help="Drawn of the law.")] = 2**18,
     resample: Annotated[
@@ -138,6 +142,10 @@ def iterate(
     from intarsia.flow.sample_sources import read_source
     from intarsia.specs import name_of
 
+    own = {"--form": form, "--width": width, "--train-law": train_law, "--fit-steps": fit_steps}
+    odd = [key for key, value in own.items() if value != NETWORK[key]]
+    if odd and unit is None:
+        raise RecipeError(f"{odd[0]} is of a network that is trained first: give --unit as well")
     begin: Any = start if name_of(start) in LAWS else read_source(start)
     network: Any = EXACT
     if unit is not None:

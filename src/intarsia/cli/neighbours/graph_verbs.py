@@ -47,6 +47,7 @@ ScaleKind = Annotated[
         "Of the scale that auto finds: published, as the authors' code has it, or heat_capacity.",
     ),
 ]
+WRITTEN = (".npz", ".txt", ".csv", ".tsv", ".edges")
 Whole = Annotated[bool, typer.Option("--all", help="Keep all components, not the largest alone.")]
 
 
@@ -111,7 +112,12 @@ def rewire(
 ) -> None:
     """Rewire a graph at a scale: an edge where groups of nodes are neighbours."""
     from intarsia import graphs
+    from intarsia.errors import RecipeError
 
+    if out.suffix not in WRITTEN:  # before anything is computed
+        raise RecipeError(f"{out} must end in {', '.join(WRITTEN[:-1])} or {WRITTEN[-1]}")
+    if out.resolve() == Path(source).resolve():
+        raise RecipeError(f"{out} is the graph that is read: write to another file")
     graph = _graph(source, whole)
     with busy("computing the heat kernel"):
         time = graphs.find_scale(graph, kind, memory=memory) if tau == "auto" else tau
@@ -252,7 +258,9 @@ def modules(
 def _graph(source: str, whole: bool) -> "Graph":
     from intarsia.graphs import GRAPH_SETS, load_nodes, read_graph
 
-    graph = load_nodes(source).graph if source in GRAPH_SETS else read_graph(source)
+    # A word that is neither a file nor looks like one is a name, and the nearest one is told.
+    named = source in GRAPH_SETS or not (Path(source).suffix or Path(source).exists())
+    graph = load_nodes(source).graph if named else read_graph(source)
     return graph if whole else graph.largest_component()
 
 
@@ -273,7 +281,6 @@ def _write(graph: "Graph", path: Path, nodes: Any, labels: Any) -> None:
 
     import numpy as np
 
-    from intarsia.errors import RecipeError
     from intarsia.files import write_whole
 
     edges = graph.edge_index.numpy().T
@@ -283,8 +290,6 @@ def _write(graph: "Graph", path: Path, nodes: Any, labels: Any) -> None:
         more = {} if labels is None else {"supernode": labels}
         np.savez_compressed(content, edges=edges, nodes=nodes, **more)
         return write_whole(path, content.getvalue())
-    if path.suffix not in (".txt", ".csv", ".tsv", ".edges"):
-        raise RecipeError(f"{path} must end in .npz, .txt, .csv, .tsv or .edges")
     text = io.StringIO()
     named = edges if labels is not None else nodes[edges]
     np.savetxt(text, named, fmt="%d", delimiter="," if path.suffix == ".csv" else " ")

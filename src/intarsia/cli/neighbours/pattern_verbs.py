@@ -53,7 +53,7 @@ def prune(
         Path, typer.Option("--out", "-o", help="The .safetensors file to write.")
     ] = Path("pruned.safetensors"),
     image: Annotated[
-        str | None, typer.Option(help="What to train on for afterwards: a name or an image.")
+        str | None, typer.Option(help="Train them further, to draw this: a name or an image.")
     ] = None,
     steps: Steps = 2500,
     size: Size = 64,
@@ -78,6 +78,8 @@ def prune(
 
     if out.suffix != ".safetensors":
         raise RecipeError(f"the file {out} must end in .safetensors")
+    if out.resolve() == Path(source).resolve():
+        raise RecipeError(f"{out} holds the networks that are pruned: write to another file")
     bank = _bank(source)
     training: dict[str, Any] = {}
     if image is not None:

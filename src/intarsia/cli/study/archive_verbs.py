@@ -2,7 +2,7 @@
 
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -69,7 +69,7 @@ def restore(
     archives = [load_archive(file) for file in files]
     target = Store(store)
     context = StudyContext(target, "cpu")
-    counts = []
+    counts: list[dict[str, Any]] = []
     for file, content in zip(files, archives, strict=True):
         taken, unknown = take(content, target, context)
         if unknown:
