@@ -211,7 +211,7 @@ def test_probe_is_the_librarys(trained: tuple[Path, Any], merged: Path, tmp_path
     """A bank's modules of one seed are joined, a composition is taken as it is, and so is joint."""
     bank, data = ia.Bank.load(trained[0]).seed(0), ia.load_data("digits")
     joint = trained[0] / "3-s0.safetensors"
-    words = ["probe", trained[0], "--seed", 0, "--operator", "mean", "--seeds", "0,1"]
+    words = ["probe", trained[0], "--seed", 0, "--operator", "mean", "--seeds", 2]
     result = answer(*words, "--epochs", 2, "--joint", joint)
     whole, reference = ia.compose(bank, "mean"), ia.Module.load(joint)
     expected = ia.fresh_head(whole, data, seeds=(0, 1), epochs=2, joint=reference).to_json()

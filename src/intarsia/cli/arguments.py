@@ -204,6 +204,12 @@ def read_list(words: str, flag: str) -> list[Any]:
     return values
 
 
+def read_seeds(words: str) -> int | list[Any]:
+    """`3` as how many, `0,1,2` as which."""
+    values = read_list(words, "--seeds")
+    return values[0] if len(values) == 1 and type(values[0]) is int else values
+
+
 def _read_partition(words: str) -> str | list[list[str]]:
     """`each` and `blocks(n)` as they are; `0+1,2+3` as two sets of classes."""
     if words.strip() == "each" or re.match(r"\s*\w+\(", words):

@@ -182,7 +182,7 @@ def path(
 
 
 @verb(
-    "probe demo/modules --data digits --seeds 0,1,2",
+    "probe demo/modules --data digits --seeds 3",
     "probe whole.safetensors --data mnist --joint 0.983 --json",
     "probe modules/ --operator 'ties(density=0.5)' --joint joint/0.safetensors",
 )
@@ -210,14 +210,14 @@ def probe(
             completion.PROTOCOLS, "cached: features once; literal: the network every time."
         ),
     ] = "cached",
-    seeds: Annotated[str, typer.Option(help="Of new heads, such as 0,1,2.")] = "0",
+    seeds: Annotated[str, typer.Option(help="Of new heads, how many or which: 3, or 0,1,2.")] = "1",
     epochs: Annotated[int, typer.Option(help="Of each new head.")] = 10,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Train a new last layer on the frozen network: what part of a shortfall is the readout's?"""
     from intarsia.artifacts import open_artifact
-    from intarsia.cli.arguments import read_list
+    from intarsia.cli.arguments import read_seeds
     from intarsia.measure import fresh_head
 
     artifact = open_artifact(path, own.factory())
@@ -229,7 +229,7 @@ def probe(
         joint=None if joint is None else _joint(joint, own),
         protocol=protocol,  # type: ignore[arg-type]
         epochs=epochs,
-        seeds=read_list(seeds, "--seeds"),
+        seeds=read_seeds(seeds),
         device=device,
     )
     note_other_data(path, same)

@@ -59,6 +59,8 @@ def test_fit_tests_every_seed_on_every_law() -> None:
     answer = flow.answer("fit", *words)
     assert [row["seed"] for row in answer["networks"]] == [0, 3]
     assert set(answer["networks"][0]["mse"]) == set(ia.flow.LAWS)
+    counted = flow.answer("fit", *words[:-1], 2)
+    assert [row["seed"] for row in counted["networks"]] == [0, 1]
     shown = flow.call("fit", "--unit", "tanh", *words).stdout
     assert "laplace" in shown
     assert "did you mean 'symmetric'" in flow.refusal("fit", "--form", "symmetrical")

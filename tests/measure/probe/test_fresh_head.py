@@ -259,7 +259,7 @@ def test_the_contract_goes_into_every_form_of_the_result(merged: nn.Module, data
 
 
 def test_json_has_every_number_with_its_spread(merged: nn.Module, data: Data) -> None:
-    result = ia.fresh_head(merged, data, joint=0.9, seeds=(0, 1), **FAST)
+    result = ia.fresh_head(merged, data, joint=0.9, seeds=2, **FAST)
     as_json = result.to_json()
     for name in ("native", "fresh", "joint", "gap", "recovered"):
         score: ProbeScore = getattr(result, name)
@@ -358,8 +358,10 @@ def test_labels_are_in_the_catalogue(merged: nn.Module, data: Data) -> None:
         ({"batch": 2.5}, "batch is 2.5: expected a whole number"),
         ({"learning_rate": 0}, "learning_rate is 0: expected a number above 0"),
         ({"weight_decay": -1.0}, "weight_decay is -1.0: expected a number of at least 0"),
-        ({"seeds": ()}, "seeds is .*: expected whole numbers"),
-        ({"seeds": (1, 1)}, "seeds is .*: expected whole numbers, each once"),
+        ({"seeds": ()}, "seeds is .*: expected how many, or whole numbers"),
+        ({"seeds": 0}, "seeds is 0: expected how many"),
+        ({"seeds": True}, "seeds is True: expected how many"),
+        ({"seeds": (1, 1)}, "seeds is .*: expected how many, or whole numbers, each once"),
         ({"joint": 88.5}, "joint is 88.5: expected an accuracy from 0 to 1"),
         ({"joint": []}, "joint is empty"),
     ],

@@ -161,7 +161,7 @@ def iterate(
 
 
 @verb(
-    "flow fit --unit linear --seeds 0,1,2",
+    "flow fit --unit linear --seeds 3",
     "flow fit --form free --unit tanh --width 16 --law uniform",
     "flow fit --unit quadratic --loss cumulants --json",
 )
@@ -173,7 +173,7 @@ def fit(
     loss: Annotated[
         str, name_option(completion.PAIR_LOSSES, "mse, or cumulants: of a batch alone.")
     ] = "mse",
-    seeds: Annotated[str, typer.Option(help="Such as 0,1,2.")] = "0",
+    seeds: Annotated[str, typer.Option(help="How many, or which: 3, or 0,1,2.")] = "1",
     steps: FitSteps = 1500,
     batch: Annotated[int, typer.Option(min=2, help="Pairs for each step.")] = 512,
     learning_rate: Annotated[float, typer.Option(help="Falls by a cosine to 0.")] = 0.02,
@@ -181,11 +181,11 @@ def fit(
     json: Json = False,
 ) -> None:
     """Train pair networks to be a step of the flow, and test them on every law."""
-    from intarsia.cli.arguments import read_list
+    from intarsia.cli.arguments import read_seeds
     from intarsia.flow import fit as fit_bank
 
     bank = fit_bank(
-        form, unit, width, law=law, loss=loss, seeds=read_list(seeds, "--seeds"), steps=steps,
+        form, unit, width, law=law, loss=loss, seeds=read_seeds(seeds), steps=steps,
         batch=batch, learning_rate=learning_rate,
     )  # fmt: skip
     rows = _tested(bank, pairs)

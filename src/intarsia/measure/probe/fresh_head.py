@@ -161,7 +161,7 @@ def fresh_head(
     learning_rate: float = 1e-3,
     weight_decay: float = 1e-4,
     batch: int = 64,
-    seeds: int | Sequence[int] = (0,),
+    seeds: int | Sequence[int] = 1,
     device: str = "auto",
 ) -> FreshHead:
     """Train a new last layer on a frozen network, and see what part of a shortfall it recovers.
@@ -174,7 +174,7 @@ def fresh_head(
     `joint` is what was reached by training on all classes together: an accuracy, a network, or
     several of either. "cached" computes the features of the frozen network once, for all seeds;
     "literal" runs the whole network on every batch. Both draw the same batches from the same
-    seeds, and agree to rounding. Inputs are not augmented.
+    seeds, and agree to rounding. Inputs are not augmented. `seeds` are how many heads, or which.
 
     The training split trains, the validation split chooses the epoch, the test split is looked at
     once. Data of which half of the test samples are among the others is refused.
@@ -350,11 +350,17 @@ def _hits(logits: Tensor, labels: Tensor) -> float:
 
 
 def _checked_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    given = tuple(seeds) if isinstance(seeds, list | tuple | range) else (seeds,)
+    """Three seeds are 0, 1 and 2."""
+    given: tuple[Any, ...] = (seeds,)
+    if isinstance(seeds, list | tuple | range):
+        given = tuple(seeds)
+    elif isinstance(seeds, int) and not isinstance(seeds, bool):
+        given = tuple(range(seeds))
     whole = all(isinstance(seed, int) and not isinstance(seed, bool) for seed in given)
     if not given or not whole or len(set(given)) < len(given):
         raise RecipeError(
-            f"seeds is {shortened(seeds)}: expected whole numbers, each once, such as (0, 1, 2)"
+            f"seeds is {shortened(seeds)}: expected how many, or whole numbers, each once, such as "
+            "(0, 1, 2)"
         )
     return given
 
