@@ -45,7 +45,7 @@ def test_numbers_are_those_of_the_public_probe(small: list[Measured], context: A
     for cell, measured in list(zip(planned, small, strict=True))[1:4]:
         source = expert_source(cell, context)
         assert source is not None
-        how = {**cell.settings["head"], "seeds": cell.settings["seed"], "device": "cpu"}
+        how = {**cell.settings["head"], "seeds": [cell.settings["seed"]], "device": "cpu"}
         if cell.settings["way"] == BASE:
             network = base_network(source, context.device)
             probe = ia.fresh_head(network, source.data, **how)
