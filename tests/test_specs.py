@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from intarsia.errors import RecipeError
-from intarsia.specs import Registry, Spec
+from intarsia.specs import Registry, Spec, seed_numbers
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
 VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -132,3 +132,16 @@ def test_an_entry_can_be_copied_after_it_was_asked_for_its_parameters() -> None:
 
     assert list(registry.parameters("mint")) == ["leaves"]
     assert copy.deepcopy(registry["mint"])() == 3
+
+
+def test_seeds_are_how_many_or_which() -> None:
+    assert seed_numbers(3) == (0, 1, 2)
+    assert seed_numbers([5, 2]) == (5, 2)
+    assert seed_numbers(range(2)) == (0, 1)
+    for odd in (0, -1, True, (), "3", (0.0,), (-1,), (2**63,), None):
+        with pytest.raises(RecipeError, match="expected how many, or whole numbers from 0"):
+            seed_numbers(odd)
+    with pytest.raises(RecipeError, match="of them at the most"):
+        seed_numbers(10**15)
+    with pytest.raises(RecipeError, match="a seed is there twice"):
+        seed_numbers((1, 1))

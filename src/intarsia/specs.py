@@ -30,6 +30,24 @@ def check_keys(what: str, given: Iterable[Any], known: Collection[str]) -> None:
             raise RecipeError(f"{what} has no setting {shortened(key)}: {nearest(key, known)}")
 
 
+def seed_numbers(given: Any) -> tuple[int, ...]:
+    """Seeds as they are given: how many, from 0 on, or which."""
+    counted = isinstance(given, int) and not isinstance(given, bool)
+    most = 100 * current().parts
+    if counted and given > most:
+        raise RecipeError(f"seeds is {shortened(given)}: expected {most:,} of them at the most")
+    values = range(given) if counted else given
+    sound = isinstance(values, list | tuple | range) and len(values) > 0
+    if not sound or not all(type(seed) is int and 0 <= seed < 2**63 for seed in values):
+        raise RecipeError(
+            f"seeds is {shortened(given)}: expected how many, or whole numbers from 0, such as "
+            "(0, 1, 2)"
+        )
+    if len(set(values)) < len(values):
+        raise RecipeError(f"seeds is {shortened(given)}: a seed is there twice")
+    return tuple(values)
+
+
 def is_number(value: object) -> bool:
     """Whether a setting is a finite number; true and false are none, nor what 64 bits do not hold.
 

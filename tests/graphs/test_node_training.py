@@ -122,7 +122,7 @@ def test_widths_are_those_of_the_authors(nodes: NodeData) -> None:
         ({"dropout": 1.0}, "dropout"),
         ({"weight_decay": float("nan")}, "weight_decay nan"),
         ({"learning_rate": "fast"}, "learning_rate 'fast'"),
-        ({"seeds": []}, "no seed"),
+        ({"seeds": []}, r"seeds is \[\]: expected how many"),
         ({"epochs": 3, "budgets": [1, 4]}, "a budget is 4"),
     ],
 )

@@ -11,7 +11,7 @@ from intarsia.files import stream
 from intarsia.flow.laws import LAWS
 from intarsia.flow.pair_networks import HALF, SYMMETRIC, PairBank, bank_outputs, check_form
 from intarsia.flow.unit_moments import Unit
-from intarsia.specs import is_number
+from intarsia.specs import is_number, seed_numbers
 
 MSE, CUMULANTS = "mse", "cumulants"
 LOSSES = (MSE, CUMULANTS)
@@ -49,9 +49,7 @@ def fit(
         raise RecipeError(f"unknown loss {shortened(loss)}: {nearest(loss, LOSSES)}")
     if not is_number(learning_rate) or not learning_rate > 0:
         raise RecipeError(f"learning_rate is {shortened(learning_rate)}: expected a number above 0")
-    seeds = range(seeds) if isinstance(seeds, int) else seeds
-    if not seeds or any(type(seed) is not int or seed < 0 for seed in seeds):
-        raise RecipeError(f"seeds are {shortened(seeds)}: expected whole numbers from 0")
+    seeds = seed_numbers(seeds)
     names = (form, str(own), width, str(spec))
     generators = [torch.Generator().manual_seed(stream("flow fit", *names, s)) for s in seeds]
     tensors = _initial(form, width, generators)

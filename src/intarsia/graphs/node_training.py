@@ -23,7 +23,7 @@ from intarsia.graphs.graph_layers import (
 from intarsia.graphs.graph_sets import GRAPH_SETS, NodeData
 from intarsia.graphs.heat_spectrum import find_scale
 from intarsia.graphs.rewiring import rewire
-from intarsia.specs import check_keys, is_number
+from intarsia.specs import check_keys, is_number, seed_numbers
 from intarsia.training.job import device_of
 
 VARIANTS: dict[str, tuple[bool, ...]] = {
@@ -119,13 +119,13 @@ def train_nodes(
     """Train one network per seed, all in one stack, to classify nodes by all of the graphs.
 
     The graphs, one or a list of those that `read_graph` reads, have the nodes of the data, in its
-    order. `settings` are those of `NodeSettings`, on
-    top of the protocol's. Validation and test see the whole graphs by either protocol.
+    order. `settings` are those of `NodeSettings`, on top of the protocol's. Validation and test see
+    the whole graphs by either protocol.
     """
     own = resolve_settings(data, protocol, settings)
     if odd := [budget for budget in budgets if not 1 <= budget <= own.epochs]:
         raise RecipeError(f"a budget is {odd[0]}: expected epochs from 1 to {own.epochs}")
-    numbers = _numbers(seeds)
+    numbers = seed_numbers(seeds)
     graphs = _several(data, graphs)
     splits = [_split_of(data, own, seed) for seed in numbers]
     return _Bank(data, graphs, [own], numbers, splits, device_of(device)).train(tuple(budgets))
@@ -166,7 +166,7 @@ def tune_nodes(
     be validation nodes of another, so that a choice for all seeds together would not be clean.
     """
     check_keys("the grid", dict(grid), list(TUNED))
-    numbers = _numbers(seeds)
+    numbers = seed_numbers(seeds)
     graphs = _several(data, graphs)
     base = resolve_settings(data, protocol, settings)
     if any(isinstance(own, str) or not isinstance(own, Iterable) for own in grid.values()):
@@ -373,13 +373,6 @@ class _Bank:
         encoder = self.network.encoders[0]
         assert isinstance(encoder, GraphEncoder)
         return encoder.prepare(graph).to(self.device)
-
-
-def _numbers(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(s) for s in seeds)
-    if not numbers:
-        raise RecipeError("there is no seed to train: give at least one")
-    return numbers
 
 
 def _network(

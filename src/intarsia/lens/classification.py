@@ -9,6 +9,7 @@ import numpy as np
 from intarsia.errors import DataError, RecipeError, shortened
 from intarsia.files import plain
 from intarsia.lens.profiles import Profile
+from intarsia.measure.abstention import auroc
 from intarsia.measure.evaluation import Renderable
 
 if TYPE_CHECKING:
@@ -203,20 +204,12 @@ def _dummy(names: np.ndarray, split: Folds, seed: int) -> list[float]:
 
 
 def _auc(names: np.ndarray, chances: np.ndarray, classes: Sequence[str]) -> float:
-    """The mean over classes of the area under the curve of each against the others, times 100.
-
-    The area is the fraction of pairs, of one text of the class and one of another, that the chances
-    order rightly, with ties counted half: the ranks of the class's texts tell it.
-    """
-    from scipy.stats import rankdata
-
+    """The mean over classes of the area under the curve of each against the others, times 100."""
     areas = []
     for place, name in enumerate(classes):
         own = names == name
         if own.any() and not own.all():
-            first, others = int(own.sum()), int((~own).sum())
-            ranks = rankdata(chances[:, place])[own].sum()
-            areas.append((ranks - first * (first + 1) / 2) / (first * others))
+            areas.append(auroc(chances[~own, place], chances[own, place]))
     if not areas:
         raise DataError("a fold has texts of one class alone: take fewer folds")
     return 100 * float(np.mean(areas))

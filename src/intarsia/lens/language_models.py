@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from intarsia.errors import DataError, ModelError, RecipeError, nearest, shortened
 from intarsia.files import cache_folder
-from intarsia.lens.lens_parts import LensParts, evaluating, naming_tables
+from intarsia.lens.lens_parts import LensParts, naming_tables
 from intarsia.lens.llama_files import LlamaTokenizer, read_llama, read_llama_tokenizer
+from intarsia.models.custom.trial import evaluation_mode
 
 LLAMA_MODEL, LLAMA_TOKENIZER = "model.bin", "tok.bin"
 TOKENS_KEPT = 2**24  # of all texts together
@@ -228,7 +229,7 @@ def generate(
     generator = torch.Generator().manual_seed(seed)
     network = opened.network
     result: list[list[int]] = [[] for _ in rows]
-    with evaluating(network):
+    with evaluation_mode(network):
         for places in of_one_length(rows, TOGETHER):
             batch = torch.tensor([rows[place] for place in places], device=_device(network))
             texts = _sampled(network, batch, tokens, temperature, generator)
@@ -266,7 +267,7 @@ def answer_chances(
             tokens[n, : len(text)] = torch.tensor(text)
             counts[n, start - 1 : len(text) - 1] = True  # positions before those of the answer
         tokens, counts = tokens.to(parts.device), counts.to(parts.device)
-        with evaluating(opened.network):
+        with evaluation_mode(opened.network):
             chances = parts.logits(parts.behind(tokens)[counts]).float().log_softmax(-1)
         own = chances.gather(1, tokens.roll(-1, 1)[counts][:, None])[:, 0]
         texts = counts.nonzero()[:, 0]

@@ -142,18 +142,6 @@ class LensParts:
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in evaluation mode; then each of its parts in the mode it was in."""
-    modes = [(part, part.training) for part in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
-
-
-@contextmanager
 def naming_tables() -> Iterator[None]:
     """torch says of a token or a position that a model does not have only that it is too large."""
     try:

@@ -18,8 +18,9 @@ from intarsia.errors import DataError, ModelError, RecipeError, nearest, shorten
 from intarsia.files import plain
 from intarsia.lens.entropies import check_alpha
 from intarsia.lens.language_models import open_model, tokens_of, vocabulary_of
-from intarsia.lens.lens_parts import ALIKE, Decoder, LensParts, evaluating
+from intarsia.lens.lens_parts import ALIKE, Decoder, LensParts
 from intarsia.measure.evaluation import Renderable
+from intarsia.models.custom.trial import evaluation_mode
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -189,7 +190,7 @@ def profile(
         raise RecipeError("positions is 'mean', which is for samples that are no texts: take all")
     decoded = replace(parts, norm=nn.Identity()) if positions == "mean" else parts
     reader = _Reader(parts, Decoder(decoded, order, block, precision), positions, stride)
-    with evaluating(opened.network):
+    with evaluation_mode(opened.network):
         if samples:
             rows = reader.read_samples(inputs, batch)
         else:

@@ -23,8 +23,9 @@ from intarsia.lens.language_models import (
     open_model,
     tokens_of,
 )
-from intarsia.lens.lens_parts import Decoder, LensParts, evaluating
+from intarsia.lens.lens_parts import Decoder, LensParts
 from intarsia.lens.profiles import Profile, Row, profile_of_rows
+from intarsia.models.custom.trial import evaluation_mode
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +96,7 @@ def profiles_written(
     writer = _Writer(parts, Decoder(parts, orders, block, precision), allowed)
     rows: dict[int, list[Row]] = {}
     texts: dict[int, list[int]] = {}
-    with evaluating(opened.network):
+    with evaluation_mode(opened.network):
         parts.check(given[0])
         for places in writer.batches(given, batch):
             streams = [torch.Generator().manual_seed(stream("written", seed, n)) for n in places]

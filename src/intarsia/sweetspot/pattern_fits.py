@@ -26,11 +26,10 @@ from intarsia.errors import (
     shortened,
 )
 from intarsia.files import digest_of, plain, read_sealed, sealed, stream, write_whole
-from intarsia.limits import current
 from intarsia.locks import holder_of, take_lock
 from intarsia.modules.file import read, reading, write
 from intarsia.process import Advance, progress_bar
-from intarsia.specs import check_keys, is_number
+from intarsia.specs import check_keys, is_number, seed_numbers
 from intarsia.sweetspot.networks import (
     OUTPUTS,
     PatternBank,
@@ -152,7 +151,7 @@ def fit(
         if held is not None:
             raise RecipeError("held weights stay as `start` has them: give start, too")
         begun = initial_bank(layout, seeds, learning_rate)
-        rates = [rate for _ in _seeds(seeds) for rate in _rates(learning_rate)]
+        rates = [rate for _ in seed_numbers(seeds) for rate in _rates(learning_rate)]
     else:
         begun, rates = start, _rates_of(learning_rate, len(start))
         _check_same(start.layout, depth, width, blocks)
@@ -211,7 +210,7 @@ def initial_bank(
     """
     rates = _rates(learning_rate)
     tables, names = [], []
-    for seed in _seeds(seeds):
+    for seed in seed_numbers(seeds):
         generator = torch.Generator().manual_seed(stream("pattern network", seed))
         own = [_lecun(shape, generator) for shape in layout.shapes]
         for rate in rates:
@@ -549,12 +548,6 @@ def _marks(steps: int) -> list[int]:
     return ends[::-1][::every][::-1]
 
 
-def _seeds(given: int | Sequence[int]) -> list[int]:
-    if type(given) is int:
-        return list(range(_count("seeds", given, current().parts * 100)))
-    return _whole_numbers("seeds", given, least=0)
-
-
 def _rates(given: Any) -> list[float]:
     rates = [given] if is_number(given) else given
     sound = isinstance(rates, list | tuple) and rates
@@ -576,11 +569,11 @@ def _rates_of(given: float | Sequence[float], count: int) -> list[float]:
     return rates * count if len(rates) == 1 else rates
 
 
-def _whole_numbers(name: str, given: Any, least: int = 1) -> list[int]:
+def _whole_numbers(name: str, given: Any) -> list[int]:
     values = [given] if type(given) is int else given
     sound = isinstance(values, list | tuple | range) and len(values) > 0
-    if not sound or not all(type(v) is int and v >= least for v in values):
-        raise RecipeError(f"{name} is {shortened(given)}: expected whole numbers from {least} on")
+    if not sound or not all(type(v) is int and v >= 1 for v in values):
+        raise RecipeError(f"{name} is {shortened(given)}: expected whole numbers from 1 on")
     if len(set(values)) < len(values):
         raise RecipeError(f"{name} has a number twice: {shortened(given)}")
     return list(values)

@@ -361,7 +361,7 @@ def test_labels_are_in_the_catalogue(merged: nn.Module, data: Data) -> None:
         ({"seeds": ()}, "seeds is .*: expected how many, or whole numbers"),
         ({"seeds": 0}, "seeds is 0: expected how many"),
         ({"seeds": True}, "seeds is True: expected how many"),
-        ({"seeds": (1, 1)}, "seeds is .*: expected how many, or whole numbers, each once"),
+        ({"seeds": (1, 1)}, "seeds is .*: a seed is there twice"),
         ({"joint": 88.5}, "joint is 88.5: expected an accuracy from 0 to 1"),
         ({"joint": []}, "joint is empty"),
     ],

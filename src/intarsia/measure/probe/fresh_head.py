@@ -27,6 +27,7 @@ from intarsia.measure.probe.head_training import (
 from intarsia.measure.probe.readout import Readout, readout_of
 from intarsia.modules import Classifier, Module, Predicting, logits_of
 from intarsia.modules.classifier import network_inputs
+from intarsia.specs import seed_numbers
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -180,7 +181,7 @@ def fresh_head(
     once. Data of which half of the test samples are among the others is refused.
     """
     how = HeadTraining(epochs, learning_rate, weight_decay, batch)
-    numbers = _checked_seeds(seeds)
+    numbers = seed_numbers(seeds)
     if protocol not in get_args(ProbeProtocol):
         raise RecipeError(
             f"protocol is {shortened(protocol)}: {nearest(protocol, get_args(ProbeProtocol))}"
@@ -347,22 +348,6 @@ def _joint_accuracy(joint: Any, data: Data) -> float:
 
 def _hits(logits: Tensor, labels: Tensor) -> float:
     return float((logits.argmax(1) == labels.to(logits.device)).double().mean())
-
-
-def _checked_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    """Three seeds are 0, 1 and 2."""
-    given: tuple[Any, ...] = (seeds,)
-    if isinstance(seeds, list | tuple | range):
-        given = tuple(seeds)
-    elif isinstance(seeds, int) and not isinstance(seeds, bool):
-        given = tuple(range(seeds))
-    whole = all(isinstance(seed, int) and not isinstance(seed, bool) for seed in given)
-    if not given or not whole or len(set(given)) < len(given):
-        raise RecipeError(
-            f"seeds is {shortened(seeds)}: expected how many, or whole numbers, each once, such as "
-            "(0, 1, 2)"
-        )
-    return given
 
 
 @contextmanager
