@@ -7,7 +7,7 @@ Random pictures of CIFAR's size, batch 512, products in bf16, crops and flips on
              autocast, fused Adam, step by step
   graph      the same with its step as a CUDA graph
   ENGINE     `intarsia.train` with that engine, so many modules at once, validation included;
-             grouped/kernels is `grouped` with our own kernels
+             grouped/torch and streams/torch are these without our own kernels
 The second and later epochs are timed, the first call is given apart. The floor is the time of the
 products alone at the rate of a large bf16 matrix product, measured in the same run. Results go to
 docs/results/convolutions.json.
@@ -159,8 +159,8 @@ def by_engine(data: Data, model: str, options: argparse.Namespace, engine: str) 
     settings = SETTINGS | {"batch": options.batch, "epochs": options.epochs + 1}
     partition = [[name] for name in data.catalogue[: options.modules]]
     loop.train_epoch = watched
-    name, _, kernels = engine.partition("/")
-    usual, grouped.KERNELS = grouped.KERNELS, bool(kernels)
+    name, _, layers = engine.partition("/")
+    usual, grouped.KERNELS = grouped.KERNELS, layers != "torch"
     began = time.perf_counter()
     try:
         bank = ia.train(

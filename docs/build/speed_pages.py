@@ -162,8 +162,9 @@ CONVOLUTIONS = {
     "eager": "an expert's loop, step by step, one module",
     "graph": "an expert's loop with its step as a CUDA graph, one module",
     "grouped": "`train`, layers of all modules side by side",
-    "grouped/kernels": "the same, by kernels of our own",
+    "grouped/torch": "the same without kernels of our own",
     "streams": "`train`, modules on streams of one graph",
+    "streams/torch": "the same without kernels of our own",
     "compiled": "`train`, as the first that fits, with torch.compile",
     "single": "`train`, one module after another",
 }

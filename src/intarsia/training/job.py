@@ -170,8 +170,13 @@ class Job:
     def training_mode(self) -> None:
         """The network as it trains: only what stands still is in evaluation mode."""
         self.network.train()
+        self.in_same_mode(self.network)
+
+    def in_same_mode(self, network: nn.Module) -> None:
+        """Another form of the network as it trains, or as it answers, whichever this one does."""
+        network.train(self.network.training)
         for path in self.still:
-            self.network.get_submodule(path).eval()
+            network.get_submodule(path).eval()
 
     def first_mask(self) -> dict[str, Tensor]:
         """The mask before any pruning: nothing of what is frozen, on the CPU."""

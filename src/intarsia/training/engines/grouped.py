@@ -4,9 +4,8 @@ The channels of all networks lie on one axis, network after network, so that K c
 grouped convolution and K normalisations one normalisation. The forward of the network itself runs
 unchanged between these layers. A layer that reads the samples, which all networks share, is an
 ordinary one with K times the outputs. A network whose forward mixes channels in another way does
-not fit, and a trial tells. With `KERNELS`, in bf16 on a GPU with Triton, narrow convolutions and
-normalisations that train run by kernels of our own (`cuda/grouped_convolution.py`,
-`cuda/grouped_norm.py`).
+not fit, and a trial tells. In bf16 on a GPU with Triton, narrow convolutions and normalisations
+that train run by kernels of our own (`cuda/grouped_convolution.py`, `cuda/grouped_norm.py`).
 """
 
 import copy
@@ -28,7 +27,8 @@ from intarsia.training.engines.stack import Stack, StackEngine, Values
 from intarsia.training.job import Job
 from intarsia.training.tasks import Task
 
-KERNELS = False  # of our own: not in use before they are measured; benchmarks turn them on
+KERNELS = True  # of our own, where they fit; benchmarks turn them off to compare
+NARROW = 128  # channels up to which a layer is better done for all networks at once (H200)
 TRIED = 2  # networks in a trial
 SAMPLES = 8  # of each
 TOLERANCE = 1e-3  # of its logits, relative to how they differ from sample to sample
@@ -48,7 +48,7 @@ class GroupedConvolution(nn.Module):
         shared = self.count > 1 and x.shape[1] == layer.in_channels
         if shared and layer.groups > 1:
             x, shared = x.repeat(1, self.count, 1, 1), False
-        if not shared and _has_kernels(x) and self._fits():
+        if self.count > 1 and not shared and has_kernels(x) and self.fits():
             from intarsia.training.engines.cuda.grouped_convolution import convolve
 
             return convolve(x, self.weight, layer.stride[0], int(layer.padding[0]))
@@ -62,7 +62,7 @@ class GroupedConvolution(nn.Module):
             layer.groups if shared else layer.groups * self.count,
         )
 
-    def _fits(self) -> bool:
+    def fits(self) -> bool:
         """Whether it is a convolution of those that our kernels are for."""
         from intarsia.training.engines.cuda.grouped_convolution import fits
 
@@ -74,7 +74,7 @@ class GroupedConvolution(nn.Module):
 
 
 class GroupedNorm(nn.Module):
-    """K batch normalisations; all tensors have a leading axis K.
+    """K batch normalisations; all tensors have a leading axis K, or none where K is 1.
 
     A residual and ReLU that follow are made with it, where a forward hands them over.
     """
@@ -103,7 +103,7 @@ class GroupedNorm(nn.Module):
         )
         measured = self.training or mean is None
         momentum = layer.momentum or 0.0
-        if measured and weight is not None and bias is not None and _has_kernels(x):
+        if measured and weight is not None and bias is not None and has_kernels(x):
             from intarsia.training.engines.cuda.grouped_norm import normalise
 
             running = None if mean is None or variance is None else (mean, variance)
@@ -113,7 +113,7 @@ class GroupedNorm(nn.Module):
         return F.relu(made) if relu else made
 
 
-def _has_kernels(x: Tensor) -> bool:
+def has_kernels(x: Tensor) -> bool:
     """Whether our kernels take these pictures: of bf16 on a GPU, and torch compiles none itself."""
     return (
         KERNELS
@@ -125,6 +125,11 @@ def _has_kernels(x: Tensor) -> bool:
         and torch.is_autocast_enabled("cuda")
         and _has_triton()
     )
+
+
+def kernels_train(job: Job) -> bool:
+    """Whether a job is one whose pictures reach our kernels."""
+    return KERNELS and job.device.type == "cuda" and job.precision == "bf16" and _has_triton()
 
 
 @cache
@@ -205,6 +210,25 @@ def _replaced(layer: nn.Module, modules: int, channels: int) -> nn.Module:
     for name, child in layer.named_children():
         setattr(layer, name, _replaced(child, modules, channels))
     return layer
+
+
+def with_fused_norms(network: nn.Module) -> nn.Module:
+    """The same network, whose normalisations take the ReLU and the residual behind them along."""
+    return _fused(copy.deepcopy(network))
+
+
+def _fused(layer: nn.Module) -> nn.Module:
+    if type(layer) is nn.BatchNorm2d and layer.momentum is not None:
+        return GroupedNorm(layer, 1)
+    for name, child in layer.named_children():
+        setattr(layer, name, _fused(child))
+    return layer
+
+
+def is_narrow(network: nn.Module) -> bool:
+    """Whether its convolutions are so small that one of them leaves a GPU idle."""
+    convolutions = [layer for layer in network.modules() if isinstance(layer, nn.Conv2d)]
+    return all(max(c.in_channels, c.out_channels) <= NARROW for c in convolutions)
 
 
 def ungroupable(job: Job) -> str | None:
@@ -308,9 +332,7 @@ class GroupedEngine(StackEngine):
         if x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         network = self._network(modules)
-        network.train(self.job.network.training)
-        for path in self.job.still:
-            network.get_submodule(path).eval()
+        self.job.in_same_mode(network)
         values = {**stack.parameters, **stack.buffers}
         return _logits(self._call(network, values, x), modules)
 

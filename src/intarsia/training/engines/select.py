@@ -16,7 +16,12 @@ from intarsia.models import Lenet, Mlp
 from intarsia.models.custom.trial import evaluating, is_foreign
 from intarsia.specs import Registry
 from intarsia.training.engines.base import Engine
-from intarsia.training.engines.grouped import GroupedEngine, ungroupable
+from intarsia.training.engines.grouped import (
+    GroupedEngine,
+    is_narrow,
+    kernels_train,
+    ungroupable,
+)
 from intarsia.training.engines.mlp_cpu.mlp_engine import MlpEngine, threads_each
 from intarsia.training.engines.plain import PlainEngine
 from intarsia.training.engines.stack import StackEngine
@@ -275,6 +280,18 @@ def _activations(job: Job) -> int:
 COMPILED: dict[str, Any] = {"activations": _activations, "most": STREAMED}  # in one graph
 
 
+def _groups_pay(job: Job) -> str | None:
+    if not (_convolves(job) and kernels_train(job) and is_narrow(job.network)):
+        return None
+    return "narrow layers of all modules at once, by kernels of our own"
+
+
+@ENGINES.register("grouped", unfit=_unfit_for_groups, pays=_groups_pay, **COMPILED)
+def grouped(job: Job) -> Engine:
+    """Convolutional networks side by side as one network, in one graph."""
+    return GroupedEngine(job, width=len(job.tasks))
+
+
 @ENGINES.register(
     "streams",
     unfit=lambda job, patience: in_step(patience),
@@ -287,24 +304,14 @@ def streams(job: Job) -> Engine:
 
 
 @ENGINES.register(
-    "grouped",
-    unfit=_unfit_for_groups,
-    pays=lambda job: "grouped convolutions, all modules at once" if _convolves(job) else None,
-    **COMPILED,
-)
-def grouped(job: Job) -> Engine:
-    """Convolutional networks side by side as one network, in one graph."""
-    return GroupedEngine(job, width=len(job.tasks))
-
-
-@ENGINES.register(
     "compiled",
     unfit=lambda job, patience: in_step(patience) or _unfit_for_low_rank(job),
     **COMPILED,
 )
 def compiled(job: Job) -> Engine:
     """As `grouped` or `streams` with torch.compile: faster steps after a minute of compiling."""
-    kind = GroupedEngine if ungroupable(job) is None else StreamEngine
+    side_by_side = is_narrow(job.network) and ungroupable(job) is None
+    kind = GroupedEngine if side_by_side else StreamEngine
     return kind(job, width=len(job.tasks), compiled=True)
 
 

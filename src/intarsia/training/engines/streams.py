@@ -3,7 +3,8 @@
 Every network keeps its own layers, and all of them are branches of the one graph that a step is
 recorded as, so that what one leaves idle another takes: for networks that do not fit `grouped`, or
 are so wide that each fills a GPU. Weights of convolutions lie channels last, where a GPU's matrix
-units read them.
+units read them; in bf16 normalisations run by our kernels, with the ReLU and the residual that
+follow.
 """
 
 from collections.abc import Hashable
@@ -13,7 +14,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from intarsia.training.engines.base import Slot, Start
-from intarsia.training.engines.grouped import channels_last
+from intarsia.training.engines.grouped import channels_last, kernels_train, with_fused_norms
 from intarsia.training.engines.stack import Stack, StackEngine, Values
 from intarsia.training.job import Job
 from intarsia.training.tasks import Task
@@ -27,6 +28,9 @@ class StreamEngine(StackEngine):
     def __init__(self, job: Job, width: int, compiled: bool = False) -> None:
         """`compiled` lets torch.compile fuse what lies between convolutions, once for all."""
         super().__init__(job, width)
+        self.network = job.network
+        if kernels_train(job) and not compiled:
+            self.network = with_fused_norms(job.network)
         self._call = torch.compile(self._one) if compiled else self._one
         streams = MOST if job.device.type == "cuda" else 0
         self.streams = [torch.cuda.Stream(job.device) for _ in range(min(streams, width))]
@@ -50,7 +54,7 @@ class StreamEngine(StackEngine):
 
     def _one(self, values: Values, x: Tensor) -> Tensor:
         with self.job.autocast():
-            logits: Tensor = functional_call(self.job.network, values, (x,))
+            logits: Tensor = functional_call(self.network, values, (x,))
         return logits.to(self.job.dtype)
 
     def _gradients(self, stack: Stack, loss: Tensor) -> None:
@@ -62,6 +66,8 @@ class StreamEngine(StackEngine):
                 stack.grads[name].mul_(mask)
 
     def _forward(self, stack: Stack, x: Tensor, apart: bool = False) -> Tensor:
+        if self.network is not self.job.network:
+            self.job.in_same_mode(self.network)
         inputs = [_channels_last(given) for given in (x if apart else x[None])]
         modules = [
             {**leaves, **{n: b[k] for n, b in stack.buffers.items()}}

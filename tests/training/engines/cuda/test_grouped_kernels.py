@@ -73,10 +73,16 @@ def test_layers_of_a_network_hand_on_to_the_kernels(result):
     assert max(result["block"]["distances"]) < 1e-4, result["block"]["distances"]
 
 
+def test_a_network_by_itself_hands_its_normalisations_on_to_the_kernels(result):
+    """With the ReLU and the residual behind them; convolutions stay torch's."""
+    assert result["single block"]["calls"] == {"convolve": 0, "normalise": 4}
+    assert max(result["single block"]["distances"]) < 1e-4, result["single block"]["distances"]
+
+
 def test_without_bf16_or_a_gpu_the_layers_are_those_of_torch():
     for x in (torch.zeros(2, 16, 4, 4), torch.zeros(2, 16, 4, 4, dtype=torch.bfloat16)):
         with torch.autocast("cpu", torch.bfloat16):
-            assert not grouped._has_kernels(x)
+            assert not grouped.has_kernels(x)
 
 
 def main():
@@ -88,7 +94,8 @@ def main():
                 "convolutions": {n: convolution(*case) for n, case in CONVOLUTIONS.items()},
                 "norms": {n: norm(*case) for n, case in NORMS.items()},
                 "alone": alone(),
-                "block": block(),
+                "block": block(2),
+                "single block": block(1),
             }
         )
     )
@@ -200,8 +207,11 @@ class Pair(nn.Module):
         return self.fc(self.block(self.norm(self.conv(x))).mean((2, 3)))
 
 
-def block():
-    """Two networks side by side by the kernels and by torch's layers, and how often they run."""
+def block(modules):
+    """Networks side by side, or one by itself, by the kernels and by torch's layers.
+
+    How far they are apart, and how often each kernel runs.
+    """
     from intarsia.training.engines.cuda import grouped_convolution as convolutions
     from intarsia.training.engines.cuda import grouped_norm as norms
 
@@ -212,23 +222,27 @@ def block():
         return function(*arguments)
 
     in_float = partial(convolutions.convolve, dtype=torch.float32)
-    convolutions.convolve = partial(counted, "convolve", in_float)
-    norms.normalise = partial(counted, "normalise", norms.normalise)
     torch.manual_seed(0)
-    networks = [Pair(), Pair()]
+    networks = [Pair() for _ in range(modules)]
     x = torch.randn(5, 8, 6, 6)
     sides = []
-    for on in (True, False):
-        grouped._has_kernels = lambda x, on=on: on
-        states = [network.state_dict() for network in networks]
-        values = {n: torch.stack([s[n] for s in states]) for n in states[0]}
-        names = [n for n, _ in networks[0].named_parameters()]
-        leaves = [values[n].requires_grad_() for n in names]
-        both = grouped.grouped(networks[0], 2, 8).train()
-        made = functional_call(both, values, (x,))
-        grads = torch.autograd.grad(made.square().sum(), leaves)
-        statistics = [values[n] for n in values if n not in names]
-        sides.append((made, *grads, *statistics))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(convolutions, "convolve", partial(counted, "convolve", in_float))
+        patch.setattr(norms, "normalise", partial(counted, "normalise", norms.normalise))
+        for on in (True, False):
+            patch.setattr(grouped, "has_kernels", lambda x, on=on: on)
+            states = [network.state_dict() for network in networks]
+            values = {n: torch.stack([s[n] for s in states]) for n in states[0]}
+            names = [n for n, _ in networks[0].named_parameters()]
+            whole = grouped.grouped(networks[0], modules, 8).train()
+            if modules == 1:
+                values = {n: t[0] for n, t in values.items()}
+                whole = grouped.with_fused_norms(networks[0]).train() if on else networks[0].train()
+            leaves = [values[n].requires_grad_() for n in names]
+            made = functional_call(whole, values, (x,))
+            grads = torch.autograd.grad(made.square().sum(), leaves)
+            statistics = [values[n] for n in values if n not in names]
+            sides.append((made, *grads, *statistics))
     return {"calls": calls, "distances": far(*sides)}
 
 
@@ -279,14 +293,15 @@ def test_a_normalisation_in_bf16_on_a_gpu(case, sizes):
 
 
 @on_gpu
-def test_a_bank_on_a_gpu_trains_by_the_kernels_as_it_does_without(monkeypatch):
+@pytest.mark.parametrize("engine", ["grouped", "streams"])
+def test_a_bank_on_a_gpu_trains_by_the_kernels_as_it_does_without(monkeypatch, engine):
     """As near as two ways of rounding to bf16 come in two epochs, and every time to the bit."""
-    from intarsia.training.engines.cuda import grouped_convolution
+    from intarsia.training.engines.cuda import grouped_norm
 
     calls = []
-    original = grouped_convolution.convolve
+    original = grouped_norm.normalise
     monkeypatch.setattr(
-        grouped_convolution, "convolve", lambda *given: calls.append(1) or original(*given)
+        grouped_norm, "normalise", lambda *given: calls.append(1) or original(*given)
     )
 
     def trained(engine, precision="bf16"):
@@ -296,7 +311,7 @@ def test_a_bank_on_a_gpu_trains_by_the_kernels_as_it_does_without(monkeypatch):
             device="cuda", progress=False, learning_rate=3e-3, temperature=1.0,
         )  # fmt: skip
 
-    ours, again = trained("grouped"), trained("grouped")
+    ours, again = trained(engine), trained(engine)
     assert calls
     assert [m.digest for m in ours] == [m.digest for m in again]
     plain, full = trained("plain"), trained("plain", "float32")
@@ -304,7 +319,7 @@ def test_a_bank_on_a_gpu_trains_by_the_kernels_as_it_does_without(monkeypatch):
     assert max(apart(a, b) for a, b in zip(ours, plain, strict=True)) < 2 * rounding + 1e-3
     calls.clear()
     monkeypatch.setattr(grouped, "KERNELS", False)
-    trained("grouped")
+    trained(engine)
     assert not calls
 
 
