@@ -8,6 +8,7 @@ import torch
 
 import intarsia as ia
 from intarsia.composition import Composition
+from intarsia.limits import limited
 from intarsia.studies.scale import merged_weights
 from intarsia.studies.scale.merged_weights import AVERAGED, RECOMPUTED, MergeCandidate, Room
 
@@ -79,6 +80,14 @@ def test_a_module_taken_out_leaves_the_others(pruned: ia.Bank, residual: ia.Bank
         inlay = merged_weights.build_inlay(modules)
         assert inlay is not None
         assert all(merged_weights.removed_exactly(inlay, module.name) for module in modules)
+
+
+def test_removal_is_checked_whatever_the_usual_limit_of_memory(pruned: ia.Bank) -> None:
+    """An inlay is joined when it is first asked for, and may then be larger than is usual."""
+    inlay = merged_weights.build_inlay(pruned)
+    assert inlay is not None
+    with limited(memory="1 KiB"):
+        assert merged_weights.removed_exactly(inlay, inlay.parts[0].name)
 
 
 def test_a_trace_of_what_was_taken_out_is_seen(

@@ -164,11 +164,12 @@ def removed_exactly(inlay: Composition, name: str) -> bool:
     """
     gone = next(part for part in inlay.parts if part.name == name)
     others = [part for part in inlay.parts if part is not gone]
-    with limited(memory=MEMORY):
-        after, fresh = (inlay - gone).joined, compose(others, "inlay").joined
-    assert inlay.joined is not None and after is not None and fresh is not None
+    with limited(memory=MEMORY):  # networks are joined when they are first asked for
+        before, after = inlay.joined, (inlay - gone).joined
+        fresh = compose(others, "inlay").joined
+    assert before is not None and after is not None and fresh is not None
     wiring = gone.architecture.wiring(gone.factory)
-    kept = take_units(inlay.joined.state, wiring, _units_of_others(inlay.parts, gone, wiring))
+    kept = take_units(before.state, wiring, _units_of_others(inlay.parts, gone, wiring))
     hidden = set(hidden_axes(wiring))
     units = [name for name, entry in wiring.items() if names_in(entry) & hidden]
     same = all(torch.equal(after.state[n], fresh.state[n]) for n in after.state)
