@@ -3,8 +3,8 @@
     python benchmarks/experiments/cifar_choice.py --models fastnet 'resnet18(16)' --recipes adam sgd
 
 Every recipe trains the joint network and the ten modules of one class each, whose logits are added;
-the last twentieth of the training samples of every class validates. Results go to
-docs/results/cifar_choice.json, after every training.
+the last twentieth of the training samples of every class validates, as they are and as means over
+mirror images. Results go to docs/results/cifar_choice.json, after every training.
 """
 
 import argparse
@@ -97,11 +97,13 @@ def trained(
     device = device_of(options.device)
     if bank.diverged:
         return facts
-    if kind == "joint":
-        validation = right(bank[0].to_module().to(device), data.validation)
-    else:
-        validation = SplitLogits.of(bank, data.validation, device).added()
-    return {**facts, "validation": round(validation, 4)}
+    for word, flips in (("validation", False), ("with mirror images", True)):
+        if kind == "joint":
+            score = right(bank[0].to_module().to(device), data.validation, flips)
+        else:
+            score = SplitLogits.of(bank, data.validation, device, flips).added()
+        facts[word] = round(score, 4)
+    return facts
 
 
 if __name__ == "__main__":

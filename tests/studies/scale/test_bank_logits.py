@@ -64,3 +64,12 @@ def test_calibrated_logits_are_those_of_compose(bank: ia.Bank, data: ia.Data) ->
     merged = ia.compose(bank, "logits", samples=data, calibrate=True)
     expected = (merged.predict(data.test.x) == data.test.y).double().mean()
     assert calibrated_accuracy(bank, data, test, 1000) == float(expected)
+
+
+def test_answers_may_be_means_over_mirror_images(bank: ia.Bank, data: ia.Data) -> None:
+    logits = SplitLogits.of(bank, data.test, CPU, flips=True)
+    network = bank[0].to_module()
+    mirrored = logits_of(network, data.test.x.flip(3))
+    torch.testing.assert_close(
+        logits.each[0], (logits_of(network, data.test.x) + mirrored) / 2, rtol=1e-5, atol=1e-6
+    )

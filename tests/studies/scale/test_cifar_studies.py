@@ -24,10 +24,11 @@ from intarsia.studies.verdict import Findings
 ROOT = Path(__file__).resolve().parents[3]
 RECIPE = {"epochs": 6, "batch": 16, "learning_rate": 1e-2, "temperature": 1.0, "select": "last"}
 SMALL: dict[str, dict[str, Any]] = {
-    "cifar10": {"models": ["vgg11(4)"], "seeds": 1},
+    "cifar10": {"models": ["vgg11(4)"], "seeds": 1, "flips": True},
     "cifar100": {
         "models": ["resnet18(2)"],
         "seeds": 1,
+        "flips": True,
         "recipe": {**RECIPE, "epochs": 1},
         "arms": {"plain": {}, "unweighted": {"balance": 0.0, "objective": "me(reward=3.0)"}},
         "sizes": [2],
@@ -99,10 +100,11 @@ def test_ten_are_shown(ten_cells: list[Measured]) -> None:
     tables = study.tables(ten_cells)
     assert [row[0] for row in tables[0].rows] == list(ten.LABELS.values())
     assert tables[0].rows[0][-1].mean == 1
+    assert "mirror image" in tables[0].notes[-1]
     (figure,) = study.figures(ten_cells).values()
     assert len(figure.axes) == 1
     said = study.judge(ten_cells)
-    assert len(said.claims) == 3
+    assert len(said.claims) == 4
     assert said.line.startswith("colours, vgg11(4): ")
 
 
@@ -145,9 +147,9 @@ def test_the_page_is_made_of_archives(folder: Path, monkeypatch: pytest.MonkeyPa
     from benchmarks.experiments.cifar_removal import removals
 
     monkeypatch.setattr(cifar_pages, "RESULTS", folder / "none")
-    assert "Nothing is measured yet." in cifar_pages.cifar(dict)
+    assert "Nothing has been measured yet." in cifar_pages.cifar(dict)
     archive = load_archive(folder / "study_cifar10.json")
-    (row,) = removals(archive, folder / "store")
+    (row,) = removals(archive, folder / "store", archive, 4)
     assert (row["model"], row["classes"], row["exact"]) == ("vgg11(4)", 4, 4)
     seconds = {key: e["seconds"] for e in archive.events for key in e.get("keys", [])}
     banks = {cell.settings["way"]: cell.result["bank"] for cell in archive.measured}
@@ -159,7 +161,7 @@ def test_the_page_is_made_of_archives(folder: Path, monkeypatch: pytest.MonkeyPa
     for name in SMALL:
         study, cells = find_study(name), load_archive(folder / f"study_{name}.json").measured
         for claim in study.judge(cells).claims:
-            assert f"- {claim.text}" in page
+            assert f"- {claim.marked}" in page
     assert f"| colours | vgg11(4) | joint | 1 | 1 | {seconds[banks['joint']]:.1f} |" in page
     assert "| colours | vgg11(4) | modules and inlay, magnitude | 1 | 4 |" in page
     assert "| colours | resnet18(2) | joint, 2 classes | 1 | 1 |" in page
@@ -291,8 +293,31 @@ def test_the_verdict_on_ten_is_what_the_numbers_say() -> None:
     assert holds(0.889, 0.875, 100) == [False, True, True]
     assert holds(0.95, 0.874, 100) == [True, False, True]
     assert holds(0.95, 0.95, 101) == [True, False, True]  # better, but larger
+    assert "larger than the joint" in ten.verdict(Findings(cells(0.95, 0.95, 101))).claims[1].text
     line = ten.verdict(Findings(cells(0.89, 0.88, 100))).line
     assert line == "CIFAR-10, m: 0.900 joint, 0.890 logits, 0.880 inlay"
+
+
+def test_an_inlay_that_does_not_add_up_is_told() -> None:
+    own = {"data": "d", "model": "m", "way": "inlay", "pruning": "magnitude"}
+    for offs, holds in (((1e-7, 1e-5), True), ((1e-7, 0.02), False)):
+        cells = [
+            Measured({**own, "seed": seed}, {"built": True, "off": off})
+            for seed, off in enumerate(offs)
+        ]
+        (claim,) = ten.verdict(Findings(cells)).claims
+        assert (claim.holds, claim.n) == (holds, 2)
+
+
+def test_ten_under_way_are_compared_with_nothing() -> None:
+    """Without the joint network of their seed it is open how far below it they lie."""
+    own = {"data": "d", "model": "m"}
+    score = {"validation": 0.5, "test": 0.5, "nonzero": 9}
+    modules = Measured({**own, "way": "modules", "seed": 0}, {"logits": score})
+    inlay = Measured({**own, "way": "inlay", "seed": 0, "pruning": "magnitude"}, {"inlay": score})
+    joint = Measured({**own, "way": "joint", "seed": 1}, {"joint": score})
+    for cells in ([modules, inlay], [modules, inlay, joint]):
+        assert ten.verdict(Findings(cells)).claims == []
 
 
 def test_a_joint_network_has_to_be_a_good_one() -> None:

@@ -9,7 +9,9 @@ import torch
 import intarsia as ia
 from intarsia.composition import Composition
 from intarsia.limits import limited
+from intarsia.modules import logits_of
 from intarsia.studies.scale import merged_weights
+from intarsia.studies.scale.bank_logits import accuracy
 from intarsia.studies.scale.merged_weights import AVERAGED, RECOMPUTED, MergeCandidate, Room
 
 CPU = torch.device("cpu")
@@ -46,6 +48,12 @@ def test_validation_chooses_among_candidates(bank: ia.Bank, data: ia.Data) -> No
 def test_with_classes_present_others_do_not_count(bank: ia.Bank, data: ia.Data) -> None:
     found = merged_weights.best_merges(bank[:1], [MergeCandidate("sum")], data, CPU, [0])
     assert {one["test"] for one in found.values()} == {1.0}
+    own = replace(data, validation=data.validation.select([0, 1]))
+    merged = ia.compose(bank[:2], "sum", samples=own)  # with statistics of these samples alone
+    test = data.test.select([0, 1])
+    expected = accuracy(logits_of(merged, test.x), test.y, [0, 1])
+    pair = merged_weights.best_merges(bank[:2], [MergeCandidate("sum")], data, CPU, [0, 1])
+    assert pair[RECOMPUTED]["test"] == expected
 
 
 def test_the_inlay_is_counted_without_being_built(
@@ -80,6 +88,24 @@ def test_a_module_taken_out_leaves_the_others(pruned: ia.Bank, residual: ia.Bank
         inlay = merged_weights.build_inlay(modules)
         assert inlay is not None
         assert all(merged_weights.removed_exactly(inlay, module.name) for module in modules)
+
+
+@pytest.mark.parametrize("all_of_them", [True, False])
+def test_an_axis_may_have_no_live_unit(residual: ia.Bank, all_of_them: bool) -> None:
+    """In any module, or in all but the first: an inlay then holds a dead one of it."""
+
+    def emptied(module: ia.Module) -> ia.Module:
+        name = "stages.1.0.conv2.weight"  # all that reads the units inside of this block
+        nothing = torch.zeros_like(module.state[name])
+        state, mask = {**module.state, name: nothing}, {**module.mask, name: nothing.bool()}
+        return replace(module, state=state, mask=mask)
+
+    first, *others = sorted(residual, key=lambda module: module.name)
+    modules = [emptied(first) if all_of_them else first, *map(emptied, others)]
+    inlay = merged_weights.build_inlay(modules)
+    assert inlay is not None
+    assert merged_weights.inlay_nonzero(modules[::-1]) == inlay.nonzero
+    assert all(merged_weights.removed_exactly(inlay, module.name) for module in modules)
 
 
 def test_removal_is_checked_whatever_the_usual_limit_of_memory(pruned: ia.Bank) -> None:

@@ -146,6 +146,12 @@ def _live_parts(
     values: Sequence[State], states: States, context: MergeContext
 ) -> list[dict[str, Tensor]]:
     """Of the values (states or masks) what belongs to live units."""
+    keep = inlay_units(states, context)
+    return [take_units(own, context.wiring, kept) for own, kept in zip(values, keep, strict=True)]
+
+
+def inlay_units(states: States, context: MergeContext) -> list[dict[str, Tensor]]:
+    """By hidden axis, which units of each part an inlay holds: the live ones."""
     wiring = context.wiring
     live = [
         live_units(wiring, state, part.live)
@@ -154,8 +160,7 @@ def _live_parts(
     for axis in hidden_axes(wiring):
         if not any(bool(units[axis].any()) for units in live):
             live[0][axis][0] = True  # a network needs a unit on every axis, be it a dead one
-    keep = [{axis: units[axis] for axis in hidden_axes(wiring)} for units in live]
-    return [take_units(own, wiring, kept) for own, kept in zip(values, keep, strict=True)]
+    return [{axis: units[axis] for axis in hidden_axes(wiring)} for units in live]
 
 
 def _sizes(live: Sequence[State], context: MergeContext) -> list[dict[str, int]]:

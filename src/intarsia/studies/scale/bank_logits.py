@@ -8,8 +8,7 @@ from torch import Tensor
 
 from intarsia.composition.calibration import calibrate, offset_of, scales_of
 from intarsia.data import Data, Split, subsample
-from intarsia.models.custom.trial import evaluation_mode
-from intarsia.modules import Bank, Module
+from intarsia.modules import Bank, Module, logits_of
 from intarsia.modules.statistics import total
 
 BATCH = 1000
@@ -24,11 +23,19 @@ class SplitLogits:
 
     @classmethod
     def of(
-        cls, modules: Sequence[Module] | Bank, split: Split, device: torch.device
+        cls,
+        modules: Sequence[Module] | Bank,
+        split: Split,
+        device: torch.device,
+        flips: bool = False,
     ) -> "SplitLogits":
-        """One module after another, so that a hundred networks need the memory of one."""
+        """One module after another, so that a hundred networks need the memory of one.
+
+        With `flips`, means of what they answer to a picture and to its mirror image.
+        """
         rows = split.x.to(device)
-        each = torch.stack([_logits(module, rows, device) for module in modules])
+        networks = (module.to_module().to(device) for module in modules)
+        each = torch.stack([logits_of(own, rows, BATCH, flips) for own in networks]).to(device)
         return cls(each, split.y.to(device))
 
     def added(self) -> float:
@@ -76,7 +83,7 @@ def growth(logits: SplitLogits, classes: Sequence[Sequence[int]]) -> Growth:
 
 
 def calibrated_accuracy(
-    modules: Sequence[Module] | Bank, data: Data, test: SplitLogits, rows: int
+    modules: Sequence[Module] | Bank, data: Data, test: SplitLogits, rows: int, flips: bool = False
 ) -> float | None:
     """Accuracy of logits with one scale and one offset per module, fitted on validation samples.
 
@@ -86,15 +93,9 @@ def calibrated_accuracy(
     if not rows:
         return None
     parts = list(modules)
-    seen = SplitLogits.of(parts, subsample(data.validation, rows), test.each.device)
+    seen = SplitLogits.of(parts, subsample(data.validation, rows), test.each.device, flips)
     fit = calibrate(list(seen.each.cpu()), seen.labels.cpu(), parts, total)
     scales = scales_of(fit, parts).to(test.each)
     offset = offset_of(fit, parts).to(test.each)
     scaled = (scale * own for scale, own in zip(scales, test.each, strict=True))
     return accuracy(total(list(scaled)) + offset, test.labels)
-
-
-def _logits(module: Module, rows: Tensor, device: torch.device) -> Tensor:
-    network = module.to_module().to(device)
-    with evaluation_mode(network), torch.no_grad():
-        return torch.cat([network(part).float() for part in rows.split(BATCH)])

@@ -35,6 +35,7 @@ from intarsia.studies.scale.recipes import (
     check_arms,
     check_options,
     joint_plan,
+    mirrored,
 )
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Entry, Spread, Table, grouped, point
@@ -95,6 +96,7 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
             what = (options, context, data, model, seed)
             settings = {"data": data, "model": model, "preset": options["preset"], "seed": seed}
             settings |= {"order": options["order"]}
+            settings |= {"flips": True} if options["flips"] else {}
             for size in [*(size for size in sizes if size < there.classes), there.classes]:
                 plan = joint_plan(*what, order[:size], longer=there.classes / size)
                 yield Cell("cifar100", {**settings, "way": JOINT, "size": size}, {"modules": plan})
@@ -154,6 +156,7 @@ def coarse_groups(data: Data, coarse: Data) -> list[tuple[str, ...]]:
 def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     """Accuracy as modules join one after another, of the best merges, and of the joint network."""
     settings, device = cell.settings, context.device
+    flips = bool(settings.get("flips"))
     data = context.data(settings["data"], settings["preset"])
     plan = cell.banks["modules"]
     bank = context.bank(plan)
@@ -161,9 +164,10 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     if len(bank) < plan.modules:
         return {**about, "diverged": list(bank.diverged)}
     if settings["way"] == JOINT:
-        return {**about, **_joint(bank, data, device)}
+        return {**about, **_joint(bank, data, device, flips)}
     classes = [[data.catalogue.index(name) for name in module.rewarded] for module in bank]
-    test, validation = (SplitLogits.of(bank, s, device) for s in (data.test, data.validation))
+    splits = (data.test, data.validation)
+    test, validation = (SplitLogits.of(bank, split, device, flips) for split in splits)
     grown = growth(test, classes)
     return {
         **about,
@@ -172,13 +176,13 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
         "open": grown.open,
         "test": test.added(),
         "validation": validation.added(),
-        "calibrated": calibrated_accuracy(bank, data, test, settings["calibration"]),
+        "calibrated": calibrated_accuracy(bank, data, test, settings["calibration"], flips),
         "nonzero": inlay_nonzero(bank),
         "merged": _merged(settings, bank, classes, data, device),
     }
 
 
-def _joint(bank: Bank, data: Data, device: torch.device) -> dict[str, Any]:
+def _joint(bank: Bank, data: Data, device: torch.device, flips: bool) -> dict[str, Any]:
     """Answers among the network's own classes, on samples of these."""
     (joint,) = bank
     present = [data.catalogue.index(name) for name in joint.rewarded]
@@ -186,7 +190,7 @@ def _joint(bank: Bank, data: Data, device: torch.device) -> dict[str, Any]:
     scores = {}
     for name, split in (("test", data.test), ("validation", data.validation)):
         own = split.select(present)
-        scores[name] = accuracy(logits_of(network, own.x), own.y, present)
+        scores[name] = accuracy(logits_of(network, own.x, flips=flips), own.y, present)
     return {**scores, "nonzero": joint.nonzero, "of": data.classes}
 
 
@@ -204,7 +208,9 @@ def _merged(
         if not 2 <= size <= len(bank):
             continue
         present = [place for own in classes[:size] for place in own]
-        tried = best_merges(bank[:size], candidates, data, device, present).items()
+        tried = best_merges(
+            bank[:size], candidates, data, device, present, bool(settings.get("flips"))
+        ).items()
         norms, best = max(tried, key=lambda item: item[1]["validation"])
         found[str(len(present))] = {**best, "norms": norms}
     return found
@@ -220,7 +226,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
         name = f"{titled(data)}, {model}"
         joint, arms = joint_of(group), arms_of(group)
         if joint or arms:
-            result.append(_all_classes(name, joint, arms))
+            result.append(_all_classes(name, joint, arms, mirrored(group)))
         for label, own in arms.items():
             result.append(_by_size(name, label, own, same_classes(label, joint)))
     return result
@@ -262,7 +268,9 @@ def label_of(settings: Mapping[str, Any]) -> str:
     return f"{way}, {settings['arm']}"
 
 
-def _all_classes(name: str, joint: Mapping[int, Seeds], arms: Mapping[str, Seeds]) -> Table:
+def _all_classes(
+    name: str, joint: Mapping[int, Seeds], arms: Mapping[str, Seeds], more: Sequence[str]
+) -> Table:
     """Everything at the full number of classes."""
     whole = _whole(joint)
     ways: dict[str, Seeds] = {"joint network": whole}
@@ -298,6 +306,7 @@ def _all_classes(name: str, joint: Mapping[int, Seeds], arms: Mapping[str, Seeds
         "choose the operator and the BatchNorm statistics of the best one network",
         "nonzero parameters of modules whose logits are added are those of their inlay, which "
         "gives the same answers",
+        *more,
     ]
     return Table(f"{name}: all classes", columns, rows, notes)
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
 from intarsia.composition import compose
 from intarsia.data import Data, subsample
 from intarsia.modules import Bank, logits_of
@@ -40,6 +42,7 @@ from intarsia.studies.scale.recipes import (
     check_options,
     check_recipe,
     joint_plan,
+    mirrored,
 )
 from intarsia.studies.study import Study, register, scales, seeds_of
 from intarsia.studies.tables import Entry, Spread, Table, accuracy_bars, grouped, point
@@ -98,6 +101,7 @@ NOT_DRAWN = {LABELS[f"{name}, {AVERAGED}"] for name in (ALIGNED, TIES)}  # as lo
 STRONG = {("cifar10", "resnet18(64)"): 0.940, ("cifar10", "fastnet"): 0.935}
 NEAR, NEAR_INLAY = 0.010, 0.025  # how far below joint logits and inlay may lie
 SAME = 200  # test samples on which the built inlay is compared with the sum of logits
+CLOSE = 1e-4  # how far off it may be, of the size of the logits: float32 adds up in another order
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
@@ -116,6 +120,7 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
         there = context.data(data, options["preset"])
         for seed in seeds_of(options["seeds"]):
             settings = {"data": data, "model": model, "preset": options["preset"], "seed": seed}
+            settings |= {"flips": True} if options["flips"] else {}
             for way, own, plan in _plans(options, context, settings, there):
                 if way in ways:
                     more = {**own, **(merging if way == MODULES else {})}
@@ -163,6 +168,7 @@ def begins_as(pruned: Recipe, dense: Recipe) -> bool:
 def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     """Accuracies on test and validation samples, and parameters, of every way to join."""
     settings, device = cell.settings, context.device
+    flips = bool(settings.get("flips"))
     data = context.data(settings["data"], settings["preset"])
     plan = cell.banks["modules"]
     bank = context.bank(plan, pruned=settings["way"] != MODULES)
@@ -171,24 +177,28 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
         return {**about, "diverged": list(bank.diverged)}
     if settings["way"] == JOINT:
         network = bank[0].to_module().to(device)
-        scores = {"test": right(network, data.test), "validation": right(network, data.validation)}
-        return {**about, JOINT: {**scores, "nonzero": bank[0].nonzero}}
+        return {**about, JOINT: {**_scores(network, data, flips), "nonzero": bank[0].nonzero}}
     if settings["way"] == TERRITORY:
         merged = compose(bank, "sum").to(device)
-        scores = {"test": right(merged, data.test), "validation": right(merged, data.validation)}
-        return {**about, TERRITORY: {**scores, "nonzero": merged.nonzero}}
-    test, validation = (SplitLogits.of(bank, s, device) for s in (data.test, data.validation))
+        return {**about, TERRITORY: {**_scores(merged, data, flips), "nonzero": merged.nonzero}}
+    splits = (data.test, data.validation)
+    test, validation = (SplitLogits.of(bank, split, device, flips) for split in splits)
     scores = {"test": test.added(), "validation": validation.added()}
     if settings["way"] == INLAY:
         return {**about, INLAY: {**scores, "nonzero": inlay_nonzero(bank)}, **_inlay(bank, data)}
     nonzero = sum(module.nonzero for module in bank)
-    calibrated = calibrated_accuracy(bank, data, test, settings["calibration"])
+    calibrated = calibrated_accuracy(bank, data, test, settings["calibration"], flips)
     result: dict[str, Any] = {LOGITS: {**scores, "nonzero": nonzero}}
     if calibrated is not None:
         result[CALIBRATED] = {"test": calibrated, "nonzero": nonzero}
     for name, candidates in _candidates(settings).items():
-        result[name] = best_merges(bank, candidates, data, device)
+        result[name] = best_merges(bank, candidates, data, device, flips=flips)
     return {**about, **result}
+
+
+def _scores(network: nn.Module, data: Data, flips: bool) -> dict[str, float]:
+    splits = {"test": data.test, "validation": data.validation}
+    return {name: right(network, split, flips) for name, split in splits.items()}
 
 
 def _candidates(settings: Mapping[str, Any]) -> dict[str, list[MergeCandidate]]:
@@ -221,7 +231,7 @@ Ways = Mapping[str, Mapping[int, Mapping[str, Any]]]  # by label and seed, what 
 def tables(done: Sequence[Measured]) -> list[Table]:
     """A row for each way to join, with its distance from the joint network and its parameters."""
     return [
-        _table(data, model, ways_of(group))
+        _table(data, model, ways_of(group), mirrored(group))
         for (data, model), group in grouped(done, "data", "model").items()
     ]
 
@@ -251,7 +261,7 @@ def _several(group: Sequence[Measured]) -> bool:
     return len({c.settings["pruning"] for c in group if c.settings["way"] == INLAY}) > 1
 
 
-def _table(data: str, model: str, ways: Ways) -> Table:
+def _table(data: str, model: str, ways: Ways, more: Sequence[str]) -> Table:
     joint = ways.get(LABELS[JOINT], {})
     rows: list[list[Entry]] = []
     for label, own in ways.items():
@@ -277,6 +287,7 @@ def _table(data: str, model: str, ways: Ways) -> Table:
         "samples",
         "an inlay answers with the sum of its modules' logits; they are pruned so that it has no "
         "more nonzero parameters than the joint network",
+        *more,
     ]
     return Table(f"{titled(data)}, {model}: one module per class, joined", columns, rows, notes)
 
@@ -312,12 +323,12 @@ def verdict(findings: Findings) -> Verdict:
         where, ways = f"{titled(data)}, {model}", ways_of(group)
         joint = ways.get(LABELS[JOINT], {})
         claims += _strong(where, (data, model), joint)
-        if LABELS[LOGITS] in ways and joint:
-            differences = away(ways[LABELS[LOGITS]], joint)
+        if differences := away(ways.get(LABELS[LOGITS], {}), joint):
             claims.append(near_joint(where, "the sum of logits", differences, NEAR))
-        if inlays := [label for label in ways if label.startswith(LABELS[INLAY])]:
-            claims.append(_fits(where, ways[_best(inlays, ways)], joint))
-        claims += _exact(where, group)
+        inlays = [label for label in ways if label.startswith(LABELS[INLAY])]
+        if inlays and away(best := ways[_best(inlays, ways)], joint):
+            claims.append(_fits(where, best, joint))
+        claims += [*_adds_up(where, group), *_exact(where, group)]
         short = {JOINT: "joint", LOGITS: "logits", INLAY: "inlay", TERRITORY: "territories"}
         means = {
             word: Spread.of(v["test"] for v in ways[LABELS[way]].values()).mean
@@ -354,11 +365,30 @@ def _fits(where: str, own: Mapping[int, Any], joint: Mapping[int, Any]) -> Claim
     pairs = [(v["nonzero"], joint[s]["nonzero"]) for s, v in own.items() if s in joint]
     larger = sum(mine > theirs for mine, theirs in pairs)
     ratio = Spread.of(mine / theirs for mine, theirs in pairs)
-    more = f", with {ratio.mean:.4f} times its nonzero parameters" if pairs else ""
+    more = f", with {ratio.mean:.4f} times its nonzero parameters"
     claim = near_joint(where, "the inlay", away(own, joint), NEAR_INLAY, more)
     evidence = {**claim.evidence, "nonzero_ratio": ratio.mean}
     holds = bool(claim.holds) and not larger
-    return Claim(claim.text, holds=holds, evidence=evidence, n=claim.n)
+    text = claim.text
+    if larger:
+        text += (
+            f" It is larger than the joint network in {larger} of {len(pairs)}, and must not be."
+        )
+    return Claim(text, holds=holds, evidence=evidence, n=claim.n)
+
+
+def _adds_up(where: str, group: Sequence[Measured]) -> list[Claim]:
+    """Whether the inlay, as one network, answers with the sum of logits that is measured for it."""
+    tried = [cell.result["off"] for cell in group if "off" in cell.result]
+    if not tried:
+        return []
+    holds = max(tried) <= CLOSE
+    word = "answers" if holds else "does not answer"
+    text = (
+        f"{where}: built as one network the inlay {word} with the sum of logits: it is at most "
+        f"{max(tried):.1e} of their size off (n {len(tried)})."
+    )
+    return [Claim(text, holds=holds, evidence={"off": max(tried)}, n=len(tried))]
 
 
 def _exact(where: str, group: Sequence[Measured]) -> list[Claim]:

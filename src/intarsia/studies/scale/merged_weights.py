@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from intarsia.composition import Composition, compose
 from intarsia.composition.batchnorm import has_batchnorm, recalibrate
 from intarsia.composition.merge_context import MergeContext, kept_samples
-from intarsia.composition.operators.inlay import inlay_size
+from intarsia.composition.operators.inlay import inlay_size, inlay_units
 from intarsia.data import Data, Split
 from intarsia.limits import limited
-from intarsia.models.axes import Wiring, axis_sizes, hidden_axes, names_in
-from intarsia.models.units import live_units, take_units
+from intarsia.models.axes import axis_sizes, hidden_axes, names_in
+from intarsia.models.units import take_units
 from intarsia.modules import Architecture, Bank, Module, logits_of
 from intarsia.pruning import normalisations, prunable
 from intarsia.studies.plans import Plan
@@ -45,21 +45,24 @@ def best_merges(
     data: Data,
     device: torch.device,
     present: Sequence[int] | None = None,
+    flips: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """By BatchNorm statistics, the candidate that is best on validation samples.
 
-    With `present`, samples of these classes count, and answers are among them. A network without
-    BatchNorm has one entry, as it is.
+    With `present`, samples of these classes count, statistics are recomputed from them, and answers
+    are among them. A network without BatchNorm has one entry, as it is.
     """
+    if present is not None:
+        data = replace(data, validation=data.validation.select(present))
     best: dict[str, dict[str, Any]] = {}
     for candidate in candidates:
         for norms, network, merged in merged_networks(bank, candidate, data, device):
-            score = _right(network, data.validation, present)
+            score = _right(network, data.validation, present, flips)
             if norms in best and score <= best[norms]["validation"]:
                 continue
             best[norms] = {
                 "validation": score,
-                "test": _right(network, data.test, present),
+                "test": _right(network, data.test, present, flips),
                 "chosen": str(candidate),
                 "nonzero": merged.nonzero,
             }
@@ -85,9 +88,9 @@ def merged_networks(
         yield RECOMPUTED, network, merged
 
 
-def _right(network: nn.Module, split: Split, present: Sequence[int] | None) -> float:
+def _right(network: nn.Module, split: Split, present: Sequence[int] | None, flips: bool) -> float:
     seen = split if present is None else split.select(present)
-    return accuracy(logits_of(network, seen.x), seen.y, present)
+    return accuracy(logits_of(network, seen.x, flips=flips), seen.y, present)
 
 
 @dataclass(frozen=True)
@@ -130,11 +133,10 @@ def inlay_nonzero(bank: Sequence[Module] | Bank) -> int:
 
     Of each module those of its live units; what only the output has, its bias, counts once.
     """
-    parts = tuple(bank)
+    parts = sorted(bank, key=lambda part: part.name)  # as compose has them
     wiring, hidden = parts[0].architecture.wiring(parts[0].factory), 0
     shared: dict[str, Tensor] = {}
-    for part in parts:
-        keep = _live(part, wiring)
+    for part, keep in zip(parts, _units(parts), strict=True):
         masks = {
             name: part.live.get(name, torch.ones(entry.shape, dtype=torch.bool))
             for name, entry in part.plan.items()
@@ -168,23 +170,27 @@ def removed_exactly(inlay: Composition, name: str) -> bool:
         before, after = inlay.joined, (inlay - gone).joined
         fresh = compose(others, "inlay").joined
     assert before is not None and after is not None and fresh is not None
+    keep = _units_of_others(inlay.parts, gone)
     wiring = gone.architecture.wiring(gone.factory)
-    kept = take_units(before.state, wiring, _units_of_others(inlay.parts, gone, wiring))
+    kept = take_units(before.state, wiring, keep)
+    # Where the others have no live unit, a dead one stands for them, whichever it is.
+    alive = {axis for axis, units in keep.items() if bool(units.any())}
     hidden = set(hidden_axes(wiring))
-    units = [name for name, entry in wiring.items() if names_in(entry) & hidden]
+    axes = {name: names_in(entry) & hidden for name, entry in wiring.items()}
+    units = [name for name, own in axes.items() if own and own <= alive]
     same = all(torch.equal(after.state[n], fresh.state[n]) for n in after.state)
     return same and all(torch.equal(after.state[n], kept[n]) for n in units)
 
 
-def _units_of_others(parts: Sequence[Module], gone: Module, wiring: Wiring) -> dict[str, Tensor]:
+def _units_of_others(parts: Sequence[Module], gone: Module) -> dict[str, Tensor]:
     """Which units of an inlay, part after part, are not those of one module."""
     owners: dict[str, list[Tensor]] = {}
-    for part in parts:
-        for axis, units in _live(part, wiring).items():
+    for part, held in zip(parts, _units(parts), strict=True):
+        for axis, units in held.items():
             owners.setdefault(axis, []).append(torch.full((int(units.sum()),), part is not gone))
     return {axis: torch.cat(own) for axis, own in owners.items()}
 
 
-def _live(part: Module, wiring: Wiring) -> dict[str, Tensor]:
-    live = live_units(wiring, part.state, part.live)
-    return {axis: live[axis] for axis in hidden_axes(wiring)}
+def _units(parts: Sequence[Module]) -> list[dict[str, Tensor]]:
+    """By hidden axis, the units of each part that an inlay holds."""
+    return inlay_units([part.state for part in parts], MergeContext(tuple(parts)))

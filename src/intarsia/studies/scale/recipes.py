@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from intarsia.errors import StudyError, nearest, shortened
+from intarsia.studies.cells import Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.maxent.shared.baselines import UNPRUNED
 from intarsia.studies.options import check_flag
@@ -38,6 +39,7 @@ SHARED: dict[str, Any] = {
     "by_model": {},  # settings of the recipe that one model has otherwise
     "joint": {},  # settings of the recipe that joint networks have otherwise
     "calibration": 1000,  # validation samples for scales and offsets, at most; 0: no calibration
+    "flips": False,  # answers are means over a picture and its mirror image
     "keep_banks": True,
 }
 
@@ -102,7 +104,7 @@ def check_recipe(where: str, recipe: Any) -> None:
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """What no other check sees: recipes by model, of joint networks, and whether banks stay."""
+    """What no other check sees: recipes by model, of joint networks, and two flags."""
     for model, recipe in options["by_model"].items():
         if model not in options["models"]:
             raise StudyError(
@@ -111,7 +113,15 @@ def check_options(options: Mapping[str, Any]) -> None:
             )
         check_recipe(f"'by_model', {model!r},", recipe)
     check_recipe("'joint'", options["joint"])
-    check_flag(options, "keep_banks")
+    for key in ("flips", "keep_banks"):
+        check_flag(options, key)
+
+
+def mirrored(cells: Sequence[Measured]) -> list[str]:
+    """What a table says of cells whose answers are means over pictures and mirror images."""
+    if not any(cell.settings.get("flips") for cell in cells):
+        return []
+    return ["logits are means over a picture and its mirror image, of all networks alike"]
 
 
 def _recipe(options: Mapping[str, Any], model: str) -> dict[str, Any]:
