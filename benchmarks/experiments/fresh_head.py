@@ -78,7 +78,7 @@ def timed(
     reference = ia.evaluate(joint, data.test).accuracy
     began = time.process_time()
     result = ia.fresh_head(
-        merged, data, joint=reference, protocol=protocol, seeds=seeds, device="cpu"
+        merged, data, joint=reference, protocol=protocol, epochs=10, seeds=seeds, device="cpu"
     )
     return result, time.process_time() - began
 

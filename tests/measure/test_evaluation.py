@@ -2,15 +2,19 @@
 
 import json
 import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from intarsia import measure
 from intarsia.data import Data, Scaling, Split
-from intarsia.errors import DataError
+from intarsia.errors import DataError, ModelError
+from intarsia.exports import to_network
 from intarsia.measure import Evaluation, evaluate, evaluate_logits
 from intarsia.measure.evaluation import format_number, one_answer
 from intarsia.models import initialise
@@ -84,6 +88,29 @@ def test_plain_network(split: Split) -> None:
     assert seen.catalogue == ("0", "1", "2", "3")
     wrapped = Classifier(network, catalogue=CATALOGUE, shape=(6,), scaling=SCALING)
     assert evaluate(wrapped, split).rewarded == CATALOGUE
+
+
+class Wrapped(nn.Module):
+    """A linear layer whose answer is put into another form."""
+
+    def __init__(self, form: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.layer, self.form = nn.Linear(6, 4), form
+
+    def forward(self, x: Tensor) -> Any:
+        return self.form(self.layer(x))
+
+
+def test_a_network_that_answers_with_logits_among_other_things(split: Split) -> None:
+    forms = (lambda z: {"logits": z, "hidden": 0}, lambda z: SimpleNamespace(logits=z))
+    for network in map(Wrapped, forms):
+        expected = evaluate(network.layer, split).to_json()
+        assert evaluate(network, split).to_json() == expected
+        wrapped = Classifier(network, catalogue=CATALOGUE, shape=(6,), scaling=SCALING)
+        assert torch.allclose(wrapped(split.x), network.layer(split.x / 255), atol=1e-6)
+        assert torch.equal(to_network(wrapped)(split.x), wrapped(split.x))
+    with pytest.raises(ModelError, match="Wrapped gives a dict: expected logits N x C"):
+        evaluate(Wrapped(lambda z: {"answer": z}), split)
 
 
 def test_absent_class_in_json_and_table(module: Module, split: Split) -> None:
@@ -173,6 +200,46 @@ def test_inputs_that_are_not_finite_are_not_the_models_fault(module: Module, spl
     assert "diverged" not in str(error.value)
 
 
+class Reader(nn.Module):
+    """Token ids, of which 0 has no place of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(10, 4), nn.Embedding(3, 4)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head((self.tokens(x) + self.places((x > 0).cumsum(1))).mean(1))
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([[1, 0, 9], [3, 12, 0]], "tokens' has 10 embeddings, .* given ids from 0 to 12:"),
+        ([[1, 2, -3]], "tokens' has 10 embeddings, .* given ids from -3 to 2:"),
+        ([[1, 2, 9]], "places' has 3 embeddings, .* given ids from 1 to 3:"),
+    ],
+)
+def test_ids_that_an_embedding_has_not_are_told(ids: list[list[int]], message: str) -> None:
+    x, network, names = torch.tensor(ids), Reader(), ("a", "b", "c")
+    scaling = Scaling("none", torch.zeros(()), torch.ones(()))
+    classifier = Classifier(network, catalogue=names, shape=(3,), scaling=scaling)
+    with pytest.raises(DataError, match=f"layer 'network.{message}"):
+        classifier.predict(x)
+    with pytest.raises(DataError, match=f"layer '{message}"):
+        evaluate(network, Split(x, torch.zeros(len(x), dtype=torch.int64)))
+    assert not network.tokens._forward_pre_hooks
+
+
+def test_other_errors_of_an_index_are_the_networks_own() -> None:
+    class Wrong(Reader):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x)[:, [int(x.max())]]
+
+    with pytest.raises(IndexError, match="index 7"):
+        logits_of(Wrong(), torch.tensor([[0, 7, 0]]))
+
+
 def test_what_cannot_be_evaluated(module: Module, split: Split) -> None:
     with pytest.raises(DataError, match="a Bank cannot be evaluated"):
         evaluate(Bank([module]), split)  # type: ignore[arg-type]
@@ -183,10 +250,12 @@ def test_what_cannot_be_evaluated(module: Module, split: Split) -> None:
     data = Data.build("own", CATALOGUE, split, split, split, "none")
     with pytest.raises(DataError, match=r"on a Data: .* data\.test"):
         evaluate(module, data)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="on a tuple: pass a Split"):
+    with pytest.raises(DataError, match=r"on a tuple: pass a Split, .* Split\(x, y\)"):
         evaluate(module, (split.x, split.y))  # type: ignore[arg-type]
     with pytest.raises(DataError, match=r"the model gives \(50, 6, 1\): expected logits N x C"):
         evaluate(nn.Unflatten(1, (6, 1)), split)
+    with pytest.raises(ModelError, match=r"Linear fails on inputs of shape \(6,\): mat1"):
+        evaluate(nn.Linear(5, 4), split)
 
 
 def test_flips_average_the_logits_of_a_picture_and_its_mirror_image() -> None:

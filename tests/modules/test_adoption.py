@@ -1,5 +1,6 @@
 """Networks that were trained elsewhere, as modules."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 from torch import nn
 
 import intarsia as ia
-from intarsia.errors import ModelError
+from intarsia.errors import CompositionError, ModelError
 
 CATALOGUE = ("a", "b", "c")
 
@@ -41,7 +42,8 @@ def test_what_is_given_with_it() -> None:
     module = ia.Module.of(network(), scaling=scaling, temperature=2.0, name="mine", **settings)
     assert (module.name, module.rewarded, module.temperature) == ("mine", ("b",), 2.0)
     assert module.scaling is scaling
-    other = ia.Module.of(network(outputs=4), **settings)
+    with pytest.warns(UserWarning, match="4 outputs for a catalogue of 3 classes: its last"):
+        other = ia.Module.of(network(outputs=4), **settings)
     assert other.architecture.outputs == 4  # with an explicit other
     image = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(16, 3))
     assert ia.Module.of(image, shape=(1, 4, 4), **settings).architecture.shape == (1, 4, 4)
@@ -72,6 +74,14 @@ def test_a_base_makes_it_a_change() -> None:
     assert module.state["0.bias"] is module.base.state["0.bias"]
 
 
+def test_networks_whose_base_is_not_given_are_told_how_to_give_it() -> None:
+    about: dict[str, Any] = {"rewarded": "a", "catalogue": CATALOGUE}
+    apart = [ia.Module.of(network(), name=name, **about) for name in "ab"]
+    apart[1] = replace(apart[1], origin="0a" * 32)
+    with pytest.raises(CompositionError, match=r"its origin is .*Module\.of\(.*, base=network\)"):
+        ia.compose(apart, "mean")
+
+
 @pytest.mark.parametrize(
     ("given", "settings", "message"),
     [
@@ -79,10 +89,17 @@ def test_a_base_makes_it_a_change() -> None:
         (network().state_dict(), {}, "model=network"),
         (network().state_dict(), {"model": network(), "catalogue": tuple("abcde")}, "3 outputs"),
         (nn.Conv2d(1, 3, 3), {}, "shape="),
+        (nn.Sequential(nn.LazyLinear(3)), {"shape": (6,)}, "no '0.weight' yet.*run it once"),
         (nn.Sequential(nn.Embedding(6, 8), nn.Linear(8, 3)), {}, "shape="),
         (network(), {"shape": (7,)}, "fails on two inputs"),
         (nn.Sequential(nn.Linear(6, 3), nn.Unflatten(1, (3, 1))), {}, "expected logits"),
         ([1.0], {}, "is no network"),
+        ("folder", {}, "a str is no network.*published"),
+        (
+            {**network().state_dict(), "0.lora_A.default.weight": torch.ones(2, 6)},
+            {"model": network()},
+            "has an adapter in it.*merge_and_unload.*from_adapter",
+        ),
         ({"x": 1.0}, {"model": network()}, "expected tensors"),
         (network(), {"base": {"0.weight": torch.zeros(8, 6)}}, "needs shape"),
         (
@@ -96,3 +113,24 @@ def test_a_base_makes_it_a_change() -> None:
 def test_what_does_not_fit_is_refused(given: Any, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         ia.Module.of(given, **{"rewarded": "a", "catalogue": CATALOGUE} | settings)
+
+
+def test_a_network_that_draws_in_evaluation_mode_is_refused() -> None:
+    class Dropping(nn.Module):
+        def __init__(self, always: bool) -> None:
+            super().__init__()
+            self.first, self.last, self.always = nn.Linear(6, 8), nn.Linear(8, 3), always
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            units = self.first(x)
+            return self.last(nn.functional.dropout(units, training=self.always or self.training))
+
+    settings: dict[str, Any] = {"rewarded": "a", "catalogue": CATALOGUE}
+    torch.manual_seed(0)
+    ia.Module.of(Dropping(always=False), **settings)
+    mine = Dropping(always=True)
+    before = torch.get_rng_state()
+    with pytest.raises(ModelError, match=r"Dropping answers differently.*training=self\.training"):
+        ia.Module.of(mine, **settings)
+    assert mine.training
+    assert torch.equal(torch.get_rng_state(), before)

@@ -192,3 +192,6 @@ def test_alike_is_up_to_rounding() -> None:
     assert answers_alike(torch.cat([row, row * (1 + 1e-7)]))
     assert not answers_alike(torch.cat([row, row + 1e-3]))
     assert not answers_alike(row)  # one answer is no evidence
+    routed = torch.tensor([[1.0, 2.0, -1e9], [2.0, 1.0, -1e9]])  # a class that no module is for
+    assert not answers_alike(routed)
+    assert answers_alike(routed[:1].repeat(3, 1))

@@ -104,14 +104,12 @@ def abstention(
 
 def auroc(known: Numbers, unknown: Numbers) -> float:
     """How often a score of an unknown sample is above one of a known sample; ties count half."""
-    from scipy.stats import rankdata
-
     one, other = (_numbers(values, "scores") for values in (known, unknown))
     if not len(one) or not len(other):
         return math.nan
-    ranks = rankdata(np.concatenate([one, other]))[len(one) :]  # equal ones have their mean rank
-    wins = ranks.sum() - len(other) * (len(other) + 1) / 2
-    return float(wins / (len(one) * len(other)))
+    one = np.sort(one)
+    below, not_above = (np.searchsorted(one, other, side) for side in ("left", "right"))
+    return float((below.sum() + not_above.sum()) / 2 / (len(one) * len(other)))
 
 
 def _answers(model: nn.Module | Module, x: Inputs, flips: bool = False) -> tuple[Tensor, float]:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from intarsia.data import Data, Split
-from intarsia.errors import DataError, nearest
+from intarsia.errors import DataError, ModelError, nearest
 from intarsia.files import plain
 from intarsia.measure.logits import (
     accuracy_per_class,
@@ -104,10 +105,20 @@ def evaluate(
         advice = (
             "pass one of its splits, as data.test"
             if isinstance(split, Data)
-            else "pass a Split, as load_data(...).test is"
+            else "pass a Split, as load_data(...).test is, or Split(x, y): two tensors, with "
+            "labels that are places in the catalogue"
         )
         raise DataError(f"a model cannot be evaluated on a {type(split).__name__}: {advice}")
-    logits = logits_of(model, split.x, batch, flips)
+    try:
+        logits = logits_of(model, split.x, batch, flips)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        shape = tuple(split.x.shape[1:])
+        raise ModelError(
+            f"{type(model).__name__} fails on inputs of shape {shape}: {error}; give samples that "
+            "it reads, or put it in a module that brings them to its shape"
+        ) from error
     if logits.dim() != 2:
         raise DataError(f"the model gives {tuple(logits.shape)}: expected logits N x C")
     return evaluate_logits(logits, split.y, model, rewarded)

@@ -1,17 +1,19 @@
 """Adoption: what a module needs to know of a network that was trained elsewhere."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from intarsia.data import Scaling, set_name
 from intarsia.errors import ModelError, shortened
 from intarsia.files import digest_of
 from intarsia.models import Model, as_model
 from intarsia.models.custom.adapting import logits_in, shared_names
-from intarsia.models.custom.trial import answer
+from intarsia.models.custom.trial import answer, is_deterministic, is_foreign
 from intarsia.modules.architecture import Architecture
 from intarsia.modules.bases.base_weights import Base, BaseSource, fit_base, output_names, read_base
 from intarsia.modules.bases.low_rank import LowRank
@@ -45,6 +47,12 @@ def fields_of(
             f"the network has {seen} outputs for a catalogue of {len(catalogue)} classes: give "
             "the classes of its outputs, in their order; a catalogue that is larger can follow, "
             "by intarsia.grown(module, catalogue)"
+        )
+    if seen > len(catalogue):
+        warnings.warn(
+            f"the network has {seen} outputs for a catalogue of {len(catalogue)} classes: its last "
+            "output is taken for 'none of these'. If it is a class, name it in the catalogue",
+            stacklevel=3,
         )
     fields = {
         "name": name or set_name(tuple(map(str, classes)), tuple(map(str, catalogue))),
@@ -113,7 +121,8 @@ def _state_and_model(
     else:
         raise ModelError(
             f"a {type(network).__name__} is no network: give a torch.nn.Module, or a state dict "
-            "with model="
+            "with model=; published('hf/./folder') reads a folder of transformers, "
+            "safetensors.torch.load_file a file"
         )
     state = {}
     for key, tensor in given.items():
@@ -121,7 +130,18 @@ def _state_and_model(
             raise ModelError(
                 f"the state dict has {shortened(key)}, a {type(tensor).__name__}: expected tensors"
             )
+        if is_lazy(tensor):
+            raise ModelError(
+                f"the network has no {shortened(key)} yet, which is made by its first input: run "
+                "it once before"
+            )
         state[str(key)] = tensor.detach().cpu()
+    factor = next((key for key in state if ".lora_A." in key), None)
+    if factor is not None:  # joined one by one, factors would give another product
+        raise ModelError(
+            f"the network has an adapter in it, with {shortened(factor)}: merge it first, as "
+            "peft's merge_and_unload() does, or read the adapter's folder by Module.from_adapter"
+        )
     holder = network if isinstance(network, nn.Module) else model
     if isinstance(holder, nn.Module):  # a shared tensor has one name in ours
         state = {key: t for key, t in state.items() if key not in shared_names(holder)}
@@ -158,6 +178,12 @@ def _outputs(network: nn.Module, shape: tuple[int, ...]) -> int:
             f"the {type(network).__name__} gives {type(logits).__name__} for two inputs of shape "
             f"{shape}: expected logits, two rows of them; hold it by a module whose forward "
             "returns these"
+        )
+    if is_foreign(network) and not is_deterministic(network, shape):
+        raise ModelError(
+            f"the {type(network).__name__} answers differently to the same inputs, also in "
+            "evaluation mode: turn what it draws off there, as nn.Dropout does, and "
+            "torch.nn.functional.dropout with training=self.training"
         )
     return int(logits.shape[1])
 

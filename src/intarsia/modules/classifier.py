@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from intarsia.data.arrays import shape_of
 from intarsia.encoders import Encoder
 from intarsia.encoders.encoder import is_texts
 from intarsia.errors import DataError, ModelError, shortened
+from intarsia.models.custom.adapting import logits_in
 from intarsia.models.custom.trial import evaluation_mode, input_dtype
 
 Inputs = np.ndarray | Tensor | Sequence[Any]
@@ -90,7 +93,7 @@ class Classifier(Predicting):
         rows = rows.to(self.scale.device, dtype)
         if self.scaling.kind != "none":
             rows = (rows - self.shift) * self.scale
-        logits = self.network(rows)
+        logits = _answered(self.network, rows)
         classes = len(self.catalogue)
         if logits.dim() != 2 or logits.shape[1] not in (classes, classes + 1):
             raise ModelError(
@@ -128,11 +131,47 @@ def logits_of(model: nn.Module, x: Inputs, batch: int = 4096, flips: bool = Fals
             piece = rows[start : start + batch]
             _check_finite(piece, start)
             piece = piece.to(tensor.device, reads)
-            logits = model(piece)
+            try:
+                logits = _answered(model, piece)
+            except IndexError:
+                _check_ids(model, piece)
+                raise
             if flips:
-                logits = (logits + model(piece.flip(3))) / 2
+                logits = (logits + _answered(model, piece.flip(3))) / 2
             pieces.append(logits.cpu())
     return torch.cat(pieces)
+
+
+def _answered(model: nn.Module, rows: Tensor) -> Tensor:
+    logits = logits_in(model(rows))
+    if not isinstance(logits, Tensor):
+        raise ModelError(
+            f"{type(model).__name__} gives a {type(logits).__name__}: expected logits N x C, or "
+            "what has them as `.logits` or by that name in a dict"
+        )
+    return logits
+
+
+def _check_ids(model: nn.Module, rows: Tensor) -> None:
+    """Once the model has failed on the rows: whether an Embedding is given ids that it has not."""
+
+    def check(name: str, layer: nn.Module, given: tuple[Tensor, ...]) -> None:
+        assert isinstance(layer, nn.Embedding)
+        count, ids = layer.num_embeddings, given[0]
+        low, high = int(ids.min()), int(ids.max())
+        if low < 0 or high >= count:
+            raise DataError(
+                f"layer {name!r} has {count:,} embeddings, for ids from 0 to {count - 1:,}, and is "
+                f"given ids from {low:,} to {high:,}: give ids of the vocabulary that the network "
+                "was trained with, and no more tokens than it has positions"
+            )
+
+    with ExitStack() as hooks:
+        for name, layer in model.named_modules():
+            if isinstance(layer, nn.Embedding):
+                hooks.enter_context(layer.register_forward_pre_hook(partial(check, name)))
+        with suppress(IndexError):
+            model(rows)
 
 
 def uncertainty(logits: Tensor, temperature: float = 1.0) -> Tensor:

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from intarsia.data import Scaling
+from intarsia.data import Data, Scaling
 from intarsia.encoders import Encoder
 from intarsia.encoders.encoder import EncoderLike
-from intarsia.errors import FileError, ModelError, shortened
+from intarsia.errors import DataError, FileError, ModelError, shortened
 from intarsia.files import digest_of, plain
 from intarsia.models import Model, as_model
 from intarsia.modules import file
@@ -100,6 +100,21 @@ class Module:
     def parameters(self) -> int:
         """How many parameters the network has; buffers are not counted."""
         return sum(math.prod(entry.shape) for entry in self.plan.values() if entry.learned)
+
+    def own_data(self, source: str | None = None) -> Data | None:
+        """The data whose rows alone the network reads, where its factory brings it: a graph's.
+
+        A `source` that somebody names must mean the same.
+        """
+        own = getattr(self.factory, "data", None)
+        if not isinstance(own, Data):
+            return None
+        if source is not None and Path(source).stem != own.name:
+            raise DataError(
+                f"module {self.name!r} reads rows of {own.name!r} alone, which come with its "
+                f"network, and not {shortened(source)}: leave it out"
+            )
+        return own
 
     @property
     def live(self) -> Mapping[str, Tensor]:
@@ -193,12 +208,13 @@ class Module:
     ) -> "Module":
         """A module of a network that was trained elsewhere, for its `rewarded` classes.
 
-        The `catalogue` says what its outputs mean, in their order. The network is copied, and is
-        given inputs as they are, unless a `scaling` such as that of Data goes before it. `shape`,
-        that of an input, follows from a first layer that is Linear. Instead of a network, a state
-        dict does, with `model`: a network of the same form, or the name or factory of one. What it
-        was fine-tuned from is its `base`, as in `train`: modules that share one can be joined as
-        changes of it. The name is by default that of the classes.
+        The `catalogue` says what its outputs mean, in their order; one output more, the last, means
+        none of these, which is a warning. The network is copied, and is given inputs as they are,
+        unless a `scaling` such as that of Data goes before it. `shape`, that of an input, follows
+        from a first layer that is Linear. Instead of a network, a state dict does, with `model`: a
+        network of the same form, or the name or factory of one. What it was fine-tuned from is its
+        `base`, as in `train`: modules that share one can be joined as changes of it. The name is by
+        default that of the classes.
 
         Its file holds no code: `Module.load(path, model=network)` takes a network of the form.
         """

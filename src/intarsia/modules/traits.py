@@ -43,6 +43,12 @@ ORIGIN: Trait = (
     'train both from one seed (bank.seed(0) picks one), align them (align="weights"), or join '
     'them by "inlay" or "logits"',
 )
+ADOPTED_ORIGIN: Trait = (
+    "origin",
+    lambda m: m.origin,
+    "give what both were fine-tuned from, Module.of(..., base=network), align them "
+    '(align="weights"), or join them by "inlay" or "logits"',
+)
 
 
 def check_traits(first: Module, module: Module, traits: Sequence[Trait]) -> None:

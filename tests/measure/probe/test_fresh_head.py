@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,56 @@ def test_a_head_begins_as_a_linear_layer_or_at_zeros() -> None:
     assert not torch.equal(drawn, start("linear", 1))
 
 
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e4])
+def test_a_head_is_trained_to_the_end_on_features_of_any_size(size: float, data: Data) -> None:
+    """Raw pixels, small and large: as well as scikit-learn's logistic regression does."""
+    from sklearn.linear_model import LogisticRegression
+
+    splits = {"train": data.train, "validation": data.validation, "test": data.test}
+    x = {name: split.x.float().flatten(1) / 16 for name, split in splits.items()}
+    known = LogisticRegression(max_iter=1000).fit(x["train"], data.train.y)
+    least = known.score(x["test"], data.test.y) - 0.02
+    labels = {name: split.y for name, split in splits.items()}
+    features = CachedFeatures({name: size * (own + 3) for name, own in x.items()})
+    trained = train_head(features, 64, 4, labels, HeadTraining(None, 1e-2), seed=0)
+    assert trained.test >= least
+    assert trained.finished
+    # The head reads features as they are: what was learned of scaled ones is put into it.
+    answers = features(trained.head, "test").argmax(1)
+    assert float((answers == data.test.y).double().mean()) == trained.test
+
+
+def test_without_epochs_both_protocols_and_stacks_agree(merged: nn.Module, data: Data) -> None:
+    few: dict[str, Any] = {"seeds": (3, 7), "device": "cpu"}
+    cached, literal = (
+        ia.fresh_head(merged, data, protocol=p, **few) for p in ("cached", "literal")
+    )
+    assert cached.fresh.values == pytest.approx(literal.fresh.values, abs=0.01)
+    assert cached.training == literal.training == HeadTraining(None, 1e-2)
+    assert (cached.unfinished, cached.doubt) == (0, None)
+    assert cached.to_json()["training"]["epochs"] is None
+    splits = {"train": data.train, "validation": data.validation, "test": data.test}
+    features = {name: readout_inputs(merged, split.x) for name, split in splits.items()}
+    labels = {name: split.y for name, split in splits.items()}
+    heads = train_heads([features, features], 4, labels, cached.training, seed=3)
+    assert [head.test for head in heads] == [cached.fresh.values[0]] * 2
+
+
+def test_heads_that_are_not_trained_enough_are_told(
+    merged: nn.Module, data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = ia.fresh_head(merged, data, epochs=1, seeds=2, device="cpu")
+    assert short.training == HeadTraining(1, 1e-3)
+    assert (short.unfinished, short.epochs) == (2, (1, 1))
+    assert short.to_json()["unfinished"] == 2
+    assert short.doubt is not None
+    assert short.doubt in " ".join(str(short).split())
+    monkeypatch.setattr("intarsia.measure.probe.head_training.LONGEST", (2, 1))
+    ended = ia.fresh_head(merged, data, device="cpu")
+    assert ended.unfinished == 1
+    assert "learning_rate" in str(ended.doubt)
+
+
 @pytest.mark.parametrize("protocol", ["cached", "literal"])
 def test_the_network_is_left_as_it_was(merged: nn.Module, data: Data, protocol: Any) -> None:
     merged.insert(3, nn.BatchNorm1d(32))
@@ -182,6 +233,68 @@ def test_logits_may_be_a_multiple_of_what_the_head_gives(data: Data) -> None:
 def bank(data: Data) -> ia.Bank:
     how = {"preset": "paper", "sparsity": 0.0, "rounds": 0, "epochs": 6, "learning_rate": 1e-2}
     return ia.train(data, model="mlp(16, dropout=0)", progress=False, **how)
+
+
+@pytest.mark.parametrize("protocol", ["cached", "literal"])
+def test_logits_may_come_among_other_things(data: Data, protocol: Any) -> None:
+    """As transformers give them: by name in a mapping, or as an attribute."""
+
+    def probed(after: Callable[[Tensor], Any]) -> Any:
+        torch.manual_seed(0)
+        network = Ends(after)
+        return ia.fresh_head(network, data, protocol=protocol, joint=network, **FAST).to_json()
+
+    plain = probed(lambda z: z)
+    for form in (lambda z: {"hidden": 0, "logits": z}, lambda z: SimpleNamespace(logits=z)):
+        assert probed(form) == plain
+
+
+class Tokens(nn.Module):
+    """A row of pixels is a token; the answer is that for one of them, picked before the head or
+    after it, as the sequence classifiers of decoders do.
+    """
+
+    def __init__(self, early: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.score, self.early = nn.Linear(8, 32), nn.Linear(32, 4), early
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.relu(self.body(x.flatten(1, 2)))  # N, tokens, width
+        place = torch.arange(len(x)), x.sum((1, 2, 3)).long() % 3 + 2
+        return 0.5 * (self.score(hidden[place]) if self.early else self.score(hidden)[place])
+
+
+@pytest.mark.parametrize("protocol", ["cached", "literal"])
+@pytest.mark.parametrize("epochs", [None, 3])
+def test_a_head_on_every_token_is_probed_where_it_answers(
+    data: Data, protocol: Any, epochs: int | None
+) -> None:
+    settings = {"protocol": protocol, "epochs": epochs, "batch": 128, "device": "cpu"}
+    expected = ia.fresh_head(Tokens(early=True), data, **settings)
+    result = ia.fresh_head(Tokens(early=False), data, **settings)
+    assert result.head == "score"
+    assert result.native.mean == expected.native.mean
+    assert result.fresh.mean == pytest.approx(expected.fresh.mean, abs=0.02)
+    late, early = (readout_of(Tokens(each), data.train.x) for each in (False, True))
+    for ours, theirs in zip(late.features(data.test.x), early.features(data.test.x), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    wrapped = ia.Classifier(
+        Tokens(early=False), catalogue=data.catalogue, shape=data.shape, scaling=data.scaling
+    )
+    assert readout_of(wrapped, data.train.x).features(data.test.x)[0].shape == (len(data.test), 32)
+
+
+@pytest.mark.parametrize("protocol", ["cached", "literal"])
+def test_answers_that_are_not_finite_have_no_score(
+    merged: nn.Module, data: Data, protocol: Any
+) -> None:
+    with torch.no_grad():
+        merged[1].weight[0, 0] = torch.nan
+    with pytest.raises(DataError, match=r"of the network for .* not finite: it diverged"):
+        ia.fresh_head(merged, data, protocol=protocol)
+    with pytest.raises(DataError, match=r"of the joint network hold .* not finite"):
+        ia.fresh_head(Ends(lambda z: z), data, joint=merged)
 
 
 def test_compositions_modules_and_classifiers_are_probed(bank: ia.Bank, data: Data) -> None:
@@ -283,10 +396,22 @@ class Convolved(nn.Module):
         return self.conv(x).flatten(1)
 
 
+class Pooled(Tokens):
+    """The mean of what the head gives for all tokens, which is that for none of them."""
+
+    def __init__(self) -> None:
+        super().__init__(early=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        pooled: Tensor = self.score(self.body(x.flatten(1, 2))).mean(1)
+        return pooled
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "none": (Convolved, "Convolved has no linear layer: a fresh head takes the place"),
     "after": (lambda: Ends(lambda z: z.log_softmax(1)), "Ends does not answer with what a linear"),
-    "form": (lambda: Ends(lambda z: {"logits": z}), "Ends gives a dict: expected logits N x C"),
+    "form": (lambda: Ends(lambda z: {"answer": z}), "Ends gives a dict: expected logits N x C"),
+    "tokens": (lambda: Pooled(), "Pooled does not answer with what a linear layer gives"),
     "width": (lambda: Ends(lambda z: z, 7), "'fc' has 7 outputs and digits has 4 classes"),
     "shape": (lambda: nn.Linear(5, 4), r"Linear fails on 2 inputs of shape \(1, 8, 8\)"),
     "kind": (lambda: [1], "a list has no readout"),

@@ -380,7 +380,7 @@ def test_what_a_base_can_be_given_as(tmp_path: Path) -> None:
     assert equal(tuned.state, module.state)
     assert str(model).startswith("mlp(hidden=[8]")
     assert callable(read_base(network)[1])
-    with pytest.raises(ModelError, match="no base"):
+    with pytest.raises(ModelError, match="not a base"):
         read_base(3)  # type: ignore[arg-type]
     assert stated_digest(tmp_path / "none") is None
 

@@ -84,6 +84,7 @@ class FreshHead(Renderable):
     training: HeadTraining
     seeds: tuple[int, ...]
     epochs: tuple[int, ...]  # the one kept of each seed, counted from 1
+    unfinished: int  # heads that more epochs might have made better
     samples: dict[str, int]  # by split
     repeated: int  # test samples that are also among those trained or validated on
     contract: Contract = FRESH_HEAD
@@ -103,6 +104,20 @@ class FreshHead(Renderable):
             tuple(g / shortfall if shortfall > 0 else math.nan for g in self.gap.values)
         )
 
+    @property
+    def doubt(self) -> str | None:
+        """Why fresh may be too low, and what to do; None where all heads were trained enough."""
+        if not self.unfinished:
+            return None
+        given = self.training.epochs
+        why = (
+            "the loss of validation samples still falls: give a higher learning_rate"
+            if given is None
+            else f"the last of {given} epochs was the best: give more, or none, to train until the "
+            "loss stays"
+        )
+        return f"Fresh may be too low. For {self.unfinished} of {self.fresh.n} heads {why}."
+
     def rows(self) -> list[tuple[str, ProbeScore | None]]:
         """What was measured, by name, in the order of tables."""
         return [
@@ -119,7 +134,7 @@ class FreshHead(Renderable):
             for name, score in (*self.rows()[:3], ("gap", self.gap), ("recovered", self.recovered))
         }
         facts = {key: getattr(self, key) for key in ("data", "head", "protocol", "seeds", "epochs")}
-        more = {"samples": self.samples, "repeated": self.repeated}
+        more = {key: getattr(self, key) for key in ("unfinished", "samples", "repeated")}
         training = {"training": asdict(self.training)}
         contract = {"contract": self.contract.to_json()}
         return plain({**scores, **facts, **training, **more, **contract}, "fresh head")
@@ -147,7 +162,7 @@ class FreshHead(Renderable):
         text += ", ".join(f"{count} {split}" for split, count in self.samples.items())
         if self.repeated:
             text += f" ({self.repeated} of these seen before)"
-        return text
+        return "\n".join([text, *([self.doubt] if self.doubt else [])])
 
 
 @states(FRESH_HEAD)
@@ -158,8 +173,8 @@ def fresh_head(
     head: str | None = None,
     joint: Joint | Sequence[Joint] | None = None,
     protocol: ProbeProtocol = "cached",
-    epochs: int = 10,
-    learning_rate: float = 1e-3,
+    epochs: int | None = None,
+    learning_rate: float | None = None,
     weight_decay: float = 1e-4,
     batch: int = 64,
     seeds: int | Sequence[int] = 1,
@@ -177,10 +192,16 @@ def fresh_head(
     "literal" runs the whole network on every batch. Both draw the same batches from the same
     seeds, and agree to rounding. Inputs are not augmented. `seeds` are how many heads, or which.
 
+    Without `epochs` a head is trained until it stops getting better on validation samples, on
+    features that are centred and brought to one size (see HeadTraining), by a learning rate of
+    1e-2. `epochs=10` is the paper's way: 10 epochs on features as they are, by 1e-3.
+
     The training split trains, the validation split chooses the epoch, the test split is looked at
     once. Data of which half of the test samples are among the others is refused.
     """
-    how = HeadTraining(epochs, learning_rate, weight_decay, batch)
+    usual = 1e-2 if epochs is None else HeadTraining.learning_rate
+    rate = usual if learning_rate is None else learning_rate
+    how = HeadTraining(epochs, rate, weight_decay, batch)
     numbers = seed_numbers(seeds)
     if protocol not in get_args(ProbeProtocol):
         raise RecipeError(
@@ -208,6 +229,7 @@ def fresh_head(
         training=how,
         seeds=numbers,
         epochs=tuple(trained.epoch for trained in heads),
+        unfinished=sum(not trained.finished for trained in heads),
         samples={name: len(split) for name, split in splits.items()},
         repeated=repeated,
     )
@@ -227,11 +249,14 @@ def _probed(
     width = readout.layer.in_features
     if protocol == "cached":
         pairs = {name: readout.features(split.x) for name, split in splits.items()}
+        for name, (_, made) in pairs.items():
+            _check_finite(made, f"the network for {name} samples")
         logits = pairs["test"][1]
         answers: Any = CachedFeatures({name: pair[0] for name, pair in pairs.items()})
         frozen: Any = nullcontext()
     else:
         logits = readout.features(splits["test"].x)[1]
+        _check_finite(logits, "the network for test samples")
         answers = WholeNetwork(readout, {name: split.x for name, split in splits.items()})
         frozen = answers.frozen()
     if readout.offset is not None:
@@ -338,12 +363,19 @@ def _joint_accuracy(joint: Any, data: Data) -> float:
                 f"the joint network gives logits of shape {tuple(logits.shape)}: expected "
                 f"N x {classes} for the classes of {data.name}"
             )
+        _check_finite(logits, "the joint network")
         return _hits(logits, split.y)
     if isinstance(joint, bool) or not isinstance(joint, int | float) or not 0 <= joint <= 1:
         raise RecipeError(
             f"joint is {shortened(joint)}: expected an accuracy from 0 to 1, or a network"
         )
     return float(joint)
+
+
+def _check_finite(logits: Tensor, what: str) -> None:
+    """A network answers NaN with a class like any other."""
+    if not torch.isfinite(logits).all():
+        raise DataError(f"the logits of {what} hold values that are not finite: it diverged")
 
 
 def _hits(logits: Tensor, labels: Tensor) -> float:

@@ -1,9 +1,10 @@
 """Training a new linear layer on frozen features, read from memory or through the network."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, Protocol
 
 import torch
@@ -14,16 +15,25 @@ from intarsia.files import stream
 from intarsia.measure.probe.readout import PIECE, Readout
 
 INITIAL = ("linear", "zeros")
+SIZE = 50.0  # of scaled features: the mean sum of their magnitudes
+LESS = 1e-3  # of the validation loss, by which it must fall for training to go on
+PATIENCE = (3, 100)  # epochs, and steps, for which it may fall by less
+LONGEST = (20, 20_000)  # epochs, and steps, after which training ends all the same
+
+Head = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class HeadTraining:
     """How a new head is trained: AdamW, cross-entropy, the best epoch on validation samples.
 
-    It begins as a linear layer of torch does, or at zeros.
+    A number of epochs goes over the features as they are. None trains until the loss of validation
+    samples stays, then on at a tenth of the learning rate until it stays again; features are
+    centred and brought to one size before, so that one learning rate fits those of any network. It
+    begins as a linear layer of torch does, or at zeros.
     """
 
-    epochs: int = 10
+    epochs: int | None = 10
     learning_rate: float = 1e-3
     weight_decay: float = 1e-4
     batch: int = 64
@@ -32,6 +42,8 @@ class HeadTraining:
     def __post_init__(self) -> None:
         for key in ("epochs", "batch"):
             value = getattr(self, key)
+            if key == "epochs" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise RecipeError(
                     f"{key} is {shortened(value)}: expected a whole number of at least 1"
@@ -54,6 +66,35 @@ class TrainedHead:
     epoch: int  # counted from 1
     validation: float
     test: float
+    finished: bool  # False where the last epoch was the best, or training until it stays was ended
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureScale:
+    """The mean of features, and a number that brings them to one size.
+
+    AdamW moves every weight by about the learning rate, and so a logit by that times the sum of
+    the features' magnitudes: this sum is what is made alike.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    @classmethod
+    def of(cls, features: Tensor) -> "FeatureScale":
+        """That of training samples, N x D; features that are all alike stay as they are."""
+        mean = features.mean(0)
+        size = (features - mean).abs().sum(1).mean() / SIZE
+        return cls(mean, torch.where(size > 0, size, torch.ones_like(size)))
+
+    def before(self, head: Head) -> Head:
+        """The head on scaled features."""
+        return lambda features: head((features - self.mean) / self.scale)
+
+    def into(self, head: nn.Linear) -> nn.Linear:
+        """The head of features as they are that gives the same logits."""
+        weight = head.weight.detach() / self.scale
+        return _head_of(weight, head.bias.detach() - weight @ self.mean)
 
 
 class Answers(Protocol):
@@ -62,7 +103,11 @@ class Answers(Protocol):
     Rows are numbers on the device of the labels.
     """
 
-    def __call__(self, head: nn.Linear, split: str, rows: Tensor | None = None) -> Tensor: ...
+    def __call__(self, head: Head, split: str, rows: Tensor | None = None) -> Tensor: ...
+
+    @property
+    def scale(self) -> FeatureScale:
+        """That of the training features."""
 
 
 class CachedFeatures:
@@ -71,9 +116,13 @@ class CachedFeatures:
     def __init__(self, features: Mapping[str, Tensor]) -> None:
         self.features = {split: values.float() for split, values in features.items()}
 
-    def __call__(self, head: nn.Linear, split: str, rows: Tensor | None = None) -> Tensor:
+    def __call__(self, head: Head, split: str, rows: Tensor | None = None) -> Tensor:
         features = self.features[split]
         return head(features if rows is None else features[rows])
+
+    @cached_property
+    def scale(self) -> FeatureScale:
+        return FeatureScale.of(self.features["train"])
 
 
 class WholeNetwork:
@@ -84,17 +133,23 @@ class WholeNetwork:
 
     def __init__(self, readout: Readout, inputs: Mapping[str, Tensor]) -> None:
         self.readout, self.inputs = readout, inputs
-        self._head: nn.Linear | None = None
+        self._head: Head | None = None
 
     def frozen(self) -> AbstractContextManager[None]:
         """Everything below the head frozen and in evaluation mode."""
         return self.readout.replaced(lambda features: self._given(features))
 
-    def __call__(self, head: nn.Linear, split: str, rows: Tensor | None = None) -> Tensor:
+    def __call__(self, head: Head, split: str, rows: Tensor | None = None) -> Tensor:
         self._head, x = head, self.inputs[split]
         if rows is not None:
             return self.readout.answer(x[rows.to(x.device)])
         return torch.cat([self.readout.answer(piece) for piece in x.split(PIECE)])
+
+    @cached_property
+    def scale(self) -> FeatureScale:
+        width = self.readout.layer.out_features
+        self._head = lambda features: features.new_zeros(*features.shape[:-1], width)
+        return FeatureScale.of(self.readout.features(self.inputs["train"])[0].float())
 
     def _given(self, features: Tensor) -> Tensor:
         assert self._head is not None
@@ -113,26 +168,81 @@ def train_head(
 
     The seed draws its initial weights and its batches, the same ones however answers are made.
     """
-    device = labels["train"].device
-    head = _new_head(width, classes, how.initial, seed).to(device)
-    optimiser = torch.optim.AdamW(
-        head.parameters(), lr=how.learning_rate, weight_decay=how.weight_decay
-    )
-    draw = torch.Generator().manual_seed(stream("fresh head", seed))
-    best, at, state = -1.0, 0, copy.deepcopy(head.state_dict())
-    for epoch in range(1, how.epochs + 1):
-        order = torch.randperm(len(labels["train"]), generator=draw).to(device)
-        for rows in order.split(how.batch):
-            logits = answers(head, "train", rows)
-            loss = nn.functional.cross_entropy(logits, labels["train"][rows])
-            optimiser.zero_grad()
+    head = _new_head(width, classes, how.initial, seed).to(labels["train"].device)
+    scale = answers.scale if how.epochs is None else None
+    run = _HeadRun(answers, head, scale.before(head) if scale else head, labels, how, seed)
+    finished = run.until_it_stays() if how.epochs is None else run.through(how.epochs)
+    head.load_state_dict(run.state)
+    head = scale.into(head) if scale else head
+    with torch.no_grad():
+        test = _accuracy(answers(head, "test"), labels["test"])
+    return TrainedHead(head, run.kept, run.best, test, finished)
+
+
+@dataclass
+class _HeadRun:
+    """A head in training, and its state after the epoch that was best on validation samples."""
+
+    answers: Answers
+    head: nn.Linear
+    called: Head  # the head, or the head on scaled features
+    labels: Mapping[str, Tensor]
+    how: HeadTraining
+    seed: int
+    epochs: int = field(default=0, init=False)
+    best: float = field(default=-1.0, init=False)
+    kept: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.optimiser = torch.optim.AdamW(
+            self.head.parameters(), lr=self.how.learning_rate, weight_decay=self.how.weight_decay
+        )
+        self.draw = torch.Generator().manual_seed(stream("fresh head", self.seed))
+        self.state = copy.deepcopy(self.head.state_dict())
+
+    def epoch(self) -> float:
+        """One pass over the training samples; the loss of validation samples after it."""
+        labels = self.labels["train"]
+        order = torch.randperm(len(labels), generator=self.draw).to(labels.device)
+        for rows in order.split(self.how.batch):
+            logits = self.answers(self.called, "train", rows)
+            loss = nn.functional.cross_entropy(logits, labels[rows])
+            self.optimiser.zero_grad()
             loss.backward()
-            optimiser.step()
-        score = _accuracy(answers, head, "validation", labels)
-        if score > best:
-            best, at, state = score, epoch, copy.deepcopy(head.state_dict())
-    head.load_state_dict(state)
-    return TrainedHead(head, at, best, _accuracy(answers, head, "test", labels))
+            self.optimiser.step()
+        self.epochs += 1
+        with torch.no_grad():
+            logits = self.answers(self.called, "validation")
+            after = nn.functional.cross_entropy(logits, self.labels["validation"])
+        score = _accuracy(logits, self.labels["validation"])
+        if score > self.best:
+            self.best, self.kept = score, self.epochs
+            self.state = copy.deepcopy(self.head.state_dict())
+        return float(after)
+
+    def through(self, epochs: int) -> bool:
+        """So many epochs; whether one before the last was the best."""
+        for _ in range(epochs):
+            self.epoch()
+        return self.kept < epochs
+
+    def until_it_stays(self) -> bool:
+        """Epochs until the validation loss stays, twice; whether it did so in time."""
+        steps = -(-len(self.labels["train"]) // self.how.batch)
+        patience, longest = (max(n, -(-most // steps)) for n, most in (PATIENCE, LONGEST))
+        least, lowest = float("inf"), copy.deepcopy(self.head.state_dict())
+        for rate in (self.how.learning_rate, self.how.learning_rate / 10):
+            self.head.load_state_dict(lowest)
+            self.optimiser.param_groups[0]["lr"] = rate
+            waited = 0
+            while waited < patience:
+                if self.epochs == longest:
+                    return False
+                loss = self.epoch()
+                waited = 0 if loss < least * (1 - LESS) else waited + 1
+                if loss < least:
+                    least, lowest = loss, copy.deepcopy(self.head.state_dict())
+        return True
 
 
 def train_heads(
@@ -145,11 +255,13 @@ def train_heads(
     """A head on the features of each of several networks, by the same batches, in one loop.
 
     Each comes out as `train_head` would make it alone, to rounding; a GPU takes about as long for
-    all of them as for one. `features` are those of each split, N x D, one mapping per network.
+    all of them as for one. Without a number of epochs they are trained one after another.
+    `features` are those of each split, N x D, one mapping per network.
     """
-    if len(features) == 1:
-        alone = CachedFeatures(features[0])
-        return [train_head(alone, features[0]["train"].shape[1], classes, labels, how, seed)]
+    if len(features) == 1 or how.epochs is None:
+        width = features[0]["train"].shape[1]
+        every = map(CachedFeatures, features)
+        return [train_head(alone, width, classes, labels, how, seed) for alone in every]
     stacked = {split: torch.stack([own[split].float() for own in features]) for split in labels}
     device, width = labels["train"].device, stacked["train"].shape[2]
     first = _new_head(width, classes, how.initial, seed).to(device)
@@ -191,9 +303,12 @@ def train_heads(
         bias.copy_(kept[1])
     tests = accuracies("test").tolist()
     return [
-        TrainedHead(_head_of(kept[0][i], kept[1][i]), int(at[i]), float(best[i]), tests[i])
+        TrainedHead(
+            _head_of(kept[0][i], kept[1][i]), int(at[i]), float(best[i]), tests[i],
+            finished=int(at[i]) < how.epochs,
+        )
         for i in range(many)
-    ]
+    ]  # fmt: skip
 
 
 def _head_of(weight: Tensor, bias: Tensor) -> nn.Linear:
@@ -204,10 +319,8 @@ def _head_of(weight: Tensor, bias: Tensor) -> nn.Linear:
     return head
 
 
-def _accuracy(answers: Answers, head: nn.Linear, split: str, labels: Mapping[str, Tensor]) -> float:
-    with torch.no_grad():
-        hits = answers(head, split).argmax(1) == labels[split]
-    return float(hits.double().mean())
+def _accuracy(logits: Tensor, labels: Tensor) -> float:
+    return float((logits.argmax(1) == labels).double().mean())
 
 
 def _new_head(width: int, classes: int, initial: str, seed: int) -> nn.Linear:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from intarsia.composition import Composition
 from intarsia.errors import CompositionError, IntarsiaError, ModelError, nearest, shortened
+from intarsia.models.custom.adapting import logits_in
 from intarsia.models.custom.trial import evaluating, evaluation_mode, input_dtype, readout_factor
 from intarsia.modules import Classifier, Module
 
@@ -22,6 +23,8 @@ class Readout:
 
     `model` scales raw inputs itself where it is a Classifier. Logits are what the layer gives times
     `factor`, which belongs to the readout; `offset` is what a calibrated composition adds to them.
+    Where it `picks`, the layer reads several places of a row, such as tokens, and the network
+    answers with what it gives for one of them.
     """
 
     model: nn.Module
@@ -30,23 +33,52 @@ class Readout:
     factor: float = 1.0
     offset: Tensor | None = None
     reads: torch.dtype | None = None  # of inputs; None where the model sees to that itself
+    picks: bool = False
 
     def features(self, x: Tensor, piece: int = PIECE) -> tuple[Tensor, Tensor]:
         """What the layer reads, N x D, and the logits, N x C; both where the network is."""
+        with evaluation_mode(self.model), torch.no_grad():
+            pairs = [self._read(rows) for rows in x.split(piece)]
+        features, logits = zip(*pairs, strict=True)
+        return torch.cat(features), torch.cat(logits)
+
+    def _read(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         caught: list[Tensor] = []
         hook = self.layer.register_forward_pre_hook(
             lambda _, given: caught.append(given[0].detach())
         )
         try:
-            with evaluation_mode(self.model), torch.no_grad():
-                logits = [self.answer(rows) for rows in x.split(piece)]
+            logits = self.answer(rows)
         finally:
             hook.remove()
-        return torch.cat(caught), torch.cat(logits)
+        return self._picked(rows) if self.picks else caught[0], logits
+
+    def _picked(self, rows: Tensor) -> Tensor:
+        """What the layer reads at the place that each row is answered by.
+
+        It goes through the network in place of what the layer gives, and the network picks.
+        """
+        network = self.model.network if isinstance(self.model, Classifier) else self.model
+        caught: list[Tensor] = []
+
+        def catch(_: nn.Module, __: Any, made: Any) -> Tensor:
+            caught.append(logits_in(made) / self.factor)
+            return caught[0].new_zeros(len(rows), self.layer.out_features)
+
+        hooks = [
+            self.layer.register_forward_hook(lambda _, given, __: given[0]),
+            network.register_forward_hook(catch),
+        ]
+        try:
+            self.answer(rows)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return caught[0]
 
     def answer(self, rows: Tensor) -> Tensor:
         """Logits of raw inputs, taken to where the network is."""
-        logits: Tensor = self.model(rows.to(self.layer.weight.device, self.reads))
+        logits: Tensor = logits_in(self.model(rows.to(self.layer.weight.device, self.reads)))
         return logits
 
     @contextmanager
@@ -71,8 +103,8 @@ def readout_of(model: nn.Module | Module, x: Tensor, head: str | None = None) ->
     """The readout of a Composition, Module, Classifier or any network, found on a few inputs.
 
     It is the layer whose output, times a constant at most, the network answers with: the one that
-    makes the output axis of its wiring. `head` names it, as in "fc". A composition must be one
-    network.
+    makes the output axis of its wiring. Of a layer that reads every token it may be the output for
+    one of them. `head` names it, as in "fc". A composition must be one network.
     """
     offset: Tensor | None = None
     if isinstance(model, Composition):
@@ -92,7 +124,7 @@ def readout_of(model: nn.Module | Module, x: Tensor, head: str | None = None) ->
     trial = _Trial(model, x[:2])
     name, factor = trial.found() if head is None else (head, trial.factor_of(head))
     layer = trial.network.get_submodule(name)
-    return Readout(model, layer, name, factor, offset, trial.reads)
+    return Readout(model, layer, name, factor, offset, trial.reads, trial.picks(name))
 
 
 def readout_inputs(network: nn.Module, x: Tensor, batch: int = PIECE) -> Tensor:
@@ -117,14 +149,14 @@ class _Trial:
             shape = getattr(self.answer, "shape", None)
             seen = f"a {type(self.answer).__name__}" if shape is None else tuple(shape)
             raise ModelError(
-                f"{type(self.network).__name__} gives {seen}: expected logits N x C; wrap it in a "
-                "module whose forward returns them"
+                f"{type(self.network).__name__} gives {seen}: expected logits N x C, or what "
+                "has them as `.logits` or by that name in a dict"
             )
 
     def found(self) -> tuple[str, float]:
         """The layer that makes the logits, and the factor that they are multiplied by."""
         for name in reversed(self.shapes):
-            factor = self._factor(name) if self.shapes[name] == [self.answer.shape] else None
+            factor = self._factor(name)
             if factor is not None:
                 return name, factor
         what = "does not answer with what a linear layer gives"
@@ -147,7 +179,7 @@ class _Trial:
                 f"the head {head!r} is a {type(layers[head]).__name__}: a fresh head takes the "
                 "place of a Linear layer; name that one"
             )
-        factor = self._factor(head) if self.shapes.get(head) == [self.answer.shape] else None
+        factor = self._factor(head)
         if factor is None:
             raise ModelError(
                 f"the head {head!r} does not make the logits of {kind}: name the layer whose "
@@ -157,8 +189,18 @@ class _Trial:
 
     def _factor(self, name: str) -> float | None:
         """What the logits are of this layer's output: that times a number, or something else."""
+        shapes = self.shapes.get(name, [])
+        if len(shapes) != 1 or len(shapes[0]) < 2:
+            return None
+        (shape,) = shapes
+        if (shape[0], shape[-1]) != tuple(self.answer.shape):
+            return None
         layer = self.network.get_submodule(name)
-        return readout_factor(layer, lambda: self._answer([]), self.answer.shape) or None
+        return readout_factor(layer, lambda: self._answer([]), shape) or None
+
+    def picks(self, name: str) -> bool:
+        """Whether the logits are the layer's output for one of several places."""
+        return self.shapes[name][0] != self.answer.shape
 
     def _noting(self, name: str) -> Any:
         def note(_: nn.Module, __: Any, given: Tensor) -> None:
@@ -184,4 +226,4 @@ class _Trial:
         finally:
             for hook in hooks:
                 hook.remove()
-        return answers[-1]
+        return logits_in(answers[-1])

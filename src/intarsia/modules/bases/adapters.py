@@ -136,7 +136,8 @@ def _changes(
         ):
             raise FileError(
                 f"the tensor {shortened(name)} is neither of a linear nor of a convolution layer: "
-                "expected lora_A.weight and lora_B.weight"
+                "expected lora_A.weight and lora_B.weight; merge it with peft and give the merged "
+                "network to Module.of"
             )
     if not changes:
         raise FileError(f"{WEIGHTS} holds no low-rank change")

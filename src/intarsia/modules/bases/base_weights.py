@@ -184,8 +184,8 @@ def read_base(source: BaseSource) -> tuple[Base, Model | None]:
         model = source.architecture.model or source.factory
         return Base(source.state, source.name), model if same else None
     raise ModelError(
-        f"a {type(source).__name__} is no base: give a network, a state dict, a module, the path "
-        "of a file, or a name"
+        f"a {type(source).__name__} is not a base: give a network, a state dict, a module, the "
+        "path of a file, or a name"
     )
 
 
