@@ -37,13 +37,15 @@ TOGETHER = {
     ),
 }
 CACHES = count()
+# Read when torch is loaded. Threads that wait for others sleep, by default they spin and take a
+# core from the test that the other worker runs.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         return  # it runs no test: its workers do
-    import torch
-
+    _share_cores()
     with suppress(ImportError):  # then the files that want it fail, and no other
         from hypothesis import settings
 
@@ -55,13 +57,20 @@ def pytest_configure(config: pytest.Config) -> None:
     os.fsync = lambda handle: None
     # Of the many objects of a session few are litter: look for it less often than Python would.
     gc.set_threshold(100_000, 20, 20)
-    if not os.environ.get("OMP_NUM_THREADS"):  # which torch follows
-        # Small networks: threads beyond the cores, of which each worker has its share, only wait
-        # for one another. What tests start follows the variable.
-        workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-        threads = max(1, min(2, (os.cpu_count() or 1) // workers))
-        os.environ["OMP_NUM_THREADS"] = str(threads)
-        torch.set_num_threads(threads)
+
+
+def _share_cores() -> None:
+    """As many threads as this worker's share of the cores, for torch and for what tests start."""
+    if os.environ.get("OMP_NUM_THREADS"):
+        return
+    # Small networks: threads beyond the cores only wait for one another.
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    threads = max(1, min(2, (os.cpu_count() or 1) // workers))
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # before NumPy is loaded: its BLAS has its own
+
+    import torch
+
+    torch.set_num_threads(threads)  # a folder's conftest.py may have loaded it already
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

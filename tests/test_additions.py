@@ -1,7 +1,7 @@
 """What a user adds from outside, one registration each, works as if it were intarsia's own."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -52,6 +52,54 @@ def test_a_pruning(data: ia.Data) -> None:
         ia.train(data, pruning="first_column", **SETTINGS)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("every_other(step='a')", "every_other: step is 'a': expected a whole number"),
+        ("every_other(step=2.5)", "every_other: step is 2.5: expected a whole number"),
+        ("every_other(rows=1)", "every_other: rows is 1: expected true or false"),
+        ("every_other(fraction='x')", "every_other: fraction is 'x': expected a number"),
+        ("every_other(axis='colum')", "every_other has no axis 'colum': did you mean 'column'"),
+        ({"name": "every_other", "step": None}, "every_other: step is None"),
+    ],
+)
+def test_settings_of_a_pruning_fit_its_annotations(data: ia.Data, given: Any, message: str) -> None:
+    """Before anything is trained, and before its traits are asked."""
+
+    @PRUNINGS.register("every_other", ranks_layers_together=lambda settings: settings["step"] > 1)
+    def every_other(
+        group: Group,
+        step: int = 2,
+        rows: bool = False,
+        fraction: float | None = None,
+        axis: Literal["row", "column"] = "row",
+    ) -> list[Mask]:
+        """Never called."""
+        raise AssertionError
+
+    with pytest.raises(RecipeError, match=message):
+        ia.train(data, pruning=given, **SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda states: [{}], "1 masks for 3 modules"),
+        (lambda states: [{"layer.0.weight": s["layers.0.weight"] > 0} for s in states], "did you"),
+        (lambda states: [{"layers.0.weight": s["layers.0.weight"]} for s in states], "float32"),
+        (lambda states: [{"layers.0.weight": torch.ones(12, 1) > 0} for _ in states], r"\(12, 1\)"),
+    ],
+)
+def test_masks_that_fit_no_network_are_refused(data: ia.Data, given: Any, message: str) -> None:
+    @PRUNINGS.register("of_mine", own_sparsity=True, before_training=lambda settings: True)
+    def of_mine(group: Group) -> list[Mask]:
+        """Whatever is given."""
+        return given(group.states)
+
+    with pytest.raises(RecipeError, match=f"pruning of_mine gives .*{message}"):
+        ia.train(data, pruning="of_mine", **SETTINGS)
+
+
 def test_a_pruning_of_units_that_wants_its_seed_together(
     data: ia.Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +142,8 @@ def test_an_objective(data: ia.Data) -> None:
     for own, known in zip(mine, same, strict=True):
         assert all(torch.equal(own.state[name], known.state[name]) for name in own.state)
     assert OBJECTIVES.entry("firm(2)").colour == "#123456"
+    with pytest.raises(RecipeError, match="firm: weight is 'x': expected a number"):
+        ia.train(data, objective="firm(weight='x')", **SETTINGS)
     with pytest.raises(RecipeError, match=r"unknown objective 'frim': .*firm"):
         ia.train(data, objective="frim", **SETTINGS)
 

@@ -52,6 +52,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "letter.txt").write_text("Dear reader")
     (folder / "bert").mkdir()
     (folder / "bert" / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "adapter").mkdir()
+    (folder / "adapter" / "adapter_config.json").write_text('{"peft_type": "LORA"}')
     return folder
 
 
@@ -69,6 +71,7 @@ KINDS = {
     "merge.yaml": Kind.MERGE_RECIPE,
     "letter.txt": Kind.OTHER,
     "bert": Kind.FOREIGN,
+    "adapter": Kind.ADAPTER,
     ".": Kind.OTHER,
     "nowhere": Kind.OTHER,
 }
@@ -129,6 +132,7 @@ def test_a_saved_classifier_opens_as_its_composition(tmp_path: Path) -> None:
         ("letter.txt", "is not a safetensors file"),
         ("nowhere", "no such file"),
         ("bert", "Module.of makes a module of its network"),
+        ("adapter", "an adapter in peft's files: .*Module.from_adapter"),
     ],
 )
 def test_errors_say_what_a_path_is(name: str, said: str, folder: Path) -> None:
@@ -139,8 +143,9 @@ def test_errors_say_what_a_path_is(name: str, said: str, folder: Path) -> None:
 def test_a_module_is_named_where_its_file_has_another_name(folder: Path, tmp_path: Path) -> None:
     module = replace(ia.Bank.load(folder / "bank")[0], name="Öl")
     ia.Bank([module]).save(tmp_path)
-    with pytest.raises(FileError, match=r"module 'Öl' is in .*_l-\w+\.safetensors"):
-        open_artifact(tmp_path / "Öl.safetensors")
+    for name in ("Öl.safetensors", "Öl"):
+        with pytest.raises(FileError, match=r"module 'Öl' is in .*_l-\w+\.safetensors"):
+            open_artifact(tmp_path / name)
 
 
 def test_classes_of_other_data_are_told_apart(folder: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from intarsia.composition import OPERATORS, compose
@@ -196,6 +197,28 @@ def test_safetensors_of_joined_logits_holds_each_part(tmp_path: Path) -> None:
         for i, name in enumerate(json.loads(file.metadata()["network"])["parts"]):
             expected = part(name, "mlp(16)").state["layers.0.weight"]
             assert torch.equal(file.get_tensor(f"parts.{i}.layers.0.weight"), expected)
+
+
+@pytest.mark.parametrize("operator", [None, "mean", "logits"])
+def test_safetensors_keep_the_type_of_the_parts(operator: str | None, tmp_path: Path) -> None:
+    def network(seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        layers = nn.Sequential(nn.Embedding(9, 6), nn.Flatten(), nn.Linear(12, 5))
+        return layers.to(torch.bfloat16)
+
+    of = {"catalogue": CATALOGUE, "base": network(0), "shape": (2,)}
+    parts = [Module.of(network(i), rewarded=name, **of) for i, name in enumerate("ab", 1)]
+    what = parts[0] if operator is None else compose(parts, operator)
+    export(what, tmp_path / "model.safetensors")
+    state = load_file(tmp_path / "model.safetensors")
+    assert {tensor.dtype for tensor in state.values()} == {torch.bfloat16}
+    x = torch.arange(8).reshape(4, 2)
+    if operator != "logits":  # which has two networks
+        reader = network(3)
+        reader.load_state_dict(state)
+        assert torch.equal(reader(x), answers(what, x))
+    else:
+        assert torch.equal(state["parts.1.2.weight"], parts[1].state["2.weight"])
 
 
 def test_a_strangers_network_is_exported_too(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_the_order_of_png_ratios_must_break_at_64_pixels() -> None:
 
 def test_a_gpu_has_an_aim_that_a_cpu_has_not() -> None:
     result = load("pattern_fits_cpu")
-    assert "Aimed at" not in "\n".join(pattern_pages._timed(result, None))
+    assert "The target" not in "\n".join(pattern_pages._timed(result, None))
     told = "\n".join(pattern_pages._timed({**result, "clock": "wall"}, 30))
-    assert "Aimed at: one stack at least 30 times as fast" in told
+    assert "The target is a stack at least 30 times as fast" in told
     assert told.endswith("missed.")

@@ -48,6 +48,10 @@ class Kind(Enum):
         "a model of another program: Module.of makes a module of its network, and `intarsia "
         "compose` joins such folders by a recipe of mergekit's"
     )
+    ADAPTER = (
+        "an adapter in peft's files: in Python, Module.from_adapter makes a module of it and of "
+        "the network that it was made for"
+    )
     BASE = "the base that modules are changes of: `intarsia train --base` starts from it"
     RUN = "a training run that is not finished: run the same command again to finish it"
     STORE = "the store of a study: `intarsia report` and `intarsia study` show it"
@@ -61,6 +65,7 @@ class Kind(Enum):
 MARKERS = {
     LISTING: Kind.BANK,
     "store.json": Kind.STORE,
+    "adapter_config.json": Kind.ADAPTER,
     "config.json": Kind.PRETRAINED,
     f"{DEMO_BANK}/{LISTING}": Kind.DEMO,
     ".progress": Kind.RUN,
@@ -133,10 +138,11 @@ def _check_path(path: Path) -> None:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
         # Names of classes that not every file system takes are changed; all else the loader says.
-        changed = path.with_name(file_name(path.stem))
-        if path.suffix == ".safetensors" and os.path.exists(changed):
+        name = path.stem if path.suffix == ".safetensors" else path.name
+        changed = path.with_name(file_name(name)) if name else path
+        if os.path.exists(changed):
             raise FileError(
-                f"{path}: there is no such file: module {path.stem!r} is in {changed}"
+                f"{path}: there is no such file: module {name!r} is in {changed}"
             ) from None
         return
     except (OSError, ValueError) as error:  # a name that is too long, or has a zero byte
@@ -144,6 +150,32 @@ def _check_path(path: Path) -> None:
         raise FileError(f"{path}: cannot be opened: {reason}: check the path") from None
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise FileError(f"{path}: is a pipe or a device: give a file or a folder")
+
+
+def graph_network(paths: Sequence[Path]) -> Model | None:
+    """The network of modules of a graph's nodes, if they say where their graph lies.
+
+    For paths that a person gave, not for files from anywhere: it reads what they name.
+    """
+    ours = (Kind.MODULE, Kind.COMPOSITION, Kind.BANK, Kind.PRETRAINED)
+    for path in paths:
+        place = kind_of(path) in ours and _provenance_at(weights_path(path)).get("graph")
+        if isinstance(place, Mapping):
+            from intarsia.graphs import graph_model
+
+            return graph_model(place)
+    return None
+
+
+def _provenance_at(path: Path) -> Mapping[str, Any]:
+    """What the header of the first module of a file or folder says of its making."""
+    for file in sorted(path.glob("*.safetensors")) if path.is_dir() else [path]:
+        header = header_of(file)
+        parts = header.get("parts")
+        first = parts[0] if isinstance(parts, list) and parts else header
+        if found := _mapping(_mapping(first).get("provenance")):
+            return found
+    return {}
 
 
 def open_artifact(
@@ -213,11 +245,17 @@ def data_for(
     another file is to be read with alike, hold unless others are given.
     """
     first = modules_of(artifact)[0]
-    if source is None:
-        source = _training_data(first)
     check_options(options)
-    encoder = {} if first.encoder is None else {"features": first.encoder}
-    data = load_data(source, **{**options_for(source, first.provenance), **encoder, **options})
+    data = first.own_data(source)
+    if data is None:
+        source = _training_data(first) if source is None else source
+        encoder = {} if first.encoder is None else {"features": first.encoder}
+        data = load_data(source, **{**options_for(source, first.provenance), **encoder, **options})
+    elif options:
+        raise DataError(
+            f"{data.name} comes with the modules' network, as it is: leave {next(iter(options))} "
+            "and other options of the data out"
+        )
     return data, data.digest == _mapping(first.provenance.get("data")).get("digest")
 
 

@@ -17,6 +17,7 @@ from intarsia.composition import Composition
 from intarsia.composition.operators.logits.routers import EncodedInputs, Router
 from intarsia.errors import FileError, ModelError, RecipeError, nearest
 from intarsia.files import canonical, plain, write_whole
+from intarsia.models.custom.adapting import logits_in
 from intarsia.modules import Classifier, Module
 from intarsia.modules.classifier import divide_other
 
@@ -103,11 +104,11 @@ class _Reading(nn.Module):
         self.classes, self.temperature = len(model.catalogue), model.temperature
         with torch.no_grad():
             example = _example(model.shape, "float32").to(self.dtype)
-            self.other = model.network(example).shape[1] > self.classes
+            self.other = logits_in(model.network(example)).shape[1] > self.classes
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.to(self.dtype)
-        logits = self.network((x - self.shift) * self.scale if self.scaled else x)
+        logits = logits_in(self.network((x - self.shift) * self.scale if self.scaled else x))
         return divide_other(logits, self.classes, self.temperature) if self.other else logits
 
 
@@ -127,6 +128,8 @@ def _computation(
 ) -> tuple[nn.Module, Tensor]:
     """The whole way from raw inputs to logits on the CPU, and raw inputs to try it with."""
     model = _model(artifact)
+    if not isinstance(artifact, Module):
+        model = model.float()  # as the example is
     encoder = _classifiers(model)[0].encoder
     if any(isinstance(part, EncodedInputs) for part in model.modules()):
         raise ModelError(
@@ -272,7 +275,7 @@ def _model(artifact: Exportable) -> Classifier | Composition:
             "Classifier; of a bank its modules one by one, or compose(bank); of a "
             "ModularClassifier its composition_"
         )
-    model = deepcopy(artifact).cpu().float().eval()
+    model = deepcopy(artifact).cpu().eval()
     if isinstance(model, Composition) and not model.apart and model.offset is None:
         return _classifiers(model)[0]
     return model

@@ -15,6 +15,9 @@ from intarsia.errors import DamagedError, FileError
 if TYPE_CHECKING:
     import torch
 
+# Endings of files with weights in formats that are not ours.
+OTHER_WEIGHTS = (".onnx", ".pt", ".pt2", ".pth", ".bin", ".ckpt", ".gguf")
+
 
 def write_whole(path: str | Path, content: bytes | memoryview) -> None:
     """Write `content` so that a reader, at any moment and after any crash, sees all of it or none.
@@ -22,6 +25,8 @@ def write_whole(path: str | Path, content: bytes | memoryview) -> None:
     A temporary file in the same folder (`.*.part`) is synced and renamed; missing folders are made.
     """
     path = Path(path)
+    if path.is_dir():
+        raise FileError(f"cannot write {path}: it is a folder; name a file")
     part = part_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

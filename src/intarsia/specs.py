@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, update_wrapper
-from typing import Any, Protocol, TypeVar
+from types import NoneType, UnionType
+from typing import Any, Literal, Protocol, TypeVar, Union, get_args, get_origin
 
 from intarsia.errors import DataError, LimitError, RecipeError, nearest, shortened
 from intarsia.limits import current
@@ -28,6 +29,26 @@ def check_keys(what: str, given: Iterable[Any], known: Collection[str]) -> None:
     for key in given:
         if key not in known:
             raise RecipeError(f"{what} has no setting {shortened(key)}: {nearest(key, known)}")
+
+
+def check_setting(name: str, parameter: inspect.Parameter, value: Any) -> None:
+    """What an annotation asks for: a choice, a flag or a finite number, each maybe left open."""
+    key, kind = parameter.name, parameter.annotation
+    if value is parameter.default:
+        return
+    if get_origin(kind) in (Union, UnionType):
+        kinds = [each for each in get_args(kind) if each is not NoneType]
+        kind = kinds[0] if len(kinds) == 1 else Any
+    if get_origin(kind) is Literal and value not in get_args(kind):
+        raise RecipeError(
+            f"{name} has no {key} {shortened(value)}: {nearest(value, get_args(kind))}"
+        )
+    if kind is bool and not isinstance(value, bool):
+        raise RecipeError(f"{name}: {key} is {shortened(value)}: expected true or false")
+    if kind is int and type(value) is not int:
+        raise RecipeError(f"{name}: {key} is {shortened(value)}: expected a whole number")
+    if kind is float and not is_number(value):
+        raise RecipeError(f"{name}: {key} is {shortened(value)}: expected a number")
 
 
 def seed_numbers(given: Any) -> tuple[int, ...]:
@@ -56,6 +77,18 @@ def is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return abs(value) < 2**63 if isinstance(value, int) else math.isfinite(value)
+
+
+def split_outside(text: str, marks: str) -> list[str]:
+    """A text cut at any of the marks that lies outside of brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if letter in marks and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
 
 
 def find_named(what: str, parts: Sequence[T], name: str) -> T:
@@ -87,6 +120,11 @@ def name_of(text: Any) -> str:
     if isinstance(text, Mapping):
         return str(text.get("name", ""))
     return (text if isinstance(text, str) else shortened(text)).partition("(")[0].strip()
+
+
+def is_ours(function: Any) -> bool:
+    """Whether a function or an entry is of this package."""
+    return str(getattr(function, "__module__", "")).startswith("intarsia.")
 
 
 class RegistryEntry:
@@ -168,20 +206,31 @@ class Registry(dict[str, Any]):
     def specs(self, given: Any, setting: str, example: str) -> list[Spec]:
         """Several in a row: a name, as in "noise + mixed(0.2)", a mapping, or a list; "none" too.
 
-        `setting` and `example` are for the error.
+        Commas do as well. `setting` and `example` are for the error.
         """
         if given is None:
             return []
         if isinstance(given, str):
-            given = [part for part in given.split("+") if part.strip() not in ("", "none")]
+            parts = split_outside(given, "+,")
+            given = [part for part in parts if part.strip() not in ("", "none")]
         elif isinstance(given, Mapping | Spec):
             given = [given]
         if not isinstance(given, Sequence):
             raise RecipeError(f"{setting} is {given!r}: expected one or more, as in {example}")
         return [self.spec(one) for one in given]
 
+    def check_settings(self, text: "str | Mapping[str, Any] | Spec") -> None:
+        """Refuse settings that the annotations of a function do not allow."""
+        spec = self.spec(text)
+        parameters = self.parameters(spec.name)
+        for key, value in spec.arguments.items():
+            check_setting(spec.name, parameters[key], value)
+
     def call(self, spec: Spec, **given: Any) -> Any:
-        return self[spec.name](**given, **spec.arguments)
+        entry = self[spec.name]
+        if not is_ours(entry):  # ours say themselves which values they take
+            self.check_settings(spec)
+        return entry(**given, **spec.arguments)
 
     def parameters(self, name: str) -> dict[str, inspect.Parameter]:
         """The parameters that users set."""

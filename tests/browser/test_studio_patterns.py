@@ -99,6 +99,26 @@ def test_the_slider_is_moved_the_numbers_follow_and_the_button_goes_back(page: P
     expect(page.locator("#moved")).to_contain_text("0.0000")
 
 
+def test_walking_through_the_lists_leaves_a_moved_weight_where_it_is(page: Page) -> None:
+    choose(page, "#network", "totem")
+    choose(page, "#layer", "outputs")
+    expect(page.locator("#moved")).to_contain_text("to value, as it was")
+    page.locator("#weight input[type=range]").focus()
+    for _ in range(20):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator("#moved")).to_contain_text("+0.20")
+    moved = page.locator("#picture img").get_attribute("src")
+    for control in ("#network", "#layer", "#connection"):
+        page.locator(f"{control} input").focus()
+        page.keyboard.press("Escape")
+        page.keyboard.press("Tab")
+    page.locator("#weight input[type=range]").focus()
+    with page.expect_response("**/predict"):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator("#moved")).to_contain_text("+0.21")
+    assert page.locator("#picture img").get_attribute("src") != moved
+
+
 def test_connections_are_listed_with_both_units(page: Page) -> None:
     choose(page, "#layer", "hidden layer 1 of 6")
     count = int(load_network("totem").weights[0].count_nonzero())

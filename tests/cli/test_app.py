@@ -242,6 +242,12 @@ def test_compact_is_smaller_and_answers_the_same(trained: tuple[Path, Any], tmp_
         with torch.no_grad():
             torch.testing.assert_close(after.to_module()(x), before(x))
     assert "before" in call("compact", wide, "-o", tmp_path / "small.safetensors").stdout
+    listed = trained[0] / "3-s0.safetensors"
+    kept = {path: path.read_bytes() for path in (wide, listed)}
+    assert "is what is read" in refusal("compact", wide, "-o", wide)
+    for words in (["compact", wide], ["compose", trained[0], "--seed", 0]):
+        assert "is a module of the bank in" in refusal(*words, "-o", listed)
+    assert {path: path.read_bytes() for path in kept} == kept
 
 
 def test_export_writes_tensors_and_onnx(

@@ -4,11 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import intarsia as ia
@@ -152,3 +154,28 @@ def test_a_terminal_without_unicode_gets_escapes(tmp_path: Path) -> None:
     assert "gr\\xfcn" in said  # the classes there are, after an unknown one
     found_json = json.loads(last[1:])
     assert [module["name"] for module in found_json["modules"]] == list(bank.names)
+
+
+def figure_options(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[list[str], str]]:
+    """The words of every verb that draws to a file, and the option for it."""
+    context = typer.Context(group)
+    for name in group.list_commands(context):
+        command, words = group.get_command(context, name), (*before, name)
+        if hasattr(command, "list_commands"):
+            yield from figure_options(command, words)
+            continue
+        needed = sum(own.param_type_name == "argument" and own.required for own in command.params)
+        for own in command.params:
+            if ".svg, .pdf or .png" in (getattr(own, "help", None) or ""):
+                yield [*words, *["nowhere"] * needed], own.opts[0]
+
+
+def test_figures_that_cannot_be_written_are_refused_before_all_else(here: Path) -> None:
+    (here / "folder.svg").mkdir()
+    options = list(figure_options(typer.main.get_command(app)))
+    assert {"evaluate", "path", "graphs", "sweetspot", "flow", "lens"} <= {w[0] for w, _ in options}
+    for words, option in options:
+        for name, said in (("x.jpg", "one of .svg, .pdf, .png"), ("folder.svg", "not a file")):
+            result = run(*words, option, name)
+            assert result.exit_code == 1, (words, result.stdout, result.stderr)
+            assert said in result.stderr, words

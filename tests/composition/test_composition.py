@@ -365,6 +365,9 @@ def test_what_is_no_module_is_named(given: Any) -> None:
         compose(given)
     with pytest.raises(CompositionError, match=r"a Composition cannot be joined.*parts"):
         compose(compose([part("0")]))  # type: ignore[arg-type]
+    for second in (part("1"), Bank([part("1")]), compose([part("1")])):
+        with pytest.raises(CompositionError, match=r"in one list, as in compose\(\[a, b\]\)"):
+            compose(part("0"), second)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,7 @@ CASES = [
     (lambda: load_data(X, Y, seed=-1), "seed"),
     (lambda: load_data(X, Y, target="label"), "target= has no meaning"),
     (lambda: load_data(X, Y, labels="coarse"), "only cifar100"),
+    (lambda: load_data(X, labels=Y), r"labels is a .*load_data\(x, y\)"),
     (lambda: load_data("mnits"), "did you mean 'mnist'"),
     (lambda: load_data("digits", Y), "y= has no meaning"),
     (lambda: load_data("none.npz"), "there is no file none.npz"),

@@ -58,6 +58,15 @@ def test_steps_follow_one_another_with_numbers_of_their_own(pictures: Tensor) ->
     assert torch.equal(both, torch.cat([first, pictures[1:]]))
 
 
+def test_steps_are_written_with_plus_signs_or_commas() -> None:
+    """What lies in brackets is left whole, and one text is kept of both."""
+    steps = read_augmentations("crop(4) + flip + cutout(pixels=+8)")
+    assert [str(step) for step in steps] == ["crop(pixels=4)", "flip", "cutout(pixels=8)"]
+    assert read_augmentations("crop(4), flip, cutout(8)") == steps
+    recipe = ia.Recipe(augment="crop(4), flip").resolve()
+    assert recipe.digest() == ia.Recipe(augment="crop(4) + flip").resolve().digest()
+
+
 def test_every_offset_is_as_frequent_as_any_other() -> None:
     numbers = draw_numbers(read_augmentations("crop(2)"), 5000, 0)
     rows, columns = 5 + torch.arange(5000), torch.zeros(5000, 1, 5, 5)

@@ -118,7 +118,8 @@ def test_duplicates_and_classes_are_found_in_the_raw_rows() -> None:
     ("given", "message"),
     [
         ({"features": "bright", "x": np.zeros((60, *SHAPE), np.float32)}, "which value is white"),
-        ({"features": "bright", "x": np.zeros((60, 12), np.float32)}, "which value is white"),
+        ({"features": "bright", "x": np.zeros((60, 12), np.float32)}, "reads pictures"),
+        ({"features": TinyEncoder}, r"the class TinyEncoder: .* features=TinyEncoder\(\)"),
         ({"features": "bright(white=1)", "x": np.ones((60, 12), np.float32)}, "reads pictures"),
         ({"features": "tiny", "missing": "mean"}, "missing= has no meaning"),
         ({"features": "tinyy"}, "did you mean 'tiny'"),

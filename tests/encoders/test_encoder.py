@@ -220,7 +220,10 @@ def test_names_of_hubs_are_no_paths_or_addresses(name: str) -> None:
 
 
 def test_a_spec_of_a_hub_is_read_with_settings_too() -> None:
-    assert read_spec("timm(name='a.b', size=64)").arguments == {"name": "a.b", "size": 64}
+    expected = {"name": "a.b", "size": 64}
+    assert read_spec("timm(name='a.b', size=64)").arguments == expected
+    assert read_spec("timm/a.b(size=64)").arguments == expected
+    assert read_spec("timm/a.b()").arguments == {"name": "a.b"}
 
 
 def test_grey_pictures_and_colour_of_any_size_are_read() -> None:

@@ -402,6 +402,8 @@ def test_mistakes_are_named(four: ModularClassifier, five: ModularClassifier, di
         four.add_module(five.modules_[4])
     with pytest.raises(EstimatorError, match="has a module"):
         four.add_module(four.modules_[0])
+    with pytest.raises(EstimatorError, match="a str is not a module: give what remove_class"):
+        four.add_module("4")
 
 
 def _small_convolution(shape: tuple[int, ...], outputs: int) -> torch.nn.Module:

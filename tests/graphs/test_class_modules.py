@@ -3,6 +3,7 @@
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,10 +13,12 @@ from intarsia.graphs import (
     GCNLayer,
     NodeData,
     NodeModel,
+    graph_model,
     joint_partition,
     node_data,
     node_splits,
     train_class_modules,
+    with_graph,
 )
 from planted_nodes import planted
 
@@ -96,9 +99,27 @@ def test_inputs_are_numbers_of_nodes(model: NodeModel, numbers: list, words: str
 def test_settings_are_checked(nodes: NodeData, model: NodeModel) -> None:
     with pytest.raises(RecipeError, match="hidden"):
         NodeModel(nodes, hidden=0)
+    with pytest.raises(RecipeError, match="dropout 'x'"):
+        NodeModel(nodes, dropout="x")
     with pytest.raises(DataError, match="numbers of nodes"):
         model((784,), 3)
     with pytest.raises(DataError, match="no test nodes"):
         node_splits(NodeData(**{**vars(nodes), "test": nodes.test[:0]}))
     with pytest.raises(DataError, match="one class alone"):
         node_splits(NodeData(**{**vars(nodes), "labels": 0 * nodes.labels}))
+
+
+def test_a_model_is_made_of_what_modules_say_of_their_graph(
+    nodes: NodeData, model: NodeModel, bank: ia.Bank, tmp_path: Path
+) -> None:
+    path = tmp_path / "planted.npz"
+    np.savez(path, **planted())
+    told = with_graph(bank, str(path), model)
+    assert [own.digest for own in told] != [own.digest for own in bank]
+    place = told["0"].provenance["graph"]
+    made = graph_model(place)
+    assert (made.hidden, made.dropout) == (model.hidden, model.dropout)
+    assert made.data.digest == bank["0"].provenance["data"]["digest"]
+    for wrong in ({"source": 3}, {"source": "cora", "root": 4}, {"hidden": "8"}, {"digest": "0"}):
+        with pytest.raises((DataError, RecipeError), match=r"graph|hidden"):
+            graph_model({**place, **wrong})

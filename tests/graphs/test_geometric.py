@@ -79,6 +79,15 @@ def test_it_works_in_pipelines_and_batches_of_pyg(tree: Graph) -> None:
     once = edges_of(rewire(tree, 0.5).edge_index)
     shifted = {(a + tree.size, b + tree.size) for a, b in once}
     assert edges_of(batch.edge_index_1) == once | shifted
+    kinds = data_of.HeteroData()
+    kinds["a"].x = torch.zeros(2, 1)
+    kinds["a", "to", "a"].edge_index = torch.tensor([[0, 1], [1, 0]])
+    for read in (read_graph, Renormalise(0.5)):
+        with pytest.raises(DataError, match=r"several kinds.*to_homogeneous"):
+            read(kinds)
+    with pytest.raises(DataError, match="HeteroData has no edge_index"):
+        graphs_of(kinds)
+    assert read_graph(kinds.to_homogeneous()).edges == 2
     arrow = data_of.Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2)
     with pytest.raises(DataError, match="directed=True"):
         Renormalise(0.5)(arrow)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from intarsia.errors import RecipeError
+from intarsia.errors import DataError, RecipeError
 from intarsia.graphs import (
     PROTOCOLS,
     VARIANTS,
@@ -144,6 +144,10 @@ def test_graphs_and_splits_must_fit(nodes: NodeData) -> None:
         train_nodes(nodes, [], **QUICK)
     with pytest.raises(RecipeError, match="a graph has 2 nodes"):
         train_nodes(nodes, [read_graph([(0, 1)])], **QUICK)
+    for call in (train_nodes, tune_nodes):
+        more = ({"dropout": [0]},) if call is tune_nodes else ()
+        with pytest.raises(DataError, match=r"Tensor is not a NodeData.*load_nodes"):
+            call(nodes.x, [nodes.graph], *more, **QUICK)
     empty = replace(nodes, test=np.array([], dtype=int))
     with pytest.raises(RecipeError, match="no test nodes"):
         train_nodes(empty, [nodes.graph], **QUICK)

@@ -90,9 +90,9 @@ def test_markdown_by_hand() -> None:
         r"| none     |     5 |              0.7000 |              - |      - |",
         "",
         "- mean (standard deviation), n = 50",
-        "- bold: above every other of its group (Welch's test, 95%; not corrected for the number "
-        "of groups)",
-        "- † suspect: the paper has the same digits for another data set",
+        "- bold: significantly above every other value of its group (Welch's t-test, 95%, not "
+        "corrected for the number of groups)",
+        "- † suspect: the paper prints the same digits for another data set",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Verdicts: one paragraph, points and JSON of the same claims; missing cells in words."""
+"""Verdicts: lists, one paragraph and JSON of the same claims; missing cells in words."""
 
 import json
 from itertools import product
@@ -29,6 +29,11 @@ def test_all_that_is_shown_says_the_same() -> None:
             assert all(point in text for point in claim.details)
         assert "Counted as missed: Yeast with IMP, cut through." in text
         assert "mnist, deep: 4 cells" in text
+    lines = VERDICT.markdown().splitlines()
+    assert lines[:3] == ["- ✗ Two of three are met.", "    - Far: x.", "- Nobody asked."]
+    assert not any("Far" in line for line in VERDICT.lines(details=False))
+    assert Claim("Ours is more.", True).marked == "✓ Ours is more."
+    assert [claim.holds for claim in VERDICT.statements] == [False, None, False]
     assert VERDICT.claims[0].counted == "2 of 3"
     assert VERDICT.claims[1].counted == ""
 

@@ -335,7 +335,7 @@ def test_a_folder_belongs_to_one_process(small_data, tmp_path):
 
 def test_a_path_that_is_no_folder(small_data, tmp_path):
     (tmp_path / "out").write_text("")
-    with pytest.raises(TrainingError, match="cannot write to"):
+    with pytest.raises(TrainingError, match=r"cannot write to .*: it is a file; name a folder"):
         ia.train(small_data, out=tmp_path / "out", **settings_of("paper"))
 
 

@@ -163,3 +163,17 @@ def test_what_is_given_in_the_wrong_place_is_told(small_data):
         ia.train(small_data.train.x, small_data.train.y)
     with pytest.raises(RecipeError, match=r"an option of the data: .* data_options=\{missing"):
         ia.train("digits", missing="mean")
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", None])
+def test_a_device_that_is_none_is_told_in_few_words(small_data, device):
+    with pytest.raises(TrainingError, match=f"device {device!r} cannot be used") as caught:
+        ia.train(small_data, device=device, epochs=1)
+    assert len(str(caught.value)) < 120
+
+
+def test_data_and_recipe_in_the_wrong_place_are_told(small_data):
+    with pytest.raises(RecipeError, match=r"comes second: train\(data, recipe\)"):
+        ia.train(ia.Recipe(epochs=1))
+    with pytest.raises(RecipeError, match=r"the recipe is a str: .*Recipe\.load\(path\)"):
+        ia.train(small_data, "recipe.yaml")

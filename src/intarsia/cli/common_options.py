@@ -36,13 +36,17 @@ def text_option(metavar: str, help: str, *flags: str) -> Any:
 
 
 def figure_option(help: str, *flags: str) -> Any:
-    """An option for the file of a figure, whose ending is checked before anything is computed."""
+    """An option for the file of a figure, which is checked before anything is computed."""
 
     def check(path: Path | None) -> Path | None:
         if path is not None:
+            from intarsia.errors import FileError
+            from intarsia.files import is_no_file
             from intarsia.plots import check_format
 
             check_format(path)
+            if is_no_file(path):
+                raise FileError(f"{path} is there, and is not a file: name a file for the figure")
         return path
 
     return typer.Option(*flags, help=help, callback=check)
@@ -130,11 +134,12 @@ class OwnNetwork:
         ),
     ] = None
 
-    def factory(self) -> "Model | None":
-        """The function that makes it, imported."""
+    def factory(self, *paths: Path) -> "Model | None":
+        """The function that makes it, imported; or that of the graph whose nodes modules know."""
+        from intarsia.artifacts import graph_network
         from intarsia.cli.arguments import import_factory
 
-        return import_factory(self.model)
+        return graph_network(paths) if self.model is None else import_factory(self.model)
 
 
 @dataclass(frozen=True)
@@ -241,13 +246,26 @@ def save_figure(result: Any, path: Path | None) -> None:
         save(result.figure(), path)
 
 
-def check_weights_file(path: Path) -> None:
-    """Before anything is computed: a file of ours is no file of another kind."""
-    from intarsia.errors import FileError
+def check_weights_file(path: Path, source: Path | None = None) -> None:
+    """Before anything is computed: a file of ours is no file of another kind.
 
-    if path.suffix.lower() in (".onnx", ".pt", ".pt2", ".pth", ".bin", ".ckpt", ".gguf"):
+    Nor is it what is read, of which it holds less, or a module that a bank lists.
+    """
+    from intarsia.errors import FileError
+    from intarsia.files import OTHER_WEIGHTS, read_sealed
+    from intarsia.modules import LISTING
+
+    if path.suffix.lower() in OTHER_WEIGHTS:
         ours = path.with_suffix(".safetensors")
         raise FileError(
             f"{path} would be a safetensors file under another name: give -o {ours}; `intarsia "
             "export` makes an .onnx file of it"
+        )
+    if source is not None and path.resolve() == source.resolve():
+        raise FileError(f"{path} is what is read: give another file with -o")
+    listing = path.parent / LISTING
+    if listing.is_file() and path.name in [own["file"] for own in read_sealed(listing)["files"]]:
+        raise FileError(
+            f"{path} is a module of the bank in {path.parent}, which would lose it: give another "
+            "file with -o"
         )

@@ -87,7 +87,6 @@ def compose(
     from intarsia.cli.describe import describe
     from intarsia.composition.streaming.file_merge import SHARD_SIZE
 
-    check_weights_file(out)
     given = {
         "operator": operator, "align": align, "samples": source.setting(),
         "recalibrate": recalibrate, "calibrate": calibrate, "seed": seed, "without": without,
@@ -95,7 +94,9 @@ def compose(
     if (files := mergekit_recipe(paths, given, shard_size)) is not None:
         made = files.merge(out, shard_size=shard_size or SHARD_SIZE)
         return show_result(made.as_dict(), json, show_facts)
-    merged = merge_recipe(paths, given).compose(own.factory())
+    check_weights_file(out)
+    recipe = merge_recipe(paths, given)
+    merged = recipe.compose(own.factory(*recipe.paths))
     merged.save(out)
     show_result(describe(merged, out), json, show_composition)
     report_health(merged.health, strict)
@@ -126,14 +127,14 @@ def compact(
     from intarsia.modules import Module
     from intarsia.modules import compact as compacted
 
-    artifact = open_network(path, own.factory())
+    artifact = open_network(path, own.factory(path))
     if isinstance(artifact, Module):
         before, after = artifact, compacted(artifact)
     else:
         after = artifact.compact()
         assert artifact.joined is not None  # or there would be nothing to compact
         before = artifact.joined
-    check_weights_file(out)
+    check_weights_file(out, path)
     after.save(out)
     result = describe(after, out)
     result["before"] = {
@@ -174,7 +175,7 @@ def export(
     from intarsia.cli.describe import describe_export
     from intarsia.exports import export as write
 
-    artifact = open_network(path, own.factory())
+    artifact = open_network(path, own.factory(path))
     raw = read_shape(shape)
     kind = write(artifact, out, format_, inputs, raw)
     show_result(describe_export(artifact, out, kind, inputs, raw), json, show_facts)

@@ -77,7 +77,7 @@ def evaluate(
     from intarsia.modules import Health
 
     wanted = read_names(rewarded, "--rewarded") if rewarded else None
-    artifact = open_artifact(path, own.factory())
+    artifact = open_artifact(path, own.factory(path))
     models = classifiers_of(artifact)
     loaded, same = source.load(artifact)
     samples = split_for(artifact, loaded, split)
@@ -133,7 +133,7 @@ def compatibility(
     from intarsia.measure import compatibility_matrix
 
     named = read_samples(source.setting())
-    modules = open_modules(paths, seed, own.factory())
+    modules = open_modules(paths, seed, own.factory(*paths))
     inputs = load_samples(named, modules)
     save_figure(compatibility_matrix(modules, inputs), figure_)
     if len(modules) == 2:
@@ -168,7 +168,7 @@ def path(
     from intarsia.artifacts import labelled, open_module
     from intarsia.measure import path as walk
 
-    factory = own.factory()
+    factory = own.factory(a, b)
     one, other = open_module(a, factory), open_module(b, factory)
     loaded, same = source.load(one)
     if align is not None:
@@ -211,7 +211,10 @@ def probe(
         ),
     ] = "cached",
     seeds: Annotated[str, typer.Option(help="Of new heads, how many or which: 3, or 0,1,2.")] = "1",
-    epochs: Annotated[int, typer.Option(help="Of each new head.")] = 10,
+    epochs: Annotated[
+        int | None,
+        typer.Option(help="Of each new head, 10 in the paper; by default until its loss stays."),
+    ] = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -220,7 +223,7 @@ def probe(
     from intarsia.cli.arguments import read_seeds
     from intarsia.measure import fresh_head
 
-    artifact = open_artifact(path, own.factory())
+    artifact = open_artifact(path, own.factory(path))
     loaded, same = source.load(artifact)
     result = fresh_head(
         _one_network(artifact, path, operator, seed, own, loaded),
@@ -253,7 +256,7 @@ def inspect(
     from intarsia.artifacts import open_artifact
     from intarsia.cli.describe import describe
 
-    artifact = open_artifact(path, own.factory(), base)
+    artifact = open_artifact(path, own.factory(path), base)
     show_result(describe(artifact, path), json, show_description)
     report_health(artifact.health, strict)
 
@@ -288,7 +291,7 @@ def _one_network(
     if not isinstance(artifact, Bank):
         return artifact
     samples = data if len(data.validation) else None
-    return compose(open_modules([path], seed, own.factory()), operator, samples=samples)
+    return compose(open_modules([path], seed, own.factory(path)), operator, samples=samples)
 
 
 def _joint(words: str, own: OwnNetwork) -> "Module | Composition | list[float]":
@@ -298,7 +301,7 @@ def _joint(words: str, own: OwnNetwork) -> "Module | Composition | list[float]":
     try:
         return [float(word) for word in words.split(",")]
     except ValueError:
-        return open_network(Path(words), own.factory())
+        return open_network(Path(words), own.factory(Path(words)))
 
 
 def _abstentions(

@@ -72,7 +72,7 @@ def report(
             rows=rows,
             study=study,
             data_options=source.options(),
-            model=own.factory(),
+            model=own.factory(*paths),
             probe=probe,
         )
     written = made.save(out, figures, kinds)
@@ -119,7 +119,7 @@ def studio(
     from intarsia.studio.opening import open_paths
 
     server.limits()  # which may be wrong, before anything is read
-    opened = open_paths(paths, source.data, source.options(), seed, own.factory())
+    opened = open_paths(paths, source.data, source.options(), seed, own.factory(*paths))
     for remark in opened.notes:
         note(remark)
     count = min(rows or len(opened.data.test), len(opened.data.test))

@@ -302,10 +302,16 @@ def _joined(
         rewarded=rewarded,
         architecture=architecture,
         origin=origin,
-        provenance={},
+        provenance=_place_of_graph(parts),
         base=base,
         low_rank={},
     )
+
+
+def _place_of_graph(parts: Sequence[Module]) -> dict[str, Any]:
+    """What of the parts' provenance is needed to make their network: where its graph lies."""
+    first, *others = (part.provenance.get("graph") for part in parts)
+    return {"graph": first} if first and all(other == first for other in others) else {}
 
 
 def _called(

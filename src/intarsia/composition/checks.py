@@ -14,6 +14,7 @@ from intarsia.models.custom.trial import trial_inputs
 from intarsia.modules import Finding, Health, Module, find
 from intarsia.modules.health import answers_alike, made_up_inputs, some_of
 from intarsia.modules.traits import (
+    ADOPTED_ORIGIN,
     BASE,
     CATALOGUE,
     MODEL,
@@ -48,15 +49,18 @@ def check_fit(modules: Iterable[Module], on: On, aligned: bool = False) -> tuple
     for module in modules:
         if not isinstance(module, Module):
             raise CompositionError(
-                f"a {type(module).__name__} cannot be joined: give modules, as Module.load, a "
-                "bank, or the parts of a composition are"
+                f"a {type(module).__name__} cannot be joined: give modules, as Module.of makes of "
+                "a network, Module.load reads from a file and Bank.load from a folder, or the "
+                "parts of a composition"
             )
     if not modules:
         raise CompositionError("a composition needs at least one module, this would leave none")
     _check_probes(modules)
     needed = tuple(trait for trait in NEEDED[on] if not (aligned and trait in (BASE, ORIGIN)))
     for module in modules[1:]:
-        check_traits(modules[0], module, needed)
+        trained = module.provenance  # which a network from elsewhere does not bring
+        own = [ADOPTED_ORIGIN if t is ORIGIN and not trained else t for t in needed]
+        check_traits(modules[0], module, own)
         if on != "logits":
             _check_factory(modules[0], module)
     parts = tuple(sorted(modules, key=lambda module: module.name))

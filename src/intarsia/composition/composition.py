@@ -64,6 +64,11 @@ def compose(
     A composition, or a part of it, that is dead, undertrained or inconsistent is a HealthWarning;
     `composition.health` says more.
     """
+    if isinstance(operator, Module | Bank | Composition):
+        raise CompositionError(
+            f"the operator is a {type(operator).__name__}: give all modules in one list, as in "
+            "compose([a, b])"
+        )
     options = MergeOptions(align, recalibrate, calibrate)
     merged = Composition(modules, operator, samples=samples, options=options)
     given = merged.operator.arguments.get("weights")

@@ -104,6 +104,11 @@ class MergeRecipe:
             samples=read_samples(self.samples),
         )
 
+    @property
+    def paths(self) -> list[Path]:
+        """Where the modules lie."""
+        return [Path(entry["model"]) for entry in _entries(self)]
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as they are written to YAML."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -282,8 +287,10 @@ def load_samples(samples: Mapping[str, Any] | None, parts: Sequence[Module]) -> 
     """The samples with labels by name, -1 for a class that the modules do not know."""
     if samples is None:
         return None
-    before = options_for(samples["data"], parts[0].provenance if parts else {})
-    data = load_data(samples["data"], **{**before, **samples["options"]})
+    data = parts[0].own_data(samples["data"]) if parts else None
+    if data is None:
+        before = options_for(samples["data"], parts[0].provenance if parts else {})
+        data = load_data(samples["data"], **{**before, **samples["options"]})
     split = getattr(data, samples["split"])
     if not len(split):
         raise DataError(f"{data.name} has no samples in its {samples['split']} part: name another")

@@ -36,7 +36,14 @@ from intarsia.data.splits import (
 )
 from intarsia.data.texts import Tokens, as_tokens, tokenised
 from intarsia.encoders import ENCODERS, Encoder, cached_features
-from intarsia.encoders.encoder import EncoderLike, is_custom, read_spec, reads_texts, tokens_of
+from intarsia.encoders.encoder import (
+    EncoderLike,
+    check_pictures,
+    is_custom,
+    read_spec,
+    reads_texts,
+    tokens_of,
+)
 from intarsia.errors import DataError, RecipeError, nearest
 from intarsia.files import plain
 from intarsia.specs import Spec
@@ -205,14 +212,17 @@ def known_options() -> list[str]:
 
 def _encoder(features: EncoderLike, raw: Raw, name: str) -> Encoder:
     """The encoder of these inputs; of pixels that are not 8 bits it must be told what is white."""
+    shape = raw.x.shape[1:]
     if isinstance(features, str | Mapping | Spec) and raw.x.dtype != np.uint8:
         spec = read_spec(features)
+        check_pictures(spec, shape)
         if "white" in ENCODERS.parameters(spec.name) and "white" not in spec.arguments:
+            said = Spec(spec.name, {**spec.arguments, "white": 1})
             raise DataError(
                 f"{name} has pictures of type {raw.x.dtype}: give 8 bits for each pixel, or say "
-                f"which value is white, as in features='{spec.name}(white=1)'"
+                f'which value is white, as in features="{said}"'
             )
-    return Encoder.of(features, raw.x.shape[1:])
+    return Encoder.of(features, shape)
 
 
 def _encoded(raw: Raw, encoder: Encoder, name: str, progress: bool | None) -> Raw:
@@ -238,7 +248,12 @@ def _changed(**options: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value != known[key].default}
 
 
-def _check_labels(labels: str, named: str | None) -> None:
+def _check_labels(labels: Any, named: str | None) -> None:
+    if not isinstance(labels, str):
+        raise DataError(
+            f"labels is a {type(labels).__name__}: expected 'fine' or 'coarse', of a data set that "
+            "has both; labels of your own follow the inputs, as in load_data(x, y)"
+        )
     coarse = [name for name, known in DATASETS.items() if known.coarse_classes]
     if labels not in ("fine", "coarse") or (labels == "coarse" and named not in coarse):
         names = " and ".join(coarse)
@@ -433,6 +448,10 @@ def _own(
         source, y = source
     if y is None:
         raise DataError("labels are missing: give load_data(x, y), (x, y), a mapping or a path")
+    if is_frame(source) and tokens is None:
+        table = FrameTable(source)
+        raw = as_raw("arrays", table.measurements(), y, missing=missing)
+        return "arrays", replace(raw, columns=tuple(table.names))
     return "arrays", as_raw("arrays", as_tokens(source, tokens, "arrays"), y, missing=missing)
 
 

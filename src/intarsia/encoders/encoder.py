@@ -66,6 +66,11 @@ class Encoder:
             return what.for_shape(shape)
         if isinstance(what, str | Mapping | Spec):
             return _named(read_spec(what), shape)
+        if isinstance(what, type):
+            raise RecipeError(
+                f"features is the class {what.__name__}: give a network that it makes, as in "
+                f"features={what.__name__}()"
+            )
         if callable(what):
             return _custom(what, shape)
         raise RecipeError(
@@ -265,10 +270,13 @@ class PictureEncoder(nn.Module):
 
 
 def read_spec(text: str | Mapping[str, Any] | Spec) -> Spec:
-    """A name and its settings; `timm/NAME` is short for timm(name=NAME)."""
+    """A name and its settings; `timm/NAME(white=1)` is short for timm(name=NAME, white=1)."""
     if isinstance(text, str):
-        hub, slash, name = text.strip().partition("/")
+        hub, slash, rest = text.strip().partition("/")
         if slash and hub in HUBS:
+            name, opened, settings = rest.partition("(")
+            if opened:
+                return ENCODERS.spec(f"{hub}(name={name!r}, {settings}")
             return ENCODERS.spec(Spec(hub, {"name": name}))
         if is_custom(text):
             raise RecipeError(
@@ -276,6 +284,15 @@ def read_spec(text: str | Mapping[str, Any] | Spec) -> Spec:
                 "known by name: give it, as in load_data(..., features=network)"
             )
     return ENCODERS.spec(text)
+
+
+def check_pictures(spec: Spec, shape: tuple[int, ...]) -> None:
+    """Whether inputs of this shape are pictures, for an encoder that reads these."""
+    if ENCODERS[spec.name].resizes and (len(shape) != 3 or shape[0] not in (1, 3)):
+        raise DataError(
+            f"the encoder {spec.name} reads pictures, grey or in colour: the inputs have shape "
+            f"{shape}, expected 1 or 3 x height x width"
+        )
 
 
 def is_custom(text: Any) -> bool:
@@ -328,11 +345,7 @@ def check_white(name: str, white: Any) -> float:
 def _named(spec: Spec, shape: tuple[int, ...]) -> Encoder:
     entry = ENCODERS[spec.name]
     full = Spec(spec.name, plain(ENCODERS.settings(spec), spec.name))
-    if entry.resizes and (len(shape) != 3 or shape[0] not in (1, 3)):
-        raise DataError(
-            f"the encoder {spec.name} reads pictures, grey or in colour: the inputs have shape "
-            f"{shape}, expected 1 or 3 x height x width"
-        )
+    check_pictures(spec, shape)
     weights, features = entry.weights, entry.features
     if weights is None or features is None:
         network, weights = _network_of(full)

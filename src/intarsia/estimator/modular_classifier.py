@@ -273,6 +273,11 @@ class ModularClassifier(ClassifierMixin, BaseEstimator):
     def add_module(self, module: Module) -> Self:
         """Join a module that was taken out, or trained elsewhere for a class of this catalogue."""
         check_is_fitted(self)
+        if not isinstance(module, Module):
+            raise EstimatorError(
+                f"a {type(module).__name__} is not a module: give what remove_class returned, or "
+                "Module.load(path)"
+            )
         taken = [m.rewarded for m in self.modules_]
         if len(module.rewarded) != 1 or module.rewarded[0] not in self._catalogue:
             raise EstimatorError(

@@ -4,9 +4,11 @@ from intarsia.graphs.adjacency import Graph, WeightedGraph, read_graph
 from intarsia.graphs.class_modules import (
     NodeModel,
     NodeNetwork,
+    graph_model,
     joint_partition,
     node_splits,
     train_class_modules,
+    with_graph,
 )
 from intarsia.graphs.geometric import Renormalise, graphs_of
 from intarsia.graphs.graph_layers import GATLayer, GCNLayer, GraphEncoder, MultiScale
@@ -68,6 +70,7 @@ __all__ = [
     "diffusion_graph",
     "entropy",
     "find_scale",
+    "graph_model",
     "graphs_of",
     "groups",
     "heat_capacity",
@@ -88,4 +91,5 @@ __all__ = [
     "train_nodes",
     "tune_nodes",
     "variant_graphs",
+    "with_graph",
 ]

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from intarsia.data.arrays import read_npz
@@ -54,6 +53,8 @@ class Graph:
     @cached_property
     def components(self) -> np.ndarray:
         """For each node the number of its connected component."""
+        from scipy.sparse.csgraph import connected_components  # slow to import
+
         return np.asarray(connected_components(self.adjacency, directed=False)[1])
 
     @property
@@ -130,6 +131,12 @@ def _read(source: Any, size: int | None, directed: bool, weighted: bool) -> Grap
         return _from_matrix(source, directed, weighted)
     if isinstance(source, Tensor):
         return _from_edge_index(source, size, directed)
+    if hasattr(source, "edge_types"):  # PyG's HeteroData
+        raise DataError(
+            f"a {type(source).__name__} has nodes and edges of several kinds: give the edge_index "
+            "of one kind whose ends are the same nodes, as in data['paper', 'cites', "
+            "'paper'].edge_index, or data.to_homogeneous()"
+        )
     if hasattr(source, "edge_index"):  # PyG's Data
         edge_index, values = source.edge_index, getattr(source, "edge_weight", None)
         if edge_index is None:

@@ -2,19 +2,24 @@
 
 The nodes of a fixed graph are numbered, and an input is a node's number. Graph and features belong
 to the model, not to its weights: files hold the weights, and the model is given again to load them.
+Modules may say where their graph lies, for those who open a folder without one.
 """
 
+import os
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from intarsia.data import Data, Split
-from intarsia.errors import DataError, RecipeError, shortened
+from intarsia.errors import DataError, IntarsiaError, RecipeError, shortened
 from intarsia.graphs.graph_layers import GCNInput, Messages, spread
-from intarsia.graphs.graph_sets import NodeData
+from intarsia.graphs.graph_sets import NodeData, check_nodes, content_digest, load_nodes
 from intarsia.models.axes import OUTPUT, Axis, Wiring, linear_wiring
 from intarsia.modules import Bank
+from intarsia.specs import is_number
 from intarsia.training import train
 
 SETTINGS: dict[str, Any] = {
@@ -26,22 +31,25 @@ decay over the whole graph, and the epoch that validates best."""
 
 HIDDEN, DROPOUT = 64, 0.5
 UNITS = "hidden"  # the axis of the units between the two layers
+GRAPH = "graph"  # of a module's provenance: where the graph of its network lies
 
 
 class NodeModel:
     """A factory of graph networks of two layers over the nodes of a data set.
 
     It is what `train`, `Module.load` and `Bank.load` take as `model`. Every network shares the
-    graph and the features, which are moved to a device once.
+    graph and the features, which are moved to a device once. `nodes` is the data set.
     """
 
     def __init__(self, nodes: NodeData, hidden: int = HIDDEN, dropout: float = DROPOUT) -> None:
-        if not isinstance(hidden, int) or hidden < 1 or not 0 <= dropout < 1:
+        check_nodes(nodes)
+        drops = is_number(dropout) and 0 <= dropout < 1
+        if not isinstance(hidden, int) or hidden < 1 or not drops:
             raise RecipeError(
                 f"hidden is {shortened(hidden)} and dropout {shortened(dropout)}: expected 1 or "
                 "more units, and a dropout from 0 to below 1"
             )
-        self.hidden, self.dropout = hidden, dropout
+        self.nodes, self.hidden, self.dropout = nodes, hidden, dropout
         self.size, self.features = nodes.graph.size, int(nodes.features.shape[1])
         entries = nodes.features.tocoo()
         place = torch.stack([torch.as_tensor(own).long() for own in (entries.row, entries.col)])
@@ -59,6 +67,11 @@ class NodeModel:
                 "shape (1,), as node_splits makes them"
             )
         return NodeNetwork(self, outputs)
+
+    @property
+    def data(self) -> Data:
+        """The splits that its networks are measured on: an input means nothing to other graphs."""
+        return node_splits(self.nodes)
 
     def like(self, weight: Tensor) -> tuple[GCNInput, Tensor]:
         """The normalised adjacency and the features, both sparse, for such weights."""
@@ -130,6 +143,7 @@ def node_splits(nodes: NodeData) -> Data:
 
     The catalogue names classes by their numbers, as the data does.
     """
+    check_nodes(nodes)
     if nodes.graph.size > 2**24:
         raise DataError(f"{nodes.graph.size} nodes: float32 counts to {2**24} without a gap")
     if nodes.classes < 2:
@@ -169,3 +183,38 @@ def train_class_modules(
 def joint_partition(nodes: NodeData) -> list[list[str]]:
     """One set of all classes: what joint training learns."""
     return [[str(label) for label in range(nodes.classes)]]
+
+
+def with_graph(
+    bank: Bank, source: str, model: NodeModel, root: str | os.PathLike[str] | None = None
+) -> Bank:
+    """The bank with modules that say where their graph lies, as `load_nodes` reads it.
+
+    It is the largest component of that, with the split that comes with it.
+    """
+    place = {
+        "source": str(source), "root": None if root is None else str(root), "hidden": model.hidden,
+        "dropout": model.dropout, "digest": content_digest(model.nodes),
+    }  # fmt: skip
+    modules = [replace(own, provenance={**own.provenance, GRAPH: place}) for own in bank]
+    return Bank(modules, bank.diverged, bank.report)
+
+
+def graph_model(place: Mapping[str, Any]) -> NodeModel:
+    """The model that a module's provenance means under `graph`, as `with_graph` wrote it."""
+    source, root = place.get("source"), place.get("root")
+    said = f"the modules are of the nodes of {shortened(source)}"
+    advice = (
+        "open them where it lies, or in Python: Bank.load(folder, model=NodeModel(nodes, "
+        f"hidden={shortened(place.get('hidden'))})), with the nodes of load_nodes(...)."
+        "largest_component()"
+    )
+    if not isinstance(source, str) or not isinstance(root, str | None):
+        raise DataError(f"{said}, which is not the name or the path of a graph: {advice}")
+    try:
+        nodes = load_nodes(source, root=root).largest_component()
+    except IntarsiaError as error:
+        raise DataError(f"{said}, which cannot be read here ({error}): {advice}") from error
+    if content_digest(nodes) != place.get("digest"):
+        raise DataError(f"{said}, but what lies there now is another graph: {advice}")
+    return NodeModel(nodes, place.get("hidden", HIDDEN), place.get("dropout", DROPOUT))

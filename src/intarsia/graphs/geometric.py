@@ -74,7 +74,13 @@ class Renormalise:
 
 def graphs_of(data: Any) -> list[Tensor]:
     """The graph of the data and those that `Renormalise` added, as `MultiScale` takes them."""
-    found, place = [data.edge_index], 1
+    own = getattr(data, "edge_index", None)
+    if own is None:
+        raise DataError(
+            f"the {type(data).__name__} has no edge_index: give Data of PyTorch Geometric, of one "
+            "kind of nodes"
+        )
+    found, place = [own], 1
     while (added := getattr(data, ADDED.format(place), None)) is not None:
         found.append(added)
         place += 1

@@ -181,6 +181,16 @@ def node_data(arrays: Mapping[str, np.ndarray], where: str = "the data") -> Node
     return NodeData(where, graph, features, labels, train, validation, test, published)
 
 
+def check_nodes(data: Any) -> None:
+    """What others call data of nodes, such as PyTorch Geometric's Data, is not read as ours."""
+    if not isinstance(data, NodeData):
+        raise DataError(
+            f"a {type(data).__name__} is not a NodeData: give that of load_nodes(name or .npz), or "
+            "of node_data({'edges': edges, 'labels': labels, 'x': features}), arrays of E x 2, N "
+            "and N x F"
+        )
+
+
 def content_digest(data: NodeData) -> str:
     """sha256 (hex) of edges, features and labels, whatever file they come from.
 

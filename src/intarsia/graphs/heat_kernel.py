@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from scipy.special import ive
 
 from intarsia.errors import LimitError, RecipeError, shortened
 from intarsia.graphs.adjacency import Graph, read_graph
@@ -134,6 +133,8 @@ def chebyshev_terms(tau: float, bound: float, tolerance: float) -> tuple[np.ndar
     exp(-a (1 + y)) = sum_k c_k T_k(y) with a = tau bound / 2, c_0 = e^-a I_0(a) and
     c_k = 2 (-1)^k e^-a I_k(a).
     """
+    from scipy.special import ive  # slow to import
+
     half = tau * bound / 2
     count = int(np.ceil(12 * np.sqrt(half))) + 60  # beyond, none is above what a float resolves
     coefficients = 2 * ive(np.arange(count + 1), half) * (-1.0) ** np.arange(count + 1)

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from scipy.linalg import eigh_tridiagonal
-from scipy.ndimage import gaussian_filter1d
 
 from intarsia.errors import DataError, LimitError, RecipeError, shortened
 from intarsia.files import stream
@@ -259,6 +257,8 @@ def _quadrature(
     shorter: Spectrum | None = None,
 ) -> Spectrum:
     """Ritz values with their weights, and as many zeros as there are components."""
+    from scipy.linalg import eigh_tridiagonal  # slow to import
+
     kernel = int(graph.components.max()) + 1
     pairs = [
         eigh_tridiagonal(a[:steps], b[: steps - 1]) for a, b in zip(diagonal, below, strict=True)
@@ -338,6 +338,8 @@ def _published(sums: np.ndarray, tau: np.ndarray, nodes: int) -> np.ndarray:
         raise RecipeError(
             "the published curve is one of differences: give at least two times, in rising order"
         )
+    from scipy.ndimage import gaussian_filter1d  # slow to import
+
     return np.asarray(gaussian_filter1d(-(tau**2) * np.gradient(sums[1], tau), 1))
 
 

@@ -20,7 +20,7 @@ from intarsia.graphs.graph_layers import (
     StackedLinear,
     StackedNorm,
 )
-from intarsia.graphs.graph_sets import GRAPH_SETS, NodeData
+from intarsia.graphs.graph_sets import GRAPH_SETS, NodeData, check_nodes
 from intarsia.graphs.heat_spectrum import find_scale
 from intarsia.graphs.rewiring import rewire
 from intarsia.specs import check_keys, is_number, seed_numbers
@@ -167,8 +167,8 @@ def tune_nodes(
     """
     check_keys("the grid", dict(grid), list(TUNED))
     numbers = seed_numbers(seeds)
-    graphs = _several(data, graphs)
     base = resolve_settings(data, protocol, settings)
+    graphs = _several(data, graphs)
     if any(isinstance(own, str) or not isinstance(own, Iterable) for own in grid.values()):
         raise RecipeError(f"the grid is {shortened(dict(grid))}: expected a list for each setting")
     values = [list(grid.get(key, [getattr(base, key)])) for key in TUNED]
@@ -215,6 +215,7 @@ def resolve_settings(
     data: NodeData, protocol: str, settings: Mapping[str, Any] | None = None
 ) -> NodeSettings:
     """The settings of a protocol with changes, checked, and the width that they mean."""
+    check_nodes(data)
     if protocol not in PROTOCOLS:
         raise RecipeError(f"the protocol is {shortened(protocol)}: {nearest(protocol, PROTOCOLS)}")
     given = dict(settings or {})

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 from intarsia.errors import LimitError
 from intarsia.graphs.adjacency import Graph, read_graph
@@ -38,6 +37,8 @@ class NodeGroups:
     @property
     def labels(self) -> np.ndarray:
         """For each node its supernode: the connected component of the relation."""
+        from scipy.sparse.csgraph import connected_components  # slow to import
+
         return np.asarray(connected_components(self.relation, directed=False)[1])
 
     @property

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.utils.parametrize import ParametrizationList
 
-from intarsia.errors import RecipeError
+from intarsia.errors import RecipeError, nearest, shortened
 from intarsia.models.axes import Wiring
 from intarsia.specs import Registry
 
@@ -56,6 +56,28 @@ class Group:
     spared: Collection[str] = ()  # parameters of normalisations, see `normalisations`
     # One per module, hidden axis -> units x answers; only for a pruning that `needs_samples`.
     activations: Sequence[Mapping[str, Tensor]] = ()
+
+
+def check_masks(name: str, masks: Sequence[Mask], group: Group) -> None:
+    """Refuse what a pruning of this name gave back, unless it is one mask for each module."""
+    if len(masks) != len(group.states):
+        raise RecipeError(
+            f"pruning {name} gives {len(masks)} masks for {len(group.states)} modules: expected "
+            "one for each, in their order"
+        )
+    for mask, state in zip(masks, group.states, strict=True):
+        for key, kept in mask.items():
+            if key not in state:
+                raise RecipeError(
+                    f"pruning {name} gives a mask for {shortened(key)}, which the network has not: "
+                    f"{nearest(key, state)}"
+                )
+            if kept.dtype != torch.bool or kept.shape != state[key].shape:
+                raise RecipeError(
+                    f"pruning {name} gives a mask of {kept.dtype} and shape {tuple(kept.shape)} "
+                    f"for {key!r}: expected torch.bool and {tuple(state[key].shape)}, True where a "
+                    "weight stays"
+                )
 
 
 def round_fraction(sparsity: float, rounds: int) -> float:

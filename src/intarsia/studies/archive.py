@@ -13,7 +13,7 @@ from intarsia.errors import DamagedError, FileError, IntarsiaError
 from intarsia.files import digest_of, plain, read_bytes, write_whole
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
-from intarsia.studies.records import is_sound, keep_events, read_records
+from intarsia.studies.records import by_line, is_sound, keep_events, read_records
 from intarsia.studies.runners.local import progress
 from intarsia.studies.store import Store
 from intarsia.studies.study import Study, find_study
@@ -87,22 +87,24 @@ def make_archive(
 
 def own_events(
     store: Store, cells: Collection[str], banks: Mapping[str, int | None]
-) -> list[dict[str, Any]]:
+) -> list[Mapping[str, Any]]:
     """What the store's runs noted of these cells, by key, and banks, with their modules.
 
-    Seconds of a training call go by modules; banks of unknown size share them evenly.
+    Banks that were trained as one have an event each. Seconds of a training call go by modules;
+    banks of unknown size share them evenly.
     """
-    events = []
+    events: list[Mapping[str, Any]] = []
     for event in read_records(store.path / "runs"):
         if event["event"] == "cell" and event["key"] in cells:
             events.append(event)
-        elif event["event"] == "banks" and (mine := [k for k in event["keys"] if k in banks]):
-            usual = event["modules"] / len(event["keys"])
-            modules = sum(banks[key] or usual for key in mine)
+        for key in event["keys"] if event["event"] == "banks" else ():
+            if key not in banks:
+                continue
+            modules = banks[key] or event["modules"] / len(event["keys"])
             part = modules / event["modules"]
             numbers = {"seconds": round(part * event["seconds"], 3), "work": part * event["work"]}
-            events.append({**event, "keys": mine, "modules": modules, **numbers})
-    return events
+            events.append({**event, "keys": [key], "modules": modules, **numbers})
+    return list(by_line(events).values())
 
 
 def restore(what: Archive, store: Store, context: StudyContext) -> tuple[int, int]:

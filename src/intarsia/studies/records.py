@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -110,9 +110,18 @@ def _lines(path: Path) -> list[str]:
 
 def keep_events(folder: Path, events: Sequence[Mapping[str, Any]]) -> None:
     """Note what other stores' runs did; the same events are kept once."""
-    lines = "".join(json.dumps(event, sort_keys=True) + "\n" for event in events)
-    name = hashlib.sha256(lines.encode()).hexdigest()[:16]
-    write_whole(folder / f"taken-{name}.jsonl", lines.encode())
+    known = by_line(read_records(folder))
+    fresh = [line for line in by_line(events) if line not in known]
+    if not fresh:
+        return
+    content = "".join(f"{line}\n" for line in fresh).encode()
+    name = hashlib.sha256(content).hexdigest()[:16]
+    write_whole(folder / f"taken-{name}.jsonl", content)
+
+
+def by_line(events: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Events by the line that they are noted as, those that are alike once."""
+    return {json.dumps(event, sort_keys=True): event for event in events}
 
 
 def versions() -> dict[str, str]:

@@ -191,13 +191,17 @@ class Table:
             notes.append("mean (standard deviation)")
         if any(map(_is_best, entries)):
             notes.append(
-                "bold: above every other of its group (Welch's test, 95%; not corrected for the "
-                "number of groups)"
+                "bold: significantly above every other value of its group (Welch's t-test, 95%, "
+                "not corrected for the number of groups)"
             )
         if any(isinstance(entry, Difference) and entry.beyond for entry in entries):
-            notes.append(f"{BEYOND} more than {SEVERAL} of the paper's standard deviations away")
+            notes.append(
+                f"{BEYOND} more than {SEVERAL} of the paper's standard deviations from its number"
+            )
         if any(isinstance(entry, Paper) and entry.suspect for entry in entries):
-            notes.append(f"{SUSPECT} suspect: the paper has the same digits for another data set")
+            notes.append(
+                f"{SUSPECT} suspect: the paper prints the same digits for another data set"
+            )
         return notes
 
     def __rich__(self) -> "Group":

@@ -3,6 +3,7 @@
 A study decides this once, from its cells. The command, the report and the pages print it.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ NAMED = 12  # sets of missing cells that are named
 SEEDS = 5  # of a set that are named; more are counted
 WIDTH = 110  # of the plain text
 ALWAYS = ("data", "model")  # named of missing cells although all may have the same
+MARKS = {True: "✓ ", False: "✗ ", None: ""}  # of claims: they hold, they do not, or nobody can tell
 NAMELESS = ("data", "model", "objective", "operator", "way", "matrix")  # columns whose values speak
 
 
@@ -58,6 +60,11 @@ class Claim:
             )
 
     @property
+    def marked(self) -> str:
+        """The sentence behind a mark for whether it holds; none where that is not known."""
+        return f"{MARKS[self.holds]}{self.text}"
+
+    @property
     def counted(self) -> str:
         """`114 of 172`, where the claim is a count."""
         return f"{self.evidence['count']} of {self.evidence['of']}" if self.short else ""
@@ -77,21 +84,32 @@ class Verdict:
     missing: Sequence[str] = ()
 
     @property
+    def statements(self) -> list[Claim]:
+        """All claims, and one for each group that failed."""
+        failed = [f"Counted as missed: {group}, {why}." for group, why in self.failed.items()]
+        return [*self.claims, *(Claim(text, holds=False) for text in failed)]
+
+    @property
     def text(self) -> str:
         """Claims and what failed, as one paragraph."""
-        failed = [f"Counted as missed: {group}, {why}." for group, why in self.failed.items()]
-        return sentences(*(claim.text for claim in self.claims), *failed)
+        return sentences(*(claim.text for claim in self.statements))
 
     @property
     def details(self) -> list[str]:
         """The points of all claims."""
         return [point for claim in self.claims for point in claim.details]
 
-    def markdown(self) -> str:
-        """The paragraph, then the points and what is missing as lists."""
-        missing = "\n".join(["Missing:", "", *_bulleted(self.missing)])
-        points = "\n".join(_bulleted(self.details))
-        return "\n\n".join(filter(None, [self.text, points, missing if self.missing else ""]))
+    def lines(self, indent: int = 2, details: bool = True) -> list[str]:
+        """A list of the claims, each with its points below it, and of what is missing."""
+        result = []
+        for claim in self.statements:
+            result.append(f"- {claim.marked}")
+            result += [f"{' ' * indent}- {point}" for point in claim.details if details]
+        return [*result, *(f"- Missing: {cells}" for cells in self.missing)]
+
+    def markdown(self, details: bool = True) -> str:
+        """The list, as Markdown nests it."""
+        return "\n".join(self.lines(indent=4, details=details))
 
     def to_json(self) -> dict[str, Any]:
         claims = [vars(claim) for claim in self.claims]
@@ -102,8 +120,7 @@ class Verdict:
         from rich.console import Group
         from rich.text import Text
 
-        points = [*self.details, *(f"missing: {cells}" for cells in self.missing)]
-        return Group(Text("Verdict", style="bold"), *map(Text, [self.text, *_bulleted(points)]))
+        return Group(Text("Verdict", style="bold"), *map(Text, self.lines()))
 
     def __str__(self) -> str:
         return plain_text(self, WIDTH)
@@ -125,10 +142,16 @@ class Findings:
         return {self.label: self.cells, **self.variants}
 
     def by_network(self) -> Iterator[tuple[str, list[Measured]]]:
-        """All of them by data and model, under `CIFAR-100, mlp(32)`; variants are named too."""
-        for label, cells in self.by_label.items():
-            for (data, model), group in grouped(cells, "data", "model").items():
-                yield f"{titled(data)}, {model}" + f", {label}" * (label != self.label), group
+        """All of them by data and model, under `CIFAR-100, mlp(32)`.
+
+        A variant is named, too, where its network is that of others.
+        """
+        groups = {label: grouped(own, "data", "model") for label, own in self.by_label.items()}
+        places = Counter(place for own in groups.values() for place in own)
+        for label, own in groups.items():
+            for (data, model), group in own.items():
+                shared = label != self.label and places[data, model] > 1
+                yield f"{titled(data)}, {model}" + f", {label}" * shared, group
 
 
 def table_verdict(tables: Sequence[Table]) -> Verdict:
@@ -242,10 +265,6 @@ def _setting_label(cell: Cell, name: str) -> str:
     if isinstance(value, str) or value is None:
         return value or ""
     return imp_label(bool(value)) if name == "imp" else f"{name} {value}"
-
-
-def _bulleted(points: Iterable[str]) -> list[str]:
-    return [f"- {point}" for point in points]
 
 
 def by_mean(groups: Mapping[Any, Iterable[float | None]]) -> dict[Any, Spread]:

@@ -55,6 +55,6 @@ def imp_label(imp: bool) -> str:
 
 
 def by_the_test(places: int) -> str:
-    """What `by the test` means where it was asked of so many places."""
-    more = f", corrected by Holm's method for {places} comparisons" if places > 1 else ""
-    return f"by the test: Welch's at 95%{more}"
+    """What `significant` means where it was asked of so many places."""
+    more = f", with Holm's correction for {places} comparisons" if places > 1 else ""
+    return f"significant: by Welch's t-test at 95%{more}"

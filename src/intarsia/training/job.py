@@ -333,8 +333,10 @@ def device_of(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, TypeError) as error:
         first = str(error).splitlines()[0]
+        if "device type" in first or isinstance(error, TypeError):  # torch lists all that it knows
+            first = "expected auto, cpu, cuda, or one GPU, such as cuda:1"
         raise TrainingError(f"device {name!r} cannot be used here: {first}") from error
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())

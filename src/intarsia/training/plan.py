@@ -63,10 +63,15 @@ class TrainingPlan:
         base: BaseSource | None = None,
     ) -> "TrainingPlan":
         """From all that `train` was given, as its docstring says."""
+        if isinstance(data, Recipe):
+            raise RecipeError(
+                "the data is a Recipe, which comes second: train(data, recipe), or "
+                "train(recipe=recipe) for the data that it names"
+            )
         if recipe is not None and not isinstance(recipe, Recipe):
             raise RecipeError(
-                f"the recipe is a {type(recipe).__name__}: expected a Recipe; inputs and labels go "
-                "together, as in train((x, y)), and settings by name"
+                f"the recipe is a {type(recipe).__name__}: expected a Recipe, such as Recipe.load("
+                "path); inputs and labels go together, as in train((x, y)), and settings by name"
             )
         recipe, pretrained, form = _with_base(recipe or Recipe(), base, settings)
         if pretrained is not None:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from intarsia.files import stream
 from intarsia.pruning import PRUNINGS, Group, Mask, normalisations, round_fraction
+from intarsia.pruning.group import check_masks
 from intarsia.training.engines.base import Engine, Start
 from intarsia.training.loop import RoundProgress, Watch, run_round
 from intarsia.training.run_folder import Checkpoint
@@ -133,6 +134,7 @@ def _prune(
         else (),
     )
     pruned = PRUNINGS.call(pruning, group=group) if alive else []
+    check_masks(pruning.name, pruned, group)
     after = list(masks)
     for k, mask in zip(alive, pruned, strict=True):
         after[k] = _moved(mask, torch.device("cpu"))

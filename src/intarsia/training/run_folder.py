@@ -71,6 +71,8 @@ class RunFolder:
         if self.path is None:
             return self
         progress = self.path / PROGRESS
+        if self.path.is_file():
+            raise TrainingError(f"cannot write to {self.path}: it is a file; name a folder")
         try:
             self.lock = _locked(progress / "lock")
         except FileError as error:

@@ -7,20 +7,21 @@ import numpy as np
 import pytest
 from command_line import CommandLine
 
-from intarsia import Bank
+from intarsia import Bank, evaluate
 from intarsia.graphs import (
     Graph,
     NodeModel,
     coarsen,
     find_scale,
     load_nodes,
+    node_splits,
     read_graph,
     rewire,
     scales,
 )
 from planted_nodes import planted
 
-graphs = CommandLine("graphs")
+graphs, intarsia = CommandLine("graphs"), CommandLine()
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -102,3 +103,35 @@ def test_modules_are_joined_and_saved(tmp_path: Path) -> None:
     assert Bank.load(folder, model=NodeModel(nodes, 4), quiet=True).names == ("0", "1", "2")
     assert "per cent" in graphs.call("modules", path, *quick).stdout
     assert "dropout" in graphs.refusal("modules", path, "--dropout", 2)
+
+
+@pytest.mark.filterwarnings("ignore::intarsia.errors.HealthWarning")
+def test_modules_are_opened_with_the_graph_that_they_name(tmp_path: Path) -> None:
+    path, folder = tmp_path / "nodes.npz", tmp_path / "bank"
+    whole, small = tmp_path / "whole.safetensors", tmp_path / "small.safetensors"
+    np.savez(path, **planted())
+    graphs.call("modules", path, "-o", folder, "--epochs", 8, "--hidden", 4, "--device", "cpu")
+    nodes = load_nodes(str(path)).largest_component()
+    bank = Bank.load(folder, model=NodeModel(nodes, 4), quiet=True)
+    assert [own["name"] for own in intarsia.answer("inspect", folder)["modules"]] == ["0", "1", "2"]
+    answer = intarsia.answer("evaluate", folder / "1.safetensors")["models"]["1"]
+    expected = evaluate(bank["1"], node_splits(nodes).test)
+    assert answer["entropy"] == pytest.approx(expected.entropy)
+    intarsia.call("compose", folder, "--operator", "inlay", "-o", whole)
+    intarsia.call("compact", whole, "-o", small)
+    one, other = (
+        next(iter(intarsia.answer("evaluate", at)["models"].values()))["accuracy"]
+        for at in (whole, small)
+    )
+    assert one == other
+    assert intarsia.answer("compatibility", folder, "--samples", path)["samples"] == 9
+    intarsia.call("report", folder, "-o", tmp_path / "report.html")
+    assert "rows of 'nodes' alone" in intarsia.refusal("evaluate", folder, "--data", "digits")
+    assert "leave seed" in intarsia.refusal("evaluate", folder, "--set", "seed=1")
+
+    np.savez(path, **planted(seed=1))
+    assert "another graph" in intarsia.refusal("evaluate", folder)
+    path.unlink()
+    said = intarsia.refusal("inspect", folder)
+    assert "no file" in said
+    assert "model=NodeModel(nodes, hidden=4)" in said

@@ -47,6 +47,13 @@ def test_prune_trains_on_and_rewinds(bank: Path, tmp_path: Path) -> None:
     assert [n["nonzero"] for n in won["networks"]] == [90, 90]
     assert "give `origin`" in sweetspot.refusal("prune", bank, "magnitude", "--weights", 90,
                                                 "--rewind")  # fmt: skip
+    for option in (("--steps", 2500), ("--size", 8), ("--learning-rate", 0.1)):
+        said = sweetspot.refusal("prune", bank, "random", "--weights", 9, *option, "-o", out)
+        assert f"{option[0]} is of training on" in said
+        assert "--image" in said
+    few = ("--weights", 90, "-o", out)
+    assert "give --rewind" in sweetspot.refusal("prune", bank, "random", "--origin", bank, *few)
+    assert "wanda takes none" in sweetspot.refusal("prune", bank, "wanda", "--wiring", "x", *few)
     assert "end in .safetensors" in sweetspot.refusal("prune", bank, "random", "-o", "x.bin")
     assert "did you mean 'wanda'" in sweetspot.refusal("prune", bank, "wand", "--weights", 9)
 

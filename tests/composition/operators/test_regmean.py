@@ -11,6 +11,7 @@ from intarsia.composition import OPERATORS, MergeContext
 from intarsia.composition.operators import regmean
 from intarsia.composition.operators.regmean import _check_layers, _solve, gram_matrices
 from intarsia.errors import CompositionError, RecipeError
+from intarsia.models.custom.adapting import tie_shared
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -178,6 +179,11 @@ def test_weights_of_ones_own_forward_are_refused(make_context: Make) -> None:
     with pytest.raises(CompositionError, match="layer '0'"):
         _check_layers(network)
     _check_layers(nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)))
+    tied = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    tied[1].weight = tied[0].weight
+    tie_shared(tied)
+    with pytest.raises(CompositionError, match=r"layer '1' \(Linear\), which is tied"):
+        _check_layers(tied)
 
 
 def test_an_even_scale_is_solved_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,7 +176,7 @@ BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "not normalised here": ("dare_ties", {"parameters": {"normalize": True}}),
     "normalize is 1: expected true": ("ties", {"parameters": {"normalize": 1}}),
     "nothing is fetched": ("ties", {"base_model": "organisation/model"}),
-    "is an adapter": ("sce", {"models": [{"model": "one+adapter"}]}),
+    "adapter.*merge_and_unload.*from_adapter": ("sce", {"models": [{"model": "one+adapter"}]}),
     "there is no model 'xxx": ("sce", {"models": [{"model": "x" * 5000}]}),
     "several methods": ("ties", {"modules": {"text": {}}}),
     "another tokenizer": ("ties", {"chat_template": "auto"}),
@@ -207,6 +207,8 @@ def test_recipes_for_models_are_told_from_those_for_modules(folder: Path, tmp_pa
     for text, theirs in {
         "models: [one, two]\nmerge_method: karcher": True,
         "models: [one/model.safetensors]": True,
+        "models: [one+adapter]\nmerge_method: linear": True,
+        "models: [0+1.safetensors]": False,
         "models: [a]\nbase_model: base": True,
         "models: [a]\ndtype: float32": True,
         "slices: []": True,
@@ -235,3 +237,7 @@ def test_the_command_line_takes_mergekits_recipe(
     assert all(torch.equal(ours[n], same[n]) for n in same)
     with pytest.raises(typer.BadParameter, match="takes no --operator"):
         app([*words, "--operator", "sum"], standalone_mode=False)
+    for name in ("merged.safetensors", "merged.GGUF"):
+        assert app([*words, "-o", str(tmp_path / name)], standalone_mode=False) == 1
+        assert "a merge of models writes a folder" in capsys.readouterr().out
+        assert not (tmp_path / name).exists()

@@ -217,7 +217,11 @@ def test_a_data_frame_is_a_table(tmp_path: Path) -> None:
     frame["kind"] = [KINDS[k] for k in frame["kind"]]
     expected = load_data(kinds_first(tmp_path / "own.csv"), target="kind")
     assert load_data(frame, target="kind").digest == expected.digest
-    assert load_data(frame[["one", "two"]].astype(float), frame["kind"]).digest == expected.digest
+    for inputs in (frame[["one", "two"]], frame[["one", "two"]].astype(float)):
+        given = load_data(inputs, frame["kind"])
+        assert (given.digest, given.columns) == (expected.digest, expected.columns)
+    with pytest.raises(DataError, match="kind"):
+        load_data(frame, frame["kind"])
     frame.loc[3, "one"] = pandas.NA
     with pytest.raises(DataError, match=r"row 3 .*, column 'one'"):
         load_data(frame, target="kind")

@@ -207,8 +207,9 @@ def test_what_cannot_be_reported(tmp_path: Path, inputs: ReportInput) -> None:
     shifted = replace(inputs.modules[1], catalogue=tuple("1023456789"))
     with pytest.raises(CompositionError, match="its catalogue is"):
         subject_of([inputs.modules[0], shifted])
-    with pytest.raises(DataError, match="a report is made of"):
-        subject_of([3])  # type: ignore[list-item]
+    for wrong in ([3], 3, ia.ModularClassifier()):
+        with pytest.raises(DataError, match=r"a report is made of .*composition_"):
+            subject_of(wrong)  # type: ignore[arg-type]
 
 
 def test_a_long_curve_has_points_at_its_ends(inputs: ReportInput) -> None:

@@ -49,6 +49,19 @@ def test_weights_without_data_are_repeatable_and_those_of_all_classes_are_none()
     assert effective_weights(module(("a", "b", "c")), None) is None
 
 
+def test_inputs_that_only_name_rows_have_no_weights() -> None:
+    class Lookup(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Linear(4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.table.weight.T[x.reshape(len(x)).long() % 4] + self.table.bias
+
+    made = ia.Module.of(Lookup(), rewarded=["b"], catalogue=("a", "b", "c"), shape=(1,))
+    assert effective_weights(made, None) is None
+
+
 def test_a_class_without_samples_is_looked_at_without_data(split: Split) -> None:
     only = split.select([0])
     seen, expected = (effective_weights(module(("b",)), part) for part in (only, None))

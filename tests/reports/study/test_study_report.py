@@ -37,6 +37,7 @@ from intarsia.studies import (
 )
 from intarsia.studies.archive import Archive, load_archive, make_archive, save_archive
 from intarsia.studies.options import run_command
+from intarsia.studies.plans import Plan
 from intarsia.studies.tables import Difference
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,6 +48,10 @@ PRINTED = {"me": Paper(0.9, 0.01), "xe": Paper(0.5, 0.01)}
 
 
 def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
+    def bank(data: str, objective: str, seed: int) -> Plan:
+        how = {"objective": objective, **options["recipe"]}
+        return context.plan(data, "mlp(8)", [("0",)], seed, **how)
+
     return [
         Cell(
             "glaze",
@@ -57,7 +62,7 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
                 "scale": options["scale"],
                 "recipe": options["recipe"],
             },
-            {"bank": context.plan(data, "mlp(8)", [("0",)], seed, **options["recipe"])},
+            {"bank": bank(data, objective, seed)},
         )
         for data in options["data"]
         for objective in options["objectives"]
@@ -178,7 +183,7 @@ def test_an_archive_becomes_a_page_that_says_what_it_has(archived: Archive, tmp_
     assert page.texts["h1"] == ["How it shines"]
     assert "A study for the tests" in page.texts["header"][0]
     verdict = GLAZE.judge(archived.measured)
-    assert verdict.text in page.texts["p"]
+    assert all(claim.marked in page.texts["li"] for claim in verdict.claims)
     assert verdict.claims[0].counted == "1 of 2"
     assert f"1 of 2 {verdict.claims[0].short}" in page.texts["li"]
     assert [row.split() for row in page.texts["tr"][1:]] == [

@@ -111,7 +111,7 @@ def test_data_in_a_file_are_left_out_where_there_is_none(
     context = StudyContext(Store(tmp_path / "store"), "cpu")
     options = STUDY.options("small", data=["digits", "cifar100_lite0.npz"], seeds=1)
     assert {c.settings["data"] for c in STUDY.plan(options, context)} == {"digits"}
-    with pytest.raises(StudyError, match=r"none of cifar100_lite0\.npz is here"):
+    with pytest.raises(StudyError, match=r"none of cifar100_lite0\.npz is on this machine"):
         STUDY.plan(STUDY.options("small", data=["cifar100_lite0.npz"]), context)
     random = np.random.default_rng(0)
     arrays = {"x": random.normal(size=(40, 4)), "y": np.arange(40) % 2}

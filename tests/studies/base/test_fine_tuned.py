@@ -186,7 +186,7 @@ def test_all_operators_in_one_table(tmp_path: Path, threads) -> None:
     (table,) = [table for table in study.tables(done) if "all operators" in table.title]
     names = {n for n, how in OPERATORS.items() if how.on != "units" and n != "slerp"}
     assert {row[0] for row in table.rows} == names
-    assert table.columns[1:3] == ["cross-entropy", "place, cross-entropy"]
+    assert table.columns[1:3] == ["cross-entropy", "rank, cross-entropy"]
     accuracies = [row[1].mean for row in table.rows]
     assert accuracies == sorted(accuracies, reverse=True)
     assert table.rows[0][2] == 1
@@ -240,7 +240,7 @@ def test_the_verdict_is_what_the_numbers_say() -> None:
     ]
     (claim,) = verdict(Findings(cells)).claims
     assert claim.holds is True
-    assert "logits added 0.710 against 0.500" in claim.text
+    assert "0.710 against 0.500 with logits added" in claim.text
     (claim,) = verdict(Findings([*cells[:4], cell(me, 2, 0.2, 0.1), cells[5]])).claims
     assert claim.holds is False
     (claim,) = verdict(Findings(cells[:2])).claims

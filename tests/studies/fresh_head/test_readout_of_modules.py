@@ -15,6 +15,7 @@ from intarsia.measure.probe import FRESH_HEAD
 from intarsia.studies import Cell, Measured, Store, StudyContext, find_study, run
 from intarsia.studies.fresh_head.readout_of_modules import (
     ALIGNED,
+    ALONE,
     JOINT,
     LABELS,
     LOGITS,
@@ -180,7 +181,7 @@ def test_heads_that_ended_early_are_counted() -> None:
         for cell in made(SUM, NATIVE, HEADS)
     ]
     notes = " ".join(STUDY.tables(cells)[0].notes)
-    assert "of 3 of 6 heads the last epoch was the best" in notes
+    assert "for 3 of 6 heads, the last epoch was the best" in notes
     assert "the last epoch" not in " ".join(STUDY.tables(made(SUM, NATIVE, HEADS))[0].notes)
 
 
@@ -245,8 +246,20 @@ def test_fresh_heads_are_held_against_those_of_an_untrained_network() -> None:
         base = made(UNTRAINED, [0.1] * 3, heads)
         merges = [*made(SUM, NATIVE, HEADS), *made(MEAN, NATIVE, HEADS)]
         claim = next(c for c in STUDY.judge([*merges, *base]).claims if c.short)
-        assert claim.evidence == {"count": count, "of": 2}
+        assert claim.evidence == {"count": count, "of": 2, "below": 0}
         assert claim.holds is (count == 2)
+
+
+def test_fresh_heads_are_held_against_those_of_one_module() -> None:
+    """Below it, joining has cost the features something, whatever the readout."""
+    higher = [[0.96, 0.96], [0.955, 0.955], [0.97, 0.98]]
+    merges = [*made(SUM, NATIVE, HEADS), *made(MEAN, NATIVE, HEADS)]
+    for heads, below in ((higher, 2), ([[0.7], [0.71], [0.73]], 0)):
+        claims = STUDY.judge([*merges, *made(ALONE, [0.1] * 3, heads)]).claims
+        claim = next(c for c in claims if c.short)
+        assert claim.evidence == {"count": 2 - below, "of": 2, "below": below}
+        assert claim.holds is (below == 0)
+        assert ("the features themselves" in claim.text) is (below > 0)
 
 
 def test_variants_of_other_data_have_claims_too() -> None:
@@ -254,6 +267,9 @@ def test_variants_of_other_data_have_claims_too() -> None:
     other = [Measured({**c.settings, "data": "cifar10"}, c.result) for c in cells]
     verdict = STUDY.judge(Findings(cells, "preset `paper`", {"preset `paper` with `x=1`": other}))
     assert [claim.text.partition(",")[0] for claim in verdict.claims] == ["MNIST", "CIFAR-10"]
+    assert not any("x=1" in claim.text for claim in verdict.claims)  # the data tell them apart
+    again = STUDY.judge(Findings(cells, "preset `paper`", {"preset `paper` with `x=1`": cells}))
+    assert ["x=1" in claim.text for claim in again.claims] == [False, True]
 
 
 def test_diverged_modules_are_named() -> None:

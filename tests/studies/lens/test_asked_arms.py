@@ -41,9 +41,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> list[Measured]:
 def test_every_arm_is_measured_and_shown(measured: list[Measured]) -> None:
     study = find_study("lens")
     titles = [table.title for table in study.tables(measured)]
-    assert "Which task was set, by features" in titles
-    assert "Which format was asked for: all layers, by Renyi's order" in titles
-    assert "Is the answer right, by prompt" in titles
+    assert "Task of the prompt: AUC by features" in titles
+    assert "Requested format: all layers, by Renyi order" in titles
+    assert "Correctness of the answer: AUC by prompt" in titles
     assert {"lens-task-layers", "lens-format-alpha", "lens-task-plane"} <= set(
         study.figures(measured)
     )
@@ -144,6 +144,6 @@ def test_right_answers_are_told_from_wrong_ones_against_all_that_is_plain() -> N
     plain = {"log-probability": 60.0, "logit spread": 55.0, "kind of question": 70.0}
     scores = [{"all layers": 71.0, "layer 1": 99.0, **plain}, {"all layers": 69.0, **plain}]
     assert _against_plain(scores) == (
-        "all layers: 71.0, 69.0, above the best plain number in 1 of 2 seeds: "
+        "71.0, 69.0 with all layers, above the best plain baseline in 1 of 2 seeds: "
         "70.0 (kind of question), 70.0 (kind of question)"
     )

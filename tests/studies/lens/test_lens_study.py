@@ -40,8 +40,8 @@ def measured(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Mea
 def test_every_part_is_measured_and_shown(measured: list[Measured]) -> None:
     study = find_study("lens")
     assert [table.title for table in study.tables(measured)] == [
-        "Which kind a text is, by features", "All layers, by Renyi's order of the entropy",
-        "Entropy by layer and kind", "Kinds that are alike",
+        "Kind of text: AUC by features", "Kind of text: all layers, by Renyi order of the entropy",
+        "Entropy by layer and kind", "Similar kinds of text: AUC",
     ]  # fmt: skip
     names = {"lens-profiles", "lens-layers", "lens-alpha", "lens-plane"}
     assert set(study.figures(measured)) == names

@@ -66,7 +66,7 @@ def test_tables_give_the_end_by_seed_and_the_way_by_order(done):
         values = [curve[key][n] for both in curves for curve in both]
         assert row[place] == Spread(statistics.fmean(values), statistics.stdev(values), 4)
     assert next(r for r in way.rows if r[:3] == ["mlp(32)", "yes", "ties"])[3].n == 2
-    assert "on the first 1 of 2 class orders: inlay, regmean, ties" in way.notes
+    assert "measured on the first 1 of 2 class orders only: inlay, regmean, ties" in way.notes
     assert len(end.rows) == len(way.rows) == 2 * 7
     logits, inlay = (
         [r[3] for r in end.rows if r[2] == operator] for operator in ("logits", "inlay")
@@ -96,8 +96,8 @@ def test_lost_modules_and_refusals_are_told(done):
     lost = Measured(settings, {"curves": {}, "refused": {}, "diverged": ["4"]})
     refused = Measured(settings, {**done[0].result, "refused": {"dare": "no origin"}})
     end, way = STUDY.tables([*done, lost, refused])
-    assert "digits, mlp(32), seed 7: left out, training gave up module 4" in end.notes
-    assert "dare refuses digits, mlp(32): no origin" in way.notes
+    assert "digits, mlp(32), seed 7: left out because module 4 diverged" in end.notes
+    assert "dare does not apply to digits, mlp(32): no origin" in way.notes
     assert end.rows[0][3].n == 3
     assert [table.rows for table in STUDY.tables([lost])] == [[], []]
     assert STUDY.figures([lost]) == {}
@@ -132,7 +132,7 @@ def test_slow_operators_get_fewer_orders_and_some_models_fewer_operators(store):
     subsample = STUDY.options("paper", **given, orders=2, operators=["ties(density=0.1)"])
     assert STUDY.plan(subsample, context)[0].settings["orders"] == {"ties(density=0.1)": 2}
     measured = Measured(cnn.settings, {"curves": {}, "refused": {}, "diverged": []})
-    assert any("not on the cnn" in note for note in STUDY.tables([measured])[0].notes)
+    assert any("not run on the cnn" in note for note in STUDY.tables([measured])[0].notes)
 
 
 def test_figures_have_names_of_files():

@@ -222,12 +222,12 @@ def test_tables_of_any_cells(done: Sequence[Measured]) -> None:
 
 
 def test_the_verdict_says_who_has_seen_later_classes(done: Sequence[Measured]) -> None:
-    seen = "The modules by logits and by sum have seen samples of later classes as negatives"
+    seen = "The modules joined by logits and sum have seen samples of later classes as negatives"
     both, usual, hidden = (STUDY.judge(some).text for some in (done, done[:2], done[2:]))
     assert both.endswith(f"{seen}.")
-    assert usual.endswith(f"{seen}; modules that had not are not measured here.")
+    assert usual.endswith(f"{seen}; modules that have not are not measured here.")
     assert "later classes as negatives" not in hidden
-    assert f"by logits{EARLIER}" in both
+    assert f"for logits{EARLIER}" in both
 
 
 def test_figures_draw_every_way(done: Sequence[Measured]) -> None:

@@ -168,7 +168,7 @@ def test_bold_waits_for_every_objective() -> None:
         bold = {tuple(row[3:5]) for row in table.rows if row[5].best}  # type: ignore[union-attr]
         assert bold == {("mnist", "me")}
         assert any("xe, qme, me are all measured" in note for note in table.notes)
-        assert any("pairs that share a module for independent" in note for note in table.notes)
+        assert any("pairs that share a module as independent" in note for note in table.notes)
     # a study of two objectives is whole with two
     assert {row[4] for row in tables(under_way)[0].rows if row[5].best} == {"qme"}  # type: ignore[union-attr]
     alone = tables(made({"me": HIGH}))[0]
@@ -216,8 +216,8 @@ def test_ordering_counts_groups() -> None:
         ("no", "no")  # one seed is no test over seeds
     }
     assert table.notes[0].startswith(
-        "ME > QME > XE in 4 of 6 groups, by Welch's test in 2, over seeds in 0, after Holm's "
-        "correction in 0; the paper's means in"
+        "ME > QME > XE in 4 of 6 groups, significant in 2 by Welch's t-test, in 0 over seeds and "
+        "in 0 after Holm's correction; the paper's means follow it in"
     )
     assert table.notes[1].startswith("with IMP: ME > QME > XE in 2 of 3 groups")
     row = next(row for row in table.rows if row[2:4] == ["yes", "mnist"])
@@ -259,7 +259,7 @@ def test_an_order_is_tested_over_seeds_and_corrected_for_all_groups() -> None:
     counts = {key: claim.evidence[key] for key in ("by Welch's test", "over seeds")}
     assert counts == {"by Welch's test": 0, "over seeds": 2}
     assert claim.evidence["over seeds, Holm"] == 1
-    survives = "In order over seeds after Holm's correction: d0 (shallow, |R| = 1, with IMP)."
+    survives = "Significant over seeds after Holm's correction: d0 (shallow, |R| = 1, with IMP)."
     assert survives in claim.details
     dead = order_claim(groups, list(groups)[:1])
     assert (dead.evidence["count"], dead.evidence["of"], dead.evidence["dead"]) == (1, 12, 1)
@@ -351,5 +351,5 @@ def test_groups_that_pruning_cut_through_count_as_out_of_order() -> None:
     ordered = table.columns.index("ordered")
     assert {row[2]: row[ordered] for row in table.rows} == {"no": "yes", "yes": "dead"}
     assert "ME > QME > XE in 1 of 2 groups (1 dead)" in table.notes[0]
-    assert any(note.startswith("not in order: MNIST with IMP") for note in table.notes)
+    assert any(note.startswith("counted as not in order: MNIST with IMP") for note in table.notes)
     assert any("with IMP: ME > QME > XE in 0 of 1 groups (1 dead)" in n for n in table.notes)

@@ -13,7 +13,7 @@ from intarsia.studies.maxent.complete import best_operators, operator_claims
 from intarsia.studies.maxent.shared.dead import dead_modules, dead_pairs
 from intarsia.studies.maxent.shared.paper import pair_cell, single_cell
 from intarsia.studies.verdict import surely_best
-from intarsia.studies.wording import by_the_test
+from intarsia.studies.wording import by_the_test, capital
 
 PAPER, RELEASED = "preset `paper`", "preset `released`"
 LAYER = "preset `paper` with `pruning=magnitude(scope='layer'), select=last`"
@@ -42,9 +42,9 @@ def test_numbers_of_dead_modules_are_missed() -> None:
     assert list(result.failed) == ["Yeast with IMP"]
     assert "(1 group)" in result.failed["Yeast with IMP"]
     assert result.line.startswith("2 of 4 printed numbers")
-    assert "2 of the 2 missed are of dead modules, Yeast with IMP" in result.line
+    assert "2 of the 2 missed are from dead modules, Yeast with IMP" in result.line
     assert cut.evidence == {"cut through": {"Yeast, shallow": (2, 2)}}
-    farthest = "Farthest off: accuracy of modules on Yeast (shallow, with IMP{}), -0.748."
+    farthest = "Largest difference: accuracy of modules on Yeast (shallow, with IMP{}), -0.748."
     assert farthest.format(", dead") in met.details
     cells[1] = _single("yeast", 0.25, 1.297, live=1)
     result = judge("single", cells)
@@ -87,7 +87,8 @@ def test_agreement_is_tested_for_every_printed_number() -> None:
     assert 0 < expected["equivalent"] < expected["equivalent alone"] < len(agree)
     assert 0 < expected["different"] < expected["different alone"]
     assert met.evidence["tests"] == expected
-    assert f"{expected['equivalent']} of {len(agree)} agree by two one-sided tests" in met.text
+    equivalent = f"{expected['equivalent']} of {len(agree)} are equivalent by two one-sided tests"
+    assert equivalent in met.text
 
 
 def test_released_is_said_to_have_been_run_for_some_and_not_for_the_rest() -> None:
@@ -96,12 +97,13 @@ def test_released_is_said_to_have_been_run_for_some_and_not_for_the_rest() -> No
     (met, *_) = judge("single", cells, variants={RELEASED: meets}).claims
     assert met.evidence["released"] == {"missed": 5, "run": 2, "met": 1}
     assert (
-        "was run for 2 of the 5 missed and meets 1 of these 2; the other 3 were not run under it."
+        "was run for 2 of the 5 missed numbers and reproduces 1 of these 2; it was not run for the "
+        "other 3."
     ) in met.text
     both = [*meets, _single("har", 0.5, 1.0, live=5)]
     (met, *_) = judge("single", cells, variants={RELEASED: both}).claims
     assert met.evidence["released"] == {"missed": 5, "run": 5, "met": 1}
-    assert "were not run" not in met.text
+    assert "was not run" not in met.text
 
 
 @pytest.mark.parametrize(
@@ -149,14 +151,15 @@ def test_pairs_are_counted_as_a_plain_loop_counts_them() -> None:
     assert met.counted == f"{len(ours) - len(missed)} of {len(ours)}"
     assert met.evidence["variants"] == {RELEASED: [sum(not released[p] for p in both), len(both)]}
     assert (
-        f"Preset `released`: meets {sum(not released[p] for p in both)} of {len(both)} of the same "
-        f"numbers, {sum(not released[p] for p in same)} of {len(same)} of those missed before."
+        f"Preset `released`: reproduces {sum(not released[p] for p in both)} of {len(both)} of the "
+        f"same numbers and {sum(not released[p] for p in same)} of {len(same)} of those missed "
+        "above."
     ) in met.details
     held = _ordered(cells)
     pruned = [result for place, result in held.items() if place[-1] == "pruned"]
     assert 0 < sum(held.values()) < len(held)
     assert (order.evidence["count"], order.n) == (sum(held.values()), len(held))
-    assert f"in {sum(pruned)} of {len(pruned)} with IMP" in order.text
+    assert f"in {sum(pruned)} of {len(pruned)} groups with IMP" in order.text
     assert (order.evidence["dead"], met.evidence["dead"]) == (2, sum(map(_dead, ours)))
     assert list(result.failed) == ["Yeast with IMP"]
     assert "(2 groups)" in result.failed["Yeast with IMP"]
@@ -170,7 +173,7 @@ def test_pairs_are_counted_as_a_plain_loop_counts_them() -> None:
 
 def test_a_study_that_the_paper_did_not_print_says_so() -> None:
     (claim,) = judge("single", [_single("digits", 0.9, 2.0, live=5)]).claims
-    assert "printed no number" in claim.text
+    assert "prints no number" in claim.text
     assert claim.holds is None
 
 
@@ -181,14 +184,15 @@ def test_complete_merges_are_compared_by_what_their_archives_differ_in() -> None
     )
     result = judge("complete", main, variants=dict(zip(list(ends)[1:], variants, strict=True)))
     assert result.claims[0].holds is False
-    assert "does not reproduce: it ends at 0.7050 (0.0071) on MNIST." in result.claims[0].text
+    assert f"does not reproduce under {PAPER}: " in result.claims[0].text
+    assert "the accuracy of all modules is 0.7050 (0.0071) on MNIST." in result.claims[0].text
     assert "Not run: Fashion-MNIST (shallow)." in result.text
     assert "deep" not in result.text
     assert f"{LAYER} 0.9350 (0.0071)" in result.markdown()
-    assert f"{LAYER} differs from {PAPER} in what it names alone" in result.markdown()
+    assert f"{capital(LAYER)} differs from {PAPER} only in the settings it names" in result.text
     assert result.line == (
-        f"on MNIST the sum of all 2 reaches 0.705, 0.935 under {LAYER} and 0.955 under "
-        f"{RELEASED}; the paper says above 0.90"
+        f"on MNIST, the sum of all 2 modules has accuracy 0.705 (0.935 under {LAYER} and 0.955 "
+        f"under {RELEASED}); the paper reports above 0.90"
     )
 
 
@@ -200,16 +204,16 @@ def test_operators_are_best_where_the_test_says_so() -> None:
     (claim,) = operator_claims([clear, level, alike], "with IMP")
     assert claim.evidence == {"logits": 1, "inlay": 1}
     assert claim.n == 2
-    test = "by the test: Welch's at 95%"
+    test = "significant: by Welch's t-test at 95%"
     assert claim.text == (
-        "Operators with IMP: of 2 settings (data, model), above all others by the test logits and "
-        "inlay in 1; elsewhere not to be told from the best logits and sum in 1 "
-        f"({test}, corrected by Holm's method for 4 comparisons); in 1 more all answer alike, as "
-        "dead modules do."
+        "Operators with IMP: in 2 settings (data, model), significantly above all others: logits "
+        "and inlay in 1; in the rest, not significantly below the best: logits and sum in 1 "
+        f"({test}, with Holm's correction for 4 comparisons); in 1 more setting, all operators "
+        "give the same answers, as dead modules do."
     )
     assert claim.details == [
-        "Operators that give one network of the same shape, with IMP: of 1 setting (data, model), "
-        f"above all others by the test sum in 1 ({test})."
+        "Operators that give one network of the same shape, with IMP: in 1 setting (data, model), "
+        f"significantly above all others: sum in 1 ({test})."
     ]
     assert operator_claims([alike], "with IMP") == []
 
@@ -245,16 +249,16 @@ def test_controls_compare_what_all_objectives_have_and_count_an_inlay_once() -> 
     ]
     result = judge("controls", cells)
     assert result.line == (
-        "the best objective is by logits `other` (by the test) with IMP and `other` (by the test) "
-        "without IMP; by sum `me` (by the test) with IMP and `me` (by the test) without IMP"
+        "best objective for logits: `other` (significant) with IMP and `other` (significant) "
+        "without IMP; for sum: `me` (significant) with IMP and `me` (significant) without IMP"
     )
     (claim,) = result.claims
     assert claim.evidence["sum with IMP"] == ["me"]
-    assert "Inlay is logits to the digit" in claim.text
+    assert "Inlay gives the same numbers as logits" in claim.text
     assert len(claim.details) == 4
     assert claim.details[0] == (
-        "By logits, MNIST, shallow, with IMP: `other` 0.9510 (0.0010) against `me` 0.9010 "
-        "(0.0010), by the test."
+        "Accuracy by logits (MNIST, shallow, with IMP): `other` 0.9510 (0.0010), next `me` 0.9010 "
+        "(0.0010), significant."
     )
 
 
@@ -269,8 +273,8 @@ def test_confusions_are_counted_model_by_model() -> None:
     result = judge("confusion", cells)
     assert result.claims[0].evidence["sum"] == {"qme": [1, 0, 2], "me": [1, 0, 2]}
     assert (
-        "the most accurate under QME in 1 of 2 (by the test in 0) and ME in 1 of 2 (by the test in "
-        "0) (1 seed)"
+        "most accurate under QME in 1 of 2 (significant in 0) and ME in 1 of 2 (significant in 0) "
+        "(1 seed)"
     ) in result.line
     assert "Figures 15 to 21 average five seeds" in result.text
     assert "nearly uniform" in result.text
@@ -281,12 +285,12 @@ def test_confusions_are_counted_model_by_model() -> None:
     ("n", "ends", "text", "holds"),
     [
         (2, (0.1, 0.11), "stays near chance at every width (0.101 to 0.111, chance 0.100)", True),
-        (2, (0.3, 0.9), "with 64 (it rises in 1 of 1 steps, n = 2).", True),
-        (3, (0.3, 0.9), "with 64 (it rises in 1 of 1 steps, n = 3, by the test).", True),
+        (2, (0.3, 0.9), "with 64 (rising in 1 of 1 steps, n = 2).", True),
+        (3, (0.3, 0.9), "with 64 (rising in 1 of 1 steps, n = 3, significant).", True),
         (
             3,
             (0.9, 0.3),
-            "with 64 (it rises in 0 of 1 steps, n = 3, not surely by the test).",
+            "with 64 (rising in 0 of 1 steps, n = 3, not significant).",
             False,
         ),
     ],
@@ -332,8 +336,8 @@ def test_the_best_sparsity_of_pairs_is_said_by_mean_and_by_the_test() -> None:
     (claim,) = judge("sparsity", cells).claims
     assert claim.evidence == {"by mean": 1, "by the test": 0, "of": 1}
     assert claim.holds is False
-    assert "the highest mean here in 1 of 1, by the test in 0 of 1" in claim.text
-    assert "pairs of 1 seed, which share modules, are taken for independent" in claim.text
+    assert "the highest mean here in 1 of 1 sizes, significantly in 0 of 1" in claim.text
+    assert "some of which share a module, are treated as independent" in claim.text
     cells[0].result["accuracy"]["sum"] = [0.5, 0.51, 0.52]
     (claim,) = judge("sparsity", cells).claims
     assert claim.evidence == {"by mean": 1, "by the test": 1, "of": 1}
@@ -370,8 +374,8 @@ def test_width_is_corrected_for_all_places(places: int, sure: bool) -> None:
         settings = {"data": f"d{place}", "model": f"mlp(hidden=[{units}])", "imp": True}
         cells.append(Measured({**settings, "seed": seed}, {"curves": {"sum": [curve]}}))
     text = judge("width", cells).text
-    assert ("n = 4, by the test" in text) is sure
-    assert ("not surely by the test" in text) is not sure
+    assert ("n = 4, significant" in text) is sure
+    assert ("n = 4, not significant" in text) is not sure
 
 
 def test_pruning_is_judged_first_in_the_paper_s_own_setting() -> None:
@@ -414,10 +418,10 @@ def test_paths_are_counted_by_every_reading_and_first_on_the_paper_s_data() -> N
     assert theirs.holds
     assert others.evidence["with IMP"]["in the mean"] == [0, 1]
     assert others.holds is None
-    assert result.line.startswith("on Fashion-MNIST, connected with IMP 1 of 2 path by path")
+    assert result.line.startswith("on Fashion-MNIST, connected paths with IMP: 1 of 2 path by path")
     assert result.line.endswith("HAR, which the paper shows too, not run")
     with_har = judge("path", [*cells, _walked("har", 0, 0.0)])
-    assert with_har.line.startswith("on Fashion-MNIST and HAR, connected with IMP 2 of 3")
+    assert with_har.line.startswith("on Fashion-MNIST and HAR, connected paths with IMP: 2 of 3")
     assert "not run" not in with_har.line
 
 

@@ -25,10 +25,11 @@ from intarsia.studies.archive import (
     kept_archive,
     load_archive,
     make_archive,
+    own_events,
     restore,
     save_archive,
 )
-from intarsia.studies.records import read_records
+from intarsia.studies.records import Record, read_records
 from intarsia.studies.runners.bank_training import train_plans, training_groups
 from intarsia.studies.runners.estimate import estimate
 from intarsia.studies.runners.local import missing_plans
@@ -306,6 +307,29 @@ def test_cells_of_a_pack_are_not_measured_again(store, tmp_path):
     again = make_archive(TOY, options, cells_of(other), other)
     assert again.runs["modules"] == 12
     assert len(events(other, "cell")) == 6 + 3
+
+
+def test_events_do_not_multiply_as_archives_go_to_and_fro(store, tmp_path):
+    """As where a store at home takes over what other machines add to it, again and again."""
+    archived = make_archive(TOY, TOY.options("small"), cells_of(store), store)
+    for number in range(3):
+        away = Store(tmp_path / f"away{number}")
+        for there in (away, store):
+            restore(archived, there, StudyContext(there, "cpu"))
+            archived = make_archive(TOY, TOY.options("small"), cells_of(there), there)
+            assert len(archived.events) == 6 + 6
+    assert len(events(store, "cell")) == 6
+
+
+def test_banks_that_were_trained_as_one_share_the_time_by_their_modules(tmp_path):
+    store = Store(tmp_path / "store")
+    record = Record(store.path / "runs", "toy", torch.device("cpu"))
+    record.note(event="banks", keys=["large", "small", "other"], modules=8, work=16.0, seconds=4.0)
+    shares = {
+        event["keys"][0]: (event["modules"], event["work"], event["seconds"])
+        for event in own_events(store, (), {"large": 5, "small": 1})
+    }
+    assert shares == {"large": (5, 10.0, 2.5), "small": (1, 2.0, 0.5)}
 
 
 def test_an_estimate_does_not_scale_up_tiny_runs(store):

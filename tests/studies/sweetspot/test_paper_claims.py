@@ -93,7 +93,7 @@ def test_less_inflation_at_a_larger_loss_is_no_evidence() -> None:
     worse = arm("similarity", 2e-2, score=0.9)
     row = row_of([worse, arm("magnitude", 1e-3, score=1.2)], "3")
     assert row.holds is False
-    assert "no pair" in row.numbers
+    assert "no pairs" in row.numbers
 
 
 def test_a_control_that_similarity_cannot_be_compared_with_leaves_it_open() -> None:
@@ -126,7 +126,7 @@ def test_orders_of_three_targets_tell_nothing() -> None:
             each.settings["data"] = data  # type: ignore[index]
     row = row_of(cells, "4")
     assert (row.holds, row.n) == (None, 3)
-    assert "at 256 pixels the same order, at 64 pixels another order" in row.numbers
+    assert "at 256 pixels the same order, at 64 pixels a different order" in row.numbers
 
 
 def test_an_evolved_wiring_that_is_stuck_does_not_reproduce() -> None:

@@ -29,7 +29,7 @@ def test_two_seeds_tell_nothing(study: Study, measured: Sequence[Measured]) -> N
     assert {claim.holds for claim in verdict.claims} == {None}
     assert {claim.n for claim in verdict.claims} == {2}
     assert "8 pixels, 2 seeds" in verdict.line
-    assert "at 8 pixels with 2 seeds, 5 steps of dense networks and 3 after" in verdict.text
+    assert "at 8 pixels with 2 seeds, 5 steps for dense networks and 3 after" in verdict.text
 
 
 def test_figures_are_drawn_of_what_is_there(study: Study, measured: Sequence[Measured]) -> None:

@@ -38,7 +38,7 @@ def pixels(html: str) -> np.ndarray:
 def test_choices_fill_the_page_and_the_slider_moves_the_picture(
     page: Any, session: PatternSession
 ) -> None:
-    whole = page.post("network", "input", network="totem", reach="±1")
+    whole = page.post("network", "change", network="totem", reach="±1")
     strongest = max(
         (session.connections("totem", layer)[0] for _, layer in session.layers("totem")),
         key=lambda one: one.effect,
@@ -68,13 +68,36 @@ def test_choices_fill_the_page_and_the_slider_moves_the_picture(
     assert np.array_equal(pixels(back["picture"]), own)
     assert back["weight"]["maximum"] == pytest.approx(strongest.value + 10, abs=1e-4)
     last = session.layers("totem")[-1][1]
-    outputs = page.post("layer", "input", network="totem", layer=last, reach="±1")
+    outputs = page.post("layer", "change", network="totem", layer=last, reach="±1")
     assert len(outputs["connection"]["choices"]) == len(session.connections("totem", last))
     assert "Framed" not in outputs["atlas"]
 
 
+def test_a_list_that_an_answer_has_set_moves_nothing(page: Any, session: PatternSession) -> None:
+    """Lists say that they changed whoever changed them: that must not take a moved weight back."""
+    chosen = page.post("network", "change", network="totem", reach="±1")
+    layer, place = chosen["layer"]["value"], chosen["connection"]["value"]
+    echoes = [
+        page.post("network", "change", network="totem", reach="±1"),
+        page.post("layer", "change", network="totem", layer=layer, reach="±1"),
+        page.post("connection", "change", network="totem", connection=place, reach="±1"),
+    ]
+    for echo in echoes:
+        assert all(part == {"__type__": "update"} for part in echo.values())
+    for other in (number for _, number in session.layers("totem") if number != layer):
+        answer = page.post("layer", "change", network="totem", layer=other, reach="±1")
+        first, last = (answer["connection"]["choices"][end][1] for end in (0, -1))
+        assert answer["connection"]["value"] == first
+        if first != last:
+            answer = page.post("connection", "change", network="totem", connection=last, reach="±1")
+            own = session.connection("totem", tuple(map(int, last.split(","))))
+            assert answer["weight"]["value"] == pytest.approx(own.value, abs=1e-4)
+    back = page.post("reset", "click", network="totem", connection=place, reach="±1")
+    assert back["weight"]["value"] == pytest.approx(chosen["weight"]["value"])
+
+
 def test_maps_are_red_below_0_and_blue_above(page: Any, session: PatternSession) -> None:
-    shown = page.post("layer", "input", network="totem", layer=0, reach="±1")
+    shown = page.post("layer", "change", network="totem", layer=0, reach="±1")
     drawn = session.move("totem", session.connections("totem", 0)[0].place).unit_map.numpy()
     colours = pixels(shown["unit-map"]).astype(int)
     assert (colours[drawn > 0.2][:, 2] > colours[drawn > 0.2][:, 0]).all()
@@ -104,7 +127,7 @@ def test_what_the_page_would_not_send_is_refused_in_our_words(
         answer = page.post("reset", "click", network="totem", connection=place, reach=reach)
         assert "how far is" in answer["message"]
     assert "no connections into layer" in page.post(
-        "layer", "input", network="totem", layer=99, reach="±1"
+        "layer", "change", network="totem", layer=99, reach="±1"
     )["message"]  # fmt: skip
     fine = page.post("weight", "input", **good)
     assert fine["message"] == ""

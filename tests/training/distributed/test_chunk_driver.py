@@ -54,6 +54,16 @@ def own_tasks(data):
     return [Task(f"c{rate}", ("c",), (2,), 0, rate, goal) for rate in (1e-3, 1e-2)]
 
 
+def seeds_in_turn(data):
+    """One class after another, each with all seeds: chunks have them seed after seed."""
+    goals = {name: objective("me", 4, (place,)) for place, name in enumerate("ab")}
+    return [
+        Task(f"{name}{seed}", (name,), ("ab".index(name),), seed, 1e-2, goal)
+        for name, goal in goals.items()
+        for seed in range(4)
+    ]
+
+
 def wild_task():
     return Task("wild", ("a",), (0,), 0, 1e30, objective("me", 4, (0,)))
 
@@ -67,6 +77,7 @@ RUNS = {
     "seeds": {"pruning": "territory", "sparsity": None, "seeds": [0, 1, 2]},
     "negatives": {"preset": "auto", "negatives": "noise(0.25) + mixed(0.25)"},
     "tasks": {"tasks": own_tasks},
+    "seeds in turn": {"tasks": seeds_in_turn},
     "weights": {"preset": "auto", "sample_weight": [0.0, 1.0, 2.0, 3.0, 4.0] * 40},
 }
 
@@ -153,7 +164,8 @@ def test_workers_give_the_bytes_of_one_process(small_data, tmp_path, inline, nam
     assert file_bytes(tmp_path / "spread") == file_bytes(tmp_path / "alone")
     (pool,) = pools
     sizes = [len(request.names) for request in pool.requests]
-    assert sizes == {"seeds": [4, 4, 4], "tasks": [1, 1]}.get(name, [2, 2])
+    expected = {"seeds": [4, 4, 4], "tasks": [1, 1], "seeds in turn": [4, 4]}
+    assert sizes == expected.get(name, [2, 2])
     assert pool.stopped == pool.started
 
 

@@ -92,7 +92,7 @@ def propagate(
     from intarsia.artifacts import open_network, split_for
     from intarsia.flow import propagate as carry
 
-    network = open_network(path, own.factory())
+    network = open_network(path, own.factory(path))
     loaded, same = source.load(network)
     found = carry(network, split_for(network, loaded, split), closure=closure)  # type: ignore[arg-type]
     save_figure(found, figure_)

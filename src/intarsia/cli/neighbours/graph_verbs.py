@@ -250,7 +250,7 @@ def modules(
         for name, whole in wholes.items()
     ]
     if out is not None:
-        bank.save(out)
+        graphs.with_graph(bank, source, model, root).save(out)
     result = {"data": nodes.name, "classes": nodes.classes, "rows": rows}
     show_result(result | ({} if out is None else {"out": str(out)}), json, _show_modules)
 

@@ -45,7 +45,7 @@ def modules(
     from intarsia.lens import tuned
     from intarsia.training.job import device_of
 
-    artifact = open_artifact(path, own.factory())
+    artifact = open_artifact(path, own.factory(path))
     loaded, same = source.load(artifact)
     data = labelled(artifact, loaded)
     found = tuned(artifact, data, ridge=ridge, rows=rows, device=device_of(device), seed=seed)

@@ -30,6 +30,7 @@ Networks = Annotated[str, name_argument("[NAME|FILE]", completion.PATTERNS, f"{N
 Size = Annotated[int, typer.Option(help="Pixels along an edge.")]
 Steps = Annotated[int, typer.Option(min=1, help="Of the optimiser.")]
 Rate = Annotated[float, typer.Option("--learning-rate", help="Of the optimiser.")]
+TRAINING_ON = {"steps": 2500, "size": 64, "learning_rate": 3e-3}  # of pruned networks
 
 
 @verb(
@@ -55,9 +56,20 @@ def prune(
     image: Annotated[
         str | None, typer.Option(help="Train them further, to draw this: a name or an image.")
     ] = None,
-    steps: Steps = 2500,
-    size: Size = 64,
-    learning_rate: Rate = 3e-3,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of that training.", show_default=str(TRAINING_ON["steps"])),
+    ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            help="Pixels along an edge, for that training.", show_default=str(TRAINING_ON["size"])
+        ),
+    ] = None,
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(help="Of that training.", show_default=str(TRAINING_ON["learning_rate"])),
+    ] = None,
     origin: Annotated[
         Path | None, typer.Option(help="The networks before training, to rewind survivors to.")
     ] = None,
@@ -72,7 +84,7 @@ def prune(
     json: Json = False,
 ) -> None:
     """Prune pattern networks to a number of weights that are not 0, and train them on."""
-    from intarsia.sweetspot import load_network
+    from intarsia.sweetspot import ARMS, load_network
     from intarsia.sweetspot import prune as prune_networks
     from intarsia.sweetspot.networks import PatternBank
 
@@ -80,11 +92,22 @@ def prune(
         raise RecipeError(f"the file {out} must end in .safetensors")
     if out.resolve() == Path(source).resolve():
         raise RecipeError(f"{out} holds the networks that are pruned: write to another file")
+    given = {"steps": steps, "size": size, "learning_rate": learning_rate}
+    given = {key: value for key, value in given.items() if value is not None}
+    if given and image is None:
+        flag = next(iter(given)).replace("_", "-")
+        raise RecipeError(f"--{flag} is of training on: say what to draw with --image, too")
+    way = ARMS.entry(arm)
+    if origin is not None and not (rewind or way.rewinds):
+        raise RecipeError("--origin is where survivors are rewound to: give --rewind, too")
+    if wiring is not None and not way.needs_wiring:
+        raise RecipeError(
+            f"--wiring is of the arm evolved, and {way.name} takes none: leave it out"
+        )
     bank = _bank(source)
     training: dict[str, Any] = {}
     if image is not None:
-        training = {"steps": steps, "size": size, "learning_rate": learning_rate, "device": device}
-        training["progress"] = False if json else None
+        training = {**TRAINING_ON, **given, "device": device, "progress": False if json else None}
     pruned = prune_networks(
         bank,
         arm,

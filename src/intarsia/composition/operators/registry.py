@@ -3,13 +3,12 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
-from intarsia.errors import RecipeError, nearest, shortened
-from intarsia.specs import Registry, RegistryEntry, Spec, is_number
+from intarsia.errors import RecipeError, nearest
+from intarsia.specs import Registry, RegistryEntry, Spec, check_setting, is_ours
 
 State = Mapping[str, Tensor]
 States = Sequence[State]
@@ -100,7 +99,7 @@ def operator(
         raise RecipeError(f"operator {name!r} works on {on!r}: {nearest(on, get_args(On))}")
 
     def add(function: Callable[..., Any]) -> Operator:
-        if _is_ours(OPERATORS.get(name)) and not _is_ours(function):
+        if is_ours(OPERATORS.get(name)) and not is_ours(function):
             raise RecipeError(
                 f"there is an operator {name!r} already, one of intarsia's own: take another name"
             )
@@ -117,7 +116,7 @@ def operator(
         def checked(*given: Any, **settings: Any) -> Any:
             for key, value in settings.items():
                 if key in parameters:
-                    _check_setting(name, parameters[key], value)
+                    check_setting(name, parameters[key], value)
             return function(*given, **settings)
 
         OPERATORS.register(name, on=on, paper=paper, **traits)(checked)
@@ -125,10 +124,6 @@ def operator(
         return entry
 
     return add
-
-
-def _is_ours(function: Any) -> bool:
-    return str(getattr(function, "__module__", "")).startswith("intarsia.")
 
 
 def copies(count: int) -> Callable[[Any], int]:
@@ -175,30 +170,10 @@ def _holds(name: str, spec: str | Mapping[str, Any] | Spec) -> bool:
     parameters = OPERATORS.parameters(read.name)
     for key, value in read.arguments.items():
         if key != "scale" or value != AUTO:
-            _check_setting(read.name, parameters[key], value)
+            check_setting(read.name, parameters[key], value)
     return bool(trait(OPERATORS.settings(read)))
 
 
 def joins_logits(operator: Operator) -> bool:
     """Whether the logits of the parts as they are suffice: not inputs, not other modules'."""
     return operator.on == "logits" and operator.router is None and operator.modules is None
-
-
-def _check_setting(operator: str, parameter: inspect.Parameter, value: Any) -> None:
-    """What an annotation asks for: a choice, a flag or a finite number, each maybe left open."""
-    key, kind = parameter.name, parameter.annotation
-    if value is parameter.default:
-        return
-    if get_origin(kind) in (Union, UnionType):
-        kinds = [each for each in get_args(kind) if each is not NoneType]
-        kind = kinds[0] if len(kinds) == 1 else Any
-    if get_origin(kind) is Literal and value not in get_args(kind):
-        raise RecipeError(
-            f"{operator} has no {key} {shortened(value)}: {nearest(value, get_args(kind))}"
-        )
-    if kind is bool and not isinstance(value, bool):
-        raise RecipeError(f"{operator}: {key} is {shortened(value)}: expected true or false")
-    if kind is int and type(value) is not int:
-        raise RecipeError(f"{operator}: {key} is {shortened(value)}: expected a whole number")
-    if kind is float and not is_number(value):
-        raise RecipeError(f"{operator}: {key} is {shortened(value)}: expected a number")

@@ -12,6 +12,7 @@ from intarsia.composition.operators.arithmetic import check_fraction, mean
 from intarsia.composition.operators.registry import States, operator
 from intarsia.composition.operators.weights import join_states
 from intarsia.errors import CompositionError
+from intarsia.models.custom.adapting import sharing_layers
 
 CHUNK = 64  # samples whose patches are held at once
 STEPS = 500  # of a solution, at most
@@ -87,13 +88,21 @@ def gram_matrices(network: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
 
 
 def _check_layers(network: nn.Module) -> None:
+    sharing = sharing_layers(network)
     for name, layer in network.named_modules():
-        if isinstance(layer, Mixing) and not is_plain(layer):
+        if not isinstance(layer, Mixing) or is_plain(layer):
+            continue
+        if name in sharing:
             raise CompositionError(
                 f"regmean solves for the weight of layer {name!r} ({type(layer).__name__}), which "
-                "is computed from other parameters, as in weight norm, or used in a forward of its "
-                "own: remove the parametrisation before training, or join by another operator"
+                "is tied to that of another layer, with inputs of its own: give each a weight of "
+                "its own before training, or join by another operator"
             )
+        raise CompositionError(
+            f"regmean solves for the weight of layer {name!r} ({type(layer).__name__}), which "
+            "is computed from other parameters, as in weight norm, or used in a forward of its "
+            "own: remove the parametrisation before training, or join by another operator"
+        )
 
 
 def _solve(left: Tensor, right: Tensor, start: Tensor, kept: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ from intarsia.composition.streaming.shards import (
     MergeFolder,
     Shard,
     ShardTensor,
+    check_folder_name,
     check_manifest,
     cut_shards,
 )
@@ -128,6 +129,7 @@ def merge_files(
     are those in the folder's manifest, and the models have kept their sizes, times and headers, and
     a sample of every tensor.
     """
+    check_folder_name(Path(out))
     job = _Job.of(models, operator, base, dtype)
     shards = cut_shards(job.planned(), read_count("shard_size", shard_size))
     with (

@@ -272,7 +272,9 @@ def is_mergekit(path: Path) -> bool:
     models = settings.get("models")
     for entry in models if isinstance(models, list) else ():
         model = entry.get("model") if isinstance(entry, Mapping) else entry
-        if isinstance(model, str) and is_model(path.parent / model):
+        # mergekit writes a model with an adapter as model+adapter, which `read` refuses
+        names = (model, model.partition("+")[0]) if isinstance(model, str) else ()
+        if any(is_model(path.parent / name) for name in names):
             return True
     return False
 
@@ -317,7 +319,10 @@ def _place(model: str, folder: Path) -> Path:
             return path
     why = "nothing is fetched: download it and give its folder"
     if "+" in model:
-        why = "what follows the + is an adapter: merge it into the model with peft first"
+        why = (
+            "what follows the + is an adapter, which a recipe cannot add here: merge it into the "
+            "model first, as peft's merge_and_unload() does, or read it by Module.from_adapter"
+        )
     raise RecipeError(f"there is no model {shortened(model)} on this machine: {why}")
 
 
@@ -381,8 +386,8 @@ def _number(key: str, value: Any) -> float:
         raise RecipeError(f"{key} is not given: mergekit has no default for it")
     if isinstance(value, list | Mapping):
         raise RecipeError(
-            f"{key} is {shortened(value)}, which differs from layer to layer: here it is one "
-            "number for all tensors"
+            f"{key} is {shortened(value)}, which differs from layer to layer or by filter: here "
+            f"it is one number for all tensors, as in {key}: 0.5; mergekit itself joins so"
         )
     if not is_number(value):
         raise RecipeError(f"{key} is {shortened(value)}: expected a number")

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from intarsia.composition.streaming.tensor_files import CODES, INDEX, WEIGHTS, TensorFiles
 from intarsia.errors import FileError, FileWarning
-from intarsia.files import part_of, read_sealed, sealed, write_whole
+from intarsia.files import OTHER_WEIGHTS, part_of, read_sealed, sealed, write_whole
 from intarsia.locks import Lock, holder_of, take_lock
 from intarsia.parsing import parse_mapping
 
@@ -83,6 +83,15 @@ def cut_shards(tensors: Sequence[ShardTensor], size: int) -> list[Shard]:
         Shard(name, tuple(sorted(own, key=lambda t: (-t.dtype.itemsize, t.name))))
         for name, own in zip(names if len(cut) > 1 else [WEIGHTS], cut, strict=True)
     ]
+
+
+def check_folder_name(path: Path) -> None:
+    """Refuse a name that means a file, before anything is read."""
+    if path.suffix.lower() in (".safetensors", *OTHER_WEIGHTS):
+        raise FileError(
+            f"{path} is the name of a file, and a merge of models writes a folder, with shards and "
+            f"the config: give its name, as in {path.with_suffix('')}"
+        )
 
 
 class MergeFolder:

@@ -258,6 +258,12 @@ class FrameTable(ColumnTable):
         numbers: np.ndarray = column.to_numpy(dtype=np.float64, na_value=np.nan)
         return numbers
 
+    def measurements(self) -> np.ndarray:
+        """All columns as features, N x D; whole numbers are measurements, too."""
+        places = range(len(self.names))
+        rows = np.empty((len(self._frame), len(self.names)))
+        return np.stack([self.numbers(place) for place in places], 1) if self.names else rows
+
     def texts(self, place: int) -> list[str]:
         texts: list[str] = self._frame.iloc[:, place].astype(str).to_numpy().tolist()
         return texts

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from intarsia.errors import ModelError
 
@@ -79,6 +79,8 @@ def sharing_layers(network: nn.Module) -> set[str]:
 
 def logits_in(answer: Any) -> Any:
     """The logits of an answer: it itself, its `.logits`, or what a dict has by that name."""
+    if isinstance(answer, Tensor | fx.Proxy):  # a tracer's stand-in has every attribute
+        return answer
     if isinstance(answer, Mapping) and "logits" in answer:
         return answer["logits"]
     return getattr(answer, "logits", answer)

@@ -53,6 +53,20 @@ def trial_inputs(network: nn.Module, shape: tuple[int, ...], rows: int = 8) -> T
     return normal.to(_device(network))  # it will say itself what is wrong
 
 
+def is_deterministic(network: nn.Module, shape: tuple[int, ...]) -> bool:
+    """Whether the network answers alike to the same inputs twice, in evaluation mode.
+
+    One that cannot be tried does.
+    """
+    inputs = trial_inputs(network, shape, rows=2)
+    with evaluating(network):
+        try:
+            one, other = (logits_in(network(inputs.clone())).double() for _ in range(2))
+        except Exception:  # whatever custom code says to random inputs
+            return True
+    return torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
+
+
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients; modes and torch's generator are put back afterwards."""
@@ -212,9 +226,10 @@ def _device(network: nn.Module) -> torch.device:
 
 
 def readout_factor(layer: nn.Module, answer: Callable[[], Tensor], shape: Sequence[int]) -> float:
-    """What an answer of this shape is of a layer's output: that times a number; 0 if it is not.
+    """What an answer is of a layer's output of this shape: that times a number; 0 if it is not.
 
-    Noise is put in place of what the layer gives, where that has the shape of the answer.
+    Noise is put in place of what the layer gives, where that has the shape. Of an output N x
+    places x C, as of a layer that reads every token, the answer to a row may be that of one place.
     """
     noise = torch.randn(tuple(shape), generator=torch.Generator().manual_seed(0))
 
@@ -227,6 +242,10 @@ def readout_factor(layer: nn.Module, answer: Callable[[], Tensor], shape: Sequen
     finally:
         hook.remove()
     moved = noise.to(made)
+    if moved.dim() > made.dim():
+        places = moved.flatten(1, -2)  # N, P, C
+        alike = torch.cosine_similarity(places, made[:, None], dim=2).abs().argmax(1)
+        moved = places[torch.arange(len(made), device=made.device), alike]
     factor = float((made * moved).sum() / moved.square().sum())
     if not torch.allclose(made, factor * moved, rtol=1e-3, atol=1e-6):
         return 0.0

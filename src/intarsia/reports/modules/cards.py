@@ -183,7 +183,7 @@ def effective_weights(module: Module, split: Split | None) -> np.ndarray | None:
     weights along every way from an input to the logits, each hidden unit counted as often as these
     samples switch it on. They are the module's own where a split is given, else standard normal
     noise. None for a module that rewards every class, so that there are no others, and for one that
-    reads integers, such as token ids, which have no gradient.
+    reads what has no gradient: token ids, or numbers of a graph's nodes.
     """
     places = [module.catalogue.index(name) for name in module.rewarded]
     rest = [c for c in range(module.architecture.outputs) if c not in places]
@@ -196,8 +196,8 @@ def effective_weights(module: Module, split: Split | None) -> np.ndarray | None:
     with torch.enable_grad():
         logits = network(rows)
         gap = (logits[:, places].mean(dim=1) - logits[:, rest].mean(dim=1)).sum()
-        (gradient,) = torch.autograd.grad(gap, rows)
-    return gradient.double().mean(dim=0).numpy()
+        (gradient,) = torch.autograd.grad(gap, rows, allow_unused=True)
+    return None if gradient is None else gradient.double().mean(dim=0).numpy()
 
 
 def _inputs_of(module: Module, split: Split | None, places: list[int]) -> Tensor:

@@ -41,6 +41,7 @@ def probe_body(result: FreshHead, how: str = "") -> str:
         f"{result.samples['train']:,} samples of all classes above the same frozen features, on "
         f"{percent(result.fresh.mean)}."
     )
+    text += f" {result.doubt}" if result.doubt else ""
     shown = table(["", "accuracy", "sd", "n"], rows, "Native, fresh and joint accuracy")
     return "\n".join([paragraph(text), shown, facts(dict(result.contract.labelled()))])
 

@@ -165,13 +165,13 @@ def _of(artifact: Source, model: Model | None = None) -> ReportInput:
         return ReportInput(artifact.parts, merged=artifact)
     if isinstance(artifact, Module):
         return ReportInput((artifact,))
-    things = list(artifact)
+    things = list(artifact) if isinstance(artifact, Iterable) else []
     if things and all(isinstance(one, str | Path) for one in things):
         return _at(tuple(map(Path, things)), model)  # type: ignore[arg-type]
     if not things or not all(isinstance(one, Module) for one in things):
         raise DataError(
             "a report is made of a path, a bank, a composition, or modules: "
-            f"got {type(artifact).__name__}"
+            f"got {type(artifact).__name__}; of a ModularClassifier give its composition_"
         )
     return _listed(tuple(things))  # type: ignore[arg-type]
 

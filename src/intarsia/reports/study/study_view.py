@@ -17,7 +17,6 @@ from intarsia.studies import Table, Verdict
 from intarsia.studies.wording import several
 
 STATES = {"imp": "with IMP", "unpruned": "without IMP"}  # parts of figures' names, in words
-POINTS = 8  # of a verdict that are seen at once; more are folded
 
 
 @dataclass
@@ -84,11 +83,10 @@ def numbers_html(view: StudyView) -> str:
 def verdict_html(view: StudyView) -> str:
     """What the numbers say."""
     verdict, points = view.verdict, view.verdict.details
-    pieces = [paragraph(verdict.text)] if verdict.text else []
+    claims = [claim.marked for claim in verdict.statements]
+    pieces = [listing(claims)] if claims else []
     if points:
-        pieces.append(listing(points[:POINTS]))
-    if points[POINTS:]:
-        pieces.append(folded(f"{len(points) - POINTS} more", listing(points[POINTS:])))
+        pieces.append(folded(f"in detail: {several(len(points), 'point')}", listing(points)))
     if missing := view.part.archive.missing:
         note = f"{several(missing, 'cell')} missing: numbers and their order may still change."
         pieces.append(paragraph(note))

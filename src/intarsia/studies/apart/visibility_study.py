@@ -162,7 +162,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
         bars = {label_of(way): point(own.values()) for way, own in _by_way(group).items()}
         if any(math.isfinite(mean) for mean, _ in bars.values()):  # not where all diverged
             panels[f"{titled(data)}, {model}"] = {"": bars}
-    title = "Modules that see all classes, some, or one"
+    title = "Accuracy of modules that see all classes, earlier ones, or one"
     return (
         {}
         if not panels
@@ -178,10 +178,10 @@ def verdict(findings: Findings) -> Verdict:
         where = f"{titled(data)}, {model}"
         spreads = {way: Spread.of(own.values()) for way, own in ways.items()}
         known = {way: spread for way, spread in spreads.items() if spread.n}
-        words = [f"{spread.mean:.3f} by {label_of(way)}" for way, spread in known.items()]
+        words = [f"{spread.mean:.3f} for {label_of(way)}" for way, spread in known.items()]
         n = max((spread.n for spread in known.values()), default=0)
         evidence = {way: spread.mean for way, spread in known.items()}
-        claims.append(Claim(f"{where}: accuracy is {listed(words)}.", evidence=evidence, n=n))
+        claims.append(Claim(f"{where}: mean accuracy is {listed(words)}.", evidence=evidence, n=n))
         aims = [
             _aim(where, ways, *aim)
             for aim in TARGETS.get(data, [])
@@ -212,13 +212,12 @@ def _aim(
     test = clustered({s: [ways[way][s]] for s in seeds}, {s: [ways[other][s]] for s in seeds})
     told = ""
     if test is not None:
-        apart = "differ" if test.p < LEVEL else "do not differ"
-        told = f" By the paired test over seeds they {apart}, p = {test.p:.2g}."
-    word = "is" if holds else "is not"
-    aim = f"at most {at_most:g} below" if at_most else "as good as or better than"
+        apart = "significant" if test.p < LEVEL else "not significant"
+        told = f"; {apart} in the paired test over seeds, p = {test.p:.2g}"
+    aim = f"at most {at_most:g} below" if at_most else "no worse than"
     text = (
-        f"{where}: {label_of(way)} {word} {aim} {label_of(other)}: {spread.mean:+.4f} "
-        f"(sd {spread.sd:.4f}, n {spread.n}).{told}"
+        f"{where}: {label_of(way)} should be {aim} {label_of(other)}; the mean difference is "
+        f"{spread.mean:+.4f} (sd {spread.sd:.4f}, n {spread.n}{told})."
     )
     evidence = {"difference": spread.mean, "at_most": at_most}
     return Claim(text, holds=holds, evidence=evidence, n=spread.n)
@@ -245,18 +244,18 @@ def _table(data: str, model: str, group: Sequence[Measured]) -> Table:
             ]
         )
     notes = [
-        "accuracy on test samples with answers among the whole catalogue; logits of modules are "
-        "added, unless another operator is named; from joint: differences to the joint network of "
-        "the same seed, with p of the paired test over seeds",
-        "joint: one network of the same kind, by cross-entropy on all classes; wide joint: a "
-        "network of more units, trained longer, as an expert would; fine-tuning sees "
-        "classes one by one in the catalogue's order; replay keeps a few of every earlier class; "
-        "both with the step size that is best on validation samples",
-        "negatives: rows for each row of the module's own class, or for each row where all classes "
-        "are visible",
+        "accuracy on test samples, with predictions among the whole catalogue; logits of modules "
+        "are added unless another operator is named; minus joint: difference from the joint "
+        "network of the same seed, with the p of the paired test over seeds",
+        "joint: one network of the same kind, trained by cross-entropy on all classes; wide joint: "
+        "a wider network, trained longer, as an expert would; fine-tuning sees the classes one by "
+        "one in the order of the catalogue; replay also keeps a few samples of every earlier "
+        "class; both use the step size that is best on validation samples",
+        "negatives: how many there are for each sample of the module's own class, or for each "
+        "sample where all classes are visible",
     ]
-    columns = ["way", "accuracy", "from joint", "p", "validation", "negatives"]
-    return Table(f"{titled(data)}, {model}: modules apart", columns, rows, notes)
+    columns = ["way", "accuracy", "minus joint", "p", "validation accuracy", "negatives"]
+    return Table(f"{titled(data)}, {model}: modules trained apart", columns, rows, notes)
 
 
 def _groups(done: Sequence[Measured]) -> dict[tuple[Any, ...], list[Measured]]:
@@ -325,8 +324,8 @@ def _there(names: Sequence[str]) -> list[str]:
     there = [name for name in names if not name.endswith(".npz") or Path(_source(name)).is_file()]
     if not there:
         raise StudyError(
-            f"none of {', '.join(names)} is here: put the file where you are, or into the folder "
-            "that INTARSIA_DATA names"
+            f"none of {', '.join(names)} is on this machine: put the file into the current folder, "
+            "or into the one that INTARSIA_DATA names"
         )
     return there
 
@@ -342,13 +341,14 @@ def _source(name: str) -> str:
 register(
     Study(
         "apart",
-        "Beyond the paper: modules that never met",
-        "What do modules lose that do not see each other's classes? Each sees all classes, those "
-        "that come before its own, or its own alone; what it lacks is made up or public. Beside "
-        "them is one network of the same kind, trained on all classes at once or on one after "
-        "another. Data in a file that is not on the machine are left out.",
+        "Beyond the paper: modules trained apart",
+        "What do modules lose if they do not see each other's classes? Each sees all classes, "
+        "those before its own, or its own alone; what it does not see is made up or public. They "
+        "are compared with one network of the same kind, trained on all classes at once or on one "
+        "after another. Data in a file that is not on the machine are left out.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
-        paper="nothing; modules that see all classes, earlier ones or one, against one network",
+        paper="nothing; modules that see all classes, earlier ones or one, compared with one "
+        "network",
     )
 )

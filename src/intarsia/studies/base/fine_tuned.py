@@ -221,28 +221,29 @@ def _summary(name: str, group: Sequence[Measured], joint: Spread | None) -> Tabl
             joint,
         ]
         rows.append(row)
-    columns = ["experts trained by", COLUMNS[OWN], COLUMNS[LOGITS]]
+    columns = ["expert training", COLUMNS[OWN], COLUMNS[LOGITS]]
     for operator in ONE_NETWORK:
         several = len(norms) > 1
         columns += [
             f"{COLUMNS[operator]}, {kind}" if several else COLUMNS[operator] for kind in norms
         ]
-    columns += [COLUMNS[FRESH], "best one network", COLUMNS[JOINT]]
+    columns += [COLUMNS[FRESH], "best single network", COLUMNS[JOINT]]
     notes = [
-        "test accuracy over the classes of all tasks; own task: answers among a task's own classes",
-        "scale of task arithmetic, density and scale of TIES, and the best of all one-network ways "
-        "are chosen on validation samples, seed by seed",
-        "a fresh head is a new linear layer on the joined network's features, trained on all "
-        "tasks: it says what the readout alone explains and is no way to ship",
-        "joint: one network fine-tuned from the same base on all tasks together, for as many "
-        "steps as one expert that sees all tasks, not as all experts together",
+        "test accuracy over the classes of all tasks; own task: each expert on its own task, with "
+        "predictions among its own classes",
+        "the scale of task arithmetic, the density and scale of TIES, and the best single network "
+        "of all merges are chosen on validation samples, seed by seed",
+        "a fresh head is a new linear layer on the features of the joined network, trained on all "
+        "tasks: it shows what the readout alone explains and is not a method to deploy",
+        "joint: one network fine-tuned from the same base on all tasks together, for as many steps "
+        "as one expert that sees all tasks, not as many as all experts together",
         "other experts take steps in proportion to their own samples: as many as joint where "
         f"these are one in {1 + group[0].settings['amount']:g} of all",
     ]
     if len(norms) > 1:
         notes.append(
             "averaged, recomputed: BatchNorm statistics of the joined network; the fresh head "
-            "reads the recomputed one"
+            "uses the recomputed ones"
         )
     return Table(f"{name}: experts of one base, joined", columns, rows, notes)
 
@@ -265,11 +266,11 @@ def _all_operators(name: str, group: Sequence[Measured]) -> list[Table]:
             entries += [spread, column[number]]
         rows.append(entries)
     rows.sort(key=lambda entries: entries[2])  # type: ignore[arg-type,return-value]
-    columns = ["operator", *(label for way in ways for label in (way, f"place, {way}"))]
+    columns = ["operator", *(label for way in ways for label in (way, f"rank, {way}"))]
     notes = [
         "test accuracy over the classes of all tasks; settings, and whether BatchNorm statistics "
         "are averaged or recomputed, are chosen on validation samples, seed by seed",
-        "place: by the mean over seeds, 1 the best",
+        "rank: by the mean over seeds, 1 is the best",
     ]
     return [Table(f"{name}: all operators", columns, rows, notes)]
 
@@ -300,8 +301,8 @@ def _by_sparsity(name: str, group: Sequence[Measured]) -> Table:
                 *(size, smaller),
             ]
         )
-    columns = ["experts trained by", "sparsity of changes", COLUMNS[OWN], COLUMNS[LOGITS]]
-    columns += ["best one network", "file, KiB", "times smaller than dense"]
+    columns = ["expert training", "sparsity of changes", COLUMNS[OWN], COLUMNS[LOGITS]]
+    columns += ["best single network", "file, KiB", "times smaller than dense"]
     notes = ["dense: four bytes for each parameter of the network"]
     return Table(f"{name}: sparse changes", columns, rows, notes)
 
@@ -345,14 +346,14 @@ def verdict(findings: Findings) -> Verdict:
             claim = _compared(where, way, by_way[way], usual)
             claims.append(claim)
             ours, theirs = claim.evidence[LOGITS].values()
-            lines.append(f"{where}: {way} {ours:.3f} (logits), cross-entropy {theirs:.3f}")
+            lines.append(f"{where}: {way} {ours:.3f}, cross-entropy {theirs:.3f} (logits added)")
     return Verdict("; ".join(lines) or "nothing to compare yet", claims)
 
 
 def _compared(where: str, way: str, own: Sequence[Measured], usual: Sequence[Measured]) -> Claim:
     """Logits added and the best one network, against experts trained by cross-entropy."""
     texts, holds, evidence, tested = [], [], {}, 0
-    for kind, words in ((LOGITS, "logits added"), ("best", "the best one network")):
+    for kind, words in ((LOGITS, "with logits added"), ("best", "as the best single network")):
         ours, theirs = (
             {cell.settings["seed"]: [value_of(cell, kind)] for cell in cells_}
             for cells_ in (own, usual)
@@ -362,10 +363,13 @@ def _compared(where: str, way: str, own: Sequence[Measured], usual: Sequence[Mea
         sure = test is not None and test.above()
         holds.append(sure)
         tested = min(means[0].n, means[1].n)
-        p = "" if test is None else f", p = {test.p:.2g} paired by seed"
-        texts.append(f"{words} {means[0].mean:.3f} against {means[1].mean:.3f}{p}")
+        p = "" if test is None else f" (p = {test.p:.2g}, paired by seed)"
+        texts.append(f"{means[0].mean:.3f} against {means[1].mean:.3f} {words}{p}")
         evidence[kind] = {"ours": means[0].mean, "cross-entropy": means[1].mean}
-    text = f"{where}: experts trained by {way} give {' and '.join(texts)}."
+    text = (
+        f"{where}: accuracy of experts trained by {way} above that of experts trained by "
+        f"cross-entropy: {' and '.join(texts)}."
+    )
     return Claim(text, holds=all(holds) if tested > 1 else None, evidence=evidence, n=tested)
 
 
@@ -398,13 +402,14 @@ register(
         "base",
         "Beyond the paper: experts of one pretrained base",
         "Several experts are fine-tuned from one pretrained base, each on its own classes, and "
-        "joined without training. What does the loss they were trained with change? A cell is one "
-        "seed, one way to cut classes into tasks and one way to train experts. Experts are trained "
-        "by the first cell of a store that asks for them, of whichever study, and their time "
-        "is that cell's.",
+        "joined without training. How does the training loss affect the result? Each cell is one "
+        "seed, one partition of the classes into tasks and one way to train experts. Experts are "
+        "trained by the first cell of a store that needs them, in whichever study, and their "
+        "training time counts for that cell.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
-        paper="nothing; fine-tuned experts of a pretrained network, as they are usually merged",
+        paper="nothing; fine-tuned experts of a pretrained network, the usual setting of model "
+        "merging",
         neutral=NEUTRAL,
     )
 )

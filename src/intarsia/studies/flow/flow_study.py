@@ -65,17 +65,17 @@ def _instruments(done: Sequence[Measured]) -> list[Claim]:
     result = []
     if own := of_part(done, AFFINE):
         worst = max(value for cell in own for value in cell.result["relative"])
-        aim = f"Affine law, orders 1 to 4: relative error under {EXACT_LAW:g}"
+        aim = f"Affine law: relative error below {EXACT_LAW:g} for orders 1 to 4"
         result.append(_aim(aim, f"at most {worst:.1e}", worst < EXACT_LAW, len(own)))
     if own := of_part(done, FLOW):
         exact = max(max(cell.result["exact"], cell.result["all_pairs"]) for cell in own)
-        aim = f"Exact flow: k_r scaled by 2^(1-r/2) each step to {ROUNDING:g}"
-        said = f"at most {exact:.1e} off, also over all pairs of a sample"
+        aim = f"Exact flow: k_r scales by 2^(1-r/2) at each step, to within {ROUNDING:g}"
+        said = f"off by at most {exact:.1e}, also over all pairs of a sample"
         result.append(_aim(aim, said, exact <= ROUNDING, len(own)))
         away = max(
             finite(a for cell in own for row in cell.result["standard_errors_away"] for a in row)
         )
-        aim = f"Sampled flow within {AWAY:g} standard errors of the law"
+        aim = f"Sampled flow: cumulants within {AWAY:g} standard errors of the law"
         result.append(_aim(aim, f"at most {away:.2f}", away <= AWAY, len(own)))
     return result
 
@@ -94,17 +94,16 @@ def _solvable(done: Sequence[Measured]) -> list[Claim]:
             for cell in own
         )
         said = (
-            f"{right} of {len(own)} seeds, distance at most {distance:.1e}, error at most "
-            f"{error:.1e}"
+            f"{right} of {len(own)} seeds, distance at most {distance:.1e}, MSE at most {error:.1e}"
         )
         aim = (
-            f"{form.capitalize()} linear, one pair: manifold distance under {EXACT_LAW:g} and test "
-            f"MSE under {TINY:g} on every law, every seed"
+            f"{form.capitalize()} linear networks, one pair: distance from the solution manifold "
+            f"below {EXACT_LAW:g} and test MSE below {TINY:g} on every law, for every seed"
         )
         if form == "symmetric":
             result.append(_aim(aim, said, right == len(own), len(own)))
         else:
-            result.append(Claim(f"{aim.partition(':')[0]}, likewise: {said}.", n=len(own)))
+            result.append(Claim(f"{aim.partition(':')[0]}, same criteria: {said}.", n=len(own)))
     return result
 
 
@@ -113,7 +112,7 @@ def _lost(done: Sequence[Measured]) -> list[Claim]:
     if not own:
         return []
     errors = [cell.result["mse"][cell.settings["train_law"]] for cell in own]
-    aim = f"Symmetric quadratic, one pair: MSE above {LOST:g} after the same training"
+    aim = f"Symmetric quadratic networks, one pair: MSE above {LOST:g} after the same training"
     return [_aim(aim, f"at least {min(errors):.1e}", min(errors) > LOST, len(own))]
 
 
@@ -122,7 +121,7 @@ def _wide(done: Sequence[Measured]) -> list[Claim]:
     if not own:
         return []
     error = max(error for cell in own for error in cell.result["mse"].values())
-    aim = f"Symmetric quadratic, 16 pairs: MSE under {TINY:g}"
+    aim = f"Symmetric quadratic networks, 16 pairs: MSE below {TINY:g}"
     return [_aim(aim, f"at most {error:.1e} on any law", error < TINY, len(own))]
 
 
@@ -131,13 +130,14 @@ def _floors(done: Sequence[Measured]) -> list[Claim]:
     if not own:
         return []
     gaps = [abs(error / formula - 1) for _, formula, error, _ in floor_rows(own)]
-    aim = f"Balanced quadratic pair: its error by w2 as the formula says, within {WITHIN:.0%}"
+    aim = f"Balanced quadratic pair: error within {WITHIN:.0%} of the formula for every w2"
     first, last = floor_rows(own)[0], floor_rows(own)[-1]
     fall = (
-        f"With w2 from {first[0]:g} to {last[0]:g} the error falls from {first[2]:.2g} to "
-        f"{last[2]:.2g}: no finite solution, and no floor either without a bound on weights."
+        f"As w2 grows from {first[0]:g} to {last[0]:g}, the error falls from {first[2]:.2g} to "
+        f"{last[2]:.2g}: there is no finite solution, and no floor either unless weights are "
+        "bounded."
     )
-    check = _aim(aim, f"at most {max(gaps):.2%} off", max(gaps) <= WITHIN, len(own))
+    check = _aim(aim, f"off by at most {max(gaps):.2%}", max(gaps) <= WITHIN, len(own))
     return [check, Claim(fall, n=len(own))]
 
 
@@ -151,13 +151,13 @@ def _quadratic_by_form(done: Sequence[Measured]) -> list[Claim]:
         for own in (free, bound)
     ]
     text = (
-        f"With two quadratic units each, {counts[0]} of {len(free)} free networks reach rounding "
-        f"and {counts[1]} of {len(bound)} symmetric ones: w2 of opposite signs cancels the "
-        "squares, and one symmetric pair has one w2."
+        f"With two quadratic units, {counts[0]} of {len(free)} free networks and {counts[1]} of "
+        f"{len(bound)} symmetric ones reach rounding error: two w2 of opposite signs cancel the "
+        "squares, but a symmetric pair has only one w2."
     )
     short = (
-        f"two quadratic units are exact in {counts[0]} of {len(free)} seeds when free and in "
-        f"{counts[1]} of {len(bound)} when symmetric"
+        f"networks of two quadratic units are exact in {counts[0]} of {len(free)} seeds if free "
+        f"and in {counts[1]} of {len(bound)} if symmetric"
     )
     return [Claim(text, n=len(free), short=short, evidence={"count": counts[0], "of": len(free)})]
 
@@ -179,9 +179,9 @@ def _flows(done: Sequence[Measured]) -> list[Claim]:
     if not parts:
         return []
     text = (
-        f"After {whole - 1} steps of symmetric networks of {several(width, 'pair')} k4 is "
-        f"{'; '.join(parts)}, where the law says {law:.2g}; the linear "
-        "ones, which are the step to rounding, show what sampling does."
+        f"After {whole - 1} steps of symmetric networks of {several(width, 'pair')}, k4 is "
+        f"{'; '.join(parts)}; the law gives {law:.2g}. The linear networks, which equal the step "
+        "up to rounding, show the effect of sampling."
     )
     return [Claim(text, n=len(own))]
 
@@ -203,8 +203,8 @@ def _generalisation(done: Sequence[Measured]) -> list[Claim]:
                 parts.append(f"{form} {unit} {texts[0]} and {texts[1]}")
         if parts:
             text = (
-                f"Trained on {law}, the largest error on another law, and how many times that on "
-                f"its own, with {narrow} and with {wide} pairs: {'; '.join(parts)}."
+                f"Trained on {law}: largest error on another law, and how many times the error on "
+                f"{law} it is, with {narrow} and with {wide} pairs: {'; '.join(parts)}."
             )
             result.append(Claim(text, details=_as_claimed(own, law, narrow, wide)))
     return result
@@ -242,7 +242,7 @@ def _as_claimed(own: Any, law: str, narrow: int, wide: int) -> list[str]:
         for word, names in (("better", better), ("worse", worse))
         if names
     ]
-    return [f"Trained on {law}, {wide} pairs against {narrow} are {'; '.join(parts)}."]
+    return [f"Trained on {law}, {wide} pairs compared with {narrow} are {'; '.join(parts)}."]
 
 
 def _graphs(done: Sequence[Measured]) -> list[Claim]:
@@ -256,10 +256,13 @@ def _graphs(done: Sequence[Measured]) -> list[Claim]:
         four = range_text(cell.result["graph_four"] for cell in linear)
         tree = range_text(cell.result["tree_four"] for cell in linear)
         tail = (
-            f" Trained on pairs, a linear network's error on four nodes at once is {four}, in two "
-            f"steps {tree}: pairs fix w0 + w1, and four nodes need w0 + 3 w1."
+            f" The error of a linear network trained on pairs is {four} on four nodes at once and "
+            f"{tree} in two steps: pairs determine w0 + w1, but four nodes need w0 + 3 w1."
         )
-    text = f"As a graph of two nodes symmetric networks give the same outputs to {off:.1e}.{tail}"
+    text = (
+        "Symmetric networks give the same outputs as message passing on a graph of two nodes, to "
+        f"within {off:.1e}.{tail}"
+    )
     return [Claim(text, n=len(own))]
 
 
@@ -273,11 +276,12 @@ def _losses(done: Sequence[Measured]) -> list[Claim]:
     shared = [key for key in errors if key in others]
     above = sum(errors[key] > 10 * others[key] for key in shared)
     solved = [" ".join(map(str, key)) for key in shared if errors[key] < TINY]
-    also = f" Rounding is reached by {listed(solved)} (form, unit, pairs)." if solved else ""
+    names = f"{listed(solved)} (form, unit, pairs)"
+    also = f" Rounding error is reached by {names}." if solved else ""
     text = (
-        "Trained to match k1 to k4 of a batch alone, the median error against the sum itself is "
-        f"more than 10 times that of training on the sum in {above} of {len(shared)} arms, and "
-        f"above 0.01 in {sum(errors[key] > 0.01 for key in shared)}.{also}"
+        "If networks are trained only to match k1 to k4 of a batch, their median error against the "
+        f"sum is more than 10 times that of training on the sum in {above} of {len(shared)} arms, "
+        f"and above 0.01 in {sum(errors[key] > 0.01 for key in shared)}.{also}"
     )
     return [Claim(text, n=len(shared))]
 
@@ -301,10 +305,10 @@ def _closures(done: Sequence[Measured]) -> list[Claim]:
                 / c.result["layers"][0]["covariance_noise"]
                 for c in cells_
             ]
-    noise = f" (at most {max(near):.1f} times the sampling error where inputs are Gaussian)"
+    noise = f" (at most {max(near):.1f} times the sampling error for Gaussian inputs)"
     text = (
-        f"The Gaussian closure's covariance is off by {listed(first)} behind the first layer"
-        f"{noise if near else ''}, by {listed(last)} behind the last."
+        f"The covariance of the Gaussian closure is off by {listed(first)} after the first layer"
+        f"{noise if near else ''}, and by {listed(last)} after the last."
     )
     return [Claim(text, n=len(own))]
 
@@ -331,15 +335,16 @@ def _arm(done: Sequence[Measured], form: str, unit: str, width: int) -> list[Mea
 register(
     Study(
         NAME,
-        "Neural renormalisation: the central limit theorem as a flow that networks learn",
-        "Networks of two inputs are trained to be a step of the flow, (x1 + x2) / sqrt 2, on pairs "
-        "of one law, and tested on others: symmetric ones, whose hidden units come in pairs that "
-        "swap the inputs, and free ones of as many units. Which reach the solution, which leave "
-        "the flow when it is iterated, and does width or symmetry help on other laws? Further "
-        "cells check cumulants through affine layers, the exact and the sampled flow, the error of "
-        "the quadratic pair by its second weight, and the Gaussian closure through random "
-        "networks. All is in float64 on the CPU; the networks of a stack of seeds are trained as "
-        "one by the first of its cells. The paper prints equations and figures, and no numbers.",
+        "Neural renormalisation: networks that learn the flow of the central limit theorem",
+        "Networks with two inputs are trained to compute one step of the flow, (x1 + x2) / sqrt 2, "
+        "on pairs from one law, and tested on others: symmetric networks, whose hidden units come "
+        "in pairs that swap the inputs, and free ones with as many units. Which reach the "
+        "solution, which leave the flow when iterated, and does width or symmetry help on other "
+        "laws? Further cells check cumulants through affine layers, the exact and the sampled "
+        "flow, the error of the quadratic pair as a function of its second weight, and the "
+        "Gaussian closure through random networks. Everything runs in float64 on the CPU; the "
+        "networks of a stack of seeds are trained together by the first of its cells. The paper "
+        "prints equations and figures, but no numbers.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
         paper="equations and figures without numbers: a linear symmetric network solves the step, "

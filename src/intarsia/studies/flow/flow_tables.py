@@ -53,7 +53,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
 
 
 def _title(what: str, law: str, loss: str) -> str:
-    how = "" if loss == "mse" else ", by the loss of cumulants"
+    how = "" if loss == "mse" else ", with the cumulant loss"
     return f"{what}, trained on {law}{how}"
 
 
@@ -70,9 +70,9 @@ def _errors(done: Sequence[Measured], law: str, loss: str) -> Table:
         rows.append([*_label(key), *errors, _worst(own, law)])
     notes = [
         f"mean squared error against (x1 + x2) / sqrt 2, {RANGE}, {_seeds_in(done)}",
-        "pairs: of hidden units; a free network has two units for each",
-        "worst / own: the largest error on another law over that on the law of training, median "
-        "over seeds; errors below 1e-20 are rounding, and have none",
+        "pairs: of hidden units; a free network has two units per pair",
+        "worst / own: the largest error on another law divided by the error on the training law, "
+        "median over seeds; not given for errors below 1e-20, which are rounding",
     ]
     columns = ["form", "unit", "pairs", *laws, "worst / own"]
     return Table(_title("Test error by law", law, loss), columns, rows, notes)
@@ -98,7 +98,7 @@ def _seeds(done: Sequence[Measured], law: str, loss: str) -> Table:
         texts = [None if errors.get(seed) is None else f"{errors[seed]:.1e}" for seed in seeds]
         rows.append([*_label(key), *texts])
     columns = ["form", "unit", "pairs", *(f"seed {seed}" for seed in seeds)]
-    return Table(_title(f"Every seed: error on {law}", law, loss), columns, rows)
+    return Table(_title(f"Test error on {law} by seed", law, loss), columns, rows)
 
 
 def _flows(done: Sequence[Measured], law: str, loss: str) -> Table:
@@ -112,12 +112,12 @@ def _flows(done: Sequence[Measured], law: str, loss: str) -> Table:
         rows.append([*_label(key), *values, f"{early} of {len(own)}" if early else None])
     pairs = done[0].settings["test_pairs"]
     notes = [
-        f"k1 to k4 after {last} steps from {2 * pairs:,} samples, which are paired anew at every "
-        f"step with replacement; {RANGE}",
-        "gone: networks whose samples left the range of numbers before",
+        f"cumulants k1 to k4 after {last} steps from {2 * pairs:,} samples, which are paired anew "
+        f"with replacement at every step; {RANGE}",
+        "overflowed: networks whose samples left the range of floating-point numbers before that",
     ]
-    columns = ["form", "unit", "pairs", "k1", "k2", "k3", "k4", "gone"]
-    return Table(_title(f"The flow after {last} steps", law, loss), columns, rows, notes)
+    columns = ["form", "unit", "pairs", "k1", "k2", "k3", "k4", "overflowed"]
+    return Table(_title(f"Cumulants after {last} steps", law, loss), columns, rows, notes)
 
 
 def _graphs(done: Sequence[Measured], law: str, loss: str) -> Table:
@@ -126,11 +126,13 @@ def _graphs(done: Sequence[Measured], law: str, loss: str) -> Table:
         names = ("graph_difference", "graph_four", "tree_four")
         rows.append([*_label(key)[1:], *(range_text(c.result[n] for c in own) for n in names)])
     notes = [
-        "the same weights as message passing over the complete graph of the inputs: on two nodes "
-        f"it is the network; on {NODES} its error is that against the sum over 2",
-        f"two steps: the network on the outputs of the network for either pair; {RANGE}",
+        "the same weights, used for message passing on the complete graph of the inputs: on two "
+        f"nodes this is the network itself; on {NODES} nodes the error is against the sum divided "
+        "by 2",
+        f"two steps: the network applied to its own outputs for the two pairs; {RANGE}",
     ]
-    columns = ["unit", "pairs", "off on 2 nodes", f"error on {NODES} nodes", "error in two steps"]
+    columns = ["unit", "pairs", "difference on 2 nodes", f"error on {NODES} nodes"]
+    columns += ["error in two steps"]
     return Table(_title("Symmetric networks as graphs", law, loss), columns, rows, notes)
 
 
@@ -144,12 +146,13 @@ def _sampled(done: Sequence[Measured]) -> Table:
         texts = [text for k, e, law in pairs for text in (f"{k:.4f} ± {e:.4f}", f"{law:.4f}")]
         rows.append([step, row["samples"], *texts, f"{max(away):.2f}" if away else None])
     notes = [
-        f"k3 and k4 of seed {first.settings['seed']} with their standard errors; largest of all "
-        f"seeds: over {several(len(done), 'seed')} and orders 1 to 4, in standard errors",
-        "every step halves the samples",
+        f"k3 and k4 of seed {first.settings['seed']} with their standard errors; largest "
+        f"deviation: from the law, over {several(len(done), 'seed')} and orders 1 to 4, in "
+        "standard errors",
+        "every step halves the number of samples",
     ]
-    columns = ["step", "samples", "k3", "law k3", "k4", "law k4", "largest of all seeds"]
-    return Table(f"The sampled flow of the {first.settings['law']} law", columns, rows, notes)
+    columns = ["step", "samples", "k3", "k3 of the law", "k4", "k4 of the law", "largest deviation"]
+    return Table(f"Sampled flow of the {first.settings['law']} law", columns, rows, notes)
 
 
 def floor_rows(done: Sequence[Measured]) -> list[tuple[float, float, float, float]]:
@@ -167,12 +170,12 @@ def _floor(done: Sequence[Measured]) -> Table:
     ]  # fmt: skip
     pairs = done[0].settings["floor_pairs"] * len(done)
     notes = [
-        "one symmetric quadratic pair with w0 = w1 = 1 / (2 sqrt 2 w2): (a / (4 w2))^2 "
+        "one symmetric quadratic pair with w0 = w1 = 1 / (2 sqrt 2 w2); formula: (a / (4 w2))^2 "
         f"Var((x1 + x2)^2) with a = 0.2; {pairs:,} pairs of the {done[0].settings['law']} law",
-        "samples' variance: against the formula with the variance of the samples themselves",
+        "sample variance: difference from the formula with the variance of the samples themselves",
     ]
-    columns = ["w2", "formula", "on samples", "difference", "against the samples' variance"]
-    return Table("The error of the quadratic pair by w2", columns, rows, notes)
+    columns = ["w2", "formula", "measured", "difference", "difference, sample variance"]
+    return Table("Error of the quadratic pair by w2", columns, rows, notes)
 
 
 def _closures(done: Sequence[Measured]) -> Table:
@@ -188,12 +191,13 @@ def _closures(done: Sequence[Measured]) -> Table:
             rows.append([law, unit, width, place + 1, *texts])
     count = done[0].settings["closure_samples"]
     notes = [
-        "random networks of three layers and 4 inputs; mean and covariance behind each activation "
-        f"against {count:,} samples, relative, Frobenius' norm; {RANGE}, {_seeds_in(done)}",
-        "noise: what an exact prediction would be off, by sampling alone",
+        "random networks of three layers and 4 inputs; relative error of mean and covariance after "
+        f"each activation against {count:,} samples, Frobenius norm; {RANGE}, {_seeds_in(done)}",
+        "noise: the error that an exact prediction would have from sampling alone",
     ]
-    columns = ["inputs", "unit", "width", "layer", "mean off", "noise", "covariance off", "noise "]
-    return Table("The Gaussian closure by layer", columns, rows, notes)
+    columns = ["inputs", "unit", "width", "layer", "mean error", "mean noise", "covariance error"]
+    columns += ["covariance noise"]
+    return Table("Error of the Gaussian closure by layer", columns, rows, notes)
 
 
 def percent(value: float) -> str:
@@ -227,7 +231,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     if floors := of_part(done, FLOOR):
         rows = floor_rows(floors)
         measured, formula = {r[0]: r[2] for r in rows}, {r[0]: r[1] for r in rows}
-        title = "the error of one symmetric quadratic pair by w2"
+        title = "Error of one symmetric quadratic pair by w2"
         figure = error_by_weight(measured, formula, title=title).figure
         result["flow-floor"] = figure  # type: ignore[assignment]
     if closures := of_part(done, CLOSURE):
@@ -250,7 +254,7 @@ def _flow_figure(own: Mapping[Any, Sequence[Measured]], law: str) -> "Figure":
             }
     longest = max((c for cells in own.values() for c in cells), key=lambda c: len(c.result["law"]))
     expected = dict(enumerate(longest.result["law"]))
-    title = f"cumulants by step, {several(width, 'pair')}, trained on {law}"
+    title = f"Cumulants by step, {several(width, 'pair')}, trained on {law}"
     return cumulants_by_step(flows, expected, title=title)
 
 
@@ -264,7 +268,7 @@ def _error_figure(own: Mapping[Any, Sequence[Measured]], law: str) -> "Figure":
             for name in cells[0].settings["laws"]
         }
         panels.setdefault(f"{form}, {several(width, 'pair')}", {})[unit] = errors
-    return error_by_law(panels, title=f"test error by law, trained on {law}")
+    return error_by_law(panels, title=f"Test error by law, trained on {law}")
 
 
 def _closure_figure(done: Sequence[Measured]) -> "Figure":
@@ -277,4 +281,4 @@ def _closure_figure(done: Sequence[Measured]) -> "Figure":
             f"layer {place + 1}": median(c.result["layers"][place]["covariance_error"] for c in own)
             for place in range(len(own[0].result["layers"]))
         }
-    return closure_error_by_layer(errors, title="covariance by the Gaussian closure")
+    return closure_error_by_layer(errors, title="Covariance error of the Gaussian closure")

@@ -11,8 +11,8 @@ from typing import Any
 from intarsia.studies.tables import Entry, Paper, Spread, Table
 
 NOTE = (
-    "printed numbers of another backbone, at 224 px, on CIFAR-100 in 5 tasks: they are no aim for "
-    "the networks above, directions alone compare; mean (standard deviation) over the seeds that "
+    "printed numbers for other backbones, at 224 px, on CIFAR-100 in 5 tasks: not a target for the "
+    "networks above, only the directions compare; mean (standard deviation) over the seeds that "
     "the paper prints"
 )
 
@@ -25,8 +25,9 @@ def printed_fresh_heads() -> Table:
         groups.setdefault((backbone, partition, method), []).append(numbers)
     for key, values in groups.items():
         rows.append([*key, *(_number(column) for column in zip(*values, strict=True)), len(values)])
-    columns = ["backbone", "tasks", "method", "native", "fresh", "joint", "recovered", "seeds"]
-    return Table("The paper's fresh heads, of other backbones", columns, rows, [NOTE, _source()])
+    columns = ["backbone", "tasks", "method", "native head", "fresh head", "joint", "recovered"]
+    columns += ["seeds"]
+    return Table("The paper's fresh heads, for other backbones", columns, rows, [NOTE, _source()])
 
 
 def printed_geometry() -> Table:
@@ -39,7 +40,7 @@ def printed_geometry() -> Table:
         numbers = [[e for e, _ in values], [c for _, c in values], [c - e for e, c in values]]
         rows.append([*key, *map(_number, numbers), len(values)])
     columns = ["backbone", "tasks", "ensemble", "composer", "composer - ensemble", "seeds"]
-    return Table("The paper's composer, of other backbones", columns, rows, [NOTE, _source()])
+    return Table("The paper's composer, for other backbones", columns, rows, [NOTE, _source()])
 
 
 def _number(values: Any) -> Paper:

@@ -201,7 +201,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
         found = recoveries(group)
         for partition in dict.fromkeys(key[0] for key in found):
             own = {key[1:]: value for key, value in found.items() if key[0] == partition}
-            title = f"{titled(data)}, {model}, {partition} tasks: experts merged and probed"
+            title = f"{titled(data)}, {model}, {partition} tasks: merged experts with fresh heads"
             result.append(_table(title, own, group))
     return [*result, printed_fresh_heads()] if result else []
 
@@ -222,32 +222,34 @@ def _table(
                 Spread.of_any(own.recovered),
             ]
         )
-    for way, label in ((JOINT, "joint network"), (BASE, "no expert: the base")):
+    for way, label in ((JOINT, "joint network"), (BASE, "none: the base itself")):
         native, fresh = (references(group, way, key) for key in (NATIVE, FRESH))
         if fresh:
             row: list[Entry] = [label, None, *([None] if several else [])]
             gap = Spread.of_any(f - native[s] for s, f in fresh.items() if s in native)
             row += [Spread.of_any(native.values()), Spread.of(fresh.values()), gap, None, None]
             rows.append(row)
-    columns = ["experts trained by", "merged by", *(["BatchNorm"] if several else [])]
-    columns += ["native", "fresh", "fresh - native", "joint", "recovered"]
+    columns = ["expert training", "merged by", *(["BatchNorm"] if several else [])]
+    columns += ["native head", "fresh head", "fresh - native", "joint", "recovered"]
     return Table(title, columns, rows, _notes(several))
 
 
 def _notes(several: bool) -> list[str]:
     norms = [
-        "averaged, recomputed: BatchNorm statistics of the merged network, over the experts or "
-        "from validation samples; settings are chosen and heads trained for each"
+        "averaged, recomputed: BatchNorm statistics of the merged network, averaged over the "
+        "experts or recomputed from validation samples; settings are chosen and heads trained for "
+        "each"
     ]
     contract = [f"{label}: {text}" for label, text in FRESH_HEAD.labelled().items()]
     return [
-        "test accuracy over the classes of all tasks; scale of task arithmetic, density and scale "
-        "of TIES are chosen on validation samples, seed by seed",
-        "recovered: (fresh - native) / (joint - native), seed by seed, where native is below joint",
+        "test accuracy over the classes of all tasks; the scale of task arithmetic and the density "
+        "and scale of TIES are chosen on validation samples, seed by seed",
+        "recovered: (fresh - native) / (joint - native), seed by seed, where native is below "
+        "joint; the shortfall is joint - native",
         "joint: one network fine-tuned from the same base on all tasks together by cross-entropy, "
         "for as many steps as one expert that sees all tasks",
-        "the base has no head for these classes: its row is what a fresh head reads from features "
-        "that no expert has changed",
+        "the base has no head for these classes: its row shows what a fresh head reads from "
+        "features that no expert has changed",
         *(norms if several else []),
         *contract,
     ]
@@ -264,7 +266,9 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
             bars[NATIVE][label] = point(own.native.values())
             bars[FRESH][label] = point(own.fresh.values())
         if panels:
-            title = f"{titled(data)}, {model}: merged experts with their own and with fresh heads"
+            title = (
+                f"{titled(data)}, {model}: accuracy of merged experts with native and fresh heads"
+            )
             result[figure_name(NAME, data, model)] = accuracy_bars(panels, title)
     return result
 
@@ -288,7 +292,7 @@ def verdict(findings: Findings) -> Verdict:
         above = _above_native(where, found)
         claims += [above, *_tested(where, found), *_by_loss(where, found)]
         claims += _above_base(where, found, references(group, BASE, FRESH))
-        lines.append(f"{where}: fresh above native in {above.counted} cells")
+        lines.append(f"{where}: fresh head above native in {above.counted} cells")
     failed = diverged_banks([cell for cells_ in findings.by_label.values() for cell in cells_])
     return Verdict("; ".join(lines) or "no merge is probed yet", claims, failed)
 
@@ -301,8 +305,10 @@ def _above_native(where: str, found: Mapping[Any, Recovery]) -> Claim:
     text = f"{where}: a fresh head is above the native one in {count} of {len(gaps)} cells"
     text += f"; fresh - native is {min(gaps):+.3f} to {max(gaps):+.3f}"
     if parts:
-        text += f"; of the shortfall against joint {min(parts):.2f} to {max(parts):.2f} is "
-        text += "recovered in the means of groups"
+        text += (
+            f"; the fraction of the shortfall recovered is {min(parts):.2f} to {max(parts):.2f} "
+        )
+        text += "in the means of groups"
     evidence = {"count": count, "of": len(gaps), "recovered": [round(p, 4) for p in parts]}
     return Claim(
         f"{text}.", count == len(gaps), evidence, len(gaps), short="cells with fresh above native"
@@ -317,19 +323,19 @@ def _tested(where: str, found: Mapping[tuple[str, str, str, str], Recovery]) -> 
         if (test := clustered(_clusters(own.fresh), _clusters(own.native))) is not None
     }
     if not tests:
-        return [Claim(f"{where}: too few seeds to test whether fresh is above native.")]
+        return [Claim(f"{where}: there are too few seeds to test whether fresh is above native.")]
     corrected = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
     sure = [key for key, test in tests.items() if test.t > 0 and corrected[key] < LEVEL]
     n = min(len(found[key].native) for key in tests)
     text = (
-        f"{where}: paired by seed, fresh is above native in {len(sure)} of {len(tests)} groups, "
-        f"one for each way to cut, train and merge (Holm's correction, 95%, n {n} or more)."
+        f"{where}: fresh is significantly above native in {len(sure)} of {len(tests)} groups of "
+        f"partition, training and merge (paired by seed, Holm's correction, 95%, n {n} or more)."
     )
     details = [
         f"{where}, {_name(key, found)}: {_numbers(found[key], p)}" for key, p in corrected.items()
     ]
     evidence = {"count": len(sure), "of": len(tests)}
-    short = "groups with fresh above native by the test"
+    short = "groups with fresh significantly above native"
     return [Claim(text, len(sure) == len(tests), evidence, n, short, details)]
 
 
@@ -369,12 +375,12 @@ def _by_loss(where: str, found: Mapping[tuple[str, str, str, str], Recovery]) ->
             continue
         means = [fmean(finite(v for row in rows.values() for v in row)) for rows in (ours, theirs)]
         smaller = test.t < 0 and test.p < LEVEL
-        word = "smaller than" if smaller else "not shown to be smaller than"
+        word = "significantly less than" if smaller else "not significantly less than"
         claims.append(
             Claim(
-                f"{where}: fresh - native of experts trained by {way} is {means[0]:.3f} over "
-                f"partitions and operators, {word} the {means[1]:.3f} of cross-entropy "
-                f"(p = {test.p:.2g} paired by seed, n {len(seeds)}).",
+                f"{where}: fresh - native for experts trained by {way}, averaged over partitions "
+                f"and operators, is {means[0]:.3f}, {word} the {means[1]:.3f} for cross-entropy (p "
+                f"= {test.p:.2g}, paired by seed, n {len(seeds)}).",
                 holds=smaller,
                 evidence={"gap": means[0], "cross-entropy": means[1], "p": known(test.p)},
                 n=len(seeds),
@@ -397,14 +403,18 @@ def _above_base(
         return []
     count = sum(value > reference for value, reference in pairs)
     text = (
-        f"{where}: a fresh head on the base itself, before any expert, reaches {_mean(base)}; on a "
-        f"merge it is above that in {count} of {len(pairs)} cells."
+        f"{where}: a fresh head on the base itself, before any expert, reaches {_mean(base)}; a "
+        f"fresh head on a merge is above that in {count} of {len(pairs)} cells."
     )
     below = [_name(key, found) for key, own in found.items() if _is_below(own, base)]
     if below:
-        text += f" In the mean it is not above it for {'; '.join(below)}."
+        text += f" Its mean is not above that for {'; '.join(below)}."
     evidence = {"count": count, "of": len(pairs)}
-    return [Claim(text, count == len(pairs), evidence, len(base), "cells above the base's head")]
+    return [
+        Claim(
+            text, count == len(pairs), evidence, len(base), "cells above a fresh head on the base"
+        )
+    ]
 
 
 def _is_below(own: Recovery, base: Mapping[int, float]) -> bool:
@@ -423,18 +433,18 @@ def _mean(values: Mapping[int, float]) -> str:
 register(
     Study(
         NAME,
-        "The fresh-head paper: what a new readout recovers of merged experts",
-        "Experts fine-tuned from one pretrained base, each on its own task, are merged in the "
-        "weights of one network, which costs accuracy. Is it the features that suffer, or the "
-        "layer that reads them? The merged network is held fixed and gets a new last layer, "
-        "trained on all tasks (a fresh head). Probed beside it are the joint network and the base "
-        "itself. A cell is one seed, one way to cut classes into tasks and one way to train "
-        "experts. Experts are those of study `base`, trained by the first cell of a store that "
-        "asks for them, and their time is that cell's.",
+        "The fresh-head paper: what a new readout recovers from merged experts",
+        "Experts are fine-tuned from one pretrained base, each on its own task. Merging their "
+        "weights in one network costs accuracy. Is it the features that suffer, or the layer that "
+        "reads them? The merged network is frozen and gets a new last layer, trained on all tasks "
+        "(a fresh head). The joint network and the base itself are probed for comparison. Each "
+        "cell is one seed, one partition of the classes into tasks and one way to train experts. "
+        "The experts are those of study `base`, trained by the first cell of a store that needs "
+        "them, and their training time counts for that cell.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
-        paper="fresh heads well above native ones for task arithmetic and TIES, on Ward and random "
-        "tasks; 0.77 to 0.99 of the shortfall recovered in the means",
+        paper="fresh heads are well above native ones for task arithmetic and TIES, on Ward and "
+        "random tasks; on average, 0.77 to 0.99 of the shortfall is recovered",
         neutral=NEUTRAL,
     )
 )

@@ -55,6 +55,13 @@ LABELS = {
 }
 NATIVE, FRESH = "native", "fresh"
 REFERENCES = {JOINT: "the joint network", ALONE: "one module", UNTRAINED: "an untrained network"}
+# What it means where merges have less than a reference, or no more than one that learned nothing.
+TAILS = {
+    ALONE: "For those below, a linear head reads less from the merge than from one of its modules: "
+    "the features themselves are harder to read, whatever the layer that reads them",
+    UNTRAINED: "For the others, these seeds do not show that a head reads more from the merge than "
+    "from features that have learned nothing",
+}
 _SCALES = scales(
     paper={
         "models": ["shallow"],
@@ -270,7 +277,15 @@ def tables(done: Sequence[Measured]) -> list[Table]:
             ]
             for way, own in ways.items()
         ]
-        columns = ["way", "native", "fresh", "sd of heads", "fresh - native", "joint", "recovered"]
+        columns = [
+            "network",
+            "native head",
+            "fresh head",
+            "sd over heads",
+            "fresh - native",
+            "joint",
+            "recovered",
+        ]
         title = f"{titled(data)}, {model}: one module per class, joined and probed"
         result.append(Table(title, columns, rows, _notes(group)))
     return result
@@ -281,17 +296,20 @@ def _notes(group: Sequence[Measured]) -> list[str]:
     number = f"{heads.pop()} heads" if len(heads) == 1 else "heads"
     contract = [f"{label}: {text}" for label, text in FRESH_HEAD.labelled().items()]
     return [
-        "accuracy on test samples, answers among all classes; spreads are over seeds of modules, "
-        f"fresh is the mean of {number} on each network, and their deviation stands beside it",
-        "recovered: (fresh - native) / (joint - native), seed by seed, where native is below joint",
-        "joint: one network trained on all classes by cross-entropy; it and modules with "
-        "territories, which are not pruned, train for as many epochs as a module in all its rounds",
-        "one module alone and the untrained network are no merges: they show what a fresh head "
-        "makes of features that nobody joined",
-        "averaged weights of networks without biases give the features of added ones times a "
-        "constant, so the same linear readouts: what fresh differs in comes from training heads",
+        "accuracy on test samples, with predictions among all classes; spreads are over seeds of "
+        f"modules; fresh head is the mean of {number} on each network, followed by the standard "
+        "deviation over them",
+        "recovered: (fresh - native) / (joint - native), seed by seed, where native is below "
+        "joint; the shortfall is joint - native",
+        "joint: one network trained on all classes by cross-entropy; it and the modules with "
+        "territories are not pruned and train for as many epochs as a module in all its rounds",
+        "one module alone and the untrained network are not merges: they show what a fresh head "
+        "reads from features that were not merged",
+        "in networks without biases, averaged weights give the features of added weights times a "
+        "constant and so the same linear readouts: differences between their fresh heads come from "
+        "the training of the heads",
         "settings of TIES and of alignment are chosen on validation samples; BatchNorm statistics "
-        "of merges, territories apart, and of the untrained network are recomputed from them",
+        "of merges, except territories, and of the untrained network are recomputed from these",
         *_unfinished(group),
         *contract,
     ]
@@ -307,8 +325,8 @@ def _unfinished(group: Sequence[Measured]) -> list[str]:
     if not any(last):
         return []
     return [
-        f"of {sum(last)} of {len(last)} heads the last epoch was the best on validation samples: "
-        "trained for longer, they may give more"
+        f"for {sum(last)} of {len(last)} heads, the last epoch was the best on validation samples: "
+        "longer training may improve them"
     ]
 
 
@@ -324,7 +342,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
                     FRESH: {LABELS[way]: point(one.fresh.values()) for way, one in ways.items()},
                 }
         if panels:
-            title = f"{titled(data)}: modules joined and probed with fresh heads"
+            title = f"{titled(data)}: accuracy of joined modules with native and fresh heads"
             result[figure_name(NAME, data)] = accuracy_bars(panels, title)
     return result
 
@@ -346,10 +364,10 @@ def verdict(findings: Findings) -> Verdict:
 
 
 def _short(own: Probed) -> str:
-    """`0.806 native, 0.951 fresh, 0.83 of the shortfall`."""
+    """`0.806 native, 0.951 fresh (0.83 of the shortfall recovered)`."""
     text = f"{_mean(own.native)} native, {_mean(own.fresh)} fresh"
     part = Spread.of(own.recovered)
-    return f"{text} ({part.mean:.2f} of the shortfall)" if part.n else text
+    return f"{text} ({part.mean:.2f} of the shortfall recovered)" if part.n else text
 
 
 def _recovered_claims(where: str, merges: Mapping[str, Probed]) -> list[Claim]:
@@ -366,17 +384,18 @@ def _recovered(
     gap, part = Spread.of(own.gaps), Spread.of(own.recovered)
     holds = None if test is None else test.t > 0 and corrected[way] < LEVEL
     if test is None:
-        tested, outcome = "", "too few seeds to test it"
+        tested, outcome = "", "too few seeds for a test"
     else:
         more = f" after Holm's correction for {len(corrected)} operators" * (len(corrected) > 1)
         tested = f"; paired by seed, p = {corrected[way]:.2g}{more}"
-        outcome = "above it" if holds else "not above it by the test"
-    recovered = "native is not below the joint network, so that there is no shortfall"
+        outcome = "significantly higher" if holds else "not significantly higher"
+    recovered = "the native head is not below the joint network, so there is no shortfall"
     if part.n:
-        recovered = f"of the shortfall against joint {part.mean:.2f}{_sd(part, 2)} is recovered"
+        recovered = f"the fraction of the shortfall recovered is {part.mean:.2f}{_sd(part, 2)}"
     return Claim(
-        f"{where}, {LABELS[way]}: fresh {_mean(own.fresh)} against native {_mean(own.native)}, "
-        f"{outcome} ({gap.mean:+.4f}{_sd(gap, 4)} n {gap.n}{tested}); {recovered}.",
+        f"{where}, {LABELS[way]}: fresh head {_mean(own.fresh)} against native "
+        f"{_mean(own.native)}, {outcome} ({gap.mean:+.4f}{_sd(gap, 4)}, n {gap.n}{tested}); "
+        f"{recovered}.",
         holds=holds,
         evidence={"gap": gap.mean, "p": corrected.get(way), "recovered": known(part.mean)},
         n=gap.n,
@@ -395,39 +414,45 @@ def _references(
     claims = []
     if merges and parts:
         claims.append(Claim(f"{where}: for comparison, a fresh head reaches {listed(parts)}."))
-    if merges and UNTRAINED in ways:
-        claims += _above_untrained(where, merges, ways[UNTRAINED])
+    for way in TAILS:
+        if merges and way in ways:
+            claims += _against(where, merges, way, ways[way])
     if merges and LOGITS in ways:
         reached = _mean(ways[LOGITS].native)
-        claims.append(Claim(f"{where}: logits added reach {reached} with no new head."))
+        claims.append(Claim(f"{where}: adding logits reaches {reached} without a new head."))
     return claims
 
 
-def _above_untrained(where: str, merges: Mapping[str, Probed], base: Probed) -> list[Claim]:
-    """Whether fresh heads read more from merges than from features that learned nothing."""
+def _against(where: str, merges: Mapping[str, Probed], way: str, base: Probed) -> list[Claim]:
+    """Whether fresh heads read more from merges than from one module, or from no training."""
     tests = {
-        way: test
-        for way, own in merges.items()
+        merge: test
+        for merge, own in merges.items()
         if (test := clustered(*(_as_clusters(one.fresh) for one in (own, base)))) is not None
     }
     if not tests:
         return []
     values = holm([test.p for test in tests.values()])
-    pairs = zip(tests.items(), values, strict=True)
-    better = [LABELS[way] for (way, test), p in pairs if test.t > 0 and p < LEVEL]
-    names = f" ({', '.join(better)})" if better else ""
+    signs = {
+        LABELS[m]: test.t for (m, test), p in zip(tests.items(), values, strict=True) if p < LEVEL
+    }
+    above, below = ([m for m, t in signs.items() if side * t > 0] for side in (1, -1))
     text = (
-        f"{where}: by the same test, {len(better)} of {len(tests)} merges{names} have a fresh head "
-        "above that of the untrained network."
+        f"{where}: the fresh head is significantly above that of {REFERENCES[way]}, by the same "
+        f"test, for {len(above)} of {len(tests)} merges{_named(above)}"
     )
-    if len(better) < len(tests):
-        text += (
-            " For the others these seeds do not show that more is recovered than a head reads from "
-            "features that have learned nothing."
-        )
-    short = "merges whose fresh head is above that of an untrained network"
-    evidence = {"count": len(better), "of": len(tests)}
-    return [Claim(text, len(better) == len(tests), evidence, len(base.native), short)]
+    if below:
+        text += f" and significantly below it for {len(below)}{_named(below)}"
+    others = below if way == ALONE else {LABELS[merge] for merge in tests} - set(above)
+    if others:
+        text += f". {TAILS[way]}"
+    short = f"merges whose fresh head is above that of {REFERENCES[way]}"
+    evidence = {"count": len(above), "of": len(tests), "below": len(below)}
+    return [Claim(f"{text}.", len(above) == len(tests), evidence, len(base.native), short)]
+
+
+def _named(merges: Sequence[str]) -> str:
+    return f" ({', '.join(merges)})" if merges else ""
 
 
 def _as_clusters(values: Mapping[int, float | None]) -> dict[int, list[float | None]]:
@@ -440,20 +465,20 @@ def _mean(values: Mapping[int, float | None]) -> str:
 
 
 def _sd(spread: Spread, places: int) -> str:
-    return f", sd {spread.sd:.{places}f}," if spread.n > 1 else ""
+    return f", sd {spread.sd:.{places}f}" if spread.n > 1 else ""
 
 
 register(
     Study(
         NAME,
-        "Beyond the paper: what a new readout recovers of joined modules",
-        "Modules of one class each are joined in the weights of one network, which costs accuracy. "
-        "Is it the features that suffer, or the layer that reads them? The joined network is held "
-        "fixed and gets a new last layer, trained on all classes (a fresh head). Probed beside it "
-        "are the joint network, one module alone and an untrained network. A cell is one network, "
-        "seed and way.",
+        "Beyond the paper: what a new readout recovers from joined modules",
+        "Joining the weights of one-class modules in one network costs accuracy. Is it the "
+        "features that suffer, or the layer that reads them? The joined network is frozen and gets "
+        "a new last layer, trained on all classes (a fresh head). The joint network, one module "
+        "alone and an untrained network are probed for comparison. Each cell is one network, seed "
+        "and way to join.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
-        paper="nothing; the probe is that of a paper on merged experts",
+        paper="nothing; the probe is taken from a paper on merged experts",
     )
 )

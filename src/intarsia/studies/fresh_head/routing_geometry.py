@@ -55,9 +55,9 @@ LABELS = {
     ENSEMBLE: "naive ensemble: mean logits",
     PROBABILITIES: "mean probabilities",
     CENTROID: "centroid router",
-    ENTROPY: "entropy router: the surest",
-    FEW: "entropy router: as many as by centroids",
-    BOTH: "centroids and entropy",
+    ENTROPY: "entropy router: one expert",
+    FEW: "entropy router: several experts",
+    BOTH: "centroid and entropy router",
 }
 GROUP = ("data", "model", "partition")  # what a table is of
 UNUSED = (*MERGING, "head")  # options of merges in weights
@@ -173,8 +173,8 @@ def tables(done: Sequence[Measured]) -> list[Table]:
             for name, label in LABELS.items():
                 above = None if name == ENSEMBLE else Spread.of(differences(own, name, ENSEMBLE))
                 rows.append([way, label, Spread.of(by_seed(own, name).values()), above])
-        columns = ["experts trained by", "joined by", "accuracy", "above the ensemble"]
-        title = f"{titled(data)}, {model}, {partition} tasks: experts asked, not merged"
+        columns = ["expert training", "joined by", "accuracy", "minus ensemble"]
+        title = f"{titled(data)}, {model}, {partition} tasks: routing to experts"
         result.append(Table(title, columns, rows, _notes(group)))
     return [*result, printed_geometry()] if result else []
 
@@ -187,14 +187,15 @@ def _notes(group: Sequence[Measured]) -> list[str]:
     settings = group[0].settings
     routed = Spread.of(cell.result["routed"] for cell in group)
     return [
-        "test accuracy over the classes of all tasks; the mean of logits answers as their sum does",
+        "test accuracy over the classes of all tasks; the mean of logits predicts the same as "
+        "their sum",
         f"centroid router: {settings['top']} of {settings['tasks']} experts for each input, by the "
-        "cosine of the frozen base's features to the mean of an expert's training samples, softmax "
-        f"at temperature {settings['temperature']:g}; every expert answers for its own classes, "
-        "and classes of no chosen one are out",
+        "cosine similarity of the frozen base's features to the mean over an expert's training "
+        f"samples, softmax at temperature {settings['temperature']:g}; each expert scores its own "
+        "classes, and classes of experts that are not chosen are excluded",
         f"the nearest centroid is that of the right expert for {routed.mean:.3f} of the inputs",
-        "entropy router: the expert whose own answer is least uncertain, or as many as by "
-        "centroids; both: the product of the two weights",
+        "entropy router: the expert whose own prediction has the least entropy, or as many experts "
+        "as the centroid router takes; centroid and entropy router: the product of both weights",
     ]
 
 
@@ -212,7 +213,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
             }
             for (partition,), own in grouped(group, "partition").items()
         }
-        title = f"{titled(data)}, {model}: experts asked by several routers"
+        title = f"{titled(data)}, {model}: accuracy of routing to experts"
         result[figure_name(NAME, data, model)] = accuracy_bars(panels, title)
     return result
 
@@ -238,7 +239,7 @@ def _in_short(group: Sequence[Measured]) -> str:
             for (partition,), cells_ in grouped(own, "partition").items()
         ]
         parts.append(f"{way} {', '.join(gaps)}")
-    return f"centroid router less ensemble: {'; '.join(parts)}"
+    return f"centroid router minus ensemble: {'; '.join(parts)}"
 
 
 def _by_geometry(where: str, group: Sequence[Measured]) -> list[Claim]:
@@ -259,9 +260,12 @@ def _by_geometry(where: str, group: Sequence[Measured]) -> list[Claim]:
                 holds.append(above)
         for partition in [name for name in by_partition if name != WARD and WARD in by_partition]:
             text, more = _more_gained(by_partition[WARD], by_partition[partition])
-            parts.append(f"{WARD} less {partition} {text}")
+            parts.append(f"{WARD} minus {partition} {text}")
             holds.append(more)
-        text = f"{where}, {way}: centroid router less ensemble, {'; '.join(parts)}."
+        text = (
+            f"{where}, {way}: centroid router above the ensemble on ward tasks, and by more than "
+        )
+        text += f"on others. Its accuracy minus the ensemble's: {'; '.join(parts)}."
         whole = None if None in holds else all(holds)
         if WARD not in evidence or len(evidence) < 2:
             whole = None  # the claim is of both
@@ -294,7 +298,10 @@ def _by_entropy(where: str, group: Sequence[Measured]) -> list[Claim]:
             parts.append(f"{partition} tasks {text}")
             evidence[partition] = fmean(differences(cells_, ENTROPY, CENTROID))
             holds.append(above)
-        text = f"{where}, {way}: entropy router less centroid router, {'; '.join(parts)}."
+        text = (
+            f"{where}, {way}: entropy router above the centroid router on all tasks. Its accuracy "
+        )
+        text += f"minus the other's: {'; '.join(parts)}."
         claims.append(Claim(text, None if None in holds else all(holds), evidence, _seeds(own)))
     return claims
 
@@ -318,14 +325,14 @@ def _tests(
 def _compared(
     group: Sequence[Measured], name: str, other: str, tested: tuple[TTest, float] | None
 ) -> tuple[str, bool | None]:
-    """`+0.090, above it (sd 0.006, n 5, p = 0.001)`, and whether it is above, by the test."""
+    """`+0.090, higher (sd 0.006, n 5, p = 0.001)`, and whether it is, significantly."""
     gap = Spread.of(differences(group, name, other))
     sd = f"sd {gap.sd:.3f}, " if gap.n > 1 else ""
     if tested is None:
         return f"{gap.mean:+.3f} ({sd}n {gap.n}, too few to test)", None
     test, p = tested
     sure = p < LEVEL
-    word = "above it" if sure and test.t > 0 else "below it" if sure else "not shown to differ"
+    word = "higher" if sure and test.t > 0 else "lower" if sure else "not significant"
     return f"{gap.mean:+.3f}, {word} ({sd}n {gap.n}, p = {p:.2g})", sure and test.t > 0
 
 
@@ -337,16 +344,17 @@ register(
     Study(
         NAME,
         "The fresh-head paper: routing to experts by geometry and by entropy",
-        "Experts fine-tuned from one pretrained base, each on its own task, are not merged but "
-        "asked. Does it pay to choose a few for each input, by the nearest centroid in the frozen "
-        "base's features or by the least entropy, instead of averaging what all say? And does that "
-        "depend on how classes were cut into tasks? Tests are paired by seed and corrected for "
-        "their number (Holm). A cell is one seed, one way to cut classes into tasks and one way to "
-        "train experts. Experts are those of study `base`, trained by the first cell of a store "
-        "that asks for them, and their time is that cell's.",
+        "Experts are fine-tuned from one pretrained base, each on its own task, and combined at "
+        "inference instead of merged. Does it pay to choose a few experts for each input, by the "
+        "nearest centroid in the frozen base's features or by the least entropy, instead of "
+        "averaging all of them? Does the answer depend on how classes are partitioned into tasks? "
+        "Tests are paired by seed and corrected for their number (Holm). Each cell is one seed, "
+        "one partition and one way to train experts. The experts are those of study `base`, "
+        "trained by the first cell of a store that needs them, and their training time counts for "
+        "that cell.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
-        paper="the centroid composer above the naive ensemble on Ward tasks, not on random ones",
+        paper="the centroid composer is above the naive ensemble on Ward tasks, not on random ones",
         neutral=NEUTRAL,
     )
 )

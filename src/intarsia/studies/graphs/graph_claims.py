@@ -2,7 +2,7 @@
 
 Accuracies are compared paired by seed with Student's test at 95%, corrected by Holm's method for
 all comparisons of one kind. A claim that one network is above another holds where the test says so,
-does not where its mean is not the higher one, and cannot be told between.
+does not where its mean is not the higher one, and is inconclusive between.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from intarsia.studies.wording import listed, several
 
 TITLES = {"cora": "Cora", "citeseer": "CiteSeer", "photo": "Photo", "computers": "Computers"}
 TITLES["europe"] = "Europe"
-WORDS = {True: "reproduces", False: "does not reproduce", None: "cannot be told"}
+WORDS = {True: "reproduces", False: "does not reproduce", None: "inconclusive"}
 BYSEED = Mapping[int, float]
 
 
@@ -180,7 +180,7 @@ def _run(done: Sequence[Measured]) -> Claim | None:
     if not widths:
         return None
     small = "" if widths <= {0} else " These are not the paper's networks, which are wider."
-    return Claim(f"By the authors' protocol measured with {_how(done)}.{small}")
+    return Claim(f"Measured under the authors' protocol with {_how(done)}.{small}")
 
 
 def _claim(kind: str, where: str, holds: bool | None, numbers: str, n: int) -> Claim:
@@ -192,7 +192,13 @@ def _claim(kind: str, where: str, holds: bool | None, numbers: str, n: int) -> C
 
 def _help(done: Sequence[Measured], part: str, protocol: str) -> list[Claim]:
     return [
-        _claim(f"MR above MB, {protocol}", named(*key), gap.holds, f"{gap} points", len(gap.gaps))
+        _claim(
+            f"MR above MB, {protocol}",
+            named(*key),
+            gap.holds,
+            f"MR minus MB, in percentage points: {gap}",
+            len(gap.gaps),
+        )
         for key, gap in second_helps(done, part).items()
     ]
 
@@ -205,7 +211,8 @@ def _controls(done: Sequence[Measured], part: str, protocol: str) -> list[Claim]
     for key, gaps in by_place.items():
         answers = {gap.holds for gap in gaps.values()}
         holds = False if False in answers else None if None in answers else True
-        numbers = "MR less " + ", ".join(f"{arm} {gap}" for arm, gap in gaps.items())
+        others = ", ".join(f"{arm} {gap}" for arm, gap in gaps.items())
+        numbers = f"MR minus the other, in percentage points: {others}"
         n = min(len(gap.gaps) for gap in gaps.values())
         kind = f"MR above every other second graph, {protocol}"
         claims.append(_claim(kind, named(*key), holds, numbers, n))
@@ -219,8 +226,8 @@ def _scales(done: Sequence[Measured]) -> list[Claim]:
         surely = sum(gap.holds is True for gap in gaps.values())
         n = min(len(gap.gaps) for gap in gaps.values())
         numbers = (
-            f"of {several(len(gaps), 'random scale')} {higher} have a higher mean than tau*, and "
-            f"{surely} are below it by the test"
+            f"of {several(len(gaps), 'random scale')}, {higher} have a higher mean than tau* and "
+            f"{surely} are significantly below it"
         )
         holds = False if any(g.mean <= 0 for g in gaps.values()) else surely == len(gaps) or None
         claims.append(_claim("tau* above every random scale", named(*key), holds, numbers, n))

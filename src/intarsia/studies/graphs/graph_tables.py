@@ -38,8 +38,8 @@ PRINTED: dict[tuple[str, str], tuple[float, ...]] = {
 }
 """The paper's table, in the order of `VARIANTS`; deviations are 0.2 to 7.7, not by cell."""
 
-TESTED = "p: Student's test paired by seed, corrected by Holm's method for the rows of this table"
-EMPTY = "a graph without edges is no second graph, and no network is trained on it"
+TESTED = "p: Student's t-test paired by seed, with Holm's correction for the rows of this table"
+EMPTY = "no network is trained where the second graph has no edges"
 
 
 def tables(done: Sequence[Measured]) -> list[Table]:
@@ -67,18 +67,21 @@ def _paper(done: Sequence[Measured]) -> list[Table]:
             rows.append([named(*key), arm, ours, *more])
     if not rows:
         return []
-    columns = ["networks", "variant", "accuracy", "paper", "ours - paper", "MR - MB", "p"]
+    columns = ["data, encoder", "variant", "accuracy", "paper", "ours - paper", "MR - MB", "p"]
     own = [cell for cell in done if cell.settings["part"] == TABLE]
     return [Table("The paper's table: authors' protocol", columns, rows, [_how(own), TESTED])]
 
 
 def _how(own: Sequence[Measured]) -> str:
-    """`width 64; Adam 0.001; at most 100 epochs`, of all cells."""
+    """`width 64; Adam, learning rate 0.001; ... of 100`, of all cells."""
     widths = sorted({str(c.result["width"]) for c in own if "width" in c.result}, key=int)
     rates = sorted({f"{c.settings['learning_rate']:g}" for c in own})
     epochs = sorted({str(c.settings["epochs"]) for c in own}, key=int)
     known = f"width {listed(widths)}; " if widths else ""
-    return f"{known}Adam {listed(rates)}; best validation of {listed(epochs)} epochs"
+    return (
+        f"{known}Adam, learning rate {listed(rates)}; the epoch with the best validation accuracy "
+        f"of {listed(epochs)}"
+    )
 
 
 def _gap(gap: Gap | None) -> list[Entry]:
@@ -97,9 +100,9 @@ def _budgets(done: Sequence[Measured]) -> list[Table]:
             rows.append([named(*key), arm, *(one if one.n else None for one in found)])
     if not rows or not budgets:
         return []
-    columns = ["networks", "variant", *(f"{budget} epochs" for budget in budgets)]
-    notes = ["the epoch that validates best among the first so many"]
-    return [Table("By budget: authors' protocol", columns, rows, notes)]
+    columns = ["data, encoder", "variant", *(f"{budget} epochs" for budget in budgets)]
+    notes = ["accuracy at the best validation epoch among the first so many"]
+    return [Table("Accuracy by number of epochs: authors' protocol", columns, rows, notes)]
 
 
 def _control(done: Sequence[Measured]) -> list[Table]:
@@ -114,8 +117,8 @@ def _honest(done: Sequence[Measured]) -> list[Table]:
         rows.append([named(*key), *found, *_gap(helped.get(key))])
     if not rows:
         return []
-    notes = ["every network of every seed chose its settings by its validation nodes", TESTED]
-    columns = ["networks", *VARIANTS, "MR - MB", "p"]
+    notes = ["settings are chosen on validation nodes, for each network and seed", TESTED]
+    columns = ["data, encoder", *VARIANTS, "MR - MB", "p"]
     first = Table("The honest protocol", columns, rows, notes)
     return [first, *_against(done, TUNING, "Other second graphs: honest protocol")]
 
@@ -146,7 +149,7 @@ def _against(done: Sequence[Measured], part: str, title: str) -> list[Table]:
         notes.insert(0, _how(own))
     if any(cell.result.get("empty") for cell in own):
         notes.append(EMPTY)
-    columns = ["networks", "second graph", "directed edges", "accuracy", "MR - this", "p"]
+    columns = ["data, encoder", "second graph", "directed edges", "accuracy", "MR - this", "p"]
     return [Table(title, columns, rows, notes)]
 
 
@@ -171,7 +174,7 @@ def _chosen(done: Sequence[Measured]) -> list[Table]:
                     rows.append([named(*key), arm, *line, count])
     if not rows:
         return []
-    columns = ["networks", "graphs", "dropout", "learning rate", "weight decay", "seeds"]
+    columns = ["data, encoder", "variant", "dropout", "learning rate", "weight decay", "seeds"]
     return [Table("Settings chosen: honest protocol", columns, rows)]
 
 
@@ -187,8 +190,11 @@ def _scales(done: Sequence[Measured]) -> list[Table]:
             rows.append([named(data, encoder), tau, _edges(cell), found, *_gap(gap)])
     if not rows:
         return []
-    columns = ["networks", "tau", "directed edges", "accuracy", "tau* - this", "p"]
-    notes = [_how(own), "p: as above, corrected for the scales of one data set and encoder"]
+    columns = ["data, encoder", "tau", "directed edges", "accuracy", "tau* - this", "p"]
+    notes = [
+        _how(own),
+        "p: as above, with the correction for the scales of one data set and encoder",
+    ]
     if any(cell.result.get("empty") for cell in own):
         notes.append(EMPTY)
     return [Table("Random scales: authors' protocol", columns, rows, notes)]
@@ -264,5 +270,5 @@ def _draw_tau(panels: Mapping[str, Mapping[str, Curve]]) -> "Figure":
     every = [x for own in panels.values() for curve in own.values() for x in curve]
     decades = range(math.floor(min(every)), math.ceil(max(every)) + 1)
     places = {float(d): f"{10.0**d:g}" for d in decades if min(every) <= d <= max(every)}
-    title = "Accuracy of MR against tau of its second graph, controls as lines"
+    title = "Accuracy of MR against the tau of its second graph; controls are lines"
     return curve_panels(panels, title=title, x="tau", y="test accuracy, %", x_names=places)

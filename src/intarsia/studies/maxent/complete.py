@@ -84,7 +84,7 @@ def tables(done: Sequence[Measured]) -> list[Table]:
     """Two tables per data set."""
     result = []
     for (data,), cells in grouped(done, "data").items():
-        title, groups = f"Complete merge, {data}", grouped(cells, "model", "imp")
+        title, groups = f"Merge of all modules, {data}", grouped(cells, "model", "imp")
         columns = ["model", "IMP"]
         result += step_tables(title, columns, groups, _notes(cells), _fewer_orders(cells))
     return result
@@ -102,7 +102,9 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
                     NAMES.get(operator, operator): mean_curve(group, operator, what)
                     for operator in [name for name in DRAWN if name in own] or own
                 }
-        if figure := measure_figure(f"complete merge, {data}, {model}", "modules", panels):
+        if figure := measure_figure(
+            f"Modules joined one by one, {data}, {model}", "modules", panels
+        ):
             result[figure_name("complete", data, model)] = figure
     return result
 
@@ -124,7 +126,7 @@ def verdict(findings: Findings) -> Verdict:
     causes = _by_variant({findings.label: merges, **variants}, units)
     there = [place for place in ABOVE if place in sums]
     if not there:
-        line = f"{several(len(merges), 'complete merge')}, none of which the paper speaks of"
+        line = f"{several(len(merges), 'complete merge')}, none of which the paper reports"
         return Verdict(line, [Claim(f"{capital(line)}."), *causes, *ranks])
     reached = []
     for place in there:
@@ -134,9 +136,13 @@ def verdict(findings: Findings) -> Verdict:
                 means.append(f"{Spread.of(values).mean:.3f} under {label}")
         number = modules_in([c for c in findings.cells if c.settings["data"] == place[0]])
         word = {4: "four", 6: "six", 10: "ten"}.get(number, str(number))
-        reached.append(f"on {titled(place[0])} the sum of all {word} reaches {listed(means)}")
+        first, *others = means
+        more = f" ({listed(others)})" if others else ""
+        reached.append(
+            f"on {titled(place[0])}, the sum of all {word} modules has accuracy {first}{more}"
+        )
     return Verdict(
-        f"{'; '.join(reached)}; the paper says above {BOUND:.2f}",
+        f"{'; '.join(reached)}; the paper reports above {BOUND:.2f}",
         [
             _above(sums, there, findings.label),
             *_by_logits(merges),
@@ -165,8 +171,9 @@ def _above(sums: Mapping[Place, Sequence[float]], there: Sequence[Place], label:
     verb = "reproduces" if held == len(there) else "does not reproduce"
     part = f" everywhere ({held} of {len(there)})" if 0 < held < len(there) else ""
     return Claim(
-        f"In the paper the weight sum of shallow modules with IMP stays above {BOUND:.2f} on MNIST "
-        f"and Fashion-MNIST; under {label} this {verb}{part}: it ends at {_by_data(spreads)}.",
+        f"The paper's result that the sum of shallow modules with IMP stays above {BOUND:.2f} on "
+        f"MNIST and Fashion-MNIST {verb}{part} under {label}: the accuracy of all modules is "
+        f"{_by_data(spreads)}.",
         holds=held == len(there),
         evidence={data: spread.mean for data, spread in spreads.items()},
         n=min(spread.n for spread in spreads.values()),
@@ -183,7 +190,7 @@ def _by_logits(merges: Mapping[tuple[str, str, bool], Ends]) -> list[Claim]:
     if not spreads:
         return []
     evidence = {data: spread.mean for data, spread in spreads.items()}
-    text = f"By logits the same modules reach {_by_data(spreads)}."
+    text = f"With logits added, the same modules reach {_by_data(spreads)}."
     return [Claim(text, evidence=evidence)]
 
 
@@ -203,7 +210,7 @@ def _below(sums: Mapping[Place, Sequence[float]]) -> list[Claim]:
     ends = listed([f"{s} ({model}, {titled(data)})" for (data, model), s in spreads.items()])
     return [
         Claim(
-            f"That the sum of {models} falls below it {verb}: {ends}.",
+            f"The paper's result that the sum of {models} falls below {BOUND:.2f} {verb}: {ends}.",
             holds=below == len(spreads),
             evidence={", ".join(place): spread.mean for place, spread in spreads.items()},
             n=len(spreads),
@@ -241,9 +248,9 @@ def _by_variant(
             live = live_units(single.get(label, ()), data, model)
             logits = f" and {Spread.of(ends['logits'])} by logits" if "logits" in ends else ""
             units = f", {live.mean:.0f} live units per module" if live.n else ""
-            parts.append(f"{label} {Spread.of(ends['sum'])} by weights{logits}{units}")
+            parts.append(f"{label} {Spread.of(ends['sum'])} by sum{logits}{units}")
         sums = {label: Spread.of(ends["sum"]).mean for label, ends in own.items()}
-        point = {f"All modules of {titled(data)}, {model}": f"{'; '.join(parts)}."}
+        point = {f"Accuracy of all modules ({titled(data)}, {model})": f"{'; '.join(parts)}."}
         claims.append(Claim(_cause(sums, data), evidence=sums, n=len(own), details=named(point)))
     return claims
 
@@ -254,14 +261,15 @@ def _cause(sums: Mapping[str, float], data: str) -> str:
     lifted = [label for label in rest if sums[label] > BOUND >= sums[first]]
     if not lifted:
         ends = f"from {min(sums.values()):.3f} to {max(sums.values()):.3f}"
-        return f"On {titled(data)} the sum goes {ends}, depending on pruning and checkpoint."
+        where = f"On {titled(data)}, the accuracy of the sum ranges"
+        return f"{where} {ends}, depending on pruning and checkpoint."
     label = next((label for label in lifted if "released" not in label), None)
-    cause = "what the authors' code does otherwise than their text brings"
+    cause = "What the authors' code does differently from their text raises"
     if label:
-        cause = f"{label} differs from {first} in what it names alone, and that brings"
+        cause = f"{capital(label)} differs from {first} only in the settings it names, and raises"
     return (
-        f"On {titled(data)} the objective is the same in all variants; {cause} the sum above "
-        f"{BOUND:.2f}. The objective alone does not."
+        f"On {titled(data)}, all variants have the same objective. {cause} the accuracy of the sum "
+        f"above {BOUND:.2f}; the objective alone does not."
     )
 
 
@@ -276,7 +284,8 @@ def operator_claims(places: Sequence[Ends], imp: str) -> list[Claim]:
     if not apart:
         return []
     skipped = len(places) - len(apart)
-    same = f"; in {skipped} more all answer alike, as dead modules do" if skipped else ""
+    more = several(skipped, "more setting")
+    same = f"; in {more}, all operators give the same answers, as dead modules do" * bool(skipped)
     shaped = [
         {name: own for name, own in ends.items() if OPERATORS.entry(name).on == "weights"}
         for ends in apart
@@ -301,11 +310,13 @@ def _ranked(places: Sequence[Ends]) -> tuple[str, dict[str, int]]:
     tops = best_operators(places)
     for ends, top in zip(places, tops, strict=True):
         (alone if len(_distinct({name: ends[name] for name in top})) == 1 else level).update(top)
-    first = f"above all others by the test {_counts(alone)}" if alone else "none above all others"
-    text = f"of {several(len(places), 'setting')} (data, model), {first}"
+    first = "none is significantly above all others"
+    if alone:
+        first = f"significantly above all others: {_counts(alone)}"
+    text = f"in {several(len(places), 'setting')} (data, model), {first}"
     if level:
-        where = "elsewhere " if alone else ""
-        text += f"; {where}not to be told from the best {_counts(level)}"
+        where = "in the rest, " if alone else ""
+        text += f"; {where}not significantly below the best: {_counts(level)}"
     comparisons = sum(len(ends) - 1 for ends in places)
     return f"{text} ({by_the_test(comparisons)})", dict(alone)
 
@@ -360,18 +371,19 @@ def _notes(done: Sequence[Measured]) -> list[str]:
     """Which operators are not there, and what the paper says."""
     models = {cell.settings["model"] for cell in done}
     notes = [
-        f"{name} at its default weights is {other}, bit by bit" for name, other in EQUAL.items()
+        f"{name} with its default weights equals {other}, bit for bit"
+        for name, other in EQUAL.items()
     ]
     cnn = [cell.settings["orders"] for cell in done if cell.settings["model"] == "cnn"]
     if cnn and not any("regmean" in orders or "inlay" in orders for orders in cnn):
         notes.append(
-            "not on the cnn: regmean, whose layer of 10816 inputs needs Gram matrices of 0.9 GB "
-            "per module; inlay, the same sum as logits in a layer of 130 million entries"
+            "not run on the cnn: regmean, which needs Gram matrices of 0.9 GB per module for the "
+            "layer of 10816 inputs; inlay, the same sum as logits in a layer of 130 million entries"
         )
     if models & {"shallow", "deep", "cnn"}:
         notes.append(
-            "the paper prints a figure without numbers: the sum of shallow modules with IMP stays "
-            "above 0.90 on MNIST and Fashion-MNIST, of deep ones and the CNN it falls well below"
+            "the paper shows a figure without numbers: the sum of shallow modules with IMP stays "
+            "above 0.90 on MNIST and Fashion-MNIST; that of deep modules and CNNs falls well below"
         )
     return notes
 
@@ -383,18 +395,18 @@ def _fewer_orders(done: Sequence[Measured]) -> list[str]:
         return []
     least, most = min(counts.values()), max(counts.values())
     names = ", ".join(sorted(name for name, n in counts.items() if n < most))
-    return [f"on the first {least} of {most} class orders: {names}"] if names else []
+    return [f"measured on the first {least} of {most} class orders only: {names}"] if names else []
 
 
 register(
     Study(
         "complete",
-        "Figure 4: complete merges, one class after another",
-        "How accuracy and entropy hold while the modules of all classes are joined one by one. "
-        "A cell is a data set, model and seed, with or without pruning: several class orders "
-        "for every operator.",
+        "Figure 4: merging the modules of all classes",
+        "How do accuracy and entropy change while the modules of all classes are joined one by "
+        "one? Each cell is one data set, model and seed, with or without pruning, and measures "
+        "several class orders for every operator.",
         SCALES,
         *(cells, measure_steps, tables, figures, verdict),
-        paper="Figure 4: all modules added, shallow ones stay accurate, deep ones do not",
+        paper="Figure 4: the sum of all modules; shallow ones stay accurate, deep ones do not",
     )
 )

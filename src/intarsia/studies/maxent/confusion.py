@@ -28,10 +28,10 @@ from intarsia.studies.wording import by_the_test, capital, imp_label, listed, se
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ALONE, MERGED = ("single modules", "others on rewarded"), ("complete, sum", "rewarded accuracy")
+ALONE, MERGED = ("single modules", "false rewarded"), ("complete, sum", "rewarded accuracy")
 Place = tuple[str, str, str]  # data, model, with IMP or without
 GROUP = ("data", "model", "imp", "objective")
-COLUMNS = ["rewarded accuracy", "others on rewarded", "answers' entropy", "most frequent answer"]
+COLUMNS = ["rewarded accuracy", "false rewarded", "entropy of answers", "most frequent answer"]
 
 SCALES = scales(
     paper={
@@ -101,14 +101,16 @@ def tables(done: Sequence[Measured]) -> list[Table]:
             rows.append([data, model, yes_no(imp), objective, what, *shown])
     columns = ["data", "model", "IMP", "objective", "matrix", *COLUMNS]
     notes = [
-        "rewarded accuracy: the diagonal's fraction of the rows of rewarded classes",
-        "others on rewarded: fraction of the samples of other classes that are answered with a "
-        "rewarded one; a merge of all modules has no other classes",
-        "answers' entropy (nats) and most frequent answer (fraction): of the columns that the "
-        "samples of other classes fall on, taken together",
-        "n: modules, or pairs, of all seeds",
+        "rewarded accuracy: accuracy on samples of rewarded classes",
+        "false rewarded: fraction of the samples of other classes that are classified as a "
+        "rewarded class; a merge of all modules has no other classes",
+        "entropy of answers (nats) and most frequent answer (fraction): of the distribution of "
+        "predicted classes over all samples of other classes",
+        "n: modules or pairs of all seeds",
     ]
-    return [Table("Confusion of modules and of their merges", columns, rows, notes)]
+    return [
+        Table("Confusion matrices of modules and their merges, summarised", columns, rows, notes)
+    ]
 
 
 def figures(done: Sequence[Measured]) -> "Mapping[str, Figure]":
@@ -140,22 +142,24 @@ def verdict(findings: Findings) -> Verdict:
     fewest, best = (_winners(own, every) for own in (lower, merged))
     parts = []
     if fewest:
-        parts.append(f"modules answer others with their own class least under {_where(fewest)}")
+        parts.append(
+            f"modules assign other samples to their own class least under {_where(fewest)}"
+        )
     if best:
-        parts.append(f"the sum of all is the most accurate under {_where(best)}")
+        parts.append(f"the sum of all modules is most accurate under {_where(best)}")
     line = "; ".join(parts) or "not all objectives are measured"
     seeds = _seeds(findings.cells)
     claim = Claim(
-        f"{capital(line)} (models with and without IMP, by means over {seeds}; "
+        f"{capital(line)} (counted over models, with and without IMP, by means over {seeds}; "
         f"{by_the_test(len(alone))}, over seeds).",
         evidence={"modules": fewest, "sum": best},
         n=len(alone),
         details=[_details(place, alone, merged) for place in dict.fromkeys([*alone, *merged])],
     )
     context = Claim(
-        "The class that is answered says little where an answer is nearly uniform: how unsure "
-        "modules are shows in their entropy, in Table 1. The paper's Figures 15 to 21 average five "
-        f"seeds; numbers and figures here are means over {seeds}."
+        "The predicted class says little where the prediction is nearly uniform; the entropies of "
+        "Table 1 show how uncertain modules are. The paper's Figures 15 to 21 average five seeds; "
+        f"numbers and figures here are means over {seeds}."
     )
     return Verdict(f"{line} ({seeds})", [claim, context])
 
@@ -195,7 +199,7 @@ def _winners(
 def _where(winners: Mapping[str, Sequence[int]]) -> str:
     return listed(
         [
-            f"{name.upper()} in {n} of {of} (by the test in {sure})"
+            f"{name.upper()} in {n} of {of} (significant in {sure})"
             for name, (n, sure, of) in winners.items()
         ]
     )
@@ -220,10 +224,10 @@ def _details(
     parts = []
     if place in alone:
         own = listed([f"{fmean(values):.1%} under {n}" for n, values in alone[place].items()])
-        parts.append(f"modules answer their own class for {own} of the samples of others")
+        parts.append(f"modules assign {own} of the samples of other classes to their own")
     if place in merged:
         own = listed([f"{fmean(values):.3f} under {n}" for n, values in merged[place].items()])
-        parts.append(f"the sum of all is right for {own}")
+        parts.append(f"the accuracy of the sum of all modules is {own}")
     return f"{titled(data)}, {model}, {imp}: {'; '.join(parts)}."
 
 
@@ -264,10 +268,11 @@ register(
     Study(
         "confusion",
         "Figures 2 and 9 to 21: confusion matrices",
-        "Which class is answered for which, by modules that know one class, by two of them "
-        "joined, and by all? A cell counts the test samples of one bank, true by answered.",
+        "Which class is predicted for which, by modules of one class, by two of them joined, and "
+        "by all of them? Each cell counts the test samples of one bank by true and predicted "
+        "class.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
-        paper="Figures 2 and 9 to 21: which class is answered for which",
+        paper="Figures 2 and 9 to 21: which class is predicted for which",
     )
 )

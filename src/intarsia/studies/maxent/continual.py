@@ -73,8 +73,8 @@ COLUMNS = {
 }
 Way = dict[str, Any]  # numbers by name, one number for each arrival
 PANELS = {
-    "seen": "classes seen so far",
-    "earlier": "classes that came earlier",
+    "seen": "all classes seen so far",
+    "earlier": "earlier classes",
     "new": "the new class",
 }
 
@@ -135,7 +135,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
 
     result = {}
     for (data, model), group in grouped(done, "data", "model").items():
-        title = f"{data}, {model}: classes arrive one by one"
+        title = f"{data}, {model}: accuracy as classes arrive one by one"
         name = figure_name("continual", data, model)
         result[name] = curve_panels(
             way_panels(group, PANELS, range(1, _classes(group) + 1)),
@@ -156,10 +156,11 @@ def verdict(findings: Findings) -> Verdict:
         exact = by_way(rows, lambda row: row["exact"] and f"{row['exact']} runs")
         ends = by_way(rows, lambda row: f"{row['at the end'].mean:.3f}")
         lost = by_way(rows, lambda row: f"{100 * row['forgetting'].mean:.1f}")
-        return f"at the end {ends}", (
-            f"Accuracy on all classes at the end is {ends}. From its arrival to the end a class "
-            f"loses, in points, {lost}. Modules added one by one answer, bit for bit, as if joined "
-            f"at once in {exact}. {_seen_by_modules(rows)}"
+        return f"accuracy at the end: {ends}", (
+            f"Accuracy on all classes at the end is {ends}. Between the arrival of a class and the "
+            f"end, accuracy on it falls, in percentage points, by {lost}. Modules added one by one "
+            f"give the same logits, bit for bit, as modules joined at once in {exact}. "
+            f"{_seen_by_modules(rows)}"
         ).strip()
 
     return ways_verdict(findings.cells, _summary, describe)
@@ -175,17 +176,18 @@ def _summary(name: str, group: Sequence[Measured]) -> Table:
         checked = count(exact, bool) if exact else None
         rows.append([NAMES.get(way, way), last, *means, checked])
     notes = [
-        "accuracy at the end, then means over the arrivals: on classes seen so far with answers "
-        "among the whole catalogue and among those classes, on those that came earlier, on the new "
-        "one; n counts orders and seeds",
-        "forgetting: by how much a class is recognised less often at the end than when it arrived, "
-        "in the mean over all but the last",
-        "a module is never changed by another, so what it knows stays; a sum of many can still "
-        "answer otherwise. Exact: runs at whose end the composition answers, bit for bit, as one "
-        "that was composed at once",
+        "at the end: accuracy on all classes; the next columns are accuracies averaged over the "
+        "arrivals: seen so far, on the classes seen so far with predictions among the whole "
+        "catalogue; among seen, the same with predictions among the classes seen so far; earlier, "
+        "on the classes before the new one; new, on the new class; n: orders x seeds",
+        "forgetting: accuracy on a class when it arrived minus accuracy on it at the end, averaged "
+        "over all classes but the last",
+        "adding a module never changes another, but a sum of many can still predict differently; "
+        "exact: runs in which the final composition gives the same logits, bit for bit, as one "
+        "composed at once",
         *_arm_notes(group),
         "fine-tuning sees samples of the new class alone, with the step size that is best on "
-        "validation samples; joint training starts again at every arrival with all samples so far",
+        "validation samples; joint training starts afresh at every arrival with all samples so far",
     ]
     columns = ["way", "at the end", *COLUMNS.values(), "exact"]
     return Table(f"{name}: classes arrive one by one", columns, rows, notes)
@@ -195,11 +197,11 @@ def _arm_notes(group: Sequence[Measured]) -> list[str]:
     """Which samples the modules of every arm see."""
     seen = {cell.settings.get("negatives", ALL) for cell in group}
     notes = {
-        ALL: "modules whose way says no more see samples of all classes as negatives, also of "
-        "those that are yet to come",
-        "earlier": "no later classes: a module sees samples of its own class and of all that came "
-        "before it, so that the first one has no negatives at all",
-        "earlier + made": f"made-up negatives: beside these, {MADE} for each sample that it sees",
+        ALL: "unless stated otherwise, modules see samples of all classes as negatives, including "
+        "classes that have not arrived yet",
+        "earlier": "no later classes: a module sees samples of its own class and of the classes "
+        "before it, so the first module has no negatives at all",
+        "earlier + made": f"made-up negatives: in addition, {MADE} for each sample that it sees",
     }
     return [note for arm, note in notes.items() if arm in seen]
 
@@ -211,9 +213,9 @@ def _seen_by_modules(rows: Sequence[Row]) -> str:
     usual = [way for way in ways if not way.endswith(ends)]
     if not usual:
         return ""
-    names = listed([f"by {way.partition(' = ')[0]}" for way in usual])
-    more = "" if len(usual) < len(ways) else "; modules that had not are not measured here"
-    return f"The modules {names} have seen samples of later classes as negatives{more}."
+    names = listed([way.partition(" = ")[0] for way in usual])
+    more = "" if len(usual) < len(ways) else "; modules that have not are not measured here"
+    return f"The modules joined by {names} have seen samples of later classes as negatives{more}."
 
 
 def _way(how: str, arm: str) -> str:
@@ -239,7 +241,7 @@ def _by_arrival(name: str, group: Sequence[Measured]) -> Table:
         for n in range(_classes(group))
     ]
     columns = ["classes", *(NAMES.get(way, way) for way in ways)]
-    return Table(f"{name}: accuracy over the classes seen so far", columns, rows)
+    return Table(f"{name}: accuracy on the classes seen so far", columns, rows)
 
 
 def _classes(group: Sequence[Measured]) -> int:
@@ -354,14 +356,14 @@ def _places(catalogue: Sequence[str], order: Sequence[str]) -> list[int]:
 register(
     Study(
         "continual",
-        "Beyond the paper: classes one by one",
-        "What is known of old and new classes as they arrive one by one? A cell is one order "
-        "of the classes and one seed: modules are added, one network is trained on each new "
-        "class alone, and for some orders one is trained on all classes so far. Other cells have "
-        "modules that never saw a class that came after their own.",
+        "Beyond the paper: classes that arrive one by one",
+        "How accurate are old and new classes as classes arrive one by one? Each cell is one order "
+        "of the classes and one seed: modules are added, one network is fine-tuned on each new "
+        "class alone, and for some orders one is trained on all classes so far. In other cells, "
+        "modules never see a class that arrives after their own.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
-        paper="nothing; classes one by one, against fine-tuning and joint training",
+        paper="nothing; adding classes one by one, compared with fine-tuning and joint training",
         neutral={"negatives": ALL},
     )
 )

@@ -100,12 +100,13 @@ def tables(done: Sequence[Measured]) -> list[Table]:
                 second.append([*head, _amount(amount), *chosen, *_numbers(group, operators)])
     head = ["data", "model", "IMP", "objective", "amount"]
     columns = ["rewarded accuracy", "non-rewarded entropy"]
-    columns += [f"all by {how}" for how in operators] + ["mask Jaccard", "live units"]
-    result = [Table("Controls at one sparsity", [*head, *columns], first, _notes(done))]
+    columns += [f"all modules by {how}" for how in operators]
+    columns += ["mask Jaccard index", "live units"]
+    result = [Table("Objectives at one sparsity", [*head, *columns], first, _notes(done))]
     if second:
-        more = [*head, "chosen", "all by logits, validation", *columns]
-        notes = ["chosen: by the validation accuracy of all modules joined by logits"]
-        result.append(Table("Controls: every amount", more, second, notes))
+        more = [*head, "chosen", "all modules by logits, validation", *columns]
+        notes = ["chosen by the validation accuracy of all modules joined by logits"]
+        result.append(Table("Objectives at every amount", more, second, notes))
     return result
 
 
@@ -127,7 +128,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
                 groups.setdefault(how, {})[objective] = ends
                 panels = points.setdefault(figure_name("controls", data, how, "entropy"), {})
                 panels.setdefault(panel, {})[objective] = {entropy: ends}
-    title, across = "accuracy of all modules joined", "non-rewarded entropy of single modules"
+    title, across = "Accuracy of all modules joined", "non-rewarded entropy of single modules"
     shared: dict[str, Any] = {"y": "accuracy", "share_y": True, "bounds": (0.0, 1.0)}
     drawn = {name: bar_panels(some, title=title, **shared) for name, some in bars.items()}
     for name, some in points.items():
@@ -157,13 +158,16 @@ def verdict(findings: Findings) -> Verdict:
             best[f"{how} {imp_label(imp)}"] = [next(iter(by_mean(v))) for v in own.values()]
             parts.append(f"{_bests(own, sure)} {imp_label(imp)}")
             details += [
-                f"By {how}, {titled(key[0])}, {key[1]}, {imp_label(imp)}: "
+                f"Accuracy by {how} ({titled(key[0])}, {key[1]}, {imp_label(imp)}): "
                 f"{_leads(values, sure[key])}."
                 for key, values in own.items()
             ]
-        lines.append(f"by {how} {listed(parts)}")
-    line = f"the best objective is {'; '.join(lines)}"
-    same = [f"{capital(a)} is {b} to the digit and not counted again." for a, b in twins.items()]
+        lines.append(f"for {how}: {listed(parts)}")
+    line = f"best objective {'; '.join(lines)}"
+    same = [
+        f"{capital(a)} gives the same numbers as {b} and is not counted again."
+        for a, b in twins.items()
+    ]
     text = sentences(f"{capital(line)}.", *same, f"{capital(by_the_test(len(ways)))}.")
     return Verdict(line, [Claim(text, evidence=best, n=len(ways), details=details)])
 
@@ -203,8 +207,8 @@ def _leads(values: Values, surely: bool) -> str:
     """The best and its accuracy, against the next and, where it is neither, ME."""
     (best, top), (second, next_best), *rest = by_mean(values).items()
     me = f"; `me` {dict(rest)['me']}" if "me" in dict(rest) else ""
-    sure = "by the test" if surely else "not surely by the test"
-    return f"`{best}` {top} against `{second}` {next_best}, {sure}{me}"
+    sure = "significant" if surely else "not significant"
+    return f"`{best}` {top}, next `{second}` {next_best}, {sure}{me}"
 
 
 def _bests(groups: Mapping[Key, Values], surely: Mapping[Key, bool]) -> str:
@@ -212,12 +216,12 @@ def _bests(groups: Mapping[Key, Values], surely: Mapping[Key, bool]) -> str:
     best = [next(iter(by_mean(values))) for values in groups.values()]
     sure = sum(surely[key] for key in groups)
     names = list(dict.fromkeys(best))
-    test = f"by the test in {sure} of {len(best)}"
+    test = f"significant in {sure} of {len(best)}"
     if len(best) == 1:
-        test = "by the test" if sure else "not surely"
+        test = "significant" if sure else "not significant"
     if len(names) == 1:
         return f"`{names[0]}` ({test})"
-    return f"{' or '.join(f'`{name}` in {best.count(name)}' for name in names)} ({test})"
+    return f"{' and '.join(f'`{name}` in {best.count(name)}' for name in names)} ({test})"
 
 
 def _by_amount(done: Sequence[Measured]) -> dict[tuple[Any, ...], dict[Any, list[Measured]]]:
@@ -261,26 +265,27 @@ def _notes(done: Sequence[Measured]) -> list[str]:
     sparsities = sorted({cell.settings["sparsity"] for cell in done})
     return [
         f"sparsity with IMP: {', '.join(f'{s:g}' for s in sparsities)}",
-        "amount: chosen by the validation accuracy of all modules joined by logits, mean over "
-        "seeds; all other numbers are on test samples",
-        "n: seeds; rewarded accuracy, entropy and live units are averaged over the modules of a "
-        "seed first, mask Jaccard over its pairs of modules",
-        "xe, smoothing and confidence_penalty hide the samples of other classes, also from the "
-        "choice of what is pruned",
-        "other: single modules and logits share its probability out evenly; added weights are read "
-        "over the classes alone",
+        "amount: strength of the penalty or smoothing, chosen by the mean validation accuracy over "
+        "seeds of all modules joined by logits; all other numbers are on test samples",
+        "n: seeds; rewarded accuracy, entropy and live units are first averaged over the modules "
+        "of a seed, the Jaccard index of masks over its pairs of modules",
+        "xe, smoothing and confidence_penalty never see samples of other classes, not even to "
+        "choose what is pruned",
+        "other: an extra output for all other classes; single modules and logits divide its "
+        "probability evenly among all classes; the sum of weights uses the outputs of the classes "
+        "alone",
     ]
 
 
 register(
     Study(
         "controls",
-        "Controls: objective and pruning apart",
-        "Is it maximum entropy that lets modules be joined, or pruning, or would label "
-        "smoothing, a confidence penalty or an output for others do? A cell joins all modules "
-        "of one seed, objective and amount, pruned to one sparsity or not at all.",
+        "Controls: objective and pruning separated",
+        "Is it maximum entropy or pruning that lets modules be joined, or would label smoothing, a "
+        "confidence penalty or an output for all other classes do? Each cell joins all modules of "
+        "one seed, objective and amount, pruned to one sparsity or not at all.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
-        paper="nothing; its reviewers asked whether objective or pruning does it",
+        paper="nothing; its reviewers asked whether the objective or pruning is responsible",
     )
 )

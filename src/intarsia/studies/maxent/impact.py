@@ -37,17 +37,17 @@ def tables(measured: Sequence[Measured]) -> list[Table]:
         rows.append(row)
     columns = ["model", "|R|", "data", "objective"]
     for what in MEASURES:
-        columns += [f"change of {what}", f"p of {what}", f"p over seeds, {what}"]
+        columns += [f"change of {what}", f"Welch p, {what}", f"p over seeds, {what}"]
         columns += [f"paper's change of {what}"]
     notes = [
-        "with IMP minus without, over the pairs that both have; p by Welch's test of the two; "
-        f"{INDEPENDENT}",
+        "change: with IMP minus without, over the pairs measured in both; p of Welch's t-test "
+        f"between the two; {INDEPENDENT}",
         OVER_SEEDS,
-        "p is not corrected for the number of rows; the verdict's counts are",
-        "the paper's change is that of its means in Table 4",
+        "p is not corrected for the number of rows; the counts of the verdict are",
+        "paper's change: the difference of its means in Table 4",
         f"n: pairs x seeds, the same pairs for every seed; {presets(measured)}",
     ]
-    return [Table("What IMP does to two modules whose weights are added", columns, rows, notes)]
+    return [Table("Effect of IMP on the sum of two modules", columns, rows, notes)]
 
 
 def figures(measured: Sequence[Measured]) -> "dict[str, Figure]":
@@ -64,7 +64,7 @@ def figures(measured: Sequence[Measured]) -> "dict[str, Figure]":
     return {
         f"impact-{data}-{what}": bar_panels(
             own,
-            title=f"Change of {what} by IMP, {data}: two modules, weights added",
+            title=f"Change of {what} by IMP, sum of two modules, {data}",
             x="|R|",
             y=f"change of {what}",
             share_y=True,
@@ -89,7 +89,7 @@ def verdict(findings: Findings) -> Verdict:
     claims = [_figure_3(theirs)] if theirs else []
     rises = {what: _rises(own, what) for what, own in whole.items() if own}
     gone = sum(row["dead"] for row in whole["accuracy"])
-    start = f"over all {len(rows)} settings of model, |R|, data and objective"
+    start = f"across all {len(rows)} settings of model, |R|, data and objective"
     raised = listed([f"{what} in {number}" for what, number in rises.items()])
     line = f"{start}{f' ({gone} dead)' if gone else ''}, IMP raises {raised}"
     claims.append(
@@ -109,17 +109,17 @@ def _figure_3(rows: Sequence[Row]) -> Claim:
     tests = _by_tests(rows, "accuracy")
     where = listed([titled(data) for data in dict.fromkeys(row["data"] for row in rows)])
     entropy = [row for row in rows if row["change of entropy"].n]
-    other = f" Entropy rises in {_rises(entropy, 'entropy')} of them." if entropy else ""
+    other = f" Mean entropy rises in {_rises(entropy, 'entropy')}." if entropy else ""
     risen = sum(map(_is_up("accuracy"), rows))
     return Claim(
-        f"In the settings of Figure 3, ME on {where}, IMP raises the accuracy of the sum of two "
-        f"modules in {risen} of {len(rows)} (model, |R|, data): {_in_words(tests, len(rows))}."
+        f"In the settings of Figure 3 (ME on {where}), IMP raises the mean accuracy of the sum of "
+        f"two modules in {risen} of {len(rows)} (model, |R|, data). {_in_words(tests, len(rows))}."
         f"{other}",
         holds=risen == len(rows),
         evidence={"count": risen, "of": len(rows), "tests": tests},
         n=len(rows),
-        short=f"settings of Figure 3 (ME on {where}) in which IMP raises accuracy (over seeds "
-        f"{tests['over seeds']['rises']}, after Holm's correction "
+        short=f"settings of Figure 3 (ME on {where}) in which IMP raises accuracy (significant "
+        f"over seeds in {tests['over seeds']['rises']}, after Holm's correction in "
         f"{tests['over seeds, Holm']['rises']})",
     )
 
@@ -136,8 +136,8 @@ def _signs(numbers: Mapping[str, Sequence[Row]]) -> list[Claim]:
     parts = [f"{sum(held)} of {len(held)} for {what}" for what, held in known.items()]
     return [
         Claim(
-            f"The change has the sign of the paper's in {listed(parts)}; the sign of a mean, "
-            "without a test.",
+            f"The change has the same sign as the paper's in {listed(parts)} (signs of means, not "
+            "tested).",
             holds=all(map(all, known.values())),
             evidence={what: [sum(held), len(held)] for what, held in known.items()},
             n=sum(map(len, known.values())),
@@ -150,7 +150,7 @@ def _by_objective(rows: Sequence[Row], what: str) -> str:
     own = {name: [row for row in rows if row["objective"] == name] for name in names}
     by = listed([f"{name} in {_rises(some, what)}" for name, some in own.items()])
     tests = _in_words(_by_tests(rows, what), len(rows))
-    return f"{capital(what)}: rises in {_rises(rows, what)} ({by}); {tests}."
+    return f"Mean {what} rises in {_rises(rows, what)} ({by}). {tests}."
 
 
 def _by_tests(rows: Sequence[Row], what: str) -> dict[str, dict[str, int]]:
@@ -160,7 +160,7 @@ def _by_tests(rows: Sequence[Row], what: str) -> dict[str, dict[str, int]]:
     """
     seeds = [_p(row, f"p over seeds, {what}") for row in rows]
     values = {
-        "by Welch's test": [_p(row, f"p of {what}") for row in rows],
+        "by Welch's test": [_p(row, f"Welch p, {what}") for row in rows],
         "over seeds": seeds,
         "over seeds, Holm": holm(seeds),
     }
@@ -173,11 +173,14 @@ def _by_tests(rows: Sequence[Row], what: str) -> dict[str, dict[str, int]]:
 
 
 def _in_words(tests: Mapping[str, Mapping[str, int]], rows: int) -> str:
-    words = {"over seeds, Holm": f"over seeds after Holm's correction for {rows}"}
-    return "; ".join(
-        f"{words.get(test, test)} it rises in {own['rises']} and falls in {own['falls']}"
-        for test, own in tests.items()
-    )
+    words = {
+        "by Welch's test": "by Welch's t-test",
+        "over seeds, Holm": f"over seeds with Holm's correction for {rows}",
+    }
+    parts = [
+        f"{own['rises']} and {own['falls']} {words.get(test, test)}" for test, own in tests.items()
+    ]
+    return f"Significant rises and falls: {', '.join(parts)}"
 
 
 def _p(row: Row, column: str) -> float:
@@ -242,11 +245,11 @@ def _printed(place: Place, what: str) -> Paper | None:
 register(
     Study(
         "impact",
-        "Figure 3: what IMP does to two modules joined",
-        "Does pruning make modules easier to add? Its cells are those of `pairs`, read as the "
-        "change of each pair from without IMP to with it.",
+        "Figure 3: the effect of IMP on two modules joined",
+        "Does pruning make modules easier to add? The cells are those of `pairs`; each pair is "
+        "compared with IMP and without.",
         pairs.SCALES,
         *(pairs.cells, pairs.measure, tables, figures, verdict),
-        paper="Figure 3: pruning helps modules to be added",
+        paper="Figure 3: pruned modules are easier to add",
     )
 )

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 Classes = tuple[str, ...]
 Values = dict[str, list[float | None]]  # by objective: one number for each pair and seed
-TABLE_2 = "Table 2: two pruned modules, weights added"
-TABLE_4 = "Table 4: two modules, weights added"
+TABLE_2 = "Table 2: sum of two pruned modules"
+TABLE_4 = "Table 4: sum of two modules"
 ONE = "all from one partition"
 MOST_SHUFFLES = 1000  # small catalogues run out of pairs long before
 
@@ -105,7 +105,7 @@ def figures(measured: Sequence[Measured]) -> "dict[str, Figure]":
     return {
         name: bar_panels(
             own,
-            title=f"Two modules, weights added: {name}",
+            title=f"Accuracy of the sum of two modules: {name}",
             x="|R|",
             y="accuracy",
             share_y=True,
@@ -124,7 +124,7 @@ def verdict(findings: Findings) -> Verdict:
     order = order_claim(by_seed(findings.cells, "sum", "accuracy"), dead)
     line = "; ".join(f"{claim.counted} {claim.short}" for claim in (paper, order) if claim.short)
     return Verdict(
-        line or "the paper printed no such number",
+        line or "the paper prints no such number",
         [paper, order, *_logits_claim(findings.cells, dead), *_partition_claim(findings.cells)],
         failures(dead),
     )
@@ -181,7 +181,12 @@ def _against_paper(
             paper = pair_cell(model, data, size, objective, imp)
             numbers = vs_paper(accuracy[objective], entropy[objective], paper)
             rows.append([model, size, yes_no(imp), data, objective, *numbers])
-    notes = [MEANING, "no entropy where every class is rewarded", *_bold(every), _about(measured)]
+    notes = [
+        MEANING,
+        "there is no entropy where every class is rewarded",
+        *_bold(every),
+        _about(measured),
+    ]
     return Table(title, [*HEAD, "objective", *VS_PAPER], rows, notes, included_in)
 
 
@@ -199,10 +204,12 @@ def _by_logits(measured: Sequence[Measured]) -> Table:
             printed = paper.accuracy if paper else None
             numbers = [accuracy[objective], printed, gain, entropy[objective]]
             rows.append([model, size, yes_no(imp), data, objective, *numbers])
-    numbers_of = ("accuracy", "paper's accuracy", "minus weights", "entropy")
-    less = "minus weights: accuracy by logits less that by weights, pair by pair"
+    numbers_of = ("accuracy", "paper's accuracy", "gain over weights", "entropy")
+    less = (
+        "gain over weights: accuracy with logits added minus accuracy with weights added, by pair"
+    )
     notes = [MEANING, less, *_bold(every), _about(measured)]
-    title = "Two modules, logits added"
+    title = "Logit sum of two modules"
     return Table(title, [*HEAD, "objective", *numbers_of], rows, notes)
 
 
@@ -238,15 +245,16 @@ def _logits_claim(measured: Sequence[Measured], dead: Sequence[PairGroup]) -> li
             **{"count": higher, "of": len(own), "dead": gone},
             "over seeds, Holm": surely,
         }
-        alike = f"; {gone} are dead and answer alike" if gone else ""
+        alike = f"; {gone} are dead and give the same answers" if gone else ""
         parts.append(
-            f"{higher} of {len(own)} {imp_label(imp)} (over seeds, after Holm's correction for "
-            f"{len(places)}, in {surely}{alike})"
+            f"{higher} of {len(own)} {imp_label(imp)} (significant over seeds in {surely}, with "
+            f"Holm's correction for {len(places)}{alike})"
         )
     if not parts:
         return []
     text = (
-        f"Objectives apart, adding logits is more accurate than adding weights in {listed(parts)}."
+        "With each objective counted separately, adding logits gives a higher mean accuracy than "
+        f"adding weights in {listed(parts)}."
     )
     return [Claim(text, evidence=evidence, n=len(places))]
 
@@ -261,9 +269,9 @@ def _partition_claim(measured: Sequence[Measured]) -> list[Claim]:
         return []
     one = listed([f"{kind} ({listed(own)})" for kind, own in kinds.items() if ONE in kind])
     text = sentences(
-        "The pairs are the same for every seed, and many share a module, so a spread over pairs is "
-        "not one over independent draws.",
-        f"From one partition, which says nothing of others, come {one}." if one else "",
+        "The pairs are the same for every seed, and many share a module, so the spread over pairs "
+        "is not a spread over independent draws.",
+        f"These pairs come from one partition and say nothing about others: {one}." if one else "",
     )
     return [Claim(text, details=[f"{kind} ({listed(own)})." for kind, own in kinds.items()])]
 
@@ -298,7 +306,7 @@ def _bold(objectives: Sequence[str]) -> list[str]:
     """What bold takes for granted, where there is something to compare."""
     if len(objectives) < 2:
         return []
-    return [f"bold only where {', '.join(objectives)} are all measured; {INDEPENDENT}"]
+    return [f"bold is used only where {', '.join(objectives)} are all measured; {INDEPENDENT}"]
 
 
 def pairs_of(
@@ -333,11 +341,13 @@ register(
     Study(
         "pairs",
         "Tables 2 and 4: two modules joined",
-        "Does the sum of two modules know the classes of both, and is it unsure of the rest? A "
-        "cell holds all pairs of one data set, model, size |R|, objective and seed, with and "
-        "without IMP, joined by weights and by logits.",
+        "Does the sum of two modules recognise the classes of both, and is it uncertain about the "
+        "rest? Each cell holds all pairs of one data set, model, number |R| of rewarded classes "
+        "per module, objective and seed, with and without IMP, with weights added and logits "
+        "added.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
-        paper="Tables 2 and 4: two modules added know both; ME is better than QME, QME than XE",
+        paper="Tables 2 and 4: the sum of two modules recognises the classes of both; ME is better "
+        "than QME, and QME than XE",
     )
 )

@@ -106,10 +106,10 @@ def tables(measured: Sequence[Measured]) -> list[Table]:
     return [
         Table("Table 1: modules of one class", [*start, *VS_PAPER], known, notes),
         Table(
-            "Size of these modules",
-            [*start, "density", "live units", "of"],
+            "Size of the modules",
+            [*start, "density", "live units", "hidden units"],
             sizes,
-            ["density: surviving fraction of the parameters", about],
+            ["density: fraction of the parameters that pruning keeps", about],
         ),
     ]
 
@@ -117,7 +117,7 @@ def tables(measured: Sequence[Measured]) -> list[Table]:
 def verdict(findings: Findings) -> Verdict:
     """Which of the printed numbers are met; then what pruning leaves of the modules."""
     claim = PaperComparison(findings, lambda cells: tables(cells)[0], dead_modules).claim()
-    line = f"{claim.counted} {claim.short}" if claim.short else "the paper printed no such number"
+    line = f"{claim.counted} {claim.short}" if claim.short else "the paper prints no such number"
     claims = [claim, *_cut_through(findings.cells), *_live_units(findings)]
     return Verdict(line, claims, failures(dead_modules(findings.cells)))
 
@@ -152,8 +152,8 @@ def _cut_through(cells: Sequence[Measured]) -> list[Claim]:
             cut[f"{titled(data)}, {model}"] = live.count(0), len(live)
     if not cut:
         return []
-    where = listed([f"{number} of {of} modules of {place}" for place, (number, of) in cut.items()])
-    text = f"Pruning leaves no way from the inputs to the outputs in {where}."
+    where = listed([f"{number} of {of} modules ({place})" for place, (number, of) in cut.items()])
+    text = f"Pruning leaves no path from inputs to outputs in {where}."
     return [Claim(text, evidence={"cut through": cut}, n=sum(of for _, of in cut.values()))]
 
 
@@ -167,7 +167,7 @@ def _live_units(findings: Findings) -> list[Claim]:
     data, model = shared[0]
     live = {label: live_units(cells, data, model) for label, cells in variants.items()}
     parts = listed([f"{spread.mean:.0f} under {label}" for label, spread in live.items()])
-    text = f"Live units of a pruned module ({model}, {titled(data)}): {parts}."
+    text = f"Mean number of live units of a pruned module ({model}, {titled(data)}): {parts}."
     means = {label: spread.mean for label, spread in live.items()}
     return [Claim(text, evidence={"live units": means}, n=min(s.n for s in live.values()))]
 
@@ -190,11 +190,11 @@ register(
     Study(
         "single",
         "Table 1: modules of one class",
-        "How well does a module know its own class, and how unsure is it of all others, with "
-        "and without pruning? A cell holds one module for each class, of one data set, model "
-        "and seed.",
+        "How well does a module recognise its own class, and how uncertain is it about all "
+        "others, with and without pruning? Each cell is one data set, model and seed, with one "
+        "module per class.",
         SCALES,
         *(cells, measure, tables, lambda measured: {}, verdict),
-        paper="Table 1: modules know their class and are unsure of all others",
+        paper="Table 1: modules recognise their class and are uncertain about all others",
     )
 )

@@ -99,9 +99,11 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
 
 def tables(done: Sequence[Measured]) -> list[Table]:
     steps, pairs = _kinds(done)
-    columns, notes = ("data", "model", "sparsity"), ["the paper prints a figure without numbers"]
+    columns, notes = ("data", "model", "sparsity"), ["the paper shows a figure without numbers"]
     groups = grouped(steps, *columns)
-    result = step_tables("Complete merge by sparsity", columns, groups, notes) if steps else []
+    result = (
+        step_tables("Merge of all modules, by sparsity", columns, groups, notes) if steps else []
+    )
     return [*result, _pair_table(pairs)] if pairs else result
 
 
@@ -121,7 +123,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
             for (size,), group in grouped(cells, "size").items()
             for what in ("accuracy", "entropy")
         }
-        if figure := measure_figure(f"pairs, {data}, {model}", "sparsity", panels):
+        if figure := measure_figure(f"Pairs of modules, {data}, {model}", "sparsity", panels):
             result[figure_name("sparsity", "pairs", data, model)] = figure
     return result
 
@@ -129,7 +131,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
 def verdict(findings: Findings) -> Verdict:
     """The best sparsity of complete merges, and of pairs against the paper's."""
     steps, pairs = _kinds(findings.cells)
-    merges = varied_verdict(steps, "sparsity", "a sparsity of")
+    merges = varied_verdict(steps, "sparsity", "sparsity")
     family = {
         place: values
         for place, cells in grouped(pairs, "data", "model", "size").items()
@@ -147,24 +149,24 @@ def verdict(findings: Findings) -> Verdict:
         data, model, size = place
         ranked = by_mean(values)
         best = next(iter(ranked))
-        test = "by the test" if sure[place] else "by its mean, not by the test"
+        test = "significantly" if sure[place] else "by its mean, but not significantly"
         details.append(
-            f"Pairs of {titled(data)}, {model}, |R| = {size}, by weights: {by_value(ranked)}; "
-            f"{best:g} is best {test}."
+            f"Accuracy of pairs joined by sum ({titled(data)}, {model}, |R| = {size}): "
+            f"{by_value(ranked)}; {best:g} is best {test}."
         )
         if model in PAPERS_BEST:
             met.append((best == PAPERS_BEST[model], sure[place]))
-    line = "the paper has no best sparsity for these pairs"
+    line = "the paper names no best sparsity for these pairs"
     higher, surely = sum(own for own, _ in met), sum(own and test for own, test in met)
     if met:
         line = (
             "the paper's best sparsity for pairs of CNNs has the highest mean here in "
-            f"{higher} of {len(met)}, by the test in {surely} of {len(met)}"
+            f"{higher} of {len(met)} sizes, significantly in {surely} of {len(met)}"
         )
     seeds = several(len({cell.settings["seed"] for cell in pairs}), "seed")
     claim = Claim(
-        f"{capital(line)} ({by_the_test(len(family))}; pairs of {seeds}, which share modules, are "
-        "taken for independent).",
+        f"{capital(line)} ({by_the_test(len(family))}; pairs of {seeds}, some of which share a "
+        "module, are treated as independent).",
         holds=surely == len(met) if met else None,
         evidence={"by mean": higher, "by the test": surely, "of": len(met)},
         n=len(details),
@@ -187,10 +189,10 @@ def _pair_table(done: Sequence[Measured]) -> Table:
     ]
     columns = ["data", "model", "|R|", "sparsity", "operator", "accuracy", "entropy"]
     notes = [
-        "n counts pairs and seeds; no entropy where the two modules reward all classes",
-        "the paper prints a figure without numbers; its optimum for the CNN is 0.6",
+        "n: pairs x seeds; no entropy where the two modules reward all classes between them",
+        "the paper shows a figure without numbers; its optimum for the CNN is 0.6",
     ]
-    return Table("Two modules joined, by sparsity", columns, rows, notes)
+    return Table("Pairs of modules, by sparsity", columns, rows, notes)
 
 
 def _kinds(done: Sequence[Measured]) -> tuple[list[Measured], list[Measured]]:
@@ -207,10 +209,10 @@ register(
     Study(
         "sparsity",
         "Figures 7 and 8: how many weights a module keeps",
-        "Whether sparser modules join better. A cell is a data set, model, sparsity and seed: "
-        "the modules of all classes joined one by one, or pairs of class sets of one size.",
+        "Do sparser modules merge better? Each cell is one data set, model, sparsity and seed: the "
+        "modules of all classes joined one by one, or pairs of modules of |R| classes each.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
-        paper="Figures 7 and 8: sums by sparsity",
+        paper="Figures 7 and 8: the sum of modules, by sparsity",
     )
 )

@@ -33,12 +33,12 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> list[Cell]:
 
 def tables(done: Sequence[Measured]) -> list[Table]:
     notes = [
-        "the temperature divides the logits in training and in the entropy alike",
-        "the paper prints a figure without numbers",
+        "the logits are divided by the temperature, both in training and for the entropy",
+        "the paper shows a figure without numbers",
     ]
     columns = ("data", "model", "temperature")
     return merges.step_tables(
-        "Complete merge by temperature", columns, grouped(done, *columns), notes
+        "Merge of all modules, by temperature", columns, grouped(done, *columns), notes
     )
 
 
@@ -47,17 +47,17 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
 
 
 def verdict(findings: Findings) -> Verdict:
-    return merges.varied_verdict(findings.cells, "temperature", "t =")
+    return merges.varied_verdict(findings.cells, "temperature", "temperature")
 
 
 register(
     Study(
         "temperature",
-        "Figure 6: the temperature of training",
-        "Whether modules trained at another temperature join better. A cell is a data set, "
-        "model, temperature and seed: the modules of all classes joined one by one.",
+        "Figure 6: training temperature",
+        "Do modules trained at another temperature merge better? Each cell is one data set, model, "
+        "temperature and seed: the modules of all classes, joined one by one.",
         SCALES,
         *(cells, merges.measure_steps, tables, figures, verdict),
-        paper="Figure 6: the sum of all modules by temperature",
+        paper="Figure 6: the sum of all modules, by temperature",
     )
 )

@@ -49,9 +49,9 @@ COLUMNS = {
 Way = dict[str, list[Any]]  # numbers by name, one per class; None where its module diverged
 COMPARED = 1000  # test samples on which networks of equal weights are asked
 PANELS = {
-    "removed": "removed class: accuracy",
-    "entropy": "removed class: entropy",
-    "change": "remaining classes: change of accuracy",
+    "removed": "accuracy on the removed class",
+    "entropy": "entropy on the removed class",
+    "change": "change of accuracy on the remaining classes",
 }
 UNITS = {"removed": "accuracy", "entropy": "nats", "change": "change"}
 BOUNDS = {"removed": (0.0, 1.0), "entropy": (0.0, math.inf), "change": (-1.0, 1.0)}
@@ -131,15 +131,15 @@ def verdict(findings: Findings) -> Verdict:
     """Whether removal is exact, and what every way leaves of a class and of the others."""
 
     def describe(rows: Sequence[compared.Row]) -> tuple[str, str]:
-        exact = compared.by_way(rows, lambda row: row["exact"])
+        exact = compared.by_way(rows, lambda row: row["exact"] and f"{row['exact']} removals")
         left = compared.by_way(rows, lambda row: f"{row['removed after'].mean:.1%}")
         change = compared.by_way(rows, lambda row: f"{100 * row['change'].mean:+.1f}")
         start = compared.by_way(rows, lambda row: f"{row['remaining before'].mean:.3f}")
         stops = left.replace(ASCENT, f"{ASCENT} (which stops at chance)")
-        return f"exact in {exact}; still right of the removed class: {left}", (
-            f"Removal is exact, bit for bit, in {exact}. Samples of the removed class that are "
-            f"still answered right: {stops}. Accuracy on the others was {start}; it changes, in "
-            f"points, by {change}."
+        return f"exact in {exact}; accuracy left on the removed class: {left}", (
+            f"Removal is exact, bit for bit, in {exact}. Afterwards, accuracy on the removed class "
+            f"is {stops}. Accuracy on the other classes before removal is {start}; it changes, in "
+            f"percentage points, by {change}."
         )
 
     return compared.ways_verdict(findings.cells, _summary, describe)
@@ -153,15 +153,17 @@ def _summary(name: str, group: Sequence[Measured]) -> Table:
         rows.append([NAMES.get(way, way), *numbers, *checks])
     classes = len(_places(group))
     notes = [
-        f"spread over {len(group)} seeds and {classes} removed classes; answers are among all "
-        f"{classes}, and an entropy can reach {math.log(classes):.4f}",
-        "answers kept: samples of the remaining classes that are answered as before, right or not",
-        "exact: removals after which the composition answers, bit for bit, as one composed without "
-        "the module, and as before once it is added again; untouched: removals that leave the "
-        "logits of every other module the same bits",
+        f"spread over {len(group)} seeds and {classes} removed classes; predictions are among all "
+        f"{classes}, and the highest possible entropy is {math.log(classes):.4f} nats",
+        "remaining, removed: accuracy on the remaining classes and on the removed one; answers "
+        "kept: fraction of the samples of remaining classes whose prediction does not change, "
+        "correct or not; entropy: on the removed class, afterwards",
+        "exact: removals after which the composition gives the same logits, bit for bit, as one "
+        "composed without the module, and the original ones once it is added again; untouched: "
+        "removals that leave the logits of every other module unchanged, bit for bit",
         *_ascents(group),
-        "the other modules were trained on samples of the removed class, to be uncertain of them; "
-        "only retraining gives a network that has never met them",
+        "the other modules were trained on samples of the removed class, to be uncertain about "
+        "them; only retraining gives a network that has never seen them",
         *_lacking(group),
     ]
     columns = ["way", *COLUMNS.values(), "exact", "untouched"]
@@ -175,8 +177,8 @@ def _ascents(group: Sequence[Measured]) -> list[str]:
         return []
     return [
         f"gradient ascent: step size chosen on validation samples for each network and class; "
-        f"{steps.mean:.0f} steps in the mean, and {_all(group, ASCENT, 'reached')} come down to "
-        f"chance there within their limit of steps"
+        f"{steps.mean:.0f} steps on average; {_all(group, ASCENT, 'reached')} come down to chance "
+        f"on validation samples within the limit of steps"
     ]
 
 
@@ -188,7 +190,7 @@ def _lacking(group: Sequence[Measured]) -> list[str]:
         lost = [NAMES.get(way, way) for way in ways if way not in cell.result["ways"]]
         if lost:
             seed = cell.settings["seed"]
-            notes.append(f"seed {seed}: no {', '.join(lost)}, training gave up what they need")
+            notes.append(f"seed {seed}: no {', '.join(lost)}, because what they need diverged")
     return notes
 
 
@@ -202,8 +204,8 @@ def _by_class(name: str, group: Sequence[Measured]) -> Table:
         ]
         for i in _places(group)
     ]
-    columns = ["removed", *(f"{NAMES.get(way, way)}: {keys[key]}" for way, key in asked)]
-    return Table(f"{name}: the removed class, by class", columns, rows)
+    columns = ["removed class", *(f"{NAMES.get(way, way)}: {keys[key]}" for way, key in asked)]
+    return Table(f"{name}: accuracy and entropy on the removed class, by class", columns, rows)
 
 
 def _all(group: Sequence[Measured], way: str, key: str) -> str | None:
@@ -328,12 +330,13 @@ def _listed(rows: Sequence[Mapping[str, Any] | None]) -> Way:
 register(
     Study(
         "unlearning",
-        "Beyond the paper: a class removed",
-        "What is left of a class that is to be forgotten, and what becomes of the others? A "
-        "cell takes each class of one seed in turn out of a composition, trains a joint "
-        "network again without it, and drives it out of that network by gradient ascent.",
+        "Beyond the paper: removing a class",
+        "What is left of a class that is to be forgotten, and what happens to the others? Each "
+        "cell takes the classes of one seed in turn: it removes the class from a composition, "
+        "retrains a joint network without it, and drives it out of a joint network by gradient "
+        "ascent.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
-        paper="nothing; a class removed, against retraining and gradient ascent",
+        paper="nothing; removing a class, compared with retraining and gradient ascent",
     )
 )

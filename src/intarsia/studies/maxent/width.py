@@ -63,12 +63,13 @@ def tables(done: Sequence[Measured]) -> list[Table]:
         for (data, model, imp), group in grouped(done, "data", "model", "imp").items()
     }
     notes = [
-        "one hidden layer, dropout 0.5; logits is what an inlay gives, in one network",
-        "the mean of K such networks is their sum over K squared: its answers, less sure",
-        "the paper says that width helps and prints no number",
+        "one hidden layer, dropout 0.5; an inlay gives the result of logits in one network",
+        "the mean of K such networks is their sum divided by K squared: the same answers, less "
+        "certain",
+        "the paper says that width helps but prints no numbers",
     ]
     columns = ["data", "hidden units", "IMP"]
-    return step_tables("Complete merge by width", columns, groups, notes)
+    return step_tables("Merge of all modules, by width", columns, groups, notes)
 
 
 def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
@@ -87,7 +88,7 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
             if curves:
                 panels[imp_label(imp)] = curves
         if panels:
-            title = f"accuracy of all modules by width, {data}"
+            title = f"Accuracy of all modules joined, by width, {data}"
             places = {p for own in panels.values() for curve in own.values() for p in curve}
             result[figure_name("width", data)] = curve_panels(
                 panels,
@@ -116,20 +117,22 @@ def verdict(findings: Findings) -> Verdict:
         ends = listed([f"{Spread.of(v)} with {units}" for units, v in own.items()])
         chance = 1 / modules_in(cells)  # were the classes equally frequent
         short, more = _by_width(own, chance, sure.get((data, imp)))
-        lines.append(f"{where} the sum {short}")
+        lines.append(f"{where}, the accuracy of the sum {short}")
         means = {str(units): fmean(values) for units, values in own.items()}
         narrow, *_, wide = means.values()
         claims.append(
             Claim(
-                f"{capital(where)} the sum of all modules {short} ({more}).",
+                f"{capital(where)}, the accuracy of the sum of all modules {short} ({more}).",
                 holds=wide > narrow,
                 evidence=means,
                 n=min(map(len, own.values())),
-                details=[f"{capital(where)}, all modules by weights: {ends} hidden units."],
+                details=[f"{capital(where)}, accuracy of the sum: {ends} hidden units."],
             )
         )
     test = [Claim(f"{capital(by_the_test(len(sure)))}.")] if sure else []
-    return Verdict("; ".join(lines), [Claim("The paper says that width helps."), *claims, *test])
+    return Verdict(
+        "; ".join(lines), [Claim("The paper says that width helps the sum."), *claims, *test]
+    )
 
 
 def _by_units(cells: Sequence[Measured]) -> dict[int, list[float]]:
@@ -168,10 +171,10 @@ def _by_width(
     n = min(map(len, own.values()))
     test = f", n = {n}"
     if sure is not None:
-        test += ", by the test" if sure else ", not surely by the test"
+        test += ", significant" if sure else ", not significant"
     ends = [f"{means[units]:.3f} with {units}" for units in (narrow, wide)]
-    steps = f"it rises in {sum(rises)} of {len(rises)} steps{test}"
-    return f"goes from {ends[0]} hidden units to {ends[1]}", steps
+    steps = f"rising in {sum(rises)} of {len(rises)} steps{test}"
+    return f"is {ends[0]} hidden units and {ends[1]}", steps
 
 
 def model_of(width: int) -> str:
@@ -187,11 +190,10 @@ register(
     Study(
         "width",
         "Width: complete merges of narrow and wide networks",
-        "Whether more hidden units leave modules more room. A cell is a "
-        "data set, width and seed, with or without pruning: the modules of all classes joined "
-        "one by one.",
+        "Do more hidden units leave modules more room? Each cell is one data set, width and seed, "
+        "with or without pruning: the modules of all classes, joined one by one.",
         SCALES,
         *(cells, measure_steps, tables, figures, verdict),
-        paper="wider networks leave modules more room; said without numbers",
+        paper="wider networks leave modules more room (stated without numbers)",
     )
 )

@@ -48,7 +48,7 @@ def _check(engine: str, workers: int | None, address: str | None) -> None:
     if engine not in ENGINES:
         raise StudyError(f"there is no engine {engine!r}: {nearest(engine, ENGINES)}")
     if workers is not None and workers < 1:
-        raise StudyError(f"{workers} workers cannot work: give 1 or more")
+        raise StudyError(f"{workers} workers are too few: give 1 or more")
     if workers is not None and engine == "local":
         raise StudyError("engine 'local' is one process: for workers choose 'processes' or 'ray'")
     if address is not None and engine != "ray":

@@ -164,7 +164,7 @@ class Run:
         keys += [plan.key for plan in missing_plans(missing, self.store)]
         locked = [path for path in map(self.store.lock_file, keys) if is_locked(path)]
         holders = sorted({holder_of(path) for path in locked})
-        self.say(f"waiting for others that work on what is missing: {', '.join(holders)}")
+        self.say(f"waiting for other processes that work on missing cells: {', '.join(holders)}")
 
     def ready(self, cell: Cell) -> bool:
         """Whether the banks that the cell needs are there."""
@@ -272,7 +272,7 @@ class _Here(Run):
                     raise
                 raise StudyError(
                     f"cell {cell}: memory ran out: run the study again with fewer workers or on a "
-                    "larger machine, it goes on where it was"
+                    "larger machine; it resumes where it stopped"
                 ) from error
             return True
 

@@ -86,7 +86,7 @@ def _listen(crew: Sequence[_Worker], say: Say) -> None:
                 del speaking[worker.pipe]
                 worker.process.join()
                 if worker.process.exitcode != 0:
-                    say(f"worker {worker.number} was lost{_how(worker)}: others do its work")
+                    say(f"worker {worker.number} was lost{_how(worker)}: others take over its work")
                 continue
             if kind == "failed":
                 raise StudyError(text)
@@ -96,8 +96,8 @@ def _listen(crew: Sequence[_Worker], say: Say) -> None:
                 say(text)
     if not finished:
         raise StudyError(
-            f"all {len(crew)} workers were lost, the last{_how(crew[-1])}, perhaps for want of "
-            "memory: run the study again with fewer, it goes on where it was"
+            f"all {len(crew)} workers were lost, the last{_how(crew[-1])}, perhaps for lack of "
+            "memory: run the study again with fewer workers; it resumes where it stopped"
         )
 
 

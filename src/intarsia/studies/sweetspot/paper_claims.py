@@ -38,15 +38,15 @@ SAME_LOSS, SAME_MAPS = 1.25, 0.02  # a factor of losses, a change of orthogonali
 LOSS, SCORE = 1e-2, 1.05  # at most so much have networks that count in the map of width and depth
 POINTS = 4  # targets of which an order can be told by a rank test at all
 SIMILAR = (UNITS, CONNECTIONS)
-WORDS = {True: "reproduces", False: "does not reproduce", None: "cannot be told"}
+WORDS = {True: "reproduces", False: "does not reproduce", None: "inconclusive"}
 PAPER = {
-    "1": "which connections stay matters, not sparsity alone",
-    "2": "the score peaks at one depth, and neighbours fail",
+    "1": "which connections are kept matters, not sparsity alone",
+    "2": "the score peaks at one depth, and neighbouring depths fail",
     "3": "similarity pruning finds the connectivity",
-    "4": "the PNG ratio of the target goes with its best depth",
-    "5": "the evolved wiring, trained again, gives partly compositional maps",
+    "4": "the PNG ratio of the target tracks its best depth",
+    "5": "the evolved wiring, retrained, gives partly compositional maps",
     "6": "similarity pruning changes the orthogonality of features",
-    "7": "over width and depth there is a sweet spot",
+    "7": "there is a sweet spot of width and depth",
     "optimisers": "Muon with 20 Newton-Schulz steps reaches the lowest loss",
 }
 
@@ -68,7 +68,7 @@ class ClaimRow:
 
     def to_claim(self) -> Claim:
         kind = f"Claim {self.claim}" if self.claim.isdecimal() else self.claim.capitalize()
-        text = f"{kind}, {self.where}: {self.word} (n {self.n})."
+        text = f"{kind} ({PAPER[self.claim]}), {self.where}: {self.word} (n {self.n})."
         detail = f"{kind}, {self.where}: {self.numbers}"
         return Claim(text, self.holds, self.evidence, self.n, details=[detail])
 
@@ -219,8 +219,8 @@ def which_connections(data: str, group: Sequence[Measured]) -> list[ClaimRow]:
         if all(own.within(math.log10(SAME_LOSS)) for own in losses.values()):
             holds = False
         numbers = (
-            f"loss against random weights, {_factors(losses)}; inflation at like loss, "
-            f"{_gaps(scores)}"
+            f"loss relative to random weights: {_factors(losses)}; difference in inflation at "
+            f"similar loss: {_gaps(scores)}"
         )
         n = max((own.n for own in losses.values()), default=0)
         evidence = {a: own.difference for a, own in losses.items() if own.n}
@@ -241,8 +241,8 @@ def finds_wiring(data: str, group: Sequence[Measured]) -> list[ClaimRow]:
             scores = corrected({a: compare_scores(arms[name], own) for a, own in others.items()})
             holds = _finds(losses, scores)
             numbers = (
-                f"loss against other arms, {_factors(losses)}; inflation at like loss, "
-                f"{_gaps(scores)}"
+                f"loss relative to other arms: {_factors(losses)}; difference in inflation at "
+                f"similar loss: {_gaps(scores)}"
             )
             n = max((own.n for own in losses.values()), default=0)
             evidence = {a: own.difference for a, own in scores.items() if own.n}
@@ -278,8 +278,8 @@ def orthogonality_changes(data: str, group: Sequence[Measured]) -> list[ClaimRow
         found = changes[UNITS]
         holds = True if found.sign() else False if found.within(SAME_MAPS) else None
         others = {arm: change for arm, change in changes.items() if arm != UNITS}
-        beside = f"; other arms {_gaps(others)}" if others else ""
-        numbers = f"orthogonality after less before, {_gaps({UNITS: found})}{beside}"
+        beside = f"; other arms: {_gaps(others)}" if others else ""
+        numbers = f"change of orthogonality: {_gaps({UNITS: found})}{beside}"
         evidence = {arm: change.difference for arm, change in changes.items() if change.n}
         where = f"{data}, {weights} weights"
         rows.append(ClaimRow("6", where, holds, found.n, numbers, evidence))
@@ -310,9 +310,9 @@ def peak_of_depth(data: str, group: Sequence[Measured]) -> list[ClaimRow]:
         best = min(medians, key=medians.__getitem__)
         curve = ", ".join(f"{offset:+d} {loss:.1e}" for offset, loss in medians.items())
         numbers = (
-            f"median loss by offset {curve}; against offset 0, one layer less and more, "
-            f"{_factors({f'{p:+d}': own for p, own in losses.items()})}; inflation at "
-            f"like loss {_gaps({f'{p:+d}': own for p, own in scores.items()})}"
+            f"median loss by offset in layers: {curve}; loss relative to offset 0: "
+            f"{_factors({f'{p:+d}': own for p, own in losses.items()})}; difference in inflation "
+            f"at similar loss: {_gaps({f'{p:+d}': own for p, own in scores.items()})}"
         )
         n = min(own.n for own in losses.values())
         evidence = {"best_offset": best, **{str(o): loss for o, loss in medians.items()}}
@@ -345,15 +345,15 @@ def png_and_depth(
     by_depth = sorted(best, key=lambda data: best[data])
     orders = {size: sorted(best, key=lambda data: ratios[data][size]) for size in ("256", "64")}
     words = ", ".join(
-        f"at {size} pixels {'the same order' if order == by_depth else 'another order'}"
+        f"at {size} pixels {'the same order' if order == by_depth else 'a different order'}"
         for size, order in orders.items()
     )
     each = "; ".join(
-        f"{data} best at {best[data]} layers, PNG ratio {ratios[data]['256']:.3f} at 256 and "
-        f"{ratios[data]['64']:.3f} at 64 pixels"
+        f"{data} is best at {best[data]} layers and has PNG ratio {ratios[data]['256']:.3f} at 256 "
+        f"and {ratios[data]['64']:.3f} at 64 pixels"
         for data in by_depth
     )
-    numbers = f"{each}; {words}. Depths were scanned around those of the evolved networks alone"
+    numbers = f"{each}; {words}. Depths were scanned only around those of the evolved networks"
     holds = None
     if len(best) >= POINTS:
         holds = orders["256"] == by_depth
@@ -375,8 +375,8 @@ def wiring_again(data: str, group: Sequence[Measured], arms: Sequence[Measured])
         stuck = sum(loss > STUCK for loss in losses)
         numbers = (
             f"loss {min(losses):.1e} to {max(losses):.1e}, above "
-            f"{STUCK:g} in {stuck} of {len(losses)}; inflation at like loss less that of dense "
-            f"networks, {_gaps({'evolved wiring': scores})}"
+            f"{STUCK:g} in {stuck} of {len(losses)}; inflation at similar loss minus that of dense "
+            f"networks: {_gaps({'evolved wiring': scores})}"
         )
         where = f"{data}, copies {cell.settings['copies']}"
         rows.append(ClaimRow("5", where, holds, len(losses), numbers, {"losses": losses}))
@@ -421,9 +421,9 @@ def sweet_spot(data: str, group: Sequence[Measured], limit: float = SCORE) -> li
         for name, axis in axes.items()
     ]
     numbers = (
-        f"share of networks with a loss of at most {LOSS:g} and an inflation of at most "
-        f"{limit:.3f}, "
-        f"{'; '.join(parts)}. It is a share of seeds, not the paper's ratio, whose total is unknown"
+        f"fraction of networks with a loss of at most {LOSS:g} and an inflation of at most "
+        f"{limit:.3f}, {'; '.join(parts)}. It is a fraction of seeds, not the paper's ratio, whose "
+        "total is unknown"
     )
     evidence = {
         name: {str(v): p / of for v, (p, of) in axis.items()} for name, axis in axes.items()
@@ -474,7 +474,7 @@ def lowest_loss(data: str, group: Sequence[Measured]) -> list[ClaimRow]:
     if None not in signs:
         holds = True if all(sign == -1 for sign in signs) else False if 1 in signs else None
     rates = listed([f"{name} {rate:g}" for name, (rate, _) in best.items()])
-    numbers = f"at the best learning rates, {rates}: loss of {long} against {_factors(found)}"
+    numbers = f"at the best learning rates ({rates}), loss of {long} relative to {_factors(found)}"
     n = min(own.n for own in found.values())
     evidence = {name: own.difference for name, own in found.items()}
     return [ClaimRow("optimisers", data, holds, n, numbers, evidence)]
@@ -496,7 +496,7 @@ def _each(family: Mapping[str, PairedDifference], word: Any) -> str:
     parts = []
     for name, own in family.items():
         if not own.n:
-            parts.append(f"{name} no pair")
+            parts.append(f"{name} no pairs")
         elif own.sign() is None:
             parts.append(f"{name} {word(own)} (n {own.n}, too few)")
         else:

@@ -51,8 +51,8 @@ NOTES = [
     "loss: mean squared error of RGB, median (smallest to largest); inflation: median over the "
     "networks that are not flat, of the medians over the weights tried; flat: networks that ended "
     "as one colour; n: networks that could be made",
-    "inflation moves with the loss: a lower one in another row means nothing where the loss is "
-    "another; claims compare it at like loss alone",
+    "inflation depends on the loss, so it is not comparable between rows of different loss; claims "
+    "compare it only at similar loss",
 ]
 
 
@@ -89,10 +89,10 @@ def _claims(rows: Sequence[Any]) -> Table:
     ]
     notes = [
         "losses are compared paired by seed, inflation between networks whose losses are at most "
-        f"a factor {LIKE:g} apart; tests are Student's at 95%, corrected by Holm's method for the "
-        f"comparisons of a row; with fewer than {FEWEST} pairs nothing can be told",
+        f"a factor of {LIKE:g} apart; Student's t-test at 95%, with Holm's correction for the "
+        f"comparisons of a row; inconclusive with fewer than {FEWEST} pairs",
     ]
-    columns = ["claim", "the paper says", "where", "verdict", "n"]
+    columns = ["claim", "the paper says", "target", "verdict", "n"]
     return Table("The paper's claims", columns, entries, notes)
 
 
@@ -109,8 +109,8 @@ def _references(group: Sequence[Measured]) -> Table:
                 line = [result["depth"], own["nonzero"], scores, own["orthogonality"], maps]
                 rows.append([cell.settings["data"], who, *line, *ratios])
     columns = ["target", "network", "layers", "weights", "inflation", "orthogonality"]
-    columns += ["distinct maps", "PNG ratio, 256 px", "64 px"]
-    notes = [f"inflation: median over weights, of {SIGNS} sign seeds; PNG ratio of the picture"]
+    columns += ["distinct maps", "PNG ratio, 256 px", "PNG ratio, 64 px"]
+    notes = [f"inflation: median over weights, for {SIGNS} sign seeds; PNG ratio: of the picture"]
     return Table("Evolved networks and their twins", columns, rows, notes)
 
 
@@ -120,7 +120,12 @@ def _arms(where: str, group: Sequence[Measured]) -> Table:
         [cell.settings.get("weights") or _weights(cell), cell.settings["arm"], *_networks(cell)]
         for cell in ordered
     ]
-    return Table(f"{where}: arms at equal weights", ["weights", "arm", *NETWORKS], rows, NOTES)
+    return Table(
+        f"{where}: pruning arms at equal numbers of weights",
+        ["weights", "arm", *NETWORKS],
+        rows,
+        NOTES,
+    )
 
 
 def _depths(where: str, group: Sequence[Measured]) -> Table:
@@ -136,12 +141,12 @@ def _depths(where: str, group: Sequence[Measured]) -> Table:
         for cell in ordered
     ]
     columns = ["arm", "offset", "layers", "weights", *NETWORKS]
-    return Table(f"{where}: by depth", columns, rows, NOTES)
+    return Table(f"{where}: networks by depth", columns, rows, NOTES)
 
 
 def _wirings(where: str, group: Sequence[Measured]) -> Table:
     rows = [[cell.settings["copies"], _weights(cell), *_networks(cell)] for cell in group]
-    title = f"{where}: the evolved wiring, trained from random weights"
+    title = f"{where}: the evolved wiring, retrained from random weights"
     return Table(title, ["copies", "weights", *NETWORKS], rows, NOTES)
 
 
@@ -164,15 +169,17 @@ def _volumes(where: str, group: Sequence[Measured], limit: float) -> Table:
     for width in widths:
         counts = [shares.get((width, depth)) for depth in depths]
         medians = [losses.get((width, depth)) for depth in depths]
-        rows.append([width, "past both", *(f"{c[0]} of {c[1]}" if c else None for c in counts)])
+        rows.append(
+            [width, "within both limits", *(f"{c[0]} of {c[1]}" if c else None for c in counts)]
+        )
         rows.append([width, "median loss", *(f"{median(m):.1e}" if m else None for m in medians)])
     notes = [
-        f"networks with a loss of at most {LOSS:g} and an inflation of at most {limit:.3f}, of "
-        "all: half way between evolved network and twin, where both are measured. It is our own "
-        "quantity, since the paper's total is not known",
+        f"within both limits: networks with a loss of at most {LOSS:g} and an inflation of at most "
+        f"{limit:.3f}, half way between evolved network and twin where both are measured; this is "
+        "our own quantity, since the total of the paper's ratio is not known",
     ]
-    columns = ["width", "networks", *(f"{depth} layers" for depth in depths)]
-    return Table(f"{where}: networks past both thresholds", columns, rows, notes)
+    columns = ["width", "number", *(f"{depth} layers" for depth in depths)]
+    return Table(f"{where}: networks by width and depth", columns, rows, notes)
 
 
 MADE: dict[str, Callable[[str, Sequence[Measured]], Table]] = {
@@ -258,7 +265,7 @@ def _draw_volume(data: str, group: Sequence[Measured], limit: float) -> "Figure"
         [p / of if of else float("nan") for p, of in (shares.get((w, d), (0, 0)) for d in depths)]
         for w in widths
     ]
-    title = f"{data}, {_size(group)}: share past both"
+    title = f"{data}, {_size(group)}: fraction within both limits"
     return _figure(volume_map(cells_, widths, depths, title=title))
 
 
@@ -285,7 +292,7 @@ DRAWN: dict[str, Callable[[str, Sequence[Measured]], Any]] = {
 
 
 def verdict(findings: Findings) -> Verdict:
-    """Every claim of the paper on every target: reproduces, does not, cannot be told."""
+    """Every claim of the paper on every target: reproduces, does not, or is inconclusive."""
     claims: list[Claim] = []
     lines = []
     for label, own in findings.by_label.items():
@@ -296,13 +303,14 @@ def verdict(findings: Findings) -> Verdict:
         claims += [row.to_claim() for row in rows]
         counts = count_rows(rows)
         parts = [
-            f"{claim}: {', '.join(f'{word} in {n}' for word, n in words.items() if n)}"
+            f"{f'claim {claim}' if claim.isdecimal() else claim}: "
+            + ", ".join(f"{word} in {n}" for word, n in words.items() if n)
             for claim, words in counts.items()
         ]
         if parts:
             size = _size([cell for cell in own if "recipe" in cell.settings])
-            lines.append(f"{where}{size}, {_seeds(own)} seeds, claim {'; '.join(parts)}")
-    return Verdict(". ".join(lines) or "no claim can be told yet", claims)
+            lines.append(f"{where}{size}, {_seeds(own)} seeds; {'; '.join(parts)}")
+    return Verdict(". ".join(lines) or "no claim can be judged yet", claims)
 
 
 def _seeds(done: Sequence[Measured]) -> int:
@@ -310,12 +318,12 @@ def _seeds(done: Sequence[Measured]) -> int:
 
 
 def _scale(done: Sequence[Measured]) -> str:
-    """`measured at 64 pixels with 8 seeds, 6000 steps of dense networks and 2500 after pruning`."""
+    """`measured at 64 pixels with 8 seeds, 6000 steps for dense networks and 2500 after each`."""
     fitted = [cell for cell in done if "recipe" in cell.settings]
     dense = {cell.settings["recipe"]["steps"] for cell in fitted if "arm" in cell.settings}
     again = {cell.settings["retraining"] for cell in fitted if "retraining" in cell.settings}
-    steps = f", {_any(dense)} steps of dense networks" if dense else ""
-    more = f" and {_any(again)} after a pruning" if again else ""
+    steps = f", {_any(dense)} steps for dense networks" if dense else ""
+    more = f" and {_any(again)} after each pruning" if again else ""
     return f"measured at {_size(fitted)} with {_seeds(done)} seeds{steps}{more}"
 
 
@@ -329,14 +337,13 @@ register(
         "The sweet-spot paper: depth, connectivity and similarity pruning",
         "Networks that draw a picture are fitted by gradient descent, pruned in several ways to "
         "the same number of weights, and made deeper and wider. Do similarity pruning and one "
-        "depth bring out parts that mean something? The paper's score asks a vision-language "
-        "model; ours, inflation, is how much longer the picture's "
-        "PNG gets when one weight moves it by a fixed error. It is a working score, chosen on the "
-        "evolved networks and their twins, and moves with the loss. A cell is one target and one "
-        "way to make networks of all seeds, which are fitted in one stack. The rules of the "
-        "verdict (what counts as like loss, as equal, as past a threshold) were settled when a "
-        "part of the results at 24 pixels had been seen: those are a first look, other sizes and "
-        "seeds a test.",
+        "particular depth bring out meaningful parts? The paper's score asks a vision-language "
+        "model; ours, inflation, measures how much longer the PNG of the picture gets when one "
+        "weight changes it by a fixed error. It is a working score, chosen on the evolved networks "
+        "and their twins, and it depends on the loss. Each cell is one target and one way to make "
+        "networks for all seeds, which are fitted in one stack. The rules of the verdict (what "
+        "counts as similar loss, as equal, as within a limit) were fixed after part of the results "
+        "at 24 pixels had been seen: those are exploratory, other sizes and seeds are a test.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
         paper="compositional parts in a narrow band of depth and connectivity, found by "

@@ -24,6 +24,7 @@ from intarsia.studio.ui.fragments import message
 from intarsia.studio.ui.layout import WORKING
 from intarsia.studio.ui.widgets import slot
 from intarsia.sweetspot import Connection
+from intarsia.sweetspot.pattern_scores import Place
 from intarsia.sweetspot.pictures import to_bytes
 
 REACHES = {"±1": 1.0, "±3": 3.0, "±10": 10.0}
@@ -50,11 +51,24 @@ class Drawn(NamedTuple):
     message: str
 
 
+class Shown(NamedTuple):
+    """Whose weight the page shows."""
+
+    network: str
+    place: Place
+
+
 class PatternPage:
-    """The controls of the page, and what happens when they are used."""
+    """The controls of the page, and what happens when they are used.
+
+    A list says that it changed whenever its value does, also where an answer of ours set it. Each
+    request says what is shown, and one that would change nothing leaves the slider where it is.
+    (Gradio's other event, `input`, comes twice for a choice, and with every blur.)
+    """
 
     def __init__(self, session: PatternSession) -> None:
         self.session = session
+        self.shown = gr.State(None)  # Shown, once something is
         slot("heading", HEADING)
         self.message = slot("message", template=STATUS)
         slot("working", WORKING)
@@ -73,29 +87,32 @@ class PatternPage:
     def connect(self, blocks: gr.Blocks) -> None:
         """Say which function follows which control."""
         drawn = [self.numbers, self.picture, self.unit, self.atlas, self.message]
-        chosen = [self.connection, self.slider, *drawn]
+        placed = [self.shown, self.slider, *drawn]
         weight = [self.network, self.connection]
-        self.network.input(
-            self.choose_network, [self.network, self.reach],
-            [self.original, self.layer, *chosen], **RAW, **QUIET,
+        gr.on(
+            [blocks.load, self.network.change],
+            self.choose_network, [self.shown, self.network, self.reach],
+            [self.original, self.layer, self.connection, *placed], **RAW, **LAST,
         )  # fmt: skip
-        self.layer.input(
-            self.choose_layer, [self.network, self.layer, self.reach], chosen, **RAW, **QUIET
+        self.layer.change(
+            self.choose_layer, [self.shown, self.network, self.layer, self.reach],
+            [self.connection, *placed], **RAW, **LAST,
+        )  # fmt: skip
+        self.connection.change(
+            self.choose_connection, [self.shown, *weight, self.reach], placed, **RAW, **LAST
         )
         gr.on(
-            [self.connection.input, self.reach.input, self.reset.click],
-            self.choose_connection, [*weight, self.reach], [self.slider, *drawn], **RAW, **QUIET,
+            [self.reach.input, self.reset.click],
+            self.place_slider, [*weight, self.reach], placed, **RAW, **QUIET,
         )  # fmt: skip
         self.slider.input(self.move, [*weight, self.slider], drawn, **RAW, **LAST)
-        blocks.load(
-            self.choose_network, [self.network, self.reach],
-            [self.original, self.layer, *chosen], **RAW, **QUIET,
-        )  # fmt: skip
 
-    def choose_network(self, name: Any, reach: Any) -> tuple[Any, ...]:
+    def choose_network(self, shown: Shown | None, name: Any, reach: Any) -> tuple[Any, ...]:
         """Another network, from its weight of the largest effect on."""
 
         def answer() -> tuple[Any, ...]:
+            if shown is not None and shown.network == name:
+                return _unchanged(5)
             layers = self.session.layers(name)
             strongest = [self.session.connections(name, number)[0] for _, number in layers]
             first = max(strongest, key=lambda one: one.effect).place[0]
@@ -103,20 +120,35 @@ class PatternPage:
             layer = gr.update(choices=layers, value=first)
             return (original, layer, *self._chosen(name, first, reach))
 
-        return self._answered(answer, 4)
+        return self._answered(answer, 5)
 
-    def choose_layer(self, name: Any, layer: Any, reach: Any) -> tuple[Any, ...]:
+    def choose_layer(
+        self, shown: Shown | None, name: Any, layer: Any, reach: Any
+    ) -> tuple[Any, ...]:
         """The connections into another layer."""
-        return self._answered(lambda: self._chosen(name, layer, reach), 2)
-
-    def choose_connection(self, name: Any, connection: Any, reach: Any) -> tuple[Any, ...]:
-        """Another weight, at the value that the network has, or the same one back there."""
 
         def answer() -> tuple[Any, ...]:
-            own = self.session.connection(name, _place(connection))
-            return (_range(own, reach), *self._drawn(name, own, None))
+            if shown is not None and (shown.network, shown.place[0]) == (name, layer):
+                return _unchanged(3)
+            return self._chosen(name, layer, reach)
 
-        return self._answered(answer, 1)
+        return self._answered(answer, 3)
+
+    def choose_connection(
+        self, shown: Shown | None, name: Any, connection: Any, reach: Any
+    ) -> tuple[Any, ...]:
+        """Another weight, at the value that the network has."""
+        if shown == (name, _place(connection)):
+            return _unchanged(2)
+        return self.place_slider(name, connection, reach)
+
+    def place_slider(self, name: Any, connection: Any, reach: Any) -> tuple[Any, ...]:
+        """The slider at the value that the network has, and the picture as it was."""
+
+        def answer() -> tuple[Any, ...]:
+            return self._placed(name, self.session.connection(name, _place(connection)), reach)
+
+        return self._answered(answer, 2)
 
     def move(self, name: Any, connection: Any, value: Any) -> tuple[Any, ...]:
         """The weight has another value."""
@@ -160,7 +192,10 @@ class PatternPage:
         listed = self.session.connections(name, layer)[:LISTED]
         choices = [(_label(one), ",".join(map(str, one.place))) for one in listed]
         connection = gr.update(choices=choices, value=choices[0][1])
-        return (connection, _range(listed[0], reach), *self._drawn(name, listed[0], None))
+        return (connection, *self._placed(name, listed[0], reach))
+
+    def _placed(self, name: Any, own: Connection, reach: Any) -> tuple[Any, ...]:
+        return (Shown(name, own.place), _range(own, reach), *self._drawn(name, own, None))
 
     def _drawn(self, name: Any, own: Connection, value: Any) -> Drawn:
         moved = self.session.move(name, own.place, value)
@@ -179,8 +214,12 @@ class PatternPage:
         try:
             return answer()
         except IntarsiaError as error:
-            kept = controls + len(Drawn._fields) - 1
-            return (*[gr.skip()] * kept, message(str(error), bad=True))
+            return (*_unchanged(controls)[:-1], message(str(error), bad=True))
+
+
+def _unchanged(controls: int) -> tuple[Any, ...]:
+    """An answer that leaves so many controls as they are, and all that is drawn."""
+    return (gr.skip(),) * (controls + len(Drawn._fields))
 
 
 def build_patterns(session: PatternSession) -> gr.Blocks:

@@ -117,10 +117,11 @@ class ChunkWorker:
     def train(self, asked: ChunkRequest, send: Send) -> None:
         """Train a chunk; everything that comes of it is sent."""
         torch.set_num_threads(self.setting.threads)  # of this thread, which may be another
+        by_name = {task.name: task for task in self.plan.tasks}
         with tempfile.TemporaryDirectory(prefix="intarsia-") as folder:
             chunk = Chunk(
                 asked.label,
-                [task for task in self.plan.tasks if task.name in asked.names],
+                [by_name[name] for name in asked.names],  # outcomes are told apart by their place
                 asked.rounds,
                 _SentCheckpoint(asked, Path(folder), send),
                 lambda progress, scores, epochs: send(

@@ -18,7 +18,7 @@ from intarsia.errors import RecipeError, nearest, shortened
 from intarsia.objectives import OBJECTIVES, VISIBILITIES, objective
 from intarsia.parsing import read_settings
 from intarsia.pruning import PRUNINGS
-from intarsia.specs import RegistryEntry, Spec, check_keys, is_number
+from intarsia.specs import RegistryEntry, Spec, check_keys, is_number, split_outside
 from intarsia.training.lora import lora_of
 from intarsia.training.settings.batches import BATCHES, read_batches
 from intarsia.training.settings.optimisers import OPTIMISERS
@@ -136,7 +136,6 @@ class Recipe:
             full = dataclasses.replace(full, optimiser=None if written == "adam" else written)
         full = full.for_objectives(hidden=full.visibility is not None or _hides(full.objective))
         _check(full)
-        PRUNINGS.spec(full.pruning or "magnitude")  # a bad one fails here, not after a round
         return full
 
     def for_objectives(self, hidden: bool) -> "Recipe":
@@ -255,6 +254,8 @@ def _check(recipe: Recipe) -> None:
             f"rounds is 0, which prunes nothing, but sparsity is {recipe.sparsity:g}: "
             "leave one of them out"
         )
+    if recipe.pruning is not None:
+        PRUNINGS.check_settings(recipe.pruning)  # a bad one fails here, not after a round
     if recipe.sparsity and recipe.pruning and PRUNINGS.entry(recipe.pruning).own_sparsity:
         raise RecipeError(
             f"sparsity is {recipe.sparsity:g}, but how much {PRUNINGS.spec(recipe.pruning).name} "
@@ -296,17 +297,5 @@ def selected(trainable: str | Sequence[str] | None) -> list[str]:
     if trainable is None:
         return ["all"]
     if isinstance(trainable, str):
-        return [name.strip() for name in _split(trainable)]
+        return [name.strip() for name in split_outside(trainable, ",")]
     return list(trainable) if isinstance(trainable, Sequence) else []
-
-
-def _split(text: str) -> list[str]:
-    """At the commas that lie outside of brackets."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter in "([") - (letter in ")]")
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return parts

@@ -135,9 +135,10 @@ def check_rates(rates: Sequence[Any]) -> list[float]:
     return list(rates)
 
 
-def right(network: nn.Module, split: Split) -> float:
+def right(network: nn.Module, split: Split, flips: bool = False) -> float:
     """The fraction of these samples that is answered right, among the whole catalogue."""
-    return float((logits_of(network, split.x).argmax(1) == split.y.cpu()).double().mean())
+    answers = logits_of(network, split.x, flips=flips).argmax(1)
+    return float((answers == split.y.cpu()).double().mean())
 
 
 def on(split: Split, device: torch.device) -> Split:

@@ -29,8 +29,8 @@ from intarsia.studies.wording import by_the_test, capital, listed, titled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WAY = ["accuracy of 2", "accuracy of 5", "entropy before the last"]
-ONCE = "n counts seeds: the order of the modules does not matter once all are joined"
+WAY = ["accuracy, 2 modules", "accuracy, 5 modules", "entropy, all but one"]
+ONCE = "n counts seeds: once all modules are joined, their order does not matter"
 NAMES = {"logits": "logits = inlay"}  # the same sum, as tests of the inlay show
 # Accuracy and entropy; no entropy where every class is rewarded, no accuracy without samples.
 Point = tuple[float | None, float | None]
@@ -106,12 +106,12 @@ def step_tables(
     left = [*columns, "operator"]
     notes = [*notes, *_step_notes([cell for group in groups.values() for cell in group])]
     own = [
-        "accuracy over the test samples of the classes joined so far, entropy (nats) before the "
-        "last addition, over those of the class still missing; n counts class orders and seeds"
+        "accuracy is measured on test samples of the classes joined so far, entropy (nats) before "
+        "the last module is added, on test samples of its class; n counts class orders x seeds"
     ]
     return [
         Table(f"{title}: all modules", [*left, "accuracy"], last, [ONCE, *notes]),
-        Table(f"{title}: on the way", [*left, *WAY], way, [*own, *way_notes, *notes]),
+        Table(f"{title}: partial merges", [*left, *WAY], way, [*own, *way_notes, *notes]),
     ]
 
 
@@ -123,16 +123,16 @@ def _label(value: Any) -> Entry:
 
 
 def _step_notes(done: Sequence[Measured]) -> list[str]:
-    """What the cells say of operators that refused and of modules that were given up."""
+    """What the cells say of operators that refused and of modules that diverged."""
     notes: dict[str, None] = {}
     for cell in done:
         where = f"{cell.settings['data']}, {cell.settings['model']}"
         for operator, why in cell.result["refused"].items():
-            notes[f"{operator} refuses {where}: {why}"] = None
+            notes[f"{operator} does not apply to {where}: {why}"] = None
         if cell.result["diverged"]:
             lost = ", ".join(cell.result["diverged"])
             seed = cell.settings["seed"]
-            notes[f"{where}, seed {seed}: left out, training gave up module {lost}"] = None
+            notes[f"{where}, seed {seed}: left out because module {lost} diverged"] = None
     return list(notes)
 
 
@@ -148,7 +148,7 @@ def varied_figures(done: Sequence[Measured], key: str, word: str) -> "dict[str, 
             for operator in operators_in(group)
             for what in ("accuracy", "entropy")
         }
-        title = f"modules added one by one, {data}, {model}"
+        title = f"Modules added one by one, {data}, {model}"
         if figure := measure_figure(title, "modules", panels):
             figures[figure_name(key, data, model)] = figure
     return figures
@@ -172,9 +172,9 @@ def varied_verdict(done: Sequence[Measured], key: str, word: str) -> Verdict:
         ranked = by_mean(values)
         where = f" ({titled(data)}, {model})" if len(groups) > 1 else ""
         what = f"{'the sum' if operator == 'sum' else operator}{where}"
-        line = f"no {key} is surely best for {what}"
+        line = f"no {key} is significantly best for {what}"
         if sure[place]:
-            line = f"for {what} {word} {next(iter(ranked)):g} is best by the test"
+            line = f"{word} {next(iter(ranked)):g} is significantly best for {what}"
         lines.append(line)
         means = {f"{value:g}": spread.mean for value, spread in ranked.items()}
         claims.append(
@@ -183,13 +183,14 @@ def varied_verdict(done: Sequence[Measured], key: str, word: str) -> Verdict:
                 evidence={"means": means, "by the test": sure[place]},
                 n=min(spread.n for spread in ranked.values()),
                 details=[
-                    f"On {titled(data)}, {model}, all modules by {operator}: {by_value(ranked)}."
+                    f"Accuracy of all modules joined by {operator} ({titled(data)}, {model}): "
+                    f"{by_value(ranked)}."
                 ],
             )
         )
     if not claims:
         return Verdict("")
-    start = Claim("The paper prints a figure without numbers; this is what its axes hold here.")
+    start = Claim("The paper shows a figure without numbers; ours are below.")
     test = Claim(f"{capital(by_the_test(len(family)))}.")
     return Verdict("; ".join(lines), [start, *claims, test])
 

@@ -49,7 +49,8 @@ def failures(dead: Sequence[ModuleGroup] | Sequence[PairGroup]) -> dict[str, str
     """Why dead groups count as missed, by data set and with or without IMP."""
     labels = [f"{titled(data)} {imp_label(imp)}" for *_, imp, data in dead]
     return {
-        label: f"where pruning cut every module through ({several(labels.count(label), 'group')})"
+        label: "where pruning left no path from input to output in any module "
+        f"({several(labels.count(label), 'group')})"
         for label in labels
     }
 

@@ -15,11 +15,11 @@ Accuracies = Mapping[str, Clusters]  # by objective, the values of every seed, p
 ORDER = "ME > QME > XE"
 STEPS = (("me", "qme"), ("qme", "xe"))  # what the paper claims, the higher one first
 HEAD = ("model", "|R|", "IMP", "data")
-INDEPENDENT = "Welch's test takes pairs that share a module for independent"
+INDEPENDENT = "Welch's t-test treats pairs that share a module as independent"
 OVER_SEEDS = (
-    "over seeds: the difference of a seed is the mean over its pairs, and Student's test asks "
-    "whether it is 0, so that pairs that share modules count as one value; it speaks of other "
-    "seeds, not of other pairs, and says next to nothing where there are two seeds"
+    "over seeds: differences are averaged over the pairs of a seed, and Student's t-test asks "
+    "whether their mean over seeds is 0, so that pairs that share modules count as one value; the "
+    "result generalises to other seeds, not to other pairs, and two seeds say next to nothing"
 )
 
 
@@ -70,18 +70,21 @@ def ordering_table(
         printed = yes_no(in_paper(*group))
         rows.append([model, size, yes_no(imp), data, *_steps(own), *answers, printed])
     steps = [f"{high.upper()} - {low.upper()}" for high, low in STEPS]
-    columns = [name for step in steps for name in (step, f"p of {step}", f"p over seeds, {step}")]
+    columns = [
+        name for step in steps for name in (step, f"Welch p, {step}", f"p over seeds, {step}")
+    ]
     return Table(
         f"Rewarded accuracy of weight sums: {ORDER}?",
-        [*HEAD, *columns, "ordered", "by Welch", "over seeds", "after Holm", "in the paper"],
+        [*HEAD, *columns, "ordered", "by Welch", "over seeds", "after Holm", "paper's means"],
         rows,
         [
             *_counts(orders),
-            *(f"not in order: {group}, {why}" for group, why in failures(dead).items()),
-            f"by Welch: both steps at 95%, not corrected; {INDEPENDENT}",
+            *(f"counted as not in order: {group}, {why}" for group, why in failures(dead).items()),
+            f"by Welch: both steps significant at 95%, not corrected; {INDEPENDENT}",
             OVER_SEEDS,
-            f"after Holm: over seeds, with Holm's correction for all {len(orders)} groups; p of a "
-            "group is the larger one of its two steps",
+            f"after Holm: over seeds, with Holm's correction for all {len(orders)} groups; the p "
+            "of a group is the larger p of its two steps",
+            "paper's means: whether the means that the paper prints are in this order",
             about,
         ],
     )
@@ -98,7 +101,9 @@ def order_claim(groups: Mapping[PairGroup, Accuracies], dead: Sequence[PairGroup
         if some := [order for group, order in orders.items() if group[2] == imp]:
             own = _tally(some)
             gone = f"; {own['dead']} are dead" if own["dead"] else ""
-            parts.append(f"{own['means']} of {len(some)} {imp_label(imp)} ({_by_tests(own)}{gone})")
+            parts.append(
+                f"{own['means']} of {len(some)} groups {imp_label(imp)} ({_by_tests(own)}{gone})"
+            )
     sizes = [
         f"{count([o for g, o in orders.items() if g[1] == size], lambda o: o.means)}"
         f" for |R| = {size}"
@@ -108,7 +113,8 @@ def order_claim(groups: Mapping[PairGroup, Accuracies], dead: Sequence[PairGroup
     steps = [_step_count(alive, len(orders), *step) for step in (*STEPS, ("me", "xe"))]
     gone = f"; {whole['dead']} are dead" if whole["dead"] else ""
     return Claim(
-        f"By data, model and |R|, mean accuracy falls in the order {ORDER} in {listed(parts)}.",
+        f"Mean accuracy follows the order {ORDER} in {listed(parts)}; a group is one data set, "
+        "model and |R|.",
         holds=whole["means"] == len(orders),
         evidence={
             "count": whole["means"],
@@ -122,8 +128,8 @@ def order_claim(groups: Mapping[PairGroup, Accuracies], dead: Sequence[PairGroup
         short=f"groups in the order {ORDER} ({_by_tests(whole)}{gone})",
         details=[
             *_counts(orders),
-            f"Order by size: {listed(sizes)}.",
-            f"Step by step, Holm's correction over the {len(orders)} groups of each step: "
+            f"In this order by size: {listed(sizes)}.",
+            f"Step by step, with Holm's correction for the {len(orders)} groups of each step: "
             f"{listed(steps)}.",
             *_surviving(orders),
         ],
@@ -214,22 +220,22 @@ def _tally(orders: Iterable[Order]) -> dict[str, int]:
 
 def _by_tests(tally: Mapping[str, int]) -> str:
     return (
-        f"by Welch's test in {tally['welch']}, over seeds in {tally['seeds']}, after Holm's "
-        f"correction in {tally['corrected']}"
+        f"significant in {tally['welch']} by Welch's t-test, in {tally['seeds']} over seeds and in "
+        f"{tally['corrected']} after Holm's correction"
     )
 
 
 def _counts(orders: Mapping[PairGroup, Order]) -> list[str]:
     """How many groups are ordered, all together, with IMP and without."""
     notes = []
-    for words, imps in (("", (False, True)), ("with IMP: ", (True,)), ("without: ", (False,))):
+    for words, imps in (("", (False, True)), ("with IMP: ", (True,)), ("without IMP: ", (False,))):
         chosen = {group: order for group, order in orders.items() if group[2] in imps}
         if not chosen:
             continue
         tally = _tally(chosen.values())
         gone = f" ({tally['dead']} dead)" if tally["dead"] else ""
         printed = count(chosen, lambda group: in_paper(*group))
-        theirs = "" if printed.endswith(" of 0") else f"; the paper's means in {printed}"
+        theirs = "" if printed.endswith(" of 0") else f"; the paper's means follow it in {printed}"
         notes.append(
             f"{words}{ORDER} in {tally['means']} of {len(chosen)} groups{gone}, "
             f"{_by_tests(tally)}{theirs}"
@@ -244,7 +250,7 @@ def _surviving(orders: Mapping[PairGroup, Order]) -> list[str]:
         for (model, size, imp, data), order in orders.items()
         if order.corrected < LEVEL
     ]
-    return [f"In order over seeds after Holm's correction: {listed(names)}."] if names else []
+    return [f"Significant over seeds after Holm's correction: {listed(names)}."] if names else []
 
 
 def _step_count(alive: Mapping[PairGroup, Accuracies], of: int, high: str, low: str) -> str:
@@ -254,6 +260,6 @@ def _step_count(alive: Mapping[PairGroup, Accuracies], of: int, high: str, low: 
     means = sum(fmean(_values(own[high])) > fmean(_values(own[low])) for own in alive.values())
     seeds, sure = (sum(p < LEVEL for p in own) for own in (values, corrected))
     return (
-        f"{high.upper()} is above {low.upper()} in {means} of {of} (over seeds in {seeds}, after "
-        f"Holm's correction in {sure})"
+        f"{high.upper()} is above {low.upper()} in {means} of {of} (significant in {seeds} over "
+        f"seeds, in {sure} after Holm's correction)"
     )

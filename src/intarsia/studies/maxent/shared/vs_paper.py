@@ -13,9 +13,9 @@ from intarsia.studies.wording import IMP, capital, count, listed, named, sentenc
 
 VS_PAPER = (
     *("accuracy", "paper's accuracy", "difference"),
-    *("entropy", "paper's entropy", "entropy's difference"),
+    *("entropy", "paper's entropy", "entropy difference"),
 )
-MEANING = "accuracy: of samples of rewarded classes; entropy: in nats, of all other samples"
+MEANING = "accuracy: on samples of rewarded classes; entropy: in nats, on all other samples"
 NEAR = 0.01  # misses below this are counted apart: some printed deviations are tiny
 RELEASED = "preset `released`"  # the authors' code
 MARGINS = {"accuracy": 0.02, "entropy": 0.05}  # of equivalence; entropy in nats
@@ -24,17 +24,17 @@ TOST = (
     f"{MARGINS['entropy']:g} nats in entropy, Holm's correction)"
 )
 ASSUMED = (
-    "The tests take all values of a number for independent, which makes both surer than they "
-    "should be, and the paper's n for 5 seeds by its classes or pairs, as its text says; its "
-    "tables print none."
+    "Both tests treat all values behind a number as independent, which makes them overconfident. "
+    "They take the paper's n to be 5 seeds times its classes or pairs, as its text says; its "
+    "tables print no n."
 )
 
 Row = Mapping[str, Any]
 Place = tuple[Any, ...]  # a row's labels and the measure
 # Where the authors' code departs from their text, and which numbers that can touch.
 DEPARTURES: dict[str, Callable[[Row], bool]] = {
-    "pruning (the code prunes layer by layer and keeps the last epoch, the text globally and the "
-    "best)": lambda row: row["IMP"] == "yes",
+    "pruning (the code prunes layer by layer and keeps the last epoch; the text prunes globally "
+    "and keeps the best)": lambda row: row["IMP"] == "yes",
     "dropout without IMP (0.3 in the code, 0.5 in the text)": lambda row: (
         row["IMP"] == "no" and row["model"] != "cnn"
     ),
@@ -45,7 +45,7 @@ DEPARTURES: dict[str, Callable[[Row], bool]] = {
     "Yeast's networks (smaller in the code, with a higher learning rate)": lambda row: (
         row["data"] == "yeast"
     ),
-    "HAR's features (computed anew from the raw signals)": lambda row: row["data"] == "har",
+    "HAR's features (recomputed from the raw signals)": lambda row: row["data"] == "har",
     "the pairs for |R| = 5 (one in the code, ten in the text)": lambda row: row.get("|R|") == 5,
 }
 
@@ -137,8 +137,8 @@ class PaperComparison:
         met, of = len(self.kept) - len(self.missed), len(self.kept)
         dead = f"; {self._dead()}" if self.dead else ""
         text = (
-            f"Under {self.label}, {met} of {of} printed numbers are met within two of the paper's "
-            f"standard deviations{dead}."
+            f"Under {self.label}, {met} of {of} printed numbers are reproduced within two of the "
+            f"paper's standard deviations{dead}."
         )
         by_measure = {m: [c for c in self.kept if c.measure == m] for m in MARGINS}
         tests = self._tests()
@@ -158,15 +158,17 @@ class PaperComparison:
         }
         parts = [f"{m} {_met(own)}" for m, own in by_measure.items() if own]
         details = {
-            "Met": f"{met} of {of}, {listed(parts)}.{self._suspect()}",
+            "Reproduced": f"{met} of {of} ({listed(parts)}).{self._suspect()}",
             "Missed": self._where(),
-            "Farthest off": _farthest(self.missed),
-            "By the tests": self._by_tests(tests),
-            "Known differences": self._departures(),
+            "Largest difference": _farthest(self.missed),
+            "Tests": self._by_tests(tests),
+            "Where the authors' code differs from their text": self._departures(),
             **{capital(label): self._variant(own) for label, own in self.variants.items()},
         }
         return Claim(
-            sentences(text, f"{tests['equivalent']} of {of} agree by {TOST}.", self._why()),
+            sentences(
+                text, f"{tests['equivalent']} of {of} are equivalent by {TOST}.", self._why()
+            ),
             holds=met == of,
             evidence=evidence,
             n=of,
@@ -181,7 +183,7 @@ class PaperComparison:
         """How many of the missed are of dead modules, and of which."""
         labels = [f"{titled(c.labels['data'])} {IMP[c.labels['IMP']]}" for c in self.dead]
         groups = listed(list(dict.fromkeys(labels)))
-        return f"{len(self.dead)} of the {len(self.missed)} missed are of dead modules, {groups}"
+        return f"{len(self.dead)} of the {len(self.missed)} missed are from dead modules, {groups}"
 
     def _tests(self) -> dict[str, int]:
         """How many numbers agree by TOST, how many Welch's test tells from the paper's.
@@ -204,20 +206,20 @@ class PaperComparison:
     def _by_tests(self, tests: Mapping[str, int]) -> str:
         of = len(self.kept)
         return (
-            f"{tests['equivalent']} of {of} agree by {TOST}, {tests['equivalent alone']} before "
-            f"the correction; Welch's test tells {tests['different']} of {of} from the paper's, "
-            f"{tests['different alone']} before the correction, dead modules among them; "
-            f"{tests['undecided']} are neither. {ASSUMED}"
+            f"{tests['equivalent']} of {of} are equivalent by {TOST}, {tests['equivalent alone']} "
+            f"before the correction. Welch's t-test finds {tests['different']} of {of} different "
+            f"from the paper's, {tests['different alone']} before the correction, including those "
+            f"of dead modules. {tests['undecided']} are neither. {ASSUMED}"
         )
 
     def _nothing(self) -> Claim:
         """What to say where no printed number counts."""
         if not self.suspect:
-            return Claim("The paper printed no number for these data sets and models.")
+            return Claim("The paper prints no number for these data sets and models.")
         near, of = sum(c.met for c in self.suspect), len(self.suspect)
         return Claim(
-            f"All {of} numbers that the paper printed for these cells are suspect, the same to the "
-            f"digit for two data sets; {near} of them are within two standard deviations.",
+            f"All {of} numbers that the paper prints for these cells are suspect: it prints the "
+            f"same digits for two data sets. {near} of them are within two standard deviations.",
             evidence={"suspect": of, "within two standard deviations": near},
             n=of,
         )
@@ -232,17 +234,17 @@ class PaperComparison:
         counts = self._released_counts()
         missed, run, met = counts.values()
         if run:
-            rest = f"; the other {missed - run} were not run under it" if run < missed else ""
+            rest = f"; it was not run for the other {missed - run}" if run < missed else ""
             return (
                 f"Preset `released`, the authors' code, was run for {run} of the {missed} missed "
-                f"and meets {met} of these {run}{rest}."
+                f"numbers and reproduces {met} of these {run}{rest}."
             )
         touched = {what: len(self._touched(what)) for what in DEPARTURES}
         most = max(touched, key=lambda what: touched[what])
         if not touched[most]:
             return ""
         return (
-            f"Of the missed, {touched[most]} of {len(self.missed)} can have to do with {most}; "
+            f"Of the missed numbers, {touched[most]} of {len(self.missed)} may be due to {most}; "
             "preset `released`, the authors' code, was not run here."
         )
 
@@ -252,7 +254,8 @@ class PaperComparison:
         near, of = sum(c.met for c in self.suspect), len(self.suspect)
         met = len(self.kept) - len(self.missed)
         return (
-            f" {of} more are suspect, the same to the digit for two data sets, and counted apart; "
+            f" {of} more are suspect, because the paper prints the same digits for two data sets, "
+            "and are counted separately; "
             f"{near} of these {of} are within two standard deviations, which would make "
             f"{met + near} of {len(self.kept) + of}."
         )
@@ -273,9 +276,9 @@ class PaperComparison:
         ]
         higher = sum(c.difference.value > 0 for c in self.missed)
         near = sum(abs(c.difference.value) < NEAR for c in self.missed)
-        close = f", {near} of them by less than {NEAR}" if near else ""
+        close = f"; {near} of them differ by less than {NEAR}" if near else ""
         return (
-            f"{'; '.join(parts)}. Ours is higher in {higher}, lower in "
+            f"{'; '.join(parts)}. Ours is higher in {higher} and lower in "
             f"{len(self.missed) - higher}{close}."
         )
 
@@ -285,12 +288,12 @@ class PaperComparison:
         for what in DEPARTURES:
             touched = self._touched(what)
             same = self._released(touched)
-            met = f", of {len(same)} run under `released` it meets {sum(c.met for c in same)}"
-            met = met if same else ""
+            reproduced = f"{sum(c.met for c in same)} of the {len(same)} it was run for"
+            met = f" (`released` reproduces {reproduced})" if same else ""
             if touched:
                 parts.append((len(touched), f"{what}: {len(touched)} missed{met}"))
         shown = "; ".join(text for _, text in sorted(parts, key=lambda part: -part[0]))
-        more = " A number can fall under several." if len(parts) > 1 else ""
+        more = " A number can count under several of these." if len(parts) > 1 else ""
         return f"{shown}.{more}" if shown else ""
 
     def _touched(self, what: str) -> list[Compared]:
@@ -305,8 +308,8 @@ class PaperComparison:
         """Of the numbers that both variants have, how many another one meets."""
         both = [own[c.place] for c in self.kept if c.place in own]
         missed = [own[c.place] for c in self.missed if c.place in own]
-        of_missed = f", {_met(missed)} of those missed before" if missed else ""
-        return f"meets {_met(both)} of the same numbers{of_missed}." if both else ""
+        of_missed = f" and {_met(missed)} of those missed above" if missed else ""
+        return f"reproduces {_met(both)} of the same numbers{of_missed}." if both else ""
 
 
 def compared(table: Table) -> list[Compared]:

@@ -77,7 +77,7 @@ def ways_verdict(
     describe: Callable[[Sequence[Row]], tuple[str, str]],
 ) -> Verdict:
     """A verdict by data and model; `describe` gives a line and sentences on rows of the summary."""
-    claims, lines = [Claim("The paper does not ask this.")], []
+    claims, lines = [Claim("The paper does not study this.")], []
     groups = grouped(cells, "data", "model")
     tables = {place: summary(", ".join(place), group) for place, group in groups.items()}
     for (data, model), table in tables.items():
@@ -96,9 +96,9 @@ def ways_verdict(
 
 
 def by_way(rows: Sequence[Row], text: Callable[[Row], str | None]) -> str:
-    """What every way has: `0.9 by a, 0.8 by b and by c`; ways without it are left out."""
+    """What every way has: `0.9 for a, 0.8 for b and c`; ways without it are left out."""
     ways: dict[str, list[str]] = {}
     for row in rows:
         if (own := text(row)) is not None:
-            ways.setdefault(own, []).append(f"by {row['way'].partition(' = ')[0]}")
-    return listed([f"{own} {' and '.join(names)}" for own, names in ways.items()]) or "none"
+            ways.setdefault(own, []).append(row["way"].partition(" = ")[0])
+    return listed([f"{own} for {listed(names)}" for own, names in ways.items()]) or "none"
