@@ -1,7 +1,4 @@
-"""The page on modules that never met: what they reach, by which negatives, and in what time.
-
-And the README's lines on them.
-"""
+"""The page on modules trained apart: accuracy, choice of negatives, time; the README's lines."""
 
 import textwrap
 from collections.abc import Sequence
@@ -11,19 +8,19 @@ import studies
 from intarsia.studies import Findings
 from intarsia.studies.apart.visibility_study import CHAIN, JOINT, REPLAY, WIDE
 from intarsia.studies.tables import Spread, grouped
-from intarsia.studies.wording import titled
+from intarsia.studies.wording import several, titled
 from pages import RESULTS, Load, Result, mean_sd, origin, page, table
 
 # What the README shows: the way of the study, and its words.
 SHOWN = {
-    JOINT: "one network of that kind, all classes at once",
-    WIDE: "a wide one, as an expert would",
-    REPLAY: "one network, class by class",
+    JOINT: "one network of the same kind, all classes at once",
+    WIDE: "one wide network, all classes at once",
+    REPLAY: "one network, class by class, with replay",
     "all": "modules that saw all classes",
-    f"past, {CHAIN}": "modules that saw earlier classes alone",
-    "own": "modules that saw their own class alone",
+    f"past, {CHAIN}": "modules that saw their own and earlier classes",
+    "own": "modules that saw only their own class",
 }
-KINDS = {"images": "images", "tables": "tables", "features": "features and public rows"}
+KINDS = {"images": "images", "tables": "tables", "features": "features, public rows"}
 
 
 def apart(load: Load) -> str:
@@ -32,38 +29,41 @@ def apart(load: Load) -> str:
     return page(
         "Modules that never met",
         [],
-        "Each module sees all classes, those that come before its own, or its own alone; what it "
-        "lacks is made up or public ([the guide](../guide/apart.md) says how, and what leaks). "
-        "Logits are added, or another operator is named, and nothing is trained after that. [The "
-        "study's page]"
-        "(study_apart.md) has the commands, the machine and every table.",
+        "How much accuracy is lost if a module never sees the samples of other classes? Each "
+        "module sees all classes, its own and the earlier ones, or only its own; the samples that "
+        "it lacks are replaced by made-up or public ones ([the guide](../guide/apart.md) explains "
+        "how, and what leaks). The modules' logits are added, unless another operator is named, "
+        "and nothing is trained after joining. [The study's page](study_apart.md) has the "
+        "commands, the machine and every table.",
+        *_in_words(variants),
         *_verdicts(variants),
-        "Joint is a network of the modules' own kind; the wide joint network is what an expert "
-        "would train where all rows may be seen. The amounts of the default negatives for images "
-        "under `past` were settled on digits when test accuracies had been seen beside the "
-        "validation ones, which alone would not have decided: what digits say of `past` is no "
-        "clean test of that default. That modules joined by `stick_breaking` see all earlier "
-        "samples, and count them alike, was chosen by validation accuracy, with seed 0 of digits, "
-        "HAR and the features.",
+        "*Joint* is one network of the same kind as the modules, trained on all classes; *wide "
+        "joint* is what an expert would train if all rows may be seen. The amounts of the default "
+        "negatives for images under `past` were set on digits after test accuracies had been seen "
+        "alongside the validation accuracies, which alone would not have decided the choice: the "
+        "digits are therefore not a clean test of that default under `past`. That modules joined "
+        "by `stick_breaking` see all earlier samples, weighted equally, was chosen by validation "
+        "accuracy, with seed 0 of digits, HAR and the features.",
         *_tables(variants),
         "## Time",
         origin(time),
         _time(time),
         *_gpu_time(load),
-        "## Which negatives",
+        "## Choice of negatives",
         origin(mixtures),
-        "Modules under visibility `own` by mixture, logits added. *Validation* is the accuracy of "
-        "the whole, by which mixtures were compared and which no party alone could measure. "
-        "*Proxy* is what a party can measure alone: the area under the ROC curve by which a module "
-        "tells held-out samples of its own class from a source of negatives that no mixture was "
-        "trained on, in the mean over modules.",
+        "Modules that see only their own class (visibility `own`), by mixture of negatives, "
+        "logits added. *Validation* is the accuracy of the composition, by which mixtures were "
+        "compared; no party could measure it alone. *Proxy* is what a party can measure alone: "
+        "the area under the ROC curve with which a module separates held-out samples of its own "
+        "class from a source of negatives that was in no training mixture, averaged over modules.",
         *(_mixtures(one) for one in mixtures["sets"]),
         "## A class that comes late",
         origin(late),
-        "A classifier that kept no row of its classes gets another one, with so many rows of "
-        "others for each of the new class: accuracy over all classes on validation rows, by "
-        "`ModularClassifier.add_class` with and without the mixture. The mixture is used where "
-        f"there are fewer than {late['enough']:g} rows of others for each of its own.",
+        "A class is added to a classifier that has kept no rows of its classes, with the given "
+        "number of rows of other classes per row of the new class: accuracy over all classes on "
+        "validation rows, by `ModularClassifier.add_class` with and without the mixture of "
+        f"negatives. The mixture is used by default if there are fewer than {late['enough']:g} "
+        "rows of others per row of the new class.",
         _late(late),
     )
 
@@ -79,24 +79,43 @@ def apart_in_short(load: Load) -> str:
         name = titled(data) if data != "cifar100_lite0" else "CIFAR-100, pretrained features"
         rows.append([name, *(f"{s.mean:.3f} ± {s.sd:.3f}" if s.n else "-" for s in scores)])
     words = (
-        "Modules need not meet. One module for each class, trained apart and joined without "
-        "training: test accuracy over all classes, mean ± standard deviation over "
-        f"{' or '.join(map(str, sorted(seeds)))} seeds. What a module did not see is made up or "
-        "public; those that saw earlier classes, and all samples of them, are joined by "
-        "`stick_breaking`, the others by adding logits. The network that meets class by class "
-        "keeps 20 samples of each. [How](docs/guide/apart.md), and [all that was "
-        "measured](docs/results/apart.md)."
+        "Modules need not see each other's classes. One module per class, trained apart from the "
+        "others and joined without further training: test accuracy over all classes, mean ± "
+        f"standard deviation over {' or '.join(map(str, sorted(seeds)))} seeds. In place of "
+        "classes that it did not see, a module is trained on made-up or public samples. Modules "
+        "that saw all samples of earlier classes are joined by `stick_breaking`, the others by "
+        "adding logits. The network trained class by class keeps 20 samples of each class. See "
+        "[how it works](docs/guide/apart.md) and [all measurements](docs/results/apart.md)."
     )
     first = textwrap.fill(words, 119, break_on_hyphens=False, break_long_words=False)
     return f"{first}\n\n{table('|'.join(['data', *SHOWN.values()]), rows)}"
+
+
+def _in_words(variants: Sequence[Any]) -> list[str]:
+    """The least visible modules against one network of their kind, data set by data set."""
+    words = []
+    for (data,), group in grouped([c for v in variants for c in v.measured], "data").items():
+        ways = {way: own for (way,), own in grouped(group, "way").items()}
+        if "own" in ways and JOINT in ways:
+            own, joint = (
+                Spread.of([cell.result["accuracy"] for cell in ways[way]]).mean
+                for way in ("own", JOINT)
+            )
+            words.append(f"{own:.3f} against {joint:.3f} on {titled(data)}")
+    if not words:
+        return []
+    return [
+        "Mean test accuracy of modules that saw only their own class, against one network of the "
+        f"same kind trained on all classes: {'; '.join(words)}."
+    ]
 
 
 def _verdicts(variants: Sequence[Any]) -> list[str]:
     lines = []
     for variant in variants:
         verdict = variant.study.judge(Findings(variant.measured, variant.label))
-        lines += [f"- {claim.text}" for claim in verdict.claims if claim.holds is not None]
-    return ["## What was aimed at", "\n".join(lines)] if lines else []
+        lines += [f"- {claim.marked}" for claim in verdict.claims if claim.holds is not None]
+    return ["## Targets", "\n".join(lines)] if lines else []
 
 
 def _tables(variants: Sequence[Any]) -> list[str]:
@@ -112,26 +131,26 @@ def _time(result: Result) -> str:
         [row["way"], row["modules"], row["epochs"], f"{row['cpu']:.1f}", f"{row['ratio']:.1f}"]
         for row in result["rows"]
     ]
-    head = "trained|modules|epochs|CPU seconds|times joint"
+    head = "trained|modules|epochs|CPU seconds|ratio to the joint network"
     note = (
-        f"Processor seconds of all processes together, on {result['cores']} cores that others used "
-        "too; so they are not the time on the clock."
+        f"CPU time of all processes together, on {several(result['cores'], 'core')} shared with "
+        "other work; it is not elapsed time."
     )
     return f"{table(head, rows)}\n\n{note}"
 
 
 def _gpu_time(load: Load) -> list[str]:
-    """The same by the clock on a GPU, where it was timed."""
+    """Elapsed time on a GPU, if it was measured."""
     if not (RESULTS / "apart_time_cuda.json").exists():
-        return ["No GPU was measured."]
+        return ["Not measured on a GPU."]
     result = load("apart_time_cuda")
     joint = result["rows"][0]["clock"]
     rows = [
         [*(row[key] for key in ("way", "modules", "epochs")), *_clock(row["clock"], joint)]
         for row in result["rows"]
     ]
-    note = "By the clock, one run of each, after a first one that is not counted."
-    head = "trained|modules|epochs|s|times joint"
+    note = "Elapsed time of one run each, after a warm-up run that is not counted."
+    head = "trained|modules|epochs|seconds|ratio to the joint network"
     return [origin(result), f"{table(head, rows)}\n\n{note}"]
 
 
@@ -145,11 +164,11 @@ def _mixtures(one: dict[str, Any]) -> str:
         for row in one["rows"]
     ]
     words = (
-        f"The proxy's held-out source is {one['held_out']}. Spearman's rank correlation of proxy "
-        f"and validation is {one['spearman']:.2f}; the mixture that the proxy would choose, "
-        f"`{one['chosen']}`, is {one['lost']:.4f} below the best on validation."
+        f"The proxy's held-out source is `{one['held_out']}`. Spearman's rank correlation between "
+        f"proxy and validation accuracy is {one['spearman']:.2f}; the mixture that the proxy would "
+        f"choose, `{one['chosen']}`, is {one['lost']:.4f} below the best on validation."
     )
-    head = "negatives|validation|test|proxy"
+    head = "negatives|validation accuracy|test accuracy|proxy (AUC)"
     return f"### {one['data']} ({KINDS[one['kind']]})\n\n{table(head, rows)}\n\n{words}"
 
 
@@ -166,4 +185,6 @@ def _late(result: Result) -> str:
         ]
         for (data, amount), both in groups.items()
     ]
-    return table("data|rows of others|n|rows of others alone|and the mixture", rows)
+    return table(
+        "data|rows of others per new row|n|accuracy without the mixture|with the mixture", rows
+    )

@@ -1,14 +1,15 @@
-"""The page on crafted inputs: what was tried at every way in, and what held."""
+"""The page on crafted inputs: what was tried at every entry point, and what was refused."""
 
+from intarsia.studies.wording import several
 from pages import Load, Result, page, table
 
-HELD = {"refused": "refused", "same": "read as before", "other": "read as another"}
+HELD = {"refused": "refused", "same": "read as before", "other": "read as something else"}
 FAULTS = {
-    "foreign": "an error that is not ours",
-    "wrong": "a value that nobody wrote",
+    "foreign": "an error that is not one of ours",
+    "wrong": "a value that was not written",
     "memory": "too much memory",
     "time": "too long",
-    "died": "the process ended",
+    "died": "the process died",
 }
 
 
@@ -18,21 +19,23 @@ def armour(load: Load) -> str:
     return page(
         "Crafted inputs",
         [result],
-        f"{result['inputs']:,} inputs, made by chance from the seed, were handed in where files, "
-        "texts and requests come in. Each holds if it is *refused* by an error of ours, a status "
-        "or an exit code, *read as before*, since what was changed does not matter, or *read as "
-        "another*: where nothing "
-        "seals a format, or the input was sealed anew, it may be valid. Tensors of files that were "
-        "sealed anew are compared with an independent reading of their bytes. A fault is an error "
-        "that is not ours, a value that nobody wrote, a process that ended, or more than "
-        f"{limits['seconds']:g} s of processor time, {limits['seconds']:g} s of waiting or "
-        f"{limits['bytes'] / 2**30:g} GiB for one input. "
+        "Can a crafted file, text or request make the package crash, hang, use too much memory or "
+        f"return wrong values? {result['inputs']:,} inputs, generated at random from a seed, were "
+        "passed in wherever files, texts and requests are read. "
         f"{_faults(result)}",
+        "An input is handled correctly if it is *refused* by one of our errors, a status or an "
+        "exit code; *read as before*, since the change does not matter; or *read as something "
+        "else*: if a format has no checksum, or the checksum was recomputed, the changed input "
+        "may be valid. Tensors in files whose checksum was recomputed are compared with an "
+        "independent reading of their bytes. A fault is an error that is not one of ours, a value "
+        f"that was not written, a process that died, or more than {limits['seconds']:g} s of CPU "
+        f"time, {limits['seconds']:g} s of waiting or {limits['bytes'] / 2**30:g} GiB for one "
+        "input.",
         _totals(result),
         _skipped(result),
         "## By kind of input",
-        "The longest time and the largest memory, above what the process had, of the inputs of "
-        "each kind:",
+        "The last two columns give the longest time for one input of each kind, and the most "
+        "memory above what the process already used:",
         _kinds(result),
         *_examples(result),
     )
@@ -40,8 +43,9 @@ def armour(load: Load) -> str:
 
 def _faults(result: Result) -> str:
     count = result["faults"]
-    words = "No fault was found." if not count else f"**{count:,} faults were found.**"
-    return f"{words} All took {result['seconds']:.0f} s in {result['workers']} processes."
+    words = "No fault was found." if not count else f"**{several(count, 'fault')} found.**"
+    processes = "one process" if result["workers"] == 1 else f"{result['workers']} processes"
+    return f"{words} The run took {result['seconds']:.0f} s in {processes}."
 
 
 def _totals(result: Result) -> str:
@@ -51,7 +55,9 @@ def _totals(result: Result) -> str:
         [f"**{name}**" if name == "all" else name, *_counts(own)]
         for name, own in {**of, "all": result["rows"]}.items()
     ]
-    return table("handed in as|tried|held|" + "|".join(HELD.values()) + "|faults", rows)
+    return table(
+        "passed in as|inputs|handled correctly|" + "|".join(HELD.values()) + "|faults", rows
+    )
 
 
 def _counts(rows: list[Result]) -> list[str]:
@@ -61,9 +67,9 @@ def _counts(rows: list[Result]) -> list[str]:
 
 def _skipped(result: Result) -> str:
     if not result["skipped"]:
-        return "Everything was tried."
+        return "All entry points were tried."
     return " ".join(
-        f"Not tried here: {name}, since {why}." for name, why in result["skipped"].items()
+        f"Not tried here: {name}, because {why}." for name, why in result["skipped"].items()
     )
 
 
@@ -78,7 +84,11 @@ def _kinds(result: Result) -> str:
         ]
         for row in result["rows"]
     ]
-    head = "handed in as|kind|tried|held|" + "|".join(HELD.values()) + "|faults|s|MiB"
+    head = (
+        "passed in as|kind|inputs|handled correctly|"
+        + "|".join(HELD.values())
+        + "|faults|longest, seconds|most memory, MiB"
+    )
     return table(head, rows)
 
 
@@ -90,8 +100,8 @@ def _examples(result: Result) -> list[str]:
     ]
     if not rows:
         return []
-    advice = "Each can be tried again with `--only SURFACE --index NUMBER` and the same seed."
-    return ["## Faults", advice, table("handed in as|kind|number|fault|detail", rows)]
+    advice = "Repeat any of them with `--only SURFACE --index NUMBER` and the same seed."
+    return ["## Faults", advice, table("passed in as|kind|number|fault|detail", rows)]
 
 
 def _code(example: Result) -> str:

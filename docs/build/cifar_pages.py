@@ -13,38 +13,46 @@ REMOVAL = "cifar_removal"
 
 
 def cifar(load: Load) -> str:
-    """Every part is left out where its numbers are not there yet."""
+    """A part is left out if it has not been measured."""
     known = studies.read_studies(RESULTS)
     parts: list[str] = []
     for name, title in STUDIES.items():
         if name in known:
             parts += [f"## {title}", *_study(name, known[name])]
     if times := _times([variant for name in STUDIES for variant in known.get(name, [])]):
-        parts += ["## Time of training", times]
+        parts += ["## Training time", times]
     if (RESULTS / f"{REMOVAL}.json").exists():
         parts += ["## Removing a class", *_removal(load(REMOVAL))]
     return page(
         "Convolutional modules on CIFAR",
         [],
-        "Modules of convolutional networks with BatchNorm, trained apart and joined without "
-        "training: [the guide](../guide/scale.md) says how.",
-        *(parts or ["Nothing is measured yet."]),
+        "How close do modules of convolutional networks with BatchNorm, trained apart and joined "
+        "without further training, come to one network trained on all classes? "
+        "[The guide](../guide/scale.md) explains how they are trained and joined.",
+        *_in_short([variant for name in STUDIES for variant in known.get(name, [])]),
+        *(parts or ["Nothing has been measured yet."]),
     )
+
+
+def _in_short(variants: Sequence[Any]) -> list[str]:
+    """The studies' verdicts in one line."""
+    lines = [v.study.judge(Findings(v.measured, v.label)).line for v in variants]
+    return [f"In short: {'; '.join(lines)}."] if lines else []
 
 
 def _study(name: str, variants: Sequence[Any]) -> list[str]:
     """What was aimed at and whether it is met, then the tables."""
-    parts = [f"[The study's page](study_{name}.md) has the commands, the machine and figures."]
+    parts = [f"[The study's page](study_{name}.md) has the commands, the machine and the figures."]
     for variant in variants:
         verdict = variant.study.judge(Findings(variant.measured, variant.label))
-        claims = [f"- {claim.text}" for claim in verdict.claims]
+        claims = [f"- {claim.marked}" for claim in verdict.claims]
         parts += [f"With {variant.label}:", *(["\n".join(claims)] if claims else [])]
         parts += studies.tables_markdown(variant.study.tables(variant.measured))
     return parts
 
 
 def _times(variants: Sequence[Any]) -> str:
-    """Seconds of training by network and way, over seeds, as the runs noted them."""
+    """Seconds of training by network and way, over seeds, as the runs recorded them."""
     groups: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     devices: dict[str, None] = {}
     for variant in variants:
@@ -66,8 +74,8 @@ def _times(variants: Sequence[Any]) -> str:
     ]
     if not rows:
         return ""
-    head = "data|network|way|n|modules|seconds|seconds a module"
-    note = "Seconds by the clock of whole banks, loading, capture and checkpoints included, on "
+    head = "data|network|trained as|n|modules|seconds|seconds per module"
+    note = "Elapsed time of whole banks, including loading, graph capture and checkpoints, on "
     return f"{table(head, rows)}\n\n{note}{', '.join(devices)}."
 
 
@@ -107,10 +115,11 @@ def _removal(result: Result) -> list[str]:
         seconds = [row.get("inlay"), row["logits"], row["retraining"]]
         texts = ["-" if taken is None else f"{taken:.3f}" for taken in seconds]
         rows.append([titled(row["data"]), row["model"], row["seed"], exact, *texts])
-    head = "data|network|seed|all others bit for bit|inlay, s|by logits, s|joint network trained, s"
+    head = "data|network|seed|others unchanged, bit for bit"
+    head += "|removal from the inlay, s|removal from logits, s|training the joint network, s"
     note = (
-        "Seconds by the clock to take one class out, the median over classes, and those that the "
-        "joint network of the same seed was trained for. An inlay of a wide network is not built: "
-        "it would be nearly all zeros."
+        "Elapsed time until the network without the class is available, median over the classes "
+        "tried; for comparison, the training time of the joint network of the same seed. An inlay "
+        "of a wide network is not built: it would be nearly all zeros."
     )
     return [origin(result), table(head, rows), note]

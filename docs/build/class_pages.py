@@ -5,17 +5,18 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import Any
 
+from intarsia.studies.wording import capital
 from pages import Load, Result, mean_sd, mean_sd_of, met, page, table
 
 JOINED = {
     "territory, sum": "territories, sum of weights",
     "sparse, inlay": "sparse modules, inlay",
 }
-EARLIER = """The first command was given to an earlier form of the benchmark, in which `--few` \
-named the classes of what `unlearning.py` now measures; it was stopped after the removals."""
-UNTOLD = """Removal takes out a module, not every trace of its samples: the other modules have \
-been trained on them, to be uncertain. Only training again gives a network that has never met \
-them, so the entropies and refusals of the two are not of like networks."""
+EARLIER = """The first command was run with an earlier version of the benchmark, in which `--few` \
+named the classes that `unlearning.py` now measures; it was stopped after the removals."""
+UNTOLD = """Removal takes out a module, not every trace of its samples: the other modules were \
+trained on them, to be uncertain. Only retraining gives a network that has never seen them, so \
+the entropies and refusals of the two are not directly comparable."""
 
 
 def removal(load: Load) -> str:
@@ -26,49 +27,55 @@ def removal(load: Load) -> str:
         "Removing a class",
         [result, compared],
         *([EARLIER] if "--few" in result["command"] else []),
-        f"Ten single-class modules of `{result['data']}` ({result['model']}), each class in turn "
-        "taken out of the whole of every seed; answers stay among all ten classes. Numbers are on "
-        "test samples, mean ± standard deviation over the n removals (seeds times classes).",
-        "## The others",
+        "How exact is the removal of a class, and what does it cost compared with other ways to "
+        f"forget? Ten single-class modules of `{result['data']}` ({result['model']}) are composed "
+        "for each seed, and each class is removed in turn; answers may still be any of the ten "
+        f"classes. {_removal_in_short(parts)} Numbers are for test samples, mean ± standard "
+        "deviation over the n removals (seeds times classes).",
+        "## The other classes",
         table(
-            "whole|n|others equal|like composed without it|restored when added again"
+            "composition|n|others unchanged|same as composed without it|restored when added again"
             "|largest difference|largest logit",
             [_exact(row) for row in parts],
         ),
-        "*Others equal*: in how many removals the weights of all nine others, cut out of the whole "
-        "network, and the logits they give by themselves were bit for bit those before. *Like "
-        "composed without it* and *restored* are bit for bit too. The logits of the whole are a "
-        "sum, so they change by those of the removed module; *difference* is how far before minus "
-        "after is from these, which is rounding.",
+        "*Others unchanged* counts the removals after which the weights of the nine other "
+        "modules, cut out of the composed network, and the logits they give on their own were bit "
+        "for bit the same as before. *Same as composed without it* and *restored* are also bit "
+        "for bit. The logits of the composition are a sum, so they change by those of the removed "
+        "module; *largest difference* is how far the observed change is from these, which is "
+        "rounding.",
         "## The removed class",
         table(
-            "whole|accuracy before|accuracy after|most|entropy|refused"
-            "|answered with it|others uniform|entropy where they are",
+            "composition|accuracy before|accuracy after|highest accuracy after|entropy|refused"
+            "|answered with it|others uniform|entropy where others are uniform",
             [_left(row) for row in parts],
         ),
-        f"An entropy can reach {result['entropy_ceiling']}. *Refused* is the fraction of its "
-        "samples that are not answered at the threshold that answers 95% of the validation samples "
-        "of the other nine classes; *answered with it* the fraction that is neither refused nor "
-        "taken for another class. *Others uniform* is the fraction of its samples on which each "
-        f"of the nine others by itself is within {result['near']} of that entropy.",
+        f"The largest possible entropy is {result['entropy_ceiling']}. *Refused* is the fraction "
+        "of the removed class's samples that are not answered at the threshold that answers 95% "
+        "of the validation samples of the other nine classes; *answered with it* is the fraction "
+        "neither refused nor assigned to another class. *Others uniform* is the fraction of its "
+        f"samples on which each of the nine other modules, on its own, is within {result['near']} "
+        "of the largest entropy.",
         *(_removal_verdict(row, targets, result) for row in parts),
         table(
-            "removed|" + "|".join(f"{what}: accuracy|entropy|refused" for what in JOINED.values()),
+            "removed class|"
+            + "|".join(f"{what}: accuracy|entropy|refused" for what in JOINED.values()),
             [_by_class(name, parts) for name in parts[0]["classes"]],
         ),
-        "## Against other ways to forget",
+        "## Compared with other ways to forget",
         table(
-            "way|n|seconds|least to most|others before|others after|change|removed class"
-            "|entropy|refused",
+            "way|n|CPU seconds, median|range|accuracy on others, before|after|change"
+            "|accuracy on the removed class|its entropy|refused",
             [_way(row) for row in rows.values()],
         ),
         _ways_in_words(rows, compared),
         UNTOLD,
         "## How the ascent was chosen",
-        f"Validation samples, two seeds, classes {', '.join(compared['classes'])}; the one that "
-        "leaves most of the others among those that forget before they reach their limit of steps.",
+        f"On validation samples, two seeds, classes {', '.join(compared['classes'])}: of the "
+        "settings that forget the class within their limit of steps, the one with the highest "
+        "accuracy on the others is chosen.",
         table(
-            "ascent|n|steps|removed class|others|chosen",
+            "ascent|n|steps|accuracy on the removed class|accuracy on the others|chosen",
             [
                 [
                     *(c["ascent"], c["n"], f"{c['steps']['mean']:.0f}"),
@@ -78,6 +85,16 @@ def removal(load: Load) -> str:
                 for c in compared["choice"]
             ],
         ),
+    )
+
+
+def _removal_in_short(parts: list[Result]) -> str:
+    """Whether removals are exact, and how often the removed class is still answered."""
+    exact = sum(row["own_equal"] for row in parts), sum(row["n"] for row in parts)
+    left = " and ".join(f"{row['removed']['mean']:.4f} ({JOINED[row['method']]})" for row in parts)
+    return (
+        f"The other modules are unchanged, bit for bit, in {exact[0]} of {exact[1]} removals; the "
+        f"mean accuracy on the removed class falls to {left}."
     )
 
 
@@ -113,16 +130,15 @@ def _removal_verdict(row: Result, targets: Result, result: Result) -> str:
     where = row["uniform_entropy"]
     asked = where is not None and where >= least
     return (
-        f"{JOINED[row['method']].capitalize()}: accuracy on the removed class is {accuracy:.4f} in "
-        f"the mean, the target of at most {targets['accuracy']} is "
-        f"{met(accuracy <= targets['accuracy'])}; classes whose own mean is above it: "
-        f"{', '.join(above) or 'none'}. With refusals {row['answered_as_removed']['mean']:.4f} of "
-        f"its samples are answered with it. Entropy within {targets['entropy']} of the ceiling "
-        "where "
-        f"all others are uniform is {met(asked)}; over all samples of the class it is "
-        f"{result['entropy_ceiling'] - entropy:.4f} below the ceiling, "
-        f"{'within' if entropy >= least else 'not within'} the same bound; classes whose own mean "
-        f"is not: {', '.join(low) or 'none'}."
+        f"{JOINED[row['method']].capitalize()}: mean accuracy on the removed class is "
+        f"{accuracy:.4f}; the target of at most {targets['accuracy']} is "
+        f"{met(accuracy <= targets['accuracy'])} (classes whose own mean is above it: "
+        f"{', '.join(above) or 'none'}). With refusals, {row['answered_as_removed']['mean']:.4f} "
+        "of its samples are answered with it. The target of an entropy within "
+        f"{targets['entropy']} of the largest, where all others are uniform, is {met(asked)}; over "
+        f"all samples of the class the entropy is {result['entropy_ceiling'] - entropy:.4f} below "
+        f"the largest, {'within' if entropy >= least else 'not within'} that bound (classes whose "
+        f"own mean is not: {', '.join(low) or 'none'})."
     )
 
 
@@ -156,15 +172,15 @@ def _ways_in_words(rows: Result, compared: Result) -> str:
         for row in (rows[method] for method in JOINED)
     ]
     return (
-        "Seconds are medians of the time that processors worked, on one thread, on a machine that "
-        f"had other work too: {'; '.join(times)}. The training of the modules and of the joint "
-        "network before is not counted. The other ways are measured against a joint network of "
-        "the same shape. Ascent drives up the cross-entropy of the class's training samples until "
-        f"at most {compared['forgotten']:.0%} of them are answered with it "
-        f"({ascent['steps']['mean']:.0f} steps in the mean), and sees no others. Training "
-        "again leaves the class out, one class for every seed, in turn. "
-        f"Both with classes {', '.join(compared['classes'])} alone; over "
-        f"removals of these, the others change by {_change(rows, compared['classes'])}."
+        "Times are medians of CPU seconds on one thread, on a machine that was also doing other "
+        f"work: {'; '.join(times)}. Training the modules and the joint network beforehand is not "
+        "counted. The other two ways start from a joint network of the same shape. Gradient ascent "
+        "raises the cross-entropy on the class's training samples until at most "
+        f"{compared['forgotten']:.0%} of them are answered with it ({ascent['steps']['mean']:.0f} "
+        "steps on average), and sees no other samples. Training again leaves out one class per "
+        f"seed, in turn. Both were measured for classes {', '.join(compared['classes'])} only; "
+        "over removals of these classes, the accuracy on the others changes by "
+        f"{_change(rows, compared['classes'])}."
     )
 
 
@@ -177,21 +193,23 @@ def _change(rows: Result, classes: list[str]) -> str:
 
 
 GROWTH_RESULTS = ("growth", "growth_mnist")
-GROWTH_INTRO = """All classes but one are fitted, that one is added with \
-`ModularClassifier.add_class`, and the same modules are joined with each rule for the old ones' \
-output of the new class. Mean and standard deviation over seeds and added classes. Validation \
-chooses, test reports. Entropy is that of the old modules on the new class's samples, as a \
-fraction of the largest there is: they were never trained on it."""
-GROWTH_CHOICE = """The mean of all outputs is what `intarsia` does. It is the best on MNIST and \
-second on digits, where a quarter of the way to the rewarded output does better, but that is a \
-number to be set, and evidence for a class that was never seen. What is left against \
-fitting all classes at once is what the old modules take for their own in the new class."""
+GROWTH_INTRO = """When a class is added later, what should the earlier modules output for it? All \
+classes but one are fitted, that one is added with `ModularClassifier.add_class`, and the same \
+modules are joined under each rule for the old modules' output for the new class. Accuracies are \
+mean ± standard deviation over seeds and added classes. Rules are chosen by validation accuracy. \
+Entropy is that of the old modules on samples of the new class, on which they were never trained, \
+as a fraction of the largest possible."""
+GROWTH_CHOICE = """`intarsia` uses the mean of all outputs. It is the best rule on MNIST and \
+second on digits, where a quarter of the way to the rewarded output does better; but that fraction \
+is one more number to set, and it is evidence for a class that was never seen. What remains of the \
+gap to fitting all classes at once comes from samples of the new class that old modules take for \
+their own."""
 
 
 def growth(load: Load) -> str:
     results = [load(name) for name in GROWTH_RESULTS]
     parts = [part for result in results for part in _growth_tables(result)]
-    return page("Adding a class", results, GROWTH_INTRO, *parts, GROWTH_CHOICE)
+    return page("Adding a class", results, GROWTH_INTRO, GROWTH_CHOICE, *parts)
 
 
 def _growth_tables(result: Result) -> list[str]:
@@ -202,7 +220,8 @@ def _growth_tables(result: Result) -> list[str]:
         parts.append(f"## {first['data']}, objective `{objective}`, n = {first['n']}")
         parts.append(
             table(
-                "new output|validation, all|test, all|test, old|test, new|entropy",
+                "output for the new class|validation accuracy, all classes|test accuracy, all "
+                "classes|test, old classes|test, new class|entropy",
                 [
                     (
                         row["rule"],
@@ -224,7 +243,8 @@ def abstention(load: Load) -> str:
     }
     drawn = "; ".join(result["known"].values())
     n = result["rows"][0]["n"]
-    head = "whole|AUROC by entropy|AUROC by largest probability|known answered|of these right"
+    head = "composition|AUROC by entropy|AUROC by largest probability|known answered"
+    head += "|of these, right"
     parts = []
     for case, rows in cases.items():
         cells = [
@@ -246,15 +266,26 @@ def abstention(load: Load) -> str:
     return page(
         "Abstention",
         [result],
-        "A module is trained to be uncertain about all classes but its own. Does the whole of "
-        "several know what it does not know? The AUROC is how often, of one known and one unknown "
-        "test sample, the unknown one gets the more uncertain answer; 0.5 is chance. The last "
-        "three columns are what `predict(x, abstain=...)` does with a threshold that lets "
-        f"{result['answered']:.0%} of the validation samples of known classes be answered. All "
-        "probabilities are at the temperature that the networks were trained at, the joint one's "
-        f"too. Shallow networks of one shape; mean ± standard deviation, n = {n} seeds.",
+        "A module is trained to be uncertain about all classes but its own. Does a composition of "
+        "several know what it does not know? The AUROC is the probability that, of one known and "
+        "one unknown test sample, the unknown one gets the more uncertain answer; 0.5 is chance. "
+        "The last three columns show what `predict(x, abstain=...)` does at a threshold at which "
+        f"{result['answered']:.0%} of the validation samples of known classes are answered. "
+        "Probabilities, also those of the joint network, are taken at the training temperature. "
+        f"All networks are shallow and of one shape; mean ± standard deviation, n = {n} seeds.",
+        _abstention_in_short(cases),
         *parts,
     )
+
+
+def _abstention_in_short(cases: dict[str, dict[str, Result]]) -> str:
+    """Modules against the joint network, case by case."""
+    words = [
+        f"{case}: "
+        + ", ".join(f"{row['auroc_entropy']['mean']:.3f} ({_whole(row)})" for row in rows.values())
+        for case, rows in cases.items()
+    ]
+    return f"Mean AUROC by entropy. {capital('; '.join(words))}."
 
 
 def _whole(row: Result) -> str:
@@ -266,28 +297,29 @@ def _whole(row: Result) -> str:
 def _about(case: str, rows: dict[str, Result], drawn: str) -> str:
     if case == "foreign images":
         return (
-            "All ten classes of MNIST are known, by the banks that "
-            "`benchmarks/experiments/banks.py` trains; "
-            f"the {rows['joint']['unknown'][0]:,} test images of Fashion-MNIST are unknown."
+            "All ten classes of MNIST are known, to the banks that "
+            f"`benchmarks/experiments/banks.py` trains; the {rows['joint']['unknown'][0]:,} test "
+            "images of Fashion-MNIST are unknown."
         )
     settings = "; ".join(
         f"`{kind}`: {', '.join(f'{k} {v}' for k, v in row['settings'].items())}"
         for kind, row in rows.items()
     )
     fewer = [
-        f"`{kind}` {row['settings']['epochs']} and not {row['epochs_of_shared_banks']}"
+        f"`{kind}` {row['settings']['epochs']} instead of {row['epochs_of_shared_banks']}"
         for kind, row in rows.items()
         if row["settings"]["epochs"] < row["epochs_of_shared_banks"]
     ]
     short = (
-        f" In the last round that is fewer epochs than the banks below have: {', '.join(fewer)}."
+        f" These have fewer epochs in the last round than the banks below: {', '.join(fewer)}."
         if fewer
         else ""
     )
     return (
-        "Five classes of MNIST are known, the test samples of the other five are unknown. Nothing "
-        "was trained on any sample of these. For each seed five were drawn anew: "
-        f"{drawn}. Settings other than those of the preset `paper`: {settings}.{short}"
+        "Five classes of MNIST are known, and the test samples of the other five are unknown. "
+        "Nothing was trained on any sample of the unknown classes. The five known classes were "
+        f"drawn anew for each seed: {drawn}. Settings that differ from preset `paper`: "
+        f"{settings}.{short}"
     )
 
 
@@ -307,8 +339,8 @@ def _against_joint(rows: dict[str, Result]) -> str:
             f"{'above' if mean > 0 else 'below'}, and above it for {wins} of {len(gaps)} seeds"
         )
     return (
-        f"By entropy, and against the joint network by its {name}, which is the better of its two: "
-        f"{'; '.join(words)}. The differences are taken seed by seed."
+        f"AUROC by entropy, compared with the joint network's by {name}, the better of its two: "
+        f"{'; '.join(words)}. Differences are taken seed by seed."
     )
 
 
@@ -316,17 +348,18 @@ def _values(result: Result) -> list[float]:
     return [float(value) for value in result["values"].split()]
 
 
-NONSENSE_INTRO = """A module learns to be uncertain about the samples of all other classes. About \
-what is no sample of anything it was never asked, unless it is: the preset `auto` makes up \
-samples of no class for training, a quarter of the rows noise and a quarter rows whose features \
-come from several samples, and every module learns to answer them uniformly. Here such modules \
-are asked about inputs that are no samples, beside modules without made-up samples, and beside \
-one network that is trained on all classes at once, without and with the same made-up samples. \
-Salt and pepper, shuffled, inverted and mirrored images, halves and foreign images are in none \
-of them. The AUROC is how often, of one test sample and one such input, the input has the larger \
-score; *refused* is the fraction of inputs above a threshold that {answered:.0%} of the \
-validation samples stay below. The score is the one that `intarsia.novelty` chooses on \
-validation samples against outliers made of these. Mean ± standard deviation, n = {n} seeds."""
+NONSENSE_INTRO = """Do modules refuse inputs that are not samples of anything? A module learns to \
+be uncertain about samples of other classes, but says nothing in particular about other inputs \
+unless it is trained to. The preset `auto` therefore trains on made-up samples of no class as \
+well: noise, a quarter as many as there are training rows, and as many rows again whose features \
+come from several samples; every module learns to answer them uniformly. Such modules are \
+compared here with modules trained without made-up samples, and with one network trained on all \
+classes at once, without and with the same made-up samples. Salt and pepper, shuffled, inverted \
+and mirrored images, halves and foreign images are never trained on. The AUROC is the probability \
+that, of one test sample and one such input, the input has the larger score; *refused* is the \
+fraction of inputs above a threshold that {answered:.0%} of the validation samples stay below. The \
+score is the one that `intarsia.novelty` chooses on validation samples against outliers made from \
+them. Mean ± standard deviation, n = {n} seeds."""
 HARD = ("uniform noise", "Gaussian noise", "salt and pepper", "shuffled pixels", "inverted")
 
 
@@ -366,7 +399,7 @@ def _by_score(rows: Sequence[Result], wholes: Sequence[str]) -> str:
         for name in cases
     ]
     chosen = sorted({row["score"] for row in rows if row["whole"] in some})
-    note = f"By score; *chosen* is {' or '.join(chosen)}."
+    note = f"AUROC by score; *chosen* is {' or '.join(chosen)}."
     return f"{note}\n\n{table(f'AUROC|{head}', lines)}"
 
 
@@ -384,11 +417,11 @@ def _nonsense_aims(rows: Sequence[Result], targets: dict[str, float]) -> str:
         held = mean(_scores(own, merged, "held-out classes", "chosen", "auroc"))
         before = mean(_scores(own, without, "held-out classes", "chosen", "auroc"))
         lines.append(
-            f"- {data}: noise, shuffled and inverted inputs have an AUROC of at least "
-            f"{value:.3f} ({least}; aim {targets['auroc']}); of each kind of noise at least "
-            f"{refused:.1%} is refused (aim {targets['refused']:.0%}); accuracy is {loss:.4f} "
-            f"lower than without made-up samples (aim at most {targets['loss']}); held-out classes "
-            f"{held:.3f}, without made-up samples {before:.3f}."
+            f"- {data}: the AUROC for noise, shuffled and inverted inputs is at least {value:.3f} "
+            f"({least}; target {targets['auroc']}); at least {refused:.1%} of each kind of noise "
+            f"is refused (target {targets['refused']:.0%}); accuracy is {loss:.4f} lower than "
+            f"without made-up samples (target at most {targets['loss']}); the AUROC for held-out "
+            f"classes is {held:.3f}, against {before:.3f} without made-up samples."
         )
     return "\n".join(lines)
 

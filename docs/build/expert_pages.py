@@ -10,9 +10,9 @@ from intarsia.studies.tables import Spread
 from pages import RESULTS, Load, table
 
 WAYS = {
-    "cross-entropy": "cross-entropy, as is usual",
+    "cross-entropy": "cross-entropy, as usual",
     "label smoothing": "label smoothing",
-    "ME, public images": "maximum entropy, other tasks never seen: public images",
+    "ME, public images": "maximum entropy, public images in place of other tasks",
     "ME, all tasks": "maximum entropy, samples of all tasks",
 }
 PARTITION = "random"
@@ -23,15 +23,16 @@ def experts_in_short(load: Load) -> str:
     resnet, joint = _experts("cifar")
     named, named_joint = _experts("efficientnet")
     paragraphs = [
-        "Five experts of one pretrained ResNet-18, ten classes of CIFAR-100 each, joined without "
-        f"training: accuracy on all fifty, mean ± standard deviation over {len(joint)} seeds, "
-        "tasks drawn at random. One network fine-tuned on all of them for as many steps as one "
-        f"expert reaches {_spread(joint)}. Public images are those that the base was trained on.",
-        "Five experts of EfficientNet-Lite0 with ImageNet's weights, twenty classes each, over "
-        f"{len(named_joint)} seeds; the public images are those of CIFAR-10. One network "
-        f"fine-tuned on all hundred classes reaches {_spread(named_joint)}.",
-        "[All ways to join, and tasks of similar classes](docs/results/study_base.md), [what a "
-        "fresh head recovers](docs/results/study_fresh_head.md), "
+        "Five experts fine-tuned from one pretrained ResNet-18, each on ten classes of CIFAR-100 "
+        "drawn at random, joined without further training: accuracy on all fifty classes, mean ± "
+        f"standard deviation over {len(joint)} seeds. One network fine-tuned on all fifty classes "
+        f"for as many steps as one expert reaches {_spread(joint)}. The public images are those "
+        "that the base was trained on.",
+        "Five experts fine-tuned from EfficientNet-Lite0 with ImageNet weights, twenty classes "
+        f"each, over {len(named_joint)} seeds; the public images are those of CIFAR-10. One "
+        f"network fine-tuned on all hundred classes reaches {_spread(named_joint)}.",
+        "See also [all ways to join, and tasks of similar classes](docs/results/study_base.md), "
+        "[what a fresh head recovers](docs/results/study_fresh_head.md) and "
         "[routing](docs/results/study_geometry.md).",
     ]
     first, second, more = (
@@ -53,7 +54,8 @@ def _experts(suffix: str) -> tuple[str, list[float | None]]:
         scores = [_spread([value_of(cell, kind) for cell in own]) for kind in (OWN, LOGITS, "best")]
         routed = [cell.result["centroid"] for cell in _of(asked, way)]
         rows.append([words, *scores, _spread(routed) if routed else "-"])
-    head = "experts trained by|on its own task|logits added|best one network|routed by centroids"
+    head = "experts trained by|each on its own task|logits added|best single network"
+    head += "|routed by centroids"
     return table(head, rows), [cell.result[JOINT] for cell in base if JOINT in cell.result]
 
 

@@ -1,4 +1,4 @@
-"""The page on graphs: scales, edge counts and identities, met or missed; what large ones cost."""
+"""The page on graphs: scales, edge counts and identities, met or missed; cost of large ones."""
 
 import math
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ import studies
 from intarsia.graphs.heat_spectrum import GRID
 from intarsia.plots import curves, heat_curves, rewiring_steps
 from intarsia.studies import Claim, Findings
+from intarsia.studies.wording import several
 from pages import RESULTS, Load, Result, met, page, table
 
 TITLES = {"citeseer": "CiteSeer", "cora": "Cora", "photo": "Photo", "computers": "Computers"}
@@ -30,21 +31,26 @@ def graphs(load: Load) -> str:
     return page(
         "Graphs at several scales",
         [result, speed, *later.values()],
-        "The largest component of each data set, and what [the guide](../guide/graphs.md) calls "
-        "its scales. *Printed* is what the paper (Caso et al. 2025) and its supplement say.",
+        "Do we find the characteristic scales and the rewired graphs that were published, do "
+        f"networks gain from a second graph, and what do large graphs cost? {_in_short(result)} "
+        "All numbers are for the largest connected component of each data set; [the "
+        "guide](../guide/graphs.md) explains the scales. *Printed* is what the paper (Caso et al. "
+        "2025) and its supplement say.",
         "## Scales",
         table(
-            "data|nodes|directed edges|published tau*|printed||peaks of the heat capacity|by",
+            "data|nodes|directed edges|`tau*` as published|printed|verdict|heat-capacity "
+            "peaks|computed by",
             [_scales(row) for row in result["sets"]],
         ),
-        "A published scale is met within one step of the grid, "
-        f"{len(GRID)} times from {GRID[0]:g} to {GRID[-1]:,.0f}; the "
-        "heat capacity's peaks lie elsewhere. Errors of estimates are the largest over the grid: "
-        "the standard error over probes and what the last steps changed.",
-        "![Both curves of Cora, with the scales of both kinds](graphs-cora.svg)",
+        "`tau*` *as published* is the scale by the published definition; it counts as met if it "
+        f"is within one step of the grid ({len(GRID)} times from {GRID[0]:g} to {GRID[-1]:,.0f}) "
+        "of the printed value. The peaks of the heat capacity lie elsewhere. The error of an "
+        "estimate is the standard error over probes plus the change made by the last steps, the "
+        "largest over the grid.",
+        "![Both curves of Cora, with the scales that each gives](graphs-cora.svg)",
         "## Edges after rewiring",
         table(
-            "data|tau|directed edges|printed|aimed at||supernodes by contraction|undecided",
+            "data|tau|directed edges|printed|target|verdict|supernodes by contraction|undecided",
             [
                 *(_count(row) for row in result["counts"]),
                 *(
@@ -54,36 +60,46 @@ def graphs(load: Load) -> str:
                 ),
             ],
         ),
-        "Undecided are comparisons of two entries of the heat kernel that are closer to each other "
-        "than twice the error of the series that computed them. Supernodes are not counted in the "
-        "run that rewires the two large graphs.",
+        "*Undecided* counts comparisons of two entries of the heat kernel that differ by less than "
+        "twice the error of the series that computed them. Supernodes are not counted for the two "
+        "large graphs.",
         "![A tree, its groups, and the graph it becomes at tau*](graphs-rewiring.svg)",
-        "The drawing: a Barabasi-Albert tree of "
+        "The drawing shows a Barabasi-Albert tree of "
         f"{len(result['drawing']['positions'])} nodes at its published scale, "
-        f"{result['drawing']['tau']:.3g}; nodes of one supernode have one colour.",
+        f"{result['drawing']['tau']:.3g}; nodes of one supernode share a colour.",
         "## Identities",
         table(
-            "what|largest difference|allowed|",
+            "identity|largest difference|allowed|verdict",
             [
                 (row["what"], f"{row['difference']:.2g}", f"{row['allowed']:g}", met(row["met"]))
                 for row in result["identities"]
             ],
         ),
         "## Cost",
-        f"CPU seconds with {speed['threads']} thread, each row in a process of its own; blocks may "
-        f"take {speed['memory_setting_gib']:g} GiB.",
+        f"CPU seconds on {several(speed['threads'], 'thread')}, each row in its own process; "
+        f"blocks may take {speed['memory_setting_gib']:g} GiB.",
         table(
-            "graph|nodes|directed edges|scale, s|kernel, s|rewiring, s|all, s|largest memory, GiB",
+            "graph|nodes|directed edges|scale, s|kernel, s|rewiring, s|total, s|peak memory, GiB",
             [_cost(row) for row in _rows(speed, later)],
         ),
-        "The kernel's columns are all of them for a data set, and "
-        f"{_columns(speed)} for a random graph with ten edges drawn for each node.",
+        "For a data set all columns of the heat kernel are computed, for a random graph (ten edges "
+        f"drawn per node) {_columns(speed)} of them.",
         *_dense(speed),
         *_computers(speed, later.get(TWO_CORES)),
-        "![Seconds against nodes](graphs-cost.svg)",
+        "![CPU seconds by number of nodes](graphs-cost.svg)",
         *_study(),
         *(_modules(later[MODULES]) if MODULES in later else []),
-        *([] if MODULES in later else ["## Not measured yet", "Class modules of graph networks."]),
+        *([] if MODULES in later else ["## Not yet measured", "Class modules of graph networks."]),
+    )
+
+
+def _in_short(result: Result) -> str:
+    """How many printed scales and edge counts are met."""
+    scales = [row["met"] for row in result["sets"] if row["printed"] is not None]
+    counts = [row["met"] for row in result["counts"]]
+    return (
+        f"{sum(scales)} of {len(scales)} printed scales and {sum(counts)} of {len(counts)} printed "
+        "edge counts of the smaller graphs are met."
     )
 
 
@@ -101,7 +117,7 @@ def figures(load: Load) -> dict[str, Figure]:
         for name, key in (("scale", "spectrum"), ("columns of the kernel", "columns"))
     }
     places = {math.log10(row["nodes"]): f"{row['nodes']:,}" for row in random}
-    title = "Seconds against nodes"
+    title = "CPU seconds by number of nodes"
     ax = curves(seconds, title=title, x="nodes", y="log10 of CPU seconds", x_names=places)
     cost = ax.get_figure(root=True)
     assert cost is not None
@@ -125,7 +141,7 @@ def _study() -> list[str]:
         parts += [_size(variant), *_claims(verdict.claims)]
         parts += studies.tables_markdown(variant.study.tables(variant.measured))
     if not variants:
-        return [*parts, "Not measured yet."]
+        return [*parts, "Not yet measured."]
     names = ("epochs", "tau")
     return [*parts, *(f"![Accuracy against {name}](study_{STUDY}-{name}.svg)" for name in names)]
 
@@ -137,7 +153,7 @@ def _size(variant: Any) -> str:
     keys = ("seeds", "width", "learning_rate", "epochs", "control_epochs", "honest_epochs")
     keys = (*keys, "random_scales")
     other = [
-        f"{key.replace('_', ' ')} {own[key]:g} (there {paper[key] or 'by data set':{form}})"
+        f"{key.replace('_', ' ')} {own[key]:g} (paper: {paper[key] or 'by data set':{form}})"
         for own in given
         for key in keys
         if own[key] != paper[key]
@@ -145,24 +161,25 @@ def _size(variant: Any) -> str:
     ]
     tried = [math.prod(map(len, own["grid"].values())) for own in (*given, paper)]
     if tried[0] != tried[-1]:
-        other.append(f"{tried[0]} settings tried by the honest protocol (there {tried[-1]})")
+        other.append(f"{tried[0]} settings tried by the honest protocol (paper: {tried[-1]})")
     missing = sum(own.missing for own in variant.archives.values())
-    lacks = f" {missing} cells are missing, so that some rows below are not there." * bool(missing)
+    lacks = f" {several(missing, 'cell')} missing, so some rows are absent." * bool(missing)
     devices = ", ".join(dict.fromkeys(d for run in variant.runs for d in run["devices"]))
     seconds = sum(run["measuring_seconds"] for run in variant.runs)
     size = (
-        f"**A small run, not the paper's size**: {', '.join(dict.fromkeys(other))}."
+        f"**A smaller run than the paper's**: {', '.join(dict.fromkeys(other))}."
         if other
-        else "The paper's size."
+        else "Run at the paper's size."
     )
     return (
-        f"{size} Its {len(variant.measured)} cells, training included, took {seconds:,.0f} s by "
-        f"the clock on {devices}. [The study's page](study_{STUDY}.md) has the command.{lacks}"
+        f"{size} Its {several(len(variant.measured), 'cell')}, training included, took "
+        f"{seconds:,.0f} s of elapsed time on {devices}. [The study's page](study_{STUDY}.md) has "
+        f"the command.{lacks}"
     )
 
 
 def _claims(claims: Sequence[Claim]) -> list[str]:
-    words = {True: "reproduces", False: "does not reproduce", None: "cannot be told"}
+    words = {True: "reproduces", False: "does not reproduce", None: "inconclusive"}
     rows = [
         [c.evidence["claim"], c.evidence["where"], words[c.holds], c.evidence["numbers"], c.n]
         for c in claims
@@ -170,8 +187,8 @@ def _claims(claims: Sequence[Claim]) -> list[str]:
     ]
     return [
         table("claim|networks|verdict|measured|n", rows),
-        "A claim reproduces where a test paired by seed says so at 95%, corrected by Holm's "
-        "method; it does not where the mean is not the higher one. Between, it cannot be told.",
+        "A claim reproduces if a test paired by seed says so at 95%, corrected by Holm's method; "
+        "it does not reproduce if the mean is not the higher one. In between, it is inconclusive.",
     ]
 
 
@@ -218,7 +235,7 @@ def _dense(speed: Result) -> list[str]:
     """How much longer eigenvectors take, where both were tried."""
     return [
         f"{TITLES[row['case']]} by eigenvectors, in the same run: {row['dense_seconds']:.1f} s, "
-        f"{row['ratio']:.1f} times as long, with {row['dense_rewired']:,} edges."
+        f"{row['ratio']:.1f} times as long, giving {row['dense_rewired']:,} edges."
         for row in speed["rows"]
         if "ratio" in row
     ]
@@ -230,15 +247,15 @@ def _computers(speed: Result, two: Result | None) -> list[str]:
         return ["Computers was not rewired in this run."]
     (row,) = rows
     said = (
-        f"Aimed at for Computers: {SECONDS} s on two cores and {GIB:g} GiB. One core took "
-        f"{row['seconds']:.0f} s of its time and {row['peak_gib']:.1f} GiB "
+        f"The target for Computers is {SECONDS} s on two cores and {GIB:g} GiB. One core took "
+        f"{row['seconds']:.0f} s of CPU time and {row['peak_gib']:.1f} GiB "
         f"({met(row['peak_gib'] <= GIB)})"
     )
     if two is None:
         return [f"{said}; two cores were not timed."]
     (row,) = two["rows"]
     took, threads = row["wall_seconds"], two["threads"]
-    return [f"{said}; {threads} threads took {took:.0f} s by the clock ({met(took <= SECONDS)})."]
+    return [f"{said}; {threads} threads took {took:.0f} s elapsed ({met(took <= SECONDS)})."]
 
 
 def _rows(speed: Result, later: dict[str, Result]) -> list[dict[str, Any]]:
@@ -258,23 +275,23 @@ def _modules(result: Result) -> list[str]:
     off = max(row["inlay_off"] for row in result["rows"])
     return [
         "## Class modules of a graph network",
-        "One maximum-entropy module per class, a graph network of two layers each, joined without "
-        "training, and one network trained on all classes jointly. Both see the whole graph and "
-        f"{result['per_class']} labels per class of a random split for each seed, train for "
-        f"{result['epochs']} epochs, and take by seed what validates best of "
+        "One maximum-entropy module per class, each a graph network of two layers, joined without "
+        "further training, against one network trained on all classes jointly. Both see the whole "
+        f"graph and {result['per_class']} labels per class of a random split for each seed, train "
+        f"for {result['epochs']} epochs, and use, for each seed, the best on validation of "
         f"{len(result['grid'])} settings: "
-        f"{', '.join(own['optimiser'] for own in result['grid'])}. Test accuracy in per cent, mean "
-        "and standard deviation over seeds.",
+        f"{', '.join(own['optimiser'] for own in result['grid'])}. Test accuracy in per cent, "
+        "mean ± standard deviation over seeds.",
         table(
-            "data|seeds|joint|modules by logits|modules by inlay|difference, logits to joint"
-            "|others, before a removal|others, after",
+            "data|seeds|joint network|modules, logits added|modules, inlay|logits minus joint"
+            "|accuracy on others, before a removal|after",
             [_module_row(rows) for rows in groups],
         ),
-        "*Others*: test nodes of the other classes, each class removed in turn. What is left after "
-        "a removal has the same logits, bit for bit, as modules that were joined without it, and a "
-        "class that is added to them as all joined at once: "
-        f"{met(same)}, over {len(removed)} banks. Inlay's logits are those of the sum to "
-        f"{off:.1g}.",
+        "*Others* are the test nodes of the other classes; each class is removed in turn. After a "
+        "removal the logits are bit for bit those of the remaining modules joined without it, and "
+        "after adding a class back they are bit for bit those of all modules joined at once: "
+        f"{met(same)} in {several(len(removed), 'bank')}. The inlay's logits differ from the sum "
+        f"of the modules' by at most {off:.1g}.",
     ]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from intarsia.studies.wording import several
 from pages import RESULTS, Load, command, mean_sd, table
 
 PARTS = ("digits", "mnist", "lenet", "cifar", "vit")
@@ -21,11 +22,12 @@ def lens_modules(load: Load) -> str:
     known = [part for part in PARTS if (RESULTS / f"lens_modules_{part}.json").exists()]
     parts = [
         "## On class modules",
-        "Each hidden layer answers through a tuned lens, a least-squares map to the module's own "
-        "logits that is fitted on training samples; all numbers are of test samples. A layer is "
-        "called after the one that reads it, so that the last hidden layer is the own head by "
-        "construction. AUC: by entropy alone. Strangers are noise of the samples' range, and test "
-        "samples whose pixels are shuffled, each by an order of its own.",
+        "From which layer on is a class module sure of its own class and uncertain about the "
+        "rest? Each hidden layer answers through a tuned lens, a least-squares map to the "
+        "module's own logits fitted on training samples; all numbers are for test samples. A "
+        "layer is named after the one that reads it, so the last hidden layer is the module's own "
+        "head by construction. AUCs are by entropy alone. Unfamiliar inputs are noise in the "
+        "range of the samples, and test samples with their pixels shuffled, each in its own order.",
     ]
     for part in known:
         result = load(f"lens_modules_{part}")
@@ -41,10 +43,10 @@ def _about(result: Mapping[str, Any]) -> str:
     seconds = [sum(run["seconds"][key] for run in runs) for key in ("training", "lenses")]
     return (
         f"{runs[0]['modules']} modules `{train['model']}`, {1 - density:.1%} pruned, "
-        f"{result['seeds']} {'seed' if result['seeds'] == 1 else 'seeds'}, trained on "
+        f"{several(result['seeds'], 'seed')}, trained on "
         f"{result['samples']['train']:,} samples of {result['data']}; {runs[0]['samples']:,} test "
-        f"samples. Training took {seconds[0]:,.0f} s, the lenses {seconds[1]:,.0f} s, by the clock "
-        f"on {result['machine']}, with other work on the machine. `{command(result)}`"
+        f"samples. Training took {seconds[0]:,.0f} s and the lenses {seconds[1]:,.0f} s of elapsed "
+        f"time on {result['machine']}, shared with other work. `{command(result)}`"
     )
 
 
@@ -53,7 +55,7 @@ def _tables(result: Mapping[str, Any]) -> list[str]:
     keys = ("rewarded", "other", "auc_other", "auc_wrong", "noise", "shuffled", "explained")
     own = [[row["name"], *(_cell(row[key], seeds) for key in keys), *_signs(result, place)]
            for place, row in enumerate(result["layers"])]  # fmt: skip
-    head = "layer|entropy, rewarded|entropy, other|AUC rewarded or other|AUC right or wrong"
+    head = "layer|entropy, rewarded|entropy, other|AUC rewarded/other|AUC right/wrong"
     head += "|AUC noise|AUC shuffled|variance explained|change, rewarded|change, other"
     joint_keys = ("right", "wrong", "auc_wrong", "noise", "shuffled")
     joint = [
@@ -63,14 +65,17 @@ def _tables(result: Mapping[str, Any]) -> list[str]:
     wrong = [run["wrong"] for run in result["runs"]]
     counts = ", ".join(map(str, wrong))
     return [
-        "Means over modules, and over seeds with their standard deviation where there are several; "
-        "change: modules of all seeds that expand (+), prune (-) or do neither (=) against "
-        "the layer above.",
+        "Means over modules; if there are several seeds, mean ± standard deviation over them. "
+        "*Change* counts the modules of all seeds that expand (+), prune (-) or do neither (=), "
+        "relative to the layer above.",
         table(head, own),
-        f"All modules together: the surest answers, wrong on {counts} of "
-        f"{result['runs'][0]['samples']:,}. Its entropy where it is right and where it is wrong, "
-        "and the lowest entropy over modules against strangers.",
-        table("layer|where right|where wrong|AUC right or wrong|AUC noise|AUC shuffled", joint),
+        f"All modules together, the surest one answering: wrong on {counts} of "
+        f"{result['runs'][0]['samples']:,} samples. Entropy of the answering module where it is "
+        "right and where it is wrong; noise and shuffled samples are judged by the lowest entropy "
+        "over modules.",
+        table(
+            "layer|entropy where right|where wrong|AUC right/wrong|AUC noise|AUC shuffled", joint
+        ),
     ]
 
 
@@ -88,13 +93,16 @@ def _reading(result: Mapping[str, Any]) -> str:
     rows = result["layers"]
     last = rows[-1]
     own = _first(rows, last, lambda row: row["auc_other"])
-    text = f"Rewarded or other: no worse than the logits by more than {NEAR} from {own} on. "
+    text = f"AUC rewarded/other: at most {NEAR} below its value at the logits from {own} on. "
     for kind, about in (("noise", "Noise"), ("shuffled", "Shuffled samples")):
         if last["joint"]:
             place = _first(rows, last, lambda row, kind=kind: row["joint"][kind])
             first = rows[0]["joint"][kind]["mean"]
             end = last["joint"][kind]["mean"]
-            text += f"{about}: {first:.3f} at the input, {end:.3f} at the logits, from {place} on. "
+            text += (
+                f"{about}: AUC {first:.3f} at the input and {end:.3f} at the logits, likewise "
+                f"from {place} on. "
+            )
     return text.strip()
 
 
@@ -115,16 +123,17 @@ def _beside(result: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     joint = rows[-1]["joint"]
     more = (
-        f"Winning module where right, {noted['right']} / {_cell(joint['right'], seeds)}; where "
-        f"wrong, {noted['wrong']} ({noted['wrong_samples']} of {noted['samples']}) / "
-        f"{_cell(joint['wrong'], seeds)}; noise {noted['noise']} / {_cell(joint['noise'], seeds)}; "
-        f"shuffled {noted['shuffled']} / {_cell(joint['shuffled'], seeds)}."
+        f"Entropy of the winning module where right: {noted['right']} / "
+        f"{_cell(joint['right'], seeds)}; where wrong: {noted['wrong']} ({noted['wrong_samples']} "
+        f"of {noted['samples']}) / {_cell(joint['wrong'], seeds)}. AUC for noise: {noted['noise']} "
+        f"/ {_cell(joint['noise'], seeds)}; for shuffled samples: {noted['shuffled']} / "
+        f"{_cell(joint['shuffled'], seeds)}."
     )
     return "\n\n".join(
         [
-            "An earlier measurement by one seed, with plain least squares, stands before the "
-            "stroke and ours behind it:",
-            table("layer|AUC rewarded or other|entropy, rewarded|entropy, other", body),
+            "An earlier measurement with one seed and plain least squares (before the slash) and "
+            "the present one (after it):",
+            table("layer|AUC rewarded/other|entropy, rewarded|entropy, other", body),
             more,
         ]
     )

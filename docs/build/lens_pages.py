@@ -1,4 +1,4 @@
-"""The page on the lens: what was aimed at and what came out, from archives and result files."""
+"""The page on the lens: targets and findings, from archives and result files."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,11 +23,11 @@ ASKED = ("task", "format")
 
 
 def lens(load: Load) -> str:
-    """Aims first, then what the study says beside them, then every table."""
+    """Targets first, then further findings, then every table."""
     aims: list[list[Any]] = [
-        ["Entropies worked out by hand, log V of the uniform law, and the last layer's entropy "
-         "that of the model's own answer to 1e-5", "tests/lens, with every run of the suite", "-",
-         "met"],
+        ["Entropies equal those worked out by hand and log V for the uniform distribution, and the "
+         "last layer's entropy equals that of the model's own answer to 1e-5",
+         "checked by tests/lens in every run of the suite", "-", "met"],
     ]  # fmt: skip
     beside: list[str] = []
     tables: list[str] = []
@@ -45,13 +45,15 @@ def lens(load: Load) -> str:
     return page(
         "Entropy through depth",
         [],
-        "What entropy profiles of language models tell apart: [the guide](../guide/lens.md) says "
-        "how they are made, [the study's page](study_lens.md) has the command and figures. The "
-        "paper (Caso, Ali, Irwin, Liò, arXiv 2502.16570) asks larger models; where its "
-        "questions are ours its numbers stand in the same table.",
-        "## What was aimed at",
-        table("aim|measured|n|verdict", aims),
-        *(["## What came out beside it", "\n".join(beside)] if beside else []),
+        "What can be told from the entropy after each layer of a language model? [The "
+        "guide](../guide/lens.md) explains how entropy profiles are computed, and [the study's "
+        "page](study_lens.md) has the command and the figures. "
+        f"{sum(row[-1] == 'met' for row in aims)} of {len(aims)} targets are met. The paper "
+        "(Caso, Ali, Irwin, Liò, arXiv 2502.16570) uses larger models; where its questions are "
+        "the same as ours, its numbers are in the same table.",
+        "## Targets",
+        table("target|measured|n|verdict", aims),
+        *(["## Further findings", "\n".join(beside)] if beside else []),
         *(["## Tables", *tables] if tables else []),
         *drawn,
         *_family(load),
@@ -71,7 +73,7 @@ def figures(load: Load) -> "dict[str, Figure]":
     points = np.array(own["points"]["t-SNE"])
     for part, name in PLANES.items():
         labels = [str(row[part]) for row in found["networks"] for _ in range(own["samples"])]
-        title = f"profiles of samples, t-SNE, by {part}"
+        title = f"entropy profiles of samples by {part}, t-SNE"
         result[name] = profile_plane(points, labels, title=title)
     return result
 
@@ -102,8 +104,8 @@ def _flat(load: Load) -> list[list[Any]]:
     means = [row["auc_other"]["mean"] for row in result["layers"]]
     flat = max(means[1:]) - min(means[1:]) <= FLAT
     text = ", ".join(f"{mean:.3f}" for mean in means)
-    aim = f"Class modules on digits: AUC rewarded or other is flat (within {FLAT}) from the first "
-    return [[f"{aim}hidden layer on; input, hidden layers, logits", text, result["seeds"],
+    aim = f"Class modules on digits: AUC rewarded/other is flat (within {FLAT}) from the first "
+    return [[f"{aim}hidden layer on (input, hidden layers, logits)", text, result["seeds"],
              met(flat)]]  # fmt: skip
 
 
@@ -114,7 +116,7 @@ def _fast(load: Load) -> list[list[Any]]:
     rows = []
     for own in result["rows"]:
         if own["way"] in ("all positions", "every 16th position", "last position"):
-            aim = f"Profiles at no more than {MOST} times a plain forward pass, {own['network']}: "
+            aim = f"A profile costs at most {MOST} plain forward passes, {own['network']}: "
             rows.append([f"{aim}{own['way']}", own["ratio"], "-", met(own["ratio"] <= MOST)])
     return rows
 
@@ -128,18 +130,19 @@ def _speed(load: Load) -> list[str]:
          own.get("GiB", "-"), met(own["ratio"] <= MOST) if "products" in own else "-"]
         for own in result["rows"]
     ]  # fmt: skip
-    head = "network|way|seconds|times the plain pass|times its products|peak GiB"
+    head = "network|positions read|seconds|ratio to a plain pass|ratio of products|peak GiB"
     return [
         "## What a profile costs",
         f"{result['texts']:,} texts of {result['tokens']} tokens through {result['model']}, "
-        f"{result['machine']}, {result['date']}, `{command(result)}`. A plain pass gives logits of "
-        "all positions. Products are multiplications by weights, attention left out: with B of the "
-        "blocks, H of the head and L layers a plain pass has B + H a position, a profile that "
-        "reads one of s positions B + L H / s. SmolLM2-135M has B = 106 M, H = 28 M, L = 30, so "
-        "that all positions cost 7.1 plain passes, every 8th 1.6, every 16th 1.2, the last of 64 "
-        "0.9, whatever the code does: in one precision only the last two can stay below "
-        f"{MOST}. The paper's own protocol reads the last position of each token written.",
-        table(f"{head}|at most {MOST}", rows),
+        f"{result['machine']}, {result['date']}, `{command(result)}`. A plain pass gives the "
+        "logits at all positions. Products are multiplications by weights, without attention: "
+        "with B products in the blocks, H in the head and L layers, a plain pass takes B + H per "
+        "position, and a profile that reads one in s positions takes B + L H / s. SmolLM2-135M "
+        "has B = 106 M, H = 28 M and L = 30, so reading all positions costs 7.1 plain passes, "
+        "every 8th 1.6, every 16th 1.2 and the last of 64 0.9, however it is implemented: in a "
+        f"single precision only the last two can stay below {MOST}. The paper's protocol reads "
+        "only the last position, for each generated token.",
+        table(f"{head}|at most {MOST} passes", rows),
     ]
 
 
@@ -162,18 +165,19 @@ def _family(load: Load) -> list[str]:
     seeds = len({own["seed"] for own in networks})
     return [
         "## Family and size",
-        f"{len(networks)} networks that we trained on the same {result['bytes'] / 1e6:.1f} MB of "
+        f"{len(networks)} networks trained here on the same {result['bytes'] / 1e6:.1f} MB of "
         f"text, {result['machine']}, {result['date']}, `{command(result)}`. Profiles of "
-        f"{result['plane']['samples']} samples each, interpolated to {result['points']} points, so "
-        "that depth is not told by their length. The neighbours learn from all seeds but one and "
-        f"are tested on that one, each of {seeds} in turn: mean ± standard deviation over the seed "
-        "that is held out. The number of layers alone, which no profile tells, stands beside them. "
-        "The paper prints macro F1 97.99±0.66 for the family and 96.31±0.87 for the size of 12 "
-        "pretrained models, over folds of samples: each network is on both sides of the cut there.",
-        table("what|features|accuracy|macro F1|chance", rows),
-        "Loss on held-out bytes, nats, by seed:",
+        f"{result['plane']['samples']} samples each are interpolated to {result['points']} "
+        "points, so their length does not reveal the depth. A nearest-neighbour classifier learns "
+        f"from all seeds but one and is tested on that one, each of {seeds} in turn: mean ± "
+        "standard deviation over held-out seeds. For comparison, the number of layers alone, "
+        "which no profile contains. The paper prints macro F1 97.99±0.66 for the family and "
+        "96.31±0.87 for the size of 12 pretrained models, over folds of samples: there, each "
+        "network is in both the training and the test folds.",
+        table("predicted|features|accuracy|macro F1|chance", rows),
+        "Loss on held-out bytes in nats, one value per seed:",
         table("form|layers|loss", losses),
-        *(f"![profiles by {part}]({name}.svg)" for part, name in PLANES.items()),
+        *(f"![Entropy profiles by {part}]({name}.svg)" for part, name in PLANES.items()),
     ]
 
 
@@ -189,4 +193,4 @@ def _missing() -> list[str]:
         "what a profile costs on a GPU": _there(SPEED),
     }
     left: Sequence[str] = [name for name, there in known.items() if not there]
-    return ["## Not measured yet", f"{', '.join(left)}."] if left else []
+    return ["## Not yet measured", f"{', '.join(left)}."] if left else []

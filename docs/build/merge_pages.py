@@ -40,17 +40,18 @@ WAYS = {
 }
 TERRITORY, INLAY, PAPER = ("territory", "sum"), ("sparse", "inlay"), ("paper", "sum")
 RELEASED = ("released", "sum")
-MERGE_INTRO = """Ten modules, one per class, each trained without the others and joined without \
-training; beside them one network of the same shape, trained on all ten classes, with a dropout \
-chosen for it in the same way. Numbers are accuracy on the test samples, mean ± standard deviation \
-over n seeds, and how far the mean is above or below that network. Nonzero counts the parameters \
-that survive in the whole that is joined, biases included, as a mean over seeds. The \
-settings of every kind are in benchmarks/experiments/banks.py: \
-territories, 95% modules and the joint network learn with a cosine schedule and keep the epoch \
-with the best validation loss, the 99% modules keep to the preset named."""
-CHOICE = """The dropout of each kind is the best of four on validation samples, for modules joined \
-by logits (which for territories equals adding weights), with seeds that no number above uses. \
-LeNet keeps the model's own."""
+MERGE_INTRO = """How close do ten modules come to one network trained on all classes? Each of ten \
+modules is trained separately, for one class, and all are joined without further \
+training; for comparison, one network of the same shape is trained on all ten classes, with its \
+dropout chosen in the same way. Numbers are accuracy on the test samples, mean ± standard \
+deviation over n seeds, and the difference of the mean from that joint network. *Nonzero* counts \
+the parameters that remain in the composition, biases included, averaged over seeds. The settings \
+of every kind are in benchmarks/experiments/banks.py: territories, 95% modules and the joint \
+network use a cosine schedule and keep the epoch with the best validation loss; the 99% modules \
+follow the preset named."""
+CHOICE = """For each kind the best of four dropouts was chosen on validation samples, for modules \
+joined by logits (which for territories equals adding weights), with seeds that are not used \
+above. LeNet keeps the model's own dropout."""
 
 
 def merge(load: Load) -> str:
@@ -63,12 +64,12 @@ def merge(load: Load) -> str:
         [mlps, released, lenet],
         MERGE_INTRO,
         "## Targets",
-        f"{sum(row[-1] == met(True) for row in verdicts)} of {len(verdicts)} are met.",
-        table("data|model|way|target|measured|least of the seeds|verdict", verdicts),
+        f"{sum(row[-1] == met(True) for row in verdicts)} of {len(verdicts)} targets are met.",
+        table("data|model|way|target|measured|lowest over seeds|verdict", verdicts),
         *_merge_tables(rows),
-        "## What the rows say",
+        "## What the tables show",
         _sharing_in_words(rows),
-        "## Calibrated",
+        "## Calibration",
         calibrated(load("calibration")),
         "## How the dropout was chosen",
         f"{CHOICE} The command:\n\n    {command(choice)}",
@@ -88,18 +89,18 @@ def merge_in_short(load: Load) -> str:
         lines.append([DATA_TITLES[data], MODELS[model], *cells])
     n = rows[0]["n"]
     text = (
-        "Ten modules, one per class, trained apart and joined without training. Test accuracy, "
-        f"mean ± standard deviation over {n} seeds; all numbers, nonzero counts and commands are "
-        "in [joining ten modules](docs/results/merge.md)."
+        "Ten modules, one per class, trained apart and joined without further training: test "
+        f"accuracy, mean ± standard deviation over {n} seeds. [Joining ten "
+        "modules](docs/results/merge.md) has all numbers, nonzero counts and commands."
     )
     other = _find(load("merge_released")["rows"], "mnist", "shallow", RELEASED)
     note = (
-        "Adding weights as in the last column is the paper's way. With the settings of its "
-        f"authors' code in place of the printed ones it reaches {mean_sd(other['test'])} "
+        "The last column, adding weights, is the paper's method. With the settings of its authors' "
+        f"code in place of the printed ones it reaches {mean_sd(other['test'])} "
         f"(n = {other['n']}) for the shallow MLP on MNIST."
     )
     head = (
-        "data|network|trained as one|territories, weights added|95% modules, inlay"
+        "data|network|one network, trained jointly|territories, weights added|95% modules, inlay"
         "|99% modules (preset `paper`), weights added"
     )
     before, after = (
@@ -126,11 +127,11 @@ def _merge_tables(rows: list[Row]) -> Iterator[str]:
                 ]
             )
         yield f"## {DATA_TITLES[data]}, {MODELS[model]}"
-        yield table("way|hidden units|n|nonzero|test|to joint", lines)
+        yield table("way|hidden units|n|nonzero|test accuracy|difference from joint", lines)
 
 
 def _merge_verdicts(rows: list[Row], targets: Result) -> Iterator[list[str]]:
-    """What was aimed at, what came out, and whether that will do."""
+    """The targets, what was measured, and whether they are met."""
     for model in ("shallow", "deep"):
         row, aim = _find(rows, "mnist", model, TERRITORY), targets["one_network"]
         yield _merge_verdict(row, TERRITORY, f"at least {aim}", row["test"]["mean"], aim)
@@ -168,16 +169,16 @@ def _sharing_in_words(rows: list[Row]) -> str:
         for data in DATA_TITLES
     )
     return (
-        "Adding the weights of modules that share hidden units is the paper's way. It says of its "
-        "complete merge that the shallow MLP stays above 0.90 on both data sets, and that the deep "
-        f"one falls well below; our shallow one ends at {ends} with what the paper prints (preset "
-        "`paper`), and on MNIST at "
-        f"{_find(rows, 'mnist', 'shallow', RELEASED)['test']['mean']:.3f} with what the authors' "
-        "code does (preset `released`: layer by layer pruning, among other things). The inlay "
-        "takes the very same modules and gives exactly the sum of their logits, so the difference "
-        "between the two rows is what the shared units cost. An inlay has fewer nonzero weights "
-        "than the joint network but more hidden units (counted for the first seed), so where it "
-        "comes out above that network, it does so as a wider one."
+        "Adding the weights of modules that share hidden units is the paper's method. The paper "
+        "says that in its complete merge the shallow MLP stays above 0.90 on both data sets and "
+        f"the deep one falls well below. Our shallow MLP ends at {ends} with the settings that the "
+        "paper prints (preset `paper`), and on MNIST at "
+        f"{_find(rows, 'mnist', 'shallow', RELEASED)['test']['mean']:.3f} with those of the "
+        "authors' code (preset `released`, which prunes layer by layer, among other differences). "
+        "The inlay joins the same modules and gives exactly the sum of their logits, so the "
+        "difference between the two rows is the cost of sharing units. An inlay has fewer nonzero "
+        "weights than the joint network but more hidden units (counted for the first seed), so "
+        "where it is more accurate than that network, it is also wider."
     )
 
 
@@ -197,13 +198,13 @@ def calibrated(result: Result) -> str:
         for row, gain in zip(rows, gains, strict=True)
     ]
     return (
-        f"One scale and one offset per module, fitted on {result['samples']} validation samples. "
-        f"It raises the mean test accuracy in {sum(gain > 0 for gain in gains)} of {len(gains)} "
-        f"cases, by up to {max(gains):.4f}, and lowers it by up to {max(0.0, -min(gains)):.4f} "
-        "elsewhere. Modules that have learned well need none, so it is off unless asked for; a "
-        "composition that was calibrated reports its accuracy with and without on samples that "
-        "the fit did not see.\n\n"
-        + table("data|model|way|n|without|with|gain", lines)
+        f"Calibration fits one scale and one offset per module on {result['samples']} validation "
+        f"samples. It raises the mean test accuracy in {sum(gain > 0 for gain in gains)} of "
+        f"{len(gains)} cases, by up to {max(gains):.4f}, and lowers it by up to "
+        f"{max(0.0, -min(gains)):.4f} in the others. Well-trained modules do not need it, so it is "
+        "off by default; a calibrated composition reports its accuracy with and without "
+        "calibration on samples that were not used for the fit.\n\n"
+        + table("data|model|way|n|accuracy without|accuracy with|gain", lines)
         + f"\n\n{result['date']}, {result['machine']}:\n\n    {command(result)}"
     )
 
@@ -260,22 +261,35 @@ def curve(load: Load) -> str:
     return page(
         "From one module to ten",
         [result],
-        "Shallow modules of one class each, `mlp` with 512 hidden units, are joined one after "
-        "another; nothing is trained in between. Rewarded accuracy is over the test samples of the "
-        "classes joined so far, and any of the ten may be answered; non-rewarded entropy is over "
-        "all others, who should get an answer as uncertain as can be. Three banks take part: "
-        "`paper` (99% pruned, the paper's settings), `sparse` (95%) and `territory` (each module "
-        "has a tenth of the hidden units to itself). Sum, aligned sum, TIES and logits join the "
-        "same modules of `paper`; the other two have modules trained for them. Sum, aligned sum, "
-        "TIES and territory sum make a network of the original shape, the inlay a wider and sparse "
-        "one; logits keep all networks.",
+        "How does accuracy change as modules are joined one after another? "
+        f"{_curve_in_short(result)} Modules of one class each, `mlp` with 512 hidden units, are "
+        "joined without any training in between. Rewarded accuracy is over the test samples of "
+        "the classes joined so far, where any of the ten classes may be answered; non-rewarded "
+        "entropy is over the samples of all other classes, whose answers should be as uncertain "
+        "as possible. There are three banks: `paper` (99% pruned, the paper's settings), `sparse` "
+        "(95% pruned) and `territory` (each module has its own tenth of the hidden units). Sum, "
+        "aligned sum, TIES and logits join the same modules of `paper`; inlay and territory sum "
+        "have modules trained for them. Sum, aligned sum, TIES and territory sum give a network "
+        "of the original shape, the inlay a wider, sparse one; logits keep all networks.",
         f"Mean ± standard deviation over {seeds} seeds times {orders} random orders of the "
-        f"classes, the same for all ways. Where orders come to the same classes the whole counts "
-        f"once: n is {seeds} at ten modules, and at most {seeds * orders} before. Shades are one "
-        "standard deviation, cut off at 1.",
-        "![Rewarded accuracy against the number of modules joined](curve.svg)",
+        "classes, which are the same for all ways. If several orders reach the same set of "
+        f"classes, it is counted once: n is {seeds} at ten modules, and at most {seeds * orders} "
+        "before. The shaded bands are one standard deviation, cut off at 1.",
+        "![Rewarded accuracy by number of modules joined](curve.svg)",
         *parts,
     )
+
+
+def _curve_in_short(result: Result) -> str:
+    """The best and the worst way at ten modules, data set by data set."""
+    words = []
+    for name, own in result["data"].items():
+        ends = {way: m["rewarded_accuracy"]["10"]["mean"] for way, m in own["curves"].items()}
+        best, worst = max(ends, key=ends.__getitem__), min(ends, key=ends.__getitem__)
+        words.append(
+            f"{DATA_TITLES[name]} from {ends[best]:.3f} ({best}) to {ends[worst]:.3f} ({worst})"
+        )
+    return f"With ten modules, mean accuracy ranges on {' and on '.join(words)}."
 
 
 def curve_figure(result: Result) -> Figure:
@@ -289,7 +303,7 @@ def curve_figure(result: Result) -> Figure:
     }
     return curve_panels(
         panels,
-        title="Rewarded accuracy while modules are joined",
+        title="Rewarded accuracy as modules are joined",
         x="modules joined",
         y="rewarded accuracy",
         share_y=True,
@@ -313,7 +327,7 @@ def _curves(name: str, result: Result) -> list[str]:
             ]
             for way, measures in result["curves"].items()
         ]
-        head = f"{measure.replace('nonr', 'non-r').replace('_', ' ')}|bank"
+        head = f"{measure.replace('nonr', 'non-r').replace('_', ' ')}, by modules joined|bank"
         parts.append(table(f"{head}|{'|'.join(map(str, steps))}", rows))
     return [*parts, _curves_in_words(result), _ties_in_words(result["ties"])]
 
@@ -330,13 +344,13 @@ def _curves_in_words(result: Result) -> str:
     alignment = (
         "Alignment helps the sum here."
         if change > 0
-        else f"Alignment harms the sum ({change:+.4f}). It lays units that resemble each other on "
-        "one place, as is right for a mean of networks that do the same; these are added, and "
-        "share an origin, where units lie in the same places already."
+        else f"Alignment lowers the sum's accuracy ({change:+.4f}): it matches units that resemble "
+        "each other, which suits averaging networks that do the same task; these modules are "
+        "added, and share an origin, so their units already correspond."
     )
     return (
-        f"Ten modules, from the best: {ranked}. A joint network of the same shape, trained on all "
-        f"ten classes at once, reaches {mean_sd(joint)} (n = {joint['n']}). {alignment}"
+        f"Ten modules joined, best first: {ranked}. A joint network of the same shape, trained on "
+        f"all ten classes at once, reaches {mean_sd(joint)} (n = {joint['n']}). {alignment}"
     )
 
 
@@ -347,16 +361,16 @@ def _ties_in_words(ties: Result) -> str:
     densities = ", ".join(str(d) for d in dict.fromkeys(row["density"] for row in rows))
     scales = ", ".join(str(s) for s in dict.fromkeys(row["scale"] for row in rows))
     nothing = (
-        " Nothing is trimmed at a density of 1: pruning has done that."
+        " At a density of 1 nothing is trimmed: pruning has already done that."
         if best["density"] == 1
         else ""
     )
     return (
-        f"TIES is `{ties['operator']}`, preset `paper`. Its density is a fraction of all entries, "
-        f"the pruned ones included. It was chosen among {densities}, and the scale among "
-        f"{scales}, on validation samples for the complete merge of {ties['n']} of the seeds: "
-        f"{best['validation']:.4f} there, against {least['validation']:.4f} for the least "
-        f"(`density={least['density']}, scale={least['scale']}`).{nothing}"
+        f"TIES is `{ties['operator']}` on modules of preset `paper`. Its density is a fraction of "
+        f"all entries, including the pruned ones. Density was chosen from {densities} and scale "
+        f"from {scales}, on validation samples, for the complete merge of {ties['n']} of the "
+        f"seeds: validation accuracy {best['validation']:.4f}, against {least['validation']:.4f} "
+        f"for the worst (`density={least['density']}, scale={least['scale']}`).{nothing}"
     )
 
 
@@ -370,36 +384,45 @@ def compatibility(load: Load) -> str:
     return page(
         "What will fit",
         [result, again],
-        "Before two modules are joined by a sum of weights, can it be told how much accuracy that "
-        "will cost? Every pair of every seed of a bank is joined. The loss is the accuracy of the "
-        "logit sum less that of the weight sum, on the test samples of both classes. A measure is "
-        "as good as its rank correlation with the loss (Spearman). `interference` is what "
-        "`compatibility` foretells, from "
-        f"{result['samples']} or {again['samples']} validation samples without their labels; the "
-        "next four are its other "
-        "measures, and the last three are simpler ways to compare logit sum and weight sum on the "
-        "same samples. `ceiling` is what the true loss would reach, given that a loss over some "
-        "2000 samples is itself uncertain.",
-        "## First: pairs that judge",
+        "Before two modules are joined by adding their weights, can the loss of accuracy be "
+        f"predicted? {_compatibility_in_short(held, fresh, target)} Every pair of modules of "
+        "every seed of a bank is joined. The loss is the accuracy of the logit sum minus that of "
+        "the weight sum, on the test samples of both classes. A measure is judged by its rank "
+        "correlation with the loss (Spearman). `interference` is the prediction that "
+        f"`compatibility` makes from {result['samples']} or {again['samples']} validation samples "
+        "without their labels; the next four are its other measures, and the last three are "
+        "simpler comparisons of logit sum and weight sum on the same samples. `ceiling` is what "
+        "the true loss would reach, since a loss over some 2000 samples is itself uncertain.",
+        "## First test: held-out pairs",
         "None of these modules was used to design the measure, and the banks were named before "
-        "they were measured. Data sets and classes are the same as there. The measure was read "
-        f"from {result['samples']} samples, of which about a fifth are of a pair's classes.",
+        "they were measured. Data sets and classes are those of the design. The measure was "
+        f"computed from {result['samples']} samples, about a fifth of which belong to a pair's "
+        "classes.",
         _rank_table(held, target),
         _compatibility_verdict(held, target),
-        "## Then: more samples, other pairs",
-        "So few samples tell little of a loss of 1%. Averaged over the banks of the design "
-        f"`{BEST}` reaches {_bank_mean(design)} with {result['samples']} samples and "
-        f"{_bank_mean(again['design'])} with {again['samples']}, which `compatibility` looks at "
-        "since. The pairs above had been seen by then. These were trained to judge the change, "
-        "with seeds that were not used before, and named before they were measured. All of them "
-        "are deep: of shallow modules, whose pairs lose little, the first table is what is known.",
+        "## Second test: more samples, new pairs",
+        f"So few samples say little about a loss of 1%. Averaged over the design banks, `{BEST}` "
+        f"reaches {_bank_mean(design)} with {result['samples']} samples and "
+        f"{_bank_mean(again['design'])} with {again['samples']}, which `compatibility` has used "
+        "since. As the pairs above had been seen by then, new ones were trained to judge the "
+        "change, with unused seeds, and named before they were measured. All of them are deep: "
+        "for shallow modules, whose pairs lose little, only the first table is known.",
         _rank_table(fresh, target),
         _compatibility_verdict(fresh, target),
         _training(fresh["banks"]),
-        "## Pairs of the design",
-        "`interference`, and the steepness in it, were chosen on these.",
+        "## Design pairs",
+        "`interference` and its steepness were chosen on these pairs.",
         _rank_table(design, None),
         _training(design["banks"]),
+    )
+
+
+def _compatibility_in_short(held: Result, fresh: Result, target: float) -> str:
+    """The rank correlation over all pairs of both tests, and the target."""
+    first, second = (own["pooled"]["spearman_with_lost"][BEST] for own in (held, fresh))
+    return (
+        f"The rank correlation of `{BEST}` with the loss is {first:.2f} over all held-out pairs "
+        f"and {second:.2f} over new pairs with more samples; the target is {target}."
     )
 
 
@@ -409,7 +432,7 @@ def _bank_mean(result: Result) -> str:
 
 def _rank_table(result: Result, target: float | None) -> str:
     names = list(result["pooled"]["spearman_with_lost"])
-    head = "bank|n|mean loss|largest|ceiling|" + "|".join(f"`{name}`" for name in names)
+    head = "bank|pairs|mean loss|largest loss|ceiling|" + "|".join(f"`{name}`" for name in names)
     rows = [
         [
             f"`{bank['bank']}`",
@@ -430,8 +453,8 @@ def _rank_table(result: Result, target: float | None) -> str:
     )
     blank = [""] * 4
     means = [_coefficient(pooled["mean_over_banks"][name]) for name in names]
-    rows.append(["mean of the banks", *blank, *means, *([] if target is None else [""])])
-    return table(head if target is None else f"{head}|{target} by `interference`", rows)
+    rows.append(["mean over banks", *blank, *means, *([] if target is None else [""])])
+    return table(head if target is None else f"{head}|`interference` reaches {target}", rows)
 
 
 def _losses(result: Result) -> list[object]:
@@ -460,22 +483,22 @@ def _compatibility_verdict(held: Result, target: float) -> str:
         f"Over all {pooled['n']} pairs `{BEST}` reaches {over_all:.2f}: the target of {target} is "
         f"{met(over_all >= target)}. Within a bank it reaches {means[BEST]:.2f} on average, and "
         f"the target in {len(good)} of {len(banks)}: {_bank_names(good)}.",
-        f"The loss itself is too uncertain to be ranked so well in {_bank_names(nothing)}.",
-        f"In {_bank_names(short)} it is not, and the measure falls short.",
+        f"Banks whose loss is too uncertain to be ranked so well: {_bank_names(nothing)}. Banks "
+        f"where the measure itself falls short: {_bank_names(short)}.",
         _by_depth(banks),
         f"The best measure on average is `{max(means, key=lambda name: means[name])}`.",
     ]
     if left := pooled["without_interference"]:
         parts.append(
-            f"{left} of the pairs has no `{BEST}` and is left out of its column: pruning left two "
-            "modules that answer every sample alike."
+            f"Pairs without `{BEST}`, left out of its column: {left}; pruning left two modules "
+            "that answer every sample alike."
         )
     return " ".join(parts)
 
 
 def _bank_names(banks: list[Result]) -> str:
     words = [f"`{bank['bank']}` ({bank['spearman_with_lost'][BEST]:.2f})" for bank in banks]
-    return ", ".join(words) or "none of them"
+    return ", ".join(words) or "none"
 
 
 def _by_depth(banks: list[Result]) -> str:
@@ -483,11 +506,11 @@ def _by_depth(banks: list[Result]) -> str:
     deep = [bank for bank in banks if "-deep-" in bank["bank"]]
     words = [
         f"{name} modules lose {statistics.mean(b['lost']['mean'] for b in part):.4f} on average, "
-        f"and it reaches {statistics.mean(b['spearman_with_lost'][BEST] for b in part):.2f}"
+        f"where it reaches {statistics.mean(b['spearman_with_lost'][BEST] for b in part):.2f}"
         for name, part in (("deep", deep), ("shallow", [b for b in banks if b not in deep]))
         if part
     ]
-    return f"Pairs of {'; of '.join(words)}."
+    return f"Pairs of {'; pairs of '.join(words)}."
 
 
 def _training(banks: list[Result]) -> str:
@@ -498,8 +521,8 @@ def _training(banks: list[Result]) -> str:
         for bank in banks
     ]
     return (
-        "They were trained for this, with few epochs and otherwise as the preset `paper` says: "
-        f"{'; '.join(words)}."
+        "These banks were trained for this purpose, with few epochs and otherwise by preset "
+        f"`paper`: {'; '.join(words)}."
     )
 
 
@@ -513,10 +536,11 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-ALIGNMENT_INTRO = """All hidden units of a network with random weights and random BatchNorm \
-statistics are permuted, noise is added (as a fraction of each tensor's spread), and the result is \
-aligned to the original. A permutation counts as recovered only if every unit of every hidden axis \
-is. Axes are counted one by one in the column after it."""
+ALIGNMENT_INTRO = """Does alignment find a known permutation of hidden units? All hidden units of \
+a network with random weights and random BatchNorm statistics are permuted, noise is added (as a \
+fraction of each tensor's spread), and the result is aligned to the original. A permutation \
+counts as recovered only if every unit of every hidden axis is; the next column counts single \
+axes."""
 
 
 def vit_barrier(load: Load) -> str:
@@ -527,7 +551,7 @@ def vit_barrier(load: Load) -> str:
     for way in ways:
         rows = [row for row in result["rows"] if row["aligned"] == way]
         if why := next((row["refused"] for row in rows if "refused" in row), None):
-            refused.append(f"By {way} it is refused: {why}.")
+            refused.append(f"Alignment by {way} is refused: {why}.")
             continue
         measured.append(way)
         ends = [(row["accuracy"][0] + row["accuracy"][-1]) / 2 for row in rows]
@@ -547,20 +571,25 @@ def vit_barrier(load: Load) -> str:
     return page(
         "Two vision transformers, aligned",
         [result],
-        f"Two `{result['model']}` that differ in their seed alone are trained on all classes of "
-        f"{data_title(result['data'])} for {result['epochs']} epochs, the "
-        "second is aligned to the first, and cross-entropy and accuracy of the test samples are "
-        "measured on the straight line between them. The barrier is the highest loss on it above "
-        f"the line between the losses of its ends. Activations are those of {result['samples']} "
-        f"validation samples. Mean and standard deviation over {pairs} pairs of seeds.",
-        table("aligned by|barrier|accuracy halfway|highest loss|accuracy of the ends|moved", lines),
-        "Moved is the fraction of hidden units that have another place after alignment. The moved "
-        f"network is the same function: its logits are off by at most {off:.1e}.",
+        "Does alignment remove the loss barrier between two independently trained vision "
+        f"transformers? Two networks `{result['model']}` that differ only in their seed are "
+        f"trained on all classes of {data_title(result['data'])} for {result['epochs']} epochs. "
+        "The second is aligned to the first, and cross-entropy and accuracy on the test samples "
+        "are measured on the straight line between them. The barrier is the largest excess of the "
+        "loss over the linear interpolation between its two ends. Activations are from "
+        f"{result['samples']} validation samples. Mean ± standard deviation over {pairs} pairs of "
+        "seeds.",
         " ".join([*lower, *refused]),
-        "Moved are the entries of the residual stream, the heads of attention as wholes, and the "
-        "hidden units of MLPs; entries inside of a head keep their places. Planted permutations "
-        "of such a network are found again, by weights and by activations. Whether some other "
-        "permutation would take away a barrier that stays here, these numbers do not say.",
+        table(
+            "aligned by|barrier|accuracy halfway|highest loss|accuracy at the ends|units moved",
+            lines,
+        ),
+        "*Units moved* is the fraction of hidden units that change place in alignment. The aligned "
+        f"network computes the same function: its logits differ by at most {off:.1e}.",
+        "Alignment permutes the entries of the residual stream, attention heads as a whole, and "
+        "the hidden units of MLPs; entries within a head keep their places. Planted permutations "
+        "of such a network are recovered, by weights and by activations. These numbers do not say "
+        "whether another permutation would remove the barrier that remains here.",
     )
 
 
@@ -571,8 +600,8 @@ def _lower_barrier(rows: list[Row], way: str) -> str:
     changes = [by[seeds, way] - by[seeds, "none"] for seeds in sorted(pairs)]
     fewer = sum(change < 0 for change in changes)
     return (
-        f"By {way} the barrier changes by {mean_sd_of(changes, 3)}; it is lower in {fewer} of "
-        f"{len(changes)} pairs."
+        f"Alignment by {way} changes the barrier by {mean_sd_of(changes, 3)}; it is lower in "
+        f"{fewer} of {len(changes)} pairs."
     )
 
 
@@ -603,12 +632,14 @@ def alignment(load: Load) -> str:
         "Alignment",
         [result],
         ALIGNMENT_INTRO,
-        table("model|inputs|by|noise|recovered|axes|s each", lines),
-        f"Without noise the target of {target['recovered']} of {target['planted']} for every "
-        f"model, by weights and by activations of {result['samples']} samples, is "
-        f"{met(good)}. "
-        + (f"With noise some are not recovered: {where}." if worse else "Noise loses none."),
-        "Planted permutations say that the matching works, not that networks trained apart have "
-        "the same units: whether alignment helps a merge is a question for [the merge itself]"
-        "(../guide/composing.md#alignment).",
+        f"Without noise, the target of {target['recovered']} of {target['planted']} for every "
+        f"model, by weights and by activations of {result['samples']} samples, is {met(good)}. "
+        + (f"With noise, some are not: {where}." if worse else "With noise, all are recovered."),
+        table(
+            "model|inputs|aligned by|noise|permutations recovered|axes recovered|seconds each",
+            lines,
+        ),
+        "Recovering planted permutations shows that the matching works, not that networks trained "
+        "apart have the same units: whether alignment helps a merge has to be measured on [the "
+        "merge itself](../guide/composing.md#alignment).",
     )

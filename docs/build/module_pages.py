@@ -27,16 +27,19 @@ def quality(load: Load) -> str:
     return page(
         "Single modules on MNIST",
         results,
-        "In the first command `--seeds 5` meant the seeds 0 to 4, now `--seeds 0 1 2 3 4`.",
-        "Modules of one class each, maximum entropy, preset `paper` but for the pruning that the "
-        "table names. Numbers are mean ± standard deviation over all n modules (ten classes times "
-        "the seeds of the command), on test samples. An entropy can reach "
-        f"{merged['entropy_ceiling']}. Densities count the biases too, which stay. The paper's "
-        f"numbers are from {source}; its shallow cells repeat to the digit for Fashion-MNIST and "
-        "are suspect.",
+        "How sure are single modules of their own class, and how uncertain about the rest, "
+        "compared with the paper? "
+        f"{sum(_reaches(r['test'], targets[r['model']]) for r in pruned)} of {len(pruned)} rows "
+        "of pruned modules below reach both targets. Modules of one class each, maximum entropy, "
+        "preset `paper` except for the pruning named in the table. Numbers are mean ± standard "
+        "deviation over all n modules (ten classes times the seeds of the command), on test "
+        f"samples. The largest possible entropy is {merged['entropy_ceiling']}. Densities include "
+        f"the biases, which are not pruned. The paper's numbers are from {source}; its shallow "
+        "cells are repeated digit for digit for Fashion-MNIST and are therefore suspect.",
+        "In the first command `--seeds 5` meant seeds 0 to 4, now written `--seeds 0 1 2 3 4`.",
         "## Pruned modules",
         table(
-            f"{head}|targets|met|paper",
+            f"{head}|targets (accuracy / entropy)|met|paper (accuracy / entropy)",
             [
                 [*_cells(row), *_against(row, targets[row["model"]]), _printed(cells, row)]
                 for row in pruned
@@ -44,12 +47,15 @@ def quality(load: Load) -> str:
         ),
         _pruned_in_words(merged, layer, lenet, targets, cells),
         "## Unpruned modules",
-        "The modules of the first round of the same runs.",
-        table(f"{head}|paper", [[*_cells(row), _printed(cells, row)] for row in dense]),
+        "The modules after the first round of the same runs.",
+        table(
+            f"{head}|paper (accuracy / entropy)",
+            [[*_cells(row), _printed(cells, row)] for row in dense],
+        ),
         "## How the pruning was chosen",
         _choice_in_words(choice, good),
         table(
-            "other settings than the preset|n|rewarded accuracy|non-rewarded entropy|both targets",
+            "changes to the preset|n|rewarded accuracy|non-rewarded entropy|meets both targets",
             [
                 [
                     _setting_words(c["settings"]),
@@ -60,10 +66,10 @@ def quality(load: Load) -> str:
                 for c in choice["candidates"]
             ],
         ),
-        "The commands are kept in quality_choice.json as they were given to an earlier form of the "
-        "benchmark, in which `--seeds 5` meant the seeds 0 to 4, `--select` was an option of its "
-        "own and `--split` named the one split that was measured. Now `--set select=loss` does the "
-        "one, and both splits are always measured.",
+        "The commands are kept in quality_choice.json as they were given to an earlier version of "
+        "the benchmark, in which `--seeds 5` meant seeds 0 to 4, `--select` was a separate option "
+        "and `--split` named the only split to be measured. Selection is now set by `--set "
+        "select=loss`, and both splits are always measured.",
     )
 
 
@@ -78,17 +84,18 @@ def _pruned_in_words(
     printed = cells[(PAPERS_NAME[shallow], True)]["entropy"][0]
     seeds, wanted = lenet["rows"][0]["n"] // 10, targets["lenet"]["seeds"]
     short = (
-        f" The lenet was trained with {seeds} of {wanted} seeds: the time on the GPU ran out."
+        f" LeNet was trained with {seeds} of {wanted} seeds because GPU time ran out."
         if seeds < wanted
         else ""
     )
     return (
-        "The paper prunes the whole network at once. So pruned, our modules reach "
-        f"{_pair(before[shallow])} (shallow) and {_pair(before[deep])} (deep), and miss a target "
-        f"for: {', '.join(missed) or 'none'}. Pruned layer by layer they reach "
-        f"{_pair(after[shallow])} and {_pair(after[deep])}: the shallow ones gain entropy and pay "
-        f"with accuracy, and end {_test_mean(after[shallow], MEASURES[1]) - entropy:+.4f} from the "
-        f"entropy aimed at, still below the {printed} that the paper prints.{short}"
+        "The paper ranks the weights of the whole network together. Pruned in this way, our "
+        f"modules reach {_pair(before[shallow])} (accuracy / entropy, shallow) and "
+        f"{_pair(before[deep])} (deep); models that miss a target: {', '.join(missed) or 'none'}. "
+        f"Pruned layer by layer they reach {_pair(after[shallow])} and {_pair(after[deep])}: the "
+        "shallow modules gain entropy at the cost of accuracy, and end "
+        f"{_test_mean(after[shallow], MEASURES[1]) - entropy:+.4f} from the target entropy, still "
+        f"below the {printed} that the paper prints.{short}"
     )
 
 
@@ -96,11 +103,11 @@ def _choice_in_words(choice: Result, good: list[Result]) -> str:
     names = ", ".join(_setting_words(c["settings"]) for c in good) or "none"
     return (
         "After the preset's test numbers had shown too little entropy for the shallow MLP, "
-        f"{len(choice['candidates'])} candidates, the preset among them, were compared on its "
-        f"validation samples alone ({choice['date']}, {choice['device']}); these reach both "
-        f"targets there: {names}. Its test numbers were looked at after that, and the deep MLP "
-        "took the choice over. Epochs are selected on the same validation samples, so accuracies "
-        "there are a little high for all of them."
+        f"{len(choice['candidates'])} candidates, including the preset, were compared on its "
+        f"validation samples only ({choice['date']}, {choice['device']}); these reach both targets "
+        f"there: {names}. Its test numbers were looked at only afterwards, and the deep MLP uses "
+        "the same choice. Epochs are selected on the same validation samples, so validation "
+        "accuracies are slightly optimistic for all candidates."
     )
 
 
@@ -151,14 +158,14 @@ METHODS = (
     "ModularClassifier", "commands", "MLPClassifier", "LogisticRegression", "HistGradientBoosting",
 )  # fmt: skip
 OURS, BASELINE = METHODS[:2], "MLPClassifier"
-DEFAULTS_INTRO = """Nothing is set but the seed. `ModularClassifier()` and `intarsia train`, \
-`compose`, `evaluate` (column *commands*) on a file of the same rows choose their settings by the \
-preset `auto`, as [the guide](../guide/training.md#what-is-chosen-for-you) explains; beside them \
-scikit-learn's MLPClassifier and LogisticRegression behind a StandardScaler (images divided by \
-their largest value) and HistGradientBoostingClassifier (of MNIST and Fashion-MNIST on 5,000 \
-rows), with their defaults. The numbers of `auto` were chosen on rows held out of the training \
-rows; test rows were looked at here alone. Accuracy on test rows, for `imbalanced` balanced \
-accuracy; mean ± standard deviation over seeds."""
+DEFAULTS_INTRO = """What do you get if you set nothing but the seed? `ModularClassifier()`, and \
+`intarsia train`, `compose` and `evaluate` (column *commands*) on a file of the same rows, choose \
+their settings by the preset `auto`, as [the guide](../guide/training.md#what-is-chosen-for-you) \
+explains. They are compared with scikit-learn's MLPClassifier and LogisticRegression behind a \
+StandardScaler (images divided by their largest value) and HistGradientBoostingClassifier (on \
+5,000 rows of MNIST and Fashion-MNIST), with their defaults. The numbers in `auto` were chosen on \
+rows held out of the training rows; test rows were used only here. Accuracy on test rows, for \
+`imbalanced` balanced accuracy; mean ± standard deviation over seeds."""
 
 
 def defaults(load: Load) -> str:
@@ -198,12 +205,12 @@ def defaults(load: Load) -> str:
         "## Test accuracy",
         scores,
         "## Log loss",
-        "Of the probabilities on test rows; the temperature of ModularClassifier is fitted on the "
-        "tenth of the training rows that it holds out.",
+        "Log loss of the probabilities on test rows; the temperature of ModularClassifier is "
+        "fitted on the tenth of the training rows that it holds out.",
         calibration,
-        "## Seconds",
-        "Of fitting, two threads, one after another in the same process. Those of the commands are "
-        "what `train --json` counts, in a fresh process.",
+        "## Training time",
+        "Seconds of fitting on two threads, one method after another in the same process. Those "
+        "of the commands are reported by `train --json`, in a new process.",
         seconds,
     )
 
@@ -218,17 +225,17 @@ def _defaults_verdict(entries: Sequence[Result], targets: dict[str, float]) -> l
         far = [name for name, gap in below.items() if gap > targets["below"]]
         slow = [name for name, ratio in slower.items() if ratio > targets["times"]]
         lines.append(
-            f"- `{method}`: at most {targets['below']} below MLPClassifier in "
+            f"- `{method}` is at most {targets['below']} below MLPClassifier on "
             f"{len(entries) - len(far)} of {len(entries)} data sets (largest gap "
-            f"{below[worst]:+.4f}, {worst}{_named(far)}), at most {targets['times']:g} times its "
-            f"time in {len(entries) - len(slow)} (largest ratio {slower[slowest]:.1f}, "
+            f"{below[worst]:+.4f}, {worst}{_named(far)}), and takes at most {targets['times']:g} "
+            f"times its time on {len(entries) - len(slow)} (largest ratio {slower[slowest]:.1f}, "
             f"{slowest}{_named(slow)})."
         )
     return ["\n".join(lines)]
 
 
 def _named(missed: Sequence[str]) -> str:
-    return f"; missed by {', '.join(missed)}" if missed else ""
+    return f"; missed on {', '.join(missed)}" if missed else ""
 
 
 def _ratio(entry: Result, method: str) -> float:
@@ -243,11 +250,11 @@ def _spread(entry: Result, method: str, key: str) -> str:
     return mean_sd_of([run[key] for run in entry["runs"][method]])
 
 
-YEAST_INTRO = """Under preset `paper` the [studies](study_single.md) find pruned modules of Yeast \
-cut through: no way leads from the inputs to the outputs. Why it is so: one module for each of \
-the four classes, {n} seeds, so {modules} modules in a row; preset `paper` with one setting \
-changed at a time. Pruning takes the smallest weights of the whole network, {sparsity:.0%} of them \
-in {rounds} rounds, and what is left begins anew at the initial weights."""
+YEAST_INTRO = """Under preset `paper` the [studies](study_single.md) find that pruned modules of \
+Yeast are cut through: no path leads from the inputs to the outputs. Why? One module for each of \
+the four classes, {n} seeds, {modules} modules per row; preset `paper` with one setting changed at \
+a time. Pruning removes the smallest weights of the whole network, {sparsity:.0%} of them in \
+{rounds} rounds, and rewinds the remaining ones to their initial values."""
 
 
 def yeast(load: Load) -> str:
@@ -261,20 +268,20 @@ def yeast(load: Load) -> str:
         intro,
         _yeast_reason(result),
         "## Layer by layer",
-        "Kept: the fraction of a layer's weights that is left, mean over the modules. Moved: by "
-        "how much its weights differ from the initial ones at the end of the round, by root mean "
-        "square, beside the size of the initial ones.",
+        "*Kept* is the fraction of a layer's weights that remains, averaged over the modules. "
+        "*Initial* is the root mean square of the initial weights, and *moved* that of their "
+        "change by the end of the round.",
         _yeast_layers(rows),
         "## What helps",
-        "Cut through and kept: after the last round. Own and other: how often test samples of the "
-        "module's class, and of the other classes, are answered with that class, before any "
-        "pruning and at the end. The objective asks for even answers to other classes, of which "
-        "the largest may be any; how well modules that are alive know their class is not asked "
-        "here.",
+        "*Cut through* and *kept* are after the last round. *Own* and *other* are the fractions "
+        "of test samples of the module's class, and of the other classes, that are answered with "
+        "the module's class, before pruning and after the last round. The objective asks for "
+        "uniform answers to other classes, whose largest entry may be any; how well modules that "
+        "are alive know their class is not measured here.",
         _yeast_arms(rows),
         "## Without any training",
-        "What the same ranking leaves of weights as they begin, for the inputs of other data sets "
-        f"({result['seeds']} seeds, no sample is seen).",
+        "What the same ranking keeps of the initial weights, for networks with the inputs of "
+        f"other data sets ({result['seeds']} seeds; no sample is used).",
         _yeast_untrained(result["untrained"]),
         "## Rows that come twice",
         *_yeast_duplicates(result),
@@ -296,10 +303,10 @@ def _yeast_reason(result: Result) -> str:
         counts = " and ".join(f"{layer['none']} of {gone['modules']}" for layer in empty)
         sentences.append(
             f"**{model}**: pruning round {gone['round']} leaves no weight of {names} in {counts} "
-            f"modules. Weights begin at {reads['begin']['mean']:.3f} in the first layer, which has "
-            f"few inputs, and at {last['begin']['mean']:.3f} in the last, by root mean square; a "
-            f"round of training moves them by {reads['moved']['mean']:.3f} and "
-            f"{last['moved']['mean']:.3f}, so that the smallest weights are those of later layers."
+            f"modules. The initial weights have a root mean square of {reads['begin']['mean']:.3f} "
+            f"in the first layer, which has few inputs, and of {last['begin']['mean']:.3f} in the "
+            f"last; a round of training changes them by {reads['moved']['mean']:.3f} and "
+            f"{last['moved']['mean']:.3f}, so the smallest weights are those of later layers."
         )
     return "\n\n".join(sentences)
 
@@ -336,8 +343,8 @@ def _yeast_arms(rows: Sequence[Result]) -> str:
         )
         for (model, arm), row in last.items()
     ]
-    head = "model|setting|cut through|kept, by layer"
-    return table(f"{head}|own, unpruned|other, unpruned|own|other", lines)
+    head = "model|setting|modules cut through|kept, by layer"
+    return table(f"{head}|own, unpruned|other, unpruned|own, pruned|other, pruned", lines)
 
 
 def _yeast_untrained(entries: Sequence[Result]) -> str:
@@ -358,9 +365,9 @@ def _yeast_duplicates(result: Result) -> list[str]:
         for s in result["splits"]
     ]
     return [
-        "Proteins that are in the table twice, or have the same eight numbers.",
-        table("rows of|rows|distinct|come again|distinct rows with several labels", counts),
+        "Proteins that are listed twice in the table, or have the same eight numbers.",
+        table("rows of|rows|distinct|repeated|distinct rows with several labels", counts),
         'Splits by `load_data("yeast", duplicates=...)`, and how many distinct rows two of them '
-        "share. `keep` is the default, also of the studies.",
+        "share. `keep` is the default, and is what the studies use.",
         table(f"duplicates|train|validation|test|{'|'.join(pairs)}", lines),
     ]

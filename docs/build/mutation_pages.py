@@ -25,22 +25,22 @@ def mutation(load: Load) -> str:
     return page(
         "Mutants",
         [result],
-        "A mutant is the source with one small fault: another comparison or another sign, a "
-        "condition turned round or left out, a number one larger, arguments swapped, a statement "
-        "or a `raise` removed, nothing returned. It is killed where a test of its room fails, "
-        "crashes or takes several times as long as without the fault, and survives where all "
-        f"pass. {_extent(result)} {_effort(result)}",
-        table("room|tests|mutants|killed|survive|equivalent|score|raw score", rows),
-        "Equivalent are survivors that compute the same as the source, by the reason that is "
-        "listed with each below; they are tried like all others. The score is killed / (mutants - "
-        "equivalent), the raw score killed / mutants. "
-        f"{_verdict(result)}",
-        "No mutants are made of docstrings, annotations and types, `__all__`, texts of errors and "
-        "warnings, the parts of f-strings, a registry entry's paper, colour and label, tables for "
-        "the terminal, `assert`, the `strict` of `zip`, and the `frozen` of a dataclass, which the "
-        "type checker holds all code to; nor are the two arguments of `min`, `max` and others "
-        "swapped whose order does not count. Tests that fail or are skipped without a fault are "
-        f"left out: {_left_out(rooms)}.",
+        "Do the tests notice small faults in the source? A mutant is the source with one small "
+        "fault: another comparison or sign, a condition negated or dropped, a number increased by "
+        "one, arguments swapped, a statement or a `raise` removed, or nothing returned. It is "
+        "killed if a test of its room (a folder or file at the top of the package) fails, crashes "
+        "or takes several times as long as without the fault, and survives if all pass. "
+        f"{_extent(result)} {_effort(result)} {_verdict(result)}",
+        table("room|tests|mutants|killed|surviving|equivalent|score|raw score", rows),
+        "Equivalent mutants are survivors that compute the same as the source, for the reason "
+        "given with each below; they are tried like all others. The score is killed / (mutants - "
+        "equivalent), the raw score killed / mutants.",
+        "No mutants are made of docstrings, annotations and types, `__all__`, messages of errors "
+        "and warnings, the parts of f-strings, a registry entry's paper, colour and label, tables "
+        "for the terminal, `assert`, the `strict` of `zip`, and the `frozen` of a dataclass, "
+        "which the type checker enforces throughout; nor are arguments swapped in `min`, `max` "
+        "and other functions for which their order does not matter. Tests that fail or are "
+        f"skipped without a fault are not used: {_left_out(rooms)}.",
         *(_listed(row, "survivors") for row in rooms if row["survivors"]),
         *(_listed(row, "equivalent") for row in rooms if row["equivalent"]),
     )
@@ -49,20 +49,20 @@ def mutation(load: Load) -> str:
 def _extent(result: Result) -> str:
     files = sum(len(row["files"]) for row in result["rooms"])
     if result["sample"]:
-        return f"At most {result['sample']} mutants were drawn of each room's, of {files} files."
-    return f"These are all mutants of {files} files."
+        return f"At most {result['sample']} mutants were drawn per room, from {files} files."
+    return f"All mutants of {files} files were tried."
 
 
 def _effort(result: Result) -> str:
     workers = result["workers"]
-    where = "In one process at a time" if workers == 1 else f"On {workers} processes"
-    return f"{where} that took {result['seconds']:.0f} s."
+    where = "one process" if workers == 1 else f"{workers} processes"
+    return f"This took {result['seconds']:.0f} s in {where}."
 
 
 def _verdict(result: Result) -> str:
     low = [row["room"] for row in result["rooms"] if row["score"] < result["aim"]]
-    which = f" (not by {', '.join(low)})" if low else ""
-    return f"The aim, {result['aim']:.0%} in every room, is {met(not low)}{which}."
+    which = f" (below it: {', '.join(low)})" if low else ""
+    return f"The target, a score of {result['aim']:.0%} in every room, is {met(not low)}{which}."
 
 
 def _left_out(rooms: Sequence[Mapping[str, Any]]) -> str:

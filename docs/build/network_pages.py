@@ -16,16 +16,16 @@ def networks(load: Load) -> str:
     return page(
         "Networks of all kinds",
         [result],
-        f"Two modules of each of {len(cells)} small networks are trained and tried. **yes** means "
-        "that the result was compared with numbers made by hand; *no* means that it was refused, "
-        "with the reason below. There is no third kind: a wrong number stops the script, and a "
-        "test of the suite holds the table to what is found today. What this means for "
-        "[a network of your own](../guide/models.md#a-network-of-your-own), and what to do where "
-        "something is refused, is in the [guide](../guide/foreign.md).",
-        table("column|what is compared", [[c, what] for c, what in result["checks"].items()]),
+        f"Which kinds of network can be trained, pruned, joined and exported? {_counts(result)} "
+        f"Two modules of each of {len(cells)} small networks are trained and put through every "
+        "check. **yes** means that the result agreed with numbers computed by hand; *no* means "
+        "that the operation was refused, with the reason below. There is no third outcome: a "
+        "wrong number stops the script, and a test in the suite checks that the table is up to "
+        "date. The [guide](../guide/foreign.md) explains what this means for [a network of your "
+        "own](../guide/models.md#a-network-of-your-own), and what to do if something is refused.",
+        table("check|what is compared", [[c, what] for c, what in result["checks"].items()]),
         table("|".join(["network", *columns]), rows),
-        f"{_counts(result)}",
-        "## Reasons",
+        "## Reasons for refusals",
         "\n".join(f"- **{name}**: {_reasons(row)}" for name, row in cells.items() if _reasons(row)),
     )
 
@@ -36,7 +36,7 @@ def _counts(result: Result) -> str:
     counts = (
         f"{column} {sum(row[column] == 'yes' for row in cells)}" for column in result["checks"]
     )
-    return f"Of {len(cells)} networks: {', '.join(counts)}."
+    return f"Networks that pass each check, of {len(cells)}: {', '.join(counts)}."
 
 
 def _reasons(row: Mapping[str, str]) -> str:

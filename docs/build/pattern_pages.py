@@ -26,11 +26,12 @@ def sweetspot(load: Load) -> str:
     return page(
         "Pattern networks",
         [result],
-        "What the evolved [pattern networks](../guide/sweetspot.md) and fits to them must show "
-        f"before any claim is tested on them{where}. The claims of the paper are a study: "
-        "[sweetspot](study_sweetspot.md).",
+        "Do the evolved [pattern networks](../guide/sweetspot.md), and networks fitted to them, "
+        f"have the properties that are needed before any claim is tested on them{where}? "
+        f"{sum(row[-1] for row in rows)} of {len(rows)} targets are met. The claims of the paper "
+        "are tested by the study [sweetspot](study_sweetspot.md).",
         table(
-            "what|aim|measured|",
+            "what|target|measured|verdict",
             [[what, aim, number, met(holds)] for what, aim, number, holds in rows],
         ),
         *shown,
@@ -44,7 +45,7 @@ def _rendering(parts: Result, aims: Result) -> list[Aim]:
     for name, own in parts["rendering"]["targets"].items():
         errors = {how: own["errors"][how] for how in ("layers", "genome")}
         told = ", ".join(f"{how} {error:.1e}" for how, error in errors.items())
-        what = f"{name}: error of what is drawn at 256 pixels"
+        what = f"{name}: error of the drawing at 256 pixels"
         rows.append((what, f"at most {aim:.0e}", told, max(errors.values()) <= aim))
     return rows
 
@@ -65,9 +66,9 @@ def _maps(parts: Result, aims: Result) -> list[Aim]:
     rows = []
     for name, own in parts["maps"]["targets"].items():
         few, many = own["evolved"]["distinct"], own["twin"]["distinct"]
-        told = f"{few} to {many}, {few / many:.3f}"
-        what = f"{name}: distinct maps, evolved to twin"
-        rows.append((what, f"at most {aim:g}", told, few <= aim * many))
+        told = f"{few} and {many}, ratio {few / many:.3f}"
+        what = f"{name}: distinct maps, evolved and twin"
+        rows.append((what, f"ratio at most {aim:g}", told, few <= aim * many))
     return rows
 
 
@@ -78,7 +79,7 @@ def _png(parts: Result, aims: Result) -> list[Aim]:
     for size, same in (("256", True), ("64", False)):
         order = sorted(targets, key=lambda name: targets[name]["by_size"][size])
         told = ", ".join(f"{name} {targets[name]['by_size'][size]:.3f}" for name in order)
-        aim = "the order of the depths" if same else "another order"
+        aim = "ordered by depth" if same else "not ordered by depth"
         rows.append((f"PNG ratios at {size} pixels", aim, told, (order == by_depth) == same))
     return rows
 
@@ -101,9 +102,9 @@ def _depth(parts: Result, aims: Result) -> list[Aim]:
     rows = []
     for schedule, losses in own["losses"].items():
         ratio = median(losses[few]) / median(losses[many])
-        told = f"{median(losses[few]):.1e} to {median(losses[many]):.1e}, {ratio:.2f} times"
-        what = f"skull: median loss with {few} layers to {many}, {_how(own)}, {schedule}"
-        rows.append((what, f"at least {times:g} times", told, ratio >= times))
+        told = f"{median(losses[few]):.1e} and {median(losses[many]):.1e}, ratio {ratio:.2f}"
+        what = f"skull: median loss, {few} layers to {many}, {_how(own)}, {schedule} learning rate"
+        rows.append((what, f"ratio at least {times:g}", told, ratio >= times))
     return rows
 
 
@@ -111,7 +112,7 @@ def _wiring(parts: Result, aims: Result) -> list[Aim]:
     aim, own = aims["wiring"], parts["wiring"]
     rows = []
     for copies, losses in own["losses"].items():
-        what = f"skull: loss of the evolved wiring, trained again, copies {copies}, {_how(own)}"
+        what = f"skull: loss of the evolved wiring, retrained, copies {copies}, {_how(own)}"
         rows.append((what, f"all above {aim:.0e}", _spread(losses), min(losses) > aim))
     return rows
 
@@ -132,7 +133,7 @@ def _show_targets(part: Result) -> list[str]:
         [name, own["depth"], own["parameters"], own["nonzero"], f"{own['errors']['twin']:.1e}"]
         for name, own in part["targets"].items()
     ]
-    head = "target|hidden layers|weights|not 0 in the evolved network|error of the twin"
+    head = "target|hidden layers|weights|nonzero in the evolved network|error of the twin"
     return ["## The networks", table(head, rows)]
 
 
@@ -144,9 +145,9 @@ def _show_separation(part: Result) -> list[str]:
     return [
         "## Inflation",
         f"At {part['size']} pixels, up to {part['weights']} weights of each network; means over "
-        "sign seeds. The score was chosen on these pairs, so that this says that it is measured "
-        "as it was chosen, not that it is right.",
-        table("target|evolved|twin|AUC", rows),
+        "sign seeds. The score was chosen on these pairs, so this shows that it is measured as it "
+        "was chosen, not that it is right.",
+        table("target|inflation, evolved|inflation, twin|AUC", rows),
     ]
 
 
@@ -159,7 +160,7 @@ def _show_png(part: Result) -> list[str]:
     head = "|".join(["target", "layers", "published image, 256 px", *(f"{s} px" for s in sizes)])
     return [
         "## PNG ratios",
-        "PNG bytes over raw ones of what the network draws.",
+        "PNG bytes divided by raw bytes of the network's drawing.",
         table(head, rows),
     ]
 
@@ -172,7 +173,7 @@ def _show_depth(part: Result) -> list[str]:
     ]
     return [
         "## Loss by depth",
-        f"Dense networks of the skull's blocks, {_how(part)}: median, smallest and largest.",
+        f"Dense networks with the skull's blocks, {_how(part)}: median (smallest to largest).",
         table("learning rate|hidden layers|loss", rows),
     ]
 
@@ -204,12 +205,20 @@ def pattern_fits(load: Load) -> str:
         device = "cpu" if result["clock"] == "processor" else "cuda"
         parts += [f"## {result['machine']}", *_timed(result, aims.get(device))]
     ways = "; ".join(f"`{way}`, {how}" for way, how in WAYS.items())
+    longer = [
+        f"{min(ratios):.1f} to {max(ratios):.1f} times as long ({result['machine']})"
+        for result in results
+        if (ratios := [r["ratio"] for r in result["rows"] if r["way"].startswith("alone")])
+    ]
     return page(
         "Fits of pattern networks",
         results,
-        f"Networks of the skull's layout draw the embedded pattern. Ways: {ways}. Of the ways that "
-        "go one after another a few networks are fitted, and the time of all is as many times "
-        "that of one. A ratio is the time of all networks over that of the best stack.",
+        "How much faster are pattern networks fitted in one stack than one after another? One "
+        f"after another, the same function takes {listed(longer)} as the fastest stack. Networks "
+        f"of the skull's layout are fitted to the embedded pattern. Ways: {ways}. For the ways "
+        "that go one after another only a few networks are fitted, and the time per network is "
+        "multiplied by the number of networks. A ratio is the time for all networks divided by "
+        "that of the fastest stack.",
         *parts,
     )
 
@@ -226,17 +235,17 @@ def _timed(result: Result, aim: float | None) -> list[str]:
         ]
         for row in result["rows"]
     ]
-    clock = "processor time" if result["clock"] == "processor" else "wall time"
+    clock = "CPU time" if result["clock"] == "processor" else "elapsed time"
     about = (
         f"{result['networks']} networks of {result['depth']} layers, {result['steps']} steps, "
         f"{clock}; {result['alone']} of them were fitted one after another."
     )
-    head = "pixels along an edge|way|networks fitted|s for all|ms per network and step|ratio"
+    head = "pixels per side|way|networks fitted|seconds for all|ms per network and step|ratio"
     alone = [row["ratio"] for row in result["rows"] if row["way"].startswith("alone")]
     if aim is None or not alone:
         return [about, table(head, rows)]
     verdict = (
-        f"Aimed at: one stack at least {aim:g} times as fast as one network after another; it is "
+        f"The target is a stack at least {aim:g} times as fast as one network after another; it is "
         f"{min(alone):.1f} times as fast: {met(min(alone) >= aim)}."
     )
     return [about, table(head, rows), verdict]

@@ -1,5 +1,6 @@
 """The page of a plan that nobody has carried out: a thousand modules of ImageNet."""
 
+from intarsia.studies.wording import several
 from pages import Load, Result, page, table
 
 UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
@@ -12,28 +13,42 @@ def imagenet(load: Load) -> str:
     return page(
         "A thousand modules of ImageNet, on paper",
         [result],
-        "**A plan, not a result: nothing on this page was trained.** It says what one module for "
-        f"each of {given['classes']:,} classes would take, if training goes on as fast as it was "
-        f"measured to go on {measured['date']} on one {measured['machine']}, by "
-        f"`{measured['command']}`.",
-        "## What is assumed",
+        "**A plan, not a result: nothing on this page was trained.** What would one module for "
+        f"each of {given['classes']:,} classes take, if training ran at the speed that was "
+        f"measured on {measured['date']} on one {measured['machine']}, by `{measured['command']}`?",
+        *(_in_short(network) for network in result["networks"]),
+        "## Assumptions",
         "\n".join(
             [
-                f"- {given['images']:,} training pictures, equally many of each class.",
-                f"- {given['epochs']} epochs of each module, all rounds of pruning together. "
+                f"- {given['images']:,} training images, the same number for each class.",
+                f"- {given['epochs']} epochs per module, over all rounds of pruning together. "
                 "Whether that is enough is not known.",
-                "- A sample of larger pictures takes longer by as much as it takes more "
-                "multiplications, and going back as much longer as going forward. Data are on the "
-                "device or arrive in time; validation is not counted.",
-                f"- Balanced batches have {given['negatives']:g} pictures of other classes for "
-                "each of the module's own.",
-                f"- {given['gpus']} GPUs, all of them busy: chunks of modules share nothing but "
-                f"the data. {given['price']:g} dollars for an hour of one.",
-                f"- {given['sparsity']:.0%} of the weights of a module are pruned, in places that "
-                "look random.",
+                "- The time per sample grows with the number of multiplications, in the backward "
+                "pass as in the forward pass. Data are on the device or arrive in time; "
+                "validation is not counted.",
+                f"- Balanced batches have {given['negatives']:g} images of other classes for each "
+                "image of the module's own.",
+                f"- {given['gpus']} GPUs, all of them busy: chunks of modules share only the data. "
+                f"A GPU costs {given['price']:g} dollars per hour.",
+                f"- {given['sparsity']:.0%} of the weights of a module are pruned, at positions "
+                "that look random.",
             ]
         ),
         *parts,
+    )
+
+
+def _in_short(network: Result) -> str:
+    """GPU hours and dollars for the largest images."""
+    row = network["rows"][-1]
+    words = [
+        f"{_number(row[way]['gpu_hours'])} GPU hours and {_number(row[way]['dollars'])} dollars "
+        f"{how}"
+        for way, how in (("plain", "on all samples"), ("balanced", "on balanced batches"))
+    ]
+    return (
+        f"With `{network['speed']['model']}` and images of {row['size']} x {row['size']} it would "
+        f"take {' or '.join(words)}."
     )
 
 
@@ -55,22 +70,22 @@ def _network(network: Result, given: Result) -> list[str]:
     ]
     return [
         f"## `{speed['model']}`",
-        f"Measured: {speed['samples_per_second']:,.0f} samples a second of {shape}, "
-        f"{speed['modules']} module{'s' * (speed['modules'] > 1)} at a time. Its layers are the "
-        "same for larger pictures.",
+        f"Measured: {speed['samples_per_second']:,.0f} samples per second of {shape}, "
+        f"{several(speed['modules'], 'module')} at a time. The layers are the same for larger "
+        "images.",
         table(
-            "pictures|work of a sample, times that measured|joint network, GPU hours"
+            "images|multiplications per sample, ratio to those measured|joint network, GPU hours"
             "|all samples: GPU hours|days|dollars|balanced: GPU hours|days|dollars",
             times,
         ),
         "Memory and disk:",
         table(
-            "pictures|parameters of a module|data as uint8|files, dense|files, pruned"
-            "|a module in training",
+            "images|parameters per module|data as uint8|all files, dense|all files, pruned"
+            "|memory per module in training",
             sizes,
         ),
-        f"Answered by logits, a picture goes through all {given['classes']:,} modules: "
-        f"{given['classes']:,} times the work of the joint network, but for what pruning saves.",
+        f"Joined by logits, an image goes through all {given['classes']:,} modules: "
+        f"{given['classes']:,} times the work of the joint network, minus what pruning saves.",
     ]
 
 

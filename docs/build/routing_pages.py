@@ -14,20 +14,23 @@ def routing(load: Load) -> str:
     return page(
         "Routers",
         [result],
-        f"{result['tasks']} {result['model']} modules for the classes of {title}, "
-        f"{samples['train']:,} samples to train and {samples['test']:,} to test, "
-        "[routed](../guide/composing.md#routing) and by the sum of their logits. Tasks are random "
-        "blocks of classes, other ones for each seed, or by Ward's linkage of the classes' mean "
-        f"inputs, where {alone} of {len(result['ward'])} tasks have one class only. Centroids are "
-        "those of at most 1,000 training samples. Modules have no common base, so that without "
-        "`features` it is the first module's readout that tells inputs apart. Test accuracy, and "
-        f"how far it is above the sum, seed by seed; mean ± standard deviation over "
-        f"{result['seeds']} seeds.",
+        "Is it better to choose modules for each input than to add the logits of all? "
+        f"{result['tasks']} `{result['model']}` modules cover the classes of {title}, with "
+        f"{samples['train']:,} training and {samples['test']:,} test samples; they are "
+        "[routed](../guide/composing.md#routing), or joined by the sum of their logits. Tasks are "
+        "random blocks of classes, drawn anew for each seed, or given by Ward's linkage of the "
+        f"classes' mean inputs, where {alone} of {len(result['ward'])} tasks have a single class. "
+        "Centroids are computed from at most 1,000 training samples. The modules have no common "
+        "base, so without `features` inputs are compared in the readout of the first module.",
+        "The table lists the settings in which a router is more accurate than the sum of logits in "
+        "every seed, and those in which it is less accurate in every seed; in the rest of the "
+        f"{len(cells)} settings the seeds disagree.",
+        table(
+            "router|more accurate|less accurate", [_verdict(router, cells) for router in routers]
+        ),
+        "Below: test accuracy, and its difference from the sum, seed by seed; mean ± standard "
+        f"deviation over {result['seeds']} seeds.",
         *(_cell(cell) for cell in cells),
-        "## In short",
-        "Cells in which a router is above the sum of logits in every seed, and in which it is "
-        f"below in every seed; in the others of the {len(cells)} seeds differ.",
-        table("router|above|below", [_verdict(router, cells) for router in routers]),
     )
 
 
@@ -41,7 +44,7 @@ def _cell(cell: dict[str, Any]) -> str:
         for place, (operator, found) in enumerate(cell["operators"].items())
     ]
     head = f"## {cell['partition'].capitalize()} tasks, {cell['objective']}"
-    return f"{head}\n\n{table('operator|accuracy|above the sum', rows)}"
+    return f"{head}\n\n{table('operator|test accuracy|difference from the sum', rows)}"
 
 
 def _verdict(router: str, cells: list[dict[str, Any]]) -> list[str]:

@@ -11,11 +11,11 @@ KINDS = ("median", "slowest")
 
 # The other ways to train, the strictest first, and how each of them does it.
 WAYS = {
-    "expert": "what an expert would write: resident tensors, fused Adam, a process per core with a "
-    "module each; the whole pruning run",
+    "expert": "what an expert would write: resident tensors, fused Adam, one process per core with "
+    "one module each; the whole pruning run",
     "plain": "a loop on resident tensors, unfused Adam, one module on all cores; the whole pruning "
     "run",
-    "usual": "a DataLoader over per-sample transforms with 4 workers, unfused Adam; training alone",
+    "usual": "a DataLoader with per-sample transforms and 4 workers, unfused Adam; training only",
     "intarsia": "what `auto` chooses; the whole pruning run",
 }
 
@@ -27,7 +27,7 @@ def training_cpu(load: Load) -> str:
     about = WAYS if fair(result) else WAYS | {"usual": f"{WAYS['usual']}; its workers were spawned"}
     times = {name: sorted(way.get(f"all_{key}", [way[key]])) for name, way in ways.items()}
     n = len(times["usual"])
-    once = " Timed once, a ratio says little about the next run." if n == 1 else ""
+    once = " A ratio timed once says little about the next run." if n == 1 else ""
     rows = [
         [
             f"`{name}`",
@@ -52,30 +52,31 @@ def training_cpu(load: Load) -> str:
         ""
         if fair(result)
         else " In this run its workers were spawned, not forked as in a script of its own, which "
-        "adds seconds to the epoch: its ratio is too high, and no verdict rests on it."
+        "adds seconds to the epoch: its ratio is too high, and no verdict is based on it."
     )
     missing = (
         ""
         if "expert" in ways
-        else " Neither way is what an expert would write: resident tensors, fused Adam, a process "
-        "per core. That one was not timed in this run."
+        else " Neither way is what an expert would write (resident tensors, fused Adam, one "
+        "process per core), which was not timed in this run."
     )
     whole = [f"`{name}`" for name in ways if name != "usual"]
     return page(
         "Training on a CPU",
         [result],
-        f"Run: {result['run']}. The {COUNTS[len(ways)]} ways take turns in one call, each in a "
-        f"process of its own; n = {n}, medians.",
+        f"How much faster is `intarsia` on a CPU than other ways to train the same modules? "
+        f"{verdicts}{missing}",
+        f"Run: {result['run']}. The {COUNTS[len(ways)]} ways take turns in one call, each in its "
+        f"own process; n = {n}, medians.",
         table(
-            "way|how|engine|modules|s per module-epoch|least to most|times ours|peak MiB"
+            "way|how|engine|modules|seconds per module-epoch|range|ratio to `intarsia`|peak MiB"
             "|peak MiB of a worker",
             rows,
         ),
-        f"{verdicts}{missing} A module-epoch of {', '.join(whole[:-1])} and {whole[-1]} includes "
-        "its part of validation and pruning, that of `usual` does not. The usual way runs more "
-        f"processes than there are cores, and its time depends on what else they do.{once}{spawned}"
-        " The peak memory is that of the main process, and of its largest worker where there are "
-        "workers.",
+        f"A module-epoch of {', '.join(whole[:-1])} and {whole[-1]} includes its share of "
+        "validation and pruning, that of `usual` does not. The usual way runs more processes than "
+        f"there are cores, so its time depends on what else they are doing.{once}{spawned} Peak "
+        "memory is that of the main process, and of its largest worker if it has any.",
     )
 
 
@@ -83,7 +84,7 @@ COUNTS = {2: "two", 3: "three", 4: "four"}
 
 
 def _verdict(name: str, ratio: float, target: float | None) -> str:
-    said = f"Against `{name}` it is {ratio:.1f} times as fast"
+    said = f"It is {ratio:.1f} times as fast as `{name}`"
     aim = f"; the target of {target} is {met(ratio >= target)}" if target is not None else ""
     return f"{said}{aim}."
 
@@ -125,48 +126,49 @@ def training_cuda(load: Load) -> str:
     ways, cpu = _cuda_ways(result, goal), load("training_cpu")
     usual = cpu["ways"]["usual"]["seconds_per_module_epoch"]
     against = (
-        f" The usual way on the CPU of [the other page](training_cpu.md) took {usual:.4g} s a "
-        f"module-epoch, {usual / goal['seconds_per_module_epoch']:,.0f} times as much: a quotient "
-        "of two machines and two runs, not of two programs."
+        f" The usual way on the CPU of [the other page](training_cpu.md) took {usual:.4g} s per "
+        f"module-epoch, {usual / goal['seconds_per_module_epoch']:,.0f} times as long: this "
+        "compares two machines and two runs, not two programs."
         if fair(cpu)
         else ""
     )
     return page(
         "Training on a GPU",
         [result],
+        f"How long does a bank of modules take to train on a GPU? {goal['modules']} modules take "
+        f"{goal['seconds']:.1f} s in a process that has trained before; the target of "
+        f"{target['seconds']} s is {verdict}.{_first_call(result)}",
         *ways,
-        f"Run: {result['run']}. The first column of seconds is the whole call of `train`, data, "
-        "validation, pruning and modules included; then the epochs of each round.",
+        f"Run: {result['run']}. *Whole call* is the time of `train`, including data, validation, "
+        "pruning and modules; *rounds* is the time of the epochs of each round.",
         table(
-            "modules|engine|s|s of rounds|ms per module-epoch|s of a dense round|its floor, s"
-            "|fraction of floor|peak MiB",
+            "modules|engine|whole call, s|rounds, s|ms per module-epoch|a dense round, s|its "
+            "floor, s|floor / time|peak MiB",
             stacks,
         ),
-        f"{goal['modules']} modules take {goal['seconds']:.1f} s in a process that has trained "
-        f"before; the target of {target['seconds']} s is {verdict}."
-        f"{_first_call(result)} The floor is the time in which the memory can read "
-        "the weights once going forward, then read and write weights and Adam's two moments once "
-        f"going back, at the {result['copy_bandwidth_TB_per_s']} TB/s of a large copy measured in "
-        "the same run; that fraction is floor over time. One module leaves most of the GPU idle, "
-        f"and a stack fills it.{against}",
+        "The floor is the time that memory needs to read the weights once in the forward pass, "
+        "and to read and write the weights and Adam's two moments once in the backward pass, at "
+        f"the {result['copy_bandwidth_TB_per_s']} TB/s of a large copy measured in the same run. "
+        f"One module leaves most of the GPU idle; a stack of modules fills it better.{against}",
         "## Engine by engine",
         origin(by_engine),
-        "Ten modules, two epochs of one dense round, training alone; MNIST for the first two "
-        "models, random colour pictures for the others. The automatic choice rests on these "
-        "numbers: stacks win for small networks, one module after another for large ones.",
-        table("model|parameters|engine|s|peak MiB", engines),
+        "Ten modules, two epochs of one dense round, training only; MNIST for the first two "
+        "models, random colour images for the others. The automatic choice of engine is based on "
+        "these numbers: stacks are faster for small networks, one module after another for large "
+        "ones.",
+        table("model|parameters|engine|seconds|peak MiB", engines),
     )
 
 
 CONVOLUTIONS = {
-    "eager": "an expert's loop, step by step, one module",
-    "graph": "an expert's loop with its step as a CUDA graph, one module",
-    "grouped": "`train`, layers of all modules side by side",
-    "grouped/torch": "the same without kernels of our own",
-    "streams": "`train`, modules on streams of one graph",
-    "streams/torch": "the same without kernels of our own",
-    "compiled": "`train`, as the first that fits, with torch.compile",
-    "single": "`train`, one module after another",
+    "eager": "an expert's loop, step by step, one module (`eager`)",
+    "graph": "an expert's loop with its step as a CUDA graph, one module (`graph`)",
+    "grouped": "`train`, layers of all modules side by side (`grouped`)",
+    "grouped/torch": "the same without our own kernels",
+    "streams": "`train`, modules on streams of one graph (`streams`)",
+    "streams/torch": "the same without our own kernels",
+    "compiled": "`train`, the first engine that fits, with torch.compile (`compiled`)",
+    "single": "`train`, one module after another (`single`)",
 }
 
 
@@ -183,14 +185,33 @@ def convolutions(load: Load) -> str:
     return page(
         "Training convolutional modules on a GPU",
         runs,
-        f"Random pictures of CIFAR's size, {result['samples']:,} of them, batch {result['batch']}, "
-        "bytes resident on the device, crops and flips there too, products in bf16 over float32 "
-        "weights, channels last, fused Adam. Loops by hand do not validate, `train` does. Timed is "
-        "the fastest of the epochs after the first; the first one is given with all that comes "
-        "before it. The floor is the time of the products alone at the "
+        "How long does a convolutional module take per epoch, by engine and against hand-written "
+        f"loops? {result['samples']:,} random images of CIFAR's size, batch {result['batch']}; "
+        "bytes resident on the device, where they are also cropped and flipped; products in bf16 "
+        "with float32 weights, channels last, fused Adam. The hand-written loops do not validate, "
+        "`train` does. The time is that of the fastest epoch after the first; the first is given "
+        "together with all that precedes it. The floor is the time of the products alone at the "
         f"{rates} TFLOP/s of a large matrix product in bf16, measured in the same run.",
+        "The fastest way to train several modules is, per module and epoch, "
+        f"{'; '.join(filter(None, map(_fastest_bank, runs)))}.",
         *parts,
     )
+
+
+def _fastest_bank(run: Result) -> str:
+    """How much faster the best way to train several modules is than `eager`, model by model."""
+    key, words = "seconds_per_module_epoch", []
+    for model in dict.fromkeys(row["model"] for row in run["rows"]):
+        rows = [row for row in run["rows"] if row["model"] == model and key in row]
+        bank = [row for row in rows if row["modules"] > 1]
+        eager = next(row for row in rows if row["way"] == "eager")
+        if bank:
+            best = min(bank, key=lambda row: row[key])
+            words.append(
+                f"{eager[key] / best[key]:.1f} times as fast as `eager` for `{model}` "
+                f"(`{best['way']}`, {best['modules']} modules)"
+            )
+    return "; ".join(words)
 
 
 def _convolutions_of(model: str, result: Result, targets: Result) -> list[str]:
@@ -210,8 +231,8 @@ def _convolutions_of(model: str, result: Result, targets: Result) -> list[str]:
         ]
         for way, row in timed.items()
     ]
-    head = "way|modules|s per module-epoch|times as fast as eager|fraction of floor"
-    parts = [f"## {model}", table(f"{head}|first epoch and start, s|peak MiB", shown)]
+    head = "way|modules|seconds per module-epoch|speed-up over `eager`|floor / time"
+    parts = [f"## {model}", table(f"{head}|start and first epoch, s|peak MiB", shown)]
     parts += [f"`{way}` {row['refused']}" for way, row in rows.items() if "refused" in row]
     bank = {way: row for way, row in timed.items() if row["modules"] > 1}
     if model not in targets or not bank:
@@ -221,14 +242,14 @@ def _convolutions_of(model: str, result: Result, targets: Result) -> list[str]:
     if "eager epochs" in aim:
         ratio = modules * seconds / eager
         parts.append(
-            f"{modules} modules take {ratio:.2f} times as long for an epoch as one eager module "
-            f"(`{best}`); at most {aim['eager epochs']} times was aimed at: "
-            f"{met(ratio <= aim['eager epochs'])}."
+            f"An epoch of {modules} modules takes {ratio:.2f} times as long as one of a single "
+            f"module by `eager` (fastest: `{best}`); the target of at most {aim['eager epochs']} "
+            f"times is {met(ratio <= aim['eager epochs'])}."
         )
     else:
         parts.append(
-            f"A module takes 1/{eager / seconds:.2f} of the eager time (`{best}`); at least "
-            f"{aim['times eager']} times as fast was aimed at: "
+            f"A module trains {eager / seconds:.2f} times as fast as by `eager` (fastest: "
+            f"`{best}`); the target of at least {aim['times eager']} times is "
             f"{met(eager / seconds >= aim['times eager'])}."
         )
     return parts
@@ -253,10 +274,10 @@ def _cuda_ways(result: Result, goal: Result) -> list[str]:
     ]
     rows.append(["`train`", goal["modules"], "as below", f"{1000 * goal[key]:.1f}", "1"])
     return [
-        "What an expert would write keeps the samples on the device, takes the fused Adam and "
-        "trains one module after another; the recipe, its steps and its pruning are the same. Its "
-        "few epochs were timed in a second run of the process and are scaled to one:",
-        table("way|modules|epochs timed|ms per module-epoch|times ours", rows),
+        "The loop that an expert would write keeps the samples on the device, uses the fused Adam "
+        "and trains one module after another; the recipe, its steps and its pruning are the same. "
+        "A few of its epochs were timed in a second run of the process and scaled to one:",
+        table("way|modules|epochs timed|ms per module-epoch|ratio to `train`", rows),
     ]
 
 
@@ -266,8 +287,8 @@ def _first_call(result: Result) -> str:
     if not first:
         return ""
     return (
-        f" The first call of a new process, which starts the device and compiles its kernels, "
-        f"takes {first['seconds']:.1f} s for {first['modules']} modules."
+        " The first call of a new process, which starts the device and compiles its kernels, takes "
+        f"{first['seconds']:.1f} s for {first['modules']} modules."
     )
 
 
@@ -278,10 +299,10 @@ def speed(load: Load) -> str:
     stack = next(row for row in cuda["stacks"] if row["modules"] == modules)
     seconds, ratios = cpu["ways"]["intarsia"]["seconds_per_module_epoch"], cpu["ratios"]
     first = cuda.get("first_call")
-    cold = f" ({first['seconds']:.1f} s as the first call of a new one)" if first else ""
+    cold = f" ({first['seconds']:.1f} s in the first call of a new process)" if first else ""
     others = {
-        "expert": "the loop an expert would write, with resident tensors, fused Adam and a process "
-        "per core",
+        "expert": "the loop that an expert would write (resident tensors, fused Adam, one process "
+        "per core)",
         "plain": "a plain loop on resident tensors with unfused Adam",
         "usual": "the usual way with a data loader and 4 workers",
     }
@@ -293,11 +314,11 @@ def speed(load: Load) -> str:
     text = (
         f"Training {modules} shallow MNIST modules takes {stack['seconds']:.1f} s on one "
         f"{cuda['machine']} ({cuda['run'].partition(', ')[2]}) in a process that has trained "
-        f"before{cold}.{_readme_cuda(cuda, stack)} On a CPU with {cpu['machine']}, a "
-        f"whole pruning run of {cpu['ways']['intarsia']['modules']} modules takes {seconds:.2f} s "
-        f"for each module and epoch: {listed(told)}, "
-        "timed in the same run. The commands and all numbers are in [GPU](docs/results/"
-        "training_cuda.md) and [CPU](docs/results/training_cpu.md)."
+        f"before{cold}.{_readme_cuda(cuda, stack)} On a CPU ({cpu['machine']}), a whole pruning "
+        f"run of {cpu['ways']['intarsia']['modules']} modules takes {seconds:.2f} s per module and "
+        f"epoch: {listed(told)}, all timed in the same run. See "
+        "[GPU](docs/results/training_cuda.md) and [CPU](docs/results/training_cpu.md) for the "
+        "commands and all numbers."
     )
     return textwrap.fill(text, 119, break_on_hyphens=False, break_long_words=False)
 
@@ -310,8 +331,8 @@ def _readme_cuda(cuda: Result, stack: Result) -> str:
     name = min(cuda["ways"], key=lambda way: cuda["ways"][way][key])
     ratio = cuda["ways"][name][key] / stack[key]
     return (
-        f" A module and epoch take 1/{ratio:.1f} of the time of {CUDA_WAYS[name]}, one module "
-        "after another on that GPU."
+        f" This is {ratio:.1f} times as fast per module and epoch as {CUDA_WAYS[name]}, one module "
+        "after another on the same GPU."
     )
 
 
@@ -332,12 +353,13 @@ def filesize(load: Load) -> str:
     return page(
         "File size",
         [result],
-        f"One module of {result['parameters']:,} parameters, unpruned after round one and pruned "
-        "after the last; each is written, loaded and asked about every test sample.",
+        "How small is the file of a sparse module, and does it load to the same logits? One "
+        f"module of {result['parameters']:,} parameters, unpruned after the first round and "
+        "pruned after the last, is saved, loaded and evaluated on every test sample.",
+        f"The sparse file is {ratio:.1f} times smaller than the dense one; the target of {target} "
+        f"times is {met(ratio >= target)}. After loading, both give "
+        f"{'bit for bit the same logits' if same else 'logits that are NOT the same'}.",
         table("module|density|bytes|same logits, bit for bit|samples", rows),
-        f"The sparse file is 1/{ratio:.1f} of the dense one; the target of 1/{target} is "
-        f"{met(ratio >= target)}. Loaded, both answer "
-        f"{'bit for bit as before' if same else 'NOT as before'}.",
     )
 
 
@@ -355,40 +377,51 @@ def stream_merge(load: Load) -> str:
         for row in result["rows"]
     ]
     verdicts = [
-        f"By `{row['method']}` the peak is {row['peak_MiB'] / 1024:.2f} GiB; the target of "
-        f"{target} GiB is {met(row['peak_MiB'] / 1024 < target)}"
-        + (f", in {_times(row, other)} times mergekit's CPU time." if other else ".")
+        f"With `{row['method']}` the peak is {row['peak_MiB'] / 1024:.2f} GiB (target of {target} "
+        f"GiB: {met(row['peak_MiB'] / 1024 < target)})"
+        + (f", at {_times(row, other)} times mergekit's CPU time." if other else ".")
         for row in result["rows"]
         if row["way"] == "intarsia"
         for other in [_of_mergekit(result["rows"], row["method"])]
     ]
     compared = [
-        f"By `{row['method']}` the largest difference between the two results is "
-        f"{row['largest_difference']:.1e}, and {row['fraction_different']:.1e} of the entries "
-        "differ by more than 1e-6."
+        f"With `{row['method']}` the two results differ by at most "
+        f"{row['largest_difference']:.1e}, and a fraction of {row['fraction_different']:.1e} of "
+        "the entries by more than 1e-6."
         for row in result["rows"]
         if "largest_difference" in row
     ]
     models = COUNTS.get(result["models"], result["models"])
+    peaks = {
+        way: max(row["peak_MiB"] for row in result["rows"] if row["way"] == way) / 1024
+        for way in dict.fromkeys(row["way"] for row in result["rows"])
+    }
+    peak = " and ".join(f"{gib:.2f} GiB with {way}" for way, gib in peaks.items())
     return page(
         "Files merged tensor by tensor",
         [result],
-        f"A base and {models} models of {result['gigabytes_of_a_model']:.2f} GB each, in float32 "
-        f"and in shards: the tensors of a Llama with {result['layers']} layers, filled with random "
-        f"numbers. The largest tensor has {result['largest_tensor_MB']:.0f} MB. Each way merges "
-        f"them from the same recipe in a process of its own; threads: {result['threads']}; n = 1. "
-        "Where other programs run beside it, as they did here, CPU seconds say more than seconds.",
-        table("method|way|seconds|CPU seconds|peak GiB|of these not mapped from files, GiB", rows),
+        "How much memory and time does it take to merge files tensor by tensor, compared with "
+        f"mergekit? A base and {models} models of {result['gigabytes_of_a_model']:.2f} GB each, "
+        f"in float32 and in shards: the tensors of a Llama with {result['layers']} layers, filled "
+        f"with random numbers. The largest tensor takes {result['largest_tensor_MB']:.0f} MB. "
+        "Each way merges them from the same recipe in its own process; threads: "
+        f"{result['threads']}; n = 1. Other programs were running, so CPU seconds say more than "
+        "elapsed seconds.",
+        f"The largest peak of memory is {peak}.",
+        table(
+            "method|program|elapsed seconds|CPU seconds|peak GiB|peak GiB not mapped from files",
+            rows,
+        ),
         " ".join([*verdicts, *compared]),
-        "intarsia computes in float64, and in its time are the digests of what it writes and a "
-        "check that everything read is finite; mergekit computes in float32 and maps its files, "
-        "whose pages count in its peak while they are in memory, and can be taken from it. "
-        f"intarsia maps no files, and ran under a limit of {result['limit_GiB']:g} GiB on the "
-        "memory that it may ask for (`RLIMIT_DATA`). Tensors are joined piece by piece; `slerp` "
-        "reads them twice and `ties` with a trim three times or four, from the cache of the system "
-        "where that has room for the largest tensor of all models, else from the disk. `tsvm` and "
-        "`iso_c`, which decompose whole matrices, take several copies of the largest tensor in "
-        "float64 and are not measured here.",
+        "intarsia computes in float64, and its time includes digests of what it writes and a "
+        "check that everything read is finite. mergekit computes in float32 and maps its files; "
+        "mapped pages count towards its peak while they are in memory, but the system can reclaim "
+        f"them. intarsia maps no files, and ran under a limit of {result['limit_GiB']:g} GiB on "
+        "the memory that it may ask for (`RLIMIT_DATA`). Tensors are joined piece by piece; "
+        "`slerp` reads them twice and `ties` with a trim three or four times, from the system's "
+        "cache if that has room for the largest tensor of all models, otherwise from disk. `tsvm` "
+        "and `iso_c`, which decompose whole matrices, need several copies of the largest tensor "
+        "in float64 and are not measured here.",
     )
 
 
@@ -401,16 +434,24 @@ def _times(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
     return f"{ours['cpu_seconds'] / theirs['cpu_seconds']:.2f}"
 
 
-INLAY_INTRO = """The inlay of all modules of a bank, compacted, written by `Module.save` and run \
-as `sparse` makes it. Beside it: the unpruned network of the modules' own shape (dense), the inlay \
-run with dense layers, and the modules joined by `logits`, each with its own network. The ways \
-take turns, and times are medians over the repetitions in microseconds a call."""
+INLAY_INTRO = """How small and how fast are ten sparse modules as one network? The inlay of all \
+modules of a bank is compacted, written by `Module.save` and run as `sparse` builds it. It is \
+compared with the unpruned network of the modules' own shape (dense), with the inlay run with \
+dense layers, and with the modules joined by `logits`, each with its own network. The ways take \
+turns; times are medians over the repetitions, in microseconds per call."""
 
 
 def inlay(load: Load) -> str:
     result, target = load("inlay"), load("targets")["inlay"]
     parts = [part for row in result["rows"] for part in _inlay_model(row, target)]
-    return page("What an inlay costs", [result], INLAY_INTRO, *parts)
+    smaller = [row["bytes dense/inlay"] for row in result["rows"]]
+    single = [o["dense/inlay"] for row in result["rows"] for o in row["latency"] if o["batch"] == 1]
+    short = (
+        f"The inlay is {min(smaller):.1f} to {max(smaller):.1f} times smaller on disk than the "
+        f"dense network, which at batch 1 takes {min(single):.2f} to {max(single):.2f} times as "
+        "long."
+    )
+    return page("What an inlay costs", [result], INLAY_INTRO, short, *parts)
 
 
 def _inlay_model(row: Result, target: Result) -> Iterator[str]:
@@ -423,12 +464,12 @@ def _inlay_model(row: Result, target: Result) -> Iterator[str]:
     )
     files = row["files"]
     yield table(
-        "network|bytes on disk|nonzero",
+        "network|bytes on disk|nonzero parameters",
         [[name, f"{own['bytes']:,}", f"{own['nonzero']:,}"] for name, own in files.items()],
     )
     ways = list(row["latency"][0]["median_us"])
     yield table(
-        f"threads|batch|repetitions|{'|'.join(ways)}|dense/inlay",
+        f"threads|batch|repetitions|{'|'.join(f'{way}, µs' for way in ways)}|dense / inlay",
         [
             [
                 own["threads"],
@@ -453,30 +494,32 @@ def _inlay_in_words(row: Result, target: Result) -> str:
         for own in many
     )
     return (
-        f"The inlay is {smaller:.1f} times smaller on disk; the target of {target['smaller']:g} is "
-        f"{met(smaller >= target['smaller'])}. At batch 1 the dense network takes "
-        f"{min(single):.2f} to {max(single):.2f} times as long; the target that the inlay is not "
-        f"slower is {met(min(single) >= target['batch 1'])}. At batch "
+        f"The inlay is {smaller:.1f} times smaller on disk than the dense network; the target of "
+        f"{target['smaller']:g} is {met(smaller >= target['smaller'])}. At batch 1 the dense "
+        f"network takes {min(single):.2f} to {max(single):.2f} times as long as the inlay; the "
+        f"target that the inlay is not slower is {met(min(single) >= target['batch 1'])}. At batch "
         f"{many[0]['batch']} the inlay takes {large}."
     )
 
 
 CONV_INLAY_INTRO = (
-    "Between hidden channels an inlay is block diagonal. `compose` runs its blocks as convolutions "
-    "of their own: in groups where all modules have as many channels, else one after another. "
-    "Compared with it in one run: the same blocks always one by one; its state as one network, "
-    "zeros included; the modules as networks of their own, whose logits are added; and one network "
-    "that may be as large as all of them, `joint`. Weights are as they begin, which the time does "
-    "not depend on. A module with channels of several sizes lacks up to three tenths of them, "
-    "chosen by chance: there the inlay runs one by one as well, and what the two columns differ "
-    "by is noise. Numbers are those that a network holds in memory."
+    "What does it cost to run convolutional modules side by side, and to take one out? Between "
+    "hidden channels an inlay is block diagonal. `compose` runs its blocks as separate "
+    "convolutions: in groups if all modules have equally many channels, otherwise one after "
+    "another. It is compared in one run with the same blocks always run one by one; with its state "
+    "as one network, zeros included (`block diagonal`); with the modules as separate networks "
+    "whose logits are added (`logits`); and with one network that may be as large as all of them "
+    "(`joint`). Weights are the initial ones, on which the time does not depend. A module with "
+    "channels of several sizes lacks up to three tenths of them, chosen at random: there the inlay "
+    "also runs one by one, and the difference between the two columns is noise. *Numbers held* are "
+    "those that a network keeps in memory."
 )
 
 
 def conv_inlay(load: Load) -> str:
     names = ["conv_inlay", "conv_inlay_cuda"]
     results = [load(name) for name in names if (RESULTS / f"{name}.json").exists()]
-    parts = [CONV_INLAY_INTRO]
+    parts = [CONV_INLAY_INTRO, *map(_conv_inlay_in_short, results)]
     for result in results:
         where = "a GPU" if "--device cuda" in result["command"] else "a CPU"
         parts.append(f"## On {where}, {result['precision']}")
@@ -486,21 +529,32 @@ def conv_inlay(load: Load) -> str:
     return page("Convolutional inlays", results, *parts)
 
 
+def _conv_inlay_in_short(result: Result) -> str:
+    """The time of modules as separate networks, and of one joint network, over the inlay's."""
+    ratios = [own["over_inlay"] for row in result["rows"] for own in row["latency"]]
+    logits, joint = ([own[way] for own in ratios] for way in ("logits", "joint"))
+    return (
+        f"On {result['machine']}, separate networks take {min(logits):.2f} to {max(logits):.2f} "
+        f"times as long as the inlay, and one joint network {min(joint):.2f} to {max(joint):.2f} "
+        "times as long."
+    )
+
+
 def _conv_inlay_row(row: Result) -> Iterator[str]:
     ways = list(row["numbers"])
     yield (
-        f"**{row['modules']} modules of `{row['model']}`, channels {row['channels']}**, beside "
-        f"`{row['joint']}`; {row['grouped_layers']} of {row['block_layers']} layers of blocks run "
-        f"in groups. Logits differ from the sum of the modules' by at most "
+        f"**{row['modules']} modules of `{row['model']}`, channels {row['channels']}**, compared "
+        f"with `{row['joint']}`; {row['grouped_layers']} of {row['block_layers']} layers of blocks "
+        "run in groups. Logits differ from the sum of the modules' logits by at most "
         f"{row['off_the_logit_sum']:.1g} of the largest."
     )
     yield table(
-        f"|{'|'.join(ways)}",
+        f"measured|{'|'.join(ways)}",
         [
-            ["numbers", *(f"{row['numbers'][way]:,}" for way in ways)],
+            ["numbers held", *(f"{row['numbers'][way]:,}" for way in ways)],
             *(
                 [
-                    f"batch {own['batch']}, ms (over the inlay's)",
+                    f"batch {own['batch']}, ms (ratio to inlay)",
                     *(f"{own['median_ms'][w]:.4g} ({own['over_inlay'][w]:.2f})" for w in ways),
                 ]
                 for own in row["latency"]
@@ -510,10 +564,10 @@ def _conv_inlay_row(row: Result) -> Iterator[str]:
 
 
 def _conv_removal(rows: Sequence[Result]) -> Iterator[str]:
-    yield "Every module in turn is taken out of an inlay of trained ones:"
+    yield "Each module in turn is removed from an inlay of trained modules:"
     yield table(
-        "model|data|rows|epochs|modules|s to train the others|s to remove one|times"
-        "|others the same, to the last bit",
+        "model|data|rows|epochs|modules|training the others, s|removing one, s|ratio"
+        "|others unchanged, bit for bit",
         [
             [
                 f"`{row['model']}`",
@@ -530,8 +584,8 @@ def _conv_removal(rows: Sequence[Result]) -> Iterator[str]:
         ],
     )
     yield (
-        "Seconds to train the others are the share of these modules of one call of `train`. More "
-        "rows and epochs make that longer, and a removal not."
+        "The time to train the others is their share of one call of `train`. It grows with rows "
+        "and epochs; the time of a removal does not."
     )
 
 
@@ -549,23 +603,24 @@ def studio(load: Load) -> str:
         for row in result["rows"]
     ]
     missed = [row["operator"] for row in result["rows"] if row["worst"] >= target]
-    verdict = f"missed by {', '.join(missed)}" if missed else "met by every switch timed"
+    verdict = f"missed with {', '.join(missed)}" if missed else "met by every switch timed"
     return page(
         "The studio",
         [result],
-        f"`intarsia studio` serves {result['modules']} modules ({result['model']}, "
-        f"{result['data']}, all test samples) and is asked over HTTP as its page asks it. A switch "
-        "is timed from the request to the last byte of the answer, which holds the confusion "
-        "matrix, accuracy, entropy, and what every module says of one sample. The browser's "
-        "drawing is not in it. Each switch is to a set of modules that was not asked for before.",
+        "How long does the studio take to answer when a module is switched on or off? The target "
+        f"of {target:g} s per switch is {verdict}. `intarsia studio` serves {result['modules']} "
+        f"modules ({result['model']}, {result['data']}, all test samples) and is queried over "
+        "HTTP as its page does. A switch is timed from the request to the last byte of the "
+        "answer, which contains the confusion matrix, accuracy, entropy, and every module's "
+        "answer to one sample; drawing in the browser is not included. Each switch selects a set "
+        "of modules that was not requested before.",
         table(
-            f"operator|median s|slowest s|under {target:g} s|switched back, median s"
-            "|first answer s",
+            f"operator|switch, median s|slowest s|under {target:g} s|switched back, median s"
+            "|first answer, s",
             rows,
         ),
-        f"The target of {target:g} s for a switch is {verdict}. An operator's first answer, for "
-        "which it may have to look at samples, is listed apart. The page was there after "
-        f"{result['seconds_to_start']:.1f} s.",
+        "An operator's first answer, for which it may have to look at samples, is listed "
+        f"separately. The page was available after {result['seconds_to_start']:.1f} s.",
         _studio_load(load("studio_load")),
     )
 
@@ -601,26 +656,26 @@ def _studio_load(result: Result) -> str:
         [
             "## A crowd, and connections that are never finished",
             origin(result),
-            f"{result['modules']} modules ({result['data']}, {result['operator']}) are served, and "
-            f"{sum(row['opened'] for row in waiting)} connections opened that never finish their "
-            f"request. Then {crowd['clients']} clients come at the same moment. Each loads the "
-            "page, opens its stream of events, asks for what the page shows first, and then for a "
-            "switch that nobody asked for before. Seconds are from the connection to the last byte "
-            "of the answer, with all other clients waiting, too. Other programs were running: "
-            f"{result['load_before']:.0f} processes on average wanted a processor before it began. "
-            f"The studio used {result['server_cpu_seconds']:.0f} s of processor time in all.",
+            f"{result['modules']} modules ({result['data']}, {result['operator']}) are served, "
+            f"and {sum(row['opened'] for row in waiting)} connections are opened that never "
+            f"finish their request. Then {crowd['clients']} clients arrive at the same moment. "
+            "Each loads the page, opens its stream of events, requests what the page shows first, "
+            "and then a switch that was not requested before. Seconds are from the connection to "
+            "the last byte of the answer, while all other clients are waiting too. Other programs "
+            f"were running: the load average was {result['load_before']:.0f} before it began. The "
+            f"studio used {result['server_cpu_seconds']:.0f} s of CPU time in total.",
             table(
                 "clients|answered|page, median s|slowest s|first answer, median s|slowest s"
                 "|switch, median s|slowest s",
                 times,
             ),
-            f"What is closed: a request whose headers are not there after "
-            f"{limits['header_seconds']:g} s, or its body after {limits['body_seconds']:g} s and "
-            "what its length takes.",
+            "A connection is closed if its headers are not complete after "
+            f"{limits['header_seconds']:g} s, or its body after {limits['body_seconds']:g} s plus "
+            "an allowance for its length.",
             table("half-open connection sends|closed|median s|slowest s", closed),
-            f"Of {streams['opened']} streams of events {streams['open_at_the_end']} were open when "
-            f"the last of these was closed. Two visitors loaded different modules under one name: "
-            f"{own} got the numbers of their own, and a third {third}.",
+            f"Of {streams['opened']} event streams, {streams['open_at_the_end']} were open when "
+            "the last of these connections was closed. Two visitors loaded different modules "
+            f"under the same name: {own} got the numbers for their own, and a third {third}.",
         ]
     )
 
@@ -640,26 +695,38 @@ def kills(load: Load) -> str:
     return page(
         "Kills and flipped bits",
         results,
-        "Four modules are trained into a folder, in two chunks, with a checkpoint after every "
-        "epoch. The process is killed, at random moments by KILL, TERM and HUP in turn, or by KILL "
-        "right before a file operation (a file opened to be written, synced, linked, renamed or "
-        "removed, a folder made or removed); the same call resumes the run, until it ends. Then "
-        "every file is compared with those of an undisturbed run. All took "
+        "Does a run that is killed again and again end with the same bytes, and what does a "
+        f"flipped bit do? {_kills_in_short(cases, flips)} Four modules are trained into a folder, "
+        "in two chunks, with a checkpoint after every epoch. The process is killed at random "
+        "moments by KILL, TERM and HUP in turn, or by KILL just before a file operation (opening "
+        "a file for writing, syncing, linking, renaming or removing it, making or removing a "
+        "folder); the same call resumes the run, until it finishes. Then every file is compared "
+        "with that of an undisturbed run. In total this took "
         f"{sum(r['seconds'] for r in results):.0f} s.",
         table(
-            "device|engine|model|recipe|locks|kills at random moments|before a file operation"
+            "device|engine|model|recipe|locks|kills at random moments|kills before a file operation"
             "|runs|files|same bytes",
             [_case(result, row) for result, row in cases],
         ),
-        f"A run with locks by flock has {operations} file operations; kills came before {hit} of "
+        f"A run that locks by flock has {operations} file operations; kills came before {hit} of "
         "them, each on at least one of the engines.",
         "## Flipped bits",
-        "One bit of one file is flipped, at a random place, in the folder of a run that was killed "
-        "or that is finished, and the same call is made again.",
-        table("flipped in|what came of it|flips", _summed(flips)),
-        f"{target['kills']} kills and {target['flips']} flips were aimed at, none of which may "
+        "One bit of one file is flipped, at a random position, in the folder of a run that was "
+        "killed or has finished, and the same call is made again.",
+        table("bit flipped in|outcome|flips", _summed(flips)),
+        f"The target is {target['kills']} kills and {target['flips']} flips, none of which may "
         f"change a module silently. There were {done} kills and {flipped} flips: "
         f"{met(held and enough)}.",
+    )
+
+
+def _kills_in_short(cases: Sequence[tuple[Result, Result]], flips: Sequence[Result]) -> str:
+    """How many cases ended with the same bytes, and how many flips went unnoticed."""
+    same = sum(bool(row["equal"]) for _, row in cases)
+    silent = sum(row["count"] for row in flips if _is_bad(row))
+    return (
+        f"{same} of {len(cases)} cases below end with the same bytes, and {silent} of "
+        f"{sum(row['count'] for row in flips)} flips change a module silently."
     )
 
 

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
 from textwrap import fill
@@ -33,6 +33,8 @@ FIGURES, BYTES = 4, 300_000  # at most so many on a page, and so large
 # Words in the names of figures, from what a page should show first on.
 FIRST = ("mnist", "shallow", "-imp", "-me-")
 MANY = 4  # tables, above which notes that they share stand once, before them
+SPEED_TITLE = "Speed and crash safety of studies"
+POINTS = 12  # of all claims, above which they have a section of their own
 
 
 def write_study_pages() -> None:
@@ -56,7 +58,7 @@ def written(results: Path = RESULTS) -> dict[Path, str]:
     if speed or kills:
         targets = _load(RESULTS / "targets.json") or {}
         files[results / "study_speed.md"] = speed_page(speed, kills, targets)
-        titles["study_speed"] = "How long, and how safe"
+        titles["study_speed"] = SPEED_TITLE
     return {
         **files,
         README: filled(README, {"studies": readme_lines(studies, verdicts, speed)}),
@@ -119,7 +121,7 @@ def verdicts_of(studies: Studies) -> dict[str, Verdict]:
     for name, (main, *others) in studies.items():
         findings = Findings(main.measured, main.label, {v.label: v.measured for v in others}, cells)
         missing = [  # counted, not named: to name cells takes data that may not be at hand
-            f"{file}: {archive.missing} cells"
+            f"{file}: {several(archive.missing, 'cell')}"
             for variant in studies[name]
             for file, archive in variant.archives.items()
             if archive.missing
@@ -129,17 +131,22 @@ def verdicts_of(studies: Studies) -> dict[str, Verdict]:
 
 
 def study_page(variants: Sequence[Variant], verdict: Verdict, figures: Sequence[str] = ()) -> str:
-    """What was asked, how it was measured, what it says; then tables and figures."""
-    study = variants[0].study
+    """The question, the findings in words and figures, how they were measured, and the tables."""
+    study, points = variants[0].study, verdict.details
+    nested = len(points) <= POINTS
     parts = [
         study.about,
+        "## Findings",
+        verdict.markdown(details=nested),
+        *(f"![{study.title}: {_alt(study.name, figure)}]({figure}.svg)" for figure in figures),
+        *([] if nested else ["## Findings in detail", "\n".join(f"- {point}" for point in points)]),
+        "## How it was measured",
         _commands(variants),
         _origins(variants),
-        verdict.markdown(),
-        *(f"![{study.title}: {_alt(study.name, figure)}]({figure}.svg)" for figure in figures),
     ]
     for variant in variants:
-        parts += [f"## {capital(variant.label)}", *tables_markdown(study.tables(variant.measured))]
+        label = f": {variant.label}" * (variant.label != Findings.label)
+        parts += [f"## Tables{label}", *tables_markdown(study.tables(variant.measured))]
     return page(study.title, [], *parts)
 
 
@@ -154,16 +161,16 @@ def chosen_figures(variant: Variant) -> dict[str, str]:
 
 
 def aims_and_tables(variant: Variant) -> list[str]:
-    """What a study aimed at, what it says beside that, and its tables."""
+    """A study's targets, its further findings, and its tables."""
     claims = variant.study.judge(Findings(variant.measured, variant.label)).claims
     aims = [claim for claim in claims if "aim" in claim.evidence]
     rows = [[c.evidence["aim"], c.evidence["measured"], c.n, met(bool(c.holds))] for c in aims]
-    others = [f"- {claim.text}" for claim in claims if claim not in aims]
+    others = [f"- {claim.marked}" for claim in claims if claim not in aims]
     details = [f"- {point}" for claim in claims for point in claim.details]
     return [
-        "## What was aimed at",
-        table("aim|measured|n|verdict", rows),
-        "## What came out beside it",
+        "## Targets",
+        table("target|measured|n|verdict", rows),
+        "## Further findings",
         "\n".join([*others, *details]),
         "## Tables",
         *tables_markdown(variant.study.tables(variant.measured)),
@@ -174,14 +181,14 @@ def tables_markdown(tables: Sequence[Table]) -> list[str]:
     """Markdown of the tables: rows that another table has too stand there alone."""
     own = [table for table in tables if not table.included_in]
     words = [
-        f"{table.title.partition(':')[0]} has no rows that are not in "
+        f"All rows of {table.title.partition(':')[0]} are also in "
         f"{table.included_in.partition(':')[0]}."
         for table in tables
         if table.included_in
     ]
     if len(own) > MANY:
         shared, own = _shared_notes(own)
-        words += [f"Notes to the tables below:\n\n{shared}"] if shared else []
+        words += [f"Notes on the tables below:\n\n{shared}"] if shared else []
     return [*words, *(table.markdown().rstrip() for table in own)]
 
 
@@ -209,7 +216,7 @@ def _commands(variants: Sequence[Variant]) -> str:
 
 
 def _origins(variants: Sequence[Variant]) -> str:
-    """Where the cells come from and what they took, archive by archive."""
+    """Where the cells come from and how long they took, archive by archive."""
     rows = []
     for variant in variants:
         for file, archive in variant.archives.items():
@@ -234,12 +241,12 @@ def _origins(variants: Sequence[Variant]) -> str:
         ", ".join(f"{name} {number}" for name, number in own.items())
         for own in _of_runs(variants, "versions")
     ]
-    head = "archive|cells|n|modules trained|s training them|s in cells|device|date"
+    head = "archive|cells|n|modules trained|training, s|cells, s|device|date"
     shared = (
-        "A module that several studies need is trained once and counted on each page. Cells "
-        "measure, and some train first what no bank holds, such as experts or new heads. Seconds "
-        "are those of the process that did the work; where several ran on one device at once, each "
-        "took longer than alone."
+        "A module that several studies need is trained once and counted on each of their pages. A "
+        "cell measures, and sometimes first trains what is in no bank, such as experts or new "
+        "heads. Times are those of the process that did the work; if several ran on one device at "
+        "once, each took longer than it would have alone."
     )
     return f"{table(head, rows)}\n\nVersions: {'; '.join(versions)}. {shared}"
 
@@ -264,24 +271,27 @@ def readme_lines(
     studies: Studies, verdicts: Mapping[str, Verdict], speed: Result | None = None
 ) -> str:
     """What the papers' tables come to, what they took and the command with its time."""
-    words = [
-        f"{capital(studies[name][0].study.title)}: {verdicts[name].line}."
+    points = [
+        f"- **{capital(studies[name][0].study.title)}**: {verdicts[name].line}."
         for name in IN_README
         if name in studies
     ]
-    if not words:
+    if not points:
         return ""
+    words = []
     if "pairs" in studies:
         runs = [own for variant in studies["pairs"] for own in variant.runs]
         words.append(
-            f"The {sum(own['modules'] for own in runs):,} modules of Tables 2 and 4 took "
-            f"{sum(own['training_seconds'] for own in runs):,.0f} s of training on "
+            f"Training the {sum(own['modules'] for own in runs):,} modules of Tables 2 and 4 took "
+            f"{sum(own['training_seconds'] for own in runs):,.0f} s on "
             f"{listed(_of_runs(studies['pairs'], 'devices'))}."
         )
-    end = "All verdicts are in [results](docs/results/index.md#studies)."
-    text = fill(sentences(*words, end), 119, break_on_hyphens=False, break_long_words=False)
+    end = "[Results](docs/results/index.md#studies) has all verdicts."
+    wrapped = partial(fill, width=119, break_on_hyphens=False, break_long_words=False)
+    found = "\n".join(wrapped(point, subsequent_indent="  ") for point in points)
+    text = f"{found}\n\n{wrapped(sentences(*words, end))}"
     mark = "<!-- not run: MNIST in the paper's size takes a GPU -->"  # for docs/build/examples.py
-    parts = ["## The papers, checked", text, f"{mark}\n\n```bash\n{_example(speed)}\n```"]
+    parts = ["## Checked against the papers", text, f"{mark}\n\n```bash\n{_example(speed)}\n```"]
     rows = [
         [f"[{name}](docs/results/study_{name}.md)", STUDIES[name].paper, verdicts[name].line]
         for name in NEIGHBOURS
@@ -289,8 +299,8 @@ def readme_lines(
     ]
     if rows:
         parts += [
-            "Papers around it, each by `intarsia study run` and its name:",
-            table("study|its paper shows|here", rows),
+            "Related papers, each checked by `intarsia study run` with the name of the study:",
+            table("study|what its paper shows|what we find", rows),
         ]
     return "\n\n".join(parts)
 
@@ -312,7 +322,7 @@ def index_table(verdicts: Mapping[str, Verdict], titles: Mapping[str, str]) -> s
         [f"[{name}](study_{name}.md)", STUDIES[name].paper, verdict.line.replace("|", "\\|")]
         for name, verdict in verdicts.items()
     ]
-    parts = [table("study|the paper shows|verdict", rows)] if rows else []
+    parts = [table("study|what the paper shows|verdict", rows)] if rows else []
     others = [name for name in titles if name.removeprefix("study_") not in verdicts]
     return "\n\n".join([*parts, *(f"[{titles[name]}]({name}.md)" for name in others)])
 
@@ -327,21 +337,21 @@ def navigation(titles: Mapping[str, str]) -> str:
 
 
 def speed_page(speed: Result | None, kills: Result | None, targets: Result) -> str:
-    """Either part is left out where its figures are not there yet."""
+    """Either part is left out if it has not been measured."""
     parts: list[str] = []
     if speed:
-        parts += ["## How long", *_speed(speed, targets["study_speed"])]
+        parts += ["## Speed", *_speed(speed, targets["study_speed"])]
     if kills:
-        parts += ["## How safe", *_kills(kills, targets["study_kills"])]
-    return page("How long, and how safe", [result for result in (speed, kills) if result], *parts)
+        parts += ["## Crash safety", *_kills(kills, targets["study_kills"])]
+    return page(SPEED_TITLE, [result for result in (speed, kills) if result], *parts)
 
 
 # Ways that train one module after another, the strictest first.
 SPEED_WAYS = {
     "graph": "an expert's loop on resident tensors with fused Adam, its step a CUDA graph",
     "expert": "an expert's loop on resident tensors with fused Adam, step by step",
-    "plain": "the plain one on resident tensors",
-    "usual": "the usual one with a data loader and per-sample transforms",
+    "plain": "a plain loop on resident tensors",
+    "usual": "the usual loop with a data loader and per-sample transforms",
 }
 
 
@@ -362,20 +372,20 @@ def _speed(result: Result, target: Result) -> Sequence[str]:
     times = next(iter(ways.values()))["all_seconds_per_module_epoch"]
     experts = [f"The {n} way takes {ratios[n]:,.0f} times as long." for n in EXPERTS if n in ways]
     verdict = "; ".join(
-        f"the {name} way takes {ratios[name]:,.0f} times as long, {least} were aimed at: "
-        f"{'met' if ratios[name] >= least else 'missed'}"
+        f"the {name} way takes {ratios[name]:,.0f} times as long; the target of {least} times is "
+        f"{met(ratios[name] >= least)}"
         for name, least in target.items()
     )
     return [
-        f"Table 4 for {ours['model']} networks on {ours['data']}, from an empty store: "
-        f"{ours['modules']:,} modules are trained, {_module_epochs(ours)}, and "
-        f"{ours['cells']} cells measured in {ours['seconds']:,.0f} s, of which "
-        f"{ours['training_seconds']:,.0f} s are training and {ours['measuring_seconds']:,.0f} s "
-        "measuring. Compared are ways that train one module after another on the same device: "
-        f"{named}. Timed for {_epochs(ways)} of one module, the fastest of {len(times)} "
-        f"({timed} an epoch), and extrapolated to the modules and epochs of the study, without "
-        "any measuring:",
-        table("way|seconds are|seconds|times as long", rows),
+        "How long does a study take, compared with training its modules one after another? Table "
+        f"4 for {ours['model']} networks on {ours['data']}, from an empty store: "
+        f"{ours['modules']:,} modules are trained, {_module_epochs(ours)}, and {ours['cells']} "
+        f"cells measured in {ours['seconds']:,.0f} s, of which {ours['training_seconds']:,.0f} s "
+        f"are training and {ours['measuring_seconds']:,.0f} s measuring. This is compared with "
+        f"ways that train one module after another on the same device: {named}. These were timed "
+        f"for {_epochs(ways)} of one module, fastest of {len(times)} ({timed} per epoch), and "
+        "extrapolated to the modules and epochs of the study, without any measuring:",
+        table("way|measured or extrapolated|seconds|ratio to the study", rows),
         *left.values(),
         " ".join([*experts, f"{capital(verdict)}.{_too_many(ours)}"]),
     ]
@@ -397,7 +407,8 @@ def _module_epochs(study: Result) -> str:
         return f"{study['module_epochs']:,} module-epochs"
     return (
         f"{study['epochs_of_modules']:,} epochs of modules, which are {study['module_epochs']:,} "
-        "module-epochs over all samples, as some modules see only those of their own classes"
+        "module-epochs over all samples, since some modules see only the samples of their own "
+        "classes"
     )
 
 
@@ -405,8 +416,8 @@ def _too_many(study: Result) -> str:
     if "epochs_of_modules" in study:
         return ""
     return (
-        " In this run every epoch counts alike, also where a module saw only the samples of its "
-        "own classes, so that the ratio is too high; and an expert's loop was not timed."
+        " In this run every epoch counts alike, even if a module saw only the samples of its own "
+        "classes, so the ratio is too high; and an expert's loop was not timed."
     )
 
 
@@ -419,9 +430,8 @@ def _left_out(ways: Result) -> dict[str, str]:
     epochs = round(plain["seconds"] / plain[key] / plain["modules"])
     return {
         "plain": "The plain way, the same loop on resident tensors, is left out: its "
-        f"{plain[key]:.3f} s come from one whole run of {epochs} epochs, which is too short to "
-        "tell; what a run takes beside its epochs, such as starting the device, is a large part "
-        "of it."
+        f"{plain[key]:.3f} s come from one whole run of {epochs} epochs, which is too short to be "
+        "reliable; a large part of it is overhead outside the epochs, such as starting the device."
     }
 
 
@@ -440,18 +450,20 @@ def _kills(result: Result, target: Result) -> Sequence[str]:
     enough = all(trial["kills"] >= target["kills"] for trial in result["trials"])
     done = [run["cells_at_last_kill"] for trial in result["trials"] for run in trial["runs"]]
     return [
-        "A study of digits is killed (kill -9) at random moments and begun again until it ends, by "
-        f"one process and by two that share a store. Then its {result['files']} files of cells and "
-        f"banks, {result['bytes']:,} bytes, are compared with those of an undisturbed run, which "
-        f"takes {result['undisturbed_seconds']:.1f} s.",
+        "Is a study that is killed again and again the same in the end? A study on digits is "
+        "killed (kill -9) at random moments and restarted until it finishes, by one process and "
+        f"by two that share a store. Then its {result['files']} files of cells and banks, "
+        f"{result['bytes']:,} bytes, are compared with those of an undisturbed run, which takes "
+        f"{result['undisturbed_seconds']:.1f} s.",
         table(
-            "processes at once|kills|cells finished at the last kill|done twice|same bytes", rows
+            "processes at once|kills|cells finished by the last kill|cells repeated|same bytes",
+            rows,
         ),
-        f"By the last kill of a run {min(done)} to {max(done)} of its {cells} cells were finished: "
-        "the kills fall into the part before it, and the rest runs undisturbed. Where a run ends "
-        "before it has had all its kills, another one begins in an empty store.",
-        f"{target['kills']} kills and the same bytes were aimed at: "
-        f"{'met' if enough and result['equal'] else 'missed'}.",
+        f"By the last kill of a run, {min(done)} to {max(done)} of its {cells} cells were "
+        "finished: the kills fall before that point, and the rest runs undisturbed. If a run "
+        "finishes before it has had all its kills, another one is started in an empty store.",
+        f"The target of {target['kills']} kills with the same bytes is "
+        f"{met(enough and result['equal'])}.",
     ]
 
 

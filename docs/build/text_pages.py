@@ -1,4 +1,4 @@
-"""The page on texts: modules on a sentence encoder's features, added, removed, abstained from."""
+"""The page on texts: modules on a sentence encoder's features; adding, removing, abstaining."""
 
 from pages import Load, page, table
 
@@ -12,36 +12,40 @@ def texts(load: Load) -> str:
 
     def accuracies(**labels: str) -> str:
         rows = [[label, shown(key)] for key, label in labels.items()]
-        return table("|accuracy on test texts", rows)
+        return table("classifier|accuracy on test texts", rows)
 
     late = " and ".join(f"`{name}`" for name in result["late"])
-    bits = "bit for bit what they were" if result["same_bits"] else "NOT what they were"
+    bits = "bit for bit the same as before" if result["same_bits"] else "NOT the same as before"
     return page(
         "Texts",
         [result],
-        f"Reuters news of {result['classes']} topics as sentences: {result['train']:,} to train, "
-        f"{result['test']:,} to test, each {result['features']} features of MiniLM, which were "
-        f"computed once. Mean (standard deviation) over {result['seeds']} seeds; a seed also cuts "
-        "the validation texts. Nothing was set: modules are trained as `ia.train(data)` does.",
+        "How well do modules on the features of a sentence encoder classify texts, and what "
+        f"changes if a topic is added or removed? Reuters news of {result['classes']} topics, "
+        f"{result['train']:,} training and {result['test']:,} test texts, each as "
+        f"{result['features']} features of MiniLM, computed once. Mean (standard deviation) over "
+        f"{result['seeds']} seeds; the seed also determines which texts are used for validation. "
+        "All settings are defaults: modules are trained as by `ia.train(data)`.",
         accuracies(
-            modules="one module a topic, joined",
+            modules="one module per topic, joined",
             joint="one network of the same kind on all topics",
             logistic="logistic regression on the same features",
         ),
         f"Training all modules took {numbers['seconds']['mean']:.1f} s.",
-        "## A topic added, and taken out",
-        f"By turns {late} come later: the estimator is fitted without the topic, which `add_class` "
-        "then adds. No other module is trained again.",
+        "## Adding and removing a topic",
+        f"In turn, {late} are added later: the estimator is fitted without the topic, and "
+        "`add_class` then adds it. No other module is retrained.",
         accuracies(
             at_once="all topics fitted at once",
-            added="one of them added later",
+            added="one topic added later",
             added_own="the same, on the added topic alone",
         ),
-        f"Taken out of the joined modules, the accuracy on all other topics goes from "
-        f"{shown('others_before')} to {shown('others_without')}; put back, the logits are {bits}.",
+        "When the topic is removed from the joined modules, accuracy on all other topics goes "
+        f"from {shown('others_before')} to {shown('others_without')}; when it is added back, the "
+        f"logits are {bits}.",
         "## Topics that no module knows",
-        f"Modules of all topics but one, by turns {late}. At the threshold that answers 95% of the "
-        f"validation texts, {shown('answered')} of the test texts of known topics are answered, "
-        f"and {shown('unanswered_unknown')} of those of the unknown topic are left unanswered. "
-        f"Entropy tells them apart with an AUROC of {shown('auroc')}.",
+        f"Modules of all topics but one, in turn {late}. At the threshold at which 95% of the "
+        f"validation texts are answered, a fraction of {shown('answered')} of the test texts of "
+        f"known topics is answered, and {shown('unanswered_unknown')} of those of the unknown "
+        "topic is left unanswered. Entropy separates known from unknown texts with an AUROC of "
+        f"{shown('auroc')}.",
     )
