@@ -184,7 +184,7 @@ def test_plans_have_what_the_options_say(context: StudyContext) -> None:
     inlay = recipes["vgg11(4)", "inlay"]
     assert (inlay.rounds, inlay.pruning) == (1, "magnitude")
     assert 0.75 < inlay.sparsity < 0.85
-    assert recipes["vgg11(4)", "joint"].objective == "xe"
+    assert recipes["vgg11(4)", "joint"].objective == "smoothing(0.1)"
 
 
 def test_dense_modules_are_the_first_round_of_pruned_ones(context: StudyContext) -> None:
