@@ -37,18 +37,24 @@ CLOCK = """() => {
 
 
 @pytest.fixture(scope="module")
-def page(opened: Opened) -> Iterator[Page]:
+def served(opened: Opened) -> Iterator[Page]:
     pytest.importorskip("gradio")
     with subprocess.Popen([*COMMAND, *WORDS], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             lines = (re.search(r'"address": "([^"]+)"', line) for line in process.stdout)
             address = next(filter(None, lines))[1]
-            page = opened(address, served=urlsplit(address).netloc)
-            expect(page.locator("#atlas img")).to_be_visible()
-            yield page
+            yield opened(address, served=urlsplit(address).netloc)
         finally:
             process.terminate()
+
+
+@pytest.fixture
+def page(served: Page) -> Page:
+    """As it is when it is opened: the first network, and no weight moved."""
+    served.reload()
+    expect(served.locator("#atlas img")).to_be_visible()
+    return served
 
 
 @pytest.mark.parametrize("name", ["totem", "skull"])
@@ -119,7 +125,32 @@ def test_walking_through_the_lists_leaves_a_moved_weight_where_it_is(page: Page)
     assert page.locator("#picture img").get_attribute("src") != moved
 
 
+def test_lists_follow_the_keyboard_and_the_same_choice_again_moves_nothing(page: Page) -> None:
+    choose(page, "#layer", "outputs")
+    expect(page.locator("#moved")).to_contain_text("to value, as it was")
+    slider = page.locator("#weight input[type=range]")
+    slider.focus()
+    for _ in range(20):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator("#moved")).to_contain_text("+0.20")
+    choose(page, "#network", "totem")
+    choose(page, "#layer", "outputs")
+    choose(page, "#connection", page.locator("#connection input").input_value())
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#moved")).to_contain_text("+0.21")
+    for control in ("#connection", "#layer"):
+        before = page.locator("#moved").inner_text()
+        page.locator(f"{control} input").focus()
+        page.keyboard.press("ArrowUp" if control == "#layer" else "ArrowDown")
+        page.keyboard.press("Enter")
+        expect(page.locator("#moved")).not_to_have_text(before, use_inner_text=True)
+        expect(page.locator("#moved")).to_contain_text("as it was")
+
+
 def test_connections_are_listed_with_both_units(page: Page) -> None:
+    choose(page, "#layer", "outputs")
+    expect(page.locator("#moved")).to_contain_text("to value, as it was")
     choose(page, "#layer", "hidden layer 1 of 6")
     count = int(load_network("totem").weights[0].count_nonzero())
     page.locator("#connection input").click()
@@ -165,7 +196,13 @@ def test_on_a_phone_the_picture_and_the_slider_are_seen_together(page: Page) -> 
 
 
 def choose(page: Page, control: str, value: str) -> None:
-    """Pick from one of Gradio's lists, and wait for what follows."""
-    page.locator(f"{control} input").click()
+    """Pick from one of Gradio's lists, and wait for what follows: nothing, if it was chosen."""
+    field = page.locator(f"{control} input")
+    chosen = field.input_value() == value
+    field.click()
+    option = page.get_by_role("option", name=value, exact=True)
+    if chosen:
+        option.click()
+        return
     with page.expect_response("**/predict"):
-        page.get_by_role("option", name=value, exact=True).click()
+        option.click()
