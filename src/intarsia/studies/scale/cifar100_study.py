@@ -49,7 +49,7 @@ SCALES = scales(
     paper={
         **SHARED,
         "data": ["cifar100"],
-        "models": ["resnet18(16)"],
+        "models": ["fastnet(32)"],
         "seeds": 2,
         # By name, what modules of one class are trained with otherwise. An epoch of ten for each of
         # its own has a tenth of the samples: sixty take half the steps of twelve.
@@ -60,7 +60,7 @@ SCALES = scales(
         "order": "catalogue",  # in which classes join; or "shuffled", by the seed
         "operators": ["sum", "mean", "ties(density=0.2)"],  # of one network, by validation
         "merge_sizes": [2, 5, 10, 20, 50, 100],  # modules at which these are tried
-        "recipe": {**RECIPE, "epochs": 12},
+        "recipe": {**RECIPE, "learning_rate": 1.6, "epochs": 12},
     },
     small={
         "data_options": {},

@@ -35,6 +35,7 @@ from intarsia.studies.scale.merged_weights import (
     removed_exactly,
 )
 from intarsia.studies.scale.recipes import (
+    BY_MODEL,
     RECIPE,
     SHARED,
     SMALL_RECIPE,
@@ -59,7 +60,8 @@ SCALES = scales(
     paper={
         **SHARED,
         "data": ["cifar10"],
-        "models": ["resnet18(16)", "resnet18(64)", "vgg11", "fastnet"],
+        "models": ["fastnet", "resnet18(16)", "resnet18(64)", "vgg11"],
+        "by_model": BY_MODEL,
         "seeds": 2,
         "ways": list(WAYS),
         "prunings": ["magnitude"],  # of the inlay's modules
@@ -74,6 +76,7 @@ SCALES = scales(
     small={
         "data_options": {},
         "models": ["vgg11(10)"],
+        "by_model": {},
         "densities": [0.3],
         "scales": [1.0],
         "recipe": SMALL_RECIPE,
