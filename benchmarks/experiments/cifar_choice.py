@@ -10,6 +10,7 @@ mirror images. Results go to docs/results/cifar_choice.json, after every trainin
 import argparse
 import time
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import intarsia as ia
@@ -51,9 +52,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     data = ia.load_data(options.data, validation=0.05)
-    words = [f"--models {' '.join(map(repr, options.models))}", f"--epochs {options.epochs}"]
+    words = [
+        *("--data", options.data, "--models", *map(quote, options.models)),
+        *("--recipes", *map(quote, options.recipes), "--kinds", *options.kinds),
+        *("--epochs", options.epochs, "--seed", options.seed, "--name", options.name),
+    ]
     result = {
-        "made": made_by(__file__, *words),
+        **made_by(__file__, *words),
+        "data": options.data,
         "recipe": {**RECIPE, "epochs": options.epochs, "balance": options.balance},
         "recipes": {name: RECIPES[name] for name in options.recipes},
         "seed": options.seed,

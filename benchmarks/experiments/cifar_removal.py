@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=3, help="that are taken out, one by one")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    result = {**made_by(__file__, "--store", options.store), "rows": []}
+    result = {**made_by(__file__, "--classes", options.classes), "rows": []}
     trained = load_archive(options.trained or options.archive)
     for row in removals(load_archive(options.archive), options.store, trained, options.classes):
         result["rows"].append(row)

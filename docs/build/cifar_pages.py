@@ -1,15 +1,20 @@
 """The page on convolutional modules: what they reach on CIFAR-10 and -100, and in what time."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import studies
 from intarsia.studies import Findings, Measured
+from intarsia.studies.scale import cifar10_study as ten
+from intarsia.studies.scale import cifar100_study as hundred
+from intarsia.studies.tables import grouped
 from intarsia.studies.wording import titled
 from pages import RESULTS, Load, Result, mean_sd_of, origin, page, table
 
 STUDIES = {"cifar10": "Ten modules on CIFAR-10", "cifar100": "A hundred modules on CIFAR-100"}
-REMOVAL = "cifar_removal"
+REMOVAL, MINUTE = "cifar_removal", "ten_modules"
+CHOICES = ("cifar_choice", "cifar_choice_100")
 
 
 def cifar(load: Load) -> str:
@@ -21,8 +26,13 @@ def cifar(load: Load) -> str:
             parts += [f"## {title}", *_study(name, known[name])]
     if times := _times([variant for name in STUDIES for variant in known.get(name, [])]):
         parts += ["## Training time", times]
+    if (RESULTS / f"{MINUTE}.json").exists():
+        parts += ["## From a new process", *_minute(load(MINUTE))]
     if (RESULTS / f"{REMOVAL}.json").exists():
         parts += ["## Removing a class", *_removal(load(REMOVAL))]
+    choices = [load(name) for name in CHOICES if (RESULTS / f"{name}.json").exists()]
+    if choices:
+        parts += ["## How learning rates were chosen", *_choices(choices)]
     return page(
         "Convolutional modules on CIFAR",
         [],
@@ -32,6 +42,46 @@ def cifar(load: Load) -> str:
         *_in_short([variant for name in STUDIES for variant in known.get(name, [])]),
         *(parts or ["Nothing has been measured yet."]),
     )
+
+
+def cifar_in_short(load: Load) -> str:
+    """The README's lines: the joint network, logits, and one network, of every data set."""
+    known, rows = studies.read_studies(RESULTS), []
+    for variant in known.get("cifar10", [])[:1]:
+        for (data, model), group in grouped(variant.measured, "data", "model").items():
+            ways = ten.ways_of(group)
+            cells = [_tests(ways.get(ten.LABELS[way], {})) for way in (ten.JOINT, ten.LOGITS)]
+            inlay = _tests(ways.get(ten.LABELS[ten.INLAY], {}))
+            rows.append([titled(data), model, "10 of one class", *cells, inlay])
+    for variant in known.get("cifar100", [])[:1]:
+        for (data, model), group in grouped(variant.measured, "data", "model").items():
+            joint = hundred.joint_of(group)
+            whole = _tests(joint[max(joint)]) if joint else "-"
+            for label, own in hundred.arms_of(group).items():
+                modules = f"{len(next(iter(own.values()))['sizes'])} {_without_modules(label)}"
+                rows.append([titled(data), model, modules, whole, _tests(own), "-"])
+    if not rows:
+        return ""
+    text = (
+        "Convolutional networks with BatchNorm, trained apart and joined without further training: "
+        "test accuracy, mean ± standard deviation over seeds where there are several. An inlay is "
+        "pruned to be no larger than the joint network. On balanced batches a module sees nine "
+        "pictures of other classes for each of its own. [Convolutional "
+        "modules](docs/results/cifar.md) has all numbers, times and commands."
+    )
+    head = "data|network|modules|one network, trained jointly|logits added|inlay"
+    words = textwrap.fill(text, 119, break_on_hyphens=False, break_long_words=False)
+    return f"{words}\n\n{table(head, rows)}"
+
+
+def _tests(values: Mapping[int, Mapping[str, Any]]) -> str:
+    tests = [value["test"] for value in values.values()]
+    return f"{mean_sd_of(tests)} (n = {len(tests)})" if tests else "-"
+
+
+def _without_modules(label: str) -> str:
+    """`of one class, balanced`, from a label of the study."""
+    return label.removeprefix("modules ")
 
 
 def _in_short(variants: Sequence[Any]) -> list[str]:
@@ -123,3 +173,42 @@ def _removal(result: Result) -> list[str]:
         "of a wide network is not built: it would be nearly all zeros."
     )
     return [origin(result), table(head, rows), note]
+
+
+def _minute(result: Result) -> list[str]:
+    rows = [
+        [row["seed"], "yes" if row["first call"] else "no", row["engine"], row["seconds"],
+         row["accuracy"], row["without mirror images"]]
+        for row in result["rows"]
+    ]  # fmt: skip
+    head = "seed|first call of its process|engine|`train`, s|logits added|without mirror images"
+    note = (
+        f"How long do {result['rows'][0]['modules']} modules of `{result['model']}` take, with "
+        "compilation and graph capture? One call of `train` with the recipe of study `cifar10`, "
+        f"dense modules, {result['recipe']['epochs']} epochs; accuracy on test samples of "
+        f"{titled(result['data'])}, as a mean over mirror images and without."
+    )
+    return [note, origin(result), table(head, rows)]
+
+
+def _choices(results: Sequence[Result]) -> list[str]:
+    """Validation accuracy of the joint network by learning rate."""
+    parts = [
+        "Chosen by the joint network of seed 0 alone, on validation samples; modules have the "
+        "joint network's learning rate."
+    ]
+    for result in results:
+        name, rates = titled(result["data"]), result["recipes"]
+        rows = [
+            [
+                name,
+                row["model"],
+                rates[row["recipe"]]["learning_rate"],
+                row["validation"],
+                row["with mirror images"],
+            ]
+            for row in result["rows"]
+        ]
+        head = "data|network|learning rate|validation|with mirror images"
+        parts += [origin(result), table(head, rows)]
+    return parts

@@ -2,10 +2,10 @@
 
     python docs/build/results.py        or: make results
 
-reads *.json and writes *.md beside them and the README's lines on modules apart, experts, merging
-and speed; then docs/build/studies.py writes the pages on studies. Every number comes from a file,
-and so does the verdict: targets.json says what was aimed at, paper_single.json what the paper
-printed.
+reads *.json and writes *.md beside them and the README's lines on modules apart, experts, merging,
+convolutions and speed; then docs/build/studies.py writes the pages on studies. Every number comes
+from a file, and so does the verdict: targets.json says what was aimed at, paper_single.json what
+the paper printed.
 """
 
 import json
@@ -17,7 +17,7 @@ import lens_pages
 import studies
 from apart_pages import apart, apart_in_short
 from armour_pages import armour
-from cifar_pages import cifar
+from cifar_pages import cifar, cifar_in_short
 from class_pages import abstention, growth, nonsense, removal
 from expert_pages import experts_in_short
 from flow_pages import flow
@@ -99,6 +99,7 @@ BLOCKS: dict[str, Callable[[Load], str]] = {
     "apart": apart_in_short,
     "experts": experts_in_short,
     "merge": merge_in_short,
+    "convolutions": cifar_in_short,
     "speed": speed,
 }
 
