@@ -1,10 +1,14 @@
 """Choose how convolutional networks are trained on CIFAR-10: by validation samples, never by tests.
 
-    python benchmarks/experiments/cifar_choice.py --models fastnet 'resnet18(16)' --recipes adam sgd
+    python benchmarks/experiments/cifar_choice.py --models fastnet 'resnet18(16)' \\
+        --recipes '{learning_rate: 0.4}' '{learning_rate: 0.8}'
+    python benchmarks/experiments/cifar_choice.py --models vgg11 --kinds modules \\
+        --recipes '{learning_rate: 0.2}' '{learning_rate: 0.2, batches: balanced(4), epochs: 48}'
 
-Every recipe trains the joint network and the ten modules of one class each, whose logits are added;
-the last twentieth of the training samples of every class validates, as they are and as means over
-mirror images. Results go to docs/results/cifar_choice.json, after every training.
+A recipe is what is set otherwise than in the studies' own. With each the joint network is trained,
+and the modules of one class each, whose logits are added. The last twentieth of the training
+samples of every class validates, as they are and as means over mirror images. Results go to
+docs/results/NAME.json, after every training.
 """
 
 import argparse
@@ -13,6 +17,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+import yaml
+
 import intarsia as ia
 from benchmarks.record import RESULTS, made_by, save
 from intarsia.studies.maxent.shared.baselines import UNPRUNED, right
@@ -20,21 +26,6 @@ from intarsia.studies.scale.bank_logits import SplitLogits
 from intarsia.studies.scale.recipes import RECIPE, SHARED
 from intarsia.training.job import device_of
 
-# What each has otherwise than the study's own recipe.
-RECIPES: dict[str, dict[str, Any]] = {
-    "adam": {"learning_rate": 1e-3, "schedule": "cosine", "optimiser": "adam"},
-    "adam 3e-3": {"learning_rate": 3e-3, "optimiser": "adam"},
-    "adamw": {"learning_rate": 2e-3, "optimiser": "adamw(decay=0.05)"},
-    "sgd 0.05": {"learning_rate": 0.05},
-    "sgd 0.1": {"learning_rate": 0.1},
-    "sgd 0.2": {"learning_rate": 0.2},
-    "sgd 0.4": {"learning_rate": 0.4},
-    "sgd 0.8": {"learning_rate": 0.8},
-    "sgd 1.6": {"learning_rate": 1.6},
-    "sgd 3.2": {"learning_rate": 3.2},
-    "sgd 0.8 more": {"learning_rate": 0.8, "optimiser": "sgd(decay=0.01)"},
-    "sgd 0.8 less": {"learning_rate": 0.8, "optimiser": "sgd(decay=0.0025)"},
-}
 KINDS = ("joint", "modules")
 
 
@@ -42,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default="cifar10")
     parser.add_argument("--models", nargs="+", default=["fastnet"])
-    parser.add_argument("--recipes", nargs="+", default=list(RECIPES), choices=list(RECIPES))
+    parser.add_argument("--recipes", nargs="+", default=["{}"], help="settings, as YAML")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--balance", type=float, default=RECIPE["balance"])
@@ -61,7 +52,7 @@ def main() -> None:
         **made_by(__file__, *words),
         "data": options.data,
         "recipe": {**RECIPE, "epochs": options.epochs, "balance": options.balance},
-        "recipes": {name: RECIPES[name] for name in options.recipes},
+        "recipes": {text: yaml.safe_load(text) for text in options.recipes},
         "seed": options.seed,
         "rows": [],
     }
@@ -81,7 +72,12 @@ def trained(
     own: dict[str, Any] = {}
     if kind == "joint":
         own = {"objective": SHARED["joint_objective"], "partition": [data.catalogue]}
-    recipe = {**RECIPE, "epochs": options.epochs, "balance": options.balance, **RECIPES[name]}
+    recipe = {
+        **RECIPE,
+        "epochs": options.epochs,
+        "balance": options.balance,
+        **yaml.safe_load(name),
+    }
     began = time.perf_counter()
     bank = ia.train(
         data,

@@ -32,7 +32,7 @@ def cifar(load: Load) -> str:
         parts += ["## Removing a class", *_removal(load(REMOVAL))]
     choices = [load(name) for name in CHOICES if (RESULTS / f"{name}.json").exists()]
     if choices:
-        parts += ["## How learning rates were chosen", *_choices(choices)]
+        parts += ["## How settings were chosen", *_choices(choices)]
     return page(
         "Convolutional modules on CIFAR",
         [],
@@ -192,23 +192,20 @@ def _minute(result: Result) -> list[str]:
 
 
 def _choices(results: Sequence[Result]) -> list[str]:
-    """Validation accuracy of the joint network by learning rate."""
-    parts = [
-        "Chosen by the joint network of seed 0 alone, on validation samples; modules have the "
-        "joint network's learning rate."
-    ]
+    """Validation accuracy by what is set otherwise than in the studies' own recipe."""
+    parts = ["On validation samples, by one seed; modules have the joint network's learning rate."]
     for result in results:
-        name, rates = titled(result["data"]), result["recipes"]
         rows = [
             [
-                name,
+                titled(result["data"]),
                 row["model"],
-                rates[row["recipe"]]["learning_rate"],
+                row["kind"],
+                ", ".join(f"{k}={v}" for k, v in result["recipes"][row["recipe"]].items()),
                 row["validation"],
                 row["with mirror images"],
             ]
             for row in result["rows"]
         ]
-        head = "data|network|learning rate|validation|with mirror images"
+        head = "data|network|trained|settings|validation|with mirror images"
         parts += [origin(result), table(head, rows)]
     return parts
