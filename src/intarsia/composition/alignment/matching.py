@@ -42,7 +42,7 @@ def match_weights(
     pairs = _pairs(reference, other, wiring)
     sizes = axis_sizes(wiring, reference)
     axes = {axis: sizes[axis] for axis in hidden_axes(wiring)}
-    starts = ({axis: torch.arange(size) for axis, size in axes.items()}, _outward(pairs, axes))
+    starts = ({axis: _stay(size) for axis, size in axes.items()}, _outward(pairs, axes))
     generator = torch.Generator().manual_seed(seed)
     ends = [_descend(pairs, start, generator) for start in starts]
     scores = [_agreement(pairs, end) for end in ends]
@@ -78,14 +78,24 @@ class _Pair:
 
     def moved(self, orders: Mapping[str, Tensor], leave: int | None = None) -> Tensor:
         """The other's tensor with its units in the orders given, but for dimension `leave`."""
-        moved = self.other.clone()
+        moved = self.other
         for run in self.runs:
-            if run.dimension == leave or run.axis.name not in orders:
+            order = orders.get(run.axis.name)
+            if run.dimension == leave or order is None or torch.equal(order, _stay(len(order))):
                 continue
             block = torch.arange(run.axis.block)
-            entries = (orders[run.axis.name][:, None] * run.axis.block + block).flatten()
-            run.of(moved).copy_(run.of(moved).index_select(run.dimension, entries))
+            entries = (order[:, None] * run.axis.block + block).flatten()
+            taken = run.of(moved).index_select(run.dimension, entries)
+            if run.length == moved.shape[run.dimension]:
+                moved = taken
+            else:
+                moved = moved.clone()
+                run.of(moved).copy_(taken)
         return moved
+
+
+def _stay(size: int) -> Tensor:
+    return torch.arange(size)
 
 
 def _pairs(
@@ -113,18 +123,30 @@ def _outward(pairs: list[_Pair], axes: Mapping[str, int]) -> Orders:
 
 
 def _descend(pairs: list[_Pair], start: Orders, generator: torch.Generator) -> Orders:
+    """Assign axis after axis until none gains; one whose neighbours have stayed is left out."""
     orders, axes = dict(start), list(start)
+    carriers = {axis: [pair for pair in pairs if axis in pair.names()] for axis in axes}
+    settled: set[str] = set()
     gained = True
     while gained:
         gained = False
         for place in torch.randperm(len(axes), generator=generator).tolist():
             axis = axes[place]
-            carriers = [pair for pair in pairs if axis in pair.names()]
-            similarity = _similarity(carriers, axis, len(orders[axis]), orders)
+            if axis in settled:
+                continue
+            own = carriers[axis]
+            similarity = _similarity(own, axis, len(orders[axis]), orders)
             moved = orders | {axis: assign(similarity)}
-            # A tensor that carries an axis twice makes the assignment an approximation.
-            if _gains(_agreement(carriers, moved), _agreement(carriers, orders)):
+            twice = [pair for pair in own if len(_places([pair], axis, None)) > 1]
+            if twice:  # which makes the assignment an approximation
+                after, before = _agreement(own, moved), _agreement(own, orders)
+            else:
+                after, before = (_along(similarity, each[axis]) for each in (moved, orders))
+            settled.add(axis)
+            if _gains(after, before):
                 orders, gained = moved, True
+                neighbours = set().union(*(pair.names() for pair in own))
+                settled -= neighbours if twice else neighbours - {axis}
     return orders
 
 
@@ -164,6 +186,11 @@ def _places(
 
 def _agreement(pairs: list[_Pair], orders: Mapping[str, Tensor]) -> float:
     return sum(float((pair.reference * pair.moved(orders)).sum()) for pair in pairs)
+
+
+def _along(similarity: Tensor, order: Tensor) -> float:
+    """What all units agree in, each with the one that is taken to its place."""
+    return float(similarity.gather(1, order[:, None]).sum())
 
 
 def _gains(after: float, before: float) -> bool:
