@@ -36,6 +36,9 @@ def apart(load: Load) -> str:
         "and nothing is trained after joining. [The study's page](study_apart.md) has the "
         "commands, the machine and every table.",
         *_in_words(variants),
+        "The set `cifar100_lite0` is CIFAR-100 as 256 principal components of the features of "
+        "EfficientNet-Lite0 with ImageNet weights, at 160 pixels; its public set is 5,000 images "
+        "of CIFAR-10, as the same components.",
         *_verdicts(variants),
         "*Joint* is one network of the same kind as the modules, trained on all classes; *wide "
         "joint* is what an expert would train if all rows may be seen. The amounts of the default "

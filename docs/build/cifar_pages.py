@@ -9,7 +9,7 @@ from intarsia.studies import Findings, Measured
 from intarsia.studies.scale import cifar10_study as ten
 from intarsia.studies.scale import cifar100_study as hundred
 from intarsia.studies.tables import grouped
-from intarsia.studies.wording import titled
+from intarsia.studies.wording import listed, titled
 from pages import RESULTS, Load, Result, mean_sd_of, origin, page, table
 
 STUDIES = {"cifar10": "Ten modules on CIFAR-10", "cifar100": "A hundred modules on CIFAR-100"}
@@ -97,8 +97,23 @@ def _study(name: str, variants: Sequence[Any]) -> list[str]:
         verdict = variant.study.judge(Findings(variant.measured, variant.label))
         claims = [f"- {claim.marked}" for claim in verdict.claims]
         parts += [f"With {variant.label}:", *(["\n".join(claims)] if claims else [])]
+        parts.append(_trained(next(iter(variant.archives.values())).options))
         parts += studies.tables_markdown(variant.study.tables(variant.measured))
     return parts
+
+
+def _trained(options: Mapping[str, Any]) -> str:
+    """In what the training of modules, of their arms and of joint networks differs."""
+    text = (
+        f"Modules are trained with the objective `{options['objective']}`, joint networks with "
+        f"`{options['joint_objective']}`; the recipe is otherwise the same"
+    )
+    changed = [
+        f"`{name}` with `{', '.join(f'{key}={value}' for key, value in arm.items())}`"
+        for name, arm in options.get("arms", {}).items()
+        if arm
+    ]
+    return f"{text}, except for the arm {listed(changed)}." if changed else f"{text}."
 
 
 def _times(variants: Sequence[Any]) -> str:

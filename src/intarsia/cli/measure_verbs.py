@@ -213,7 +213,7 @@ def probe(
     seeds: Annotated[str, typer.Option(help="Of new heads, how many or which: 3, or 0,1,2.")] = "1",
     epochs: Annotated[
         int | None,
-        typer.Option(help="Of each new head, 10 in the paper; by default until its loss stays."),
+        typer.Option(help="Of each new head, 10 in the paper; by default until its loss settles."),
     ] = None,
     device: Device = "auto",
     json: Json = False,

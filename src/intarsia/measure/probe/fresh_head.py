@@ -111,10 +111,10 @@ class FreshHead(Renderable):
             return None
         given = self.training.epochs
         why = (
-            "the loss of validation samples still falls: give a higher learning_rate"
+            "the validation loss was still falling at the end: give a higher learning_rate"
             if given is None
-            else f"the last of {given} epochs was the best: give more, or none, to train until the "
-            "loss stays"
+            else f"the last of {given} epochs was the best: give more epochs, or leave epochs out "
+            "to train until the validation loss stops improving"
         )
         return f"Fresh may be too low. For {self.unfinished} of {self.fresh.n} heads {why}."
 

@@ -263,9 +263,9 @@ def same_classes(label: str, joint: Mapping[int, Seeds]) -> Mapping[int, Seeds]:
 
 
 def label_of(settings: Mapping[str, Any]) -> str:
-    """`modules of one class, plain`."""
+    """`modules of one class (plain)`."""
     way = f"modules of {settings['group']} classes" if "group" in settings else ONE_CLASS
-    return f"{way}, {settings['arm']}"
+    return f"{way} ({settings['arm']})"
 
 
 def _all_classes(
@@ -414,7 +414,7 @@ def _graceful(where: str, label: str, own: Seeds, joint: Mapping[int, Seeds]) ->
     verb = "degrade" if holds else "do not degrade"
     each = listed([f"{gap.mean:+.4f} with {size}" for size, gap in gaps.items()])
     text = (
-        f"{where}: {label} {verb} gracefully, in that they lie at most {GRACE:g} below a joint "
+        f"{where}: {label} {verb} gracefully, that is, stay at most {GRACE:g} below a joint "
         f"network of the same classes at every size: {each}."
     )
     evidence = {str(size): gap.mean for size, gap in gaps.items()}
@@ -442,7 +442,10 @@ def _compared(where: str, arms: Mapping[str, Seeds]) -> list[Claim]:
         )
         test = clustered(ours, theirs)
         p = "" if test is None else f", p = {test.p:.2g} paired by seed"
-        text = f"{where}: {label} lie {spread.mean:+.4f} from {first} (n {spread.n}{p})."
+        text = (
+            f"{where}: the accuracy of {label} differs by {spread.mean:+.4f} from that of {first} "
+            f"(n {spread.n}{p})."
+        )
         claims.append(Claim(text, evidence={"difference": spread.mean}, n=spread.n))
     return claims
 
@@ -463,9 +466,9 @@ register(
         "cifar100",
         "Beyond the paper: a hundred modules on CIFAR-100",
         "A hundred modules of one class and twenty of five, trained apart and joined without "
-        "training, from one to all: by their logits, and in the weights of one network. At some "
-        "sizes a joint network of the same classes stands beside them. A cell is one network, seed "
-        "and arm, or one joint network.",
+        "further training, from one to all: by their logits, and in the weights of one network. "
+        "At some sizes they are compared with a joint network of the same classes. A cell is one "
+        "network, seed and arm, or one joint network.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
         paper="nothing in numbers; its extended version says that a hundred modules degrade "

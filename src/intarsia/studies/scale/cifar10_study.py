@@ -288,10 +288,13 @@ def _table(data: str, model: str, ways: Ways, more: Sequence[str]) -> Table:
         "calibrated logits are fitted on its samples",
         "statistics are BatchNorm's: averaged over the modules, or recomputed from validation "
         "samples",
-        "an inlay answers with the sum of its modules' logits; they are pruned so that it has no "
-        "more nonzero parameters than the joint network",
-        *more,
     ]
+    if any(label.startswith(LABELS[INLAY]) for label in ways):
+        notes.append(
+            "an inlay answers with the sum of its modules' logits; they are pruned so that it has "
+            "no more nonzero parameters than the joint network"
+        )
+    notes += more
     return Table(f"{titled(data)}, {model}: one module per class, joined", columns, rows, notes)
 
 
@@ -416,9 +419,9 @@ register(
         "cifar10",
         "Beyond the paper: convolutional modules on CIFAR-10",
         "One module per class of a convolutional network with BatchNorm, trained apart and joined "
-        "without training: by their logits, in the weights of one network, as territories, and as "
-        "an inlay of pruned modules that has no more parameters than one network trained on all "
-        "classes, which stands beside them. A cell is one network, seed and way.",
+        "without further training: by their logits, in the weights of one network, as territories, "
+        "and as an inlay of pruned modules that has no more parameters than one network trained on "
+        "all classes, with which all are compared. A cell is one network, seed and way.",
         SCALES,
         *(cells, measure, tables, figures, verdict),
         paper="nothing in numbers; its extended version says that logits rescue what sums lose",
