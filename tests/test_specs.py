@@ -2,14 +2,16 @@
 
 import contextlib
 import copy
+import inspect
 from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from intarsia.errors import RecipeError
-from intarsia.specs import Registry, Spec, seed_numbers
+from intarsia.specs import Registry, Spec, check_setting, seed_numbers
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
 VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -145,3 +147,18 @@ def test_seeds_are_how_many_or_which() -> None:
         seed_numbers(10**15)
     with pytest.raises(RecipeError, match="a seed is there twice"):
         seed_numbers((1, 1))
+
+
+def test_a_setting_that_may_be_none_is_left_open_by_it() -> None:
+    def own(
+        rate: float | None = 0.5, count: int | None = 3, by: Literal["a", "b"] | None = "a"
+    ) -> None: ...
+
+    parameters = inspect.signature(own).parameters
+    for parameter in parameters.values():
+        check_setting("own", parameter, None)
+    for key, wrong in (("rate", "x"), ("count", 2.5), ("by", "c")):
+        with pytest.raises(RecipeError, match=key):
+            check_setting("own", parameters[key], wrong)
+    with pytest.raises(RecipeError, match="expected a number"):
+        check_setting("own", parameters["rate"].replace(annotation=float), None)

@@ -246,16 +246,11 @@ def data_for(
     """
     first = modules_of(artifact)[0]
     check_options(options)
-    data = first.own_data(source)
+    data = first.own_data(source, options)
     if data is None:
         source = _training_data(first) if source is None else source
         encoder = {} if first.encoder is None else {"features": first.encoder}
         data = load_data(source, **{**options_for(source, first.provenance), **encoder, **options})
-    elif options:
-        raise DataError(
-            f"{data.name} comes with the modules' network, as it is: leave {next(iter(options))} "
-            "and other options of the data out"
-        )
     return data, data.digest == _mapping(first.provenance.get("data")).get("digest")
 
 

@@ -37,6 +37,8 @@ def check_setting(name: str, parameter: inspect.Parameter, value: Any) -> None:
     if value is parameter.default:
         return
     if get_origin(kind) in (Union, UnionType):
+        if value is None and NoneType in get_args(kind):
+            return
         kinds = [each for each in get_args(kind) if each is not NoneType]
         kind = kinds[0] if len(kinds) == 1 else Any
     if get_origin(kind) is Literal and value not in get_args(kind):

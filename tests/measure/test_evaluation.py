@@ -256,6 +256,15 @@ def test_what_cannot_be_evaluated(module: Module, split: Split) -> None:
         evaluate(nn.Unflatten(1, (6, 1)), split)
     with pytest.raises(ModelError, match=r"Linear fails on inputs of shape \(6,\): mat1"):
         evaluate(nn.Linear(5, 4), split)
+    with pytest.raises(RuntimeError, match="not enough memory"):  # which is not the samples' fault
+        evaluate(Exhausted(), split)
+
+
+class Exhausted(nn.Module):
+    """Fails as torch does where the machine has no memory left."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes")
 
 
 def test_flips_average_the_logits_of_a_picture_and_its_mirror_image() -> None:

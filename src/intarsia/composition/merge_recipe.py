@@ -287,7 +287,7 @@ def load_samples(samples: Mapping[str, Any] | None, parts: Sequence[Module]) -> 
     """The samples with labels by name, -1 for a class that the modules do not know."""
     if samples is None:
         return None
-    data = parts[0].own_data(samples["data"]) if parts else None
+    data = parts[0].own_data(samples["data"], samples["options"]) if parts else None
     if data is None:
         before = options_for(samples["data"], parts[0].provenance if parts else {})
         data = load_data(samples["data"], **{**before, **samples["options"]})

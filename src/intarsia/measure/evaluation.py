@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from intarsia.data import Data, Split
 from intarsia.errors import DataError, ModelError, nearest
 from intarsia.files import plain
+from intarsia.limits import out_of_memory
 from intarsia.measure.logits import (
     accuracy_per_class,
     confusion,
@@ -111,9 +111,9 @@ def evaluate(
         raise DataError(f"a model cannot be evaluated on a {type(split).__name__}: {advice}")
     try:
         logits = logits_of(model, split.x, batch, flips)
-    except torch.OutOfMemoryError:
-        raise
     except RuntimeError as error:
+        if out_of_memory(error):
+            raise
         shape = tuple(split.x.shape[1:])
         raise ModelError(
             f"{type(model).__name__} fails on inputs of shape {shape}: {error}; give samples that "

@@ -101,10 +101,12 @@ class Module:
         """How many parameters the network has; buffers are not counted."""
         return sum(math.prod(entry.shape) for entry in self.plan.values() if entry.learned)
 
-    def own_data(self, source: str | None = None) -> Data | None:
+    def own_data(
+        self, source: str | None = None, options: Mapping[str, Any] | None = None
+    ) -> Data | None:
         """The data whose rows alone the network reads, where its factory brings it: a graph's.
 
-        A `source` that somebody names must mean the same.
+        A `source` that somebody names must mean the same, and no options of loading can hold.
         """
         own = getattr(self.factory, "data", None)
         if not isinstance(own, Data):
@@ -113,6 +115,11 @@ class Module:
             raise DataError(
                 f"module {self.name!r} reads rows of {own.name!r} alone, which come with its "
                 f"network, and not {shortened(source)}: leave it out"
+            )
+        if options:
+            raise DataError(
+                f"{own.name} comes with the modules' network, as it is: leave "
+                f"{next(iter(options))} and other options of the data out"
             )
         return own
 

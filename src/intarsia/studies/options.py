@@ -142,15 +142,15 @@ def check_within(key: str, values: Iterable[Any], least: float, below: float) ->
 
 
 def check_head(head: Mapping[str, Any]) -> dict[str, Any]:
-    """How heads are trained, as `fresh_head` takes it."""
+    """How heads are trained, as `fresh_head` takes it, with HeadTraining's own defaults."""
     for key in head:
         if key not in OF_HEADS:
             raise StudyError(f"option 'head' has {key!r}: {nearest(key, OF_HEADS)}")
     try:
-        HeadTraining(**head)
+        full = HeadTraining(**head)
     except RecipeError as error:
         raise StudyError(f"option 'head': {error}") from None
-    return dict(head)
+    return {key: getattr(full, key) for key in OF_HEADS}
 
 
 def setting_of(option: str, settings: Sequence[Settings]) -> str | None:

@@ -128,6 +128,10 @@ def test_modules_are_opened_with_the_graph_that_they_name(tmp_path: Path) -> Non
     intarsia.call("report", folder, "-o", tmp_path / "report.html")
     assert "rows of 'nodes' alone" in intarsia.refusal("evaluate", folder, "--data", "digits")
     assert "leave seed" in intarsia.refusal("evaluate", folder, "--set", "seed=1")
+    recipe = tmp_path / "recipe.yaml"
+    samples = f"samples: {{data: {path}, options: {{seed: 1}}}}"
+    recipe.write_text(f"models: [{folder}]\nmerge_method: inlay\n{samples}\n")
+    assert "leave seed" in intarsia.refusal("compose", recipe, "-o", whole)
 
     np.savez(path, **planted(seed=1))
     assert "another graph" in intarsia.refusal("evaluate", folder)

@@ -285,6 +285,23 @@ def test_a_head_on_every_token_is_probed_where_it_answers(
     assert readout_of(wrapped, data.train.x).features(data.test.x)[0].shape == (len(data.test), 32)
 
 
+def test_one_of_many_places_is_found_among_almost_parallel_ones() -> None:
+    """Of two classes and hundreds of tokens, some outputs point the same way to float32."""
+
+    class Long(nn.Module):
+        def __init__(self, place: int) -> None:
+            super().__init__()
+            self.score, self.place = nn.Linear(8, 2), place
+
+        def forward(self, x: Tensor) -> Tensor:
+            picked: Tensor = self.score(x)[:, self.place]
+            return picked
+
+    x = torch.randn(2, 256, 8, generator=torch.Generator().manual_seed(0))
+    for place in range(256):
+        assert readout_of(Long(place), x).factor == 1.0
+
+
 @pytest.mark.parametrize("protocol", ["cached", "literal"])
 def test_answers_that_are_not_finite_have_no_score(
     merged: nn.Module, data: Data, protocol: Any

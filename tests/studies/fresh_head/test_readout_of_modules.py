@@ -28,7 +28,7 @@ from intarsia.studies.fresh_head.readout_of_modules import (
     probed_network,
     probed_ways,
 )
-from intarsia.studies.options import run_command
+from intarsia.studies.options import check_head, run_command
 from intarsia.studies.verdict import Findings
 
 STUDY = find_study("readout_of_modules")
@@ -157,6 +157,13 @@ def test_all_networks_train_for_as_many_epochs(store: Store) -> None:
 def test_options_are_checked(given: dict[str, Any], words: str, store: Store) -> None:
     with pytest.raises(StudyError, match=words):
         planned(store, **given)
+
+
+def test_what_is_left_out_of_the_head_is_as_every_study_has_it() -> None:
+    """Also where `fresh_head` has another default: epochs without a number."""
+    full = {"epochs": 10, "learning_rate": 0.01, "weight_decay": 1e-4, "batch": 64}
+    assert check_head({"learning_rate": 0.01}) == full
+    assert check_head({**full, "epochs": None}) == {**full, "epochs": None}
 
 
 def test_cifar10_is_a_scale_of_its_own() -> None:

@@ -253,16 +253,22 @@ class FrameTable(ColumnTable):
 
     def numbers(self, place: int) -> np.ndarray:
         column = self._frame.iloc[:, place]
-        if getattr(column.dtype, "kind", "O") not in "biuf":
+        if not _is_numeric(column.dtype):
             raise self._no_numbers(place, column.dtype)
         numbers: np.ndarray = column.to_numpy(dtype=np.float64, na_value=np.nan)
         return numbers
 
     def measurements(self) -> np.ndarray:
         """All columns as features, N x D; whole numbers are measurements, too."""
-        places = range(len(self.names))
         rows = np.empty((len(self._frame), len(self.names)))
-        return np.stack([self.numbers(place) for place in places], 1) if self.names else rows
+        for place, (name, kind) in enumerate(zip(self.names, self._frame.dtypes, strict=True)):
+            if not _is_numeric(kind):  # drop= and target= are of tables with their labels in them
+                raise DataError(
+                    f"x, column {name!r}: its type is {kind}, not numbers; encode it, or leave it "
+                    f"out, as in x.drop(columns={name!r})"
+                )
+            rows[:, place] = self.numbers(place)
+        return rows
 
     def texts(self, place: int) -> list[str]:
         texts: list[str] = self._frame.iloc[:, place].astype(str).to_numpy().tolist()
@@ -440,6 +446,11 @@ def _number(cell: str, name: str, where: str, missing: bool) -> float:
     if math.isnan(value) and not missing:
         raise DataError(_no_value(where, name, cell.strip()))
     return value
+
+
+def _is_numeric(kind: Any) -> bool:
+    """Whether a type of pandas is one of numbers or truth values."""
+    return getattr(kind, "kind", "O") in "biuf"
 
 
 def _no_value(where: str, name: str, seen: Any) -> str:

@@ -244,7 +244,9 @@ def readout_factor(layer: nn.Module, answer: Callable[[], Tensor], shape: Sequen
     moved = noise.to(made)
     if moved.dim() > made.dim():
         places = moved.flatten(1, -2)  # N, P, C
-        alike = torch.cosine_similarity(places, made[:, None], dim=2).abs().argmax(1)
+        # In float64: of many places with few classes, some point almost the same way.
+        pairs = (places.double(), made[:, None].double())
+        alike = torch.cosine_similarity(*pairs, dim=2).abs().argmax(1)
         moved = places[torch.arange(len(made), device=made.device), alike]
     factor = float((made * moved).sum() / moved.square().sum())
     if not torch.allclose(made, factor * moved, rtol=1e-3, atol=1e-6):
