@@ -37,6 +37,13 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("name", SMALL)
+def test_digits_are_not_mirrored_where_pictures_are(name: str) -> None:
+    study = find_study(name)
+    flips = {scale: study.options(scale)["flips"] for scale in ("paper", "small")}
+    assert (study.options("small")["data"], flips) == (["digits"], {"paper": True, "small": False})
+
+
 def planned(name: str, context: StudyContext, **given: Any) -> list[Any]:
     study = find_study(name)
     options = {"data": [NAME], "recipe": RECIPE, **SMALL[name], **given}

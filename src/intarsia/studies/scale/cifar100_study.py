@@ -71,6 +71,7 @@ SCALES = scales(
         "operators": ["sum"],
         "merge_sizes": [2, 10],
         "recipe": SMALL_RECIPE,
+        "flips": False,  # a digit in a mirror is another sign
     },
 )
 JOINT, ONE_CLASS, GROUPS = "joint", "modules of one class", "modules of several classes"

@@ -80,6 +80,7 @@ SCALES = scales(
         "densities": [0.3],
         "scales": [1.0],
         "recipe": SMALL_RECIPE,
+        "flips": False,  # a digit in a mirror is another sign
     },
 )
 # Settings in which modules may differ that are alike before any pruning.

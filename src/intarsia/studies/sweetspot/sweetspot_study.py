@@ -318,7 +318,7 @@ def _seeds(done: Sequence[Measured]) -> int:
 
 
 def _scale(done: Sequence[Measured]) -> str:
-    """`measured at 64 pixels with 8 seeds, 6000 steps for dense networks and 2500 after each`."""
+    """`measured at 64 pixels with 8 seeds, 6000 steps for dense networks ...`."""
     fitted = [cell for cell in done if "recipe" in cell.settings]
     dense = {cell.settings["recipe"]["steps"] for cell in fitted if "arm" in cell.settings}
     again = {cell.settings["retraining"] for cell in fitted if "retraining" in cell.settings}
