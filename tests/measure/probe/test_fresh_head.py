@@ -187,6 +187,10 @@ def test_heads_that_are_not_trained_enough_are_told(
     assert short.to_json()["unfinished"] == 2
     assert short.doubt is not None
     assert short.doubt in " ".join(str(short).split())
+    monkeypatch.setattr("intarsia.measure.probe.head_training.LONGEST", (2, 300))
+    # One step an epoch, of which each lowers the loss by less than what counts.
+    slow = ia.fresh_head(merged, data, learning_rate=1e-5, batch=10_000, device="cpu")
+    assert slow.unfinished == 1
     monkeypatch.setattr("intarsia.measure.probe.head_training.LONGEST", (2, 1))
     ended = ia.fresh_head(merged, data, device="cpu")
     assert ended.unfinished == 1

@@ -234,12 +234,15 @@ class _HeadRun:
         for rate in (self.how.learning_rate, self.how.learning_rate / 10):
             self.head.load_state_dict(lowest)
             self.optimiser.param_groups[0]["lr"] = rate
-            waited = 0
+            waited, since = 0, least  # a fall too slow to see in one epoch adds up while it waits
             while waited < patience:
                 if self.epochs == longest:
                     return False
                 loss = self.epoch()
-                waited = 0 if loss < least * (1 - LESS) else waited + 1
+                if loss < since * (1 - LESS):
+                    waited, since = 0, loss
+                else:
+                    waited += 1
                 if loss < least:
                     least, lowest = loss, copy.deepcopy(self.head.state_dict())
         return True
