@@ -109,6 +109,12 @@ def test_a_folder_in_the_way(tmp_path: Path) -> None:
         write_whole(tmp_path / "file", b"x")
 
 
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "own").write_bytes(b"x")
+    with pytest.raises(FileError, match=r"cannot write .*: .*own is a file; name a folder"):
+        write_whole(tmp_path / "own" / "file", b"x")
+
+
 def test_digest_sees_names_types_shapes_and_bits() -> None:
     base = {"a": torch.zeros(2, 2), "b": torch.ones(2)}
     others = [

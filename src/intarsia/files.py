@@ -27,6 +27,8 @@ def write_whole(path: str | Path, content: bytes | memoryview) -> None:
     path = Path(path)
     if path.is_dir():
         raise FileError(f"cannot write {path}: it is a folder; name a file")
+    if path.parent.is_file():
+        raise FileError(f"cannot write {path}: {path.parent} is a file; name a folder")
     part = part_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -209,7 +209,7 @@ class Reader(nn.Module):
         self.head = nn.Linear(4, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head((self.tokens(x) + self.places((x > 0).cumsum(1))).mean(1))
+        return self.head((self.tokens(x) + self.places(input=(x > 0).cumsum(1))).mean(1))
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def compose(
     if isinstance(operator, Module | Bank | Composition):
         raise CompositionError(
             f"the operator is a {type(operator).__name__}: give all modules in one list, as in "
-            "compose([a, b])"
+            "compose([a, b]), or compose([*a, *b]) of banks"
         )
     options = MergeOptions(align, recalibrate, calibrate)
     merged = Composition(modules, operator, samples=samples, options=options)

@@ -155,9 +155,9 @@ def _answered(model: nn.Module, rows: Tensor) -> Tensor:
 def _check_ids(model: nn.Module, rows: Tensor) -> None:
     """Once the model has failed on the rows: whether an Embedding is given ids that it has not."""
 
-    def check(name: str, layer: nn.Module, given: tuple[Tensor, ...]) -> None:
+    def check(name: str, layer: nn.Module, given: tuple[Tensor, ...], named: Any) -> None:
         assert isinstance(layer, nn.Embedding)
-        count, ids = layer.num_embeddings, given[0]
+        count, ids = layer.num_embeddings, given[0] if given else named["input"]
         low, high = int(ids.min()), int(ids.max())
         if low < 0 or high >= count:
             raise DataError(
@@ -169,7 +169,8 @@ def _check_ids(model: nn.Module, rows: Tensor) -> None:
     with ExitStack() as hooks:
         for name, layer in model.named_modules():
             if isinstance(layer, nn.Embedding):
-                hooks.enter_context(layer.register_forward_pre_hook(partial(check, name)))
+                hook = layer.register_forward_pre_hook(partial(check, name), with_kwargs=True)
+                hooks.enter_context(hook)
         with suppress(IndexError):
             model(rows)
 
