@@ -34,6 +34,7 @@ def test_all_that_is_shown_says_the_same() -> None:
     assert not any("Far" in line for line in VERDICT.lines(details=False))
     assert Claim("Ours is more.", True).marked == "✓ Ours is more."
     assert [claim.holds for claim in VERDICT.statements] == [False, None, False]
+    assert VERDICT.text.startswith("✗ Two of three are met. Nobody asked. ✗ Counted as missed")
     assert VERDICT.claims[0].counted == "2 of 3"
     assert VERDICT.claims[1].counted == ""
 

@@ -91,8 +91,8 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """Claims and what failed, as one paragraph."""
-        return sentences(*(claim.text for claim in self.statements))
+        """Claims, behind their marks, and what failed, as one paragraph."""
+        return sentences(*(claim.marked for claim in self.statements))
 
     @property
     def details(self) -> list[str]:
