@@ -351,7 +351,7 @@ def verdict(findings: Findings) -> Verdict:
 
 
 def _compared(where: str, way: str, own: Sequence[Measured], usual: Sequence[Measured]) -> Claim:
-    """Logits added and the best one network, against experts trained by cross-entropy."""
+    """Logits added and the best single network, against experts trained by cross-entropy."""
     texts, holds, evidence, tested = [], [], {}, 0
     for kind, words in ((LOGITS, "with logits added"), ("best", "as the best single network")):
         ours, theirs = (

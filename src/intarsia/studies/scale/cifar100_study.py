@@ -282,7 +282,7 @@ def _all_classes(
             for seed, value in own.items()
             if value["calibrated"] is not None
         }
-        ways[f"{label}, best one network"] = {
+        ways[f"{label}, best single network"] = {
             seed: best for seed, value in own.items() if (best := _full_merge(value))
         }
     rows: list[list[Entry]] = []
@@ -299,12 +299,12 @@ def _all_classes(
                 round(Spread.of(value["nonzero"] for value in values.values()).mean),
             ]
         )
-    columns = ["way", "accuracy", "from joint", "validation", "nonzero parameters"]
+    columns = ["way", "accuracy", "minus joint", "validation", "nonzero parameters"]
     notes = [
-        "accuracy on test samples of all classes; from joint: the difference to the joint network "
+        "accuracy on test samples of all classes; minus joint: difference from the joint network "
         "of the same seed",
         "scales and offsets of calibrated logits are fitted on validation samples, which also "
-        "choose the operator and the BatchNorm statistics of the best one network",
+        "choose the operator and the BatchNorm statistics of the best single network",
         "nonzero parameters of modules whose logits are added are those of their inlay, which "
         "gives the same answers",
         *more,
@@ -330,8 +330,8 @@ def _by_size(name: str, label: str, own: Seeds, joint: Mapping[int, Seeds]) -> T
                 Spread.of_any(merge.get("test") for merge in merges),
             ]
         )
-    columns = ["classes", "logits added", "joint network", "from joint", "any answer"]
-    columns.append("best one network")
+    columns = ["classes", "logits added", "joint network", "minus joint", "any answer"]
+    columns.append("best single network")
     notes = [
         "accuracy on test samples of the classes present, answers among these; any answer: of the "
         "logits, among the whole catalogue",
@@ -355,7 +355,7 @@ def away(own: Mapping[int, float], joint: Seeds) -> list[float]:
 
 
 def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
-    """Accuracy from one class to all: logits of every arm, the best one network, joint."""
+    """Accuracy from one class to all: logits of every arm, the best single network, joint."""
     from intarsia.plots import curve_panels
 
     result = {}
@@ -457,7 +457,7 @@ def _whole(joint: Mapping[int, Seeds]) -> Seeds:
 
 
 def _full_merge(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The best one network of all modules, where it was tried."""
+    """The best single network of all modules, where it was tried."""
     found: Mapping[str, Any] | None = value["merged"].get(str(value["sizes"][-1]))
     return found
 

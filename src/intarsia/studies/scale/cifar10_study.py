@@ -281,9 +281,9 @@ def _table(data: str, model: str, ways: Ways, more: Sequence[str]) -> Table:
                 Spread.of_any(ratios),
             ]
         )
-    columns = ["way", "accuracy", "from joint", "validation", "nonzero parameters", "of joint's"]
+    columns = ["way", "accuracy", "minus joint", "validation", "nonzero parameters", "of joint's"]
     notes = [
-        "accuracy on test samples, answers among all classes; from joint: the difference to the "
+        "accuracy on test samples, answers among all classes; minus joint: difference from the "
         "joint network of the same seed",
         "validation chooses the settings of TIES and of alignment; scales and offsets of "
         "calibrated logits are fitted on its samples",
