@@ -389,8 +389,8 @@ def _recalibrated(
     joined: Module, context: MergeContext, options: MergeOptions
 ) -> tuple[Module, tuple[str, ...]]:
     """BatchNorm statistics that fit the joined network, and what is to be said about them."""
-    network = joined.architecture.network(joined.state, joined.factory)
-    if len(context.parts) == 1 or not has_batchnorm(network):
+    architecture, factory = joined.architecture, joined.factory
+    if len(context.parts) == 1 or not has_batchnorm(architecture.skeleton(factory)):
         return joined, ()
     if context.has_wiring and _keeps_units(joined, context) and _is_disjoint(context):
         return joined, (
@@ -403,6 +403,7 @@ def _recalibrated(
             "BatchNorm statistics are averages over the parts and do not fit the joined network: "
             "give samples to recompute them, as in compose(..., samples=data)",
         )
+    network = architecture.network(joined.state, factory)
     recalibrate(network, context.scaled("recalibration"))
     state = {name: tensor.detach() for name, tensor in network.state_dict().items()}
     note = f"BatchNorm statistics were recomputed from {len(context.samples)} samples"
