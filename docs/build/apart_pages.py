@@ -1,4 +1,4 @@
-"""The page on modules trained apart: accuracy, choice of negatives, time; the README's lines."""
+"""The page on modules trained apart: accuracy, choice of negatives, time; its table in short."""
 
 import textwrap
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from intarsia.studies.tables import Spread, grouped
 from intarsia.studies.wording import several, titled
 from pages import RESULTS, Load, Result, mean_sd, origin, page, table
 
-# What the README shows: the way of the study, and its words.
+# What the short table shows: the way of the study, and its words.
 SHOWN = {
     JOINT: "one network of the same kind, all classes at once",
     WIDE: "one wide network, all classes at once",
@@ -88,7 +88,7 @@ def apart_in_short(load: Load) -> str:
         "classes that it did not see, a module is trained on made-up or public samples. Modules "
         "that saw all samples of earlier classes are joined by `stick_breaking`, the others by "
         "adding logits. The network trained class by class keeps 20 samples of each class. See "
-        "[how it works](docs/guide/apart.md) and [all measurements](docs/results/apart.md)."
+        "[how it works](../guide/apart.md) and [all measurements](apart.md)."
     )
     first = textwrap.fill(words, 119, break_on_hyphens=False, break_long_words=False)
     return f"{first}\n\n{table('|'.join(['data', *SHOWN.values()]), rows)}"

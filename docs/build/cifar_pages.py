@@ -45,7 +45,7 @@ def cifar(load: Load) -> str:
 
 
 def cifar_in_short(load: Load) -> str:
-    """The README's lines: the joint network, logits, and one network, of every data set."""
+    """The joint network, logits, and one network, of every data set."""
     known, rows = studies.read_studies(RESULTS), []
     for variant in known.get("cifar10", [])[:1]:
         for (data, model), group in grouped(variant.measured, "data", "model").items():
@@ -66,8 +66,8 @@ def cifar_in_short(load: Load) -> str:
         "Convolutional networks with BatchNorm, trained apart and joined without further training: "
         "test accuracy, mean ± standard deviation over seeds where there are several. An inlay is "
         "pruned to be no larger than the joint network. On balanced batches a module sees nine "
-        "pictures of other classes for each of its own. [Convolutional "
-        "modules](docs/results/cifar.md) has all numbers, times and commands."
+        "pictures of other classes for each of its own. [Convolutional modules](cifar.md) has all "
+        "numbers, times and commands."
     )
     head = "data|network|modules|one network, trained jointly|logits added|inlay"
     words = textwrap.fill(text, 119, break_on_hyphens=False, break_long_words=False)

@@ -1,4 +1,4 @@
-"""The README's lines on experts of one base: how they are trained, and what joining leaves."""
+"""Experts of one base, in short: how they are trained, and what joining leaves."""
 
 import textwrap
 
@@ -31,9 +31,9 @@ def experts_in_short(load: Load) -> str:
         "Five experts fine-tuned from EfficientNet-Lite0 with ImageNet weights, twenty classes "
         f"each, over {len(named_joint)} seeds; the public images are those of CIFAR-10. One "
         f"network fine-tuned on all hundred classes reaches {_spread(named_joint)}.",
-        "See also [all ways to join, and tasks of similar classes](docs/results/study_base.md), "
-        "[what a fresh head recovers](docs/results/study_fresh_head.md) and "
-        "[routing](docs/results/study_geometry.md).",
+        "See also [all ways to join, and tasks of similar classes](study_base.md), "
+        "[what a fresh head recovers](study_fresh_head.md) and "
+        "[routing](study_geometry.md).",
     ]
     first, second, more = (
         textwrap.fill(text, 119, break_on_hyphens=False, break_long_words=False)
@@ -57,6 +57,12 @@ def _experts(suffix: str) -> tuple[str, list[float | None]]:
     head = "experts trained by|each on its own task|logits added|best single network"
     head += "|routed by centroids"
     return table(head, rows), [cell.result[JOINT] for cell in base if JOINT in cell.result]
+
+
+def shown_experts(suffix: str, way: str) -> tuple[list[Measured], list[Measured]]:
+    """The cells of one way to train, and those that have the joint network, by base."""
+    cells = load_archive(RESULTS / f"study_base_{suffix}.json").measured
+    return _of(cells, way), [cell for cell in cells if JOINT in cell.result]
 
 
 def _of(cells: list[Measured] | tuple[Measured, ...], way: str) -> list[Measured]:

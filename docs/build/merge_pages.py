@@ -78,7 +78,7 @@ def merge(load: Load) -> str:
 
 
 def merge_in_short(load: Load) -> str:
-    """The README's lines."""
+    """A row for each network, for the page of main results."""
     rows = load("merge")["rows"]
     lines = []
     for data, model in _pairs(rows):
@@ -90,8 +90,8 @@ def merge_in_short(load: Load) -> str:
     n = rows[0]["n"]
     text = (
         "Ten modules, one per class, trained apart and joined without further training: test "
-        f"accuracy, mean ± standard deviation over {n} seeds. [Joining ten "
-        "modules](docs/results/merge.md) has all numbers, nonzero counts and commands."
+        f"accuracy, mean ± standard deviation over {n} seeds. [Joining ten modules](merge.md) has "
+        "all numbers, nonzero counts and commands."
     )
     other = _find(load("merge_released")["rows"], "mnist", "shallow", RELEASED)
     note = (
@@ -238,6 +238,11 @@ def _find(rows: list[Row], data: str, model: str, way: tuple[str, str]) -> Row:
         for row in rows
         if (row["data"], row["model"]) == (data, model) and (row["kind"], row["operator"]) == way
     )
+
+
+def tests_of(rows: list[Row], data: str, model: str, way: tuple[str, str]) -> list[float]:
+    """Test accuracies by seed."""
+    return [float(v) for v in _find(rows, data, model, way)["test"]["values"].split()]
 
 
 def _units(row: Row, model: str) -> str:

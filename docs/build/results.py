@@ -2,10 +2,9 @@
 
     python docs/build/results.py        or: make results
 
-reads *.json and writes *.md beside them and the README's lines on modules apart, experts, merging,
-convolutions and speed; then docs/build/studies.py writes the pages on studies. Every number comes
-from a file, and so does the verdict: targets.json says what was aimed at, paper_single.json what
-the paper printed.
+reads *.json and writes *.md beside them and the README's table of main results; then
+docs/build/studies.py writes the pages on studies. Every number comes from a file, and so does the
+verdict: targets.json says what was aimed at, paper_single.json what the paper printed.
 """
 
 import json
@@ -15,11 +14,10 @@ from pathlib import Path
 import graph_pages
 import lens_pages
 import studies
-from apart_pages import apart, apart_in_short
+from apart_pages import apart
 from armour_pages import armour
-from cifar_pages import cifar, cifar_in_short
+from cifar_pages import cifar
 from class_pages import abstention, growth, nonsense, removal
-from expert_pages import experts_in_short
 from flow_pages import flow
 from intarsia.plots import svg
 from merge_pages import (
@@ -28,12 +26,12 @@ from merge_pages import (
     curve,
     curve_figure,
     merge,
-    merge_in_short,
     vit_barrier,
 )
 from module_pages import defaults, quality, yeast
 from mutation_pages import mutation
 from network_pages import networks
+from overview_pages import measured, overview
 from pages import README, RESULTS, ROOT, Load, Result, filled
 from pattern_pages import pattern_fits, sweetspot
 from plan_pages import imagenet
@@ -45,7 +43,6 @@ from speed_pages import (
     filesize,
     inlay,
     kills,
-    speed,
     stream_merge,
     studio,
     training_cpu,
@@ -55,6 +52,7 @@ from text_pages import texts
 
 # A page of this name is written by this function, which is given `load`.
 PAGES: dict[str, Callable[[Load], str]] = {
+    "overview": overview,
     "training_cpu": training_cpu,
     "training_cuda": training_cuda,
     "convolutions": convolutions,
@@ -96,11 +94,7 @@ LATER: dict[str, Callable[[Load], str]] = {
 }
 # The README's lines between <!-- name --> and <!-- end of name -->.
 BLOCKS: dict[str, Callable[[Load], str]] = {
-    "apart": apart_in_short,
-    "experts": experts_in_short,
-    "merge": merge_in_short,
-    "convolutions": cifar_in_short,
-    "speed": speed,
+    "measured": measured,
 }
 
 

@@ -293,7 +293,7 @@ def _first_call(result: Result) -> str:
 
 
 def speed(load: Load) -> str:
-    """The README's lines."""
+    """Training in short, on a GPU and on a CPU."""
     cpu, cuda = load("training_cpu"), load("training_cuda")
     modules = load("targets")["training_cuda"]["modules"]
     stack = next(row for row in cuda["stacks"] if row["modules"] == modules)
@@ -317,7 +317,7 @@ def speed(load: Load) -> str:
         f"before{cold}.{_readme_cuda(cuda, stack)} On a CPU ({cpu['machine']}), a whole pruning "
         f"run of {cpu['ways']['intarsia']['modules']} modules takes {seconds:.2f} s per module and "
         f"epoch: {listed(told)}, all timed in the same run. See "
-        "[GPU](docs/results/training_cuda.md) and [CPU](docs/results/training_cpu.md) for the "
+        "[GPU](training_cuda.md) and [CPU](training_cpu.md) for the "
         "commands and all numbers."
     )
     return textwrap.fill(text, 119, break_on_hyphens=False, break_long_words=False)

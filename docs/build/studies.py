@@ -286,22 +286,15 @@ def readme_lines(
             f"{sum(own['training_seconds'] for own in runs):,.0f} s on "
             f"{listed(_of_runs(studies['pairs'], 'devices'))}."
         )
+    others = listed([f"[{n}](docs/results/study_{n}.md)" for n in NEIGHBOURS if n in verdicts])
+    if others:
+        words.append(f"Related papers have studies of their own: {others}.")
     end = "[Results](docs/results/index.md#studies) has all verdicts."
     wrapped = partial(fill, width=119, break_on_hyphens=False, break_long_words=False)
     found = "\n".join(wrapped(point, subsequent_indent="  ") for point in points)
     text = f"{found}\n\n{wrapped(sentences(*words, end))}"
     mark = "<!-- not run: MNIST in the paper's size takes a GPU -->"  # for docs/build/examples.py
     parts = ["## Checked against the papers", text, f"{mark}\n\n```bash\n{_example(speed)}\n```"]
-    rows = [
-        [f"[{name}](docs/results/study_{name}.md)", STUDIES[name].paper, verdicts[name].line]
-        for name in NEIGHBOURS
-        if name in verdicts
-    ]
-    if rows:
-        parts += [
-            "Related papers, each checked by `intarsia study run` with the name of the study:",
-            table("study|what its paper shows|what we find", rows),
-        ]
     return "\n\n".join(parts)
 
 
