@@ -8,7 +8,7 @@ import numpy as np
 import studies
 from intarsia.plots import profile_plane
 from intarsia.studies import Findings
-from lens_modules_pages import lens_modules
+from lens_modules_pages import PARTS, TITLES, lens_modules
 from pages import RESULTS, Load, command, mean_sd, met, page, table
 
 if TYPE_CHECKING:
@@ -191,6 +191,7 @@ def _missing() -> list[str]:
         **{f"{arm} on SmolLM2-135M": arm in arms for arm in (*ASKED, "correctness")},
         "family and size": _there(FAMILY),
         "what a profile costs on a GPU": _there(SPEED),
+        **{f"class modules, {TITLES[part]}": _there(f"lens_modules_{part}") for part in PARTS},
     }
     left: Sequence[str] = [name for name, there in known.items() if not there]
-    return ["## Not yet measured", f"{', '.join(left)}."] if left else []
+    return ["## Not yet measured", f"{'; '.join(left)}."] if left else []

@@ -10,6 +10,7 @@ from intarsia.flow import (
     GraphNetwork,
     PairNetwork,
     balanced_quadratic,
+    cumulants,
     draw,
     fit,
     floor_error,
@@ -112,6 +113,24 @@ def test_the_error_by_w2_follows_its_formula() -> None:
         assert error == pytest.approx(floor_error(w2, "uniform"), rel=0.02)
         assert error == pytest.approx((0.2 / (4 * w2)) ** 2 * variance, rel=1e-2)
     assert floor_error(0.5, "exponential") == pytest.approx(0.2, rel=1e-12)
+
+
+def test_the_error_of_numbers_that_are_not_standard() -> None:
+    """Of all ordered pairs of a sample, whose cumulants are known exactly."""
+    x = 0.5 + 1.7 * draw("exponential", 40)
+    pairs = torch.cartesian_prod(x, x)
+    answers = balanced_quadratic(0.8)(pairs).detach()
+    error = float((answers - HALF * pairs.sum(1)).square().mean())
+    assert floor_error(0.8, cumulants(x)) == pytest.approx(error, rel=1e-9)
+
+
+@pytest.mark.parametrize("w2", [0, float("inf"), "1", True])
+def test_second_weights_are_numbers_that_are_not_0(w2: object) -> None:
+    for make in (balanced_quadratic, lambda own: floor_error(own, "uniform")):
+        with pytest.raises(ModelError, match="w2 is"):
+            make(w2)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="2 dimensions: expected 1"):
+        floor_error(1.0, cumulants(draw("uniform", 10, 2)))
 
 
 def test_what_is_no_pair_network() -> None:

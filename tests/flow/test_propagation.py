@@ -132,13 +132,22 @@ REFUSED = (
     (nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), "layer '1' is a BatchNorm1d"),
     (object(), "is not a network"),
     (None, "is not a network"),
+    (nn.Sequential(nn.Linear(4, 5), nn.Linear(6, 2)), "layer '0' gives 5 numbers each: layer '1'"),
 )
 
 
 @pytest.mark.parametrize(("network", "message"), REFUSED)
 def test_networks_that_are_not_chains(network: object, message: str) -> None:
-    with pytest.raises(ModelError, match=message):
+    with pytest.raises(IntarsiaError, match=message):
         propagate(network, draw("gaussian", 10, 4))  # type: ignore[arg-type]
+
+
+def test_a_network_that_diverged_is_named_and_not_shown() -> None:
+    network = chain("tanh")
+    with torch.no_grad():
+        network[2].bias.fill_(float("inf"))
+    with pytest.raises(ModelError, match="layer '2' gives numbers that are not finite"):
+        propagate(network, draw("gaussian", 10, 4))
 
 
 def test_logits_that_are_joined_are_no_network(bank: ia.Bank) -> None:

@@ -42,6 +42,36 @@ def test_moments_are_those_of_quadrature(name: str) -> None:
             assert float(covariance[i, j]) == pytest.approx(both, abs=1e-7), (i, j)
 
 
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "softplus", "gelu", "silu"])
+def test_inputs_that_vary_by_much_more_than_a_unit_changes_over(name: str) -> None:
+    """Behind such inputs a unit is nearly a step or a ramp: 64 nodes of quadrature miss it."""
+    unit, deviation, r = Unit(name), 20.0, 0.9
+    mean = torch.tensor([7.0, -4.0]).double()
+    covariance = deviation**2 * torch.tensor([[1.0, r], [r, 1.0]], dtype=torch.float64)
+    z = torch.linspace(-9, 9, 2001, dtype=torch.float64)
+    w = torch.exp(-(z**2) / 2)
+    w = w / w.sum()
+    one = unit(mean[0] + deviation * z)
+    other = unit(mean[1] + deviation * (r * z[:, None] + math.sqrt(1 - r**2) * z)) @ w  # given z
+    both = (w * one * other).sum() - (w * one).sum() * (w * other).sum()
+    found, result = unit.moments(mean, covariance)
+    assert float(found[0]) == pytest.approx(float((w * one).sum()), rel=1e-9)
+    assert float(result[0, 0]) == pytest.approx(
+        float((w * one**2).sum() - (w * one).sum() ** 2), rel=1e-9
+    )
+    assert float(result[0, 1]) == pytest.approx(float(both), rel=1e-9)
+
+
+def test_a_steep_unit_follows_the_arcsine_law() -> None:
+    """tanh(s z) goes to the sign of z, whose covariance is 2 / pi asin r."""
+    correlation = torch.tensor([[1, 0.5, -0.8], [0.5, 1, 0], [-0.8, 0, 1]], dtype=torch.float64)
+    covariance = 1e10 * correlation
+    mean, found = Unit("tanh").moments(torch.zeros(3).double(), covariance)
+    expected = 2 / math.pi * torch.asin(correlation)
+    torch.testing.assert_close(mean, torch.zeros(3).double(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-3)
+
+
 def test_relu_is_exact_against_many_nodes() -> None:
     """Quadrature over the kink converges slowly, so the tolerance is wider."""
     unit = Unit("relu")

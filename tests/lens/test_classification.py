@@ -33,6 +33,10 @@ def test_what_differs_is_told_and_the_rest_is_not() -> None:
     assert all(len(own) == 5 for own in found.scores.values())
     assert found.sd("layer 2") == pytest.approx(np.std(found.scores["layer 2"], ddof=1))
     assert found.to_json()["scores"]["layer 2"]["auc"] == found.mean("layer 2")
+    heights = [bar.get_height() for bar in found.figure().axes[0].patches]
+    shown = ("all layers", "first layer", "middle layer", "last layer", "first, middle and last",
+             "log-probability", "logit spread", "permuted labels")  # fmt: skip
+    assert heights == pytest.approx([found.mean(name) for name in shown])
 
 
 @pytest.mark.parametrize("votes", [None, 5])
@@ -99,6 +103,11 @@ def test_bad_inputs_are_named() -> None:
     for wrong in ({"folds": 1}, {"neighbours": 0}, {"seed": -1}):
         with pytest.raises(RecipeError):
             classify(rows, LABELS, **wrong)  # type: ignore[arg-type]
+    uneven = (["a"] * 72 + ["b"] * 8, {"groups": [0] * 70 + [*range(1, 11)]})
+    with pytest.raises(DataError, match=r"leaves 6 texts to learn from"):
+        classify(rows, uneven[0], **uneven[1], folds=2, neighbours=30)
+    with pytest.raises(DataError, match="of no text"):
+        classify(planted(0), [])
     broken = replace(rows, values=rows.values * math.nan)
     with pytest.raises(DataError, match="not finite"):
         classify(broken, LABELS, folds=5)

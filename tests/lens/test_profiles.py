@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from intarsia import compose, load_data, train
 from intarsia.errors import DataError, ModelError, RecipeError
 from intarsia.lens import entropy, generate, open_model, profile, profile_generated
 from intarsia.models import build
@@ -191,6 +192,69 @@ def test_any_network_by_the_names_of_its_parts() -> None:
         profile(network, x, blocks="layer", norm="end", head="classes")
 
 
+class Hooked(nn.Module):
+    """Names as in TransformerLens: hooks behind blocks, ln_final, and unembed, no linear layer."""
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.ln1, self.mlp = nn.LayerNorm(16), nn.Linear(16, 16)
+            self.hook_resid_post = nn.Identity()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.hook_resid_post(x + self.mlp(self.ln1(x)).cumsum(1))
+
+    class Unembed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.W_U, self.b_U = (nn.Parameter(torch.randn(*own)) for own in ((16, 61), (61,)))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ self.W_U + self.b_U
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.ln_final = nn.Embedding(61, 16), nn.LayerNorm(16)
+        self.blocks, self.unembed = nn.ModuleList(self.Block() for _ in range(3)), self.Unembed()
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.unembed(self.ln_final(x))
+
+
+@torch.no_grad()
+def test_equals_hooks_on_the_residual_stream() -> None:
+    torch.manual_seed(0)
+    network = Hooked()
+    found = profile(network, TEXTS, per_token=True).per_token
+    assert found is not None
+    for text, own in zip(TEXTS, found, strict=True):
+        seen: list[torch.Tensor] = []
+        handles = [
+            block.get_submodule("hook_resid_post").register_forward_hook(
+                lambda _, __, x, seen=seen: seen.append(x[0])
+            )
+            for block in network.blocks
+        ]
+        network(torch.tensor([text]))
+        for handle in handles:
+            handle.remove()
+        steps = [entropy(network.unembed(network.ln_final(x))).numpy() for x in seen]
+        np.testing.assert_allclose(own, np.stack(steps, 1), atol=1e-5)
+
+
+def test_pictures_may_be_arrays_of_any_float_type() -> None:
+    torch.manual_seed(0)
+    network, x = build("vit", (1, 8, 8), 5), torch.randn(3, 1, 8, 8)
+    expected = profile(network, x).values
+    for given in (x.double(), x.numpy(), x.double().numpy()):
+        np.testing.assert_allclose(profile(network, given).values, expected, atol=1e-6)
+    with pytest.raises(DataError, match="float numbers"):
+        profile(network, torch.zeros(3, 1, 8, 8, dtype=torch.uint8))
+
+
 class Encoder(nn.Module):
     """Every position sees all others, and there is a head that gives tokens."""
 
@@ -237,6 +301,27 @@ def test_parts_that_are_not_the_models_are_noticed(hugging_face: Any) -> None:
         profile(hugging_face, TEXTS, norm=nn.Identity())
 
 
+def test_a_scale_that_is_a_word_is_not_the_models() -> None:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.MptConfig(
+        vocab_size=61, d_model=16, n_layers=3, n_heads=2, logit_scale="inv_sqrt_d_model"
+    )
+    network = less_even(transformers.MptForCausalLM(config))
+    with torch.no_grad():
+        logits = network(torch.tensor([TEXTS[0]])).logits[0]
+    expected = float(entropy(logits).mean())
+    assert profile(network, TEXTS).mean[0, -1] == pytest.approx(expected, abs=1e-5)
+
+
+def test_class_modules_are_sent_to_the_tuned_lens() -> None:
+    data = load_data("digits", classes=["0", "1"])
+    bank = train(data, model="mlp(8)", epochs=1, rounds=0, progress=False)
+    for model in (bank, bank[0], bank[0].to_module(), compose(bank)):
+        with pytest.raises(ModelError, match=r"tuned\(model, data\)"):
+            profile(model, data.test.x)
+
+
 def test_hooks_are_gone_afterwards(hugging_face: Any) -> None:
     def hooks() -> int:
         return sum(len(module._forward_hooks) for module in hugging_face.modules())
@@ -246,6 +331,67 @@ def test_hooks_are_gone_afterwards(hugging_face: Any) -> None:
     with pytest.raises(ModelError):
         profile(hugging_face, TEXTS, norm=nn.Identity())
     assert hooks() == before
+
+
+GGUF_NAMES = {
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}  # fmt: skip
+
+
+def write_gguf(network: Any, path: Path) -> None:
+    """A Llama as llama.cpp writes it, with a tokenizer of single letters and one pair."""
+    gguf = pytest.importorskip("gguf")
+    config = network.config
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    letters = [chr(ord("A") + place) for place in range(config.vocab_size - 1)]
+    writer.add_token_list([*letters, "BA"])
+    writer.add_token_types([1] * config.vocab_size)
+    writer.add_token_merges(["B A"])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(0)
+    writer.add_unk_token_id(0)
+    state = network.state_dict()
+    tensors = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+    for layer in range(config.num_hidden_layers):
+        tensors |= {f"blk.{layer}.{short}": f"model.layers.{layer}.{long}"
+                    for long, short in GGUF_NAMES.items()}  # fmt: skip
+    heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
+    for short, long in tensors.items():
+        values = state[f"{long}.weight"].numpy()
+        if count := heads.get(short.rpartition(".")[2]):  # llama.cpp turns pairs of neighbours
+            halves = values.reshape(count, 2, -1, values.shape[1])
+            values = np.ascontiguousarray(halves.swapaxes(1, 2).reshape(values.shape))
+        writer.add_tensor(f"{short}.weight", values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_a_gguf_file_is_the_network_it_was_written_from(tiny_llama: Any, tmp_path: Path) -> None:
+    write_gguf(tiny_llama, tmp_path / "tiny.gguf")
+    expected = profile(tiny_llama, TEXTS)
+    for found in (
+        profile(tmp_path / "tiny.gguf", TEXTS),
+        profile(tmp_path, TEXTS, gguf_file="tiny.gguf"),
+    ):
+        assert found.model == "tiny"
+        np.testing.assert_allclose(found.values, expected.values, atol=1e-5)
+    opened = open_model(tmp_path / "tiny.gguf")
+    assert opened.encode("CAD") == [2, 0, 3]
+    assert opened.decode([2, 0, 3]) == "CAD"
 
 
 def test_a_folder_is_read_without_its_code(hugging_face: Any, tmp_path: Path) -> None:

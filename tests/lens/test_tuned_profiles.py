@@ -1,15 +1,18 @@
 """Profiles of modules: what is measured by layer, against plain loops over the samples."""
 
+import io
 import json
 import math
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from sklearn.metrics import roc_auc_score
 
 import intarsia as ia
 from intarsia.data import Data
+from intarsia.errors import RecipeError
 from intarsia.lens import TunedProfiles, tune, tuned
 from intarsia.lens.tuned_profiles import _sign, _strangers
 from intarsia.measure.logits import entropy
@@ -48,6 +51,26 @@ def test_entropies_and_areas_are_those_of_the_lens(
         assert own["logits"].agreed == 1
         assert own["before layers.2"].explained > 0.999  # the head itself
         assert own.samples["rewarded"] == mine.sum()
+
+
+@pytest.mark.parametrize("alpha", [0.5, 2.0, math.inf])
+def test_entropies_are_of_the_order_that_is_asked_for(bank: Bank, data: Data, alpha: float) -> None:
+    found = tuned(bank, data, alpha)
+    for module in bank:
+        lens, own = tune(module, data), found[module.name]
+        mine = (data.test.y == data.catalogue.index(module.rewarded[0])).numpy()
+        p = (lens.logits(data.test.x) / module.temperature).softmax(-1).numpy()
+        h = -np.log(p.max(-1)) if math.isinf(alpha) else np.log((p**alpha).sum(-1)) / (1 - alpha)
+        np.testing.assert_allclose(lens.entropies(data.test.x, alpha=alpha), h, atol=1e-9)
+        for place, layer in enumerate(own):
+            assert layer.rewarded == pytest.approx(h[place, mine].mean(), abs=1e-9)
+            assert layer.auc_other == pytest.approx(roc_auc_score(~mine, h[place]), abs=1e-6)
+    assert found.to_json()["alpha"] == ("inf" if math.isinf(alpha) else alpha)
+    console = Console(record=True, width=80, file=io.StringIO())
+    console.print(found)
+    assert f"alpha {alpha:g}" in " ".join(console.export_text().split())
+    with pytest.raises(RecipeError, match="alpha is 0"):
+        tuned(bank, data, 0)
 
 
 def test_the_last_layer_is_what_evaluate_says(

@@ -12,11 +12,13 @@ from intarsia.errors import DataError, ModelError, RecipeError
 from intarsia.lens import (
     LanguageModel,
     answer_chances,
+    generate,
     open_model,
     packaged_model,
     profile,
     profiles_written,
 )
+from small_language_models import less_even
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PROMPTS = [[4, 5, 8, 30, 2], [6], [9, 9], [7, 1]]
@@ -77,6 +79,17 @@ def test_answers_are_scored_by_all_of_their_tokens(network: Any) -> None:
     np.testing.assert_allclose(bare, found, atol=1e-4)
     with pytest.raises(DataError, match="4 prompts and 1 answers"):
         answer_chances(model, prompts, answers[:1])
+    with pytest.raises(DataError, match="no prompts"):
+        answer_chances(model, [], [])
+
+
+def test_a_network_that_changes_its_logits_afterwards_scores_no_answers(llama: Path) -> None:
+    """Its norm and head do not give the log-probabilities of the network."""
+    model = open_model(llama)
+    forward = model.network.forward
+    model.network.forward = lambda tokens: 2 * forward(tokens)  # type: ignore[method-assign]
+    with pytest.raises(ModelError, match="not what the model answers"):
+        answer_chances(model, ["once"], ["the"])
 
 
 def test_draws_follow_the_softmax(network: Any) -> None:
@@ -95,6 +108,26 @@ def test_networks_without_a_cache_write_too(llama: Path) -> None:
     again = profiles_written(model, PROMPTS, 3, [1.0], seed=4, batch=1)
     assert found.texts == again.texts
     np.testing.assert_allclose(found.profiles[1.0].values, again.profiles[1.0].values, atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_recurrent_network_reads_the_whole_text_at_every_step() -> None:
+    """It takes back nothing called past_key_values, and would read the new token alone."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.MambaConfig(
+        vocab_size=61, hidden_size=16, num_hidden_layers=3, state_size=4, pad_token_id=0,
+        bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    network = less_even(transformers.MambaForCausalLM(config))
+    found = profiles_written(network, PROMPTS, 4, seed=1)
+    read = profile(network, found.texts, per_token=True).per_token
+    assert read is not None
+    for prompt, own, steps in zip(PROMPTS, found.profiles[1.0].mean, read, strict=True):
+        np.testing.assert_allclose(own, steps[len(prompt) - 1 : -1].mean(0), atol=1e-5)
+    for prompt, text in zip(PROMPTS, generate(network, PROMPTS, 3, temperature=0), strict=True):
+        for end in range(len(prompt), len(text)):
+            assert text[end] == int(network(torch.tensor([text[:end]])).logits[0, -1].argmax())
 
 
 def test_wrong_settings_are_refused(network: Any) -> None:

@@ -19,6 +19,7 @@ from intarsia.errors import DataError, ModelError, nearest, shortened
 from intarsia.flow.cumulants import Cumulants
 from intarsia.flow.laws import law_cumulants
 from intarsia.flow.unit_moments import Unit
+from intarsia.specs import is_number
 
 SYMMETRIC, FREE = "symmetric", "free"
 FORMS = (SYMMETRIC, FREE)
@@ -197,8 +198,7 @@ def balanced_quadratic(w2: float, a: float = 0.2) -> PairNetwork:
 
     Its error is `floor_error`: it falls without end as w2 grows, and no finite w2 makes it 0.
     """
-    if not isinstance(w2, int | float) or not math.isfinite(w2) or not w2:
-        raise ModelError(f"w2 is {shortened(w2)}: expected a number that is not 0")
+    _check_second_weight(w2)
     weight = 1 / (2 * math.sqrt(2) * w2)
     # 2 w2 a E(w (x1 + x2))^2 = 2 w2 a w^2 2
     offset = -4 * w2 * a * weight**2
@@ -207,13 +207,24 @@ def balanced_quadratic(w2: float, a: float = 0.2) -> PairNetwork:
 
 
 def floor_error(w2: float, law: str | Cumulants, a: float = 0.2) -> float:
-    """The mean squared error of `balanced_quadratic`: (a / (4 w2))^2 Var((x1 + x2)^2).
+    """The mean squared error of `balanced_quadratic`: (a / (4 w2))^2 Var((x1 + x2)^2) for numbers
+    of mean 0 and variance 1.
 
-    With s = x1 + x2 of a centred law, Var(s^2) = k4(s) + 2 k2(s)^2 = 2 k4 + 8 k2^2.
+    Of other cumulants it is (a / (4 w2))^2 E(s^2 - 2)^2 with s = x1 + x2, of mean m and cumulants
+    twice those of x: E s^2 = k2 + m^2, Var(s^2) = k4 + 4 m k3 + 2 k2^2 + 4 m^2 k2.
     """
+    _check_second_weight(w2)
     own = law_cumulants(law) if isinstance(law, str) else law
-    k2, k4 = float(own[2].flatten()[0]), float(own[4].flatten()[0])
-    return (a / (4 * w2)) ** 2 * (2 * k4 + 8 * k2**2)
+    if own.dimensions != 1:
+        raise DataError(f"the cumulants have {own.dimensions} dimensions: expected 1")
+    m, k2, k3, k4 = (2 * float(own[order].flatten()[0]) for order in (1, 2, 3, 4))
+    variance = k4 + 4 * m * k3 + 2 * k2**2 + 4 * m**2 * k2
+    return (a / (4 * w2)) ** 2 * (variance + (k2 + m**2 - 2) ** 2)
+
+
+def _check_second_weight(w2: float) -> None:
+    if not is_number(w2) or not w2:
+        raise ModelError(f"w2 is {shortened(w2)}: expected a number that is not 0")
 
 
 def check_form(form: str) -> str:

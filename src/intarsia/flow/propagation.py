@@ -190,9 +190,7 @@ def propagate(
         raise DataError(f"unknown closure {shortened(closure)}: {nearest(closure, CLOSURES)}")
     layers = layers_of(network)
     rows = _input_rows(network, inputs, samples, seed)
-    first = next((layer.weight.shape[-1] for layer in layers if isinstance(layer, Affine)), None)
-    if first is not None and rows.shape[1] != first:
-        raise DataError(f"the inputs have {rows.shape[1]} numbers each: the network reads {first}")
+    _check_sizes(layers, rows.shape[1])
     if rows.shape[1] > WIDEST:
         raise DataError(
             f"the inputs have {rows.shape[1]} numbers each: covariances are kept up to {WIDEST}"
@@ -204,11 +202,28 @@ def propagate(
     with torch.no_grad():
         for layer in layers:
             rows = layer(rows)
+            if not torch.isfinite(rows).all():
+                raise ModelError(
+                    f"layer {layer.name!r} gives numbers that are not finite: the network "
+                    "diverged, or the inputs are too large for it"
+                )
             if predicted is not None:
                 predicted = layer.moments(*predicted)
             kind = "affine" if isinstance(layer, Affine) else str(layer.unit)
             found.append(_measured(layer.name, kind, rows, predicted))
     return Propagation(found, closure, len(rows))
+
+
+def _check_sizes(layers: Sequence[Layer], size: int) -> None:
+    """Every affine layer must read as many numbers as there are."""
+    giver = "the inputs have"
+    for layer in layers:
+        if not isinstance(layer, Affine):
+            continue
+        if (reads := layer.weight.shape[-1]) != size:
+            reader = "the network" if giver == "the inputs have" else f"layer {layer.name!r}"
+            raise DataError(f"{giver} {size} numbers each: {reader} reads {reads}")
+        size, giver = len(layer.weight), f"layer {layer.name!r} gives"
 
 
 def layers_of(network: Any) -> list[Layer]:
@@ -230,7 +245,9 @@ def layers_of(network: Any) -> list[Layer]:
             f"a {type(network).__name__} is not a chain of linear layers: moments are carried "
             "through an Mlp, a Sequential of Linear layers and activations, and modules of those"
         )
-    raise ModelError(f"{shortened(network)} is not a network")
+    raise ModelError(
+        f"{shortened(network)} is not a network: give a module, a composition or a torch.nn.Module"
+    )
 
 
 def _of_composition(whole: Composition) -> list[Layer]:

@@ -1,6 +1,7 @@
 """Units: functions of one number, and what they make of the mean and covariance of Gaussians."""
 
 import math
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -16,7 +17,10 @@ UNITS = Registry("unit", given=("x",), moments=None, polynomial=None)
 Gaussian inputs to those of the outputs, where there is a formula; `polynomial` gives the
 coefficients of x and x squared, where it is one."""
 
-NODES, TERMS = 160, 64  # of Gauss-Hermite quadrature, and of the series in correlations
+REACH = 12.0  # standard deviations that a grid goes out to
+SPACING, FINE = 0.02, 0.25  # of a grid at most, in standard deviations and in a unit's inputs
+MOST_NODES, MOST_VALUES = 2**15, 2**25  # of a grid, and of it for all units together
+TERMS, ENOUGH = 512, 1e-11  # of the series in correlations, and what may be left of a variance
 ANGLES = 48  # nodes of Gauss-Legendre quadrature over a correlation
 SMALL = 1e-300  # variances below it are 0
 Moments = tuple[Tensor, Tensor]
@@ -92,18 +96,28 @@ def unit_of(module: nn.Module, name: str) -> Unit:
 def series_moments(function: Any, mean: Tensor, covariance: Tensor) -> Moments:
     """By Mehler's series: with h_n the normalised Hermite polynomials, c_n = E f(mu + s z) h_n(z)
     and r the correlations, cov = sum over n of r^n c_n c_n; variances are those of quadrature.
+
+    What the terms after the n-th add is at most |r|^(n + 1) times the root of what n terms leave of
+    either variance. The series ends where that is nothing for any pair, or after TERMS of them.
     """
-    nodes, weights, table = _hermite()
     deviation = _deviations(covariance)
+    nodes, weights = _grid(deviation)
     values = function(mean[:, None] + deviation[:, None] * nodes)  # D, nodes
     middle = values @ weights
-    coefficients = ((values - middle[:, None]) * weights) @ table.T  # D, terms
+    centred = values - middle[:, None]
+    variance = centred**2 @ weights
+    weighted, left = centred * weights, variance.clone()
     correlation, power = _correlations(covariance, deviation), torch.ones_like(covariance)
+    closest = float(correlation.clone().fill_diagonal_(0).abs().max())
     result = torch.zeros_like(covariance)
-    for column in coefficients.T:
+    for count, polynomial in enumerate(_hermite(nodes), start=1):
+        own = weighted @ polynomial
         power = power * correlation
-        result += power * torch.outer(column, column)
-    variance = (values - middle[:, None]) ** 2 @ weights
+        result += power * torch.outer(own, own)
+        left = (left - own**2).clamp(min=0)
+        most = float((left / variance.clamp(min=SMALL)).max())
+        if count == TERMS or closest ** (count + 1) * most <= ENOUGH:
+            break
     result.diagonal().copy_(variance)
     return middle, result
 
@@ -217,17 +231,28 @@ def _correlations(covariance: Tensor, deviation: Tensor) -> Tensor:
     return (covariance * torch.outer(scale, scale)).clamp(-1, 1)
 
 
-@cache
-def _hermite() -> tuple[Tensor, Tensor, Tensor]:
-    """Nodes and weights for the normal distribution, and h_1 to h_TERMS at the nodes."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-    weights = weights / weights.sum()
-    rows = [np.ones_like(nodes), nodes]
-    for n in range(1, TERMS):
-        rows.append((nodes * rows[n] - math.sqrt(n) * rows[n - 1]) / math.sqrt(n + 1))
-    found = (nodes, weights, np.array(rows[1:]))
-    nodes_, weights_, table = (torch.tensor(part, dtype=torch.float64) for part in found)
-    return nodes_, weights_, table
+def _grid(deviation: Tensor) -> tuple[Tensor, Tensor]:
+    """Evenly spaced nodes and weights for the normal distribution.
+
+    The sum over them is exact to rounding where the spacing is small against what a unit's function
+    changes over, however steep that is in standard deviations: Gauss-Hermite nodes are not.
+    """
+    largest = float(deviation.max())
+    spacing = min(SPACING, FINE / largest) if largest > 0 else SPACING
+    most = max(int(2 * REACH / SPACING), min(MOST_NODES, MOST_VALUES // len(deviation)))
+    half = min(math.ceil(REACH / spacing), most // 2)
+    nodes = torch.linspace(-REACH, REACH, 2 * half + 1, dtype=torch.float64)
+    weights = torch.exp(-(nodes**2) / 2)
+    return nodes, weights / weights.sum()
+
+
+def _hermite(nodes: Tensor) -> Iterator[Tensor]:
+    """The normalised Hermite polynomials at the nodes, from h_1 on, without an end."""
+    before, own, n = torch.ones_like(nodes), nodes, 1
+    while True:
+        yield own
+        before, own = own, (nodes * own - math.sqrt(n) * before) / math.sqrt(n + 1)
+        n += 1
 
 
 @cache

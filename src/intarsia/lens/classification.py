@@ -1,5 +1,6 @@
 """What profiles tell apart: k-nearest neighbours over group folds, beside plain baselines."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,13 @@ from intarsia.measure.abstention import auroc
 from intarsia.measure.evaluation import Renderable
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.table import Table
 
 NEIGHBOURS, FOLDS = 29, 10
 ALL, FIRST, MIDDLE, LAST = "all layers", "first layer", "middle layer", "last layer"
-THREE, BEST = "first, middle and last", "best single layer"
+THREE = "first, middle and last"
+SINGLE = "layer "  # and its number
 CHANCE, SPREAD = "log-probability", "logit spread"
 DUMMY, PERMUTED = "stratified dummy", "permuted labels"
 
@@ -39,6 +42,17 @@ class Classification(Renderable):
     def sd(self, name: str) -> float:
         """The standard deviation over folds."""
         return float(np.std(self.scores[name], ddof=1))
+
+    def figure(self, title: str = "what layers tell") -> "Figure":
+        """Bars of the area under the curve by the layers used and by plain features, with the
+        standard deviation over folds; layers one by one are in the table.
+        """
+        from intarsia.plots import layer_bars
+
+        names = [n for n in self.scores if n != DUMMY and not re.fullmatch(rf"{SINGLE}\d+", n)]
+        scores = {name: (self.mean(name), self.sd(name)) for name in names}
+        drawn: Figure = layer_bars(scores, title=title).figure  # type: ignore[assignment]
+        return drawn
 
     def to_json(self) -> dict[str, Any]:
         rows = {
@@ -97,6 +111,12 @@ def classify(
             raise DataError(f"there are {len(given)} {what} for {count} texts")
     _check(names, own, neighbours, folds, seed)
     split = _folds(names, own, folds, seed)
+    learned = min(len(train) for train, _ in split)
+    if neighbours > learned:
+        raise DataError(
+            f"{neighbours} neighbours are too many: groups are so uneven that one of {folds} folds "
+            f"leaves {learned} texts to learn from"
+        )
     known = {n: v for n, v in features.items() if np.isfinite(v).all()}
     scores = {name: _scores(values, names, split, neighbours) for name, values in known.items()}
     scores[DUMMY] = _dummy(names, split, seed)
@@ -114,6 +134,8 @@ def feature_sets(
     given = [profiles] if isinstance(profiles, Profile) else list(profiles)
     if not given or not all(isinstance(own, Profile) for own in given):
         raise DataError(f"the profiles are {shortened(profiles)}: expected profiles")
+    if not any(len(own) for own in given):
+        raise DataError("the profiles are of no text: give some of every class")
     depths = {own.layers for own in given}
     if len({own.windows for own in given}) > 1 or len({own.alpha for own in given}) > 1:
         raise DataError("the profiles differ in windows or alpha: take them alike")
@@ -127,7 +149,7 @@ def feature_sets(
 
     result = {ALL: rows(None), FIRST: rows([0]), MIDDLE: rows([ends[1]]), LAST: rows([ends[2]])}
     result[THREE] = rows(sorted(set(ends)))
-    result |= {f"layer {place + 1}": rows([place]) for place in range(layers)}
+    result |= {f"{SINGLE}{place + 1}": rows([place]) for place in range(layers)}
     result[CHANCE] = np.concatenate([own.log_probability for own in given])[:, None]
     result[SPREAD] = np.concatenate([own.spread for own in given])[:, None]
     return result

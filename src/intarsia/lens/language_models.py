@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,10 @@ def tokens_of(model: LanguageModel, inputs: Any) -> list[list[int]]:
         inputs = [inputs]
     if isinstance(inputs, Tensor | np.ndarray):
         if inputs.ndim != 2:
-            raise DataError(f"tokens have shape {tuple(inputs.shape)}: expected N x T")
+            raise DataError(
+                f"tokens have shape {tuple(inputs.shape)}: expected N x T; what is no text, "
+                "such as pictures, is given as float numbers"
+            )
         inputs = inputs.tolist()
     if not isinstance(inputs, Sequence) or not len(inputs):
         raise DataError(f"the inputs are {shortened(inputs)}: expected texts or tokens")
@@ -255,6 +259,10 @@ def answer_chances(
     rows = [
         _continued(opened, prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)
     ]
+    if not rows:
+        raise DataError("there are no prompts: give one or more, each with its answer")
+    with evaluation_mode(opened.network):
+        parts.check(rows[0][0])
     order = sorted(range(len(rows)), key=lambda place: len(rows[place][0]))
     result = np.zeros(len(rows))
     for first in range(0, len(order), batch):
@@ -306,13 +314,15 @@ def _sampled(
 ) -> list[list[int]]:
     caches = keeps_cache(network)
     past, seen = None, batch
+    answer: Any
     for _ in range(tokens):
         with naming_tables():
             if caches:
-                answer: Any = network(input_ids=seen, past_key_values=past, use_cache=True)
+                answer = network(input_ids=seen, past_key_values=past, use_cache=True)
                 logits, past = answer.logits[:, -1], answer.past_key_values
             else:
-                logits = network(batch)[:, -1]
+                answer = network(batch)
+                logits = (answer if isinstance(answer, Tensor) else answer.logits)[:, -1]
         chosen = choose(logits.float().cpu(), temperature, generator).to(batch.device)
         batch = torch.cat([batch, chosen], 1)
         seen = chosen
@@ -321,8 +331,11 @@ def _sampled(
 
 
 def keeps_cache(network: nn.Module) -> bool:
-    """Whether keys and values of what was read can be kept: networks of transformers."""
-    return hasattr(network, "generate")
+    """Whether keys and values of what was read can be kept: networks of transformers that take
+    them back. Recurrent ones, such as Mamba, would leave them out without a word.
+    """
+    taken = signature(network.forward).parameters
+    return hasattr(network, "generate") and "past_key_values" in taken
 
 
 def choose(logits: Tensor, temperature: float, generator: torch.Generator) -> Tensor:

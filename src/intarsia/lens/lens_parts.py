@@ -12,11 +12,13 @@ from torch import Tensor, nn
 
 from intarsia.errors import DataError, ModelError, nearest, shortened
 from intarsia.lens.entropies import RunningEntropy
+from intarsia.specs import is_number
 
 CPU_BLOCK, GPU_BLOCK = 2**22, 2**27  # logits at a time
 CPU_COLUMNS, GPU_COLUMNS = 2**13, 2**17  # of the vocabulary at a time: a cache holds few
 ALIKE = 1e-3  # to the model's own logits, relative to the largest
 PRECISIONS = ("float32", "bfloat16")
+HEADS = ("head", "lm_head", "unembed", "fc")  # names of a head; TransformerLens has unembed
 NORM = re.compile(r"norm|^ln_f$", re.IGNORECASE)
 
 
@@ -53,8 +55,10 @@ class LensParts:
         path, found = _blocks(model, blocks)
         config = getattr(model, "config", None)
         limit = getattr(config, "final_logit_softcapping", None)
-        scale = float(getattr(config, "logit_scale", None) or 1.0)
-        scale /= float(getattr(config, "logits_scaling", None) or 1.0)
+        factor, divisor = (getattr(config, n, None) for n in ("logit_scale", "logits_scaling"))
+        # MPT may have a word there, which its code in transformers does not use.
+        scale = float(factor) if is_number(factor) and factor else 1.0
+        scale /= float(divisor or 1.0)
         return cls(
             model,
             found,
@@ -315,7 +319,7 @@ def _head(model: nn.Module, given: Any) -> nn.Module:
         return _named(model, given, "head")
     own = getattr(model, "get_output_embeddings", lambda: None)()
     if own is None:
-        own = next((c for n, c in model.named_children() if n in ("head", "lm_head", "fc")), None)
+        own = next((c for n, c in model.named_children() if n in HEADS), None)
     if own is None:
         raise ModelError("the model's head is not found: name it, head='output'")
     result: nn.Module = own

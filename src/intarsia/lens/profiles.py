@@ -21,6 +21,7 @@ from intarsia.lens.language_models import open_model, tokens_of, vocabulary_of
 from intarsia.lens.lens_parts import ALIKE, Decoder, LensParts
 from intarsia.measure.evaluation import Renderable
 from intarsia.models.custom.trial import evaluation_mode
+from intarsia.modules import Bank, Module, Predicting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 Positions = Literal["all", "last", "first", "mean"]
 TEXT_POSITIONS = ("all", "last", "first")
 POSITIONS = (*TEXT_POSITIONS, "mean")
+CLASS_MODULES = (Module, Bank)
 SHOWN = 6  # texts of a printed table, which 80 columns have room for
 
 
@@ -164,8 +166,8 @@ def profile(
     """The entropy behind every block at every position of texts, mean in each of so many windows.
 
     `model` is a causal language model of Hugging Face's, a path (see `open_model`), or any
-    nn.Module whose blocks, norm and head are found or named. `inputs` are texts or tokens, or a
-    float tensor for networks that read other things. `positions` "last" or "first" reads one
+    nn.Module whose blocks, norm and head are found or named. `inputs` are texts or tokens, or
+    float numbers for networks that read other things. `positions` "last" or "first" reads one
     position alone, "mean" the mean of all of a sample that is no text, taken behind the norm as
     networks of pictures do. With a `stride` of n every n-th of all is decoded, counted back from
     the last. No more than `block` logits are in memory at a time.
@@ -181,8 +183,16 @@ def profile(
     ):
         if type(value) is not int or value < 1:
             raise RecipeError(f"{name} is {shortened(value)}: expected a whole number from 1")
+    named = any(part is not None for part in (blocks, norm, head))
+    if isinstance(model, CLASS_MODULES) or (isinstance(model, Predicting) and not named):
+        raise ModelError(
+            f"the layers of a {type(model).__name__} have no head of their own: tuned(model, data) "
+            "fits one to each"
+        )
     opened = open_model(model, gguf_file=gguf_file, tokenizer=tokenizer)
     parts = LensParts.of(opened.network, blocks, norm, head)
+    if isinstance(inputs, np.ndarray) and inputs.dtype.kind == "f":
+        inputs = torch.from_numpy(inputs)
     samples = isinstance(inputs, Tensor) and inputs.is_floating_point()
     if samples and vocabulary_of(opened.network) is not None:
         raise DataError(f"the tokens are of {inputs.dtype}: expected whole numbers")
@@ -239,7 +249,10 @@ class _Reader:
         """Rows of samples that are no tokens: N x anything that the network reads."""
         if not len(x) or not torch.isfinite(x).all():
             raise DataError(f"the inputs, {tuple(x.shape)}, are empty or not finite")
-        return [row for part in x.split(batch) for row in self._read(part.to(self.parts.device))]
+        kind = next((p.dtype for p in self.parts.model.parameters()), x.dtype)
+        return [
+            row for part in x.split(batch) for row in self._read(part.to(self.parts.device, kind))
+        ]
 
     def _kept(self, length: int, longest: int) -> Tensor:
         place = torch.arange(longest)

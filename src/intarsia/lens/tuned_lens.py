@@ -34,6 +34,7 @@ from intarsia.composition import Composition
 from intarsia.data import Data, Split
 from intarsia.errors import DataError, IntarsiaError, ModelError, shortened
 from intarsia.files import stream
+from intarsia.lens.entropies import check_alpha, entropy
 from intarsia.models.axes import Axis
 from intarsia.models.custom.trial import evaluation_mode
 from intarsia.models.wiring import carries_wiring, wiring_of
@@ -98,13 +99,16 @@ class TunedLens:
             pieces.append(torch.stack([*made, own]).cpu())
         return torch.cat(pieces, 1)
 
-    def entropies(self, x: Inputs, batch: int = BATCH) -> Tensor:
-        """Nats of softmax(logits / temperature), L x N."""
-        return entropies(self.logits(x, batch), self.temperature)
+    def entropies(self, x: Inputs, batch: int = BATCH, alpha: float = 1.0) -> Tensor:
+        """Nats of softmax(logits / temperature), L x N; `alpha` is Renyi's order."""
+        return entropies(self.logits(x, batch), self.temperature, alpha)
 
 
-def entropies(logits: Tensor, temperature: float = 1.0) -> Tensor:
-    """Shannon entropy over the last axis, in nats and float64."""
+def entropies(logits: Tensor, temperature: float = 1.0, alpha: float = 1.0) -> Tensor:
+    """Entropy of Renyi's order alpha over the last axis, in nats and float64; 1 is Shannon's."""
+    if (order := check_alpha(alpha)) != 1:
+        result: Tensor = entropy(logits.double() / temperature, order)
+        return result.clamp(min=0)
     log_p = torch.log_softmax(logits.double() / temperature, dim=-1)
     # A probability of 0 adds nothing; its logarithm may be minus infinity.
     return torch.special.xlogy(log_p.exp(), log_p.exp()).sum(-1).neg().clamp(min=0)

@@ -15,6 +15,7 @@ from intarsia.data.dataset import check_same_encoder
 from intarsia.data.negatives import NEGATIVES
 from intarsia.errors import DataError, ModelError, shortened
 from intarsia.files import plain, stream
+from intarsia.lens.entropies import check_alpha
 from intarsia.lens.tuned_lens import TunedLens, entropies, tune
 from intarsia.measure.abstention import auroc
 from intarsia.measure.evaluation import Renderable
@@ -107,6 +108,7 @@ class TunedProfiles(Renderable):
     together: tuple[JointLayer, ...]  # none where modules differ in their layers, or there is one
     wrong: int  # samples on which the surest module is wrong
     samples: int  # that were held out
+    alpha: float = 1.0  # Renyi's order
 
     def __iter__(self) -> Iterator[ModuleProfile]:
         return iter(self.modules)
@@ -138,7 +140,8 @@ class TunedProfiles(Renderable):
 
     def to_json(self) -> dict[str, Any]:
         modules = [{**vars(one), "layers": list(map(vars, one.layers))} for one in self.modules]
-        about = {"samples": self.samples, "wrong": self.wrong, "modules": modules}
+        alpha: float | str = self.alpha if math.isfinite(self.alpha) else "inf"
+        about = {"samples": self.samples, "alpha": alpha, "wrong": self.wrong, "modules": modules}
         result: dict[str, Any] = plain(
             {**about, "together": list(map(vars, self.together))}, "profiles"
         )
@@ -181,7 +184,8 @@ class TunedProfiles(Renderable):
         count = len(self.modules)
         who = "one module" if count == 1 else f"means over {count} modules"
         drawn.caption = (
-            f"{who}, {self.samples:,} samples; entropies in nats of at most "
+            f"{who}, {self.samples:,} samples; entropies in nats"
+            f"{f', alpha {self.alpha:g},' if self.alpha != 1 else ''} of at most "
             f"{self.modules[0].ceiling:.3f}; R2: of the logits' variance; change from the layer "
             "above: modules that expand (+), prune (-), do neither (=)"
         )
@@ -229,6 +233,7 @@ def _drawn(columns: Sequence[str]) -> Any:
 def tuned(
     source: Source,
     data: Data,
+    alpha: float = 1.0,
     *,
     ridge: float | None = None,
     rows: int = ROWS,
@@ -241,8 +246,10 @@ def tuned(
     `source` is a module, a bank, several modules, or a composition: one network where it is one,
     else its parts. Labels of the data are places in the modules' catalogue. At most `rows` samples
     of each split are looked at, evenly spaced. Strangers are "noise" of the samples' range, and
-    test samples whose numbers are "shuffled", each by an order of its own.
+    test samples whose numbers are "shuffled", each by an order of its own. `alpha` is the order of
+    Renyi's entropy.
     """
+    order = check_alpha(alpha)
     models = _models(source)
     few = _checked(models[0], data, rows)
     if isinstance(strangers, str) or any(kind not in STRANGERS for kind in strangers):
@@ -256,12 +263,13 @@ def tuned(
     for model in models:
         lens = tune(model, few, ridge=ridge, device=device)
         logits = lens.logits(test.x)
-        foreign = {kind: lens.entropies(x) for kind, x in made.items()}
-        profiles.append(_profile(lens, logits, test.y, foreign))
-        own.append((lens, logits))
+        foreign = {kind: lens.entropies(x, alpha=order) for kind, x in made.items()}
+        levels = entropies(logits, lens.temperature, order)
+        profiles.append(_profile(lens, logits, levels, test.y, foreign))
+        own.append((lens, logits, levels))
         others.append(foreign)
     together, wrong = _together(own, others, test.y)
-    return TunedProfiles(tuple(profiles), together, wrong, len(test))
+    return TunedProfiles(tuple(profiles), together, wrong, len(test), order)
 
 
 def _models(source: Source) -> list[Module | Composition]:
@@ -330,13 +338,14 @@ def _strangers(x: Tensor, kinds: Sequence[str], seed: int) -> dict[str, Tensor]:
 
 
 def _profile(
-    lens: TunedLens, logits: Tensor, labels: Tensor, foreign: Mapping[str, Tensor]
+    lens: TunedLens, logits: Tensor, levels: Tensor, labels: Tensor, foreign: Mapping[str, Tensor]
 ) -> ModuleProfile:
-    """What is measured of one module; `logits` are L x N x C, `foreign` entropies L x N by kind."""
+    """What is measured of one module; `logits` are L x N x C, `levels` their entropies L x N,
+    `foreign` those by kind.
+    """
     places = torch.tensor([lens.catalogue.index(name) for name in lens.rewarded])
     mine = torch.isin(labels, places)
     wrong = mine & (logits[-1].argmax(1) != labels)
-    levels = entropies(logits, lens.temperature)
     layers = []
     for place, (name, h) in enumerate(zip(lens.layers, levels, strict=True)):
         steps = {}
@@ -367,18 +376,18 @@ def _profile(
 
 
 def _together(
-    own: Sequence[tuple[TunedLens, Tensor]],
+    own: Sequence[tuple[TunedLens, Tensor, Tensor]],
     foreign: Sequence[Mapping[str, Tensor]],
     labels: Tensor,
 ) -> tuple[tuple[JointLayer, ...], int]:
     """All modules layer by layer; a sample's answer is that of the module surest at its logits."""
     names = own[0][0].layers
-    if len(own) < 2 or any(lens.layers != names for lens, _ in own):
+    if len(own) < 2 or any(lens.layers != names for lens, *_ in own):
         return (), 0
-    levels = torch.stack([entropies(z, lens.temperature) for lens, z in own])  # K, L, N
+    levels = torch.stack([h for *_, h in own])  # K, L, N
     surest = levels[:, -1].argmin(0)
     samples = torch.arange(len(labels))
-    answers = torch.stack([z[-1].argmax(1) for _, z in own])[surest, samples]
+    answers = torch.stack([z[-1].argmax(1) for _, z, _ in own])[surest, samples]
     wrong = answers != labels
     lowest = levels.amin(0)
     layers = []

@@ -22,6 +22,9 @@ def test_it_prints_what_the_lens_measures(two_modules: Path, tmp_path: Path) -> 
         for layer, own in zip(one["layers"], other["layers"], strict=True):
             assert layer["rewarded"] == pytest.approx(own["rewarded"], abs=1e-6)
     assert figure.read_text().startswith("<")
+    least = lens.answer("modules", two_modules, *how, "--alpha", "inf")
+    assert least["alpha"] == "inf"
+    assert least["modules"][0]["layers"][-1]["other"] < answer["modules"][0]["layers"][-1]["other"]
     shown = lens.call("modules", two_modules, *how).stdout
     assert "means over 2 modules" in shown
 

@@ -29,6 +29,8 @@ def test_profile_of_texts_and_of_what_is_written(llama: Path, tmp_path: Path) ->
     assert len(written["written"]) == 1
     assert written["texts"][0]["positions"] == 5
     assert "layer" in lens.call("profile", llama, "abc").stdout
+    every = lens.answer("profile", llama, "abc the once", "--stride", 3, "--device", "cpu")
+    assert every == ia.lens.profile(llama, ["abc the once"], stride=3).to_json()
 
 
 def test_classify_reads_a_table(llama: Path, tmp_path: Path) -> None:
@@ -43,7 +45,21 @@ def test_classify_reads_a_table(llama: Path, tmp_path: Path) -> None:
     answer = lens.answer("classify", llama, table, *how)
     assert answer["groups"] == 12
     assert {"all layers", "log-probability", "permuted labels"} <= set(answer["scores"])
-    assert "all layers" in lens.call("classify", llama, table, *how).stdout
+    picture = tmp_path / "layers.svg"
+    shown = lens.call("classify", llama, table, *how, "--figure", picture, "--device", "cpu")
+    assert "all layers" in shown.stdout
+    assert picture.read_text().startswith("<")
+
+
+def test_texts_hold_whatever_is_no_line_end(llama: Path, tmp_path: Path) -> None:
+    """Form feeds and separators of Unicode are within texts, and a mark of bytes before them."""
+    lines, table = tmp_path / "lines.txt", tmp_path / "t.csv"
+    lines.write_text("\ufeffabc\x0cthe\nonce\u2028the\r\n", "utf-8")
+    assert len(lens.answer("profile", llama, "--file", lines)["texts"]) == 2
+    rows = [f'abc\x0c\u2028{n},a\n"the\nonce {n}",b\n' for n in range(6)]
+    table.write_text("\ufefftext,label\n" + "".join(rows), "utf-8")
+    answer = lens.answer("classify", llama, table, "--folds", 2, "--neighbours", 3)
+    assert (answer["texts"], answer["classes"]) == (12, ["a", "b"])
 
 
 def test_what_cannot_be_read_is_named(llama: Path, tmp_path: Path) -> None:
@@ -56,3 +72,5 @@ def test_what_cannot_be_read_is_named(llama: Path, tmp_path: Path) -> None:
     assert "positions" in lens.refusal(
         "profile", llama, "a", "--positions", "last", "--generate", 3
     )
+    assert "stride" in lens.refusal("profile", llama, "a", "--stride", 2, "--generate", 3)
+    assert "device" in lens.refusal("profile", llama, "a", "--device", "abacus")

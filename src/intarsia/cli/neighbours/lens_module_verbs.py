@@ -16,6 +16,7 @@ from intarsia.cli.common_options import (
     save_figure,
 )
 from intarsia.cli.console import show, show_json
+from intarsia.cli.neighbours.lens_verbs import Alpha, read_alpha
 from intarsia.cli.verbs import lens_verb as verb
 
 
@@ -35,6 +36,7 @@ def modules(
         float | None,
         typer.Option(help="Of the fits, over the variance; by default validation chooses it."),
     ] = None,
+    alpha: Alpha = "1",
     seed: Annotated[int, typer.Option(min=0, help="Of the strangers.")] = 0,
     device: Device = "auto",
     figure_: Figure = None,
@@ -48,7 +50,15 @@ def modules(
     artifact = open_artifact(path, own.factory(path))
     loaded, same = source.load(artifact)
     data = labelled(artifact, loaded)
-    found = tuned(artifact, data, ridge=ridge, rows=rows, device=device_of(device), seed=seed)
+    found = tuned(
+        artifact,
+        data,
+        read_alpha(alpha),
+        ridge=ridge,
+        rows=rows,
+        device=device_of(device),
+        seed=seed,
+    )
     save_figure(found, figure_)
     note_other_data(path, same)
     if json:
