@@ -203,3 +203,14 @@ def test_a_scan_that_cannot_be_made_is_refused() -> None:
         depth("totem", center=2, offsets=[-4], **QUICK)
     with pytest.raises(RecipeError, match="share is 0"):
         depth("totem", share=0.0, **QUICK)
+    with pytest.raises(RecipeError, match="share is 'a'"):
+        depth("totem", share="a", **QUICK)  # type: ignore[arg-type]
+    for center in (0, 2.5):
+        with pytest.raises(RecipeError, match=f"center is {center}"):
+            depth("totem", center=center, **QUICK)  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match="offsets are"):
+        depth("totem", offsets=[0.5], **QUICK)  # type: ignore[list-item]
+    with pytest.raises(RecipeError, match="at least one of each"):
+        volume("totem", widths=[], **QUICK)
+    with pytest.raises(RecipeError, match="threshold loss is nan"):
+        volume("totem", loss=math.nan, **QUICK)

@@ -328,6 +328,10 @@ def test_what_contradicts_the_start() -> None:
     for other in ({"depth": 2}, {"width": 5}, {"blocks": "cache 4"}):
         with pytest.raises(RecipeError, match="start has 1 layers of 4"):
             fit("totem", **settings, **other)
+    with pytest.raises(RecipeError, match="leave seeds out"):
+        fit("totem", **settings, seeds=3)
+    with pytest.raises(ModelError, match="not a bank"):
+        losses_of(begun[0], "totem")  # type: ignore[arg-type]
     with pytest.raises(RecipeError, match="one for each"):
         fit("totem", **settings, learning_rate=[1e-3, 1e-3, 1e-3])
     with pytest.raises(ModelError, match="expected 2"):

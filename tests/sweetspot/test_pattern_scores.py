@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -159,6 +160,10 @@ def test_a_judge_is_any_function_of_a_picture(totem: PatternNetwork) -> None:
     before = totem.image(16)
     assert all(0 <= float(p.min()) <= float(p.max()) <= 1 for p in seen)
     assert sum(not torch.allclose(p, before) for p in seen) > 8
+    for kind in (np.bool_, torch.tensor):  # what comparisons of arrays and tensors give
+        assert judged(totem, lambda picture, kind=kind: kind(True), size=8, weights=2) == 1  # type: ignore[misc]
+    with pytest.raises(RecipeError, match="the judge answered 1"):
+        judged(totem, lambda picture: torch.tensor(1), size=8, weights=1)  # type: ignore[arg-type,return-value]
     with pytest.raises(RecipeError, match="the judge answered 'yes'"):
         judged(totem, lambda picture: "yes", size=8, weights=1)  # type: ignore[arg-type,return-value]
 
@@ -174,8 +179,15 @@ def test_places_and_settings_are_checked(totem: PatternNetwork) -> None:
         inflation(totem, weights=0)
     with pytest.raises(RecipeError, match="size is 0"):
         inflation(totem, size=0)
+    with pytest.raises(RecipeError, match="error 'a' is not in the window"):
+        inflation(totem, error="a")  # type: ignore[arg-type]
     with pytest.raises(RecipeError, match="no weight is named"):
         perturb(totem, [], 0.1)
+    for change in (math.nan, torch.ones(3)):
+        with pytest.raises(RecipeError, match="one for each of the 2 weights"):
+            perturb(totem, [(0, 0, 0), (0, 0, 1)], change)
+    with pytest.raises(RecipeError, match="change is 'a'"):
+        judged(totem, lambda picture: True, change="a")  # type: ignore[arg-type]
 
 
 def test_the_slider_answers_while_a_hand_moves(totem: PatternNetwork) -> None:

@@ -1,12 +1,14 @@
 """Arms meet their budgets exactly, keep what they say they keep, and fold what they take."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from intarsia.errors import RecipeError
+from intarsia.errors import ModelError, RecipeError
 from intarsia.sweetspot.networks import PatternBank, PatternLayout, PatternNetwork
 from intarsia.sweetspot.pattern_fits import initial_bank
 from intarsia.sweetspot.pruning_arms import (
@@ -119,6 +121,38 @@ def test_wanda_keeps_the_same_share_of_every_row() -> None:
         assert abs(int(rows.max()) - whole.shape[1] / 2) <= 1
 
 
+def test_wanda_leaves_every_unit_an_input() -> None:
+    """A second round, in which rows have as few inputs as the first round has left them."""
+    net = network(layout=PatternLayout("cache 8", 3))
+    first = prune(net, "wanda", weights=net.nonzero // 3, map_size=8)[0]
+    assert int((first.weights[0] != 0).sum(1).max()) <= 2
+    second = prune(first, "wanda", weights=first.nonzero // 2, map_size=8)[0]
+    read = [(w != 0).any(0) for w in second.weights[1:]]
+    for layer, (matrix, before) in enumerate(zip(second.weights, first.weights, strict=True)):
+        rows = (matrix != 0).sum(1)
+        assert rows.any()
+        fed = (before != 0).any(1) & (read[layer] if layer < len(read) else True)
+        assert bool((rows[fed] >= 1).all())
+    assert float(second.image(16).flatten(0, 1).std(0).max()) > 1e-3
+
+
+def test_wanda_drops_as_many_of_a_row_as_its_authors_do() -> None:
+    """Of n inputs int(n s) go, in rows of any length: here s is a half, of 4, 8 and 8."""
+    net = network(1, PatternLayout("cache 8", 2))
+    budget = 8 * 2 + 8 * 4 + 3 * 4
+    pruned = prune(net, "wanda", weights=budget, map_size=8)[0]
+    maps = [_inputs(8), *(own.flatten(1) for own in net.maps(8))]
+    expected = []
+    for matrix, values in zip(net.weights, maps, strict=True):
+        scores = matrix.abs() * values.norm(dim=1)
+        gone = scores.argsort(dim=1)[:, : int(matrix.shape[1] * 0.5)]
+        expected.append(matrix.scatter(1, gone, 0.0))
+    whole = replace(net, weights=tuple(expected))
+    assert all(bool(m.any(0).all()) for m in whole.weights[1:])  # no unit dies, for this seed
+    for own, wanted in zip(pruned.weights, whole.weights, strict=True):
+        assert torch.equal(own, wanted)
+
+
 def test_units_that_draw_the_same_become_one_and_the_picture_stays() -> None:
     """Unit 1 draws twice what unit 0 does: it takes over, and nothing is lost."""
     net = small(
@@ -145,6 +179,15 @@ def test_a_threshold_ends_where_no_pair_is_as_alike() -> None:
     merged = prune(net, "connections(threshold=0.999)", map_size=16)[0]
     assert torch.allclose(merged.image(16), net.image(16), atol=1e-5)
     assert [int((w != 0).sum()) for w in merged.weights] == [4, 6]
+
+
+@pytest.mark.parametrize("arm", ["similarity", "connections"])
+def test_a_budget_is_met_with_a_threshold_too(arm: str) -> None:
+    """Hardly any pair is as alike: what is too much goes weight by weight."""
+    bank = PatternBank.of([network(0), network(1)])
+    alone = prune(bank, f"{arm}(threshold=0.9999)", map_size=8)
+    assert min(alone.nonzero) > 60
+    assert prune(bank, f"{arm}(threshold=0.9999)", weights=60, map_size=8).nonzero == (60, 60)
 
 
 def test_correlation_sees_through_an_offset_and_cosine_does_not() -> None:
@@ -283,6 +326,10 @@ def test_an_arm_of_your_own() -> None:
         ({"arm": "similarity(by='l2')", "weights": 9}, "'cosine' or 'correlation'"),
         ({"arm": "similarity(within='sin')", "weights": 9}, "'all' or 'linear'"),
         ({"arm": "connections(by='l2')", "weights": 9}, "'cosine' or 'correlation'"),
+        ({"arm": "connections(threshold=0.1)", "weights": 200}, "fewer than the 200"),
+        ({"arm": "connections(threshold='a')"}, "threshold is 'a'"),
+        ({"arm": "similarity(threshold=-1)"}, "threshold is -1"),
+        ({"arm": "similarity(threshold=1.5)"}, "from 0 to 1"),
         ({"arm": "evolved(copies='gone')", "wiring": "own"}, "'trained' or 'held'"),
         ({"arm": "random", "weights": 9, "steps": 5}, "needs the `image`"),
         ({"arm": "random", "weights": 9, "map_size": 1}, "map_size is 1"),
@@ -303,6 +350,11 @@ def test_networks_that_do_not_fit_are_refused() -> None:
         prune(net, "ticket", weights=9, origin=other)
     with pytest.raises(RecipeError, match="give one that is not pruned"):
         prune(prune(net, "magnitude", weights=50)[0], "evolved", wiring=net)
+    with pytest.raises(RecipeError, match="origin has 0 at"):
+        prune(net, "ticket", weights=90, origin=prune(network(1), "random", weights=60))
+    for other_things in ("totem", [net, 1], None):
+        with pytest.raises(ModelError, match="expected a PatternBank"):
+            prune(other_things, "magnitude", weights=9)  # type: ignore[arg-type]
     assert isinstance(prune([net, network(1)], "magnitude", weights=50), PatternBank)
 
 

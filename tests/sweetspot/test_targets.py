@@ -60,6 +60,7 @@ def test_networks_genomes_and_pictures_are_read(tmp_path: Path) -> None:
     torch.testing.assert_close(read.image(), picture, atol=1 / 255, rtol=0)
     assert read.image(8).shape == (8, 8, 3)
     assert torch.equal(load(picture.numpy()).image(16), picture)
+    assert torch.equal(load(picture.numpy()[::-1]).image(16), picture.flip(0))
     with pytest.raises(DataError, match=r"is a folder: give a file of it, such as .*one\.safe"):
         load(tmp_path)
     with pytest.raises(DataError, match="a picture, not a network"):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from intarsia.errors import RecipeError, shortened
 from intarsia.files import digest_of, plain
-from intarsia.specs import Spec
+from intarsia.specs import Spec, is_number
 from intarsia.sweetspot.networks import (
     DEFAULT_BLOCKS,
     PatternBank,
@@ -21,7 +22,7 @@ from intarsia.sweetspot.pattern_fits import fit
 from intarsia.sweetspot.pattern_scores import inflation, png_ratio
 from intarsia.sweetspot.pictures import png_encoder
 from intarsia.sweetspot.pruning_arms import ARMS, prune
-from intarsia.sweetspot.targets import available, load, published_picture
+from intarsia.sweetspot.targets import Target, available, load, published_picture
 from intarsia.training.job import device_of
 
 OFFSETS = tuple(range(-4, 5))
@@ -177,12 +178,13 @@ def depth(
     longer = any(spec is not None for spec in specs)
     target = load(image)
     layout = getattr(target, "layout", None)
-    around = center or (layout.depth if layout else predicted_depth(target))
+    if not (is_number(share) and 0 < share <= 1):
+        raise RecipeError(
+            f"share is {shortened(share)}: expected a fraction of the weights, up to 1"
+        )
     like = blocks or (layout.blocks if layout else DEFAULT_BLOCKS)
-    if not 0 < share <= 1:
-        raise RecipeError(f"share is {share:g}: expected a fraction of the weights, up to 1")
     rows: list[DepthRow] = []
-    for layers in _depths(around, offsets):
+    for layers in depths_around(target, center, offsets):
         shape = PatternLayout(like, layers)
         folder = _folder(out, f"depth-{layers:03}")
         dense = fit(
@@ -216,6 +218,11 @@ def volume(
     **settings: Any,
 ) -> VolumeMap:
     """The share of seeds, at every width and depth, whose loss and inflation are low enough."""
+    for name, value in (("loss", loss), ("score", score)):
+        if not is_number(value) and value != inf:
+            raise RecipeError(f"the threshold {name} is {shortened(value)}: expected a number")
+    if len(widths) == 0 or len(depths) == 0:
+        raise RecipeError("a map over width and depth needs at least one of each")
     target = load(image)
     layout = getattr(target, "layout", None)
     like = layout.blocks if layout else DEFAULT_BLOCKS
@@ -233,6 +240,24 @@ def volume(
             rows.append(row)
         shares.append(tuple(cells))
     return VolumeMap(tuple(widths), tuple(depths), tuple(shares), tuple(rows), loss, score)
+
+
+def depths_around(target: Target, center: int | None, offsets: Iterable[int]) -> list[int]:
+    """Numbers of layers: the center, or the target's own, or what is predicted, with offsets."""
+    if center is None:
+        layout = getattr(target, "layout", None)
+        center = layout.depth if layout else predicted_depth(target)
+    if type(center) is not int or center < 1:
+        raise RecipeError(
+            f"center is {shortened(center)}: expected a whole number of hidden layers from 1"
+        )
+    given = list(offsets)
+    if not all(type(offset) is int for offset in given):
+        raise RecipeError(f"offsets are {shortened(given)}: expected whole numbers of layers")
+    depths = sorted({center + offset for offset in given if center + offset >= 1})
+    if not depths:
+        raise RecipeError(f"no depth is left of {center} with the offsets given: expected some")
+    return depths
 
 
 def predicted_depth(image: Any) -> int:
@@ -310,13 +335,6 @@ def _row(bank: PatternBank, arm: str, weights: int, device: str, steps: int) -> 
         int((spread < FLAT).sum()),
         steps,
     )
-
-
-def _depths(center: int, offsets: Iterable[int]) -> list[int]:
-    depths = sorted({center + offset for offset in offsets if center + offset >= 1})
-    if not depths:
-        raise RecipeError(f"no depth is left of {center} with the offsets given: expected some")
-    return depths
 
 
 def _folder(out: str | Path | None, name: str) -> Path | None:

@@ -55,11 +55,12 @@ BANK, CHECKPOINT, LOCK = "bank.safetensors", "part-{}.checkpoint", "lock"
 PARTS = "parts.json"
 STATE = "intarsia-pattern-fit"
 FITTING = "fitting"  # before the bar, until there is a loss to show
-CPU_BYTES = 2**24  # of one stack's values on a CPU: what leaves the cache is slower than a loop
+CPU_BYTES = 2**27  # of one stack's values on a CPU: a larger stack is no faster
 GPU_SHARE = 0.6  # of a GPU's free memory
 TRUNCATED = 0.87962566103423978  # standard deviation of a normal distribution cut at 2
 POINTS = 64  # of a loss curve, at most
 MOST_STEPS = 10**8
+SEEDS = 8  # networks, unless it is said how many
 
 Depths = int | Sequence[int]
 
@@ -109,7 +110,7 @@ def fit(
     depth: int | None = None,
     width: int | None = None,
     blocks: Any = None,
-    seeds: int | Sequence[int] = 8,
+    seeds: int | Sequence[int] | None = None,
     learning_rate: float | Sequence[float] = 3e-3,
     masks: Sequence[Tensor] | None = None,
     held: Sequence[Tensor] | None = None,
@@ -130,6 +131,7 @@ def fit(
     A network that diverged keeps its last finite weights, with nan for its loss, and is named in
     the report and by a HealthWarning.
 
+    seeds      how many, or which; 8 unless given. Those of `start` are its own
     masks      depth + 1 of (outputs, inputs), or of (K, outputs, inputs): what is False is held
                at 0; those of `start` unless others are given
     held       of the same shapes: what is True stays as `start` has it, and is never trained
@@ -150,9 +152,15 @@ def fit(
         layout = _layout(depth, width, blocks, like)
         if held is not None:
             raise RecipeError("held weights stay as `start` has them: give start, too")
-        begun = initial_bank(layout, seeds, learning_rate)
-        rates = [rate for _ in seed_numbers(seeds) for rate in _rates(learning_rate)]
+        numbers = seed_numbers(SEEDS if seeds is None else seeds)
+        begun = initial_bank(layout, numbers, learning_rate)
+        rates = [rate for _ in numbers for rate in _rates(learning_rate)]
     else:
+        if seeds is not None and len(seed_numbers(seeds)) != len(start):
+            raise RecipeError(
+                f"start has {len(start)} networks, which seeds {shortened(seeds)} contradict: "
+                "leave seeds out"
+            )
         begun, rates = start, _rates_of(learning_rate, len(start))
         _check_same(start.layout, depth, width, blocks)
     if masks is not None:
@@ -201,7 +209,7 @@ def fit_grid(
 
 def initial_bank(
     layout: PatternLayout,
-    seeds: int | Sequence[int] = 8,
+    seeds: int | Sequence[int] = SEEDS,
     learning_rate: float | Sequence[float] = 3e-3,
 ) -> PatternBank:
     """Networks before training: LeCun's normal distribution, cut at two standard deviations.
@@ -223,6 +231,10 @@ def initial_bank(
 @torch.no_grad()
 def losses_of(bank: PatternBank, target: Any, size: int = 64) -> tuple[float, ...]:
     """The mean squared error of RGB of each network, over all pixels of a size."""
+    if not isinstance(bank, PatternBank):
+        raise ModelError(
+            f"a {type(bank).__name__} is not a bank: give one, as in PatternBank.of([network])"
+        )
     picture = read_picture(load(target).image(size))
     return tuple(_losses(bank.layout, bank.weights, picture, torch.device("cpu")).tolist())
 
@@ -306,7 +318,7 @@ class _Run:
             return min(_count("at_once", at_once, 2**20), len(self.begun))
         layout, settings = self.begun.layout, self.settings
         pixels = settings.size**2 if settings.pixels is None else settings.pixels
-        floats = (2 * layout.depth * layout.width + 64) * pixels + 8 * layout.parameters
+        floats = (2 * (layout.depth + 1) * layout.width + 64) * pixels + 8 * layout.parameters
         room = CPU_BYTES
         if self.device.type == "cuda":
             room = int(GPU_SHARE * torch.cuda.mem_get_info(self.device)[0])

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from intarsia.errors import DataError, RecipeError, shortened
 from intarsia.files import stream
+from intarsia.specs import is_number
 from intarsia.sweetspot.networks import (
     ACTIVATIONS,
     OUTPUTS,
@@ -104,9 +106,10 @@ def inflation(
     Of more than `weights` a random choice is tried; None tries all of them.
     """
     low, high = window
-    if not 0 < low <= error <= high:
+    if not all(map(is_number, (low, error, high))) or not 0 < low <= error <= high:
         raise RecipeError(
-            f"the error {error:g} is not in the window {low:g} to {high:g}: give one that is"
+            f"the error {shortened(error)} is not in the window {shortened(low)} to "
+            f"{shortened(high)}: give one that is, above 0"
         )
     perturbed = PerturbedPictures(network, size, device)
     draw = torch.Generator().manual_seed(stream("inflation", seed))
@@ -140,7 +143,13 @@ def perturb(
         raise RecipeError("no weight is named: give at least one as (layer, row, column)")
     places = [check_place(network, place) for place in places]
     perturbed = PerturbedPictures(network, size, device)
-    changes = torch.as_tensor(change, dtype=torch.float32).expand(len(places))
+    changes = torch.as_tensor(change, dtype=torch.float32)
+    if changes.shape not in ((), (1,), (len(places),)) or not bool(changes.isfinite().all()):
+        raise RecipeError(
+            f"change is {shortened(change)}: expected a finite number, or one for each of the "
+            f"{len(places)} weights"
+        )
+    changes = changes.expand(len(places))
     with torch.no_grad():
         return torch.cat([*perturbed.each(places, changes.to(device))])
 
@@ -155,6 +164,8 @@ def judged(
     seed: int = 0,
 ) -> float:
     """The share of nonzero weights that may change, up or down, and the judge still agrees."""
+    if not is_number(change):
+        raise RecipeError(f"change is {shortened(change)}: expected a number")
     draw = torch.Generator().manual_seed(stream("judged", seed))
     places = choose_weights(network, weights, draw)
     signs = torch.randint(0, 2, (len(places),), generator=draw) * 2.0 - 1
@@ -351,7 +362,9 @@ def _centred(network: PatternNetwork, size: int) -> tuple[Tensor, Tensor]:
 
 
 def _answer(judge: Judge, picture: Tensor) -> bool:
-    answer = judge(picture)
+    answer: Any = judge(picture)
+    if isinstance(answer, np.bool_) or (isinstance(answer, Tensor) and answer.shape == ()):
+        answer = answer.item()
     if not isinstance(answer, bool):
         raise RecipeError(
             f"the judge answered {shortened(answer)}: a judge is a function of a picture that "

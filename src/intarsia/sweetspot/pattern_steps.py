@@ -157,6 +157,8 @@ class PatternStack:
             else torch.zeros((SEGMENT, pixels), dtype=torch.int64, device=weights.device)
         )
         self.matrices = matrices_of(layout, weights)
+        drawn = inputs.shape[1] if pixels is None else pixels
+        self.buffers = StepBuffers(layout, len(weights), drawn, weights)
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def tensors(self) -> dict[str, Tensor]:
@@ -208,7 +210,9 @@ class PatternStack:
             place = (self.count % SEGMENT).reshape(1)
             chosen = self.chosen.index_select(0, place)[0]
             inputs, target = inputs.index_select(1, chosen), target.index_select(1, chosen)
-        loss, gradients = loss_and_gradients(self.layout, self.matrices, inputs, target)
+        loss, gradients = loss_and_gradients(
+            self.layout, self.matrices, inputs, target, self.buffers
+        )
         self.loss.copy_(loss)
         gradient = torch.cat([part.flatten(1) for part in gradients], 1)
         if self.free is not None:
@@ -237,63 +241,92 @@ def table_of(matrices: Sequence[Tensor]) -> Tensor:
     return torch.cat([matrix.flatten(1) for matrix in matrices], 1)
 
 
+class StepBuffers:
+    """The maps, slopes and gradients of a step, for so many networks and pixels.
+
+    They are allocated once and written over by every step: on a CPU the first touch of fresh memory
+    costs about as much as what is then computed in it.
+
+    maps        (K, width, pixels) for each hidden layer
+    slopes      for each hidden layer, (K, units, pixels) for each block that is not linear
+    upstream    two of (K, width, pixels), by turns
+    gradients   (K, outputs, inputs) for each matrix
+    """
+
+    def __init__(self, layout: PatternLayout, networks: int, pixels: int, like: Tensor) -> None:
+        def empty(*shape: int) -> Tensor:
+            return like.new_empty((networks, *shape))
+
+        self.blocks = [(name, rows) for name, rows in layout.slices if name not in LINEAR]
+        units = [rows.stop - rows.start for _, rows in self.blocks]
+        self.maps = [empty(layout.width, pixels) for _ in range(layout.depth)]
+        self.slopes = [[empty(own, pixels) for own in units] for _ in range(layout.depth)]
+        self.upstream = [empty(layout.width, pixels) for _ in range(2)]
+        self.gradients = [empty(*shape) for shape in layout.shapes]
+
+
 @torch.no_grad()
 def loss_and_gradients(
-    layout: PatternLayout, matrices: Sequence[Tensor], inputs: Tensor, target: Tensor
+    layout: PatternLayout,
+    matrices: Sequence[Tensor],
+    inputs: Tensor,
+    target: Tensor,
+    buffers: StepBuffers | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
-    """The mean squared error of RGB of each network, (K,), and its gradient for every matrix."""
-    blocks = [(name, rows) for name, rows in layout.slices if name not in LINEAR]
-    values, slopes = [inputs.expand(len(matrices[0]), -1, -1)], []
-    for matrix in matrices[:-1]:
-        layer = torch.bmm(matrix, values[-1])
-        slopes.append([_apply(name, layer[:, rows]) for name, rows in blocks])
-        values.append(layer)
-    loss, upstream = _loss_of_outputs(torch.bmm(matrices[-1], values[-1]), target)
-    gradients = [torch.bmm(upstream, values[-1].mT)]
+    """The mean squared error of RGB of each network, (K,), and its gradient for every matrix.
+
+    With `buffers` the gradients are theirs, which the next call writes over.
+    """
+    count = len(matrices[0])
+    if buffers is None:
+        buffers = StepBuffers(layout, count, inputs.shape[1], matrices[0])
+    read = [inputs.expand(count, -1, -1), *buffers.maps]  # by each matrix
+    for place, layer in enumerate(buffers.maps):
+        torch.bmm(matrices[place], read[place], out=layer)
+        for (name, rows), slope in zip(buffers.blocks, buffers.slopes[place], strict=True):
+            _IN_PLACE[name](layer[:, rows], slope)
+    loss, upstream = _loss_of_outputs(torch.bmm(matrices[-1], read[-1]), target)
+    torch.bmm(upstream, read[-1].mT, out=buffers.gradients[-1])
     for place in range(len(matrices) - 2, -1, -1):
-        upstream = torch.bmm(matrices[place + 1].mT, upstream)
-        for (_, rows), slope in zip(blocks, slopes[place], strict=True):
+        above, upstream = upstream, buffers.upstream[place % 2]
+        torch.bmm(matrices[place + 1].mT, above, out=upstream)
+        for (_, rows), slope in zip(buffers.blocks, buffers.slopes[place], strict=True):
             upstream[:, rows].mul_(slope)
-        gradients.append(torch.bmm(upstream, values[place].mT))
-    return loss, gradients[::-1]
+        torch.bmm(upstream, read[place].mT, out=buffers.gradients[place])
+    return loss, buffers.gradients
 
 
-def _apply(name: str, z: Tensor) -> Tensor:
-    """Turn z into its activation, in place; the slope is what comes back."""
-    return _IN_PLACE[name](z)
+# Activations by name: z becomes its activation, in place, and the other tensor its slope.
 
 
-def _gaussian(z: Tensor) -> Tensor:
-    bell = z.square().neg_().exp_()
-    slope = (z * bell).mul_(-4)
-    torch.mul(bell, 2, out=z)
-    z.sub_(1)
-    return slope
+def _gaussian(z: Tensor, slope: Tensor) -> None:
+    slope.copy_(z)
+    z.square_().neg_().exp_()
+    slope.mul_(z).mul_(-4)
+    z.mul_(2).sub_(1)
 
 
-def _sigmoid(z: Tensor) -> Tensor:
+def _sigmoid(z: Tensor, slope: Tensor) -> None:
     z.sigmoid_().mul_(2).sub_(1)
-    return z.square().mul_(-0.5).add_(0.5)
+    torch.square(z, out=slope).mul_(-0.5).add_(0.5)
 
 
-def _sin(z: Tensor) -> Tensor:
-    slope = z.cos()
+def _sin(z: Tensor, slope: Tensor) -> None:
+    torch.cos(z, out=slope)
     z.sin_()
-    return slope
 
 
-def _relu(z: Tensor) -> Tensor:
-    slope = (z > 0).to(z.dtype)
+def _relu(z: Tensor, slope: Tensor) -> None:
     z.relu_()
-    return slope
+    torch.sign(z, out=slope)
 
 
-def _tanh(z: Tensor) -> Tensor:
+def _tanh(z: Tensor, slope: Tensor) -> None:
     z.tanh_()
-    return z.square().neg_().add_(1)
+    torch.square(z, out=slope).neg_().add_(1)
 
 
-_IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
+_IN_PLACE: dict[str, Callable[[Tensor, Tensor], None]] = {
     "gaussian": _gaussian,
     "sigmoid": _sigmoid,
     "sin": _sin,

@@ -117,7 +117,8 @@ def side_by_side(pictures: Tensor, columns: int = 8) -> Tensor:
 def _checked(values: Any, where: str) -> Tensor:
     """H x W x 3 floats from 0 to 1, once they are a picture with more than one colour."""
     try:
-        pixels = values if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
+        # a copy, since torch reads no array that was flipped
+        pixels = values if isinstance(values, Tensor) else torch.tensor(np.array(values, order="C"))
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(
             f"{where} is a {type(values).__name__}, which holds no pixels ({error}): give the path "

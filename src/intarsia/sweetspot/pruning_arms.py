@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from intarsia.errors import RecipeError, shortened
+from intarsia.errors import ModelError, RecipeError, shortened
 from intarsia.files import stream
-from intarsia.specs import Registry
+from intarsia.specs import Registry, is_number
 from intarsia.sweetspot.networks import (
     ACTIVATIONS,
     INPUTS,
@@ -201,13 +201,14 @@ def ticket(network: PatternNetwork, context: ArmContext) -> PatternNetwork:
 def wanda(network: PatternNetwork, context: ArmContext) -> PatternNetwork:
     """Of every unit's inputs the same share stays, those of the largest |w| norm(A).
 
-    The score of arXiv 2306.11695, ranked in each row; a share that gives no whole number is settled
-    by which rows have the larger scores.
+    The score of arXiv 2306.11695, ranked in each row. A share that gives no whole number is rounded
+    up, as the authors do, so that no unit loses its last input; for which rows the budget still
+    has room is settled by the larger scores.
     """
     scores = []
     for matrix, score in zip(network.weights, _contributions(network, context), strict=True):
         order = torch.argsort(score, dim=1, descending=True, stable=True)
-        share = (torch.argsort(order, dim=1) + 1) / (matrix != 0).sum(1, keepdim=True).clamp(min=1)
+        share = torch.argsort(order, dim=1) / (matrix != 0).sum(1, keepdim=True).clamp(min=1)
         scores.append(-share + 1e-6 * score / (score.max() + 1e-30))
     return _by_scores(network, scores, context)
 
@@ -231,11 +232,11 @@ def similarity(
 
     The one of larger norm stays and takes over the other's outgoing weights, w_i += c w_j with
     c = <A_i, A_j> / <A_i, A_i>. Likeness is the |cosine| of the maps, or the |correlation|. It ends
-    at the budget; with a `threshold` already where no pair is as alike as that. `within` "linear"
-    leaves all units alone whose activation is not linear.
+    at the budget; with a `threshold` already where no pair is as alike as that, and what is still
+    too much for a budget goes by the smallest |w| norm(A). `within` "linear" leaves all units
+    alone whose activation is not linear.
     """
-    if by not in ("cosine", "correlation"):
-        raise RecipeError(f"unknown likeness {by!r} of maps: use 'cosine' or 'correlation'")
+    _check_likeness(by, threshold)
     if within not in ("all", "linear"):
         raise RecipeError(f"within is {shortened(within)}: use 'all' or 'linear'")
     linear = torch.tensor([name in LINEAR for name in network.layout.activations])
@@ -281,8 +282,7 @@ def connections(
     stays is folded into it. The threshold is the largest that meets the budget, or given; what
     is still too much goes by the smallest |w| norm(A).
     """
-    if by not in ("cosine", "correlation"):
-        raise RecipeError(f"unknown likeness {by!r} of maps: use 'cosine' or 'correlation'")
+    _check_likeness(by, threshold)
     inputs, centred = coordinates(context.size), by == "correlation"
 
     def folded(least: float) -> Matrices:
@@ -290,17 +290,23 @@ def connections(
             network.layout, _folded_inputs(network.layout, network.weights, inputs, centred, least)
         )
 
-    if threshold is not None:
-        result = folded(threshold)
-        return _masked_network(network, result)
-    budget, low, high = context.budget(), 0.0, 1.0 + 1e-6
+    if threshold is not None and context.weights is None:
+        return _masked_network(network, folded(threshold))
+    budget = context.budget()
     _check_budget(network, budget)
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _nonzero(folded(middle)) < budget else (low, middle)
-    result = folded(high)
-    scores = _contributions(replace(network, weights=tuple(result), masks=None), context)
-    return _masked_network(network, keep_best(network.layout, result, scores, budget))
+    if threshold is None:
+        low, threshold = 0.0, 1.0 + 1e-6
+        for _ in range(STEPS):
+            middle = (low + threshold) / 2
+            fits = _nonzero(folded(middle)) >= budget
+            low, threshold = (low, middle) if fits else (middle, threshold)
+    result = folded(threshold)
+    if (left := _nonzero(result)) < budget:
+        raise RecipeError(
+            f"a threshold of {threshold:g} leaves {left} weights, fewer than the {budget} that are "
+            "to stay: raise it, or leave it out"
+        )
+    return _masked_network(network, _by_contribution(network, result, context))
 
 
 @ARMS.register(
@@ -372,15 +378,30 @@ def _without_units(
                     f"{_nonzero(weights)} weights are left and no unit can go, since one of each "
                     f"layer stays: give at least as many, not {budget}"
                 )
-            return _masked_network(network, weights)
+            break
         smaller = _without_dead(layout, _removed(weights, removal))
         if _nonzero(smaller) < budget:
             break
         weights = smaller
     if budget and _nonzero(weights) > budget:
-        scores = _contributions(replace(network, weights=tuple(weights), masks=None), context)
-        weights = keep_best(layout, weights, scores, budget)
+        weights = _by_contribution(network, weights, context)
     return _masked_network(network, weights)
+
+
+def _by_contribution(network: PatternNetwork, weights: Matrices, context: ArmContext) -> Matrices:
+    """So many weights as the budget has room for: those of the largest |w| norm(A)."""
+    changed = replace(network, weights=tuple(weights), masks=None)
+    scores = _contributions(changed, context)
+    return keep_best(network.layout, weights, scores, context.budget())
+
+
+def _check_likeness(by: Any, threshold: Any) -> None:
+    if by not in ("cosine", "correlation"):
+        raise RecipeError(f"unknown likeness {by!r} of maps: use 'cosine' or 'correlation'")
+    if threshold is not None and not (is_number(threshold) and 0 <= threshold <= 1):
+        raise RecipeError(
+            f"threshold is {shortened(threshold)}: expected a likeness from 0 to 1, or None"
+        )
 
 
 def _removed(weights: Matrices, removal: _Removal) -> Matrices:
@@ -572,10 +593,17 @@ def _rewound(pruned: Sequence[PatternNetwork], origin: PatternBank) -> list[Patt
             f"{pruned[0].layout} were pruned: give the ones that these were trained from"
         )
     starts = [origin[k if len(origin) > 1 else 0] for k in range(len(pruned))]
-    return [
+    rewound = [
         replace(network, weights=start.weights)
         for network, start in zip(pruned, starts, strict=True)
     ]
+    for network, back in zip(pruned, rewound, strict=True):
+        if (missing := network.nonzero - back.nonzero) > 0:
+            raise RecipeError(
+                f"origin has 0 at {missing} of the {network.nonzero} weights that stay: give the "
+                "networks as they were before they were pruned"
+            )
+    return rewound
 
 
 def _as_bank(
@@ -583,7 +611,14 @@ def _as_bank(
 ) -> PatternBank:
     if isinstance(networks, PatternBank):
         return networks
-    return PatternBank.of([networks] if isinstance(networks, PatternNetwork) else networks)
+    given = [networks] if isinstance(networks, PatternNetwork) else networks
+    sound = isinstance(given, Sequence) and all(isinstance(n, PatternNetwork) for n in given)
+    if not sound:
+        raise ModelError(
+            f"what is to be pruned is {shortened(networks)}: expected a PatternBank, a "
+            "PatternNetwork, or a list of them"
+        )
+    return PatternBank.of(given)
 
 
 def _check(

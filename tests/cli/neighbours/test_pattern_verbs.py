@@ -71,6 +71,8 @@ def test_score_shows_one_row_for_each_network(bank: Path, tmp_path: Path) -> Non
         assert 0 <= row["orthogonality"] <= 1
         assert len(row["weights"]) == 2
     assert "zlib" in answer["encoder"]
+    few = ("score", "totem", "--weights", 5, "--size", 12)
+    assert 0 <= sweetspot.answer(*few, "--against", bank)["networks"][0]["auc"] <= 1
     assert atlas.read_text().startswith("<svg")
     run = sweetspot.call("score", "--weights", 5, "--size", 12)
     assert "totem" in run.stdout
@@ -118,6 +120,8 @@ def test_depth_scans_depths_or_maps_widths(tmp_path: Path) -> None:
     mapped = sweetspot.answer("depth", "--widths", "4,5", "--offsets=-5", *QUICK)
     assert (mapped["widths"], mapped["depths"]) == ([4, 5], [1])
     assert "whole numbers" in sweetspot.refusal("depth", "--offsets=a")
+    assert "no depth is left" in sweetspot.refusal("depth", "--widths", "4", "--offsets=-9", *QUICK)
+    assert "center is 0" in sweetspot.refusal("depth", "--center", 0, *QUICK)
 
 
 def test_a_network_of_zeros_is_swept_where_someone_says(tmp_path: Path) -> None:

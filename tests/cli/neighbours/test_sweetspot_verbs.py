@@ -41,6 +41,9 @@ def test_fit_writes_a_bank_and_reads_it_again(tmp_path: Path) -> None:
     assert "seed-1" in sweetspot.call("show", out / "bank.safetensors").stdout
     more = ("--start", out / "bank.safetensors", "-o", tmp_path / "more")
     assert sweetspot.answer("fit", *more, *QUICK)["banks"][0]["layout"] == shown["layout"]
+    longer = ("fit", *more[:2], "-o", tmp_path / "longer", "--steps", 1, "--size", 4)
+    assert len(sweetspot.answer(*longer)["banks"][0]["networks"]) == 2
+    assert "leave seeds out" in sweetspot.refusal(*longer, "--seeds", 5)
 
 
 def test_fit_takes_lists_and_files(tmp_path: Path) -> None:
@@ -51,6 +54,8 @@ def test_fit_takes_lists_and_files(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "depth-2-width-3" / "bank.safetensors").is_file()
     refused = sweetspot.refusal("fit", tmp_path / "mine.png", "-o", tmp_path / "x", *QUICK)
     assert "needs a depth" in refused
+    refused = sweetspot.refusal("fit", tmp_path / "mine.png", "--width", "3,4", *QUICK)
+    assert "give --depth" in refused
     assert "expected numbers" in sweetspot.call("fit", "--depth", "1,x", code=2).stderr
 
 

@@ -137,7 +137,11 @@ def prune(
 def score(
     source: Networks = "totem",
     against: Annotated[
-        str | None, typer.Option(help="A network to compare with: how often it inflates more.")
+        str | None,
+        typer.Option(
+            help="A network to compare with: how often it inflates more. Of a bank, that of the "
+            "lowest loss."
+        ),
     ] = None,
     weights: Annotated[int, typer.Option(min=1, help="Of each network that are tried.")] = 200,
     size: Size = 48,
@@ -158,7 +162,6 @@ def score(
     json: Json = False,
 ) -> None:
     """Score pattern networks: inflation, distinct maps, orthogonality, and what a judge says."""
-    from intarsia.sweetspot import load_network
     from intarsia.sweetspot.judges import VisionJudge
     from intarsia.sweetspot.pattern_scores import inflation, judged
     from intarsia.training.job import device_of
@@ -167,7 +170,7 @@ def score(
     asked = None if judge is None else VisionJudge.from_environment(judge)
     bank = _bank(source)
     how: dict[str, Any] = {"weights": weights, "size": size, "device": place}
-    rival = None if against is None else load_network(against)
+    rival = None if against is None else _one_of(_bank(against), None)
     rivals = [] if rival is None else [inflation(rival, seed=s, **how) for s in range(seeds)]
     losses = bank.losses or (None,) * len(bank)
     networks = []
@@ -295,7 +298,8 @@ def depth(
     """Fit networks of several depths to a picture, dense and pruned, and score them."""
     from intarsia.cli.arguments import read_list
     from intarsia.sweetspot import depth as scan
-    from intarsia.sweetspot import load, predicted_depth, volume
+    from intarsia.sweetspot import load, volume
+    from intarsia.sweetspot.depth_scan import depths_around
 
     settings: dict[str, Any] = {
         "seeds": seeds, "steps": steps, "size": size, "learning_rate": learning_rate,
@@ -313,9 +317,7 @@ def depth(
             save(loss_and_score_by_depth(found.curves("loss"), found.curves("score")), figure_)
         return show_result(found.to_json(), json, lambda _: _show_rows(found.rows))
     target = load(source)
-    layout = getattr(target, "layout", None)
-    middle = center or (layout.depth if layout else predicted_depth(target))
-    depths = [middle + offset for offset in around if middle + offset > 0]
+    depths = depths_around(target, center, around)
     mapped = volume(
         target, widths=read_list(widths, "--widths"), depths=depths, loss=loss, score=score,
         **settings,

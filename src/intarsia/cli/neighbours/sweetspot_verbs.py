@@ -86,7 +86,9 @@ def fit(
         str | None,
         typer.Option(help="Units of a layer by activation, as in 'cache 15, gaussian 4, sin 1'."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Networks of each kind.")] = 8,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Networks of each kind.", show_default="8")
+    ] = None,
     learning_rate: Annotated[
         str, text_option("RATE,...", "One or more, each with all seeds.")
     ] = "0.003",
@@ -118,7 +120,8 @@ def fit(
     Several depths and widths are fitted one after another, each to a folder of its own inside.
     Stopped, the same command resumes.
     """
-    from intarsia.sweetspot.networks import PatternBank
+    from intarsia.errors import RecipeError
+    from intarsia.sweetspot.networks import PatternBank, PatternNetwork
     from intarsia.sweetspot.pattern_fits import fit as fit_one
     from intarsia.sweetspot.pattern_fits import fit_grid
 
@@ -131,9 +134,15 @@ def fit(
         "progress": False if json else None,
     }  # fmt: skip
     if len(depths or ()) > 1 or len(widths or ()) > 1:
-        from intarsia.sweetspot.targets import load_network
+        from intarsia.sweetspot.targets import load
 
-        depths = depths or [load_network(source).layout.depth]
+        target = load(source)
+        if depths is None:
+            if not isinstance(target, PatternNetwork):
+                raise RecipeError(
+                    f"{source} is a picture, which has no layers of its own: give --depth, too"
+                )
+            depths = [target.layout.depth]
         banks = fit_grid(source, depths=depths, widths=widths, out=out, **settings)
     else:
         layers, units = (None if own is None else own[0] for own in (depths, widths))
