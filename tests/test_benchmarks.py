@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import intarsia as ia
-from benchmarks.experiments import imagenet_plan
+from benchmarks.experiments import imagenet_plan, repeats
 from benchmarks.speed.conv_inlay import (
     block_layers,
     largest_difference,
@@ -70,11 +70,18 @@ def test_the_plan_of_imagenet_adds_up(tmp_path: Path, monkeypatch: pytest.Monkey
     import plan_pages
 
     speed = {"model": "mlp(8)", "shape": [3, 4, 4], "outputs": 5, "modules": 2}
+    speed |= {"engine": "stack", "batch": 8}
+    rows = [
+        {"model": "mlp(8)", "way": way, "modules": modules, "peak_MiB": peak}
+        for way, modules, peak in (("stack", 1, 7), ("stack", 2, 64), ("streams", 2, 9))
+    ]
     measured = {"speeds": [{**speed, "samples_per_second": 100.0}], "machine": "a GPU"}
+    measured |= {"rows": rows}
     measured |= {"command": "python speeds.py", "date": "2026-01-01"}
     (tmp_path / "speeds.json").write_text(json.dumps(measured))
     words = "--sizes 4 8 --images 1000 --classes 10 --epochs 2 --negatives 3 --sparsity 0.5"
-    given = [str(tmp_path / "speeds.json"), *words.split(), "--gpus", "4", "--price", "1.5"]
+    words += f" --gpus 4 --price 1.5 --memory {100 * 2**20}"
+    given = [str(tmp_path / "speeds.json"), *words.split()]
     monkeypatch.setattr(sys, "argv", ["imagenet_plan.py", *given, "--out", str(tmp_path)])
     imagenet_plan.main()
     result = json.loads((tmp_path / "imagenet.json").read_text())
@@ -94,10 +101,47 @@ def test_the_plan_of_imagenet_adds_up(tmp_path: Path, monkeypatch: pytest.Monkey
     assert small["bytes"]["dense_files"] == 10 * 4 * small["parameters"]
     half = 10 * (2 + 1 / 8) * small["parameters"]  # every second number, and a bit for each
     assert small["bytes"]["sparse_files"] == pytest.approx(half, rel=1e-2)
+    memory = [
+        (row["bytes"]["module_in_training"], row["modules_at_a_time"]) for row in (small, large)
+    ]
+    assert memory == [(32 * 2**20, 3), (128 * 2**20, 0)]  # four times the pixels
     page = plan_pages.imagenet(lambda name: result)
     assert "nothing on this page was trained" in page
     assert f"| 4 x 4 | {work:.3g} |" in page
     assert "by `python speeds.py`" in page
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.filterwarnings("ignore::intarsia.errors.HealthWarning")
+def test_repeated_runs_are_compared_by_bytes_weights_and_accuracy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, same = (repeats.trained("digits", "fastnet(2)", "bf16", 1, "cpu") for _ in range(2))
+    assert one["digests"] == same["digests"]
+    assert (one["modules"], one["engine"]) == (10, "single")
+    apart = {**one, "digests": ("other",), "weights": 1.25 * one["weights"], "accuracy": 0.5}
+    runs = iter([one, same, apart])
+
+    class Pool:
+        def __init__(self, *_: object, **__: object) -> None: ...
+        def __enter__(self) -> "Pool":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+        def submit(self, *_: object) -> Namespace:
+            return Namespace(result=lambda: next(runs))
+
+    monkeypatch.setattr(repeats, "ProcessPoolExecutor", Pool)
+    options = Namespace(data="digits", epochs=1, device="cpu", runs=3)
+    row = repeats.repeated(options, "fastnet(2)", "bf16")
+    assert (row["runs"], row["distinct"]) == (3, 2)
+    assert row["distance"] == pytest.approx(0.25)
+    assert row["accuracy"] == pytest.approx((2 * one["accuracy"] + 0.5) / 3)
+    from speed_pages import _repeats
+
+    made = {"command": "python repeats.py", "date": "2026-01-01", "versions": {}, "data": "digits"}
+    table = _repeats({**made, "rows": [row]})[-1]
+    assert "| fastnet(2) | bf16 | single | 10 | 1 | 3 | 2 of 3 | 0.25 |" in table
 
 
 def test_the_speed_of_a_model_is_that_of_its_fastest_bank() -> None:

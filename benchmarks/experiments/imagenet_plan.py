@@ -4,8 +4,9 @@
 
 Nothing is trained. SPEEDS.json is a result of a speed measurement with a list `speeds`, each entry
 with `model` (as a recipe names it), `shape` and `outputs` of what was measured, `modules` trained
-at a time, and `samples_per_second` of training: the samples that all these modules together have
-seen in a second. Its other fields, such as `precision` and `batch`, are carried along.
+at a time, by which `engine`, and `samples_per_second` of training: the samples that all these
+modules together have seen in a second. Its other fields, such as `precision` and `batch`, are
+carried along. The memory that such a run took is the `peak_MiB` of its entry in the list `rows`.
 
 The time for larger pictures follows from multiplications: as many a second as were measured. What
 else is assumed stands in `Assumptions`, can be set by options, and is written to the result.
@@ -26,7 +27,7 @@ from intarsia.models import build
 from intarsia.modules.file import encode
 
 COLOURS = 3
-STATE = 4 * 4 + 1  # bytes for each parameter in training: weights, two moments, the best; the mask
+MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Assumptions:
     sparsity: float = 0.9  # of the modules that are kept
     gpus: int = 8
     price: float = 3.0  # dollars for an hour of one GPU
+    memory: float = 141e9  # bytes of one GPU
 
 
 def main() -> None:
@@ -61,19 +63,33 @@ def main() -> None:
         **about,
         "measured": {key: measured[key] for key in ("command", "date", "machine")},
         "assumptions": asdict(given),
-        "networks": [network(speed, options["sizes"], given) for speed in measured["speeds"]],
+        "networks": [
+            network(speed, peak_of(speed, measured["rows"]), options["sizes"], given)
+            for speed in measured["speeds"]
+        ],
     }
     save(options["out"], "imagenet", result)
 
 
-def network(speed: dict[str, Any], sizes: list[int], given: Assumptions) -> dict[str, Any]:
-    """The plan for one network that was measured."""
+def peak_of(speed: dict[str, Any], rows: list[dict[str, Any]]) -> float:
+    """Bytes on the GPU of the run whose speed it is."""
+    same = {"model": speed["model"], "way": speed["engine"], "modules": speed["modules"]}
+    (row,) = (row for row in rows if same.items() <= row.items())
+    return float(row["peak_MiB"] * MIB)
+
+
+def network(
+    speed: dict[str, Any], peak: float, sizes: list[int], given: Assumptions
+) -> dict[str, Any]:
+    """The plan for one network that was measured, and took so many bytes at its peak."""
     base, _ = cost(speed["model"], tuple(speed["shape"]), speed["outputs"])
+    pixels = prod(speed["shape"][1:])
     rows = []
     for size in sizes:
         shape = (COLOURS, size, size)
         work, parameters = cost(speed["model"], shape, given.classes)
         rate = speed["samples_per_second"] * base / work
+        memory = peak / speed["modules"] * size**2 / pixels
         rows.append(
             {
                 "size": size,
@@ -83,7 +99,8 @@ def network(speed: dict[str, Any], sizes: list[int], given: Assumptions) -> dict
                 "joint_hours": hours(given, rate, 1, given.images),
                 "plain": budget(given, rate, given.images),
                 "balanced": budget(given, rate, own_images(given) * (1 + given.negatives)),
-                "bytes": sizes_of(given, parameters, shape),
+                "bytes": {**sizes_of(given, parameters, shape), "module_in_training": memory},
+                "modules_at_a_time": int(given.memory // memory),
             }
         )
     return {"speed": speed, "rows": rows}
@@ -121,12 +138,11 @@ def own_images(given: Assumptions) -> float:
 
 
 def sizes_of(given: Assumptions, parameters: int, shape: tuple[int, ...]) -> dict[str, float]:
-    """Bytes of the pictures as uint8, of files of all modules, and of one module in training."""
+    """Bytes of the pictures as uint8, and of files of all modules."""
     return {
         "pictures": given.images * prod(shape),
         "dense_files": 4 * parameters * given.classes,
         "sparse_files": sparse_bytes(1 - given.sparsity) * parameters * given.classes,
-        "module_in_training": STATE * parameters,
     }
 
 

@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # or asking for GPUs would harm forks
 
@@ -42,14 +43,25 @@ from benchmarks.record import RESULTS, made_by, save
 from benchmarks.small_data import striped_images
 from intarsia.errors import FileWarning, HealthWarning, IntarsiaError
 from intarsia.locks import SETTING
-from intarsia.training.engines import select
+from intarsia.training import chunk_training
 from intarsia.training.run_folder import PROGRESS, TIME
 
-ENGINES = {"cpu": ["mlp", "single", "stack", "plain"]}
-ENGINES["cuda"] = ["mlp", "lenet", "single", "stack", "plain"]
-MODELS = {"mlp": "mlp(12)", "lenet": "lenet"}  # others train the first, too
+ENGINES = {"cpu": ["mlp", "single", "stack", "plain", "grouped", "streams"]}
+ENGINES["cuda"] = ["mlp", "lenet", "single", "stack", "plain", "grouped", "streams"]
+MODELS = {"lenet": "lenet", "grouped": "resnet18(2)", "streams": "fastnet(2)"}
+MODEL = "mlp(12)"  # of all other engines
 # Four modules in two chunks, three rounds of two epochs; Adam's moments live on in some.
 RECIPE = {"preset": "paper", "batch": 64, "sparsity": 0.8, "rounds": 2, "epochs": 2}
+CONVOLUTIONAL = {
+    **RECIPE,
+    "augment": "crop(1) + flip + cutout(2)",
+    "batches": "balanced(2)",
+    "optimiser": "sgd",
+    "learning_rate": 0.05,
+    "schedule": "onecycle",
+    "select": "last",
+}
+RECIPES = {"grouped": CONVOLUTIONAL, "streams": CONVOLUTIONAL}  # others train by the first
 RELEASED = {**RECIPE, "preset": "released", "patience": 1, "epochs": 3}
 CHUNK = 2  # modules
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
@@ -82,7 +94,7 @@ class Case:
 
     @property
     def settings(self) -> dict[str, Any]:
-        model = MODELS.get(self.engine, MODELS["mlp"])
+        model = MODELS.get(self.engine, MODEL)
         return {**self.recipe, "model": model, "engine": self.engine, "device": self.device}
 
 
@@ -90,7 +102,7 @@ def main() -> None:
     options = _arguments()
     begun = time.monotonic()
     cases = _cases(options.engines, options.device)
-    if {case.engine for case in cases} & {"single", "stack"}:
+    if {case.engine for case in cases} - {"mlp", "lenet", "plain"}:
         importlib.import_module("torch._dynamo")  # which they import late: no fork has to
     with tempfile.TemporaryDirectory() as scratch:
         tasks = [
@@ -114,6 +126,7 @@ def main() -> None:
             __file__,
             *("--kills", options.kills, "--flips", options.flips),
             *("--seed", options.seed, "--device", options.device),
+            *(("--engines", *options.engines) if options.engines else ()),
             intarsia=intarsia.__version__,
         ),
         "device": options.device,
@@ -138,8 +151,8 @@ def _cases(engines: Sequence[str] | None, device: str) -> list[Case]:
     """Every engine; the first of them also where locks are files, with another recipe."""
     names = engines or ENGINES[device]
     return [
-        *(Case(name, device) for name in names),
-        *(Case(name, device, RELEASED, locks="files") for name in names[:1]),
+        *(Case(name, device, RECIPES.get(name, RECIPE)) for name in names),
+        *(Case(name, device, RECIPES.get(name, RELEASED), "files") for name in names[:1]),
     ]
 
 
@@ -166,7 +179,8 @@ def train(folder: str, case: Case, deadly: int | None, answer: Connection) -> No
         signal.signal(sent, signal.SIG_DFL)
     os.environ[SETTING] = case.locks
     torch.set_num_threads(1)
-    select._limit = lambda job, choice: CHUNK  # two chunks on any machine
+    limit = mock.patch.object(chunk_training, "limit_of", return_value=CHUNK)
+    asked = limit.start()  # two chunks on any machine
     data = striped_images("images")
     answer.send("begun")
     count = count_operations(folder, deadly)
@@ -183,7 +197,8 @@ def train(folder: str, case: Case, deadly: int | None, answer: Connection) -> No
         else:
             said = [str(w.message) for w in caught if issubclass(w.category, FileWarning)]
             digests = [m.digest for part in (bank, *bank.rounds) for m in part]
-            answer.send({"said": said, "digests": digests, "operations": count[0]})
+            result = {"said": said, "digests": digests, "operations": count[0]}
+            answer.send({**result, "chunks": len(bank) // CHUNK if asked.called else 1})
 
 
 def count_operations(folder: str, deadly: int | None) -> list[int]:
@@ -263,6 +278,7 @@ class Trial:
         life = Life(self.undisturbed, case)
         answer = self._finished(life.end())
         self.length, self.operations = life.seconds, answer["operations"]
+        self.chunks = answer["chunks"]
         self.digests, self.expected = answer["digests"], contents(self.undisturbed)
         self.differing: set[str] = set()
         self.runs = 0
@@ -284,6 +300,7 @@ class Trial:
             "model": settings["model"],
             "recipe": settings["preset"],
             "locks": "files" if case.locks == "files" else "flock",
+            "chunks": self.chunks,
             "kills": self.sent.total(),
             "by": dict(self.sent),
             "operations": self.operations,

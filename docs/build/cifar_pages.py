@@ -13,6 +13,12 @@ from intarsia.studies.wording import listed, titled
 from pages import RESULTS, Load, Result, mean_sd_of, origin, page, table
 
 STUDIES = {"cifar10": "Ten modules on CIFAR-10", "cifar100": "A hundred modules on CIFAR-100"}
+WAYS = {
+    ten.JOINT: "joint network",
+    ten.MODULES: "dense modules",
+    ten.TERRITORY: "territories",
+    ten.INLAY: "inlay",
+}
 REMOVAL, MINUTE = "cifar_removal", "ten_modules"
 CHOICES = ("cifar_choice", "cifar_choice_100")
 
@@ -97,9 +103,23 @@ def _study(name: str, variants: Sequence[Any]) -> list[str]:
         verdict = variant.study.judge(Findings(variant.measured, variant.label))
         claims = [f"- {claim.marked}" for claim in verdict.claims]
         parts += [f"With {variant.label}:", *(["\n".join(claims)] if claims else [])]
+        if name == "cifar10":
+            parts += _unmeasured(variant.measured)
         parts.append(_trained(next(iter(variant.archives.values())).options))
         parts += studies.tables_markdown(variant.study.tables(variant.measured))
     return parts
+
+
+def _unmeasured(done: Sequence[Measured]) -> list[str]:
+    """What the paper's scale of the study has and no archive."""
+    missing = ten.unmeasured(done, ten.SCALES["paper"]["models"])
+    parts = [
+        f"`{model}`"
+        if len(ways) == len(ten.WAYS)
+        else f"{listed([WAYS[way] for way in ways])} of `{model}`"
+        for model, ways in missing.items()
+    ]
+    return [f"Not measured: {'; '.join(parts)}."] if parts else []
 
 
 def _trained(options: Mapping[str, Any]) -> str:

@@ -65,7 +65,12 @@ def _network(network: Result, given: Result) -> list[str]:
         for row in rows
     ]
     sizes = [
-        [f"{row['size']} x {row['size']}", f"{row['parameters']:,}", *map(_bytes, _sizes(row))]
+        [
+            f"{row['size']} x {row['size']}",
+            f"{row['parameters']:,}",
+            *map(_bytes, _sizes(row)),
+            f"{row['modules_at_a_time']:,}",
+        ]
         for row in rows
     ]
     return [
@@ -81,9 +86,12 @@ def _network(network: Result, given: Result) -> list[str]:
         "Memory and disk:",
         table(
             "images|parameters per module|data as uint8|all files, dense|all files, pruned"
-            "|memory per module in training",
+            f"|memory per module in training|modules in {_bytes(given['memory'])}",
             sizes,
         ),
+        f"Memory in training is that of the measured run, batch {speed['batch']}, divided among "
+        "its modules and multiplied by the number of pixels. Where fewer modules fit onto a GPU "
+        f"than the {speed['modules']} measured, they need a smaller batch or train more slowly.",
         f"Joined by logits, an image goes through all {given['classes']:,} modules: "
         f"{given['classes']:,} times the work of the joint network, minus what pruning saves.",
     ]

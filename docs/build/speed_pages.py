@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from intarsia.studies.wording import listed
+from intarsia.studies.wording import listed, titled
 from pages import RESULTS, Load, Result, met, origin, page, table
 
 KINDS = ("median", "slowest")
@@ -195,7 +195,31 @@ def convolutions(load: Load) -> str:
         "The fastest way to train several modules is, per module and epoch, "
         f"{'; '.join(filter(None, map(_fastest_bank, runs)))}.",
         *parts,
+        *(_repeats(load("repeats")) if (RESULTS / "repeats.json").exists() else []),
     )
+
+
+def _repeats(result: Result) -> list[str]:
+    """Whether other processes train the same bytes, and how far they are apart where not."""
+    head = "model|precision|engine|modules|epochs|runs|different bytes|weights apart|accuracy"
+    rows = [
+        [
+            *(row[key] for key in ("model", "precision", "engine", "modules", "epochs", "runs")),
+            "none" if row["distinct"] == 1 else f"{row['distinct']} of {row['runs']}",
+            f"{row['distance']:.2g}",
+            f"{row['accuracy']:.4f} ({row['sd']:.4f})",
+        ]
+        for row in result["rows"]
+    ]
+    return [
+        "## Again, in another process",
+        origin(result),
+        "Does a process that trains the same modules again get the same bytes? Weights apart: the "
+        "largest distance of a run's weights from those of the first, relative to their size; "
+        "accuracy: of logits added on the test samples of "
+        f"{titled(result['data'])}, mean (standard deviation) over the runs.",
+        table(head, rows),
+    ]
 
 
 def _fastest_bank(run: Result) -> str:
@@ -680,11 +704,13 @@ def _studio_load(result: Result) -> str:
     )
 
 
+KILLS_MORE = ("kills_convolutions", "kills_cuda", "kills_convolutions_cuda")  # where measured
+
+
 def kills(load: Load) -> str:
     """What kills and flipped bits change, on the CPU and, once it was measured, on a GPU."""
-    results = [load("kills")]
-    if (RESULTS / "kills_cuda.json").exists():
-        results.append(load("kills_cuda"))
+    more = [name for name in KILLS_MORE if (RESULTS / f"{name}.json").exists()]
+    results = [load(name) for name in ("kills", *more)]
     cases = [(result, row) for result in results for row in result["cases"]]
     flips = [row for result in results for row in result["flips"]]
     target = load("targets")["kills"]
@@ -701,7 +727,8 @@ def kills(load: Load) -> str:
         "moments by KILL, TERM and HUP in turn, or by KILL just before a file operation (opening "
         "a file for writing, syncing, linking, renaming or removing it, making or removing a "
         "folder); the same call resumes the run, until it finishes. Then every file is compared "
-        "with that of an undisturbed run. In total this took "
+        "with that of an undisturbed run. `grouped` and `streams` train by SGD on "
+        "augmented images in balanced batches. In total this took "
         f"{sum(r['seconds'] for r in results):.0f} s.",
         table(
             "device|engine|model|recipe|locks|kills at random moments|kills before a file operation"

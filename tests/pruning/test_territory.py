@@ -12,6 +12,7 @@ from intarsia.models import initialise, wiring_of
 from intarsia.models.wiring import axis_sizes, hidden_axes
 from intarsia.pruning import PRUNINGS, Group
 from intarsia.pruning.territory import _auction, unit_norms
+from intarsia.training.engines.stack import StackEngine
 
 SHAPE = (1, 8, 8)
 RULES = ["territory", "territory(by='magnitude')"]
@@ -233,6 +234,23 @@ def test_the_sum_of_weights_is_the_sum_of_logits(rule, model):
     unowned = ia.train(data, sparsity=0, **settings)
     apart = ia.compose(unowned, "sum")(data.test.x) - ia.compose(unowned, "logits")(data.test.x)
     assert float(apart.detach().abs().max()) > 0.1
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_too_few_units_are_told_before_a_round_is_trained(monkeypatch, rule):
+    monkeypatch.setattr(StackEngine, "epoch", None)
+    data = ia.load_data("digits", classes=["0", "1", "2", "3"])
+    with pytest.raises(RecipeError, match=r"4 modules cannot share the 3 units of axis 'convs\.0'"):
+        ia.train(data, model="vgg11(3)", pruning=rule, rounds=1, engine="single")
+
+
+@pytest.mark.parametrize("rule", [*RULES, "units", "similarity"])
+def test_units_that_meet_are_told_before_a_round_is_trained(monkeypatch, rule):
+    monkeypatch.setattr(StackEngine, "epoch", None)
+    data = ia.load_data("digits", classes=["0", "1"])
+    own = {} if rule in RULES else {"sparsity": 0.5}
+    with pytest.raises(RecipeError, match="meet in a normalisation"):
+        ia.train(data, model="vit(4, 12, 1, 3)", pruning=rule, rounds=1, engine="single", **own)
 
 
 def test_a_seed_that_is_cut_into_chunks_would_lose_its_borders(monkeypatch):

@@ -26,6 +26,7 @@ def assert_survives(kills, flips, out, *engines):
     for row in result["cases"]:
         assert row["differing"] == []
         assert row["files"] == 3 * (4 + 1) + 1
+        assert row["chunks"] == 2
         assert row["kills"] == sum(row["by"].values())
     assert sum(row["count"] for row in result["flips"]) == flips
     assert f"{kills} kills" in run.stdout
@@ -38,7 +39,14 @@ def test_few_kills_and_flips_change_no_byte(tmp_path):
 
 
 @pytest.mark.slow
+def test_few_kills_change_no_byte_of_convolutional_modules(tmp_path):
+    result = assert_survives(6, 0, tmp_path, "streams", "grouped")
+    assert {row["model"] for row in result["cases"]} == {"fastnet(2)", "resnet18(2)"}
+
+
+@pytest.mark.slow
 def test_many_kills_and_flips_on_all_engines_change_no_byte(tmp_path):
     result = assert_survives(200, 50, tmp_path)
-    assert {row["engine"] for row in result["cases"]} == {"mlp", "single", "stack", "plain"}
+    engines = {"mlp", "single", "stack", "plain", "grouped", "streams"}
+    assert {row["engine"] for row in result["cases"]} == engines
     assert all({"KILL", "TERM", "HUP"} <= row["by"].keys() for row in result["cases"])

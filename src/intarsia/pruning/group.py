@@ -19,6 +19,7 @@ PRUNINGS = Registry(
     needs_units=False,
     needs_samples=False,
     own_sparsity=False,
+    check=lambda wiring, state, modules: None,
     before_training=lambda settings: False,
     ranks_layers_together=lambda settings: False,
 )
@@ -30,6 +31,8 @@ Traits, all of them off by default:
 - `needs_units`: it gives out units, so the wiring of the network must be known;
 - `needs_samples`: it looks at what units answer to samples, see `Group.activations`;
 - `own_sparsity`: how much goes follows from the rule, and a recipe may give no sparsity;
+- `check`, a function of the wiring, a state and the number of modules of a seed: our error where
+  these cannot be pruned so, before anything is trained;
 - `before_training`, a function of the settings: the masks are made before the first round;
 - `ranks_layers_together`, a function of the settings: weights of several layers are compared.
 """

@@ -24,7 +24,7 @@ from intarsia.pruning.territory import check_separable, owned_mask, unit_norms
 STEPS = 40  # of a bisection
 
 
-@PRUNINGS.register("units", needs_units=True)
+@PRUNINGS.register("units", needs_units=True, check=lambda wiring, *_: check_separable(wiring))
 def units(group: Group, by: str = "weights") -> list[Mask]:
     """Prune whole hidden units with all their weights, the same share of every axis.
 
@@ -46,7 +46,12 @@ def units(group: Group, by: str = "weights") -> list[Mask]:
     return _without_lowest(group, scores)
 
 
-@PRUNINGS.register("similarity", needs_units=True, needs_samples=True)
+@PRUNINGS.register(
+    "similarity",
+    needs_units=True,
+    needs_samples=True,
+    check=lambda wiring, *_: check_separable(wiring),
+)
 def similarity(group: Group, by: str = "cosine") -> list[Mask]:
     """Prune whole hidden units that answer like others, the same share of every axis.
 

@@ -22,8 +22,26 @@ from intarsia.models.units import unit_mask
 from intarsia.pruning.group import PRUNINGS, Group, Mask, State
 
 
+def check_territories(wiring: Wiring, state: State, modules: int) -> None:
+    """Our error where so many modules cannot own hidden units of a network."""
+    check_separable(wiring)
+    if not hidden_axes(wiring) and any(e[0] != Axis(OUTPUT) for e in wiring.values() if e):
+        raise RecipeError(
+            "territories are made of hidden units, and this network has none (a residual of its "
+            "input has the input's): use another network, or another pruning"
+        )
+    sizes = axis_sizes(wiring, state)
+    for axis in hidden_axes(wiring):
+        if sizes[axis] < modules:
+            raise RecipeError(
+                f"{modules} modules cannot share the {sizes[axis]} units of axis {axis!r}: "
+                "use a wider network or fewer modules"
+            )
+
+
 @PRUNINGS.register(
     "territory",
+    check=check_territories,
     whole_group=True,
     needs_units=True,
     own_sparsity=True,
@@ -43,18 +61,13 @@ def territory(group: Group, by: str = "share") -> list[Mask]:
             "territories are made of units, and this network's have no names: give it a `wiring`, "
             "or use another pruning"
         )
-    check_separable(wiring)
-    if not hidden_axes(wiring) and any(e[0] != Axis(OUTPUT) for e in wiring.values() if e):
-        raise RecipeError(
-            "territories are made of hidden units, and this network has none (a residual of its "
-            "input has the input's): use another network, or another pruning"
-        )
     masks: list[Mask] = [dict(m) for m in group.masks]
     together = defaultdict(list)
     for position, seed in enumerate(group.seeds):
         together[seed].append(position)
     for members in together.values():
         states = [group.states[m] for m in members]
+        check_territories(wiring, states[0], len(states))
         owners = _equal_runs(states, wiring) if by == "share" else _auctioned(states, wiring)
         for rank, member in enumerate(members):
             owned = {axis: owner == rank for axis, owner in owners.items()}
@@ -117,14 +130,8 @@ def _auctioned(states: list[State], wiring: Wiring) -> dict[str, Tensor]:
 
 
 def _units(states: list[State], wiring: Wiring) -> dict[str, int]:
-    """How many units every hidden axis has: at least one for each module."""
+    """How many units every hidden axis has."""
     sizes = axis_sizes(wiring, states[0])
-    for axis in hidden_axes(wiring):
-        if sizes[axis] < len(states):
-            raise RecipeError(
-                f"{len(states)} modules cannot share the {sizes[axis]} units of axis {axis!r}: "
-                "use a wider network or fewer modules"
-            )
     return {axis: sizes[axis] for axis in hidden_axes(wiring)}
 
 

@@ -1,5 +1,6 @@
 """Rounds: train, prune, rewind; the survivors train once more."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -46,6 +47,7 @@ def train_rounds(
     if not masks:
         masks = [engine.job.first_mask() for _ in tasks]
         pruning = recipe.pruning or "magnitude"
+        _check_pruning(engine, recipe, origins[0])
         if PRUNINGS.entry(pruning).before_training(PRUNINGS.settings(pruning)):
             masks = _prune(engine, recipe, origins, origins, masks, progress)
     moments: list[OptimiserState | None] = [None] * len(tasks)
@@ -75,6 +77,15 @@ def train_rounds(
         if recipe.keep_moments:
             moments = [engine.moments(k) for k in range(len(tasks))]
         progress.new_round(progress.round + 1)
+
+
+def _check_pruning(engine: Engine, recipe: Recipe, origin: Values) -> None:
+    """What pruning will find after a round, it says before."""
+    wiring, seeds = engine.job.wiring, Counter(task.seed for task in engine.job.tasks)
+    if wiring is None or not recipe.rounds:
+        return
+    learned = {name: wiring[name] for name in engine.parameter_names}
+    PRUNINGS.entry(recipe.pruning or "magnitude").check(learned, origin, max(seeds.values()))
 
 
 def rewound(origin: Values, mask: Mask) -> Values:

@@ -77,10 +77,9 @@ def tasks_of(recipe: Recipe, data: Data, sample_weight: Tensor | None = None) ->
             counted = task if batches.corrected else drawing
             seen = counts
             if recipe.visibility is not None:
-                seen = _seen(counts, counted, amount)
+                seen = _seen(counts, rows, counted, amount)
             elif math.isfinite(counted.others):
-                shown = (counted.objective.weight > 0)[: data.classes]
-                seen = _seen(counts * shown, counted, 0.0)
+                seen = _seen(counts, rows, counted, 0.0)
             if recipe.balance:
                 factors = balanced(seen, indices, recipe.balance)[: data.classes]
                 drawing = replace(drawing, objective=drawing.objective.weighted(factors))
@@ -100,11 +99,9 @@ def with_batches(task: Task, batches: Batches, rows: Sequence[int]) -> Task:
     `rows` are the samples of each label. A task that draws no more already stays as it is, and so
     does one without a sample of its own.
     """
-    shown = task.labels - set(task.hidden)
-    own = sum(rows[label] for label in shown & set(task.indices))
+    own, others = _shown_rows(task, rows)
     if not own or batches.others >= task.others:
         return task
-    others = sum(rows[label] for label in shown - set(task.indices))
     before, now = (drawn_others(most, own, others) for most in (task.others, batches.others))
     factor = before / now if batches.corrected and now else 1.0
     return replace(task, others=batches.others, stands_for=factor * task.stands_for)
@@ -127,17 +124,27 @@ def _hiding(task: Task, visibility: Any) -> Task:
     )
 
 
-def _seen(counts: Tensor, task: Task, made: float) -> Tensor:
-    """What an epoch has of each label, and of made-up samples after them."""
+def _seen(counts: Tensor, rows: Sequence[int], task: Task, made: float) -> Tensor:
+    """What an epoch has of each label, and of made-up samples after them.
+
+    Samples are drawn by the row, whatever each of them counts.
+    """
     seen = counts.clone()
-    seen[list(task.unseen)] = 0
-    own = float(seen[list(task.indices)].sum())
-    others = float(seen.sum()) - own
-    factor = min(1.0, task.others * own / others) if others else 1.0
+    seen[list(task.hidden)] = 0
     rewarded = torch.zeros(len(counts), dtype=torch.bool)
     rewarded[list(task.indices)] = True
-    seen = torch.where(rewarded, seen, seen * factor)
+    own = float(seen[rewarded].sum())
+    mine, others = _shown_rows(task, rows)
+    fraction = drawn_others(task.others, mine, others) / others if others else 1.0
+    seen = torch.where(rewarded, seen, seen * fraction)
     return torch.cat([seen, torch.tensor([made * own], dtype=seen.dtype)])
+
+
+def _shown_rows(task: Task, rows: Sequence[int]) -> tuple[int, int]:
+    """Samples that are not hidden: of a task's own classes, and of others."""
+    shown = task.labels - set(task.hidden)
+    own = sum(rows[label] for label in shown & set(task.indices))
+    return own, sum(rows[label] for label in shown - set(task.indices))
 
 
 def balanced(counts: Tensor, rewarded: Sequence[int], balance: float) -> Tensor:

@@ -1,6 +1,7 @@
 """An inlay that runs in blocks: the block-diagonal network's numbers, in as many as its parts."""
 
 import copy
+from dataclasses import replace
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -143,6 +144,19 @@ def test_channels_that_read_nothing_give_zeros() -> None:
     torch.testing.assert_close(
         nn.functional.conv2d(x, whole, stride=2, padding=1), answers(made, x)
     )
+
+
+def test_a_plain_network_may_have_channels_that_read_nothing() -> None:
+    """One part has pruned all that a residual is added to."""
+    first, *others = parts_of("resnet18(3)", RAGGED)
+    name = "stages.0.0.conv2.weight"
+    mask = {**first.mask, name: torch.zeros_like(first.mask[name])}
+    state = {**first.state, name: torch.zeros_like(first.state[name])}
+    parts = [replace(first, state=state, mask=mask), *others]
+    merged, x = compose(parts, "inlay"), pictures("resnet18(3)")
+    assert any(gives and not reads for layer in layers(merged) for gives, reads in layer.sizes)
+    torch.testing.assert_close(answers(merged, x), answers(compose(parts, "logits"), x))
+    assert torch.equal(answers(to_network(merged), x), answers(merged, x))
 
 
 def test_one_part_and_networks_without_such_convolutions_run_as_they_are() -> None:

@@ -145,6 +145,17 @@ def test_plans_trained_together_come_out_as_if_alone(store):
     assert content(store) == before
 
 
+@pytest.mark.parametrize(("workers", "sizes"), [(1, [3, 3]), (2, [3, 3]), (3, [2, 1, 2, 1])])
+def test_several_gpus_share_the_banks(store, workers, sizes):
+    """Else the first of several workers would train alone what fits on its GPU."""
+    plans = [cell.banks["modules"] for cell in cells_of(store)]
+    groups = training_groups(plans, torch.device("cuda"), workers=workers)
+    assert [len(group) for group in groups] == sizes
+    assert {plan.key for group in groups for plan in group} == {plan.key for plan in plans}
+    many = training_groups(plans, torch.device("cuda"), workers=99)
+    assert [len(group) for group in many] == [1] * 6
+
+
 def test_a_study_that_trains_the_unhealthy_on_purpose_warns_of_none(tmp_path):
     store = Store(tmp_path / "store")
     with warnings.catch_warnings():

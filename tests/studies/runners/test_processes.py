@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
 from slow import SLOW
 from store_content import content, events
 
@@ -36,7 +38,7 @@ run_with("processes", RunRequest(SLOW, options, Store(sys.argv[2]), "cpu", worke
 @pytest.fixture(autouse=True)
 def one_thread_each(monkeypatch):
     """Of two workers and of the run they are compared with, also where there are many cores."""
-    monkeypatch.setattr("intarsia.studies.runners.processes._cores", lambda: 2)
+    monkeypatch.setattr("intarsia.studies.runners.processes.cores", lambda: 2)
 
 
 def workers_of(pid):
@@ -70,6 +72,25 @@ def test_a_finished_study_starts_nobody(tmp_path, monkeypatch):
     run(SLOW, options, store, device="cpu")
     monkeypatch.setattr("intarsia.studies.runners.processes._start", None)
     assert len(run_with("processes", RunRequest(SLOW, options, store, "cpu", workers=2))) == 1
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus", "workers"),
+    [("auto", 3, 3), ("cuda", 1, 1), ("cuda:1", 3, 1), ("auto", 0, 2), ("cpu", 3, 2)],
+)
+def test_by_default_each_gpu_or_core_has_a_worker(tmp_path, monkeypatch, device, gpus, workers):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr("intarsia.training.distributed.executors.cores", lambda: 2)
+    asked = []
+
+    @contextmanager
+    def nobody(request, count):
+        asked.append(count)
+        yield []
+
+    monkeypatch.setattr("intarsia.studies.runners.processes._crew", nobody)
+    run_with("processes", RunRequest(SLOW, OPTIONS, Store(tmp_path / "store"), device))
+    assert asked == [workers]
 
 
 @on_linux

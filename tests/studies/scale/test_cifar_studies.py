@@ -173,6 +173,14 @@ def test_the_page_is_made_of_archives(folder: Path, monkeypatch: pytest.MonkeyPa
     assert "| colours | vgg11(4) | modules and inlay, magnitude | 1 | 4 |" in page
     assert "| colours | resnet18(2) | joint, 2 classes | 1 | 1 |" in page
     assert "| colours | vgg11(4) | 0 | 4 of 4 |" in page
+    assert "Not measured: `fastnet`; `resnet18(16)`; `resnet18(64)`; `vgg11`." in page
+
+
+def test_ways_without_a_cell_are_named(ten_cells: list[Measured]) -> None:
+    kept = [cell for cell in ten_cells if cell.settings["way"] != "territory"]
+    assert ten.unmeasured(ten_cells, ["vgg11(4)"]) == {}
+    assert ten.unmeasured(kept, ["vgg11(4)"]) == {"vgg11(4)": ["territory"]}
+    assert ten.unmeasured(kept, ["fastnet"]) == {"fastnet": list(ten.WAYS)}
 
 
 def test_plans_have_what_the_options_say(context: StudyContext) -> None:

@@ -93,6 +93,7 @@ def test_workers_take_one_gpu_after_another(small_data, monkeypatch):
         "cuda:0",
     ]  # of nine, no more than there are modules
     assert settings(ExecutorChoice("processes", "auto", 2), "cuda:1") == [("cuda:1", "auto", 2)] * 2
+    assert settings(stack, "cuda:1") == [("cuda:1", "stack", 4)]
     whole = TrainingPlan.of(
         small_data, None, None, {"epochs": 1, "model": "mlp(4)", "pruning": "territory"}, None
     )

@@ -137,6 +137,24 @@ def test_balance_counts_what_is_drawn(small_data: Data) -> None:
     assert weight() == pytest.approx([3**0.5, 1, 1, 1])
 
 
+@pytest.mark.parametrize("batches", ["balanced(1)", "balanced(1, corrected=true)", "balanced(9)"])
+def test_balance_weighs_what_epochs_have_where_samples_have_weights(
+    small_data: Data, batches: str
+) -> None:
+    """Samples are drawn by the row: the weights of a module's own draw no more others."""
+    weight = torch.where(small_data.train.y == 0, 3.0, 1.0)
+    settings = {**SETTINGS, "batches": batches, "balance": 1.0}
+    plan = TrainingPlan.of(small_data, None, None, settings, None, weight)
+    job = Job.of(plan, device_of("cpu"))
+    assert job.sample_weight is not None
+    task = job.tasks[0]
+    order = job.order(task, 0, 0)
+    labels = job.y[order]
+    weights = task.training_objective.weight[labels] * job.sample_weight[order]
+    own = labels == task.indices[0]
+    assert float(weights[own].sum()) == pytest.approx(float(weights[~own].sum()))
+
+
 def test_a_class_without_a_row_sees_all_others(small_data: Data) -> None:
     keep = small_data.train.y != 3
     train = Split(small_data.train.x[keep], small_data.train.y[keep])

@@ -47,6 +47,7 @@ class BlockConvolution(nn.Module):
         super().__init__()
         self.stride, self.padding, self.dilation = layer.stride, layer.padding, layer.dilation
         self.sizes = [(block.shape[0], block.shape[1]) for block in blocks]  # gives, reads
+        self.kernel_size = tuple(blocks[0].shape[2:])
         self.out_channels = sum(gives for gives, _ in self.sizes)
         self.in_channels = sum(reads for _, reads in self.sizes)
         self.groups = len(blocks) if grouped and len(set(self.sizes)) == 1 else 1
@@ -65,11 +66,10 @@ class BlockConvolution(nn.Module):
             return F.conv2d(x, self.block0, groups=self.groups, **how)
         pieces, start = [], 0
         for name, (gives, reads) in zip(self.names, self.sizes, strict=True):
-            block = getattr(self, name)
             if gives and reads:
-                pieces.append(F.conv2d(x.narrow(1, start, reads), block, **how))
+                pieces.append(F.conv2d(x.narrow(1, start, reads), getattr(self, name), **how))
             elif gives:  # channels that read nothing give 0
-                nothing = x.new_zeros(gives, 1, *block.shape[2:])
+                nothing = x.new_zeros(gives, 1, *self.kernel_size)
                 pieces.append(F.conv2d(x.narrow(1, 0, 1), nothing, **how))
             start += reads
         return torch.cat(pieces, dim=1)
@@ -94,7 +94,7 @@ class BlockConvolution(nn.Module):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         blocks = self.blocks()
-        shape = (self.out_channels, self.in_channels, *blocks[0].shape[2:])
+        shape = (self.out_channels, self.in_channels, *self.kernel_size)
         whole = blocks[0].new_zeros(shape)
         for corner, block in zip(self.corners(whole), blocks, strict=True):
             corner.copy_(block.detach())

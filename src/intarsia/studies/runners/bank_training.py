@@ -24,17 +24,19 @@ CHECKPOINT_EVERY = {"cpu": 10.0, "cuda": 120.0}
 
 
 def training_groups(
-    plans: Sequence[Plan], device: torch.device, alone: bool = False
+    plans: Sequence[Plan], device: torch.device, alone: bool = False, workers: int = 1
 ) -> list[list[Plan]]:
     """Plans cut into groups to train at once: a GPU takes many modules, a CPU one plan.
 
-    `alone` each plan is a group, so that one is finished before the next begins.
+    `alone` each plan is a group, so that one is finished before the next begins. Several workers
+    have about equally many modules each.
     """
+    most = min(TOGETHER, -(-sum(plan.modules for plan in plans) // workers))
     groups: list[list[Plan]] = []
     open_: dict[str, list[Plan]] = {}
     for plan in plans:
         group = open_.get(plan.training_group, [])
-        full = sum(p.modules for p in group) + plan.modules > TOGETHER
+        full = sum(p.modules for p in group) + plan.modules > most
         if alone or device.type == "cpu" or not group or full:
             group = open_[plan.training_group] = []
             groups.append(group)

@@ -12,7 +12,7 @@ ENGINES = {
 
 
 def run_with(engine: str, asked: RunRequest, address: str | None = None) -> list[Measured]:
-    """Measure what is missing of a study, with so many workers at once (by default one per core).
+    """Measure what is missing of a study, with so many workers (by default one per GPU or core).
 
     `address` is that of a Ray cluster, or "auto" for the one that this machine belongs to; without
     it Ray is started here. Runs with different engines may share a store at the same time.

@@ -80,11 +80,13 @@ def run(
     context: StudyContext | None = None,
     say: Say = lambda line: None,
     minutes: float | None = None,
+    workers: int = 1,
 ) -> list[Measured]:
     """Measure what is missing of a study; several processes may do so on one store at once.
 
     After so many `minutes` it stops between two epochs or cells with a StoppedError. What is done
     by then is kept, half a bank too, and the same call goes on, also in a copy of the store.
+    `workers` is how many processes were started together: each leaves the others their banks.
     """
     study = find_study(study) if isinstance(study, str) else study
     deadline = Deadline(minutes)
@@ -93,7 +95,7 @@ def run(
     if not result.missing:
         return result.measured  # nothing is written, so a store may be read-only
     with store.in_use():
-        asked = RunRequest(study, options, store, device, say=say, minutes=minutes)
+        asked = RunRequest(study, options, store, device, workers=workers, say=say, minutes=minutes)
         return _Here(asked, context, deadline).work()
 
 
@@ -225,7 +227,7 @@ class _Here(Run):
 
     def __init__(self, asked: RunRequest, context: StudyContext, deadline: Deadline) -> None:
         super().__init__(asked, context)
-        self.deadline = deadline
+        self.deadline, self.workers = deadline, asked.workers or 1
         context.stop = None if deadline.ends is None else deadline.passed
 
     def work(self) -> list[Measured]:
@@ -280,7 +282,7 @@ class _Here(Run):
         """Train the next banks that no other process trains; False if there are none."""
         limited = self.deadline.ends is not None
         device, wanted = self.context.device, missing_plans(missing, self.store)
-        for plans in training_groups(wanted, device, alone=limited):
+        for plans in training_groups(wanted, device, limited, workers=self.workers):
             with self.store.lock([plan.key for plan in plans]) as held:
                 mine = [p for p in plans if p.key in held and not self.store.has_bank(p)]
                 if mine:

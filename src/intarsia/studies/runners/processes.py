@@ -1,7 +1,6 @@
 """Processes: several of them on this machine run a study on one store; locks share the work."""
 
 import multiprocessing
-import os
 import signal
 import sys
 import threading
@@ -21,6 +20,7 @@ from intarsia.studies.cells import Measured
 from intarsia.studies.runners.local import Deadline, RunRequest, Say, progress, run
 from intarsia.studies.store import Store
 from intarsia.studies.study import find_study
+from intarsia.training.distributed.executors import cores, device_of_worker, usual_workers
 from intarsia.training.distributed.process_pool import deaf, end_processes, end_with_parent
 
 
@@ -32,13 +32,13 @@ class _Worker:
 
 
 def run_processes(asked: RunRequest) -> list[Measured]:
-    """Measure what is missing of a study in several processes, by default one per core.
+    """Measure what is missing of a study in several processes, by default one per GPU or core.
 
     They find the study by its name, after importing the module (or script) that defines its cells.
     A worker that is lost leaves its work to the others; one that fails ends the run.
     """
     deadline, result = Deadline(asked.minutes), asked.progress()
-    count = min(asked.workers or _cores(), len(result.missing))
+    count = min(asked.workers or usual_workers(asked.device), len(result.missing))
     with _crew(asked, count) as crew:
         _listen(crew, asked.say)
     result = progress(result.cells, asked.store)
@@ -55,7 +55,8 @@ def _crew(asked: RunRequest, count: int) -> Iterator[list[_Worker]]:
     try:
         for number in range(count):
             what = (study.cells.__module__, study.name, dict(asked.options), path)
-            how = (_device(asked.device, number), max(1, _cores() // count), asked.minutes)
+            where = device_of_worker(asked.device, number)
+            how = (where, max(1, cores() // count), asked.minutes, count)
             crew.append(_start(number + 1, (*what, *how)))
         yield crew
     finally:
@@ -109,6 +110,7 @@ def _work(
     device: str,
     threads: int,
     minutes: float | None,
+    workers: int,
     pipe: Connection,
 ) -> None:
     """A worker's life: run the study, tell what happens, end with the parent."""
@@ -124,6 +126,7 @@ def _work(
             device=device,
             say=lambda line: pipe.send(("says", line)),
             minutes=minutes,
+            workers=workers,
         )
     except StoppedError:
         pipe.send(("done", ""))  # the parent says what is missing
@@ -133,16 +136,6 @@ def _work(
         pipe.send(("failed", f"a worker failed:\n{traceback.format_exc()}"))
     else:
         pipe.send(("done", ""))
-
-
-def _device(device: str, number: int) -> str:
-    """One GPU after the other, where there are several and none is named."""
-    there = torch.cuda.device_count()
-    return f"cuda:{number % there}" if device in ("auto", "cuda") and there > 1 else device
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _how(worker: _Worker) -> str:

@@ -293,7 +293,7 @@ def _table(data: str, model: str, ways: Ways, more: Sequence[str]) -> Table:
     if any(label.startswith(LABELS[INLAY]) for label in ways):
         notes.append(
             "an inlay answers with the sum of its modules' logits; they are pruned so that it has "
-            "no more nonzero parameters than the joint network"
+            "no more nonzero parameters than the joint network, and what survives is trained again"
         )
     notes += more
     return Table(f"{titled(data)}, {model}: one module per class, joined", columns, rows, notes)
@@ -302,6 +302,13 @@ def _table(data: str, model: str, ways: Ways, more: Sequence[str]) -> Table:
 def away(own: Mapping[int, Mapping[str, Any]], joint: Mapping[int, Any]) -> list[float]:
     """Differences of test accuracy to the joint network, seed by seed."""
     return [value["test"] - joint[seed]["test"] for seed, value in own.items() if seed in joint]
+
+
+def unmeasured(done: Sequence[Measured], models: Sequence[str]) -> dict[str, list[str]]:
+    """By network, the ways that no cell has; of a network without any cell, all of them."""
+    measured = {(cell.settings["model"], cell.settings["way"]) for cell in done}
+    missing = {model: [way for way in WAYS if (model, way) not in measured] for model in models}
+    return {model: ways for model, ways in missing.items() if ways}
 
 
 def figures(done: Sequence[Measured]) -> "dict[str, Figure]":

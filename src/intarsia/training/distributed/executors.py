@@ -58,11 +58,10 @@ def start_workers(where: ExecutorChoice, plan: TrainingPlan, device: str) -> Ite
 def _processes(where: ExecutorChoice, plan: TrainingPlan, device: str) -> Iterator[Executor]:
     from intarsia.training.distributed.process_pool import ProcessPool
 
-    gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
-    size = min(where.workers or gpus or _cores(), _most(plan))
+    size = min(where.workers or usual_workers(device), _most(plan))
     threads = max(1, torch.get_num_threads() // size)
     settings = [
-        WorkerSetting(f"cuda:{number % gpus}" if gpus else device, where.engine, threads)
+        WorkerSetting(device_of_worker(device, number), where.engine, threads)
         for number in range(size)
     ]
     with closing(ChunkDriver(ProcessPool(plan, settings), size)) as executor:
@@ -91,5 +90,23 @@ def _most(plan: TrainingPlan) -> int:
     return len({task.seed if whole else task.name for task in plan.tasks})
 
 
-def _cores() -> int:
+def usual_workers(device: str) -> int:
+    """How many processes of this machine train on a device: one per GPU, or per core without."""
+    if device.startswith("cuda:"):
+        return 1
+    return _gpus(device) or cores()
+
+
+def device_of_worker(device: str, number: int) -> str:
+    """One GPU after the other, unless one is named."""
+    gpus = _gpus(device)
+    return f"cuda:{number % gpus}" if gpus else device
+
+
+def cores() -> int:
+    """Of this machine, as many as this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _gpus(device: str) -> int:
+    return torch.cuda.device_count() if device in ("auto", "cuda") else 0

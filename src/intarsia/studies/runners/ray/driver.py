@@ -97,7 +97,8 @@ class _OnCluster(Run):
             if self.ready(cell):
                 self._send_cell(cell)
         device = torch.device(self.place.device)
-        for plans in training_groups(missing_plans(missing, self.store), device):
+        wanted, workers = missing_plans(missing, self.store), max(1, self.place.room)
+        for plans in training_groups(wanted, device, workers=workers):
             if len(self.tasks) >= room:
                 return
             self._send_plans(plans)
