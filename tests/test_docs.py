@@ -27,7 +27,7 @@ WRITTEN = sorted(
 )
 ALL = [*WRITTEN, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 PAGES = [path for path in ALL if any(block.runs for block in blocks(path.read_text()))]
-NEEDS = {"export": ("onnx", "onnxscript", "onnxruntime")}
+NEEDS = {"export": ("onnx", "onnxscript", "onnxruntime"), "probe": ("peft",)}
 LANGUAGES = {"python", "bash", "text", "yaml", "mermaid"}
 TABLE = """rewarded accuracy 0.9503, entropy 2.13 of 2.30, 359 samples
 ┃ class ┃ accuracy ┃

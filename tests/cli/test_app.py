@@ -228,6 +228,21 @@ def test_probe_is_the_librarys(trained: tuple[Path, Any], merged: Path, tmp_path
     assert "did you mean 'cached'" in refusal(*words, "--protocol", "cache")
 
 
+def test_probe_ignores_no_option(trained: tuple[Path, Any], merged: Path) -> None:
+    """An operator joins the parts of a composition anew; what cannot be meant is refused."""
+    data, parts = ia.load_data("digits"), ia.Composition.load(merged).parts
+    again = answer("probe", merged, "--data", "digits", "--operator", "mean", "--epochs", 1)
+    expected = ia.fresh_head(ia.compose(parts, "mean"), data, epochs=1)
+    assert again["native"]["mean"] == expected.native.mean
+    assert again["fresh"]["mean"] == expected.fresh.mean
+    trained_here = answer("probe", merged, "--operator=mean", "--epochs", 1, "--joint", "train")
+    assert trained_here["joint"]["n"] == 1
+    assert trained_here["joint_recipe"]["objective"] == "xe"
+    assert "holds a composition, and --seed 0" in refusal("probe", merged, "--seed", 0)
+    module = trained[0] / "3-s0.safetensors"
+    assert "nothing to join with by --operator ties" in refusal("probe", module, "--operator=ties")
+
+
 def test_compact_is_smaller_and_answers_the_same(trained: tuple[Path, Any], tmp_path: Path) -> None:
     wide = tmp_path / "inlay.safetensors"
     call("compose", trained[0], "--seed", 0, "-o", wide, "--operator", "inlay")

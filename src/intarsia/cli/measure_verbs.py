@@ -29,6 +29,7 @@ from intarsia.cli.common_options import (
 from intarsia.cli.console import note, show, show_json, show_result
 from intarsia.cli.display import show_abstention, show_description, show_scores
 from intarsia.cli.verbs import verb
+from intarsia.errors import RecipeError, nearest
 
 if TYPE_CHECKING:
     from intarsia.artifacts import Artifact
@@ -185,14 +186,20 @@ def path(
     "probe demo/modules --data digits --seeds 3",
     "probe whole.safetensors --data mnist --joint 0.983 --json",
     "probe modules/ --operator 'ties(density=0.5)' --joint joint/0.safetensors",
+    "probe whole.safetensors --data mnist --joint train",
 )
 def probe(
     path: ArtifactPath,
     source: DataChoice,
     own: OwnNetwork,
     operator: Annotated[
-        str, name_option(completion.OPERATORS, "How the modules of a bank are joined first.")
-    ] = "sum",
+        str | None,
+        name_option(
+            completion.OPERATORS,
+            "How the modules of a bank are joined first, by default their sum; the parts of a "
+            "composition are joined again by it.",
+        ),
+    ] = None,
     seed: Seed = None,
     head: Annotated[
         str | None, typer.Option(help="The last linear layer, such as fc; by default it is found.")
@@ -200,8 +207,9 @@ def probe(
     joint: Annotated[
         str | None,
         text_option(
-            "NUMBERS|PATH",
-            "What training on all classes together reaches: accuracies, or its network.",
+            "NUMBERS|PATH|train",
+            "What training on all classes together reaches: accuracies, or its network; train: "
+            "one is trained by the recipe of the modules.",
         ),
     ] = None,
     protocol: Annotated[
@@ -229,7 +237,7 @@ def probe(
         _one_network(artifact, path, operator, seed, own, loaded),
         loaded,
         head=head,
-        joint=None if joint is None else _joint(joint, own),
+        joint=None if joint is None else _joint(joint, own),  # type: ignore[arg-type]
         protocol=protocol,  # type: ignore[arg-type]
         epochs=epochs,
         seeds=read_seeds(seeds),
@@ -266,7 +274,6 @@ def _aligned(a: "Module", b: "Module", how: str, data: "Data") -> tuple["Module"
     import torch
 
     from intarsia.composition.alignment.align import How, align
-    from intarsia.errors import RecipeError, nearest
 
     if how not in get_args(How):
         raise RecipeError(f"unknown alignment {how!r}: {nearest(how, get_args(How))}")
@@ -278,26 +285,46 @@ def _aligned(a: "Module", b: "Module", how: str, data: "Data") -> tuple["Module"
 
 
 def _one_network(
-    artifact: "Artifact", path: Path, operator: str, seed: int | None, own: OwnNetwork, data: "Data"
+    artifact: "Artifact",
+    path: Path,
+    operator: str | None,
+    seed: int | None,
+    own: OwnNetwork,
+    data: "Data",
 ) -> "Module | Composition":
-    """A module or a composition as it is; the modules of a bank joined, those of one seed.
+    """A module, or a composition without an operator, as it is; else its modules joined.
 
     Joining may look at validation samples, as for the statistics of BatchNorm.
     """
     from intarsia.artifacts import open_modules
     from intarsia.composition import compose
-    from intarsia.modules import Bank
+    from intarsia.modules import Bank, Module
 
     if not isinstance(artifact, Bank):
-        return artifact
+        kind = type(artifact).__name__.lower()
+        if seed is not None:
+            raise RecipeError(
+                f"{path} holds a {kind}, and --seed {seed} chooses among the modules of a bank: "
+                "leave it out"
+            )
+        if operator is None:
+            return artifact
+        if isinstance(artifact, Module):
+            raise RecipeError(
+                f"{path} holds one module, which there is nothing to join with by --operator "
+                f"{operator}: leave it out, or give the folder of a bank"
+            )
     samples = data if len(data.validation) else None
-    return compose(open_modules([path], seed, own.factory(path)), operator, samples=samples)
+    modules = open_modules([path], seed, own.factory(path))
+    return compose(modules, operator or "sum", samples=samples)
 
 
-def _joint(words: str, own: OwnNetwork) -> "Module | Composition | list[float]":
-    """What --joint means: numbers, or the path of a network."""
+def _joint(words: str, own: OwnNetwork) -> "Module | Composition | list[float] | str":
+    """What --joint means: numbers, the path of a network, or that one is to be trained."""
     from intarsia.artifacts import open_network
 
+    if words == "train":
+        return words
     try:
         return [float(word) for word in words.split(",")]
     except ValueError:

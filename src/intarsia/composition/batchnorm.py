@@ -63,13 +63,15 @@ class _Sums:
         self.centre = self.total = self.squares = torch.zeros(())
 
     def add(self, x: Tensor) -> None:
-        channels = x.detach().movedim(1, 0).flatten(1).double()  # C, everything else
+        """Each sample is summed as its numbers are, samples in float64: no tensor is copied."""
+        rows = x.detach().flatten(2) if x.ndim > 2 else x.detach()[..., None]  # N, C, L
+        rows = rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows
         if not self.count:
-            self.centre = channels.mean(1)  # squares far from it would lose digits
-        apart = channels - self.centre[:, None]
-        self.count += apart.shape[1]
-        self.total = self.total + apart.sum(1)
-        self.squares = self.squares + apart.square().sum(1)
+            self.centre = rows.mean(2).mean(0)  # squares far from it would lose digits
+        apart = rows - self.centre[:, None]
+        self.count += rows.shape[0] * rows.shape[2]
+        self.total = self.total + apart.sum(2).double().sum(0)
+        self.squares = self.squares + apart.square_().sum(2).double().sum(0)
 
 
 def _set(layer: Any, sums: _Sums, batches: int) -> None:

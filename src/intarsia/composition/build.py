@@ -29,14 +29,14 @@ from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.merge_memory import count_merge
 from intarsia.composition.operators.arithmetic import louder, off_the_sum
 from intarsia.composition.operators.inlay_network import BlockNetwork
-from intarsia.composition.operators.registry import OPERATORS, Operator, State
+from intarsia.composition.operators.registry import OPERATORS, Operator, State, searched
 from intarsia.composition.scale_search import (
     ScaleSearch,
-    asks_for_scale,
-    candidates,
+    Settings,
+    grid,
     labelled,
-    search_scale,
-    with_scale,
+    search_settings,
+    with_settings,
 )
 from intarsia.data import Split
 from intarsia.errors import CompositionError, RecipeError, nearest, shortened
@@ -91,7 +91,7 @@ class MergeResult:
     blocks: BlockNetwork | None = None
     router: nn.Module | None = None  # from raw inputs to what the operator chooses parts by
     join: Callable[[], Module] | None = None
-    search: ScaleSearch | None = None  # of the operator's scale, where it was to be found
+    search: ScaleSearch | None = None  # of the operator's settings, where they were to be found
 
     @cached_property
     def modules(self) -> Parts:
@@ -138,9 +138,11 @@ def build_merge(
             f"{operator.name} looks at samples and has none: compose(..., samples=data), or "
             "--samples in a shell"
         )
-    if asks_for_scale(operator) and how.on != "weights":
+    wanted = searched(operator)
+    if wanted and how.on != "weights":
         raise CompositionError(
-            f"{operator} works on {how.on}: a scale is searched for operators on weights alone"
+            f"{operator} works on {how.on}: a {wanted[0]} is searched for operators on weights "
+            "alone"
         )
     if how.on == "logits":
         # Tried out, so that a setting it cannot use shows here and not at the first input.
@@ -168,11 +170,11 @@ def build_merge(
     if blocks is not None:
         join = partial(_joined_later, context, how, operator, rewarded)
         return MergeResult((), context, rewarded, (), None, offset, calibration, blocks, join=join)
-    if not asks_for_scale(operator):
+    if not wanted:
         search = None
     else:
         search = search or _search(context, how, operator, options, rewarded)
-        operator = with_scale(operator, search.scale)
+        operator = with_settings(operator, search.settings)
     joined = _joined(context, how, operator, rewarded)
     buffers = _buffers_of_owners(context) if how.weight_sum else {}
     if buffers:
@@ -205,15 +207,15 @@ def _search(
     options: MergeOptions,
     rewarded: tuple[str, ...],
 ) -> ScaleSearch:
-    """The scale at which the joined network, as it would be used, answers best."""
+    """The settings at which the joined network, as it would be used, answers best."""
     split = labelled(context.samples, operator)
 
-    def accuracy(scale: float) -> float:
-        joined = _joined(context, how, with_scale(operator, scale), rewarded)
+    def accuracy(settings: Settings) -> float:
+        joined = _joined(context, how, with_settings(operator, settings), rewarded)
         network = _recalibrated(joined, context, options)[0].to_module()
         return float((logits_of(network, split.x).argmax(1) == split.y).double().mean())
 
-    return search_scale(candidates(len(context.parts)), accuracy, len(split))
+    return search_settings(grid(operator, len(context.parts)), accuracy, len(split))
 
 
 def _context(

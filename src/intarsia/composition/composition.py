@@ -15,7 +15,7 @@ from intarsia.composition.checks import check_fit, composition_health, locate
 from intarsia.composition.merge_context import MergeContext, kept_samples
 from intarsia.composition.operators import OPERATORS, Operator
 from intarsia.composition.operators.inlay import inlay_size
-from intarsia.composition.scale_search import ScaleSearch, with_scale
+from intarsia.composition.scale_search import ScaleSearch, with_settings
 from intarsia.data import Split
 from intarsia.encoders.encoder import EncoderLike
 from intarsia.errors import CompositionError, LimitError, RecipeError, WiringError, nearest
@@ -56,10 +56,11 @@ def compose(
     Split, or an array. At most 1000 are kept, and saved with the composition.
 
     For operators on weights, `align` permutes hidden units first, to match "weights" or
-    "activations"; a setting `scale="auto"` of theirs, as in "ties(scale='auto')", becomes the
-    scale that is best on labelled samples, which `report` has with all that were tried; with
-    `recalibrate` the statistics of BatchNorm layers are recomputed from the
-    samples. `calibrate` fits one scale and one offset per module on labelled samples.
+    "activations"; settings `scale="auto"` and `density="auto"` of theirs, as in
+    "ties(density='auto', scale='auto')", become those that are best on labelled samples, which
+    `report` has with all that were tried; with `recalibrate` the statistics of BatchNorm layers are
+    recomputed from the samples. `calibrate` fits one scale and one offset per module on labelled
+    samples.
 
     A composition, or a part of it, that is dead, undertrained or inconsistent is a HealthWarning;
     `composition.health` says more.
@@ -230,9 +231,9 @@ class Composition(Predicting):
 
     @property
     def resolved(self) -> Spec:
-        """The operator as it was called: with the scale that was found for `scale="auto"`."""
+        """The operator as it was called: with the scale and density that were found for "auto"."""
         search = self._result.search
-        return self.operator if search is None else with_scale(self.operator, search.scale)
+        return self.operator if search is None else with_settings(self.operator, search.settings)
 
     @property
     def health(self) -> Health:
@@ -261,7 +262,7 @@ class Composition(Predicting):
     ) -> "Composition":
         """Read the parts and join them again, to the same bits; else as Module.load.
 
-        A scale that was found for `scale="auto"` is not searched again.
+        What was found for `scale="auto"` or `density="auto"` is not searched again.
         """
         with stored.reading(path):
             parts, operator, options, samples, search = stored.read(path, as_model(model), encoder)

@@ -16,7 +16,7 @@ from intarsia.encoders import Encoder
 from intarsia.encoders.encoder import is_texts
 from intarsia.errors import DataError, ModelError, shortened
 from intarsia.models.custom.adapting import logits_in
-from intarsia.models.custom.trial import evaluation_mode, input_dtype
+from intarsia.models.custom.trial import answering_dtype, evaluation_mode, input_dtype
 
 Inputs = np.ndarray | Tensor | Sequence[Any]
 
@@ -111,9 +111,10 @@ class Classifier(Predicting):
 def logits_of(model: nn.Module, x: Inputs, batch: int = 4096, flips: bool = False) -> Tensor:
     """The model's logits on the CPU, batch by batch, in evaluation mode and without gradients.
 
-    A Classifier or Composition takes raw inputs; any other network is given them as float32, or as
-    whole numbers where it reads no others. With `flips` the inputs are pictures, N x channels x
-    height x width, and logits the mean of those for a picture and for its mirror image.
+    A Classifier or Composition takes raw inputs; any other network is given them as float32, or,
+    where it cannot read that, in the type of its own weights or as whole numbers. With `flips` the
+    inputs are pictures, N x channels x height x width, and logits the mean of those for a picture
+    and for its mirror image.
     """
     if batch < 1:
         raise DataError(f"batch is {batch}: expected at least 1")
@@ -123,7 +124,8 @@ def logits_of(model: nn.Module, x: Inputs, batch: int = 4096, flips: bool = Fals
     if flips:
         _check_pictures(rows)
     tensor = next(iter([*model.parameters(), *model.buffers()]), torch.zeros(()))
-    reads = None if isinstance(model, Predicting) else input_dtype(model, tuple(rows.shape[1:]))
+    one = tuple(rows.shape[1:])
+    reads = None if isinstance(model, Predicting) else answering_dtype(model, one)
     pieces = []
     with evaluation_mode(model), torch.no_grad():
         # An empty input still goes through once, for the number of classes.

@@ -5,7 +5,7 @@ import io
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from intarsia.errors import StudyError
@@ -110,6 +110,7 @@ class Table:
     rows: Sequence[Sequence[Entry]]
     notes: Sequence[str] = ()
     included_in: str = ""  # the title of another table that has all of these rows
+    statements: Mapping[str, str] = field(default_factory=dict)  # in CSV columns of their own
 
     def __post_init__(self) -> None:
         for number, row in enumerate(self.rows):
@@ -145,15 +146,20 @@ class Table:
         return "\n".join([*head, *lines, *(["", *notes] if notes else [])]) + "\n"
 
     def csv(self) -> str:
-        """Means, deviations and n in columns of their own, without notes; empty where missing."""
+        """Means, deviations and n in columns of their own, without notes; empty where missing.
+
+        Statements that belong to the numbers are in every row.
+        """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         parts = [_parts([row[i] for row in self.rows]) for i in range(len(self.columns))]
         names = zip(self.columns, parts, strict=True)
-        writer.writerow([f"{name} {part}".strip() for name, own in names for part in own])
+        heads = [f"{name} {part}".strip() for name, own in names for part in own]
+        writer.writerow([*heads, *self.statements])
         for row in self.rows:
             pairs = zip(row, parts, strict=True)
-            writer.writerow([_part(entry, part) for entry, own in pairs for part in own])
+            values = [_part(entry, part) for entry, own in pairs for part in own]
+            writer.writerow([*values, *self.statements.values()])
         return text.getvalue()
 
     def latex(self) -> str:

@@ -253,6 +253,38 @@ def test_logits_may_come_among_other_things(data: Data, protocol: Any) -> None:
         assert probed(form) == plain
 
 
+@pytest.mark.parametrize("protocol", ["cached", "literal"])
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float64])
+def test_merged_weights_may_have_other_types(
+    merged: nn.Module, data: Data, protocol: Any, kind: torch.dtype
+) -> None:
+    """As tools leave them; the new head is trained in float32 all the same."""
+    merged.to(kind)
+    result = ia.fresh_head(merged, data, protocol=protocol, joint=merged, **FAST)
+    right = merged(data.test.x.to(kind)).argmax(1) == data.test.y
+    assert result.native.mean == float(right.double().mean())
+    assert result.joint == result.native
+    assert result.fresh.mean > 0.9
+    assert ia.evaluate(merged, data.test).accuracy == result.native.mean
+    assert {p.dtype for p in merged.parameters()} == {kind}
+
+
+class ByName(Ends):
+    """Its head is called with the name of what it reads."""
+
+    def forward(self, x: Tensor) -> Any:
+        return self.fc(input=torch.relu(self.body(x.flatten(1))))
+
+
+@pytest.mark.parametrize("protocol", ["cached", "literal"])
+def test_a_head_may_be_called_by_the_name_of_its_input(data: Data, protocol: Any) -> None:
+    probed = []
+    for network in (Ends, ByName):
+        torch.manual_seed(0)
+        probed.append(ia.fresh_head(network(lambda z: z), data, protocol=protocol, **FAST))
+    assert probed[0].to_json() == probed[1].to_json()
+
+
 class Tokens(nn.Module):
     """A row of pixels is a token; the answer is that for one of them, picked before the head or
     after it, as the sequence classifiers of decoders do.
@@ -368,7 +400,7 @@ def test_raw_inputs_go_through_the_encoder_of_the_modules() -> None:
 
 def test_a_joint_reference_may_be_a_network(merged: nn.Module, bank: ia.Bank, data: Data) -> None:
     whole = ia.compose(bank, "inlay")
-    result = ia.fresh_head(merged, data, joint=[whole, 0.5], **FAST)
+    result = ia.fresh_head(merged, data, joint=[whole, np.float32(0.5)], **FAST)
     assert result.joint.values == (ia.evaluate(whole, data.test).accuracy, 0.5)
     without = ia.fresh_head(merged, data, **FAST)
     assert (without.joint, without.recovered) == (None, None)

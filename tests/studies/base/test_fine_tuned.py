@@ -10,7 +10,7 @@ import torch
 from intarsia.composition import OPERATORS, compose
 from intarsia.data import load_data
 from intarsia.errors import StudyError
-from intarsia.measure.probe import HeadTraining, readout_inputs
+from intarsia.measure.probe import FRESH_HEAD, HeadTraining, readout_inputs
 from intarsia.models import initialise
 from intarsia.modules import BASES
 from intarsia.studies import Measured, Store, StudyContext, find_study, run
@@ -208,6 +208,9 @@ def test_experts_count_once_however_often_they_were_joined(tmp_path: Path, threa
     ]
     assert len(done) == 4
     summary, every = study.tables(done)
+    for label, statement in FRESH_HEAD.labelled().items():  # it has a column of fresh heads
+        assert f"{label}: {statement}" in summary.notes
+        assert summary.csv().count(statement) == len(summary.rows)
     assert {entry.n for row in summary.rows for entry in row if isinstance(entry, Spread)} == {1}
     assert [row[0] for row in every.rows] == ["sum"]
 

@@ -12,10 +12,21 @@ from intarsia.errors import StudyError
 from intarsia.measure import FRESH_HEAD
 from intarsia.studies import Findings, Measured, Paper, Store, StudyContext, find_study
 from intarsia.studies.base.expert_banks import base_network, expert_bank, expert_source
-from intarsia.studies.base.expert_merges import ARITHMETIC, AVERAGED, RECOMPUTED, TIES
+from intarsia.studies.base.expert_merges import (
+    ARITHMETIC,
+    AVERAGED,
+    RECOMPUTED,
+    TIES,
+)
 from intarsia.studies.base.experts import JOINT
 from intarsia.studies.fresh_head.printed_tables import printed_fresh_heads
-from intarsia.studies.fresh_head.readout_of_experts import BASE, WAYS, recoveries, verdict
+from intarsia.studies.fresh_head.readout_of_experts import (
+    BASE,
+    WAYS,
+    recoveries,
+    tables_in_short,
+    verdict,
+)
 from intarsia.studies.fresh_head.readout_of_modules import FRESH, NATIVE
 
 STUDY = find_study("fresh_head")
@@ -64,11 +75,57 @@ def test_tables_have_the_contract_and_the_papers_numbers(small: list[Measured]) 
     for statement in FRESH_HEAD.labelled().values():
         assert any(statement in note for note in ours.notes)
         assert statement in ours.markdown()
+        assert ours.csv().count(statement) == len(ours.rows)
     assert "other backbones" in printed.title
     assert any("other backbones" in note for note in printed.notes)
     (figure,) = STUDY.figures(small).values()
     assert len(figure.axes) == 1
     assert not STUDY.tables([])
+
+
+def kept_at(epoch: int, made: Measured) -> Measured:
+    """A cell whose heads were trained for 10 epochs, of which this one was kept."""
+    settings = {**made.settings, "head": {"epochs": 10}}
+    if made.settings["way"] in (JOINT, BASE):
+        return Measured(settings, {**made.result, "epoch": epoch})
+    result = {
+        norms: {operator: {**own, "epoch": epoch} for operator, own in by_operator.items()}
+        for norms, by_operator in made.result.items()
+    }
+    return Measured(settings, result)
+
+
+def test_heads_that_ended_early_are_counted_below_their_table() -> None:
+    """Those of the partition, and of the joint network and the base, which all tables show."""
+    late = [kept_at(10, made) for made in example()]
+    random = [
+        Measured({**made.settings, "partition": "random"}, made.result)
+        for made in (kept_at(9, made) for made in example())
+        if made.settings["way"] not in (JOINT, BASE)
+    ]
+    notes = [
+        [note for note in table.notes if "the last epoch was the best" in note]
+        for table in STUDY.tables([*late, *random])
+    ]
+    assert [len(own) for own in notes] == [1, 1, 0]
+    assert notes[0][0].startswith("for 18 of 18 heads")
+    assert notes[1][0].startswith("for 6 of 18 heads")
+
+
+def test_a_short_table_has_every_merge_once() -> None:
+    """With the statistics that figures show, and the numbers of the study's own tables."""
+    made = [cell for cell in example() if RECOMPUTED in cell.result]
+    random = [Measured({**c.settings, "partition": "random"}, c.result) for c in made]
+    (short,) = tables_in_short([*example(), *random])
+    assert [row[:2] for row in short.rows] == [
+        [partition, way] for partition in ("ward", "random") for way in (WAYS[0], WAYS[2])
+    ]
+    ward, *_ = STUDY.tables(example())
+    recomputed = [row for row in ward.rows if RECOMPUTED in row]
+    for ours, theirs in zip(short.rows[:2], recomputed, strict=True):
+        assert [str(entry) for entry in ours[3:5]] == [str(entry) for entry in theirs[3:5]]
+        assert str(ours[-1]) == str(theirs[-1])
+    assert not tables_in_short([])
 
 
 def test_what_the_paper_printed() -> None:

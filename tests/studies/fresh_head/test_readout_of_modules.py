@@ -176,7 +176,7 @@ def test_cifar10_is_a_scale_of_its_own() -> None:
 def test_the_contract_stands_under_every_table(cells: list[Measured]) -> None:
     (table,) = STUDY.tables(cells)
     assert [row[0] for row in table.rows] == list(LABELS.values())
-    texts = [table.markdown(), str(table), str(table.to_json()), table.latex()]
+    texts = [table.markdown(), str(table), str(table.to_json()), table.latex(), table.csv()]
     for text in texts:
         for statement in FRESH_HEAD.labelled().values():
             assert " ".join(statement.split()) in " ".join(text.split())
@@ -220,7 +220,7 @@ def test_a_claim_is_made_for_each_operator() -> None:
     flat = [[n + d, n - d] for n, d in zip(NATIVE, (0.01, 0.02, 0.0), strict=True)]
     cells = [*made(SUM, NATIVE, HEADS), *made(TIES, NATIVE, flat), *made(LOGITS, NATIVE, None)]
     verdict = STUDY.judge(cells)
-    first, second, logits = verdict.claims
+    short, first, second = verdict.claims
     means = [fmean(values) for values in HEADS]
     p = stats.ttest_rel(means, NATIVE).pvalue
     assert first.holds is True
@@ -231,12 +231,16 @@ def test_a_claim_is_made_for_each_operator() -> None:
     assert first.evidence["recovered"] == pytest.approx(fmean(fractions))
     assert second.holds is False
     assert second.evidence["recovered"] == pytest.approx(0)
-    assert logits.holds is None
+    assert short.holds is None
+    assert short.counted == "1 of 2"
+    assert "(weights added). The best of them with a fresh head, weights added, " in short.text
+    assert f"reaches {fmean(means):.3f}; adding" in short.text
+    assert "adding logits reaches 0.530 without" in short.text
     assert "0.530 native, 0.920 fresh" in verdict.line
 
 
 def test_one_seed_is_too_few_for_a_test() -> None:
-    (claim,) = STUDY.judge(made(SUM, NATIVE[:1], HEADS)).claims
+    _, claim = STUDY.judge(made(SUM, NATIVE[:1], HEADS)).claims
     assert claim.holds is None
     assert "too few seeds" in claim.text
 
@@ -252,7 +256,7 @@ def test_fresh_heads_are_held_against_those_of_an_untrained_network() -> None:
     for heads, count in ((low, 2), (same, 0)):
         base = made(UNTRAINED, [0.1] * 3, heads)
         merges = [*made(SUM, NATIVE, HEADS), *made(MEAN, NATIVE, HEADS)]
-        claim = next(c for c in STUDY.judge([*merges, *base]).claims if c.short)
+        claim = next(c for c in STUDY.judge([*merges, *base]).claims if "below" in c.evidence)
         assert claim.evidence == {"count": count, "of": 2, "below": 0}
         assert claim.holds is (count == 2)
 
@@ -263,7 +267,7 @@ def test_fresh_heads_are_held_against_those_of_one_module() -> None:
     merges = [*made(SUM, NATIVE, HEADS), *made(MEAN, NATIVE, HEADS)]
     for heads, below in ((higher, 2), ([[0.7], [0.71], [0.73]], 0)):
         claims = STUDY.judge([*merges, *made(ALONE, [0.1] * 3, heads)]).claims
-        claim = next(c for c in claims if c.short)
+        claim = next(c for c in claims if "below" in c.evidence)
         assert claim.evidence == {"count": 2 - below, "of": 2, "below": below}
         assert claim.holds is (below == 0)
         assert ("the features themselves" in claim.text) is (below > 0)
@@ -273,10 +277,11 @@ def test_variants_of_other_data_have_claims_too() -> None:
     cells = made(SUM, NATIVE, HEADS)
     other = [Measured({**c.settings, "data": "cifar10"}, c.result) for c in cells]
     verdict = STUDY.judge(Findings(cells, "preset `paper`", {"preset `paper` with `x=1`": other}))
-    assert [claim.text.partition(",")[0] for claim in verdict.claims] == ["MNIST", "CIFAR-10"]
+    names = [claim.text.partition(",")[0] for claim in verdict.claims]
+    assert names == ["MNIST", "MNIST", "CIFAR-10", "CIFAR-10"]
     assert not any("x=1" in claim.text for claim in verdict.claims)  # the data tell them apart
     again = STUDY.judge(Findings(cells, "preset `paper`", {"preset `paper` with `x=1`": cells}))
-    assert ["x=1" in claim.text for claim in again.claims] == [False, True]
+    assert ["x=1" in claim.text for claim in again.claims] == [False, False, True, True]
 
 
 def test_diverged_modules_are_named() -> None:

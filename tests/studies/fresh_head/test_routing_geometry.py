@@ -76,20 +76,28 @@ def cells(gaps: dict[str, list[float]], entropy: float) -> list[Measured]:
 
 def test_the_verdict_is_what_the_numbers_say() -> None:
     above, below = [0.09, 0.1, 0.095], [-0.06, -0.05, -0.055]
-    geometry, entropy = verdict(Findings(cells({"ward": above, "random": below}, 0.1))).claims
+    paper, geometry, entropy = verdict(
+        Findings(cells({"ward": above, "random": below}, 0.1))
+    ).claims
+    assert paper.holds is True
+    assert paper.counted == "1 of 1"
     assert geometry.holds is True
     assert "ward tasks +0.095, higher" in geometry.text
     assert "random tasks -0.055, lower" in geometry.text
     assert geometry.n == 3
     assert entropy.holds is True
-    geometry, entropy = verdict(Findings(cells({"ward": above, "random": above}, -0.1))).claims
+    both = cells({"ward": above, "random": above}, -0.1)
+    paper, geometry, entropy = verdict(Findings(both)).claims
+    assert paper.holds is False  # centroids help on random tasks, too
     assert geometry.holds is False
     assert entropy.holds is False
-    geometry, _ = verdict(Findings(cells({"ward": [0.1, -0.1, 0.0], "random": below}, 0.1))).claims
+    unsure = cells({"ward": [0.1, -0.1, 0.0], "random": below}, 0.1)
+    paper, geometry, _ = verdict(Findings(unsure)).claims
+    assert paper.holds is False
     assert geometry.holds is False
     assert "not significant" in geometry.text
     noisy = [0.5, -0.3, 0.19]  # above in the mean, and not shown to be
-    geometry, _ = verdict(Findings(cells({"ward": above, "random": noisy}, 0.1))).claims
+    _, geometry, _ = verdict(Findings(cells({"ward": above, "random": noisy}, 0.1))).claims
     assert geometry.holds is False
     geometry, _ = verdict(Findings(cells({"ward": above}, 0.1))).claims
     assert geometry.holds is None  # the claim is of both partitions

@@ -13,7 +13,8 @@ from intarsia.specs import Registry, RegistryEntry, Spec, check_setting, is_ours
 State = Mapping[str, Tensor]
 States = Sequence[State]
 On = Literal["weights", "units", "logits"]
-AUTO = "auto"  # of a scale: the best one on labelled samples
+AUTO = "auto"  # of a setting that can be searched: the best one on labelled samples
+SEARCHED = ("density", "scale")  # such settings, of operators on weights
 
 # A user sets the other arguments of an operator, as in compose(bank, "name(key=value)").
 OPERATORS = Registry(
@@ -157,9 +158,14 @@ def takes_rows(spec: str | Mapping[str, Any] | Spec) -> bool:
 
 
 def looks_at_samples(spec: str | Mapping[str, Any] | Spec) -> bool:
-    """Whether an operator with these settings needs samples, if only for its scale."""
+    """Whether an operator with these settings needs samples, if only to find a setting."""
     read = OPERATORS.spec(spec)
-    return bool(OPERATORS[read.name].samples) or read.arguments.get("scale") == AUTO
+    return bool(OPERATORS[read.name].samples) or bool(searched(read))
+
+
+def searched(operator: Spec) -> list[str]:
+    """The settings that are to be found on samples."""
+    return [key for key in SEARCHED if operator.arguments.get(key) == AUTO]
 
 
 def _holds(name: str, spec: str | Mapping[str, Any] | Spec) -> bool:
@@ -169,9 +175,12 @@ def _holds(name: str, spec: str | Mapping[str, Any] | Spec) -> bool:
         return bool(trait)
     parameters = OPERATORS.parameters(read.name)
     for key, value in read.arguments.items():
-        if key != "scale" or value != AUTO:
+        if key not in searched(read):
             check_setting(read.name, parameters[key], value)
-    return bool(trait(OPERATORS.settings(read)))
+    settings = OPERATORS.settings(read)
+    if "density" in searched(read):  # a density at which something is trimmed
+        settings = {**settings, "density": 0.5}
+    return bool(trait(settings))
 
 
 def joins_logits(operator: Operator) -> bool:

@@ -24,10 +24,10 @@ from intarsia.composition.merge_memory import COPIES
 from intarsia.composition.operators import OPERATORS
 from intarsia.composition.operators.pieces import ROOM
 from intarsia.composition.operators.registry import (
-    AUTO,
     is_entrywise,
     is_tensorwise,
     joins_pieces,
+    searched,
     takes_rows,
 )
 from intarsia.composition.streaming.shards import (
@@ -589,8 +589,8 @@ def _checked_operator(given: str | Mapping[str, Any] | Spec, named: Mapping[str,
             f"{spec} does not join one tensor after another, as files are: take one of "
             f"{', '.join(ways)}; ties with preset='mergekit'"
         )
-    if spec.arguments.get("scale") == AUTO:
-        raise RecipeError(f"{spec}: a scale is found on samples, which files have not: give one")
+    for key in searched(spec):
+        raise RecipeError(f"{spec}: a {key} is found on samples, which files have not: give one")
     if how.most is not None and len(named) > how.most:
         raise RecipeError(f"{spec.name} joins at most {how.most} models, got {len(named)}")
     weights = spec.arguments.get("weights")

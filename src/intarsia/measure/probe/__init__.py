@@ -3,6 +3,7 @@
 from intarsia.measure.probe.contract import FRESH_HEAD, Contract
 from intarsia.measure.probe.fresh_head import FreshHead, ProbeScore, fresh_head
 from intarsia.measure.probe.head_training import HeadTraining, TrainedHead, train_head, train_heads
+from intarsia.measure.probe.joint_training import train_joint
 from intarsia.measure.probe.readout import Readout, readout_inputs, readout_of
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "readout_of",
     "train_head",
     "train_heads",
+    "train_joint",
 ]

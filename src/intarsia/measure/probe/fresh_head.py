@@ -3,9 +3,10 @@
 import hashlib
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
@@ -24,6 +25,7 @@ from intarsia.measure.probe.head_training import (
     WholeNetwork,
     train_head,
 )
+from intarsia.measure.probe.joint_training import train_joint
 from intarsia.measure.probe.readout import Readout, readout_of
 from intarsia.modules import Classifier, Module, Predicting, logits_of
 from intarsia.modules.classifier import network_inputs
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 ProbeProtocol = Literal["cached", "literal"]
-Joint = float | nn.Module | Module
+TRAIN = "train"  # in place of a joint reference: by the recipe of the modules
+Joint = float | nn.Module | Module | Literal["train"]
 SPLITS = ("train", "validation", "test")
 LEAKED = 0.5  # of the test rows: data sets have some rows twice, and none has half of them
 
@@ -87,6 +90,7 @@ class FreshHead(Renderable):
     unfinished: int  # heads that more epochs might have made better
     samples: dict[str, int]  # by split
     repeated: int  # test samples that are also among those trained or validated on
+    joint_recipe: Mapping[str, Any] | None = None  # of the joint network that was trained here
     contract: Contract = FRESH_HEAD
 
     @property
@@ -134,7 +138,8 @@ class FreshHead(Renderable):
             for name, score in (*self.rows()[:3], ("gap", self.gap), ("recovered", self.recovered))
         }
         facts = {key: getattr(self, key) for key in ("data", "head", "protocol", "seeds", "epochs")}
-        more = {key: getattr(self, key) for key in ("unfinished", "samples", "repeated")}
+        keys = ("unfinished", "samples", "repeated", "joint_recipe")
+        more = {key: getattr(self, key) for key in keys}
         training = {"training": asdict(self.training)}
         contract = {"contract": self.contract.to_json()}
         return plain({**scores, **facts, **training, **more, **contract}, "fresh head")
@@ -162,6 +167,8 @@ class FreshHead(Renderable):
         text += ", ".join(f"{count} {split}" for split, count in self.samples.items())
         if self.repeated:
             text += f" ({self.repeated} of these seen before)"
+        if self.joint_recipe is not None:
+            text += f"; joint trained here for {self.joint_recipe['epochs']} epochs"
         return "\n".join([text, *([self.doubt] if self.doubt else [])])
 
 
@@ -188,9 +195,12 @@ def fresh_head(
     running the network; `head="fc"` names it.
 
     `joint` is what was reached by training on all classes together: an accuracy, a network, or
-    several of either. "cached" computes the features of the frozen network once, for all seeds;
-    "literal" runs the whole network on every batch. Both draw the same batches from the same
-    seeds, and agree to rounding. Inputs are not augmented. `seeds` are how many heads, or which.
+    several of either. "train" trains one here by the recipe of the model's modules, which they
+    know: see `train_joint`.
+
+    "cached" computes the features of the frozen network once, for all seeds; "literal" runs the
+    whole network on every batch. Both draw the same batches from the same seeds, and agree to
+    rounding. Inputs are not augmented. `seeds` are how many heads, or which.
 
     Without `epochs` a head is trained until it stops getting better on validation samples, on
     features that are centred and brought to one size (see HeadTraining), by a learning rate of
@@ -216,7 +226,7 @@ def fresh_head(
     repeated = _check_apart(data.name, splits)
     readout = readout_of(model, splits["train"].x, head)
     classes = _check_width(readout, data)
-    references = None if joint is None else _joint_scores(joint, data)
+    references, recipe = _joint_scores(joint, model, data, device)
     with _placed(readout, device) as place:
         native, heads = _probed(readout, splits, classes, protocol, how, numbers, place)
     return FreshHead(
@@ -232,6 +242,7 @@ def fresh_head(
         unfinished=sum(not trained.finished for trained in heads),
         samples={name: len(split) for name, split in splits.items()},
         repeated=repeated,
+        joint_recipe=recipe,
     )
 
 
@@ -345,11 +356,21 @@ def _check_width(readout: Readout, data: Data) -> int:
     return width
 
 
-def _joint_scores(joint: Joint | Sequence[Joint], data: Data) -> ProbeScore:
+def _joint_scores(
+    joint: Joint | Sequence[Joint] | None, model: nn.Module | Module, data: Data, device: str
+) -> tuple[ProbeScore | None, Mapping[str, Any] | None]:
+    """The joint references, and the recipe of what was trained for them here."""
+    if joint is None:
+        return None, None
     given = list(joint) if isinstance(joint, list | tuple) else [joint]
     if not given:
         raise RecipeError("joint is empty: give an accuracy, a network, several, or None")
-    return ProbeScore(tuple(_joint_accuracy(one, data) for one in given))
+    recipe = None
+    if any(isinstance(one, str) and one == TRAIN for one in given):
+        trained = train_joint(model, data, device)
+        recipe = trained.provenance["recipe"]
+        given = [trained if isinstance(one, str) and one == TRAIN else one for one in given]
+    return ProbeScore(tuple(_joint_accuracy(one, data) for one in given)), recipe
 
 
 def _joint_accuracy(joint: Any, data: Data) -> float:
@@ -365,9 +386,9 @@ def _joint_accuracy(joint: Any, data: Data) -> float:
             )
         _check_finite(logits, "the joint network")
         return _hits(logits, split.y)
-    if isinstance(joint, bool) or not isinstance(joint, int | float) or not 0 <= joint <= 1:
+    if isinstance(joint, bool) or not isinstance(joint, Real) or not 0 <= float(joint) <= 1:
         raise RecipeError(
-            f"joint is {shortened(joint)}: expected an accuracy from 0 to 1, or a network"
+            f"joint is {shortened(joint)}: expected an accuracy from 0 to 1, a network or {TRAIN!r}"
         )
     return float(joint)
 

@@ -1,6 +1,6 @@
 """The readout of a network: the linear layer that makes its logits, and what that layer reads."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,12 @@ from torch import Tensor, nn
 from intarsia.composition import Composition
 from intarsia.errors import CompositionError, IntarsiaError, ModelError, nearest, shortened
 from intarsia.models.custom.adapting import logits_in
-from intarsia.models.custom.trial import evaluating, evaluation_mode, input_dtype, readout_factor
+from intarsia.models.custom.trial import (
+    answering_dtype,
+    evaluating,
+    evaluation_mode,
+    readout_factor,
+)
 from intarsia.modules import Classifier, Module
 
 PIECE = 512  # inputs that go through a network at a time where no gradient is needed
@@ -45,7 +50,7 @@ class Readout:
     def _read(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         caught: list[Tensor] = []
         hook = self.layer.register_forward_pre_hook(
-            lambda _, given: caught.append(given[0].detach())
+            lambda _, *given: caught.append(_read_by(*given).detach()), with_kwargs=True
         )
         try:
             logits = self.answer(rows)
@@ -66,7 +71,9 @@ class Readout:
             return caught[0].new_zeros(len(rows), self.layer.out_features)
 
         hooks = [
-            self.layer.register_forward_hook(lambda _, given, __: given[0]),
+            self.layer.register_forward_hook(
+                lambda _, given, named, __: _read_by(given, named), with_kwargs=True
+            ),
             network.register_forward_hook(catch),
         ]
         try:
@@ -86,7 +93,8 @@ class Readout:
         """The network with a head that makes its logits, all else frozen; then as it was."""
         learned = [p for p in self.model.parameters() if p.requires_grad]
         hook = self.layer.register_forward_hook(
-            lambda _, given, __: head(given[0].float()) / self.factor
+            lambda _, given, named, __: head(_read_by(given, named).float()) / self.factor,
+            with_kwargs=True,
         )
         try:
             for parameter in learned:
@@ -97,6 +105,11 @@ class Readout:
             hook.remove()
             for parameter in learned:
                 parameter.requires_grad_(True)
+
+
+def _read_by(given: tuple[Tensor, ...], named: Mapping[str, Tensor]) -> Tensor:
+    """What a Linear layer was called with, as `layer(x)` or `layer(input=x)`."""
+    return given[0] if given else named["input"]
 
 
 def readout_of(model: nn.Module | Module, x: Tensor, head: str | None = None) -> Readout:
@@ -119,7 +132,8 @@ def readout_of(model: nn.Module | Module, x: Tensor, head: str | None = None) ->
         model = model.to_module()
     if not isinstance(model, nn.Module):
         raise ModelError(
-            f"a {type(model).__name__} has no readout: give a composition, a module or an nn.Module"
+            f"a {type(model).__name__} has no readout: give a composition, as compose(bank, "
+            "'sum') makes one, a module or an nn.Module"
         )
     trial = _Trial(model, x[:2])
     name, factor = trial.found() if head is None else (head, trial.factor_of(head))
@@ -139,7 +153,7 @@ class _Trial:
         self.model = model
         self.network: Any = model.network if isinstance(model, Classifier) else model
         one = tuple(x.shape[1:])
-        self.reads = None if isinstance(model, Classifier) else input_dtype(model, one)
+        self.reads = None if isinstance(model, Classifier) else answering_dtype(model, one)
         tensor = next(iter([*model.parameters(), *model.buffers()]), torch.zeros(()))
         self.x = x.to(tensor.device, self.reads)
         self.shapes: dict[str, list[torch.Size]] = {}  # what linear layers gave, as called

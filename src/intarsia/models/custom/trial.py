@@ -38,6 +38,26 @@ def input_dtype(network: nn.Module, shape: tuple[int, ...]) -> torch.dtype:
         return torch.float32  # it will say itself what is wrong
 
 
+def answering_dtype(network: nn.Module, shape: tuple[int, ...]) -> torch.dtype:
+    """As `input_dtype`; of a network in bfloat16, say, that reads nothing else, its own type.
+
+    For networks that only answer: merged weights often lie in 16 bits.
+    """
+    floats = (t.dtype for t in _tensors(network).values() if t.is_floating_point())
+    own = next(floats, torch.float32)
+    if own == torch.float32 or not is_foreign(network):
+        return input_dtype(network, shape)
+    zeros = torch.zeros(2, *shape, device=_device(network))
+    for dtype in (torch.float32, own):
+        with evaluating(network):
+            try:
+                network(zeros.to(dtype))
+            except Exception:  # whatever custom code says to a type that it cannot read
+                continue
+            return dtype
+    return input_dtype(network, shape)
+
+
 def trial_inputs(network: nn.Module, shape: tuple[int, ...], rows: int = 8) -> Tensor:
     """Random inputs that the network can read, the same ones each time, on its device."""
     normal = torch.randn(rows, *shape, generator=torch.Generator().manual_seed(0))

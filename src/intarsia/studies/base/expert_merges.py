@@ -18,7 +18,7 @@ from intarsia.composition import OPERATORS, compose
 from intarsia.composition.batchnorm import has_batchnorm, recalibrate
 from intarsia.composition.merge_context import MergeContext, kept_samples
 from intarsia.composition.operators.registry import Operator
-from intarsia.composition.scale_search import best_of, candidates
+from intarsia.composition.scale_search import candidates
 from intarsia.data import Data, Split, subsample
 from intarsia.errors import StudyError
 from intarsia.measure.probe import (
@@ -152,7 +152,7 @@ class ExpertMerges:
         own: dict[str, Any] = {"scale": 1.0} if "scale" in free else {}
         densities = settings["densities"] if "density" in free else [None]
         validation = self._selected(settings)
-        tried: dict[str, dict[tuple[float | None, float], float]] = {n: {} for n in self.kinds}
+        best: dict[str, tuple[float, float | None, float, Tensor]] = {}
         for density in densities:
             thinned = {} if density is None else {"density": density}
             change = self.joined(operator, **own, **thinned)
@@ -163,15 +163,15 @@ class ExpertMerges:
                         self.put(scale * rounded)
                     else:
                         recalibrate(self.network, self.samples)
-                    tried[norms][density, scale] = right(self.classifier, validation)
-        for norms, scores in tried.items():
-            density, scale = best_of(scores)
+                    score = right(self.classifier, validation)
+                    if norms not in best or score > best[norms][0]:  # of equals the first
+                        best[norms] = (score, density, scale, change)
+        for norms, (score, density, scale, change) in best.items():
             chosen = {} if density is None else {"density": density}
-            change = scale * self.joined(operator, **own, **chosen)
             named = Spec(
                 spec.name, {**spec.arguments, **chosen, **({"scale": scale} if own else {})}
             )
-            yield ChosenMerge(operator, norms, str(named), scores[density, scale], change)
+            yield ChosenMerge(operator, norms, str(named), score, scale * change)
 
     def accuracies(self, operator: str, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """What an operator leaves on validation and test samples, by its best settings.
@@ -208,12 +208,12 @@ class ExpertMerges:
         validation, count = self.data.validation, settings["selection"]
         return subsample(validation, count) if count else validation
 
-    def features(self) -> dict[str, Tensor]:
-        """What the readout of the network as it is now reads, split by split."""
+    def probed(self) -> tuple[float, dict[str, Tensor]]:
+        """Of the network as it is now the accuracy on test samples, and what its readout reads of
+        every split: one pass gives both."""
         if self._readout is None:
             self._readout = readout_of(self.classifier, self.data.train.x)
-        splits = {name: getattr(self.data, name) for name in ("train", "validation", "test")}
-        return {name: self._readout.features(split.x)[0] for name, split in splits.items()}
+        return native_and_features(self._readout, self.data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,6 +247,15 @@ def check_compared(options: Mapping[str, Any]) -> list[str]:
             if how.on in ("weights", "logits") and (how.most or math.inf) >= options["tasks"]
         ]
     return check_operators({"operators": given}) if given else []
+
+
+def native_and_features(readout: Readout, data: Data) -> tuple[float, dict[str, Tensor]]:
+    """The accuracy on test samples, and what the readout reads of every split."""
+    splits = {name: getattr(data, name) for name in ("train", "validation", "test")}
+    read = {name: readout.features(split.x) for name, split in splits.items()}
+    answers = read["test"][1].argmax(1)
+    native = float((answers == data.test.y.to(answers.device)).double().mean())
+    return native, {name: features for name, (features, _) in read.items()}
 
 
 def fresh_heads(

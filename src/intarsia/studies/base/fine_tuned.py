@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from intarsia.data import Data
-from intarsia.measure.probe import HeadTraining
+from intarsia.measure.probe import FRESH_HEAD, HeadTraining
 from intarsia.measure.significance import clustered
 from intarsia.modules import Bank
 from intarsia.studies.base.expert_banks import expert_bank, expert_source
@@ -132,6 +132,7 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     return {
         **joined(cell.settings, bank, data),
         "sets": [list(module.rewarded) for module in bank],
+        "contract": FRESH_HEAD.to_json(),  # of the fresh head
         **sizes(bank),
     }
 
@@ -148,11 +149,12 @@ def joined(settings: Mapping[str, Any], bank: Bank, data: Data) -> dict[str, Any
     for operator in ONE_NETWORK:
         for best in merges.search(operator, settings):
             merges.put(best.change, best.norms)
-            test = right(merges.classifier, data.test)
+            if operator == ARITHMETIC:
+                test, features[best.norms] = merges.probed()
+            else:
+                test = right(merges.classifier, data.test)
             own = {"validation": best.validation, "test": test, "chosen": best.spec}
             found[best.norms][operator] = own
-            if operator == ARITHMETIC:
-                features[best.norms] = merges.features()
     training = HeadTraining(**settings["head"], initial="zeros")
     heads = fresh_heads(list(features.values()), data, training, settings["seed"])
     for norms, head in zip(features, heads, strict=True):
@@ -234,7 +236,7 @@ def _summary(name: str, group: Sequence[Measured], joint: Spread | None) -> Tabl
         "the scale of task arithmetic, the density and scale of TIES, and the best single network "
         "of all merges are chosen on validation samples, seed by seed",
         "a fresh head is a new linear layer on the features of the joined network, trained on all "
-        "tasks: it shows what the readout alone explains and is not a method to deploy",
+        "tasks, and not a method to deploy",
         "joint: one network fine-tuned from the same base on all tasks together, for as many steps "
         "as one expert that sees all tasks, not as many as all experts together",
         "other experts take steps in proportion to their own samples: as many as joint where "
@@ -245,7 +247,9 @@ def _summary(name: str, group: Sequence[Measured], joint: Spread | None) -> Tabl
             "averaged, recomputed: BatchNorm statistics of the joined network; the fresh head "
             "uses the recomputed ones"
         )
-    return Table(f"{name}: experts of one base, joined", columns, rows, notes)
+    notes += [f"{label}: {text}" for label, text in FRESH_HEAD.labelled().items()]
+    title = f"{name}: experts of one base, joined"
+    return Table(title, columns, rows, notes, statements=FRESH_HEAD.labelled())
 
 
 def _all_operators(name: str, group: Sequence[Measured]) -> list[Table]:

@@ -12,10 +12,8 @@ from itertools import product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
 from intarsia.data import Data
-from intarsia.measure.probe import FRESH_HEAD, HeadTraining, readout_of
+from intarsia.measure.probe import FRESH_HEAD, HeadTraining, Readout, readout_of
 from intarsia.measure.significance import LEVEL, clustered, holm
 from intarsia.studies.base.expert_banks import base_network, expert_bank, expert_source
 from intarsia.studies.base.expert_merges import (
@@ -25,6 +23,7 @@ from intarsia.studies.base.expert_merges import (
     ExpertMerges,
     check_merging,
     fresh_heads,
+    native_and_features,
 )
 from intarsia.studies.base.experts import (
     JOINT,
@@ -37,8 +36,7 @@ from intarsia.studies.base.fine_tuned import SCALES as BASE_SCALES
 from intarsia.studies.cells import Cell, Measured
 from intarsia.studies.context import StudyContext
 from intarsia.studies.fresh_head.printed_tables import printed_fresh_heads
-from intarsia.studies.fresh_head.readout_of_modules import FRESH, NATIVE
-from intarsia.studies.maxent.shared.baselines import right
+from intarsia.studies.fresh_head.readout_of_modules import FRESH, NATIVE, unfinished_note
 from intarsia.studies.maxent.shared.complete_merges import figure_name
 from intarsia.studies.options import check_head
 from intarsia.studies.scale.claims import diverged_banks
@@ -91,25 +89,23 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     way, data = settings["way"], source.measured
     training = HeadTraining(**settings["head"])
     contract = {"contract": FRESH_HEAD.to_json()}
-    if way == BASE:
-        return {
-            **_probed(base_network(source, context.device), data, training, settings),
-            **contract,
-        }
+    if way == BASE:  # which has no head for these classes
+        read = readout_of(base_network(source, context.device), data.train.x)
+        return {**_probed(read, data, training, settings, native=False), **contract}
     bank = expert_bank(settings, context, source)
     if bank.diverged:
         return {"diverged": list(bank.diverged)}
     if way == JOINT:
-        joint = bank[0].to_module().to(context.device)
-        native = {NATIVE: right(joint, data.test)}
-        return {**native, **_probed(joint, data, training, settings), **contract}
+        read = readout_of(bank[0].to_module().to(context.device), data.train.x)
+        return {**_probed(read, data, training, settings), **contract}
     merges = ExpertMerges(bank, data)
     found, features = [], []
     for operator in OPERATORS:
         for best in merges.search(operator, settings):
             merges.put(best.change, best.norms)
-            found.append((best, right(merges.classifier, data.test)))
-            features.append(merges.features())
+            accuracy, read_by_split = merges.probed()
+            found.append((best, accuracy))
+            features.append(read_by_split)
     heads = fresh_heads(features, data, training, settings["seed"])
     result: dict[str, Any] = {norms: {} for norms in merges.kinds}
     for (best, accuracy), head in zip(found, heads, strict=True):
@@ -124,14 +120,17 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
 
 
 def _probed(
-    network: nn.Module, data: Data, training: HeadTraining, settings: Mapping[str, Any]
+    readout: Readout,
+    data: Data,
+    training: HeadTraining,
+    settings: Mapping[str, Any],
+    native: bool = True,
 ) -> dict[str, Any]:
-    """What a fresh head makes of one network's features."""
-    readout = readout_of(network, data.train.x)
-    splits = {name: getattr(data, name) for name in ("train", "validation", "test")}
-    features = {name: readout.features(split.x)[0] for name, split in splits.items()}
+    """What a fresh head makes of one network's features, and its own head where that is asked."""
+    accuracy, features = native_and_features(readout, data)
     (head,) = fresh_heads([features], data, training, settings["seed"])
-    return {FRESH: head.test, "epoch": head.epoch}
+    own = {NATIVE: accuracy} if native else {}
+    return {**own, FRESH: head.test, "epoch": head.epoch}
 
 
 @dataclass(frozen=True)
@@ -202,7 +201,12 @@ def tables(done: Sequence[Measured]) -> list[Table]:
         for partition in dict.fromkeys(key[0] for key in found):
             own = {key[1:]: value for key, value in found.items() if key[0] == partition}
             title = f"{titled(data)}, {model}, {partition} tasks: merged experts with fresh heads"
-            result.append(_table(title, own, group))
+            shown = [
+                cell
+                for cell in group
+                if cell.settings["way"] in (JOINT, BASE) or cell.settings["partition"] == partition
+            ]
+            result.append(_table(title, own, shown))
     return [*result, printed_fresh_heads()] if result else []
 
 
@@ -231,10 +235,38 @@ def _table(
             rows.append(row)
     columns = ["expert training", "merged by", *(["BatchNorm"] if several else [])]
     columns += ["native head", "fresh head", "fresh - native", "joint", "recovered"]
-    return Table(title, columns, rows, _notes(several))
+    notes = _notes(several, group)
+    return Table(title, columns, rows, notes, statements=FRESH_HEAD.labelled())
 
 
-def _notes(several: bool) -> list[str]:
+def tables_in_short(done: Sequence[Measured]) -> list[Table]:
+    """One per data set and model with the merges of all partitions, for a page that leads here.
+
+    With recomputed BatchNorm statistics, where a network has any; no joint network and no base.
+    """
+    result = []
+    for (data, model), group in grouped(done, "data", "model").items():
+        shown = last_norms(recoveries(group))
+        rows: list[list[Entry]] = [
+            [
+                *(partition, way, OPERATORS[operator]),
+                Spread.of(own.native.values()),
+                Spread.of(own.fresh.values()),
+                Spread.of_any(own.joint.values()),
+                Spread.of_any(own.recovered),
+            ]
+            for (partition, way, operator, _), own in shown.items()
+        ]
+        columns = ["tasks", "expert training", "merged by"]
+        columns += ["native head", "fresh head", "joint", "recovered"]
+        if rows:
+            notes = unfinished_note(kept_epochs(group))
+            title = f"{titled(data)}, {model}"
+            result.append(Table(title, columns, rows, notes, statements=FRESH_HEAD.labelled()))
+    return result
+
+
+def _notes(several: bool, group: Sequence[Measured]) -> list[str]:
     norms = [
         "averaged, recomputed: BatchNorm statistics of the merged network, averaged over the "
         "experts or recomputed from validation samples; settings are chosen and heads trained for "
@@ -251,8 +283,18 @@ def _notes(several: bool) -> list[str]:
         "the base has no head for these classes: its row shows what a fresh head reads from "
         "features that no expert has changed",
         *(norms if several else []),
+        *unfinished_note(kept_epochs(group)),
         *contract,
     ]
+
+
+def kept_epochs(group: Sequence[Measured]) -> Iterator[tuple[int, int | None]]:
+    """The epoch kept of every head, and how many it was trained for."""
+    for cell in group:
+        merges = (own for norms in NORMS for own in cell.result.get(norms, {}).values())
+        for own in (cell.result, *merges):
+            if "epoch" in own:
+                yield own["epoch"], cell.settings["head"]["epochs"]
 
 
 def figures(done: Sequence[Measured]) -> "dict[str, Figure]":

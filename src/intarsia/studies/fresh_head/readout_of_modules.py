@@ -5,7 +5,7 @@ fresh heads. Probed beside them are what the numbers have to be read against: th
 module alone, and the network before any training.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import fmean, stdev
@@ -54,6 +54,7 @@ LABELS = {
     UNTRAINED: "untrained network",
 }
 NATIVE, FRESH = "native", "fresh"
+HALF = 0.5  # of the shortfall, above which most of it is the readout's
 REFERENCES = {JOINT: "the joint network", ALONE: "one module", UNTRAINED: "an untrained network"}
 # What it means where merges have less than a reference, or no more than one that learned nothing.
 TAILS = {
@@ -287,7 +288,8 @@ def tables(done: Sequence[Measured]) -> list[Table]:
             "recovered",
         ]
         title = f"{titled(data)}, {model}: one module per class, joined and probed"
-        result.append(Table(title, columns, rows, _notes(group)))
+        notes = _notes(group)
+        result.append(Table(title, columns, rows, notes, statements=FRESH_HEAD.labelled()))
     return result
 
 
@@ -316,12 +318,17 @@ def _notes(group: Sequence[Measured]) -> list[str]:
 
 
 def _unfinished(group: Sequence[Measured]) -> list[str]:
-    """How many heads were still getting better when their training ended."""
-    last = [
-        epoch == cell.settings["head"]["epochs"]
+    return unfinished_note(
+        (epoch, cell.settings["head"]["epochs"])
         for cell in group
         for epoch in cell.result.get("epochs", ())
-    ]
+    )
+
+
+def unfinished_note(kept: Iterable[tuple[int, int | None]]) -> list[str]:
+    """How many heads were still getting better when their training ended, by the epoch kept of each
+    and how many there were; nothing where none was."""
+    last = [epoch == epochs for epoch, epochs in kept]
     if not any(last):
         return []
     return [
@@ -354,7 +361,7 @@ def verdict(findings: Findings) -> Verdict:
     for where, group in findings.by_network():
         ways = probed_ways(group)
         merges = {way: ways[way] for way in MERGES if way in ways and ways[way].gaps}
-        claims += _recovered_claims(where, merges)
+        claims += [*_in_short(where, ways, merges), *_recovered_claims(where, merges)]
         claims += _references(where, ways, merges)
         if merges:
             words = [f"{way} {_short(own)}" for way, own in merges.items()]
@@ -368,6 +375,30 @@ def _short(own: Probed) -> str:
     text = f"{_mean(own.native)} native, {_mean(own.fresh)} fresh"
     part = Spread.of(own.recovered)
     return f"{text} ({part.mean:.2f} of the shortfall recovered)" if part.n else text
+
+
+def _in_short(where: str, ways: Mapping[str, Probed], merges: Mapping[str, Probed]) -> list[Claim]:
+    """The one conclusion: is most of what merging weights cost the readout's, and what is left?"""
+    parts = {way: Spread.of(own.recovered).mean for way, own in merges.items() if own.recovered}
+    if not parts:
+        return []
+    most = [LABELS[way] for way, part in parts.items() if part > HALF]
+    least, largest = min(parts.values()), max(parts.values())
+    spread = f"{least:.2f}" + (f" to {largest:.2f}" if len(parts) > 1 else "")
+    best = max(merges, key=lambda way: fmean(finite(merges[way].fresh.values())))
+    text = (
+        f"{where}, in short: of the shortfall of merged weights a new readout recovers {spread}, "
+        f"more than half for {len(most)} of {len(parts)} merges{_named(most)}. The best of them "
+        f"with a fresh head, {LABELS[best]}, reaches {_mean(merges[best].fresh)}"
+    )
+    if UNTRAINED in ways and ways[UNTRAINED].gaps:
+        text += f"; the features of an untrained network reach {_mean(ways[UNTRAINED].fresh)}"
+    if LOGITS in ways:
+        text += f"; adding logits reaches {_mean(ways[LOGITS].native)} without a new head"
+    evidence = {"count": len(most), "of": len(parts), "recovered": known(largest)}
+    n = min(len(merges[way].recovered) for way in parts)
+    short = "merges of whose shortfall a new readout recovers more than half"
+    return [Claim(f"{text}.", evidence=evidence, n=n, short=short)]
 
 
 def _recovered_claims(where: str, merges: Mapping[str, Probed]) -> list[Claim]:
@@ -405,7 +436,7 @@ def _recovered(
 def _references(
     where: str, ways: Mapping[str, Probed], merges: Mapping[str, Probed]
 ) -> list[Claim]:
-    """What fresh heads make of features that nobody joined, and what logits reach without them."""
+    """What fresh heads make of features that nobody joined."""
     parts = [
         f"{_mean(ways[way].fresh)} on the features of {words}"
         for way, words in REFERENCES.items()
@@ -417,9 +448,6 @@ def _references(
     for way in TAILS:
         if merges and way in ways:
             claims += _against(where, merges, way, ways[way])
-    if merges and LOGITS in ways:
-        reached = _mean(ways[LOGITS].native)
-        claims.append(Claim(f"{where}: adding logits reaches {reached} without a new head."))
     return claims
 
 

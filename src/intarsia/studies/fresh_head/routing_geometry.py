@@ -43,7 +43,7 @@ from intarsia.studies.scale.claims import diverged_banks
 from intarsia.studies.study import Study, register
 from intarsia.studies.tables import Entry, Spread, Table, accuracy_bars, grouped, point
 from intarsia.studies.verdict import Claim, Findings, Verdict
-from intarsia.studies.wording import titled
+from intarsia.studies.wording import listed, titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -224,7 +224,8 @@ def verdict(findings: Findings) -> Verdict:
     lines = []
     for where, cells_ in findings.by_network():
         if group := _measured(cells_):
-            claims += [*_by_geometry(where, group), *_by_entropy(where, group)]
+            claims += [*_as_printed(where, group), *_by_geometry(where, group)]
+            claims += _by_entropy(where, group)
             lines.append(f"{where}: {_in_short(group)}")
     failed = diverged_banks([cell for cells_ in findings.by_label.values() for cell in cells_])
     return Verdict("; ".join(lines) or "nothing is routed yet", claims, failed)
@@ -240,6 +241,32 @@ def _in_short(group: Sequence[Measured]) -> str:
         ]
         parts.append(f"{way} {', '.join(gaps)}")
     return f"centroid router minus ensemble: {'; '.join(parts)}"
+
+
+def _as_printed(where: str, group: Sequence[Measured]) -> list[Claim]:
+    """For how many ways the paper's direction holds: above under Ward, and not above elsewhere.
+
+    Nothing where a way was measured under one kind of partition alone, or with too few seeds.
+    """
+    tests = _tests(group, CENTROID, ENSEMBLE)
+    ways: dict[str, dict[str, bool]] = {}
+    for (partition, way), (test, p) in tests.items():
+        ways.setdefault(way, {})[partition] = test.t > 0 and p < LEVEL
+    both = {way: own for way, own in ways.items() if WARD in own and len(own) > 1}
+    if not both:
+        return []
+    found = [
+        way for way, own in both.items() if own[WARD] and not any(own[p] for p in own if p != WARD)
+    ]
+    text = (
+        f"{where}: as in the paper, the centroid router is significantly above the ensemble on "
+        f"ward tasks and not on others for {len(found)} of {len(both)} ways to train experts"
+    )
+    text += f" ({listed(found)})" if found else ""
+    evidence = {"count": len(found), "of": len(both)}
+    short = "ways to train experts for which centroids help on ward tasks alone"
+    n = min(_seeds([c for c in group if c.settings["way"] == way]) for way in both)
+    return [Claim(f"{text}.", len(found) == len(both), evidence, n, short)]
 
 
 def _by_geometry(where: str, group: Sequence[Measured]) -> list[Claim]:
