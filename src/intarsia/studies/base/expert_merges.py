@@ -143,13 +143,20 @@ class ExpertMerges:
 
         Tried are `scales`, and `densities`, where an operator has them and they are not given with
         it, on all validation samples or on so many of them as `selection` says. The change is
-        proportional to the scale, so it is made once for all of them; 1 / K, a mean of weights, is
-        always tried.
+        proportional to the scale, so it is made once for all of them, unless the weights themselves
+        are joined (base="zero"); 1 / K, a mean of weights, is always tried.
         """
         spec = OPERATORS.spec(SPECS.get(operator, operator))
         free = [key for key in OPERATORS.parameters(spec.name) if key not in spec.arguments]
         scales = candidates(self.count, settings["scales"]) if "scale" in free else [1.0]
         own: dict[str, Any] = {"scale": 1.0} if "scale" in free else {}
+        proportional = not own or spec.arguments.get("base") != "zero"
+
+        def change_at(scale: float, **thinned: float) -> Tensor:
+            if proportional:
+                return scale * self.joined(operator, **own, **thinned)
+            return self.joined(operator, scale=scale, **thinned)
+
         densities = settings["densities"] if "density" in free else [None]
         validation = self._selected(settings)
         tried: dict[str, dict[tuple[float | None, float], float]] = {n: {} for n in self.kinds}
@@ -158,16 +165,17 @@ class ExpertMerges:
             change = self.joined(operator, **own, **thinned)
             rounded = (self.start + change).float().double() - self.start
             for scale in scales:
+                scaled = scale * rounded if proportional else change_at(scale, **thinned)
                 for norms in self.kinds:  # averaged first: recomputing comes on top of it
                     if norms == AVERAGED:
-                        self.put(scale * rounded)
+                        self.put(scaled)
                     else:
                         recalibrate(self.network, self.samples)
                     tried[norms][density, scale] = right(self.classifier, validation)
         for norms, scores in tried.items():
             density, scale = best_of(scores)
             chosen = {} if density is None else {"density": density}
-            change = scale * self.joined(operator, **own, **chosen)
+            change = change_at(scale, **chosen)
             named = Spec(
                 spec.name, {**spec.arguments, **chosen, **({"scale": scale} if own else {})}
             )
