@@ -383,3 +383,32 @@ def encoded(name: str, encoder: Encoder) -> Module:
         name, network.state_dict(), {}, CATALOGUE, "mlp(8)", (FEATURES,), scaling=scaling,
         encoder=encoder,
     )  # fmt: skip
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.head = nn.Linear(5, 5), nn.Linear(5, 5), nn.Linear(5, 2)
+        self.two.weight = self.one.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.two(torch.relu(self.one(x)))))
+
+
+@pytest.mark.parametrize("how", ["mean", "logits"])
+def test_a_weight_with_two_names_is_one_in_the_network_that_is_made(how: str) -> None:
+    torch.manual_seed(0)
+    base = Tied()
+    parts = [
+        Module.of(Tied(), rewarded=name, catalogue=("a", "b"), shape=(5,), base=base)
+        for name in "ab"
+    ]
+    merged, x = compose(parts, how), torch.randn(4, 5)
+    with torch.no_grad():
+        expected = merged(x)
+        made = to_network(merged)
+        assert torch.equal(made(x), expected)
+        assert torch.equal(merged(x), expected)
+    layers = {name: layer for name, layer in made.named_modules() if name.endswith(("one", "two"))}
+    for name, layer in layers.items():
+        assert layer.weight is layers[f"{name[:-3]}one"].weight

@@ -17,7 +17,7 @@ from intarsia.composition import Composition
 from intarsia.composition.operators.logits.routers import EncodedInputs, Router
 from intarsia.errors import FileError, ModelError, RecipeError, nearest
 from intarsia.files import canonical, plain, write_whole
-from intarsia.models.custom.adapting import logits_in
+from intarsia.models.custom.adapting import logits_in, share_tied
 from intarsia.modules import Classifier, Module
 from intarsia.modules.classifier import divide_other
 
@@ -83,6 +83,7 @@ def to_network(artifact: Exportable) -> nn.Module:
     The layers keep their names. It is made for use, not for training: dropout is off for good.
     """
     root = _traceable(_computation(artifact, "float32", None)[0])
+    share_tied(root)  # a hook would be traced once, and leave the tracer's stand-ins behind
     with _tracing("to_network"):
         return fx.GraphModule(root, fx.Tracer().trace(root), "Network").eval()
 

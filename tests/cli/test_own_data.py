@@ -255,6 +255,28 @@ def test_a_network_of_ones_own_goes_through_every_verb(networks: Path, tmp_path:
     assert len(open_paths([bank], model=tiny).modules) == 3
 
 
+def test_modules_of_a_published_network_are_read_by_its_name(here: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=12, max_position_embeddings=4, num_labels=3,
+    )  # fmt: skip
+    transformers.BertForSequenceClassification(config).save_pretrained(here / "words")
+    network, own = ia.published("hf/./words"), ["--model", "hf/./words"]
+    for name in "ab":
+        module = ia.Module.of(
+            network, rewarded=name, catalogue=("a", "b", "c"), shape=(4,), base=network
+        )
+        module.save(here / f"{name}.safetensors")
+    parts = ["a.safetensors", "b.safetensors"]
+    words = ["compose", *parts, "-o", "whole.safetensors", "--operator", "mean"]
+    assert "hf/./FOLDER" in refusal(*words, "--model", "words")
+    call(*words, *own)
+    whole = ia.Composition.load(here / "whole.safetensors", model=network)
+    assert str(whole.operator) == "mean"
+    call("inspect", "whole.safetensors", *own)
+
+
 @pytest.mark.parametrize(
     ("word", "said"),
     [

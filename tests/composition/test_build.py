@@ -369,3 +369,95 @@ def test_options_of_a_newer_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="another shape"):
         Composition.load(tmp_path / "other")
     assert merged.report["notes"] == []
+
+
+class Places(nn.Module):
+    """A network with whole numbers and truths among its buffers, and a count."""
+
+    order: Tensor
+    seen: Tensor
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(9, 6), nn.Linear(6, 3)
+        self.register_buffer("order", torch.arange(4))
+        self.register_buffer("seen", torch.ones(4, 1, dtype=torch.bool))
+        self.register_buffer("count", torch.tensor(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.where(self.seen, self.words(x), 0)[:, self.order].mean(1))
+
+
+def adopted(networks: list[nn.Module], base: nn.Module) -> list[Module]:
+    names = ("a", "b", "c")
+    return [
+        Module.of(network, rewarded=name, catalogue=names, shape=(4,), base=base)
+        for name, network in zip(names, networks, strict=False)
+    ]
+
+
+@pytest.mark.parametrize("name", ["order", "seen"])
+def test_places_and_masks_that_differ_are_said(name: str) -> None:
+    base, other = Places(), Places()
+    other.load_state_dict(base.state_dict())
+    other.count += 7
+    same_places = compose(adopted([base, other], base), "mean")
+    assert same_places.report["notes"] == []  # of counts the largest is taken
+    assert same_places.joined is not None
+    assert int(same_places.joined.state["count"]) == 7
+    buffer = other.get_buffer(name)
+    buffer.copy_(buffer.flip(0) if name == "order" else torch.zeros_like(buffer))
+    with pytest.warns(UserWarning, match=f"the buffer '{name}'.*the largest is taken"):
+        merged = compose(adopted([base, other], base), "mean")
+    assert len(merged.report["notes"]) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_joined_in_double_and_rounded_once(dtype: torch.dtype) -> None:
+    base = Places().to(dtype)
+    networks: list[nn.Module] = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        network = Places().to(dtype)
+        network.load_state_dict({k: t * 20 for k, t in network.state_dict().items()})
+        network.load_state_dict({k: getattr(base, k) for k in ("order", "seen", "count")}, False)
+        networks.append(network)
+    parts = adopted(networks, base)
+    x = torch.randint(0, 9, (5, 4))
+    logits = compose(parts, "logits")(x)
+    assert logits.dtype == torch.float32  # what parts say in half is added up in float32
+    with torch.no_grad():
+        expected = sum((network(x).float() for network in networks), start=torch.zeros(()))
+    assert torch.equal(logits, expected)
+    merged = compose([replace(part.without_base(), origin="o") for part in parts], "mean").joined
+    assert merged is not None
+    for key, tensor in merged.state.items():
+        if tensor.is_floating_point():
+            mean = sum(network.state_dict()[key].double() for network in networks) / 3
+            assert torch.equal(tensor, mean.to(dtype)), key
+    compose(parts, "entropy_router")(x)  # what is far below all others has room in float32
+
+
+class WithNothing(nn.Module):
+    """A layer beside which lie parameters without an entry."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+        self.matrix, self.vector = (nn.Parameter(torch.zeros(shape)) for shape in ((0, 3), (0,)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x) + self.matrix.sum() + self.vector.sum()
+
+
+@pytest.mark.parametrize(
+    "how", [n for n, entry in OPERATORS.items() if entry.on == "weights"] + EVERY[-4:-3]
+)
+def test_parameters_without_entries_stay_so(how: str) -> None:
+    base, networks = WithNothing(), [WithNothing(), WithNothing()]
+    samples = Split(torch.randn(9, 4), torch.arange(9) % 3)
+    merged = compose(adopted([*networks], base), how, samples=samples).joined
+    assert merged is not None
+    assert (merged.state["matrix"].shape, merged.state["vector"].shape) == ((0, 3), (0,))
+    assert bool(torch.isfinite(merged.state["head.weight"]).all())

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,6 +60,56 @@ def test_state_dicts_name_their_model() -> None:
     module = ia.Module.of(named, rewarded="a", catalogue=CATALOGUE, model="mlp(8)")
     assert module.factory is None
     assert str(module.architecture.model).startswith("mlp")
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.head = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+        self.two.weight = self.one.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.relu(self.two(torch.relu(self.one(x)))))
+
+
+def test_a_shared_tensor_may_come_by_both_names_if_they_agree() -> None:
+    torch.manual_seed(0)
+    base, tuned, x = Tied(), Tied(), torch.randn(5, 6)
+    settings: dict[str, Any] = {"rewarded": "a", "catalogue": CATALOGUE, "model": base}
+    module = ia.Module.of(tuned.state_dict(), base=base.state_dict(), **settings)
+    assert "two.weight" not in module.state
+    with torch.no_grad():
+        assert torch.equal(module.to_module()(x), tuned(x))
+    apart = tuned.state_dict() | {"two.weight": torch.randn(6, 6)}
+    with pytest.raises(ModelError, match=r"other values for 'two\.weight' than for 'one\.weight'"):
+        ia.Module.of(apart, **settings)
+    with pytest.raises(ModelError, match="the base has other values for 'two"):
+        ia.Module.of(tuned.state_dict(), base=apart, **settings)
+
+
+def test_a_catalogue_in_another_order_than_the_networks_labels_is_refused() -> None:
+    mine = network()
+    mine.config = SimpleNamespace(id2label={0: "b", 1: "a", 2: "c"})  # type: ignore[assignment]
+    with pytest.raises(ModelError, match=r"outputs 'b, a, c', .* another order, 'a, b, c'"):
+        ia.Module.of(mine, rewarded="a", catalogue=CATALOGUE)
+    assert ia.Module.of(mine, rewarded="a", catalogue=("b", "a", "c")).catalogue == ("b", "a", "c")
+    assert ia.Module.of(mine, rewarded="y", catalogue=("x", "y", "z")).rewarded == ("y",)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_a_network_in_another_type_than_its_inputs_is_told_the_way(dtype: torch.dtype) -> None:
+    with pytest.raises(ModelError, match=rf"its weights are {dtype}.*give network\.float\(\)"):
+        ia.Module.of(network().to(dtype), rewarded="a", catalogue=CATALOGUE)
+
+
+def test_what_a_reader_of_ids_says_of_ids_is_what_is_shown() -> None:
+    class Unpadded(nn.Embedding):
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            super().forward(ids)
+            raise ValueError("no padding token is defined")
+
+    with pytest.raises(ModelError, match="ValueError: no padding token is defined"):
+        ia.Module.of(Unpadded(9, 3), rewarded="a", catalogue=CATALOGUE, shape=(4,))
 
 
 def test_a_base_makes_it_a_change() -> None:

@@ -18,7 +18,8 @@ from intarsia.data import DATASETS, check_options, is_path
 from intarsia.data.load import ENDINGS, known_options
 from intarsia.data.partitions import read_sets
 from intarsia.errors import DataError, ModelError, RecipeError, nearest, shortened
-from intarsia.models import Model
+from intarsia.models import Model, copies_of
+from intarsia.models.custom.published import is_published, published
 from intarsia.parsing import parse_yaml
 from intarsia.training import Recipe
 from intarsia.training.settings.recipe import CUSTOM
@@ -67,15 +68,19 @@ def is_factory(word: str | None) -> bool:
 def import_factory(word: str | None) -> Model | None:
     """The function that `package.module:factory` means, imported from here or the current folder.
 
-    It is only called with what a person typed: no file can have code imported.
+    It is only called with what a person typed: no file can have code imported. `hf/NAME` and the
+    like mean the network that modules were trained from.
     """
     if word is None:
         return None
+    if is_published(word):
+        return copies_of(published(word))
     match = FACTORY.fullmatch(word)
     if not match:
         raise ModelError(
             f"--model {word}: expected package.module:factory, a function f(shape, outputs) that "
-            "makes your network; networks that have a name need no --model here"
+            "makes your network, or hf/NAME, hf/./FOLDER or timm/NAME; networks that have a name "
+            "need no --model here"
         )
     folder = str(Path.cwd())
     if folder not in sys.path:

@@ -130,7 +130,7 @@ class OwnNetwork:
         text_option(
             "FACTORY",
             "Makes the modules' network, if it is your own: module:factory, imported from "
-            "here, too.",
+            "here, too; or hf/NAME, hf/./FOLDER, timm/NAME.",
         ),
     ] = None
 

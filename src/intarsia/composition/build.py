@@ -465,14 +465,14 @@ def _buffers_of_owners(context: MergeContext) -> dict[str, Tensor]:
     return buffers
 
 
-def _changed_buffers(context: MergeContext) -> list[str]:
-    """Buffers of real numbers that differ from part to part."""
+def _changed_buffers(context: MergeContext, floating: bool = True) -> list[str]:
+    """Buffers of real numbers, or of whole ones and truths, that differ from part to part."""
     states = [part.state for part in context.parts]
     return [
         name
         for name, entry in context.plan.items()
         if not entry.learned
-        and entry.dtype.is_floating_point
+        and entry.dtype.is_floating_point == floating
         and any(not torch.equal(state[name], states[0][name]) for state in states)
     ]
 
@@ -486,6 +486,15 @@ def _buffer_notes(context: MergeContext, known: State) -> tuple[str, ...]:
         note = (
             f"the buffer {name!r}, which no operator knows, differs from part to part and is "
             "averaged: that may not fit the joined weights, as the vectors of spectral norm do not"
+        )
+        warnings.warn(note, stacklevel=2)
+        return (note,)
+    for name in _changed_buffers(context, floating=False):
+        if not context.plan[name].shape:  # one number is a count
+            continue
+        note = (
+            f"the buffer {name!r}, which no operator knows, differs from part to part, and of each "
+            "entry the largest is taken: places and masks that differ do not fit any part then"
         )
         warnings.warn(note, stacklevel=2)
         return (note,)

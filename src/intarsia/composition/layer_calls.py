@@ -1,5 +1,6 @@
 """What the layers of a network read and give while it runs."""
 
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from intarsia.models.custom.adapting import sharing_layers
+from intarsia.models.custom.trial import noise
+
+ROWS = 8  # of the inputs, on which it is tried whether calls explain the gradients
+UNEXPLAINED = 1e-2  # of the largest slope: above rounding, below a second use of a weight
 
 Mixing = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 """Layers whose units each read many others."""
@@ -63,10 +68,13 @@ class LayerCall:
 _FORWARDS = {kind.forward for kind in get_args(Layer)}
 
 
-def run(network: nn.Module, inputs: Tensor) -> tuple[Tensor, list[LayerCall]]:
+def run(
+    network: nn.Module, inputs: Tensor, without: Collection[str] = ()
+) -> tuple[Tensor, list[LayerCall]]:
     """The network's logits, and every call of a layer on the way; a layer may be called twice.
 
-    The inputs stay as they are, also where the network works on them in place.
+    The inputs stay as they are, also where the network works on them in place. Layers `without`
+    which it is to be done are not noted.
     """
     calls: list[LayerCall] = []
 
@@ -75,12 +83,51 @@ def run(network: nn.Module, inputs: Tensor) -> tuple[Tensor, list[LayerCall]]:
         calls.append(LayerCall(name, layer, args[0].detach().clone(), gave))
         return gave.clone()
 
-    sharing = sharing_layers(network)
+    sharing = sharing_layers(network) | set(without)
     with ExitStack() as hooks:
         for name, layer in network.named_modules():
             if isinstance(layer, Layer) and is_plain(layer) and name not in sharing:
                 hooks.enter_context(layer.register_forward_hook(partial(note, name)))
         return network(inputs.clone()), calls
+
+
+def read_elsewhere(network: nn.Module, inputs: Tensor) -> set[str]:
+    """The layers whose weight or bias the network reads outside their calls, too.
+
+    Then their calls do not explain the gradients of these, tried on a few of the inputs.
+    """
+    some = inputs[:ROWS].detach()
+    with torch.enable_grad():
+        logits, calls = run(network, some.requires_grad_(some.is_floating_point()))
+        calls = [call for call in calls if call.gave.requires_grad]
+        own = {
+            name: parameter
+            for call in calls
+            for name, parameter in ((call.weight, call.layer.weight), (call.bias, call.layer.bias))
+            if parameter is not None and parameter.requires_grad
+        }
+        if not own:
+            return set()
+        factors = noise(logits.numel(), 5).reshape(logits.shape).to(logits)
+        gave = [call.gave for call in calls]
+        slopes = torch.autograd.grad(
+            (logits * factors).sum(), [*own.values(), *gave], materialize_grads=True
+        )
+    rest = dict(zip(own, slopes, strict=False))  # of a gradient, what no call explains
+    sizes = {name: float(slope.abs().max()) for name, slope in rest.items()}
+    for call, slope in zip(calls, slopes[len(own) :], strict=True):
+        slope = call.by_place(slope)
+        if call.weight in own:
+            weight = torch.einsum("nlgu,nlgc->guc", slope, call.reads())
+            rest[call.weight] = rest[call.weight] - weight.reshape(call.layer.weight.shape)
+        if call.bias in own:
+            rest[call.bias] = rest[call.bias] - slope.sum(dim=(0, 1)).flatten()
+    return {
+        call.name
+        for call in calls
+        for name in (call.weight, call.bias)
+        if name in own and float(rest[name].abs().max()) > UNEXPLAINED * sizes[name]
+    }
 
 
 def is_plain(layer: nn.Module) -> bool:

@@ -146,18 +146,25 @@ class MergeContext:
 
     def weights(self, given: float | Mapping[str, float]) -> list[float]:
         """One number per part: the same for all, or by name, where those left out have 1."""
+        return self._numbers("weights", "weight", given)
+
+    def densities(self, given: float | Mapping[str, float]) -> list[float]:
+        """Likewise, the fraction of its entries that each part keeps."""
+        return self._numbers("density", "density", given)
+
+    def _numbers(self, key: str, what: str, given: float | Mapping[str, float]) -> list[float]:
         if is_number(given):
             return [float(given)] * len(self.parts)  # type: ignore[arg-type]
         names = [part.name for part in self.parts]
         if not isinstance(given, Mapping):
             raise CompositionError(
-                f"weights is {shortened(given)}: expected one number, or one by name, as in "
+                f"{key} is {shortened(given)}: expected one number, or one by name, as in "
                 f"{{{names[0]!r}: 0.5}}"
             )
         for name, value in given.items():
             if not is_number(value):
                 raise CompositionError(
-                    f"the weight of {name!r} is {shortened(value)}: expected a number"
+                    f"the {what} of {name!r} is {shortened(value)}: expected a number"
                 )
         return [float(given.get(name, 1.0)) for name in names]
 

@@ -1,5 +1,6 @@
 """The wiring of a network: the one that it carries, or one inferred by tracing it."""
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,8 +53,13 @@ def wiring_of(network: nn.Module, shape: tuple[int, ...]) -> Wiring:
     """
     if carries_wiring(network):
         wiring = _carried(network, shape)
-        if is_foreign(network):
-            check_units(network, wiring, shape)
+        if is_foreign(network) and not check_units(network, wiring, shape):
+            warnings.warn(
+                f"the wiring of {type(network).__name__} is taken as it is, unproven: the network "
+                "does not repeat its answers to fixed inputs in float64 or float32; make sure that "
+                "aligned modules answer as they did",
+                stacklevel=2,
+            )
         return wiring
     wiring = with_joint(network, infer_wiring(network, shape), shape)
     try:

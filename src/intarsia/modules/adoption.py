@@ -34,10 +34,12 @@ def fields_of(
 ) -> dict[str, Any]:
     """The arguments of a Module, see `Module.of`."""
     classes = (rewarded,) if isinstance(rewarded, str) else tuple(rewarded)
+    holder = network if isinstance(network, nn.Module) else model
     state, model = _state_and_model(network, model)
     inputs = _shape(network, state) if shape is None else tuple(shape)
     outputs = len(catalogue)
     if isinstance(network, nn.Module):
+        _check_labels(network, catalogue)
         outputs = _outputs(network, inputs)
     architecture = Architecture.of(model, inputs, outputs)
     factory = model if architecture.model is None else None
@@ -68,6 +70,8 @@ def fields_of(
     }
     if base is None:
         return fields
+    if isinstance(base, Mapping) and isinstance(holder, nn.Module):
+        base = _named_once(base, holder, "the base")
     fitted = fit_base(read_base(base)[0], architecture, factory)
     plan = architecture.plan(factory)
     mask = {
@@ -143,11 +147,24 @@ def _state_and_model(
             "peft's merge_and_unload() does, or read the adapter's folder by Module.from_adapter"
         )
     holder = network if isinstance(network, nn.Module) else model
-    if isinstance(holder, nn.Module):  # a shared tensor has one name in ours
-        state = {key: t for key, t in state.items() if key not in shared_names(holder)}
+    if isinstance(holder, nn.Module):
+        state = _named_once(state, holder, "the state dict")
     form = as_model(model)
     assert form is not None
     return state, form
+
+
+def _named_once(state: Mapping[str, Tensor], holder: nn.Module, what: str) -> dict[str, Tensor]:
+    """A state without the further names of tensors that the network shares; ours has each once."""
+    shared = shared_names(holder)
+    for name, first in shared.items():
+        if name in state and first in state and not torch.equal(state[name], state[first]):
+            raise ModelError(
+                f"{what} has other values for {name!r} than for {first!r}, which are one tensor "
+                f"in the {type(holder).__name__}: give a network in which they are two, as it was "
+                "trained"
+            )
+    return {name: tensor for name, tensor in state.items() if name not in shared}
 
 
 def _shape(network: nn.Module | Mapping[str, Tensor], state: Mapping[str, Tensor]) -> tuple[int]:
@@ -165,13 +182,32 @@ def _shape(network: nn.Module | Mapping[str, Tensor], state: Mapping[str, Tensor
     return (int(first.shape[1]),)
 
 
+def _check_labels(network: nn.Module, catalogue: Sequence[str]) -> None:
+    """Refuse a catalogue that has the labels of a network of transformers in another order."""
+    labels = getattr(getattr(network, "config", None), "id2label", None)
+    if not isinstance(labels, Mapping):
+        return
+    named = [str(labels.get(place)) for place in range(len(labels))]
+    given = list(map(str, catalogue))
+    if named != given and sorted(named) == sorted(given):
+        raise ModelError(
+            f"the config of the {type(network).__name__} names its outputs "
+            f"{shortened(', '.join(named))}, and the catalogue has them in another order, "
+            f"{shortened(', '.join(given))}: give it in the order of the outputs"
+        )
+
+
 def _outputs(network: nn.Module, shape: tuple[int, ...]) -> int:
     try:
         logits = logits_in(answer(network, shape))
     except Exception as cause:
+        types = {p.dtype for p in network.parameters() if p.is_floating_point()} - {torch.float32}
+        advice = "give the shape it reads, as in shape=(3, 32, 32)"
+        if types:
+            advice = f"its weights are {types.pop()}, and inputs are float32: give network.float()"
         raise ModelError(
             f"the {type(network).__name__} fails on two inputs of shape {shape}: "
-            f"{type(cause).__name__}: {cause}: give the shape it reads, as in shape=(3, 32, 32)"
+            f"{type(cause).__name__}: {cause}: {advice}"
         ) from cause
     if not isinstance(logits, Tensor) or logits.dim() != 2:
         raise ModelError(
@@ -193,9 +229,9 @@ def _head_size(
 ) -> int | None:
     """How many outputs the state's own last layer has, of which several rows may make one."""
     plan = architecture.plan(factory)
-    sizes = [
+    sizes = (
         int(state[name].shape[0]) * architecture.outputs // plan[name].shape[0]
         for name in output_names(architecture, factory)
-        if name in state and state[name].ndim
-    ]
-    return sizes[0] if sizes else None
+        if name in state and state[name].ndim and any(plan[name].shape[:1])
+    )
+    return next(sizes, None)

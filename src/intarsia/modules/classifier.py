@@ -17,6 +17,7 @@ from intarsia.encoders.encoder import is_texts
 from intarsia.errors import DataError, ModelError, shortened
 from intarsia.models.custom.adapting import logits_in
 from intarsia.models.custom.trial import answering_dtype, evaluation_mode, input_dtype
+from intarsia.modules.statistics import is_half
 
 Inputs = np.ndarray | Tensor | Sequence[Any]
 
@@ -54,7 +55,8 @@ class Classifier(Predicting):
     With an `encoder` these are what that reads, or features that it gave before.
 
     A network with one output more than the catalogue has an explicit "other", last. Its probability
-    is divided evenly: with p = softmax(z / t) the logits are t log(p_c + p_other / C).
+    is divided evenly: with p = softmax(z / t) the logits are t log(p_c + p_other / C). Logits that
+    the network gives in half precision become float32, so that adding them up rounds no further.
     """
 
     shift: Tensor
@@ -100,6 +102,8 @@ class Classifier(Predicting):
                 f"the network gives logits of shape {tuple(logits.shape)}: expected N x {classes} "
                 f"for {classes} classes, or N x {classes + 1} with an explicit other"
             )
+        if is_half(logits):
+            logits = logits.float()
         if logits.shape[1] == classes:
             return logits
         return divide_other(logits, classes, self.temperature)

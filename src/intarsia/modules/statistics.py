@@ -13,15 +13,20 @@ def joint_buffer(
 ) -> Tensor:
     """A normalisation's running statistic: the weighted mean; of counts the largest.
 
-    A state counts for the units whose normalisation weight is not 0 in it.
+    A state counts for the units whose normalisation weight is not 0 in it. Half precision is
+    averaged in float64.
     """
     tensors = [state[name] for state in states]
-    if not tensors[0].is_floating_point():
+    dtype = tensors[0].dtype
+    if not dtype.is_floating_point:
         return reduce(torch.maximum, tensors)
+    if is_half(tensors[0]):
+        tensors = [tensor.double() for tensor in tensors]
     gain = sibling_name(name, "weight")
-    if gain not in states[0] or states[0][gain].shape != tensors[0].shape:
-        return mean_where(tensors, [torch.ones_like(t, dtype=torch.bool) for t in tensors], weights)
-    return mean_where(tensors, [state[gain] != 0 for state in states], weights)
+    kept = [torch.ones_like(t, dtype=torch.bool) for t in tensors]
+    if gain in states[0] and states[0][gain].shape == tensors[0].shape:
+        kept = [state[gain] != 0 for state in states]
+    return mean_where(tensors, kept, weights).to(dtype)
 
 
 def mean_where(
@@ -32,6 +37,11 @@ def mean_where(
     nobody = total(own) == 0
     own = [torch.where(nobody, weight, o) for weight, o in zip(weights, own, strict=True)]
     return total([t * o for t, o in zip(tensors, own, strict=True)]) / total(own)
+
+
+def is_half(tensor: Tensor) -> bool:
+    """Whether these are numbers of two bytes or fewer, whose sums round more than is needed."""
+    return tensor.is_floating_point() and tensor.dtype.itemsize < 4
 
 
 def sibling_name(name: str, other: str) -> str:

@@ -1,5 +1,6 @@
 """The Fisher average against gradients taken one sample and one class at a time."""
 
+import copy
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -194,10 +195,63 @@ def test_fewer_samples_are_held_where_layers_make_patches(
     monkeypatch.setattr(fisher, "CHUNK", 2)
     monkeypatch.setattr(fisher, "MANY", 5)
     monkeypatch.setattr(
-        fisher, "_add_layers", lambda s, n, x, t: (seen.append(len(x)), usual(s, n, x, t))[1]
+        fisher,
+        "_add_layers",
+        lambda s, n, x, *rest: (seen.append(len(x)), usual(s, n, x, *rest))[1],
     )
     diagonal(network.eval(), torch.rand(12, *shape), 1.0)
     assert seen == sizes
+
+
+class ReadAgain(nn.Module):
+    """A layer whose weight the network's own forward reads as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.first(x))
+        return self.head(nn.functional.linear(x, self.first.weight)) * self.head.bias.norm()
+
+
+def test_a_weight_that_is_read_outside_its_layer_counts_wherever_it_is_read() -> None:
+    torch.manual_seed(0)
+    network, x = ReadAgain().eval(), torch.randn(6, 4)
+    expected = {name: torch.zeros_like(p) for name, p in network.named_parameters()}
+    for row in x:
+        log_p = torch.log_softmax(network(row[None]), dim=1)[0]
+        for one in log_p:
+            slopes = torch.autograd.grad(one, list(network.parameters()), retain_graph=True)
+            for name, slope in zip(expected, slopes, strict=True):
+                expected[name] += one.exp().detach() * slope.square() / len(x)
+    seen = diagonal(network, x, 1.0)
+    for name, own in expected.items():
+        assert torch.allclose(seen[name].float(), own, rtol=1e-4, atol=1e-6), name
+
+
+@pytest.mark.parametrize("reads_words", [False, True])
+def test_frozen_parameters_inform_like_others(reads_words: bool) -> None:
+    torch.manual_seed(0)
+    layers = [nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)]
+    network = nn.Sequential(*([nn.Embedding(5, 2), nn.Flatten()] if reads_words else []), *layers)
+    x = torch.randint(0, 5, (6, 2)) if reads_words else torch.randn(6, 4)
+    expected = diagonal(copy.deepcopy(network), x, 1.0)
+    seen = diagonal(network.requires_grad_(False), x, 1.0)
+    assert all(torch.equal(seen[name], own) for name, own in expected.items())
+    assert all(bool(own.any()) for own in expected.values())
+
+
+def test_parameters_without_entries_have_no_information() -> None:
+    class Empty(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(3, 2)
+            self.none = nn.Parameter(torch.zeros(0, 3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) + self.none.sum()
+
+    assert diagonal(Empty().eval(), torch.rand(4, 3), 1.0)["none"].shape == (0, 3)
 
 
 class Aside(nn.Module):

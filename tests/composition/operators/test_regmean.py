@@ -273,3 +273,17 @@ def own_forward(shape: tuple[int, ...], outputs: int) -> nn.Module:
 def test_an_operator_refuses_layers_that_it_cannot_solve(make_context: Make) -> None:
     with pytest.raises(CompositionError, match=r"^regmean solves for the weight of layer '0'"):
         join(make_context(2, own_forward, samples=4))
+
+
+def test_a_weight_that_is_read_outside_its_layer_is_refused(make_context: Make) -> None:
+    class ReadAgain(nn.Module):
+        def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+            super().__init__()
+            self.first, self.head = nn.Linear(*shape, *shape), nn.Linear(*shape, outputs)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = torch.relu(self.first(x))
+            return self.head(nn.functional.linear(x, self.first.weight))
+
+    with pytest.raises(CompositionError, match="layer 'first', which the network reads in another"):
+        join(make_context(2, ReadAgain, samples=20))

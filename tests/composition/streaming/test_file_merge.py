@@ -99,6 +99,9 @@ def paths(folder: Path, states: Mapping[str, Any], **options: Any) -> dict[str, 
         "karcher(base='origin', weights={'a': 2})",
         "breadcrumbs(density=0.6, gamma=0.2)",
         "della(seed=3)",
+        "ties(preset='mergekit', density={'a': 0.4, 'b': 0.0})",
+        "breadcrumbs(density={'a': 0.2, 'b': 0.8}, gamma=0.1)",
+        "della(preset='mergekit', density={'a': 0.3}, epsilon=0.2)",
         "sce(density=0.5)",
         "tsvm",
         "iso_c",
@@ -225,6 +228,11 @@ def test_a_draw_goes_on_from_tensor_to_tensor(
     ia.merge_files([places["m"]], tmp_path / "out", "dare(density=0.5)", base=places["base"])
     result = read_model(tmp_path / "out")
     expected = draw("m", 19, 0.5, 0).double() * 2
+    assert torch.equal(torch.cat([result["v"], result["w"].flatten()]).double(), expected)
+    both = {"m": places["m"], "n": places["m"]}
+    ia.merge_files(both, tmp_path / "two", "dare(density={'m': 0.5})", base=places["base"])
+    result = read_model(tmp_path / "two")
+    expected += 1  # of the other all stays
     assert torch.equal(torch.cat([result["v"], result["w"].flatten()]).double(), expected)
 
 
@@ -364,6 +372,7 @@ def test_settings_that_cannot_be_used_write_nothing(tmp_path: Path) -> None:
         "task_arithmetic(scale='auto')": "samples",
         "task_arithmetic": "give base=",
         "weighted(weights={'z': 1})": "weights has 'z'",
+        "breadcrumbs(density={'z': 1})": "density has 'z'",
         "weighted(weights={'a': -1, 'b': 1}, normalise=True)": "add up to 0",
         "slerp(t=2)": "t is 2",
     }

@@ -22,6 +22,7 @@ MODELS = ("one", "two", "zero")  # by name before and after the base
 OTHERS = {"one": {"weight": 0.7}, "two": {"weight": 0.5}, "zero": {"weight": -0.2}}
 TWO = {name: OTHERS[name] for name in ("one", "two")}
 DENSITY = {"density": 0.6}
+THINNED = {"one": 0.3, "two": 0.8, "zero": 1.0}
 
 # Of each method some settings, and the models with theirs; those that draw keep everything.
 CASES: dict[str, tuple[dict[str, Any], dict[str, dict[str, Any]]]] = {
@@ -30,6 +31,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, dict[str, Any]]]] = {
     "task_arithmetic": ({"lambda": 0.7}, OTHERS),
     "task_arithmetic-normalised": ({"normalize": True, "int8_mask": True}, OTHERS),
     "ties": (DENSITY, OTHERS),
+    "ties-each": (DENSITY, {n: {**OTHERS[n], "density": d} for n, d in THINNED.items()}),
+    "breadcrumbs-each": ({}, {n: {**OTHERS[n], "density": d} for n, d in THINNED.items()}),
     "ties-sum": ({**DENSITY, "normalize": False, "lambda": 0.5}, OTHERS),
     "dare_linear": ({}, OTHERS),
     "dare_ties": ({}, OTHERS),
@@ -183,9 +186,9 @@ BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "moved from one tokenizer": ("ties", {"tokenizer_source": "union"}),
     "dtype is 4": ("ties", {"dtype": 4}),
     "one for all": (
-        "ties",
-        {"models": [{"model": n, "parameters": {"weight": 1, "density": d}}
-                    for n, d in (("one", 0.5), ("two", 0.6))]},
+        "breadcrumbs",
+        {"models": [{"model": n, "parameters": {"weight": 1, "gamma": g}}
+                    for n, g in (("one", 0.01), ("two", 0.02))]},
     ),
     "slerp joins base_model and one other": (
         "slerp",

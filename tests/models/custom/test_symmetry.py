@@ -140,7 +140,17 @@ def test_networks_that_answer_by_chance_cannot_be_tried() -> None:
     def chance(x: Tensor) -> Tensor:
         return x * torch.rand_like(x)
 
-    assert wiring_of(Net(RIGHT, between=chance), (4,))
+    with pytest.warns(UserWarning, match="the wiring of Net is taken as it is, unproven"):
+        assert wiring_of(Net(RIGHT, between=chance), (4,))
+
+
+def test_a_wiring_of_a_network_in_half_precision_is_unproven() -> None:
+    def in_half(x: Tensor) -> Tensor:
+        return torch.relu(x.bfloat16()).to(x.dtype)
+
+    wrong = RIGHT | {"b.bias": ("one",)}
+    with pytest.warns(UserWarning, match="the wiring of Net is taken as it is, unproven"):
+        wiring_of(Net(wrong, between=in_half), (4,))
 
 
 def test_the_trial_leaves_the_network_alone() -> None:

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -74,7 +75,10 @@ def test_scales_are_tried_as_compose_would_join_the_experts() -> None:
     head = {"epochs": 5, "learning_rate": 1e-2, "weight_decay": 1e-4, "batch": 32}
     settings = {"scales": [0.3, 1.0], "densities": [0.5], "seed": 0, "head": head, "selection": 0}
     others = ["emr", "centroid", "probabilities", "own", "entropy_router"]
-    settings["operators"] = ["sce(density=1.0)", "slerp", "regmean", "fisher", *others]
+    of_weights = "ties(density=1.0, base='zero')"
+    settings["operators"] = [
+        "sce(density=1.0)", "slerp", "regmean", "fisher", of_weights, *others
+    ]  # fmt: skip
     settings["statistics"] = 0
     found = joined(settings, bank, data)
     assert found[LOGITS] == right(compose(bank, "logits"), data.test)
@@ -194,6 +198,11 @@ def test_all_operators_in_one_table(tmp_path: Path, threads) -> None:
         for row in table.rows:
             better = sum(other[column].mean > row[column].mean for other in table.rows)
             assert row[place] == 1 + better
+    means = np.array([[row[column].mean for row in table.rows] for column in (1, 3)])
+    # the rank of equals is their mean
+    ranks = [[(row < v).sum() + (row <= v).sum() for v in row] for row in means]
+    (said,) = [note for note in table.notes if "correlation" in note]
+    assert f"ME, all tasks: {np.corrcoef(ranks)[0, 1]:.2f}, of {len(names)} operators" in said
 
 
 def test_experts_count_once_however_often_they_were_joined(tmp_path: Path, threads) -> None:

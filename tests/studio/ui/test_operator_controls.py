@@ -34,7 +34,8 @@ def test_kinds_follow_from_the_signature(mine: str) -> None:
     ]
     assert about(mine) == "Mine, in two lines."
     by_name = {control.name: control for control in controls_of("ties")}
-    assert by_name["density"] == Control("density", "number", None, (), optional=True)
+    assert by_name["scale"] == Control("scale", "number", None, (), optional=True)
+    assert by_name["density"] == Control("density", "text", None, (), optional=True)
     assert by_name["elect"].choices == ("mass", "frequency", "none")
     assert by_name["elect"].optional
     assert by_name["weights"] == Control("weights", "text", 1.0)
@@ -53,6 +54,8 @@ def test_values_are_read_as_people_give_them(mine: str) -> None:
     result = spec_of("ties", {"density": "0.3", "weights": "3: 0.5, 8: 2", "elect": ""})
     assert result.arguments == {"density": 0.3, "weights": {"3": 0.5, "8": 2}}
     assert spec_of("weighted", {"weights": "0.5"}).arguments == {"weights": 0.5}
+    result = spec_of("dare", {"density": "3: 0.5, 8: 0.2"})
+    assert result.arguments == {"density": {"3": 0.5, "8": 0.2}}
 
 
 @pytest.mark.parametrize(
@@ -60,6 +63,7 @@ def test_values_are_read_as_people_give_them(mine: str) -> None:
     [
         ("mine", {"times": 2.5}, "times is 2.5: expected a whole number"),
         ("ties", {"density": "half"}, "density is 'half': expected a number"),
+        ("weighted", {"weights": "half"}, "weights is 'half': expected a number"),
         ("weighted", {"weights": "3: [1"}, r"expected one number, or some by name"),
     ],
 )

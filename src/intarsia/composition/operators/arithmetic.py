@@ -4,10 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from torch import Tensor
 
-from intarsia.errors import RecipeError
+from intarsia.errors import RecipeError, shortened
 from intarsia.modules.statistics import total
+from intarsia.specs import is_number
 
 Weights = float | Mapping[str, float]  # of the parts: one for all, or by name
+Density = float | Mapping[str, float]  # likewise
 ROUNDING = 1e-8  # of the sizes that were added: what is smaller is nothing
 TOLERANCE = 1e-3  # of the logits' size: far above rounding, far below another function
 LOUD = 2.0**20  # a power of 2, by which nothing is rounded
@@ -68,3 +70,11 @@ def check_fraction(operator: str, setting: str, value: float, *, zero: bool = Fa
     if not 0 <= value <= 1 or (value == 0 and not zero):
         bounds = "from 0" if zero else "above 0"
         raise RecipeError(f"{operator}: {setting} is {value}: expected a fraction {bounds} to 1")
+
+
+def check_density(operator: str, density: Density, *, zero: bool = False) -> None:
+    """A fraction of the entries, the same for all parts or by name."""
+    for value in density.values() if isinstance(density, Mapping) else (density,):
+        if not is_number(value):
+            raise RecipeError(f"{operator}: density is {shortened(value)}: expected a number")
+        check_fraction(operator, "density", value, zero=zero)

@@ -1,13 +1,13 @@
 """Weights averaged by how much each module's answers depend on them."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
-from intarsia.composition.layer_calls import Layer, LayerCall, run
+from intarsia.composition.layer_calls import Layer, LayerCall, read_elsewhere, run
 from intarsia.composition.merge_context import MergeContext, StatsCache
 from intarsia.composition.operators.arithmetic import Weights, combination
 from intarsia.composition.operators.registry import States, operator
@@ -68,8 +68,10 @@ def diagonal(network: nn.Module, inputs: Tensor, temperature: float) -> dict[str
         for name, p in network.named_parameters()
     }
     patches = any(isinstance(m, Layer) and not isinstance(m, nn.Linear) for m in network.modules())
+    network.requires_grad_()  # frozen parameters inform, too
+    apart = read_elsewhere(network, inputs)
     for chunk in inputs.split(CHUNK if patches else MANY):
-        done = _add_layers(sums, network, chunk, temperature)
+        done = _add_layers(sums, network, chunk, temperature, apart)
         others = {n: p.detach() for n, p in network.named_parameters() if n not in done}
         for subsample in chunk.split(CHUNK) if others else ():
             _add_others(sums, network, others, subsample, temperature)
@@ -77,17 +79,23 @@ def diagonal(network: nn.Module, inputs: Tensor, temperature: float) -> dict[str
 
 
 def _add_layers(
-    sums: dict[str, Tensor], network: nn.Module, inputs: Tensor, temperature: float
+    sums: dict[str, Tensor],
+    network: nn.Module,
+    inputs: Tensor,
+    temperature: float,
+    apart: Collection[str],
 ) -> set[str]:
-    """Add the squares for the layers that were called, and say for which tensors.
+    """Add the squares for the layers that were called, but for some, and say for which tensors.
 
     The gradient of a weight is d x^T summed over the places of a sample, with x what the layer
     reads there and d the gradient of what it gives. With one place its square is d^2 (x^2)^T, and
     x is the same for every class: one product of matrices for all of them.
     """
     with torch.enable_grad():
-        logits, calls = run(network, inputs.detach().requires_grad_(inputs.is_floating_point()))
+        given = inputs.detach().requires_grad_(inputs.is_floating_point())
+        logits, calls = run(network, given, apart)
         roots = _roots(logits, temperature)
+    calls = [call for call in calls if call.gave.requires_grad]
     if not calls:
         return set()
     uses: dict[str, list[int]] = {}
@@ -165,7 +173,8 @@ def _mapped(
 
 def _agrees(each: dict[str, Tensor], first: dict[str, Tensor]) -> bool:
     return all(
-        torch.allclose(
+        not gradients.numel()
+        or torch.allclose(
             each[name][:1], gradients, rtol=1e-3, atol=1e-5 + 1e-3 * float(gradients.abs().max())
         )
         for name, gradients in first.items()

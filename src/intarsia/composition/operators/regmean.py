@@ -6,7 +6,7 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from intarsia.composition.layer_calls import Mixing, is_plain, run
+from intarsia.composition.layer_calls import Mixing, is_plain, read_elsewhere, run
 from intarsia.composition.merge_context import MergeContext, StatsCache
 from intarsia.composition.operators.arithmetic import check_fraction, mean
 from intarsia.composition.operators.registry import States, operator
@@ -36,8 +36,10 @@ def regmean(states: States, context: MergeContext, alpha: float = 0.9) -> dict[s
     G_i = X_i^T X_i / N; all other parameters are averaged.
     """
     check_fraction("regmean", "alpha", alpha, zero=True)
-    _check_layers(context.networks()[0])
+    network = context.networks()[0]
+    _check_layers(network)
     inputs = context.scaled("regmean")
+    _check_uses(network, inputs)
     left: dict[str, Tensor] = {}  # sum of G_i, groups x columns x columns
     right: dict[str, Tensor] = {}  # sum of W_i G_i, groups x units x columns
     grams = _CACHE.each(context, inputs, lambda network: gram_matrices(network, inputs))
@@ -102,6 +104,15 @@ def _check_layers(network: nn.Module) -> None:
             f"regmean solves for the weight of layer {name!r} ({type(layer).__name__}), which "
             "is computed from other parameters, as in weight norm, or used in a forward of its "
             "own: remove the parametrisation before training, or join by another operator"
+        )
+
+
+def _check_uses(network: nn.Module, inputs: Tensor) -> None:
+    for name in sorted(read_elsewhere(network.requires_grad_(), inputs)):
+        raise CompositionError(
+            f"regmean solves for the weight of layer {name!r}, which the network reads in another "
+            "place too, with other inputs: give that place a weight of its own before training, or "
+            "join by another operator"
         )
 
 

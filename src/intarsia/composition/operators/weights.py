@@ -16,7 +16,7 @@ from intarsia.composition.operators.arithmetic import (
 from intarsia.composition.operators.pieces import PieceJoin
 from intarsia.composition.operators.registry import States, copies, operator
 from intarsia.modules.architecture import Plan
-from intarsia.modules.statistics import joint_buffer, mean_where, sibling_name, total
+from intarsia.modules.statistics import is_half, joint_buffer, mean_where, sibling_name, total
 
 Affine = Literal["sum", "mean"]
 SOUPS = "https://arxiv.org/abs/2203.05482"  # model soups
@@ -104,12 +104,18 @@ def join_states(
     """Parameters by a function of name and tensors; buffers by the rule that all operators keep.
 
     The statistics of a unit are the mean over the modules whose normalisation weight is not pruned
-    there, or over all where it is pruned everywhere; of counts the largest is taken.
+    there, or over all where it is pruned everywhere; of counts the largest is taken. What is in
+    half precision is joined in float64, and rounded once.
     """
+
+    def joined(name: str) -> Tensor:
+        tensors = [state[name] for state in states]
+        if not is_half(tensors[0]):
+            return learned(name, tensors)
+        return learned(name, [tensor.double() for tensor in tensors]).to(tensors[0].dtype)
+
     return {
-        name: learned(name, [state[name] for state in states])
-        if entry.learned
-        else joint_buffer(name, states, [1.0] * len(states))
+        name: joined(name) if entry.learned else joint_buffer(name, states, [1.0] * len(states))
         for name, entry in plan.items()
     }
 

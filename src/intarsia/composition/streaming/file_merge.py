@@ -593,10 +593,11 @@ def _checked_operator(given: str | Mapping[str, Any] | Spec, named: Mapping[str,
         raise RecipeError(f"{spec}: a {key} is found on samples, which files have not: give one")
     if how.most is not None and len(named) > how.most:
         raise RecipeError(f"{spec.name} joins at most {how.most} models, got {len(named)}")
-    weights = spec.arguments.get("weights")
-    for name in weights if isinstance(weights, Mapping) else ():
-        if name not in named:
-            raise RecipeError(f"weights has {shortened(name)}: {nearest(name, named)}")
+    for key in ("weights", "density"):
+        by_name = spec.arguments.get(key)
+        for name in by_name if isinstance(by_name, Mapping) else ():
+            if name not in named:
+                raise RecipeError(f"{key} has {shortened(name)}: {nearest(name, named)}")
     return spec
 
 

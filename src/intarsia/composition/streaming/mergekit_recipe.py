@@ -352,7 +352,7 @@ def _parameters(
     entries: Sequence[Mapping[str, Any]],
     names: Mapping[str, str],
 ) -> Settings:
-    """All settings of a method: a weight by model, all else one for all."""
+    """All settings of a method: weights by model, and densities that differ; else one for all."""
     common = shared or {}
     if not isinstance(common, Mapping):
         raise RecipeError(f"parameters is {shortened(shared)}: expected a mapping")
@@ -364,7 +364,7 @@ def _parameters(
             check_keys(f"a model's parameters for {named}", entry["parameters"], tuple(method.own))
             own = entry["parameters"].get(key, common.get(key, default))
             values[names[entry["model"]]] = _number(key, own)
-        if key == "weight":
+        if key == "weight" or (key == "density" and len(set(values.values())) > 1):
             given[key] = values
         elif len(set(values.values())) > 1:
             raise RecipeError(

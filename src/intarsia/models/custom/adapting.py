@@ -60,6 +60,23 @@ def tie_shared(network: nn.Module) -> None:
     network.register_forward_hook(tie, always_call=True)
 
 
+def share_tied(network: nn.Module) -> None:
+    """Undo `tie_shared`, in all layers: each of the names has the shared parameter itself."""
+    for holder in network.modules():
+        ties = {key: hook for key, hook in holder._forward_hooks.items() if isinstance(hook, _Tie)}
+        for key, tie in ties.items():
+            del holder._forward_hooks[key]
+            holder._forward_hooks_always_called.pop(key, None)
+            for name, first in tie.shared.items():
+                (path, own), (source, other) = _layer_and_key(name), _layer_and_key(first)
+                layer = holder.get_submodule(path)
+                layer.__dict__.pop(own, None)
+                layer.register_parameter(own, getattr(holder.get_submodule(source), other))
+        before = holder._forward_pre_hooks
+        for key in [key for key, hook in before.items() if isinstance(hook, _Tie)]:
+            del before[key]
+
+
 def shared_names(network: nn.Module) -> dict[str, str]:
     """Every further name of a parameter -> its first one."""
     first: dict[int, str] = {}

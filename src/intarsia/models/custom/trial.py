@@ -216,8 +216,9 @@ def _answer_and_dtype(network: nn.Module, shape: tuple[int, ...]) -> tuple[Any, 
         except Exception as cause:
             try:
                 return network(zeros.long()), torch.int64
-            except Exception:
-                raise cause from None
+            except Exception as second:
+                # an embedding says of floats only that they are no ids
+                raise (second if "embedding" in str(cause) else cause) from None
 
 
 def _inputs(shape: tuple[int, ...], rows: int) -> Iterator[Tensor]:

@@ -143,24 +143,28 @@ class ExpertMerges:
 
         Tried are `scales`, and `densities`, where an operator has them and they are not given with
         it, on all validation samples or on so many of them as `selection` says. The change is
-        proportional to the scale, so it is made once for all of them; 1 / K, a mean of weights, is
-        always tried.
+        proportional to the scale, so it is made once for all of them, unless the weights themselves
+        are joined (base="zero"); 1 / K, a mean of weights, is always tried.
         """
         spec = OPERATORS.spec(SPECS.get(operator, operator))
         free = [key for key in OPERATORS.parameters(spec.name) if key not in spec.arguments]
         scales = candidates(self.count, settings["scales"]) if "scale" in free else [1.0]
-        own: dict[str, Any] = {"scale": 1.0} if "scale" in free else {}
+        scaled = "scale" in free
+        proportional = not scaled or spec.arguments.get("base") != "zero"
         densities = settings["densities"] if "density" in free else [None]
         validation = self._selected(settings)
         best: dict[str, tuple[float, float | None, float, Tensor]] = {}
         for density in densities:
             thinned = {} if density is None else {"density": density}
-            change = self.joined(operator, **own, **thinned)
-            rounded = (self.start + change).float().double() - self.start
-            for scale in scales:
+            for place, scale in enumerate(scales):
+                if place == 0 or not proportional:
+                    own = {"scale": 1.0 if proportional else scale} if scaled else {}
+                    change = self.joined(operator, **own, **thinned)
+                    rounded = (self.start + change).float().double() - self.start
+                factor = scale if proportional else 1.0
                 for norms in self.kinds:  # averaged first: recomputing comes on top of it
                     if norms == AVERAGED:
-                        self.put(scale * rounded)
+                        self.put(factor * rounded)
                     else:
                         recalibrate(self.network, self.samples)
                     score = right(self.classifier, validation)
@@ -169,9 +173,10 @@ class ExpertMerges:
         for norms, (score, density, scale, change) in best.items():
             chosen = {} if density is None else {"density": density}
             named = Spec(
-                spec.name, {**spec.arguments, **chosen, **({"scale": scale} if own else {})}
+                spec.name, {**spec.arguments, **chosen, **({"scale": scale} if scaled else {})}
             )
-            yield ChosenMerge(operator, norms, str(named), score, scale * change)
+            whole = scale * change if proportional else change
+            yield ChosenMerge(operator, norms, str(named), score, whole)
 
     def accuracies(self, operator: str, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """What an operator leaves on validation and test samples, by its best settings.

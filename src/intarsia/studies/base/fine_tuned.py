@@ -7,6 +7,7 @@ experts are joined: by their logits, or in the weights of one network.
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from math import isfinite
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -275,8 +276,23 @@ def _all_operators(name: str, group: Sequence[Measured]) -> list[Table]:
         "test accuracy over the classes of all tasks; settings, and whether BatchNorm statistics "
         "are averaged or recomputed, are chosen on validation samples, seed by seed",
         "rank: by the mean over seeds, 1 is the best",
+        *_rank_correlations(list(ways), list(spreads.values())),
     ]
     return [Table(f"{name}: all operators", columns, rows, notes)]
+
+
+def _rank_correlations(ways: Sequence[str], spreads: Sequence[Sequence[Spread]]) -> Iterator[str]:
+    """How alike the operators are ordered by the first way to train experts and by the others."""
+    from scipy.stats import spearmanr
+
+    first, *others = ([spread.mean for spread in column] for column in zip(*spreads, strict=True))
+    for way, means in zip(ways[1:], others, strict=True):
+        both = [pair for pair in zip(first, means, strict=True) if all(map(isfinite, pair))]
+        if min((len(set(column)) for column in zip(*both, strict=True)), default=0) > 1:
+            yield (
+                f"Spearman's correlation of the ranks for {ways[0]} and for {way}: "
+                f"{spearmanr(both).statistic:.2f}, of {len(both)} operators"
+            )
 
 
 def _places(column: Sequence[Spread]) -> list[int]:

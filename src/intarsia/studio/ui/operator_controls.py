@@ -4,7 +4,7 @@ import inspect
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from intarsia.composition import OPERATORS
@@ -27,6 +27,7 @@ class Control:
     default: Any
     choices: tuple[str, ...] = ()
     optional: bool = False  # None, where something else decides, such as a preset
+    numbers: bool = field(default=False, compare=False)  # as text: one, or some by name
 
 
 def controls_of(operator: str) -> list[Control]:
@@ -57,7 +58,13 @@ def read(operator: str, control: Control, value: Any) -> Any:
     if control.kind in ("number", "integer"):
         return _number(operator, control, value)
     if control.kind == "text" and isinstance(value, str):
-        return _literal(operator, control.name, value)
+        given = _literal(operator, control.name, value)
+        if control.numbers and isinstance(given, str):
+            raise RecipeError(
+                f"{operator}: {control.name} is {shortened(value)}: expected a number, or some by "
+                "name, such as 3: 0.5, 8: 2"
+            )
+        return float(given) if control.numbers and is_number(given) else given
     return value
 
 
@@ -77,7 +84,8 @@ def _control(name: str, annotation: Any, default: Any) -> Control:
     if typing.get_origin(one) is Literal:
         return Control(name, "choice", default, typing.get_args(one), optional)
     known: dict[Any, Kind] = {bool: "flag", int: "integer", float: "number"}
-    return Control(name, known.get(one, "text"), default, (), optional)
+    numbers = len(rest) > 1 and float in rest
+    return Control(name, known.get(one, "text"), default, (), optional, numbers)
 
 
 def _number(operator: str, control: Control, value: Any) -> float:

@@ -15,6 +15,9 @@ Make = Callable[..., MergeContext]
 MANY = [
     "breadcrumbs",
     "della(seed=2)",
+    "della(density={'a': 0.3, 'b': 1.0})",
+    "ties(density={'a': 0.3, 'c': 0.6})",
+    "dare(density={'b': 0.3})",
     "sce(density=0.5)",
     "model_stock",
     "multislerp",
@@ -60,3 +63,21 @@ def test_changes_of_a_base_are_joined_like_weights_of_one_origin(
     one, other = compose(based, how), compose(context.parts, how)
     for name, tensor in state_of(one).items():
         torch.testing.assert_close(tensor, state_of(other)[name], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "how", ["dare(seed=1", "breadcrumbs(gamma=0.1", "della(consensus='sum'", "ties(reduce='sum'"]
+)
+def test_each_part_may_be_thinned_by_a_density_of_its_own(how: str, make_context: Make) -> None:
+    """Added up without an election, each gives what it gives alone; who is left out keeps all."""
+    context = make_context(3, density=1.1)
+    start, how = dict(context.origin()), f"{how}, elect='none'" if how[0] == "t" else how
+    parts = of_a_base(context.parts, start)
+    merged = state_of(compose(parts, f"{how}, density={{'a': 0.3, 'b': 0.6}})"))
+    alone = [
+        state_of(compose([part], f"{how}, density={density})"))
+        for part, density in zip(parts, (0.3, 0.6, 1.0), strict=True)
+    ]
+    for name in context.learned:
+        expected = start[name] + sum(own[name] - start[name] for own in alone)
+        torch.testing.assert_close(merged[name], expected, rtol=1e-5, atol=1e-6)

@@ -57,7 +57,7 @@ def drop(
 def drop_pieces(
     tensor: TensorPieces,
     names: Sequence[str],
-    density: float,
+    densities: Sequence[float],
     seed: int,
     rescale: Literal["density", "norm", "none"],
 ) -> Callable[[list[Tensor], int], list[Tensor]]:
@@ -65,13 +65,12 @@ def drop_pieces(
     plain: Literal["density", "none"] = "density" if rescale == "density" else "none"
 
     def left(changes: list[Tensor], start: int) -> list[Tensor]:
-        kept = [
-            draw(n, len(c), density, seed, tensor.first + start)
-            for n, c in zip(names, changes, strict=True)
+        return [
+            drop(c, draw(n, len(c), d, seed, tensor.first + start), d, plain, [len(c)])
+            for n, c, d in zip(names, changes, densities, strict=True)
         ]
-        return [drop(c, k, density, plain, [len(c)]) for c, k in zip(changes, kept, strict=True)]
 
-    if rescale != "norm" or density == 1:
+    if rescale != "norm" or min(densities) == 1:
         return left
     scales = norm_scales(tensor, left)
     return lambda changes, start: [c * f for c, f in zip(left(changes, start), scales, strict=True)]

@@ -49,7 +49,7 @@ def iso_c(context: MergeContext, weights: Weights = 1.0, scale: float = 1.0) -> 
 def without_interference(changes: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """TSV-M of one tensor's changes."""
     weighted = [change * weight for change, weight in zip(changes, weights, strict=True)]
-    if changes[0].ndim < 2:
+    if changes[0].ndim < 2 or not changes[0].numel():
         return mean(weighted)
     left, values, right = [], [], []
     for change in weighted:
@@ -69,7 +69,7 @@ def without_interference(changes: Sequence[Tensor], weights: Sequence[float]) ->
 
 def isotropic(changes: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """Iso-C of one tensor's changes."""
-    if changes[0].ndim < 2:
+    if changes[0].ndim < 2 or not changes[0].numel():
         return combination([weight / len(changes) for weight in weights], changes)
     u, s, v = torch.linalg.svd(rows_of(combination(weights, changes)), full_matrices=False)
     there = s > RANK * s.max()

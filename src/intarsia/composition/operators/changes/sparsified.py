@@ -13,7 +13,13 @@ import torch
 from torch import Tensor
 
 from intarsia.composition.merge_context import MergeContext
-from intarsia.composition.operators.arithmetic import Weights, check_fraction, combination
+from intarsia.composition.operators.arithmetic import (
+    Density,
+    Weights,
+    check_density,
+    check_fraction,
+    combination,
+)
 from intarsia.composition.operators.changes import ties
 from intarsia.composition.operators.changes.dare import drop, norm_scales, uniform
 from intarsia.composition.operators.changes.tensor_changes import (
@@ -52,7 +58,7 @@ BREADCRUMBS = replace(ties.PRESETS["mergekit"], reduce="sum")
 )
 def breadcrumbs(
     context: MergeContext,
-    density: float = 0.9,
+    density: Density = 0.9,
     gamma: float = 0.01,
     consensus: Consensus = "sum",
     weights: Weights = 1.0,
@@ -63,12 +69,13 @@ def breadcrumbs(
     Of a tensor the fraction `gamma` that is largest goes first, then the smallest until `density`
     is left; less of the largest where that would leave too few. With density=1 nothing goes.
     """
-    check_fraction("breadcrumbs", "density", density)
+    check_density("breadcrumbs", density)
+    given, densities = context.weights(weights), context.densities(density)
     check_fraction("breadcrumbs", "gamma", gamma, zero=True)
-    given = context.weights(weights)
 
     def join(name: str, changes: list[Tensor]) -> Tensor:
-        left = [without_extremes(change, density, gamma) for change in changes]
+        pairs = zip(changes, densities, strict=True)
+        left = [without_extremes(change, own, gamma) for change, own in pairs]
         return scale * joined(left, given, consensus, BREADCRUMBS)
 
     return join
@@ -83,7 +90,7 @@ def breadcrumbs(
 )
 def della(
     context: MergeContext,
-    density: float = 0.5,
+    density: Density = 0.5,
     epsilon: float | None = None,
     seed: int = 0,
     consensus: Consensus = "ties",
@@ -98,15 +105,17 @@ def della(
     divided by its chance; preset="mergekit" scales a tensor back to its sum of magnitudes. A draw
     depends on the seed and the names of part and tensor alone.
     """
-    check_fraction("della", "density", density)
-    spread = _spread(density, epsilon)
+    check_density("della", density)
+    densities = context.densities(density)
+    spreads = _spreads(densities, epsilon)
     given, how = context.weights(weights), DELLA[preset]
 
     def join(name: str, changes: list[Tensor]) -> Tensor:
         left = []
-        for part, change in zip(context.parts, changes, strict=True):
+        each = zip(context.parts, changes, densities, spreads, strict=True)
+        for part, change, own, spread in each:
             numbers = uniform(f"{part.name}/{name}", change.numel(), seed).to(change.device)
-            left.append(magnitude_drop(change, numbers, density, spread, how.rescale))
+            left.append(magnitude_drop(change, numbers, own, spread, how.rescale))
         return scale * joined(left, given, consensus, how.ties)
 
     return join
@@ -116,12 +125,13 @@ def _breadcrumbs_pieces(
     tensor: TensorPieces, context: MergeContext, settings: Mapping[str, Any]
 ) -> PieceJoin:
     given, scale = context.weights(settings["weights"]), settings["scale"]
-    top, count = _kept_ranks(tensor.entries, settings["density"], settings["gamma"])
-    parts = len(given)
+    parts, gamma = len(given), settings["gamma"]
+    densities = context.densities(settings["density"])
+    ranks = [_kept_ranks(tensor.entries, density, gamma) for density in densities]
     found = largest(
         tensor,
         lambda changes: [change.abs() for change in changes] * 2,
-        [top] * parts + [top + count] * parts,
+        [*(top for top, _ in ranks), *(top + count for top, count in ranks)],
     )
     beyond, within = found[:parts], found[parts:]
 
@@ -139,20 +149,23 @@ def _breadcrumbs_pieces(
 def _della_pieces(
     tensor: TensorPieces, context: MergeContext, settings: Mapping[str, Any]
 ) -> PieceJoin:
-    density, seed, scale = settings["density"], settings["seed"], settings["scale"]
-    spread = _spread(density, settings["epsilon"])
+    seed, scale = settings["seed"], settings["scale"]
+    densities = context.densities(settings["density"])
+    spreads = _spreads(densities, settings["epsilon"])
     given, how = context.weights(settings["weights"]), DELLA[settings["preset"]]
     plain: Literal["probability", "none"] = "none" if how.rescale == "norm" else "probability"
 
     def left(changes: list[Tensor], start: int) -> list[Tensor]:
         each = []
-        for part, change in zip(context.parts, changes, strict=True):
+        for part, change, own, spread in zip(
+            context.parts, changes, densities, spreads, strict=True
+        ):
             numbers = uniform(f"{part.name}/{tensor.name}", change.numel(), seed, start)
-            each.append(magnitude_drop(change, numbers, density, spread, plain))
+            each.append(magnitude_drop(change, numbers, own, spread, plain))
         return each
 
     scales = [1.0] * len(given)
-    if how.rescale == "norm" and density < 1:
+    if how.rescale == "norm" and min(densities) < 1:
         scales = norm_scales(tensor, left)
 
     def join(changes: list[Tensor], start: int) -> Tensor:
@@ -217,6 +230,12 @@ def joined(
         return combination(weights, changes)
     flat = [change.flatten() for change in changes]
     return ties.join(flat, weights, [flat[0].numel()], how).reshape(changes[0].shape)
+
+
+def _spreads(densities: Sequence[float], epsilon: float | None) -> list[float]:
+    """Of every part; one that keeps all beside others that do not has none."""
+    whole = min(densities) < 1
+    return [0.0 if whole and own == 1 else _spread(own, epsilon) for own in densities]
 
 
 def _spread(density: float, epsilon: float | None) -> float:

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from intarsia.composition.merge_context import MergeContext
 from intarsia.composition.operators.arithmetic import (
+    Density,
     Weights,
-    check_fraction,
+    check_density,
     combination,
     combination_,
 )
@@ -71,9 +72,12 @@ def _arithmetic_pieces(context: MergeContext, settings: Mapping[str, Any]) -> Pi
     paper="https://arxiv.org/abs/2306.01708",
     colour="#9d2a6b",
     tensorwise=lambda settings: _sees_tensors_alone(_ties_of(settings)),
-    entrywise=lambda settings: _ties_of(settings).density == 1,
+    entrywise=lambda settings: _density_of(settings) == 1,
     pieces=lambda tensor, context, settings: steps.join_pieces(
-        tensor, context.weights(settings["weights"]), _ties_of(settings)
+        tensor,
+        context.weights(settings["weights"]),
+        _ties_of(settings),
+        context.densities(_density_of(settings)),
     ),
     memory=copies(11),
 )
@@ -81,7 +85,7 @@ def ties(
     states: States,
     context: MergeContext,
     preset: Preset = "paper",
-    density: float | None = None,
+    density: Density | None = None,
     weights: Weights = 1.0,
     scale: float | None = None,
     trim: steps.Trim | None = None,
@@ -97,9 +101,10 @@ def ties(
     reduce="sum" is peft's magnitude_prune.
     """
     given = {"density": density, "scale": scale, "trim": trim, "elect": elect, "reduce": reduce}
-    how = _ties_of({"preset": preset, **given})
-    vectors = task_vectors(states, context, base)
-    return vectors.added(steps.join(vectors.each, context.weights(weights), vectors.sizes, how))
+    settings = {"preset": preset, **given}
+    how, densities = _ties_of(settings), context.densities(_density_of(settings))
+    vectors, factors = task_vectors(states, context, base), context.weights(weights)
+    return vectors.added(steps.join(vectors.each, factors, vectors.sizes, how, densities))
 
 
 @operator(
@@ -120,7 +125,7 @@ def ties(
 def dare(
     states: States,
     context: MergeContext,
-    density: float = 0.5,
+    density: Density = 0.5,
     seed: int = 0,
     rescale: bool = True,
     consensus: Literal["sum", "ties"] = "sum",
@@ -134,15 +139,16 @@ def dare(
     Each part's draw depends on the seed and its name alone, not on the parts it is joined with.
     `scale` replaces the preset's own.
     """
-    check_fraction("dare", "density", density)
+    check_density("dare", density)
+    densities = context.densities(density)
     how = DARE[preset]
     vectors = task_vectors(states, context, base)
     left = []
-    for part, vector in zip(context.parts, vectors.each, strict=True):
-        kept = draw(part.name, vector.numel(), density, seed, context.first_entry)
+    for part, vector, own in zip(context.parts, vectors.each, densities, strict=True):
+        kept = draw(part.name, vector.numel(), own, seed, context.first_entry)
         kept = kept.to(vector.device)
         way = how.rescale if rescale else "none"
-        left.append(drop(vector, kept, density, way, vectors.sizes))
+        left.append(drop(vector, kept, own, way, vectors.sizes))
     given = context.weights(weights)
     if consensus == "sum":
         return vectors.added(scale * combination(given, left))
@@ -155,7 +161,8 @@ def _dare_pieces(
     how, scale = DARE[settings["preset"]], settings["scale"]
     names, given = [part.name for part in context.parts], context.weights(settings["weights"])
     way = how.rescale if settings["rescale"] else "none"
-    left = drop_pieces(tensor, names, settings["density"], settings["seed"], way)
+    densities = context.densities(settings["density"])
+    left = drop_pieces(tensor, names, densities, settings["seed"], way)
     if settings["consensus"] == "sum":
         return lambda changes, start: scale * combination(given, left(changes, start))
     ties_after = replace(how.ties, scale=scale)
@@ -201,10 +208,21 @@ def task_vectors(states: States, context: MergeContext, base: Base) -> TaskVecto
     return TaskVectors(torch.where(union, start, 0), each, sizes, states, context)
 
 
+def _density_of(settings: Mapping[str, Any]) -> Density:
+    """That of all parts, or by name; without one the preset's."""
+    given: Density | None = settings["density"]
+    if given is None:
+        return steps.PRESETS[settings["preset"]].density
+    check_density("ties", given, zero=True)
+    return given
+
+
 def _ties_of(settings: Mapping[str, Any]) -> steps.Ties:
-    """The steps of a preset, with what is given in the place of its own."""
-    own = ("density", "scale", "trim", "elect", "reduce")
+    """The steps of a preset, with what is given in the place of its own, but densities by name."""
+    own = ("scale", "trim", "elect", "reduce")
     given = {key: settings[key] for key in own if settings[key] is not None}
+    density = _density_of(settings)
+    given |= {} if isinstance(density, Mapping) else {"density": density}
     return replace(steps.PRESETS[settings["preset"]], **given)
 
 

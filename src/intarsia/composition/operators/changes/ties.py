@@ -6,7 +6,7 @@ stays; peft and mergekit leave that choice to torch.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce as fold
 from typing import Literal
 
@@ -57,10 +57,21 @@ PRESETS = {
 
 
 def join(
-    vectors: Sequence[Tensor], weights: Sequence[float], sizes: Sequence[int], how: Ties
+    vectors: Sequence[Tensor],
+    weights: Sequence[float],
+    sizes: Sequence[int],
+    how: Ties,
+    densities: Sequence[float] | None = None,
 ) -> Tensor:
-    """One task vector from many, all flat; `sizes` are the lengths of the tensors inside."""
-    return consensus([trim(vector, sizes, how) for vector in vectors], weights, how)
+    """One task vector from many, all flat; `sizes` are the lengths of the tensors inside.
+
+    Each may have a density of its own.
+    """
+    ways = [how] * len(vectors)
+    if densities is not None:
+        ways = [replace(how, density=density) for density in densities]
+    trimmed = [trim(vector, sizes, own) for vector, own in zip(vectors, ways, strict=True)]
+    return consensus(trimmed, weights, how)
 
 
 def consensus(trimmed: Sequence[Tensor], weights: Sequence[float], how: Ties) -> Tensor:
@@ -116,12 +127,14 @@ def _divisor(agree: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     return torch.where(nothing, 1.0, divisor)
 
 
-def join_pieces(tensor: TensorPieces, weights: Sequence[float], how: Ties) -> PieceJoin:
+def join_pieces(
+    tensor: TensorPieces, weights: Sequence[float], how: Ties, densities: Sequence[float]
+) -> PieceJoin:
     """As `join` of one tensor, which is trimmed by what a look at all its pieces found."""
-    count = _kept_count(tensor.entries, how.density, how.keep)
-    if count == 0:
+    counts = [_kept_count(tensor.entries, density, how.keep) for density in densities]
+    if not any(counts):
         return lambda changes, start: torch.zeros_like(changes[0])
-    kept = largest(tensor, _magnitudes, [count] * len(weights), equals=how.keep == "threshold")
+    kept = largest(tensor, _magnitudes, counts, equals=how.keep == "threshold")
 
     def joined(changes: list[Tensor], start: int) -> Tensor:
         pairs = zip(changes, kept, strict=True)
@@ -139,7 +152,7 @@ def _kept_count(entries: int, density: float, keep: str) -> int:
     count = int(density * entries)
     if keep == "threshold" and count < entries:
         return count + 1
-    return max(count, 1) if keep == "some" and density > 0 else count
+    return max(count, min(entries, 1)) if keep == "some" and density > 0 else count
 
 
 def _largest(sizes: Tensor, density: float, keep: str) -> Tensor:
