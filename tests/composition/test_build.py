@@ -322,6 +322,8 @@ def test_weight_for_no_part_is_a_mistake_at_first_and_none_after_a_removal() -> 
     how = "weighted(weights={'1': 0.5})"
     with pytest.raises(CompositionError, match="a weight is given for '1'"):
         compose([part("0"), part("2")], how)
+    with pytest.raises(CompositionError, match="a density is given for '1': known: 0, 2"):
+        compose([part("0"), part("2")], "ties(density={'1': 0.5})")
     left = compose([part("0"), part("1")], how).remove("1")
     with torch.no_grad():
         assert torch.equal(left(X), part("0").to_module()(X))

@@ -32,6 +32,7 @@ AUTO = "auto"
 # An inlay is block diagonal between hidden layers. It is the default while it holds at most
 # ROOM times the numbers of its parts, or few enough not to matter.
 ROOM, SMALL = 4, 4_000_000
+BY_NAME = {"weights": "weight", "density": "density"}  # settings with a number for each part
 
 
 def compose(
@@ -72,11 +73,12 @@ def compose(
         )
     options = MergeOptions(align, recalibrate, calibrate)
     merged = Composition(modules, operator, samples=samples, options=options)
-    given = merged.operator.arguments.get("weights")
     names = [part.name for part in merged.parts]
-    for name in given if isinstance(given, Mapping) else ():
-        if name not in names:
-            raise CompositionError(f"a weight is given for {name!r}: {nearest(name, names)}")
+    for key, what in BY_NAME.items():
+        given = merged.operator.arguments.get(key)
+        for name in given if isinstance(given, Mapping) else ():
+            if name not in names:
+                raise CompositionError(f"a {what} is given for {name!r}: {nearest(name, names)}")
     warn(merged.health, "what was joined")
     return merged
 
