@@ -90,6 +90,7 @@ def test_call_fills_in_what_is_given(things):
         ("pair(1, rihgt=2)", "no setting 'rihgt': did you mean 'right'"),
         ("pair(1, size=2)", "no setting 'size'"),
         ("pair(1, left=2)", "given 'left' twice"),
+        ("pair(left=1, left=2)", "'left' is given twice"),
         ("pair(1, 2, 3)", "at most 2 arguments .left, right., got 3"),
         ("plain(1)", "at most 0 arguments .none., got 1"),
         ("plain(1, 2)", "at most 0 arguments .none., got 2"),

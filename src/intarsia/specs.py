@@ -286,7 +286,11 @@ def _parse(text: str, kind: str) -> tuple[str, list[Any], dict[str, Any]]:
             return node.id, [], {}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             positional = [_value(a) for a in node.args]
-            named = {str(k.arg): _value(k.value) for k in node.keywords}
+            named: dict[str, Any] = {}
+            for keyword in node.keywords:
+                if keyword.arg in named:
+                    raise RecipeError(f"{keyword.arg!r} is given twice")
+                named[str(keyword.arg)] = _value(keyword.value)
             return node.func.id, positional, named
     except (LimitError, RecipeError) as error:
         reason = f" ({error})"

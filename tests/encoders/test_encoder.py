@@ -223,6 +223,7 @@ def test_a_spec_of_a_hub_is_read_with_settings_too() -> None:
     expected = {"name": "a.b", "size": 64}
     assert read_spec("timm(name='a.b', size=64)").arguments == expected
     assert read_spec("timm/a.b(size=64)").arguments == expected
+    assert read_spec("timm/a.b (size=64)").arguments == expected
     assert read_spec("timm/a.b()").arguments == {"name": "a.b"}
 
 

@@ -143,9 +143,10 @@ def test_networks_whose_base_is_not_given_are_told_how_to_give_it() -> None:
         (nn.Sequential(nn.LazyLinear(3)), {"shape": (6,)}, "no '0.weight' yet.*run it once"),
         (nn.Sequential(nn.Embedding(6, 8), nn.Linear(8, 3)), {}, "shape="),
         (network(), {"shape": (7,)}, "fails on two inputs"),
+        (network().double(), {}, r"weights are torch.float64, .*give network.float\(\)"),
         (nn.Sequential(nn.Linear(6, 3), nn.Unflatten(1, (3, 1))), {}, "expected logits"),
-        ([1.0], {}, "is no network"),
-        ("folder", {}, "a str is no network.*published"),
+        ([1.0], {}, "is not a network"),
+        ("folder", {}, "a str is not a network.*published"),
         (
             {**network().state_dict(), "0.lora_A.default.weight": torch.ones(2, 6)},
             {"model": network()},

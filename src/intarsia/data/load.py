@@ -26,6 +26,7 @@ from intarsia.data.sources.tabular import (
     TableColumns,
     from_csv,
     is_frame,
+    measured_frames,
 )
 from intarsia.data.splits import (
     check_fraction,
@@ -34,7 +35,7 @@ from intarsia.data.splits import (
     stratified,
     stratified_groups,
 )
-from intarsia.data.texts import Tokens, as_tokens, tokenised
+from intarsia.data.texts import INPUTS, Tokens, as_tokens, tokenised
 from intarsia.encoders import ENCODERS, Encoder, cached_features
 from intarsia.encoders.encoder import (
     EncoderLike,
@@ -436,9 +437,7 @@ def _own(
     _refuse("arrays", drop=reading["drop"])
     if isinstance(source, Mapping):
         _refuse("a mapping", y=y)
-        named = {key: reading[key] for key in ("target", "groups")}
-        texts = tokenised(source, tokens, "the mapping")
-        return "arrays", from_mapping(texts, "the mapping", missing=missing, **named)
+        return "arrays", _of_mapping(source, reading, missing, tokens)
     _refuse("arrays", target=reading["target"])
     if reading["groups"] is not None:
         raise DataError("groups of arrays: give a mapping with x, y and an array of this name")
@@ -453,6 +452,21 @@ def _own(
         raw = as_raw("arrays", table.measurements(), y, missing=missing)
         return "arrays", replace(raw, columns=tuple(table.names))
     return "arrays", as_raw("arrays", as_tokens(source, tokens, "arrays"), y, missing=missing)
+
+
+def _of_mapping(
+    source: Mapping[str, Any], reading: dict[str, Any], missing: bool, tokens: Tokens | None
+) -> Raw:
+    named = {key: reading[key] for key in ("target", "groups")}
+    texts = tokenised(source, tokens, "the mapping")
+    columns: tuple[str, ...] = ()
+    if tokens is None and not isinstance(named["target"], int):  # else labels may be a column
+        rest = set(source) - {"classes", *named.values()}
+        inputs = INPUTS if named["target"] is None or "x" in source else rest
+        frames = {key: source[key] for key in source if key in inputs and is_frame(source[key])}
+        rows, columns = measured_frames(frames)
+        texts |= rows
+    return replace(from_mapping(texts, "the mapping", missing=missing, **named), columns=columns)
 
 
 def _from_path(path: Path, reading: dict[str, Any], missing: bool, tokens: Tokens | None) -> Raw:

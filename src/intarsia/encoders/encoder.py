@@ -276,7 +276,7 @@ def read_spec(text: str | Mapping[str, Any] | Spec) -> Spec:
         if slash and hub in HUBS:
             name, opened, settings = rest.partition("(")
             if opened:
-                return ENCODERS.spec(f"{hub}(name={name!r}, {settings}")
+                return ENCODERS.spec(f"{hub}(name={name.strip()!r}, {settings}")
             return ENCODERS.spec(Spec(hub, {"name": name}))
         if is_custom(text):
             raise RecipeError(

@@ -124,7 +124,7 @@ def _state_and_model(
             )
     else:
         raise ModelError(
-            f"a {type(network).__name__} is no network: give a torch.nn.Module, or a state dict "
+            f"a {type(network).__name__} is not a network: give a torch.nn.Module, or a state dict "
             "with model=; published('hf/./folder') reads a folder of transformers, "
             "safetensors.torch.load_file a file"
         )
@@ -201,10 +201,11 @@ def _outputs(network: nn.Module, shape: tuple[int, ...]) -> int:
     try:
         logits = logits_in(answer(network, shape))
     except Exception as cause:
-        types = {p.dtype for p in network.parameters() if p.is_floating_point()} - {torch.float32}
-        advice = "give the shape it reads, as in shape=(3, 32, 32)"
-        if types:
-            advice = f"its weights are {types.pop()}, and inputs are float32: give network.float()"
+        dtypes = {p.dtype for p in network.parameters() if p.is_floating_point()}
+        if dtypes and torch.float32 not in dtypes:
+            advice = f"its weights are {dtypes.pop()}, and inputs float32: give network.float()"
+        else:
+            advice = "give the shape it reads, as in shape=(3, 32, 32)"
         raise ModelError(
             f"the {type(network).__name__} fails on two inputs of shape {shape}: "
             f"{type(cause).__name__}: {cause}: {advice}"

@@ -230,6 +230,30 @@ def test_a_data_frame_is_a_table(tmp_path: Path) -> None:
     assert grouped.shape == (1,)
 
 
+def test_data_frames_in_a_mapping_are_measurements() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(ROWS, columns=["kind", "one", "two"]).astype({"one": "Int64"})
+    x, y = frame[["one", "two"]], frame["kind"].to_numpy()
+    expected = load_data(x, y)
+    assert expected.scaling.kind == "capped"
+    for mapping, reading in (
+        ({"x": x, "y": y, "unread": frame[["two"]].astype(str)}, {}),
+        ({"features": x, "kind": frame[["kind"]]}, {"target": "kind"}),
+    ):
+        given = load_data(mapping, **reading)
+        assert (given.digest, given.columns) == (expected.digest, expected.columns)
+    parts = {"x_train": x[:40], "y_train": y[:40], "x_test": x[40:], "y_test": y[40:]}
+    given = load_data(parts)
+    assert torch.equal(given.test.x, torch.tensor(x[40:].to_numpy(dtype=np.float32)))
+    turned = {**parts, "x_test": x[40:][["two", "one"]]}
+    with pytest.raises(DataError, match=r"x_test has the columns .* x_test\[x_train.columns\]"):
+        load_data(turned)
+    with pytest.raises(DataError, match=r"x_test, column 'one': .* x_test.drop"):
+        load_data({**parts, "x_test": x[40:].astype({"one": object})})
+    with pytest.warns(DataWarning, match=r"'plant_id' .* x.drop\(columns='plant_id'\)"):
+        load_data(x.assign(plant_id=range(60)), y)
+
+
 def test_the_index_of_pandas_is_no_feature(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"one": range(40), "two": range(40), "k": ["a", "b"] * 20})

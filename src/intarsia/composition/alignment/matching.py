@@ -126,13 +126,13 @@ def _descend(pairs: list[_Pair], start: Orders, generator: torch.Generator) -> O
     """Assign axis after axis until none gains; one whose neighbours have stayed is left out."""
     orders, axes = dict(start), list(start)
     carriers = {axis: [pair for pair in pairs if axis in pair.names()] for axis in axes}
-    settled: set[str] = set()
+    current: set[str] = set()  # assigned, and no neighbour has moved since
     gained = True
     while gained:
         gained = False
         for place in torch.randperm(len(axes), generator=generator).tolist():
             axis = axes[place]
-            if axis in settled:
+            if axis in current:
                 continue
             own = carriers[axis]
             similarity = _similarity(own, axis, len(orders[axis]), orders)
@@ -142,11 +142,11 @@ def _descend(pairs: list[_Pair], start: Orders, generator: torch.Generator) -> O
                 after, before = _agreement(own, moved), _agreement(own, orders)
             else:
                 after, before = (_along(similarity, each[axis]) for each in (moved, orders))
-            settled.add(axis)
+            current.add(axis)
             if _gains(after, before):
                 orders, gained = moved, True
                 neighbours = set().union(*(pair.names() for pair in own))
-                settled -= neighbours if twice else neighbours - {axis}
+                current -= neighbours if twice else neighbours - {axis}
     return orders
 
 

@@ -7,7 +7,7 @@ import math
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from intarsia.data.arrays import Raw, as_raw
 from intarsia.data.sources.budget import check_entries, file_size
 from intarsia.data.texts import Tokens
-from intarsia.errors import DataError, DataWarning, nearest
+from intarsia.errors import DataError, DataWarning, nearest, shortened
 
 Column = str | int
 """A column of a table, by its name or by its number; -1 is the last."""
@@ -258,16 +258,17 @@ class FrameTable(ColumnTable):
         numbers: np.ndarray = column.to_numpy(dtype=np.float64, na_value=np.nan)
         return numbers
 
-    def measurements(self) -> np.ndarray:
+    def measurements(self, name: str = "x") -> np.ndarray:
         """All columns as features, N x D; whole numbers are measurements, too."""
         rows = np.empty((len(self._frame), len(self.names)))
-        for place, (name, kind) in enumerate(zip(self.names, self._frame.dtypes, strict=True)):
+        for place, (column, kind) in enumerate(zip(self.names, self._frame.dtypes, strict=True)):
             if not _is_numeric(kind):  # drop= and target= are of tables with their labels in them
                 raise DataError(
-                    f"x, column {name!r}: its type is {kind}, not numbers; encode it, or leave it "
-                    f"out, as in x.drop(columns={name!r})"
+                    f"{name}, column {column!r}: its type is {kind}, not numbers; encode it, or "
+                    f"leave it out, as in {name}.drop(columns={column!r})"
                 )
             rows[:, place] = self.numbers(place)
+        _warn_of_numbers(rows, self.names, name, f"{name}.drop(columns={{!r}})")
         return rows
 
     def texts(self, place: int) -> list[str]:
@@ -277,6 +278,21 @@ class FrameTable(ColumnTable):
     def values(self, place: int) -> np.ndarray:
         values: np.ndarray = self._frame.iloc[:, place].to_numpy()
         return values
+
+
+def measured_frames(frames: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+    """Data frames of inputs as features, by name, and their columns, which must be the same."""
+    tables = {name: FrameTable(frame) for name, frame in frames.items()}
+    columns = {name: tuple(table.names) for name, table in tables.items()}
+    first = next(iter(columns), "")
+    for name, own in columns.items():
+        if own != columns[first]:
+            raise DataError(
+                f"{name} has the columns {shortened(own)}, and {first} {shortened(columns[first])}:"
+                f" give both the same ones in one order, as in {name}[{first}.columns]"
+            )
+    rows = {name: table.measurements(name) for name, table in tables.items()}
+    return rows, columns.get(first, ())
 
 
 def is_frame(source: Any) -> bool:
@@ -304,13 +320,15 @@ def _parquet(path: Path) -> Any:
         raise DataError(f"{path} cannot be read as parquet: {error}") from error
 
 
-def _warn_of_numbers(x: np.ndarray, names: Sequence[str], where: str) -> None:
+def _warn_of_numbers(
+    x: np.ndarray, names: Sequence[str], where: str, leaving: str = "drop={!r}"
+) -> None:
     """Say so where a column seems to name the rows: it tells nothing of what they are."""
     for place, name in enumerate(names):
         if _IDENTIFIER.search(name) and len(np.unique(x[:, place])) == len(x) > 2:
             warnings.warn(
                 f"{where}: column {name!r} has another number in every row and is taken for a "
-                f"feature: if it only names the rows, leave it out with drop={name!r}",
+                f"feature: if it only names the rows, leave it out with {leaving.format(name)}",
                 DataWarning,
                 stacklevel=2,
             )

@@ -27,10 +27,10 @@ Head = Callable[[Tensor], Tensor]
 class HeadTraining:
     """How a new head is trained: AdamW, cross-entropy, the best epoch on validation samples.
 
-    A number of epochs goes over the features as they are. None trains until the loss of validation
-    samples stays, then on at a tenth of the learning rate until it stays again; features are
-    centred and brought to one size before, so that one learning rate fits those of any network. It
-    begins as a linear layer of torch does, or at zeros.
+    With a number of epochs, it reads the features as they are. With None it is trained until the
+    loss of validation samples stops falling, then at a tenth of the learning rate until it stops
+    again; features are centred and brought to one size before, so that one learning rate fits those
+    of any network. It begins as a linear layer of torch does, or at zeros.
     """
 
     epochs: int | None = 10
@@ -66,7 +66,7 @@ class TrainedHead:
     epoch: int  # counted from 1
     validation: float
     test: float
-    finished: bool  # False where the last epoch was the best, or training until it stays was ended
+    finished: bool  # False if the last epoch was the best, or the loss was still falling
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +171,7 @@ def train_head(
     head = _new_head(width, classes, how.initial, seed).to(labels["train"].device)
     scale = answers.scale if how.epochs is None else None
     run = _HeadRun(answers, head, scale.before(head) if scale else head, labels, how, seed)
-    finished = run.until_it_stays() if how.epochs is None else run.through(how.epochs)
+    finished = run.until_loss_stops() if how.epochs is None else run.through(how.epochs)
     head.load_state_dict(run.state)
     head = scale.into(head) if scale else head
     with torch.no_grad():
@@ -226,8 +226,8 @@ class _HeadRun:
             self.epoch()
         return self.kept < epochs
 
-    def until_it_stays(self) -> bool:
-        """Epochs until the validation loss stays, twice; whether it did so in time."""
+    def until_loss_stops(self) -> bool:
+        """Epochs until the validation loss stops falling, twice; whether it did so in time."""
         steps = -(-len(self.labels["train"]) // self.how.batch)
         patience, longest = (max(n, -(-most // steps)) for n, most in (PATIENCE, LONGEST))
         least, lowest = float("inf"), copy.deepcopy(self.head.state_dict())

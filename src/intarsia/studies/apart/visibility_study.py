@@ -210,14 +210,14 @@ def _aim(
     spread = Spread.of(differences)
     holds = spread.n > 0 and spread.mean >= -at_most
     test = clustered({s: [ways[way][s]] for s in seeds}, {s: [ways[other][s]] for s in seeds})
-    told = ""
+    tested = ""
     if test is not None:
         apart = "significant" if test.p < LEVEL else "not significant"
-        told = f"; {apart} in the paired test over seeds, p = {test.p:.2g}"
+        tested = f"; {apart} in the paired test over seeds, p = {test.p:.2g}"
     aim = f"at most {at_most:g} below" if at_most else "no worse than"
     text = (
         f"{where}: {label_of(way)} should be {aim} {label_of(other)}; the mean difference is "
-        f"{spread.mean:+.4f} (sd {spread.sd:.4f}, n {spread.n}{told})."
+        f"{spread.mean:+.4f} (sd {spread.sd:.4f}, n {spread.n}{tested})."
     )
     evidence = {"difference": spread.mean, "at_most": at_most}
     return Claim(text, holds=holds, evidence=evidence, n=spread.n)

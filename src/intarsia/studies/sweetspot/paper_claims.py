@@ -278,8 +278,8 @@ def orthogonality_changes(data: str, group: Sequence[Measured]) -> list[ClaimRow
         found = changes[UNITS]
         holds = True if found.sign() else False if found.within(SAME_MAPS) else None
         others = {arm: change for arm, change in changes.items() if arm != UNITS}
-        beside = f"; other arms: {_gaps(others)}" if others else ""
-        numbers = f"change of orthogonality: {_gaps({UNITS: found})}{beside}"
+        more = f"; other arms: {_gaps(others)}" if others else ""
+        numbers = f"change of orthogonality: {_gaps({UNITS: found})}{more}"
         evidence = {arm: change.difference for arm, change in changes.items() if change.n}
         where = f"{data}, {weights} weights"
         rows.append(ClaimRow("6", where, holds, found.n, numbers, evidence))
