@@ -23,7 +23,7 @@ TOGETHER = {
     **dict.fromkeys(
         (
             *("test_adapters", "test_dare", "test_llama_files", "test_mergekit_recipe"),
-            *("test_profiles", "test_published", "test_ties"),
+            *("test_profiles", "test_published", "test_tensor_settings", "test_ties"),
         ),
         "transformers",
     ),

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-WIDTH, HIDDEN, LAYERS, VOCABULARY = 8, 12, 2, 16
+WIDTH, HIDDEN, LAYERS, VOCABULARY = 8, 12, 4, 16
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",

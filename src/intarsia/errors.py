@@ -72,6 +72,10 @@ class DataWarning(UserWarning):
     """The data were read by a guess that should be looked at."""
 
 
+class RecipeWarning(UserWarning):
+    """A setting was given that changes nothing."""
+
+
 class FileWarning(UserWarning):
     """A file was damaged, and what it held is made again; or nothing tells whether it is."""
 

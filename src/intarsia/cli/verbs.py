@@ -15,7 +15,14 @@ import typer
 from typer.core import TyperGroup
 
 from intarsia.cli.console import harmless, note, say, show_error
-from intarsia.errors import DataWarning, FileWarning, HealthWarning, IntarsiaError, StoppedError
+from intarsia.errors import (
+    DataWarning,
+    FileWarning,
+    HealthWarning,
+    IntarsiaError,
+    RecipeWarning,
+    StoppedError,
+)
 
 STOPPED = 75  # the exit code of what stopped in time and goes on: sysexits' "try again later"
 JSON = "intarsia.json"  # in a context's meta: whether errors are JSON
@@ -210,17 +217,18 @@ def _wants_json(words: Sequence[str]) -> bool:
 
 @contextmanager
 def _careful_output() -> Iterator[None]:
-    """Letters that a terminal does not have are escaped, and our data warnings are notes."""
+    """Letters that a terminal does not have are escaped, and our warnings of inputs are notes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     with warnings.catch_warnings():
         warnings.simplefilter("default", DataWarning)
         warnings.simplefilter("default", FileWarning)
+        warnings.simplefilter("default", RecipeWarning)
         usual = warnings.showwarning
 
         def show_warning(message: Any, category: Any, *where: Any, **more: Any) -> None:
-            if issubclass(category, DataWarning | FileWarning):
+            if issubclass(category, DataWarning | FileWarning | RecipeWarning):
                 note(str(message))
             else:
                 usual(message, category, *where, **more)

@@ -396,6 +396,50 @@ def test_settings_that_cannot_be_used_write_nothing(tmp_path: Path) -> None:
     assert not out.exists()
 
 
+def test_tensors_may_have_operators_of_their_own(tmp_path: Path) -> None:
+    """Each as if all were joined by it, whatever it reads and in pieces of whichever kind."""
+    states = llama_states("a", "b")
+    places = paths(tmp_path, states)
+    files, base = [places["a"], places["b"]], places["base"]
+    others = {
+        "lm_head.weight": "multislerp(base='zero')",
+        "model.layers.0.mlp.up_proj.weight": "ties(preset='mergekit', density=0.3)",
+        "model.layers.1.self_attn.q_proj.weight": "tsvm",
+        "model.norm.weight": {"name": "model_stock", "by_unit": True},
+    }
+    made = ia.merge_files(files, tmp_path / "out", "mean", by_tensor=others, base=base)
+    assert made.operators == 1 + len(others)
+    joined = read_model(tmp_path / "out")
+    usual = ia.merge_files(files, tmp_path / "usual", "mean", base=base)
+    assert usual.operators == 1
+    expected = read_model(tmp_path / "usual")
+    for place, (name, operator) in enumerate(others.items()):
+        ia.merge_files(files, tmp_path / f"{place}", operator, base=base)
+        expected[name] = read_model(tmp_path / f"{place}")[name]
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in joined.items())
+    merge = json.loads((tmp_path / "out" / shards.MANIFEST).read_text())["merge"]
+    assert [each["tensors"] for each in merge["by_tensor"]] == [[name] for name in others]
+
+
+def test_operators_of_tensors_are_checked_before_anything_is_written(tmp_path: Path) -> None:
+    state = {"w": torch.ones(2, 3), "ids": torch.arange(3)}
+    files = {name: write_model(tmp_path / name, state) for name in "abc"}
+    for by_tensor, message in {
+        ("v", "mean"): "has the tensor 'v', and there is none.*known: w",
+        ("ids", "mean"): "has the tensor 'ids', and no operator joins",
+        ("w", "meen"): "did you mean 'mean'",
+        ("w", "slerp"): "joins at most 2 models",
+        ("w", "ties"): "does not join one tensor after another",
+        ("w", "task_arithmetic"): "give base=",
+        ("w", "weighted(weights={'z': 1})"): "weights has 'z'",
+    }.items():
+        with pytest.raises(IntarsiaError, match=message):
+            ia.merge_files(files, tmp_path / "out", "mean", by_tensor=dict([by_tensor]))
+    with pytest.raises(RecipeError, match="by_tensor is 3: expected a mapping"):
+        ia.merge_files(files, tmp_path / "out", "mean", by_tensor=3)  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_input_of_the_same_size_and_time_is_another(tmp_path: Path) -> None:
     """A merge does not go on with half of its shards from other weights."""
     states = llama_states("a", "b")
@@ -515,6 +559,21 @@ def test_weights_are_joined_whatever_the_base(tmp_path: Path, operator: str) -> 
     ia.merge_files(files, tmp_path / "based", how, base=places["base"])
     plain, based = read_model(tmp_path / "plain"), read_model(tmp_path / "based")
     assert torch.equal(plain["w"], based["w"])
+
+
+def test_memory_is_counted_for_the_operator_that_takes_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In pieces a large tensor takes less than a small one of which all is needed."""
+    state = {"large": torch.ones(2**12), "small": torch.ones(2**5, 2**5)}
+    places = paths(tmp_path, dict.fromkeys("ab", state))
+    monkeypatch.setattr(file_merge, "PIECE", 4)
+    monkeypatch.setattr(file_merge, "machine_memory", lambda: 1)
+    for by_tensor, name in ((None, "large"), ({"small": "tsvm"}, "small")):
+        with pytest.raises(LimitError, match=f"joining tensor '{name}'"):
+            ia.merge_files(
+                places, tmp_path / "out", "task_arithmetic", by_tensor=by_tensor, base=places["a"]
+            )
 
 
 def test_what_takes_too_much_memory_is_refused(

@@ -7,15 +7,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import typer
-import yaml
 
 import intarsia as ia
 from intarsia.cli.app import app
 from intarsia.composition.streaming.mergekit_recipe import METHODS, is_mergekit
-from intarsia.errors import RecipeError
+from intarsia.errors import FileError, FileWarning, RecipeError, RecipeWarning
 from small_files import LAYERS, llama_states, read_model, write_model
 
 MODELS = ("one", "two", "zero")  # by name before and after the base
@@ -73,25 +73,221 @@ def recipe_of(case: str, folder: Path, **more: Any) -> dict[str, Any]:
     return recipe | more
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_result_is_mergekits_own(
-    case: str, folder: Path, tmp_path: Path, library: Callable[[str], ModuleType]
-) -> None:
+def both_merged(
+    settings: dict[str, Any], folder: Path, library: Callable[[str], ModuleType]
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """The tensors that we write, and those that mergekit does."""
     merge, config, options = (library(f"mergekit.{n}") for n in ("merge", "config", "options"))
-    settings = recipe_of(case, folder)
+    (folder / "merge.yml").write_text(json.dumps(settings))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         merge.run_merge(
             config.MergeConfiguration.model_validate(settings),
-            str(tmp_path / "theirs"),
+            str(folder / "theirs"),
             options.MergeOptions(copy_tokenizer=False, write_model_card=False, quiet=True),
         )
-    (tmp_path / "merge.yml").write_text(yaml.safe_dump(settings))
-    ia.MergekitRecipe.load(tmp_path / "merge.yml").merge(tmp_path / "ours")
-    ours, theirs = read_model(tmp_path / "ours"), read_model(tmp_path / "theirs")
+    ia.MergekitRecipe.load(folder / "merge.yml").merge(folder / "ours")
+    ours, theirs = read_model(folder / "ours"), read_model(folder / "theirs")
     assert ours.keys() == theirs.keys()
+    return ours, theirs
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_result_is_mergekits_own(
+    case: str, folder: Path, tmp_path: Path, library: Callable[[str], ModuleType]
+) -> None:
+    ours, theirs = both_merged(recipe_of(case, folder), tmp_path, library)
     for name, tensor in theirs.items():
         torch.testing.assert_close(ours[name], tensor, rtol=1e-5, atol=2e-6)
+
+
+PUBLISHED = [
+    {"filter": "self_attn", "value": [0, 0.5, 0.3, 0.7, 1]},
+    {"filter": "mlp", "value": [1, 0.5, 0.7, 0.3, 0]},
+    {"value": 0.5},
+]
+HALVES = [{"filter": "mlp", "value": [0.2, 0.9]}, {"filter": "*", "value": 0.5}]
+FALLING, RISING = [0.9, 0.4, 0.3], [0.1, 0.6, 0.7]
+
+# Of each method the settings for all, those for a slice, and the models with their own.
+VARIED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, dict[str, Any]]]] = {
+    "slerp": ({"t": PUBLISHED}, {}, {"base": {}, "zero": {}}),
+    "slerp-back": ({"t": PUBLISHED}, {}, {"another": {}, "base": {}}),
+    "slerp-slice": ({"t": 0.1}, {"t": PUBLISHED[:2]}, {"base": {}, "zero": {}}),
+    "linear": ({}, {}, {"one": {"weight": FALLING}, "two": {"weight": RISING}}),
+    "linear-shared": (
+        {"weight": [1, 0.5]},
+        {"weight": [{"filter": "layers.2.", "value": "3e-1"}]},
+        {"one": {"weight": [{"filter": "mlp", "value": RISING}]}, "two": {}},
+    ),
+    "task_arithmetic": (
+        {"weight": 0.3, "lambda": [{"filter": "norm", "value": 2}, {"value": [0.2, 1, 0.4]}]},
+        {"weight": 0.25},
+        {"base": {}, "one": {"weight": FALLING}, "two": {}, "zero": {"weight": HALVES}},
+    ),
+    "ties": (
+        {"density": HALVES, "normalize": [{"filter": "attn", "value": False}, {"value": True}]},
+        {},
+        {"base": {}, "one": {"weight": FALLING, "density": RISING}, "two": {"weight": HALVES}},
+    ),
+    "ties-none": ({}, {}, {"base": {}, "one": {"weight": [0, 1]}, "two": {"weight": [0, 0, 2]}}),
+    "breadcrumbs": (
+        {"weight": 0.5, "gamma": [0.01, 0.1]},
+        {},
+        {"base": {}, "one": {"density": FALLING}, "zero": {"density": HALVES, "weight": RISING}},
+    ),
+    "dare_linear": ({"weight": FALLING}, {}, {"base": {}, "one": {}, "two": {"weight": HALVES}}),
+    "della": ({"weight": FALLING}, {}, {"base": {}, "one": {}, "two": {"weight": HALVES}}),
+    "sce": ({"select_topk": FALLING}, {}, {"base": {}, "one": {}, "two": {}, "zero": {}}),
+    "model_stock": (
+        {"filter_wise": [{"filter": "mlp", "value": [True, False]}]},
+        {},
+        {"base": {}, "one": {}, "two": {}},
+    ),
+    "multislerp": ({"weight": FALLING}, {}, {"base": {}, "one": {}, "two": {"weight": HALVES}}),
+    "karcher": ({"max_iter": [2, 8], "tol": "1e-6"}, {}, {"one": {}, "two": {}, "zero": {}}),
+}
+
+
+def sliced_recipe_of(case: str, folder: Path, *spans: tuple[int, int]) -> dict[str, Any]:
+    """A recipe in slices, as most that are published; only the first has its settings."""
+    common, own, models = VARIED[case]
+    slices = [
+        {
+            "sources": [
+                {"model": str(folder / name), "layer_range": list(span), "parameters": given}
+                for name, given in models.items()
+            ],
+            "parameters": own if span[0] == 0 else {},
+        }
+        for span in spans or [(0, LAYERS)]
+    ]
+    return {
+        "slices": slices,
+        "merge_method": case.partition("-")[0],
+        "parameters": common,
+        "dtype": "float32",
+        **({"base_model": str(folder / "base")} if "base" in models else {}),
+    }
+
+
+@pytest.mark.parametrize("spans", [(), ((0, 1), (1, LAYERS))], ids=["one", "two"])
+@pytest.mark.parametrize("case", VARIED)
+def test_settings_differ_by_tensor_as_in_mergekit(
+    case: str,
+    spans: tuple[tuple[int, int], ...],
+    folder: Path,
+    tmp_path: Path,
+    library: Callable[[str], ModuleType],
+) -> None:
+    ours, theirs = both_merged(sliced_recipe_of(case, folder, *spans), tmp_path, library)
+    for name, tensor in theirs.items():
+        torch.testing.assert_close(ours[name], tensor, rtol=1e-6, atol=1e-6)
+
+
+# In 8 bits many changes are equally large, of which a trim may keep either, and angles are rough.
+ROUGH = ("ties", "breadcrumbs", "sce", "model_stock")
+
+
+@pytest.mark.parametrize("case", VARIED)
+def test_settings_differ_by_tensor_in_half_precision(
+    case: str, tmp_path: Path, library: Callable[[str], ModuleType]
+) -> None:
+    states = llama_states(*MODELS, "another")
+    for name, state in states.items():
+        write_model(tmp_path / name, {key: tensor.bfloat16() for key, tensor in state.items()})
+    settings = sliced_recipe_of(case, tmp_path) | {"dtype": "bfloat16"}
+    ours, theirs = both_merged(settings, tmp_path, library)
+    assert all(tensor.dtype == torch.bfloat16 for tensor in ours.values())
+    a, b = (torch.cat([t[name].flatten() for name in theirs]) for t in (ours, theirs))
+    near = torch.isclose(a, b, rtol=2**-6, atol=2**-6)  # they round every step, and we the result
+    assert (~near).sum() <= (0.02 * len(a) if case in ROUGH else 0)
+
+
+def test_settings_of_models_go_over_all_layers(
+    folder: Path, tmp_path: Path, library: Callable[[str], ModuleType]
+) -> None:
+    settings = sliced_recipe_of("linear", folder)
+    sources = settings.pop("slices")[0]["sources"]
+    settings["models"] = [{k: v for k, v in s.items() if k != "layer_range"} for s in sources]
+    ours, theirs = both_merged(settings, tmp_path, library)
+    for name, tensor in theirs.items():
+        torch.testing.assert_close(ours[name], tensor, rtol=1e-6, atol=1e-6)
+
+
+def test_a_base_that_is_in_no_slice_is_not_joined(
+    folder: Path, tmp_path: Path, library: Callable[[str], ModuleType]
+) -> None:
+    settings = sliced_recipe_of("linear", folder) | {"base_model": str(folder / "base")}
+    ours, theirs = both_merged(settings, tmp_path, library)
+    for name, tensor in theirs.items():
+        torch.testing.assert_close(ours[name], tensor, rtol=1e-6, atol=1e-6)
+
+
+def test_the_operator_of_a_tensor_is_read_off_the_recipe(folder: Path) -> None:
+    recipe = ia.MergekitRecipe.read(sliced_recipe_of("slerp", folder))
+    assert recipe.operator == {"name": "slerp", "t": 0.5}
+    ts = [recipe.by_tensor[f"model.layers.{i}.mlp.up_proj.weight"]["t"] for i in range(LAYERS)]
+    assert ts == pytest.approx(
+        np.interp(np.linspace(0, 4, LAYERS), range(5), [1, 0.5, 0.7, 0.3, 0])
+    )
+    assert "lm_head.weight" not in recipe.by_tensor
+
+
+def test_a_merge_by_tensor_goes_on_and_is_another_with_other_settings(
+    folder: Path, tmp_path: Path
+) -> None:
+    settings, out = sliced_recipe_of("slerp", folder), tmp_path / "out"
+    made = ia.MergekitRecipe.read(settings).merge(out, shard_size="2k")
+    before = read_model(out)
+    assert made.operators > LAYERS
+    (out / made.files[0]).unlink()
+    with pytest.warns(FileWarning, match="00001.*made again"):
+        again = ia.MergekitRecipe.read(settings).merge(out, shard_size="2k")
+    assert again.kept == len(made.files) - 1
+    assert all(torch.equal(tensor, before[name]) for name, tensor in read_model(out).items())
+    settings["parameters"]["t"] = [{"filter": "mlp", "value": [1, 0]}, {"value": 0.5}]
+    with pytest.raises(FileError, match="holds another merge"):
+        ia.MergekitRecipe.read(settings).merge(out, shard_size="2k")
+
+
+def test_filters_that_change_nothing_are_noted(folder: Path) -> None:
+    settings = recipe_of("slerp", folder)
+    for idle in (
+        [{"filter": "self_atn", "value": 0.2}, {"value": 0.5}],
+        [{"value": 0.5}, {"filter": "self_attn", "value": 0.2}],
+    ):
+        settings["parameters"] = {"t": idle}
+        with pytest.warns(RecipeWarning, match=r"filter 'self_att?n' of t changes nothing"):
+            assert ia.MergekitRecipe.read(settings).by_tensor == {}
+
+
+def test_layers_that_cannot_be_counted_take_no_gradient(tmp_path: Path) -> None:
+    state = llama_states("zero")
+    towers = {f"vision.{i}.weight": torch.ones(2) for i in range(2)}
+    for name in ("base", "zero"):
+        write_model(tmp_path / name, state[name] | towers)
+    settings = recipe_of("slerp", tmp_path) | {"parameters": {"t": [0, 1]}}
+    with pytest.raises(RecipeError, match=r"t is \[0, 1\].*layers of one stack"):
+        ia.MergekitRecipe.read(settings)
+    settings["parameters"] = {"t": [{"filter": "vision", "value": 0}, {"value": 0.5}]}
+    assert len(ia.MergekitRecipe.read(settings).by_tensor) == len(towers)
+
+
+def test_slices_that_move_layers_are_refused(folder: Path) -> None:
+    for spans, message in {
+        ((0, 2),): "layer_range of .*base is .0, 2.: only all layers",
+        ((0, 2), (1, LAYERS)): "none is moved, left out or repeated",
+        ((2, LAYERS), (0, 2)): "only all layers",
+        ((0, 2), (3, LAYERS)): "only all layers",
+        ((0, 0), (0, LAYERS)): "only all layers",
+    }.items():
+        with pytest.raises(RecipeError, match=message):
+            ia.MergekitRecipe.read(sliced_recipe_of("slerp", folder, *spans))
+    settings = sliced_recipe_of("slerp", folder, (0, 2), (2, LAYERS))
+    settings["slices"][1]["sources"].pop()
+    with pytest.raises(RecipeError, match="slices are of different models"):
+        ia.MergekitRecipe.read(settings)
 
 
 def test_every_method_is_tried() -> None:
@@ -119,7 +315,7 @@ def test_one_slice_of_all_layers_is_all(folder: Path) -> None:
     sources[1]["layer_range"] = [0, LAYERS - 1]
     with pytest.raises(RecipeError, match="only all layers can be joined"):
         ia.MergekitRecipe.read(sliced)
-    with pytest.raises(RecipeError, match="slices puts layers"):
+    with pytest.raises(RecipeError, match="end at layers 4, 3: expected the same"):
         ia.MergekitRecipe.read(sliced | {"slices": [{"sources": sources}] * 2})
 
 
@@ -172,7 +368,31 @@ BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "did you mean 'ties'": ("ties", {"merge_method": "tiess"}),
     "needs base_model": ("ties", {"base_model": None}),
     "did you mean 'density'": ("ties", {"parameters": {"densitys": 1}}),
-    "differs from layer to layer": ("ties", {"parameters": {"density": [0, 1]}}),
+    "density has a gradient of no values": ("ties", {"parameters": {"density": []}}),
+    "density is 'x': .* or several": ("ties", {"parameters": {"density": [0, "x"]}}),
+    "density is .0, 1.: expected a number": ("ties", {"parameters": {"density": [[0, 1], 1]}}),
+    "density has 0.5 beside conditions": (
+        "ties",
+        {"parameters": {"density": [{"filter": "mlp", "value": 1}, 0.5]}},
+    ),
+    "density has {'filter': 'mlp'} beside": (
+        "ties",
+        {"parameters": {"density": {"filter": "mlp"}}},
+    ),
+    "a condition of density.*did you mean 'filter'": (
+        "ties",
+        {"parameters": {"density": [{"filters": "mlp", "value": 1}]}},
+    ),
+    "a filter of density is 3": (
+        "ties",
+        {"parameters": {"density": [{"filter": 3, "value": 1}]}},
+    ),
+    "weight is not given for tensor 'lm_head.weight'": (
+        "ties",
+        {"models": [{"model": "one"}], "parameters": {"weight": {"filter": "mlp", "value": 1}}},
+    ),
+    "slices is 3: expected a list": ("ties", {"models": None, "slices": 3}),
+    "beside models": ("ties", {"slices": [{"sources": ["one"]}]}),
     "density is 'x': expected a number": ("ties", {"parameters": {"density": "x"}}),
     "weight is not given": ("ties", {"models": [{"model": "one"}]}),
     "not rescaled here": ("ties", {"parameters": {"rescale": True}}),

@@ -80,6 +80,7 @@ class FileMerge:
 
     folder: Path
     operator: Spec
+    operators: int  # that differ, if only in their settings, from tensor to tensor
     models: tuple[str, ...]
     files: tuple[str, ...]
     tensors: int
@@ -92,6 +93,7 @@ class FileMerge:
         return {
             "folder": str(self.folder),
             "operator": str(self.operator),
+            "operators": self.operators,
             "models": list(self.models),
             "files": list(self.files),
             "tensors": self.tensors,
@@ -107,6 +109,7 @@ def merge_files(
     out: str | Path,
     operator: str | Mapping[str, Any] | Spec = "mean",
     *,
+    by_tensor: Mapping[str, str | Mapping[str, Any] | Spec] | None = None,
     base: str | Path | None = None,
     dtype: str | None = None,
     shard_size: int | str = SHARD_SIZE,
@@ -119,7 +122,8 @@ def merge_files(
     With a `base` its changes are joined, and added to it. Operators that look at one tensor at a
     time can be used, see `is_tensorwise`. Those that join pieces, all but tsvm and iso_c of ours,
     take little memory whatever the sizes; for the others the largest tensor of every model is in
-    memory, and what the operator makes of them.
+    memory, and what the operator makes of them. `by_tensor` gives tensors, by name, an operator of
+    their own, or the same one with other settings.
 
     Tensors keep the type that they have in the base, or in the first model by name, unless `dtype`
     is given. Statistics of a BatchNorm are joined as by `compose`; other integers must be the same
@@ -130,7 +134,7 @@ def merge_files(
     a sample of every tensor.
     """
     check_folder_name(Path(out))
-    job = _Job.of(models, operator, base, dtype)
+    job = _Job.of(models, operator, by_tensor or {}, base, dtype)
     shards = cut_shards(job.planned(), read_count("shard_size", shard_size))
     with (
         allocating("merging files"),
@@ -148,6 +152,7 @@ def merge_files(
     return FileMerge(
         folder=Path(out),
         operator=job.operator,
+        operators=len(job.joined_alike),
         models=tuple(job.models),
         files=tuple(shard.name for shard in shards),
         tensors=len(job.first.tensors),
@@ -252,14 +257,16 @@ class _FileTensor:
 
     def __init__(self, job: "_Job", name: str, workers: _Workers) -> None:
         self.job, self.name, self.workers = job, name, workers
+        self.operator = job.operator_of(name)
         self.stored = job.first.tensors[name]
         self.entries, self.first = self.stored.entries, job.starts[name]
-        base = None if job.takes_weights else job.base
+        base = None if _takes_weights(self.operator) else job.base
         every = [*job.models.values(), *([] if base is None else [base])]
         held = workers.files.hold([files.tensors[name] for files in every])
         self.models = list(zip(every, held, strict=True))
         self.base = None if base is None else self.models.pop()  # what is taken off, and added
-        self.step = _step(self.stored, job.operator)
+        self.step = _step(self.stored, self.operator)
+        self.by_rows = takes_rows(self.operator)
         self.starts = range(0, self.entries, self.step)
         self.finite = False  # whether all pieces were looked at, and found to be so
 
@@ -284,7 +291,7 @@ class _FileTensor:
         for files, stored in self.models:
             own = self._read(files, stored, start, count)
             changes.append(own if origin is None else own.sub_(origin))
-        if self.job.takes_rows:
+        if self.by_rows:
             rows = self.stored.shape[0] if len(self.stored.shape) > 1 else 1
             changes = [change.view(-1, self.entries // rows) for change in changes]
             origin = None if origin is None else origin.view(changes[0].shape)
@@ -312,8 +319,8 @@ class _FileTensor:
             start=self.first + start,
             origin_state=None if origin is None else {name: origin},
         )
-        how = OPERATORS[job.operator.name]
-        joined: Tensor = how(states, context, **job.operator.arguments)[name]
+        how = OPERATORS[self.operator.name]
+        joined: Tensor = how(states, context, **self.operator.arguments)[name]
         return joined if origin is None else joined + origin
 
 
@@ -324,6 +331,7 @@ class _Job:
     models: Mapping[str, TensorFiles]  # sorted by name
     base: TensorFiles | None
     operator: Spec
+    by_tensor: Mapping[str, Spec]
     dtype: torch.dtype | None
     source: Path | None  # of config and tokenizer
 
@@ -332,11 +340,18 @@ class _Job:
         cls,
         models: Models,
         operator: str | Mapping[str, Any] | Spec,
+        by_tensor: Mapping[str, str | Mapping[str, Any] | Spec],
         base: str | Path | None,
         dtype: str | None,
     ) -> "_Job":
         named = _named(models)
         spec = _checked_operator(operator, named)
+        if not isinstance(by_tensor, Mapping):
+            raise RecipeError(
+                f"by_tensor is {shortened(by_tensor)}: expected a mapping of tensors to operators, "
+                "as in {'lm_head.weight': 'mean'}"
+            )
+        own = {name: OPERATORS.spec(each) for name, each in by_tensor.items()}
         if dtype is not None and dtype not in FLOATS:
             raise RecipeError(f"dtype is {shortened(dtype)}: {nearest(dtype, FLOATS)}")
         files = {name: TensorFiles(path) for name, path in named.items()}
@@ -345,14 +360,24 @@ class _Job:
         for each in (*files.values(), *([] if start is None else [start])):
             check_manifest(each)
             _check_fits(each, first)
+        learned = {name for name, tensor in first.tensors.items() if is_learned(name, tensor)}
+        for name in own:
+            if name not in learned:
+                why = "no operator joins its numbers" if name in first.tensors else "there is none"
+                raise RecipeError(
+                    f"by_tensor has the tensor {shortened(name)}, and {why}: "
+                    f"{nearest(name, learned)}"
+                )
         job = cls(
             models=dict(sorted(files.items())),
             base=start,
             operator=spec,
+            by_tensor=own,
             dtype=None if dtype is None else getattr(torch, dtype),
             source=first.folder,
         )
-        job._try_operator()
+        for operator, _ in job.joined_alike:
+            job._try_operator(_checked_operator(operator, named))
         job._count_memory()
         return job
 
@@ -361,13 +386,27 @@ class _Job:
         """Whose names, shapes and types the output has."""
         return self.base or next(iter(self.models.values()))
 
+    def operator_of(self, name: str) -> Spec:
+        """How a tensor is joined."""
+        return self.by_tensor.get(name, self.operator)
+
+    @cached_property
+    def joined_alike(self) -> list[tuple[Spec, list[str]]]:
+        """The operators, and the tensors that each of them joins, the common one first."""
+        alike = {str(self.operator): (self.operator, list[str]())}
+        for name, tensor in self.first.tensors.items():
+            if is_learned(name, tensor):
+                spec = self.operator_of(name)
+                alike.setdefault(str(spec), (spec, []))[1].append(name)
+        return [each for each in alike.values() if each[1]] or [(self.operator, [])]
+
     @cached_property
     def starts(self) -> dict[str, int]:
         """How many entries come before those of each tensor, in the order of names."""
         starts, end = {}, 0
         for name, tensor in self.first.tensors.items():
             starts[name] = end
-            end += tensor.entries if _is_learned(name, tensor) else 0
+            end += tensor.entries if is_learned(name, tensor) else 0
         return starts
 
     def planned(self) -> list[ShardTensor]:
@@ -384,9 +423,15 @@ class _Job:
     def known_by(self, shards: Sequence[Shard]) -> dict[str, Any]:
         """What makes two merges the same, as plain values."""
         shown = {name: files.headers for name, files in self.models.items()}
+        others = [
+            {"operator": {"name": spec.name, **spec.arguments}, "tensors": names}
+            for spec, names in self.joined_alike
+            if spec != self.operator
+        ]
         result: dict[str, Any] = plain(
             {
                 "operator": {"name": self.operator.name, **self.operator.arguments},
+                **({"by_tensor": others} if others else {}),
                 "dtype": None if self.dtype is None else CODES[self.dtype],
                 "models": shown,
                 "base": None if self.base is None else self.base.headers,
@@ -408,7 +453,7 @@ class _Job:
         name, stored = tensor.name, self.first.tensors[tensor.name]
         if not stored.entries:
             return ()
-        if _is_learned(name, stored):
+        if is_learned(name, stored):
             return self._joined(tensor, workers)
         if _is_statistic(name, stored):
             return (self._checked(name, self._statistic(name).to(tensor.dtype)),)
@@ -417,9 +462,10 @@ class _Job:
     def _joined(self, tensor: ShardTensor, workers: "_Workers") -> Iterator[Tensor]:
         """A parameter as the operator makes it, in pieces of the type that is written."""
         files = _FileTensor(self, tensor.name, workers)
-        how, settings = OPERATORS[self.operator.name], OPERATORS.settings(self.operator)
+        operator = files.operator
+        how, settings = OPERATORS[operator.name], OPERATORS.settings(operator)
         join: Callable[[int], Tensor] = files.joined_entries
-        if joins_pieces(self.operator):
+        if joins_pieces(operator):
             of_piece = how.pieces(files, FileContext(self.parts), settings)
 
             def join(start: int) -> Tensor:
@@ -436,16 +482,6 @@ class _Job:
     def parts(self) -> tuple[Any, ...]:
         """What an operator knows of the models: their names."""
         return tuple(map(_Part, self.models))
-
-    @cached_property
-    def takes_weights(self) -> bool:
-        """Whether the operator joins the weights themselves and not their changes of the base."""
-        return OPERATORS.settings(self.operator).get("base") == "zero"
-
-    @cached_property
-    def takes_rows(self) -> bool:
-        """Whether the operator wants pieces that are whole rows."""
-        return takes_rows(self.operator)
 
     def finite(self, entries: Tensor, files: TensorFiles, name: str) -> Tensor:
         """Entries that were read of a model's tensor, in float64; NaN and infinity are refused."""
@@ -511,7 +547,7 @@ class _Job:
             "another dtype, such as float32"
         )
 
-    def _try_operator(self) -> None:
+    def _try_operator(self, operator: Spec) -> None:
         """Join zeros, so that settings that cannot be used fail before anything is written."""
         name, zero = "zero", torch.zeros(1, dtype=torch.float64)
         context = FileContext(
@@ -520,7 +556,7 @@ class _Job:
             origin_state=None if self.base is None else {name: zero},
         )
         states = [{name: zero.clone()} for _ in self.models]
-        OPERATORS[self.operator.name](states, context, **self.operator.arguments)
+        OPERATORS[operator.name](states, context, **operator.arguments)
 
     def _count_memory(self) -> None:
         """Refuse what takes more than the limits allow, or than the machine has."""
@@ -528,22 +564,12 @@ class _Job:
         floats = [(n, t) for n, t in self.first.tensors.items() if t.dtype.is_floating_point]
         if not floats:
             return  # integers are compared piece by piece
-        name, largest = max(floats, key=lambda item: item[1].entries)
-        how, whole = OPERATORS[self.operator.name], largest.entries
-        learned = _is_learned(name, largest)
-        entries = min(_step(largest, self.operator), whole) if learned else whole
-        spec = TensorSpec((entries,), torch.float64, learned=True)
-        context = FileContext(self.parts, entries={name: spec})
-        states = 8 * entries * (len(self.models) + 3)  # with base, answer and what is written
-        passing = states + (how.memory(context) if how.memory else COPIES * context.nbytes)
-        if entries < whole:
-            # one piece in the making by every thread, and the others made
-            looks = joins_pieces(self.operator) and not is_entrywise(self.operator)
-            made = 8 * entries * (len(self.models) if looks else 1) * _Workers.ahead() * BATCH
-            passing = passing * torch.get_num_threads() + made
-            if looks:
-                # what a search for the largest entries holds, and sorts
-                passing += 24 * len(self.models) * min(whole, max(ROOM, whole // 16))
+        largest: dict[str, str] = {}  # by operator
+        for name, _ in sorted(floats, key=lambda item: -item[1].entries):
+            largest.setdefault(str(self.operator_of(name)), name)
+        name, passing = max(
+            ((name, self._passing(name)) for name in largest.values()), key=lambda item: item[1]
+        )
         what = f"joining tensor {name!r} of {len(self.models)} models takes {{}} of memory"
         with account() as taken:
             for files in (*self.models.values(), *([self.base] if self.base else [])):
@@ -555,6 +581,26 @@ class _Job:
                 f"{bytes_text(machine_memory())}: take an operator that looks at single entries, "
                 "such as task_arithmetic, or a larger machine"
             )
+
+    def _passing(self, name: str) -> int:
+        """The bytes that are taken while a tensor is joined."""
+        tensor, operator = self.first.tensors[name], self.operator_of(name)
+        how, whole = OPERATORS[operator.name], tensor.entries
+        learned = is_learned(name, tensor)
+        entries = min(_step(tensor, operator), whole) if learned else whole
+        spec = TensorSpec((entries,), torch.float64, learned=True)
+        context = FileContext(self.parts, entries={name: spec})
+        states = 8 * entries * (len(self.models) + 3)  # with base, answer and what is written
+        passing = states + (how.memory(context) if how.memory else COPIES * context.nbytes)
+        if entries < whole:
+            # one piece in the making by every thread, and the others made
+            looks = joins_pieces(operator) and not is_entrywise(operator)
+            made = 8 * entries * (len(self.models) if looks else 1) * _Workers.ahead() * BATCH
+            passing = passing * torch.get_num_threads() + made
+            if looks:
+                # what a search for the largest entries holds, and sorts
+                passing += 24 * len(self.models) * min(whole, max(ROOM, whole // 16))
+        return int(passing)
 
 
 def _named(models: Models) -> dict[str, Path]:
@@ -620,7 +666,7 @@ def _check_fits(files: TensorFiles, first: TensorFiles) -> None:
             )
 
 
-def _is_learned(name: str, tensor: StoredTensor) -> bool:
+def is_learned(name: str, tensor: StoredTensor) -> bool:
     """Whether a tensor is joined by the operator: all numbers but running statistics."""
     return tensor.dtype.is_floating_point and name.rpartition(".")[2] not in STATISTICS
 
@@ -628,6 +674,11 @@ def _is_learned(name: str, tensor: StoredTensor) -> bool:
 def _is_statistic(name: str, tensor: StoredTensor) -> bool:
     """Whether a tensor that is not learned is one of a normalisation's."""
     return tensor.dtype.is_floating_point or name.rpartition(".")[2] == COUNT
+
+
+def _takes_weights(operator: Spec) -> bool:
+    """Whether an operator joins the weights themselves and not their changes of the base."""
+    return OPERATORS.settings(operator).get("base") == "zero"
 
 
 def _step(tensor: StoredTensor, operator: Spec) -> int:

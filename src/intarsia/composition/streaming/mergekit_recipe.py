@@ -5,18 +5,31 @@ Sources: mergekit 0.1.5, whose results the methods equal up to rounding; those t
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from intarsia.composition.merge_recipe import BASES
-from intarsia.composition.streaming.file_merge import SHARD_SIZE, FileMerge, merge_files
-from intarsia.composition.streaming.tensor_files import is_model
-from intarsia.errors import FileError, RecipeError, nearest, shortened
+from intarsia.composition.streaming.file_merge import (
+    SHARD_SIZE,
+    FileMerge,
+    is_learned,
+    merge_files,
+)
+from intarsia.composition.streaming.tensor_files import TensorFiles, is_model
+from intarsia.composition.streaming.tensor_settings import (
+    Span,
+    TensorPlace,
+    TensorSetting,
+    tensor_places,
+)
+from intarsia.errors import FileError, RecipeError, RecipeWarning, nearest, shortened
 from intarsia.files import is_no_file
 from intarsia.parsing import parse_json, read_settings
-from intarsia.specs import check_keys, is_number
+from intarsia.specs import check_keys
 
 KEYS = (
     "merge_method", "models", "slices", "modules", "base_model", "dtype", "out_dtype",
@@ -26,7 +39,11 @@ KEYS = (
 THEIRS = ("slices", "modules", "dtype", "out_dtype", "tokenizer_source", "tokenizer")
 LARGEST_TOKENIZER = 2**28  # bytes
 
+# By which a config counts its layers.
+COUNTED = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+
 Settings = dict[str, Any]
+Scope = Mapping[str, TensorSetting]  # settings that are given in one place, by name
 
 
 @dataclass(frozen=True)
@@ -107,6 +124,11 @@ def _multislerp(given: Settings) -> Settings:
     return {"weights": given["weight"]}
 
 
+def _karcher(given: Settings) -> Settings:
+    steps = given["max_iter"]
+    return {"steps": int(steps) if steps == int(steps) else steps, "tolerance": given["tol"]}
+
+
 def _common(given: Settings) -> Settings:
     return {"density": given["density"], "scale": given["lambda"]}
 
@@ -175,7 +197,7 @@ METHODS = {
         {"name": "karcher"},
         {"max_iter": 10, "tol": 1e-5},
         origin="model",
-        translate=lambda given: {"steps": given["max_iter"], "tolerance": given["tol"]},
+        translate=_karcher,
     ),
     "slerp": Method(
         {"name": "slerp"}, {"t": None}, origin="first", translate=lambda given: {"t": given["t"]}
@@ -185,12 +207,16 @@ METHODS = {
 
 @dataclass(frozen=True)
 class MergekitRecipe:
-    """Which models are joined and how, in our words: what `merge_files` is given."""
+    """Which models are joined and how, in our words: what `merge_files` is given.
+
+    `operator` is how most tensors are joined, and `by_tensor` how the others are.
+    """
 
     models: Mapping[str, Path]
     operator: Mapping[str, Any]
     base: Path | None = None
     dtype: str | None = None
+    by_tensor: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: str | Path) -> "MergekitRecipe":
@@ -201,7 +227,7 @@ class MergekitRecipe:
     def read(cls, settings: Mapping[str, Any], folder: Path = Path()) -> "MergekitRecipe":
         """A recipe from plain values; what it asks for beyond our operators is refused."""
         check_keys("a merge", settings, KEYS)
-        entries = _entries(settings)
+        slices = _slices(settings)
         named = settings.get("merge_method")
         if not isinstance(named, str) or named not in METHODS:
             raise RecipeError(
@@ -212,33 +238,36 @@ class MergekitRecipe:
         base = settings.get("base_model")
         if base is not None and not isinstance(base, str):
             raise RecipeError(f"base_model is {shortened(base)}: expected a path")
-        models = [entry["model"] for entry in entries]
-        if method.origin in ("model", "first") and base is not None and base not in models:
-            entries.append({"model": base, "parameters": {}})
+        models = list(slices[0].models)
+        # mergekit adds the base to models, but not to slices; slerp cannot do without it
+        added = method.origin == "first" or (method.origin == "model" and not slices[0].layers)
+        if added and base is not None and base not in models:
+            models.append(base)
         if method.origin in ("required", "first") and base is None:
             raise RecipeError(f"{named} needs base_model, the model that changes are measured from")
         is_origin = method.origin in ("required", "optional")
         # a base among the models has no change of its own
-        entries = [e for e in entries if not (is_origin and e["model"] == base)]
-        paths = {entry["model"]: _place(entry["model"], folder) for entry in entries}
-        if len(paths) < len(entries) or not entries:
-            raise RecipeError("models names one of them twice, or none besides the base")
+        paths = {m: _place(m, folder) for m in models if not (is_origin and m == base)}
+        if not paths:
+            raise RecipeError("models names none besides the base")
         every = paths if base is None else paths | {base: _place(base, folder)}
         _check_apart(every)
+        _check_slices(slices, every)
         names = _names(paths)
-        given = _parameters(named, method, settings.get("parameters"), entries, names)
-        operator = {**method.operator, **method.translate(given)}
-        if method.origin == "optional" and base is None:
-            operator["base"] = "zero"
-        if named == "slerp":
-            operator["t"] = _towards_other(operator["t"], names, str(base))
+        scopes = [_Scopes.of(named, method, settings.get("parameters"), s, names) for s in slices]
+        stored = every[base] if base is not None and is_origin else min(paths.values())
+        operators = {
+            place.name: _operator(method, _given(method, scopes, place, names), names, base)
+            for place in _places(stored, slices, scopes)
+        }
+        ((usual, _),) = Counter(map(str, operators.values())).most_common(1)
         recipe = cls(
             models={names[model]: path for model, path in paths.items()},
-            operator=operator,
+            operator=next(each for each in operators.values() if str(each) == usual),
             base=every[base] if base is not None and is_origin else None,
             dtype=_dtype(settings),
+            by_tensor={name: each for name, each in operators.items() if str(each) != usual},
         )
-        _check_slices(settings, every)
         _check_tokenizer(settings, list(every.values()))
         return recipe
 
@@ -254,6 +283,7 @@ class MergekitRecipe:
             self.models,
             out,
             self.operator,
+            by_tensor=self.by_tensor,
             base=self.base,
             dtype=self.dtype,
             shard_size=shard_size,
@@ -279,37 +309,57 @@ def is_mergekit(path: Path) -> bool:
     return False
 
 
-def _entries(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The models with their parameters, of `models` or of one slice that has all layers."""
+@dataclass(frozen=True)
+class _Slice:
+    """All layers, or some that follow one another: the models with settings of their own."""
+
+    models: Mapping[str, Settings]
+    layers: Mapping[str, Any] = field(default_factory=dict)  # by model, as they are given
+    parameters: Any = None
+
+    @property
+    def span(self) -> Span:
+        start, end = next(iter(self.layers.values()))
+        return start, end
+
+
+def _slices(settings: Mapping[str, Any]) -> list[_Slice]:
+    """The models with their parameters, of `models` or of slices."""
     if settings.get("modules") is not None:
         raise RecipeError("modules joins parts of a model by several methods: merge one by one")
     if settings.get("chat_template") is not None:
         raise RecipeError("chat_template makes another tokenizer: leave it out, it is copied")
     models, slices = settings.get("models"), settings.get("slices")
-    if slices is not None:
-        if models is not None or not isinstance(slices, list) or len(slices) != 1:
-            raise RecipeError(
-                "slices puts layers of several models on one another, which no operator here does: "
-                "give one slice of all layers, or models"
-            )
-        first = slices[0] if isinstance(slices[0], Mapping) else {}
-        check_keys("a slice", first, ("sources", "parameters"))
-        if first.get("parameters"):
-            raise RecipeError("a slice has parameters of its own: give them under parameters")
-        models = first.get("sources")
-    if not isinstance(models, list) or not models:
-        raise RecipeError(f"models is {shortened(models)}: expected a list of folders")
-    entries = []
-    for given in models:
-        entry = given if isinstance(given, Mapping) else {"model": given}
+    if slices is None:
+        return [_slice({"sources": models}, sliced=False)]
+    if models is not None:
+        raise RecipeError("slices are given beside models: give one of the two")
+    if not isinstance(slices, list) or not slices:
+        raise RecipeError(f"slices is {shortened(slices)}: expected a list of {{sources: [...]}}")
+    return [_slice(each, sliced=True) for each in slices]
+
+
+def _slice(given: Any, sliced: bool) -> _Slice:
+    if not isinstance(given, Mapping):
+        raise RecipeError(f"slices has {shortened(given)}: expected {{sources: [...]}}")
+    check_keys("a slice", given, ("sources", "parameters"))
+    sources = given.get("sources")
+    if not isinstance(sources, list) or not sources:
+        what = "sources" if sliced else "models"
+        raise RecipeError(f"{what} is {shortened(sources)}: expected a list of folders")
+    models, layers = {}, {}
+    for source in sources:
+        entry = source if isinstance(source, Mapping) else {"model": source}
         check_keys("a model", entry, ("model", "parameters", "layer_range"))
-        parameters = entry.get("parameters") or {}
-        if not isinstance(entry.get("model"), str) or not isinstance(parameters, Mapping):
-            raise RecipeError(f"models has {shortened(given)}: expected {{model: path, ...}}")
-        if "layer_range" in entry and slices is None:
+        model, parameters = entry.get("model"), entry.get("parameters") or {}
+        if not isinstance(model, str) or not isinstance(parameters, Mapping):
+            raise RecipeError(f"models has {shortened(source)}: expected {{model: path, ...}}")
+        if "layer_range" in entry and not sliced:
             raise RecipeError("layer_range belongs into slices: leave it out of models")
-        entries.append({"model": entry["model"], "parameters": dict(parameters)})
-    return entries
+        if model in models:
+            raise RecipeError(f"models names one of them twice, {shortened(model)}")
+        models[model], layers[model] = dict(parameters), entry.get("layer_range")
+    return _Slice(models, layers if sliced else {}, given.get("parameters"))
 
 
 def _place(model: str, folder: Path) -> Path:
@@ -345,54 +395,120 @@ def _names(paths: Mapping[str, Path]) -> dict[str, str]:
     return short if unique else {model: model for model in paths}
 
 
-def _parameters(
-    named: str,
-    method: Method,
-    shared: Any,
-    entries: Sequence[Mapping[str, Any]],
-    names: Mapping[str, str],
-) -> Settings:
-    """All settings of a method: weights by model, and densities that differ; else one for all."""
-    common = shared or {}
-    if not isinstance(common, Mapping):
-        raise RecipeError(f"parameters is {shortened(shared)}: expected a mapping")
-    check_keys(f"{named}'s parameters", common, (*method.shared, *method.own))
-    given = {**method.shared, **{k: v for k, v in common.items() if k in method.shared}}
-    for key, default in method.own.items():
-        values = {}
-        for entry in entries:
-            check_keys(f"a model's parameters for {named}", entry["parameters"], tuple(method.own))
-            own = entry["parameters"].get(key, common.get(key, default))
-            values[names[entry["model"]]] = _number(key, own)
-        if key == "weight" or (key == "density" and len(set(values.values())) > 1):
-            given[key] = values
-        elif len(set(values.values())) > 1:
-            raise RecipeError(
-                f"the models have {key} {', '.join(map(str, values.values()))}: it is one for all "
-                "here, give it once under parameters"
-            )
-        else:
-            given[key] = next(iter(values.values()))
-    for key, default in method.shared.items():
-        if isinstance(default, bool) and not isinstance(given[key], bool):
-            raise RecipeError(f"{key} is {shortened(given[key])}: expected true or false")
-        if not isinstance(default, bool):
-            given[key] = _number(key, given[key])
-    return given
+@dataclass(frozen=True)
+class _Scopes:
+    """Where settings are given for a slice, the nearest first: for each model, and for all."""
+
+    own: Mapping[str, Sequence[Scope]]  # by the model's name
+    shared: Sequence[Scope]
+
+    @classmethod
+    def of(
+        cls, named: str, method: Method, common: Any, part: _Slice, names: Mapping[str, str]
+    ) -> "_Scopes":
+        known = (*method.shared, *method.own)
+        shared = [
+            _scope(f"{named}'s parameters", part.parameters, method, known),
+            _scope(f"{named}'s parameters", common, method, known),
+        ]
+        what = f"a model's parameters for {named}"
+        own = {
+            name: [_scope(what, part.models.get(model), method, tuple(method.own)), *shared]
+            for model, name in names.items()
+        }
+        return cls(own, shared)
+
+    def given(self, method: Method, place: TensorPlace, names: Iterable[str]) -> Settings:
+        """A method's settings for a tensor: weights, and densities that differ, by model."""
+        given = {k: _value_at(self.shared, k, d, place) for k, d in method.shared.items()}
+        for key, default in method.own.items():
+            values = {name: _value_at(self.own[name], key, default, place) for name in names}
+            if key == "weight" or (key == "density" and len(set(values.values())) > 1):
+                given[key] = values
+            elif len(set(values.values())) > 1:
+                raise RecipeError(
+                    f"the models have {key} {', '.join(map(str, values.values()))}: it is one for "
+                    "all here, give it once under parameters"
+                )
+            else:
+                given[key] = next(iter(values.values()))
+        return given
+
+    @property
+    def settings(self) -> list[TensorSetting]:
+        scopes = [scope for scopes in (self.shared, *self.own.values()) for scope in scopes]
+        return [setting for scope in scopes for setting in scope.values()]
 
 
-def _number(key: str, value: Any) -> float:
-    if value is None:
-        raise RecipeError(f"{key} is not given: mergekit has no default for it")
-    if isinstance(value, list | Mapping):
+def _scope(what: str, given: Any, method: Method, known: tuple[str, ...]) -> Scope:
+    given = given or {}
+    if not isinstance(given, Mapping):
+        raise RecipeError(f"parameters is {shortened(given)}: expected a mapping")
+    check_keys(what, given, known)
+    return {
+        key: TensorSetting.read(key, value, flag=isinstance(method.shared.get(key), bool))
+        for key, value in given.items()
+        if value is not None
+    }
+
+
+def _value_at(scopes: Sequence[Scope], key: str, default: Any, place: TensorPlace) -> Any:
+    for scope in scopes:
+        if key in scope and (value := scope[key].at(place)) is not None:
+            return value
+    if default is None:
         raise RecipeError(
-            f"{key} is {shortened(value)}, which differs from layer to layer or by filter: here "
-            f"it is one number for all tensors, as in {key}: 0.5; mergekit itself joins so"
+            f"{key} is not given for tensor {place.name!r}, and mergekit has no default for it: "
+            f"give {key}, after filters as the last of them, as in - value: 0.5"
         )
-    if not is_number(value):
-        raise RecipeError(f"{key} is {shortened(value)}: expected a number")
-    number: float = value
-    return number
+    return default
+
+
+def _places(
+    path: Path, slices: Sequence[_Slice], scopes: Sequence[_Scopes]
+) -> Iterable[TensorPlace]:
+    """Those of all tensors that are joined; filters that fit none are warned of."""
+    tensors = TensorFiles(path).tensors
+    names = [name for name, tensor in tensors.items() if is_learned(name, tensor)]
+    settings = {setting for each in scopes for setting in each.settings}
+    idle = {(setting.key, part) for setting in settings for part in setting.idle_filters(names)}
+    for key, part in sorted(idle):
+        warnings.warn(
+            f"the filter {shortened(part)} of {key} changes nothing: no tensor of {path} has it in "
+            "its name, or an earlier condition counts first; names are such as "
+            f"{shortened(names[len(names) // 2]) if names else 'none'}",
+            RecipeWarning,
+            stacklevel=4,
+        )
+    spans = [each.span for each in slices if each.layers]
+    counts = [n for key in COUNTED if type(n := _config(path).get(key)) is int]
+    places = list(tensor_places(names, spans, counts[0] if counts else None))
+    # without any, the settings are still to be checked
+    return places or [TensorPlace("", depth=None)]
+
+
+def _given(
+    method: Method, scopes: Sequence[_Scopes], place: TensorPlace, names: Mapping[str, str]
+) -> Settings:
+    """The settings for a tensor, which may have to be the same in several slices."""
+    found = [scopes[index].given(method, place, names.values()) for index in place.slices]
+    if found[0] != found[-1]:
+        raise RecipeError(
+            f"the slices have different settings, and tensor {place.name!r} is not in a layer, nor "
+            "known to come before or after them: give it the same in all slices, by filter"
+        )
+    return found[0]
+
+
+def _operator(
+    method: Method, given: Settings, names: Mapping[str, str], base: str | None
+) -> Settings:
+    operator = {**method.operator, **method.translate(given)}
+    if method.origin == "optional" and base is None:
+        operator["base"] = "zero"
+    if method.origin == "first":
+        operator["t"] = _towards_other(operator["t"], names, str(base))
+    return operator
 
 
 def _towards_other(t: float, names: Mapping[str, str], base: str) -> float:
@@ -412,17 +528,40 @@ def _dtype(settings: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _check_slices(settings: Mapping[str, Any], paths: Mapping[str, Path]) -> None:
-    """One slice is all of a model where it has all layers that the config counts."""
-    for given in settings["slices"][0]["sources"] if settings.get("slices") else ():
-        source = given if isinstance(given, Mapping) else {"model": given}
-        layers = _config(paths.get(source["model"])).get("num_hidden_layers")
-        seen = source.get("layer_range")
-        if type(layers) is not int or seen != [0, layers]:
+def _check_slices(slices: Sequence[_Slice], paths: Mapping[str, Path]) -> None:
+    """Together the slices are all layers that the configs count, each where it was."""
+    start = 0
+    for number, part in enumerate(slices):
+        if part.models.keys() != slices[0].models.keys():
             raise RecipeError(
-                f"layer_range of {source['model']} is {shortened(seen)}: only all layers can be "
-                f"joined, {[0, layers] if type(layers) is int else 'as its config counts them'}"
+                "the slices are of different models, and here all layers are joined of the same: "
+                f"give each slice {', '.join(map(shortened, slices[0].models))}"
             )
+        ends = {}
+        for model, seen in part.layers.items():
+            layers = _config(paths.get(model)).get("num_hidden_layers")
+            is_last = number == len(slices) - 1
+            if type(layers) is not int or not _goes_on(seen, start, layers, is_last):
+                whole = [0, layers] if type(layers) is int else "as its config counts them"
+                raise RecipeError(
+                    f"layer_range of {model} is {shortened(seen)}: only all layers can be joined, "
+                    f"{whole}, in one slice, or in several of which each begins where the one "
+                    "before ends; none is moved, left out or repeated"
+                )
+            ends[model] = seen[1]
+        if len(set(ends.values())) > 1:
+            raise RecipeError(
+                f"the sources of a slice end at layers {', '.join(map(str, ends.values()))}: "
+                "expected the same layers of all"
+            )
+        start = next(iter(ends.values()), 0)
+
+
+def _goes_on(seen: Any, start: int, layers: int, is_last: bool) -> bool:
+    """Whether layers are given as [start, end], within the model, and to its end if they must."""
+    if not isinstance(seen, list) or len(seen) != 2 or any(type(n) is not int for n in seen):
+        return False
+    return bool(seen[0] == start < seen[1] <= layers and (not is_last or seen[1] == layers))
 
 
 def _config(folder: Path | None) -> Mapping[str, Any]:
