@@ -14,7 +14,7 @@ from intarsia.models.custom.adapting import sharing_layers
 from intarsia.models.custom.trial import noise
 
 ROWS = 8  # of the inputs, on which it is tried whether calls explain the gradients
-UNEXPLAINED = 1e-2  # of the largest slope: above rounding, below a second use of a weight
+UNEXPLAINED = 1e-3  # of what calls add up: above rounding, below a second use of a weight
 
 Mixing = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 """Layers whose units each read many others."""
@@ -114,20 +114,27 @@ def read_elsewhere(network: nn.Module, inputs: Tensor) -> set[str]:
             (logits * factors).sum(), [*own.values(), *gave], materialize_grads=True
         )
     rest = dict(zip(own, slopes, strict=False))  # of a gradient, what no call explains
-    sizes = {name: float(slope.abs().max()) for name, slope in rest.items()}
+    sizes = dict.fromkeys(own, 0.0)  # of the terms, which may cancel out: a bias before a norm's
     for call, slope in zip(calls, slopes[len(own) :], strict=True):
-        slope = call.by_place(slope)
-        if call.weight in own:
-            weight = torch.einsum("nlgu,nlgc->guc", slope, call.reads())
-            rest[call.weight] = rest[call.weight] - weight.reshape(call.layer.weight.shape)
-        if call.bias in own:
-            rest[call.bias] = rest[call.bias] - slope.sum(dim=(0, 1)).flatten()
+        slope, reads = call.by_place(slope), call.reads()
+        for name, gradient in ((call.weight, _weight_gradient), (call.bias, _bias_gradient)):
+            if name in own:
+                rest[name] = rest[name] - gradient(slope, reads).reshape(rest[name].shape)
+                sizes[name] += float(gradient(slope.abs(), reads.abs()).max())
     return {
         call.name
         for call in calls
         for name in (call.weight, call.bias)
         if name in own and float(rest[name].abs().max()) > UNEXPLAINED * sizes[name]
     }
+
+
+def _weight_gradient(slope: Tensor, reads: Tensor) -> Tensor:
+    return torch.einsum("nlgu,nlgc->guc", slope, reads)
+
+
+def _bias_gradient(slope: Tensor, reads: Tensor) -> Tensor:
+    return slope.sum(dim=(0, 1))
 
 
 def is_plain(layer: nn.Module) -> bool:
