@@ -16,7 +16,7 @@ MANY = [
     "breadcrumbs",
     "della(seed=2)",
     "della(density={'a': 0.3, 'b': 1.0})",
-    "ties(density={'a': 0.3, 'c': 0.6})",
+    "ties(density={'a': 0.3, 'b': 0.6})",
     "dare(density={'b': 0.3})",
     "sce(density=0.5)",
     "model_stock",
