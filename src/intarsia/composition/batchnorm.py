@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from intarsia.errors import CompositionError
+from intarsia.modules.statistics import is_half
 
 KINDS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
@@ -63,9 +64,9 @@ class _Sums:
         self.centre = self.total = self.squares = torch.zeros(())
 
     def add(self, x: Tensor) -> None:
-        """Each sample is summed as its numbers are, samples in float64: no tensor is copied."""
+        """Sums within a sample keep the type of its numbers, those over samples are of float64."""
         rows = x.detach().flatten(2) if x.ndim > 2 else x.detach()[..., None]  # N, C, L
-        rows = rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows
+        rows = rows.float() if is_half(rows) else rows
         if not self.count:
             self.centre = rows.mean(2).mean(0)  # squares far from it would lose digits
         apart = rows - self.centre[:, None]

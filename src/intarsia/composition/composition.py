@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from intarsia.composition import composition_file as stored
 from intarsia.composition.build import MergeOptions, build_merge
 from intarsia.composition.checks import check_fit, composition_health, locate
-from intarsia.composition.merge_context import MergeContext, kept_samples
+from intarsia.composition.merge_context import BY_NAME, MergeContext, kept_samples
 from intarsia.composition.operators import OPERATORS, Operator
 from intarsia.composition.operators.inlay import inlay_size
 from intarsia.composition.scale_search import ScaleSearch, with_settings
@@ -32,7 +32,6 @@ AUTO = "auto"
 # An inlay is block diagonal between hidden layers. It is the default while it holds at most
 # ROOM times the numbers of its parts, or few enough not to matter.
 ROOM, SMALL = 4, 4_000_000
-BY_NAME = {"weights": "weight", "density": "density"}  # settings with a number for each part
 
 
 def compose(

@@ -26,6 +26,8 @@ from intarsia.specs import is_number
 
 ROWS = 1000  # samples kept of what is given, and saved with the composition
 ENTRIES, BYTES = 64, 2**28  # statistics kept at most, by each operator
+# Settings that may have a number for each part, by its name, and what one such number is called.
+BY_NAME = {"weights": "weight", "density": "density"}
 
 Stats = dict[str, Tensor]
 
@@ -146,13 +148,13 @@ class MergeContext:
 
     def weights(self, given: float | Mapping[str, float]) -> list[float]:
         """One number per part: the same for all, or by name, where those left out have 1."""
-        return self._numbers("weights", "weight", given)
+        return self._numbers("weights", given)
 
     def densities(self, given: float | Mapping[str, float]) -> list[float]:
         """Likewise, the fraction of its entries that each part keeps."""
-        return self._numbers("density", "density", given)
+        return self._numbers("density", given)
 
-    def _numbers(self, key: str, what: str, given: float | Mapping[str, float]) -> list[float]:
+    def _numbers(self, key: str, given: float | Mapping[str, float]) -> list[float]:
         if is_number(given):
             return [float(given)] * len(self.parts)  # type: ignore[arg-type]
         names = [part.name for part in self.parts]
@@ -164,7 +166,7 @@ class MergeContext:
         for name, value in given.items():
             if not is_number(value):
                 raise CompositionError(
-                    f"the {what} of {name!r} is {shortened(value)}: expected a number"
+                    f"the {BY_NAME[key]} of {name!r} is {shortened(value)}: expected a number"
                 )
         return [float(given.get(name, 1.0)) for name in names]
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from intarsia.composition.merge_context import MergeContext
+from intarsia.composition.merge_context import BY_NAME, MergeContext
 from intarsia.composition.merge_memory import COPIES
 from intarsia.composition.operators import OPERATORS
 from intarsia.composition.operators.pieces import ROOM
@@ -639,7 +639,7 @@ def _checked_operator(given: str | Mapping[str, Any] | Spec, named: Mapping[str,
         raise RecipeError(f"{spec}: a {key} is found on samples, which files have not: give one")
     if how.most is not None and len(named) > how.most:
         raise RecipeError(f"{spec.name} joins at most {how.most} models, got {len(named)}")
-    for key in ("weights", "density"):
+    for key in BY_NAME:
         by_name = spec.arguments.get(key)
         for name in by_name if isinstance(by_name, Mapping) else ():
             if name not in named:
