@@ -15,6 +15,8 @@ on training samples and measured on test samples. Results go to docs/results/len
 import argparse
 import time
 from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,7 @@ def main() -> None:
     parser.add_argument("--test-rows", type=int)
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--rows", type=int)
+    parser.add_argument("--workers", type=int, default=1, help="seeds at a time")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     for name in options.parts:
@@ -100,18 +103,15 @@ def asked(part: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
 def measure(name: str, part: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     """Train the modules of every seed and look through their layers."""
     data = loaded(part)
-    runs = []
-    for seed in range(part["seeds"]):
-        began = time.perf_counter()
-        bank = ia.train(data, seeds=[seed], device=options.device, progress=False, **part["train"])
-        trained = time.perf_counter()
-        profiles = tuned(bank, data, rows=part["rows"], device=options.device)
-        seconds = {"training": trained - began, "lenses": time.perf_counter() - trained}
-        runs.append(measured(seed, bank, profiles, seconds))
-        print(name, seed, seconds, flush=True)
+    one = partial(of_seed, name=name, part=part, device=options.device)
+    if options.workers == 1:
+        runs = [one(seed) for seed in range(part["seeds"])]
+    else:
+        with get_context("spawn").Pool(options.workers) as pool:
+            runs = pool.map(one, range(part["seeds"]), chunksize=1)
     words = [name]
-    for key in ("device", "seeds", "train_rows", "test_rows", "epochs", "rows"):
-        if (value := getattr(options, key)) not in (None, "cpu"):
+    for key in ("device", "seeds", "train_rows", "test_rows", "epochs", "rows", "workers"):
+        if (value := getattr(options, key)) not in (None, "cpu", 1):
             words += [f"--{key.replace('_', '-')}", value]
     result = made_by(__file__, *words, machine="CPU" if options.device == "cpu" else None)
     about = {"data": data.name, "train": part["train"], "classes": data.classes}
@@ -119,6 +119,18 @@ def measure(name: str, part: dict[str, Any], options: argparse.Namespace) -> dic
     about["samples"] = {key: len(getattr(data, key)) for key in ("train", "test")}
     noted = {"noted": NOTED} if name == "digits" else {}
     return result | about | {"runs": runs, "layers": by_layer(runs)} | noted
+
+
+def of_seed(seed: int, name: str, part: dict[str, Any], device: str) -> dict[str, Any]:
+    """Ten modules of one seed and what their lenses see."""
+    data = loaded(part)
+    began = time.perf_counter()
+    bank = ia.train(data, seeds=[seed], device=device, progress=False, **part["train"])
+    trained = time.perf_counter()
+    profiles = tuned(bank, data, rows=part["rows"], device=device)
+    seconds = {"training": trained - began, "lenses": time.perf_counter() - trained}
+    print(name, seed, seconds, flush=True)
+    return measured(seed, bank, profiles, seconds)
 
 
 def loaded(part: dict[str, Any]) -> Data:

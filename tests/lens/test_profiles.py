@@ -79,6 +79,21 @@ def test_bfloat16_is_near(hugging_face: Any) -> None:
     assert not np.array_equal(rough.values, profile(hugging_face, TEXTS).values)
 
 
+def test_texts_of_one_length_cost_a_pass_for_each_batch_and_one_more(hugging_face: Any) -> None:
+    """The one more compares the parts' answer with the model's; nothing else is to be tried."""
+    passes: list[torch.Size] = []
+    handle = hugging_face.register_forward_pre_hook(
+        lambda _, args, named: passes.append((args[0] if args else named["input_ids"]).shape),
+        with_kwargs=True,
+    )
+    texts = [[place, place + 1, place + 2] for place in range(1, 8)]
+    found = profile(hugging_face, texts, batch=3)
+    handle.remove()
+    assert passes == [(1, 3), (3, 3), (3, 3), (1, 3)]
+    alone = np.stack([profile(hugging_face, [text]).mean[0] for text in texts])
+    np.testing.assert_allclose(found.mean, alone, atol=1e-5)
+
+
 def test_windows_and_positions(hugging_face: Any) -> None:
     found = profile(hugging_face, TEXTS[:1], windows=3, per_token=True)
     assert found.per_token is not None
@@ -312,6 +327,30 @@ def test_a_scale_that_is_a_word_is_not_the_models() -> None:
         logits = network(torch.tensor([TEXTS[0]])).logits[0]
     expected = float(entropy(logits).mean())
     assert profile(network, TEXTS).mean[0, -1] == pytest.approx(expected, abs=1e-5)
+
+
+class Summing(nn.Module):
+    """A language model whose second block joins neighbours to one row."""
+
+    is_causal_lens = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(12, 4)
+        self.blocks = nn.ModuleList([nn.Identity(), nn.AvgPool2d((2, 1))])
+        self.norm, self.head = nn.Identity(), nn.Linear(4, 12)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = block(x)
+        answer: torch.Tensor = self.head(self.norm(x))
+        return answer
+
+
+def test_blocks_that_have_no_row_for_each_token_are_refused() -> None:
+    with pytest.raises(ModelError, match=r"block 1 gives \(1, 2, 4\) for \(1, 4\) tokens"):
+        profile(Summing(), [[1, 2, 3, 4]])
 
 
 def test_class_modules_are_sent_to_the_tuned_lens() -> None:

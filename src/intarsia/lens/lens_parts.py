@@ -19,6 +19,9 @@ CPU_COLUMNS, GPU_COLUMNS = 2**13, 2**17  # of the vocabulary at a time: a cache 
 ALIKE = 1e-3  # to the model's own logits, relative to the largest
 PRECISIONS = ("float32", "bfloat16")
 HEADS = ("head", "lm_head", "unembed", "fc")  # names of a head; TransformerLens has unembed
+WITHOUT_LAST = (
+    "the model has answered without its last block: name the blocks that it runs, blocks=..."
+)
 NORM = re.compile(r"norm|^ln_f$", re.IGNORECASE)
 
 
@@ -80,15 +83,15 @@ class LensParts:
         return torch.device("cpu") if weights is None else weights.device
 
     @contextmanager
-    def watching(self, see: Callable[[int, Tensor], None]) -> Iterator[None]:
-        """`see` gets the output of every block, by its place, while a batch is read."""
+    def watching(self, see: Callable[[int, Tensor], None], stop: bool = True) -> Iterator[None]:
+        """`see` gets the output of every block, by its place; the last ends the pass, or not."""
         last = len(self.blocks) - 1
         handles = []
 
         def hook(place: int) -> Callable[..., None]:
             def call(_: nn.Module, __: Any, output: Any) -> None:
                 see(place, output[0] if isinstance(output, tuple | list) else output)
-                if place == last:
+                if stop and place == last:
                     raise _Stop
 
             return call
@@ -108,16 +111,22 @@ class LensParts:
                 self.model(*inputs, **named)
         except _Stop:
             return
-        raise ModelError(
-            "the model has answered without its last block: name the blocks that it runs, "
-            "blocks=..."
-        )
+        raise ModelError(WITHOUT_LAST)
 
     def check(self, text: list[int]) -> None:
         """The parts must give the model's own logits, or they are not its parts."""
         tokens = torch.tensor([text[:8]], device=self.device)
-        with torch.no_grad():
-            ours, answer = self.logits(self.behind(tokens)), self.model(tokens)
+        last, said = len(self.blocks) - 1, []
+
+        def see(place: int, hidden: Tensor) -> None:
+            if place == last:
+                said.append(self.logits(hidden))
+
+        with torch.no_grad(), self.watching(see, stop=False), naming_tables():
+            answer = self.model(tokens)
+        if not said:
+            raise ModelError(WITHOUT_LAST)
+        ours = said[-1]
         own = answer if isinstance(answer, Tensor) else getattr(answer, "logits", None)
         if own is None:
             return

@@ -217,6 +217,16 @@ class Row:
     spread: np.ndarray
 
 
+@dataclass(frozen=True)
+class _Chosen:
+    """Positions of a batch that are decoded, counted through all of it, and how many of each."""
+
+    shape: torch.Size  # texts, positions
+    places: Tensor
+    targets: Tensor | None  # next tokens
+    counts: list[int]
+
+
 class _Reader:
     """Batches through the blocks, of which one layer's rows are decoded at a time."""
 
@@ -229,18 +239,12 @@ class _Reader:
         """Rows of all texts."""
         result: dict[int, Row] = {}
         self.parts.check(texts[0])
-        causal = self.parts.causal and self._is_causal(texts)
+        alike = len(set(map(len, texts))) == 1  # none is padded
+        causal = alike or (self.parts.causal and self._is_causal(texts))
         for places in _batches(texts, batch, causal):
-            longest = max(len(texts[place]) for place in places)
-            padded = torch.zeros(len(places), longest, dtype=torch.long)
-            following = torch.full_like(padded, -1)
-            kept = torch.zeros(len(places), longest, dtype=torch.bool)
-            for row, place in enumerate(places):
-                text = torch.tensor(texts[place])
-                padded[row, : len(text)], following[row, : len(text) - 1] = text, text[1:]
-                kept[row] = self._kept(len(text), longest)
-            device = self.parts.device
-            found = self._read(padded.to(device), kept.to(device), following.to(device))
+            padded, following, lengths = _padded([texts[place] for place in places])
+            kept = self._kept(lengths, padded.shape[1])
+            found = self._read(padded.to(self.parts.device), kept, following)
             result |= dict(zip(places, found, strict=True))
         return [result[place] for place in range(len(texts))]
 
@@ -254,19 +258,25 @@ class _Reader:
             row for part in x.split(batch) for row in self._read(part.to(self.parts.device, kind))
         ]
 
-    def _kept(self, length: int, longest: int) -> Tensor:
-        place = torch.arange(longest)
+    def _kept(self, lengths: Tensor, longest: int) -> Tensor:
+        """Which positions of texts of these lengths are decoded.  # texts, positions"""
+        place, ends = torch.arange(longest), lengths[:, None]
         if self.positions == "all":
-            return (place < length) & ((length - 1 - place) % self.stride == 0)
-        return place == (length - 1 if self.positions == "last" else 0)  # of a mean, its one row
+            return (place < ends) & ((ends - 1 - place) % self.stride == 0)
+        # The mean of a sample is one row, the first.
+        return place == (ends - 1 if self.positions == "last" else torch.zeros_like(ends))
 
     def _read(
         self, inputs: Tensor, kept: Tensor | None = None, following: Tensor | None = None
     ) -> list[Row]:
+        """Rows of a batch; which positions are `kept` is known on the CPU.
+
+        So that nothing has to wait for the network: a mask on its device would, at every block.
+        """
         last = len(self.parts.blocks) - 1
         columns: list[Tensor] = []
         more: list[Tensor | None] = []
-        masks: list[Tensor] = []
+        chosen = None if kept is None else self._chosen(kept, following)
 
         def see(place: int, hidden: Tensor) -> None:
             hidden = hidden[:, None] if hidden.dim() == 2 else hidden
@@ -276,14 +286,19 @@ class _Reader:
                 )
             if self.positions == "mean":
                 hidden = self.parts.norm(hidden).mean(1, keepdim=True)
-            mask = self._mask(hidden) if kept is None else kept
-            rows = hidden[mask]
-            targets = None if following is None else following[mask]
-            answer = self.decoder(rows, targets if place == last else None, place == last)
+            nonlocal chosen
+            if kept is None and (chosen is None or chosen.shape != hidden.shape[:2]):
+                chosen = self._chosen(self._all_kept(hidden), None)
+            if chosen is None or chosen.shape != hidden.shape[:2]:
+                raise ModelError(
+                    f"block {place} gives {tuple(hidden.shape)} for {tuple(inputs.shape)} tokens: "
+                    "expected a row for each"
+                )
+            rows = hidden.flatten(0, 1)[chosen.places.to(hidden.device)]
+            answer = self.decoder(rows, chosen.targets if place == last else None, place == last)
             columns.append(answer.entropy[:, 0])
             if place == last:
                 more.extend([answer.log_probability, answer.spread])
-                masks.append(mask)
 
         with self.parts.watching(see):
             self.parts.read(inputs)
@@ -299,13 +314,19 @@ class _Reader:
             np.full(len(values), np.nan) if own is None else own.float().cpu().numpy()
             for own in more
         )
-        ends = masks[0].sum(1).cumsum(0).cpu().numpy()[:-1]
+        assert chosen is not None
+        ends = np.cumsum(chosen.counts)[:-1]
         split = (np.split(own, ends) for own in (values, chance, spread))
         return [Row(*own) for own in zip(*split, strict=True)]
 
-    def _mask(self, hidden: Tensor) -> Tensor:
-        mask = self._kept(hidden.shape[1], hidden.shape[1])
-        return mask.to(hidden.device).expand(len(hidden), -1)
+    def _all_kept(self, hidden: Tensor) -> Tensor:
+        return self._kept(torch.full((len(hidden),), hidden.shape[1]), hidden.shape[1])
+
+    def _chosen(self, kept: Tensor, following: Tensor | None) -> "_Chosen":
+        places = kept.flatten().nonzero()[:, 0]
+        targets = None if following is None else following.flatten()[places].to(self.parts.device)
+        counts = kept.sum(1).tolist()
+        return _Chosen(kept.shape, places.to(self.parts.device), targets, counts)
 
     def _is_causal(self, texts: list[list[int]]) -> bool:
         """Whether positions are read alike with padding behind them; those of an encoder are not.
@@ -337,6 +358,17 @@ def _batches(texts: list[list[int]], size: int, padded: bool) -> Iterator[list[i
     yield batch
 
 
+def _padded(texts: list[list[int]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens with zeros behind short texts, the token after each or -1, and lengths."""
+    lengths = torch.tensor([len(text) for text in texts])
+    inside = torch.arange(int(lengths.max())) < lengths[:, None]
+    padded = torch.zeros(inside.shape, dtype=torch.long)
+    padded[inside] = torch.tensor([token for text in texts for token in text])
+    following = torch.full_like(padded, -1)
+    following[:, :-1] = padded[:, 1:].masked_fill(~inside[:, 1:], -1)
+    return padded, following, lengths
+
+
 def profile_of_rows(
     rows: list[Row], alpha: float, windows: int, name: str, per_token: bool = False
 ) -> Profile:
@@ -344,7 +376,8 @@ def profile_of_rows(
     short = min(len(row.entropy) for row in rows)
     if short < windows:
         raise DataError(f"a text has {short} positions: too few for {windows} windows")
-    values = [[part.mean(0) for part in np.array_split(row.entropy, windows)] for row in rows]
+    split = (np.array_split(row.entropy, windows) if windows > 1 else [row.entropy] for row in rows)
+    values = [[part.mean(0) for part in own] for own in split]
     return Profile(
         np.array(values, dtype=np.float64),
         np.array([len(row.entropy) for row in rows]),
