@@ -20,7 +20,7 @@ WAYS = {
     ten.INLAY: "inlay",
 }
 REMOVAL, MINUTE = "cifar_removal", "ten_modules"
-CHOICES = ("cifar_choice", "cifar_choice_100")
+CHOICES = ("cifar_choice", "cifar_choice_vgg", "cifar_choice_100")
 
 
 def cifar(load: Load) -> str:
@@ -105,7 +105,7 @@ def _study(name: str, variants: Sequence[Any]) -> list[str]:
         parts += [f"With {variant.label}:", *(["\n".join(claims)] if claims else [])]
         if name == "cifar10":
             parts += _unmeasured(variant.measured)
-        parts.append(_trained(next(iter(variant.archives.values())).options))
+        parts.append(_trained([archive.options for archive in variant.archives.values()]))
         parts += studies.tables_markdown(variant.study.tables(variant.measured))
     return parts
 
@@ -122,18 +122,26 @@ def _unmeasured(done: Sequence[Measured]) -> list[str]:
     return [f"Not measured: {'; '.join(parts)}."] if parts else []
 
 
-def _trained(options: Mapping[str, Any]) -> str:
+def _trained(archives: Sequence[Mapping[str, Any]]) -> str:
     """In what the training of modules, of their arms and of joint networks differs."""
+    options = archives[0]
     text = (
         f"Modules are trained with the objective `{options['objective']}`, joint networks with "
         f"`{options['joint_objective']}`; the recipe is otherwise the same"
     )
-    changed = [
-        f"`{name}` with `{', '.join(f'{key}={value}' for key, value in arm.items())}`"
-        for name, arm in options.get("arms", {}).items()
-        if arm
-    ]
-    return f"{text}, except for the arm {listed(changed)}." if changed else f"{text}."
+    changed = [f"the arm {_settings(name, arm)}" for name, arm in options.get("arms", {}).items()
+               if arm]  # fmt: skip
+    for own in archives:
+        for model in own["models"]:
+            kinds = own["by_model"].get(model, {})
+            changed += [f"{word} of {_settings(model, kinds[kind])}"
+                        for kind, word in (("modules", "modules"), ("joint", "joint networks"))
+                        if kinds.get(kind)]  # fmt: skip
+    return f"{text}, except for {listed(changed)}." if changed else f"{text}."
+
+
+def _settings(name: str, changed: Mapping[str, Any]) -> str:
+    return f"`{name}` with `{', '.join(f'{key}={value}' for key, value in changed.items())}`"
 
 
 def _times(variants: Sequence[Any]) -> str:

@@ -202,6 +202,22 @@ def test_plans_have_what_the_options_say(context: StudyContext) -> None:
     assert recipes["vgg11(4)", "joint"].objective == "smoothing(0.1)"
 
 
+def test_a_model_s_modules_and_joint_network_may_differ(context: StudyContext) -> None:
+    own = {"epochs": 5, "modules": {"batches": "balanced(2)", "epochs": 7}, "joint": {"epochs": 6}}
+    cells = planned("cifar10", context, models=["vgg11(4)"], by_model={"vgg11(4)": own})
+    recipes = {c.settings["way"]: c.banks["modules"].recipe for c in cells}
+    assert [(way, r.epochs, r.batches) for way, r in recipes.items()] == [
+        ("joint", 6, "shown"),
+        ("modules", 7, "balanced(amount=2)"),
+        ("territory", 7, "balanced(amount=2)"),
+        ("inlay", 7, "balanced(amount=2)"),
+    ]
+    cells = planned(
+        "cifar10", context, models=["vgg11(4)"], by_model={"vgg11(4)": own}, joint={"epochs": 9}
+    )
+    assert cells[0].banks["modules"].recipe.epochs == 9
+
+
 def test_dense_modules_are_the_first_round_of_pruned_ones(context: StudyContext) -> None:
     """To the last bit, so that they need not be trained by themselves."""
     plans = {}
@@ -271,6 +287,7 @@ def test_the_order_of_classes_is_the_catalogue_s_or_the_seed_s() -> None:
         ("cifar10", {"ways": ["sum"]}, "option 'ways' has 'sum'"),
         ("cifar10", {"by_model": {"vgg": {}}}, "'by_model' has 'vgg', which is not among"),
         ("cifar10", {"by_model": {"vgg11(4)": 3}}, "'by_model', 'vgg11.4.', is 3"),
+        ("cifar10", {"by_model": {"vgg11(4)": {"modules": 3}}}, "'vgg11.4.', 'modules', is 3"),
         ("cifar10", {"joint": {"seeds": [1]}}, "'joint' has 'seeds', which the study sets itself"),
         ("cifar10", {"inlay": {"model": "mlp"}}, "'inlay' has 'model'"),
         ("cifar10", {"keep_banks": "no"}, "option 'keep_banks' is 'no'"),

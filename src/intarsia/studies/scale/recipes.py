@@ -35,15 +35,20 @@ SMALL_RECIPE: dict[str, Any] = {
     "epochs": 2,
     "precision": "float32",
 }
+KINDS = ("joint", "modules")  # of networks, which may have settings of their own
 # What wide networks with BatchNorm have otherwise, by validation samples, see
-# benchmarks/experiments/cifar_choice.py.
-BY_MODEL = {"vgg11": {"learning_rate": 0.2}, "resnet18(64)": {"learning_rate": 0.2}}
+# benchmarks/experiments/cifar_choice.py. An epoch of balanced(4) has half of the pictures.
+BY_MODEL: dict[str, dict[str, Any]] = {
+    "vgg11": {"learning_rate": 0.2, "modules": {"batches": "balanced(4)", "epochs": 48}},
+    "resnet18(64)": {"learning_rate": 0.2},
+}
 # Options that both studies have beside the usual ones.
 SHARED: dict[str, Any] = {
     "data_options": {"validation": 0.05},
     "objective": "me",  # of modules
     "joint_objective": "smoothing(0.1)",
-    "by_model": {},  # settings of the recipe that one model has otherwise
+    # Settings of the recipe that one model has otherwise; under joint or modules, of these alone.
+    "by_model": {},
     "joint": {},  # settings of the recipe that joint networks have otherwise
     "calibration": 1000,  # validation samples for scales and offsets, at most; 0: no calibration
     "flips": True,  # answers are means over a picture and its mirror image
@@ -62,7 +67,7 @@ def bank_plan(
     arm: Mapping[str, Any] | None = None,
 ) -> Plan:
     """The modules of these sets: the study's recipe, changed for the model, then by the arm."""
-    recipe = {**UNPRUNED, **_recipe(options, model), **(arm or {})}
+    recipe = {**UNPRUNED, **_recipe(options, model, "modules"), **(arm or {})}
     objective = recipe.pop("objective", options["objective"])
     how = {"preset": options["preset"], "objective": objective}
     return context.plan(data, model, sets, seed, **how, **recipe)
@@ -78,7 +83,7 @@ def joint_plan(
     longer: float = 1.0,
 ) -> Plan:
     """One network for these classes, by the same recipe, for `longer` times as many epochs."""
-    shared = {**UNPRUNED, **_recipe(options, model)}
+    shared = {**UNPRUNED, **_recipe(options, model, "joint")}
     recipe = {**shared, "objective": options["joint_objective"], **options["joint"]}
     recipe["preset"] = options["preset"]
     plan = context.plan(data, model, [classes], seed, **recipe)
@@ -118,7 +123,10 @@ def check_options(options: Mapping[str, Any]) -> None:
                 f"option 'by_model' has {model!r}, which is not among the models: "
                 f"{nearest(model, options['models'])}"
             )
-        check_recipe(f"'by_model', {model!r},", recipe)
+        where = f"'by_model', {model!r},"
+        check_recipe(where, recipe)
+        for kind in KINDS:
+            check_recipe(f"{where} {kind!r},", recipe.get(kind, {}))
     check_recipe("'joint'", options["joint"])
     for key in ("flips", "keep_banks"):
         check_flag(options, key)
@@ -131,5 +139,7 @@ def mirrored(cells: Sequence[Measured]) -> list[str]:
     return ["logits are means over a picture and its mirror image, of all networks alike"]
 
 
-def _recipe(options: Mapping[str, Any], model: str) -> dict[str, Any]:
-    return {**options["recipe"], **options["by_model"].get(model, {})}
+def _recipe(options: Mapping[str, Any], model: str, kind: str) -> dict[str, Any]:
+    own = dict(options["by_model"].get(model, {}))
+    kinds = {name: own.pop(name, {}) for name in KINDS}
+    return {**options["recipe"], **own, **kinds[kind]}
