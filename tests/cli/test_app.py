@@ -207,6 +207,26 @@ def test_compatibility_is_the_librarys(trained: tuple[Path, Any], tmp_path: Path
     assert "mask jaccard" in bare.stdout
 
 
+def test_what_fits_is_measured_once(
+    trained: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether or not it is drawn; of a pair that is not drawn there is no matrix."""
+    counted = Counter[str]()
+
+    def matrix(*given: Any) -> Any:
+        counted["matrix"] += 1
+        return compatibility_matrix(*given)
+
+    monkeypatch.setattr("intarsia.measure.compatibility_matrix", matrix)
+    words = ["compatibility", trained[0], "--seed", 0]
+    answer(*words, "--figure", tmp_path / "matrix.svg")
+    assert counted["matrix"] == 1
+    answer(*words)
+    assert counted["matrix"] == 2
+    answer("compatibility", *(trained[0] / f"{name}-s0.safetensors" for name in "38"))
+    assert counted["matrix"] == 2
+
+
 def test_probe_is_the_librarys(trained: tuple[Path, Any], merged: Path, tmp_path: Path) -> None:
     """A bank's modules of one seed are joined, a composition is taken as it is, and so is joint."""
     bank, data = ia.Bank.load(trained[0]).seed(0), ia.load_data("digits")

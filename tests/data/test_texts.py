@@ -91,6 +91,22 @@ def test_columns_of_text_are_joined(tmp_path: Path) -> None:
     torch.testing.assert_close(rows_of_cats, expected.expand_as(rows_of_cats))
 
 
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("cat, purr,cats", "line 3: 3 columns where the first line has 2; .*in quotes"),
+        ("cat", "line 3: 1 columns where the first line has 2"),
+        ("cat,", r"line 3: the label \(column 'topic'\) is empty"),
+    ],
+)
+def test_a_row_of_text_that_does_not_fit_is_refused(tmp_path: Path, row: str, message: str) -> None:
+    """A comma in a text without quotes would make the end of the text its label."""
+    rest = "\n".join(f"purr {i},cats\nshare {i},news" for i in range(6))
+    (tmp_path / "texts.csv").write_text(f"words,topic\nbank,news\n{row}\n{rest}")
+    with pytest.raises(DataError, match=message):
+        ia.load_data(tmp_path / "texts.csv", features="letters")
+
+
 def test_parquet_holds_texts(sentences: tuple[list[str], list[str]], tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
@@ -98,6 +114,18 @@ def test_parquet_holds_texts(sentences: tuple[list[str], list[str]], tmp_path: P
     pandas.DataFrame({"words": x, "topic": y}).to_parquet(tmp_path / "texts.parquet")
     table = ia.load_data(tmp_path / "texts.parquet", features="letters")
     assert torch.equal(table.train.x, ia.load_data(x, y, features="letters").train.x)
+
+
+def test_a_cell_without_a_value_adds_no_text(tmp_path: Path) -> None:
+    """In data frames as in parquet, where it would else be read as the word nan."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    titles = ["cat", None, "bank", float("nan")] * 6
+    body = [f"purr {n}" for n in range(24)]
+    frame = pandas.DataFrame({"title": titles, "body": body, "topic": ["cats", "news"] * 12})
+    frame.to_parquet(tmp_path / "texts.parquet")
+    loaded = ia.load_data(frame, features="letters")
+    assert loaded.digest == ia.load_data(tmp_path / "texts.parquet", features="letters").digest
 
 
 def test_texts_need_an_encoder_that_reads_them(sentences: tuple[list[str], list[str]]) -> None:

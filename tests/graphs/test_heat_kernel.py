@@ -43,6 +43,13 @@ def test_terms_that_are_left_out_are_the_error(tau: float, bound: float) -> None
     assert len(chebyshev_terms(tau, bound, 1e-4)[0]) <= len(coefficients)
 
 
+def test_no_tolerance_asks_for_more_terms_than_there_are() -> None:
+    """Beyond them none is above what a float resolves; the last one is the error then."""
+    coefficients, error = chebyshev_terms(100.0, 20.0, 1e-200)
+    assert 0 < error < 1e-30
+    assert len(coefficients) > len(chebyshev_terms(100.0, 20.0, 1e-17)[0])
+
+
 def test_blocks_hold_every_column_once(tree: Graph) -> None:
     exact = scipy.linalg.expm(-0.7 * tree.laplacian.toarray())
     for method in ("exact", "chebyshev"):

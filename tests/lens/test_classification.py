@@ -73,6 +73,23 @@ def test_groups_keep_copies_from_telling() -> None:
     assert grouped.mean("all layers") < 70
 
 
+def test_folds_of_permuted_labels_may_leave_too_few_to_learn_from() -> None:
+    """These are cut anew, and groups are as uneven as before."""
+    labels = np.array(["a", "b"] * 20)
+    groups = np.array([f"{n} {p if p > 24 else 'large'}" for p, n in enumerate(labels)])
+    rows = Profile(np.ones((40, 1, 2)), np.ones(40), 1.0, "m", np.ones(40), np.ones(40))
+
+    def learned(names: np.ndarray, seed: int) -> int:
+        return min(len(train) for train, _ in _folds(names, groups, 2, seed))
+
+    for seed in range(20):
+        permuted = learned(np.random.default_rng(seed).permutation(labels), seed)
+        if permuted < min(learned(labels, seed), 19):
+            break
+    with pytest.raises(DataError, match=f"leaves {permuted} texts to learn from"):
+        classify(rows, labels, groups, folds=2, neighbours=permuted + 1, seed=seed)
+
+
 def test_depths_are_made_alike_and_baselines_stand_beside() -> None:
     deep, flat = planted(layers=8), planted(layers=4)
     assert feature_sets([deep, flat])["all layers"].shape == (160, 4)

@@ -1,6 +1,7 @@
 """llama2.c files: against transformers' Llama, sizes before allocation, tokens there and back."""
 
 import dataclasses
+import random
 import struct
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 
 from intarsia.errors import DataError, FileError, LimitError
 from intarsia.lens import open_model, read_llama, read_llama_tokenizer
+from intarsia.lens.llama_files import LlamaTokenizer
 from intarsia.limits import limited
 from tiny_llama import SHAPE, write_llama
 
@@ -106,6 +108,56 @@ def test_text_becomes_tokens_and_text_again(llama: Path) -> None:
         tokenizer.encode(3)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="token 999"):
         tokenizer.decode([999])
+
+
+def pairs_tokenizer(seed: int) -> LlamaTokenizer:
+    """Single bytes, and pieces of a, b and c with few scores, so that many are equal."""
+    draw = random.Random(seed)
+    pieces = [b"<unk>", b"<s>", b"</s>", *(bytes([n]) for n in range(256))]
+    joined = {"".join(draw.choices(" abc", k=draw.randint(2, 5))).encode() for _ in range(40)}
+    pieces += sorted(joined)
+    return LlamaTokenizer(pieces, [float(draw.randint(0, 4)) for _ in pieces])
+
+
+def joined_one_by_one(tokenizer: LlamaTokenizer, text: str) -> list[int]:
+    """All pairs are looked at before each is joined."""
+    places = {piece: n for n, piece in reversed(list(enumerate(tokenizer.pieces)))}
+    tokens = [places[byte.encode()] for byte in f" {text}"]
+    while True:
+        found = [
+            (tokenizer.scores[joined], -n, joined)
+            for n in range(len(tokens) - 1)
+            if (joined := places.get(b"".join(tokenizer.pieces[t] for t in tokens[n : n + 2])))
+        ]
+        if not found:
+            return tokens
+        _, place, joined = max(found)
+        tokens[-place : 2 - place] = [joined]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_pair_is_joined_first(seed: int) -> None:
+    tokenizer, draw = pairs_tokenizer(seed), random.Random(seed)
+    for length in (0, 1, 2, 7, 40, 120):
+        text = "".join(draw.choices("abc ", k=length))
+        expected = joined_one_by_one(tokenizer, text) if text else []
+        assert tokenizer.encode(text, begin=False) == expected
+
+
+def test_the_work_for_a_text_grows_with_its_length() -> None:
+    """And not with the square: a pair is looked up when one of its tokens is new."""
+    looked_up = 0
+
+    class Counted(dict[bytes, int]):
+        def get(self, *key: Any) -> Any:
+            nonlocal looked_up
+            looked_up += 1
+            return super().get(*key)
+
+    tokenizer, text = pairs_tokenizer(0), "abcab " * 100
+    tokenizer._place = Counted(tokenizer._place)
+    tokenizer.encode(text)
+    assert looked_up < 4 * len(text)
 
 
 def test_a_damaged_tokenizer_is_refused(llama: Path, tmp_path: Path) -> None:

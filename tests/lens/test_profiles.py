@@ -353,6 +353,18 @@ def test_blocks_that_have_no_row_for_each_token_are_refused() -> None:
         profile(Summing(), [[1, 2, 3, 4]])
 
 
+def test_blocks_with_fewer_positions_than_others_are_refused() -> None:
+    """As a network has them that merges patches on the way; the mean has one of each."""
+    blocks = [nn.Linear(4, 4), nn.Conv1d(6, 3, 1)]  # 6 positions, and 3
+    network = nn.Sequential(*blocks, nn.LayerNorm(4), nn.Linear(4, 5))
+    parts: dict[str, Any] = {"blocks": blocks, "norm": network[2], "head": network[3]}
+    x = torch.randn(7, 6, 4)
+    with pytest.raises(ModelError, match="block 1 gives 3 positions, and the one before it 6"):
+        profile(network, x, **parts)
+    assert profile(network, x, positions="mean", **parts).values.shape == (7, 1, 2)
+    assert profile(network, x, positions="last", **parts).values.shape == (7, 1, 2)
+
+
 def test_class_modules_are_sent_to_the_tuned_lens() -> None:
     data = load_data("digits", classes=["0", "1"])
     bank = train(data, model="mlp(8)", epochs=1, rounds=0, progress=False)
@@ -494,7 +506,7 @@ def test_a_small_vision_transformer_has_a_profile() -> None:
     np.testing.assert_allclose(
         patches.per_token[0][:, 0], entropy(head(norm(seen[0][0]))), atol=1e-5
     )
-    with pytest.raises(RecipeError, match="no texts"):
+    with pytest.raises(RecipeError, match="not texts"):
         profile(network, [[1, 2]], positions="mean")
 
 

@@ -13,7 +13,14 @@ import intarsia as ia
 from intarsia.data import Data, Split, subsample
 from intarsia.errors import DataError, ModelError
 from intarsia.lens import tune, tuned
-from intarsia.lens.tuned_lens import LayerReader, _Sums, _vector, entropies, predicting
+from intarsia.lens.tuned_lens import (
+    LayerReader,
+    _placed,
+    _Sums,
+    _vector,
+    entropies,
+    predicting,
+)
 from intarsia.measure.logits import entropy
 from intarsia.modules import Module
 
@@ -161,7 +168,7 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[Module, Data], object]]] = {
     "rows is 1": (DataError, lambda one, data: tuned(one, data, rows=1)),
     "unknown strangers": (DataError, lambda one, data: tuned(one, data, strangers=["nois"])),
     "no module to look at": (DataError, lambda one, data: tuned([], data)),
-    "is no module": (ModelError, lambda one, data: tuned([data], data)),  # type: ignore[list-item]
+    "is not a module": (ModelError, lambda one, data: tuned([data], data)),  # type: ignore[list-item]
     "has no training samples": (DataError, lambda one, data: tuned(one, data.test)),  # type: ignore[arg-type]
     "has the classes": (
         DataError,
@@ -175,3 +182,12 @@ def test_what_cannot_be_looked_at_is_refused(text: str, data: Data) -> None:
     kind, call = REFUSED[text]
     with pytest.raises(kind, match=text):
         call(module("mlp(12, 6)", data), data)
+
+
+def test_a_network_stays_where_its_owner_has_it(data: Data) -> None:
+    """On the device `meta`, since a machine may have no other than the CPU."""
+    whole = ia.compose([module("mlp(12, 6)", data)], "sum")
+    assert _placed(whole, torch.device("cpu")) is whole
+    copied = _placed(whole, torch.device("meta"))
+    assert {tensor.device.type for tensor in copied.parameters()} == {"meta"}
+    assert {tensor.device.type for tensor in whole.parameters()} == {"cpu"}

@@ -83,6 +83,22 @@ def test_answers_are_scored_by_all_of_their_tokens(network: Any) -> None:
         answer_chances(model, [], [])
 
 
+@torch.no_grad()
+def test_log_probabilities_add_up_in_float64(network: Any) -> None:
+    model = LanguageModel(network, lambda text: {"input_ids": [int(n) for n in text.split()]})
+    answer = " ".join(str(3 + n % 40) for n in range(40))
+    tokens = torch.tensor([model.encode(f"4 5 {answer}")])
+    hidden = network(tokens, output_hidden_states=True).hidden_states[-1][0]
+    chances = network.lm_head(hidden[1:-1]).log_softmax(-1)  # as many rows as are asked for
+    expected = chances.gather(1, tokens[0, 2:, None]).double().sum()
+    assert answer_chances(model, ["4 5"], [answer])[0] == pytest.approx(float(expected), abs=1e-9)
+
+
+def test_blocks_of_no_logits_are_refused(network: Any) -> None:
+    with pytest.raises(RecipeError, match="block is 0: expected a whole number from 1"):
+        profiles_written(network, PROMPTS, 1, block=0)
+
+
 def test_a_network_that_changes_its_logits_afterwards_scores_no_answers(llama: Path) -> None:
     """Its norm and head do not give the log-probabilities of the network."""
     model = open_model(llama)

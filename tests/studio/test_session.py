@@ -75,6 +75,22 @@ def test_a_class_that_was_taken_out_comes_back_bit_for_bit(own_session: Session)
     assert torch.equal(session.joined_logits(session.names, "sum"), before)
 
 
+def test_a_module_may_be_added_while_cards_are_made(
+    session: Session, bank: ia.Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another request of the same visitor."""
+    own, score, known = session.for_visitor(), Session.own_score, len(session.names)
+
+    def added_meanwhile(self: Session, name: str) -> measure.Evaluation:
+        if len(self.names) == known:
+            self.add_renamed(bank[0])
+        return score(self, name)
+
+    monkeypatch.setattr(Session, "own_score", added_meanwhile)
+    assert len(own.tiles) == known
+    assert len(own.tiles) == known + 1
+
+
 def test_cards_say_what_evaluate_says_of_each_module(
     session: Session, bank: ia.Bank, digits: ia.Data
 ) -> None:

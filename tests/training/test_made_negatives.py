@@ -79,7 +79,7 @@ def with_negatives(job: Job) -> Job:
     made, labels = make_pools(read_negatives(SOURCES), job.x, job.y, pools, 10)
     weight = job.sample_weight
     if weight is not None:
-        weight = torch.cat([weight, weigh_pools(weight, job.y, pools, labels)])
+        weight = torch.cat([weight, weigh_pools(weight, job.y, pools, labels, 10)])
     x, y = torch.cat([job.x, made]), torch.cat([job.y, labels])
     return replace(job, x=x, y=y, pools=pools, sample_weight=weight)
 
@@ -299,8 +299,20 @@ def test_weights_that_are_all_alike_change_nothing(small_data: Data, weights: fl
 def test_made_rows_weigh_as_the_shown_samples_do_on_average() -> None:
     weight, y = torch.tensor([1.0, 2.0, 3.0, 10.0]), torch.tensor([0, 0, 1, 2])
     pools = pools_of((hidden, ()) for hidden in ((), (0,), (0, 1, 2)))
-    result = weigh_pools(weight, y, pools, torch.tensor([3, 3, 4, 4, 5, 5]))
+    result = weigh_pools(weight, y, pools, torch.tensor([3, 3, 4, 4, 5, 5]), 3)
     assert result.tolist() == [4.0, 4.0, 6.5, 6.5, 0.0, 0.0]
+
+
+def test_a_pool_without_rows_leaves_the_weights_of_others_alone() -> None:
+    """Of two rows of its own the first module gets round(0.2 * 2) made-up ones, which is none."""
+    weight, y = torch.tensor([1.0] * 2 + [5.0] * 10), torch.tensor([0] * 2 + [1] * 10)
+    pools = pools_of([((1,), (0,)), ((0,), (1,))])
+    sources = read_negatives("noise(0.2)")
+    made, labels = make_pools(sources, torch.randn(12, 3), y, pools, 2, apart=True)
+    places = {pool: 2 + place for place, pool in enumerate(pools)}
+    assert set(labels.tolist()) == {places[(0,), (1,)]}
+    assert len(made) == 2
+    assert weigh_pools(weight, y, pools, labels, 2).tolist() == [5.0, 5.0]
 
 
 def only(data: Data, keep: Tensor) -> Data:

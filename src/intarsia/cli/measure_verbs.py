@@ -136,11 +136,12 @@ def compatibility(
     named = read_samples(source.setting())
     modules = open_modules(paths, seed, own.factory(*paths))
     inputs = load_samples(named, modules)
-    save_figure(compatibility_matrix(modules, inputs), figure_)
-    if len(modules) == 2:
-        result: Any = between(modules[0], modules[1], inputs)
-    else:
-        result = compatibility_matrix(modules, inputs)
+    is_pair = len(modules) == 2
+    if figure_ is not None or not is_pair:
+        result: Any = compatibility_matrix(modules, inputs)
+        save_figure(result, figure_)
+    if is_pair:
+        result = between(modules[0], modules[1], inputs)
     if json:
         return show_json(result.to_json())
     show(result)

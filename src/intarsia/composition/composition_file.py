@@ -40,8 +40,7 @@ def write(
 ) -> None:
     """Whole or not at all; what is left at its default is not written, so old files stay alike.
 
-    Nor is the health of what is healthy. It is written to be read by people: what is loaded is
-    looked at anew.
+    Nor is the health of what is healthy. It is written for people to read: loading checks anew.
     """
     packed = [module.packed() for module in parts]
     fields: dict[str, Any] = {

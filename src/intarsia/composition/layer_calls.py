@@ -50,7 +50,7 @@ class LayerCall:
             return self.by_place(self.given)
         weight = self.layer.weight
         groups, columns = _groups(self.layer), weight[0].numel()
-        eye = torch.eye(columns, dtype=weight.dtype).repeat(groups, 1)
+        eye = torch.eye(columns, dtype=weight.dtype, device=weight.device).repeat(groups, 1)
         identity = {"weight": eye.reshape(-1, *weight.shape[1:])}
         if self.layer.bias is not None:
             identity["bias"] = weight.new_zeros(len(eye))

@@ -137,14 +137,16 @@ def _few(x: Tensor, y: Tensor, pool: Pool, count: int) -> Tensor:
     return x[places[steps]]
 
 
-def weigh_pools(weight: Tensor, y: Tensor, pools: Sequence[Pool], labels: Tensor) -> Tensor:
+def weigh_pools(
+    weight: Tensor, y: Tensor, pools: Sequence[Pool], labels: Tensor, classes: int
+) -> Tensor:
     """Weights of made-up rows: each weighs what the samples it was made from do on average.
 
-    So that, as without negatives, weights that are all doubled change nothing. `labels` are those
-    of the rows, as `make_pools` gives them.
+    Then, as without negatives, doubling all weights changes nothing. `labels` are those of the
+    rows, as `make_pools` gives them for so many classes; a small pool may have no row.
     """
     means = [weight[~_among(y, pool.hidden)].mean().nan_to_num() for pool in pools]
-    return torch.stack(means)[labels - labels.min()] if len(labels) else weight[:0]
+    return torch.stack(means)[labels - classes] if len(labels) else weight[:0]
 
 
 def _among(y: Tensor, labels: tuple[int, ...]) -> Tensor:

@@ -354,7 +354,7 @@ def _root(covariance: Tensor) -> Tensor:
     """A matrix whose square is the covariance, which may be singular."""
     values, vectors = torch.linalg.eigh(covariance)
     if float(values.min()) < -1e-8 * max(float(values.max()), 1e-300):
-        raise DataError("the cumulants of order 2 are no covariance: a variance is negative")
+        raise DataError("the cumulants of order 2 are not a covariance: a variance is negative")
     return vectors * values.clamp(min=0).sqrt()
 
 

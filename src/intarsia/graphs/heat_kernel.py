@@ -140,7 +140,7 @@ def chebyshev_terms(tau: float, bound: float, tolerance: float) -> tuple[np.ndar
     coefficients = 2 * ive(np.arange(count + 1), half) * (-1.0) ** np.arange(count + 1)
     coefficients[0] /= 2
     left_out = np.cumsum(np.abs(coefficients)[::-1])[::-1]
-    keep = int(np.flatnonzero(left_out > tolerance)[-1]) + 1
+    keep = min(int(np.flatnonzero(left_out > tolerance)[-1]) + 1, count)
     return coefficients[:keep], float(left_out[keep])
 
 

@@ -102,7 +102,7 @@ def classify(
         raise DataError("the profiles have entropies that are not finite")
     for name, values in (baselines or {}).items():
         if name in features or name in (DUMMY, PERMUTED):
-            raise DataError(f"the baseline {name!r} is called like other features: rename it")
+            raise DataError(f"the baseline {name!r} has the name of other features: rename it")
         features[name] = _baseline(name, values, count)
     names = np.array([str(label) for label in labels])
     own = np.arange(count) if groups is None else np.array([str(group) for group in groups])
@@ -111,7 +111,9 @@ def classify(
             raise DataError(f"there are {len(given)} {what} for {count} texts")
     _check(names, own, neighbours, folds, seed)
     split = _folds(names, own, folds, seed)
-    learned = min(len(train) for train, _ in split)
+    shuffled = np.random.default_rng(seed).permutation(names)
+    others = _folds(shuffled, own, folds, seed)
+    learned = min(len(train) for train, _ in (*split, *others))
     if neighbours > learned:
         raise DataError(
             f"{neighbours} neighbours are too many: groups are so uneven that one of {folds} folds "
@@ -120,8 +122,6 @@ def classify(
     known = {n: v for n, v in features.items() if np.isfinite(v).all()}
     scores = {name: _scores(values, names, split, neighbours) for name, values in known.items()}
     scores[DUMMY] = _dummy(names, split, seed)
-    shuffled = np.random.default_rng(seed).permutation(names)
-    others = _folds(shuffled, own, folds, seed)
     scores[PERMUTED] = _scores(features[ALL], shuffled, others, neighbours)
     classes = [str(name) for name in np.unique(names)]
     return Classification(scores, classes, count, len(np.unique(own)), neighbours, folds)

@@ -224,8 +224,8 @@ def generate(
 ) -> list[list[int]]:
     """Prompts with so many sampled tokens after each; temperature 0 takes the likeliest.
 
-    All texts go on to the end, also behind a token that ends one. Prompts of one length are sampled
-    together, from one stream of random numbers on the CPU.
+    Every text gets that many, even after a token that ends a text. Prompts of one length are
+    sampled together, from one stream of random numbers on the CPU.
     """
     check_sampling(tokens, temperature)
     opened = open_model(model, tokenizer=tokenizer)
@@ -251,7 +251,7 @@ def answer_chances(
     *,
     tokenizer: Any = None,
 ) -> np.ndarray:
-    """The log-probability of each answer as a text behind its prompt, over all of its tokens."""
+    """The log-probability of each answer after its prompt, summed over the answer's tokens."""
     if len(prompts) != len(answers):
         raise DataError(f"{len(prompts)} prompts and {len(answers)} answers: give each its own")
     opened = open_model(model, tokenizer=tokenizer)
@@ -278,9 +278,10 @@ def answer_chances(
         with evaluation_mode(opened.network):
             chances = parts.logits(parts.behind(tokens)[counts]).float().log_softmax(-1)
         own = chances.gather(1, tokens.roll(-1, 1)[counts][:, None])[:, 0]
-        texts = counts.nonzero()[:, 0]
-        sums = torch.zeros(len(places), device=own.device).index_add_(0, texts, own)
-        result[places] = sums.cpu().numpy()
+        texts = counts.nonzero()[:, 0].cpu()
+        sums = torch.zeros(len(places), dtype=torch.float64)
+        # On the CPU: a GPU adds in any order.
+        result[places] = sums.index_add_(0, texts, own.cpu().double()).numpy()
     return result
 
 

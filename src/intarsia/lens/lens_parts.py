@@ -84,7 +84,7 @@ class LensParts:
 
     @contextmanager
     def watching(self, see: Callable[[int, Tensor], None], stop: bool = True) -> Iterator[None]:
-        """`see` gets the output of every block, by its place; the last ends the pass, or not."""
+        """`see` gets the place and the output of each block; with `stop` the last ends the pass."""
         last = len(self.blocks) - 1
         handles = []
 
@@ -156,7 +156,7 @@ class LensParts:
 
 @contextmanager
 def naming_tables() -> Iterator[None]:
-    """torch says of a token or a position that a model does not have only that it is too large."""
+    """Say what torch does not: that a token or a position is beyond those the model has."""
     try:
         yield
     except IndexError as error:

@@ -7,7 +7,7 @@ vocabulary is negative where the head is not the embedding), then every weight b
 import math
 import struct
 from dataclasses import dataclass
-from itertools import pairwise
+from heapq import heappop, heappush
 from pathlib import Path
 
 import numpy as np
@@ -207,18 +207,44 @@ class LlamaTokenizer:
             tokens += [known] if known is not None else [BYTES + byte for byte in raw]
         if any(token >= len(self) for token in tokens):
             raise DataError(f"the text {shortened(text)} has letters that the tokenizer lacks")
-        while pair := self._best(tokens):
-            place, joined = pair
-            tokens[place : place + 2] = [joined]
+        tokens = self._merged(tokens)
         return [BOS, *tokens] if begin else tokens
 
-    def _best(self, tokens: list[int]) -> tuple[int, int] | None:
-        found: tuple[float, int, int] | None = None
-        for place, (a, b) in enumerate(pairwise(tokens)):
+    def _merged(self, tokens: list[int]) -> list[int]:
+        """Neighbours joined, the pair of the best score first, of equal ones the leftmost.
+
+        Pairs wait in a heap, where those that are gone by their turn are passed over: the time
+        grows little faster than the length of the text.
+        """
+        left: list[int | None] = list(tokens)  # a joined pair lies where its first token lay
+        after = list(range(1, len(tokens) + 1))
+        before = list(range(-1, len(tokens) - 1))
+        pairs: list[tuple[float, int, int, int, int]] = []
+
+        def offer(place: int) -> None:
+            """The pair that begins at a place, where it makes a piece."""
+            if place < 0 or after[place] >= len(left):
+                return
+            a, b = left[place], left[after[place]]
+            assert a is not None and b is not None
             joined = self._place.get(self.pieces[a] + self.pieces[b])
-            if joined is not None and (found is None or self.scores[joined] > found[0]):
-                found = (self.scores[joined], place, joined)
-        return found and found[1:]
+            if joined is not None:
+                heappush(pairs, (-self.scores[joined], place, joined, a, b))
+
+        for place in range(len(tokens)):
+            offer(place)
+        while pairs:
+            _, place, joined, a, b = heappop(pairs)
+            following = after[place]
+            if left[place] != a or following >= len(left) or left[following] != b:
+                continue
+            left[place], left[following] = joined, None
+            after[place] = after[following]
+            if after[place] < len(left):
+                before[after[place]] = place
+            offer(before[place])
+            offer(place)
+        return [token for token in left if token is not None]
 
     def decode(self, tokens: list[int]) -> str:
         """The text of tokens, without those that begin or end one."""

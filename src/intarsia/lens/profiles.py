@@ -36,7 +36,7 @@ SHOWN = 6  # texts of a printed table, which 80 columns have room for
 
 @dataclass(frozen=True, eq=False)
 class Profile(Renderable):
-    """Entropies of N texts in W windows behind L layers, and plain numbers to hold against them.
+    """Entropies of N texts in W windows behind L layers, and simpler numbers to compare with.
 
     `log_probability` is the mean over a text's next tokens, `spread` the standard deviation of the
     last layer's logits, mean over positions; nan where there is none. `per_token` has T x L
@@ -89,8 +89,7 @@ class Profile(Renderable):
 
     def interpolated(self, points: int) -> "Profile":
         """The same over a common depth of so many points, so that depth itself tells nothing."""
-        if type(points) is not int or points < 1:
-            raise RecipeError(f"points is {shortened(points)}: expected a whole number from 1")
+        check_counts(points=points)
         own, wanted = np.linspace(0, 1, self.layers), np.linspace(0, 1, points)
         rows = self.values.reshape(-1, self.layers)
         values = np.stack([np.interp(wanted, own, row) for row in rows])
@@ -167,22 +166,15 @@ def profile(
 
     `model` is a causal language model of Hugging Face's, a path (see `open_model`), or any
     nn.Module whose blocks, norm and head are found or named. `inputs` are texts or tokens, or
-    float numbers for networks that read other things. `positions` "last" or "first" reads one
-    position alone, "mean" the mean of all of a sample that is no text, taken behind the norm as
-    networks of pictures do. With a `stride` of n every n-th of all is decoded, counted back from
-    the last. No more than `block` logits are in memory at a time.
+    float numbers for networks that read other things. `positions` "last" and "first" read one
+    position alone. "mean" is for samples that are not texts: it reads the mean over all positions,
+    taken behind the norm as networks of pictures do. With a `stride` of n, "all" decodes every
+    n-th position, counted back from the last. At most `block` logits are in memory at a time.
     """
     order = check_alpha(alpha)
     if positions not in POSITIONS:
         raise RecipeError(f"positions is {shortened(positions)}: {nearest(positions, POSITIONS)}")
-    for name, value in (
-        ("windows", windows),
-        ("stride", stride),
-        ("batch", batch),
-        ("block", 1 if block is None else block),
-    ):
-        if type(value) is not int or value < 1:
-            raise RecipeError(f"{name} is {shortened(value)}: expected a whole number from 1")
+    check_counts(windows=windows, stride=stride, batch=batch, block=1 if block is None else block)
     named = any(part is not None for part in (blocks, norm, head))
     if isinstance(model, CLASS_MODULES) or (isinstance(model, Predicting) and not named):
         raise ModelError(
@@ -197,7 +189,9 @@ def profile(
     if samples and vocabulary_of(opened.network) is not None:
         raise DataError(f"the tokens are of {inputs.dtype}: expected whole numbers")
     if positions == "mean" and not samples:
-        raise RecipeError("positions is 'mean', which is for samples that are no texts: take all")
+        raise RecipeError(
+            "positions is 'mean', which is for samples that are not texts: take 'all'"
+        )
     decoded = replace(parts, norm=nn.Identity()) if positions == "mean" else parts
     reader = _Reader(parts, Decoder(decoded, order, block, precision), positions, stride)
     with evaluation_mode(opened.network):
@@ -206,6 +200,13 @@ def profile(
         else:
             rows = reader.read_tokens(tokens_of(opened, inputs), batch)
     return profile_of_rows(rows, order, windows, opened.name, per_token)
+
+
+def check_counts(**given: Any) -> None:
+    """Refuse settings that are not whole numbers from 1."""
+    for name, value in given.items():
+        if type(value) is not int or value < 1:
+            raise RecipeError(f"{name} is {shortened(value)}: expected a whole number from 1")
 
 
 @dataclass
@@ -250,7 +251,7 @@ class _Reader:
 
     @torch.no_grad()
     def read_samples(self, x: Tensor, batch: int) -> list[Row]:
-        """Rows of samples that are no tokens: N x anything that the network reads."""
+        """Rows of samples that are not tokens: N x anything that the network reads."""
         if not len(x) or not torch.isfinite(x).all():
             raise DataError(f"the inputs, {tuple(x.shape)}, are empty or not finite")
         kind = next((p.dtype for p in self.parts.model.parameters()), x.dtype)
@@ -269,9 +270,9 @@ class _Reader:
     def _read(
         self, inputs: Tensor, kept: Tensor | None = None, following: Tensor | None = None
     ) -> list[Row]:
-        """Rows of a batch; which positions are `kept` is known on the CPU.
+        """Rows of a batch, at the positions that are `kept`, a mask on the CPU.
 
-        So that nothing has to wait for the network: a mask on its device would, at every block.
+        On the network's device, selecting by it would wait for the network at every block.
         """
         last = len(self.parts.blocks) - 1
         columns: list[Tensor] = []
@@ -288,7 +289,13 @@ class _Reader:
                 hidden = self.parts.norm(hidden).mean(1, keepdim=True)
             nonlocal chosen
             if kept is None and (chosen is None or chosen.shape != hidden.shape[:2]):
-                chosen = self._chosen(self._all_kept(hidden), None)
+                before, chosen = chosen, self._chosen(self._all_kept(hidden), None)
+                if before is not None and before.counts != chosen.counts:
+                    raise ModelError(
+                        f"block {place} gives {hidden.shape[1]} positions, and the one before it "
+                        f"{before.shape[1]}: layers are compared position by position; take "
+                        "positions='mean', or blocks that have equally many"
+                    )
             if chosen is None or chosen.shape != hidden.shape[:2]:
                 raise ModelError(
                     f"block {place} gives {tuple(hidden.shape)} for {tuple(inputs.shape)} tokens: "

@@ -21,6 +21,7 @@ So the map from the last hidden layer of most networks has that layer as it is, 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from math import isqrt, prod
@@ -136,7 +137,7 @@ def tune(
     )
     if len(train) < 2:
         raise DataError(f"a lens is fitted on training samples: there are {len(train)}, give more")
-    network = predicting(model).to(device)
+    network = _placed(model, torch.device(device))
     reader = LayerReader(network, train.x[:2])
     sums = _gathered(reader, train.x, batch)
     choosing = ridge is None and len(validation) > 1
@@ -167,6 +168,15 @@ def predicting(model: Any) -> Predicting:
     )
 
 
+def _placed(model: Any, device: torch.device) -> Predicting:
+    """The network to read, on a device; a copy where the one given lies on another."""
+    network = predicting(model)
+    tensor = next(iter([*network.parameters(), *network.buffers()]), torch.zeros(()))
+    is_there = tensor.device.type == device.type and device.index in (None, tensor.device.index)
+    is_given = network is model  # and its owner's to move
+    return network if is_there else (deepcopy(network) if is_given else network).to(device)
+
+
 class LayerReader:
     """What the layers of a network give for raw inputs, made small, and its own logits."""
 
@@ -194,7 +204,7 @@ class LayerReader:
             yield {n: self.readings[n](given[n]).double() for n in self.readings}, logits.double()
 
     def _find(self, few: Inputs) -> None:
-        """Layers in the order of their calls; one that reads what the last one read is no other."""
+        """Layers in the order of their calls; none that reads the same as the one before it."""
         rows = network_inputs(few, self.inner.shape, self.model.encoder, self.device)
         seen, _ = self._run(rows, [INPUT, *(f"{BEFORE}{name}" for name in _readers(self.network))])
         blocks = _blocks(self.network, self.inner.shape)
@@ -315,7 +325,7 @@ class _Sums:
         self.centre, self.offset, self.count = centre, offset, 0
         self.x, self.z = torch.zeros_like(centre), torch.zeros_like(offset)
         self.xx, self.xz = centre.new_zeros(size, size), centre.new_zeros(size, classes)
-        self.zz = 0.0
+        self.zz = offset.new_zeros(())
 
     def add(self, features: Tensor, logits: Tensor) -> None:
         x, z = features - self.centre, logits - self.offset
@@ -323,7 +333,7 @@ class _Sums:
         self.x, self.z = self.x + x.sum(0), self.z + z.sum(0)
         self.xx.addmm_(x.T, x)
         self.xz.addmm_(x.T, z)
-        self.zz += float(z.square().sum())
+        self.zz += z.square().sum()  # a number of Python's would wait for the device
 
     def error(self, weight: Tensor, x: Tensor, z: Tensor) -> float:
         """The squared error per sample of z + (features - x) W, whose features are these."""
@@ -331,7 +341,7 @@ class _Sums:
         a, b = self.x / n - x, self.z / n - z
         xx = self.xx / n - torch.outer(self.x, self.x) / n**2 + torch.outer(a, a)
         xz = self.xz / n - torch.outer(self.x, self.z) / n**2 + torch.outer(a, b)
-        zz = self.zz / n - float((self.z / n).square().sum()) + float(b.square().sum())
+        zz = float(self.zz) / n - float((self.z / n).square().sum()) + float(b.square().sum())
         return zz - 2 * float((weight * xz).sum()) + float((weight * (xx @ weight)).sum())
 
 

@@ -283,7 +283,7 @@ def _models(source: Source) -> list[Module | Composition]:
     for one in given:
         if not isinstance(one, Module):
             raise ModelError(
-                f"{shortened(one)} is no module: give modules, a bank or a composition"
+                f"{shortened(one)} is not a module: give modules, a bank or a composition"
             )
         if one.catalogue != given[0].catalogue:
             raise ModelError(

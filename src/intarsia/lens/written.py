@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from intarsia.errors import RecipeError, shortened
+from intarsia.errors import RecipeError
 from intarsia.files import stream
 from intarsia.lens.entropies import check_alpha
 from intarsia.lens.language_models import (
@@ -24,7 +24,7 @@ from intarsia.lens.language_models import (
     tokens_of,
 )
 from intarsia.lens.lens_parts import Decoder, LensParts
-from intarsia.lens.profiles import Profile, Row, profile_of_rows
+from intarsia.lens.profiles import Profile, Row, check_counts, profile_of_rows
 from intarsia.models.custom.trial import evaluation_mode
 
 
@@ -77,19 +77,17 @@ def profiles_written(
     block: int | None = None,
     precision: str = "float32",
 ) -> Written:
-    """The same for several orders at once, from the same logits.
+    """As `profile_generated`, for several orders at once, from the same logits.
 
-    Of `allowed` tokens alone one is chosen, if they are given: the answers of a question, say.
-    Entropies and log-probabilities are of the whole vocabulary all the same. Every text is drawn by
-    a stream of random numbers of its own, so that batches change nothing but rounding.
+    With `allowed` every token is one of these, such as the answers to a question; entropies and
+    log-probabilities are still those of the whole vocabulary. Every text has a stream of random
+    numbers of its own, so that batches change nothing but rounding.
     """
     check_sampling(tokens, temperature)
     orders = [check_alpha(alpha) for alpha in alphas]
     if not orders:
         raise RecipeError("there is no alpha: expected one order or more")
-    for name, value in (("windows", windows), ("batch", batch)):
-        if type(value) is not int or value < 1:
-            raise RecipeError(f"{name} is {shortened(value)}: expected a whole number from 1")
+    check_counts(windows=windows, batch=batch, block=1 if block is None else block)
     opened = open_model(model)
     given = tokens_of(opened, prompts)
     parts = LensParts.of(opened.network)

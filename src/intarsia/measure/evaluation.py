@@ -69,8 +69,8 @@ class Evaluation(Renderable):
         samples = self.confusion.sum(axis=1)
         for i, name in enumerate(self.catalogue):
             mark = "*" if name in self.rewarded else " "
-            figures = (self.accuracy_per_class[i], self.entropy_per_class[i])
-            table.add_row(Text(f"{mark} {name}"), str(samples[i]), *map(format_number, figures))
+            numbers = (self.accuracy_per_class[i], self.entropy_per_class[i])
+            table.add_row(Text(f"{mark} {name}"), str(samples[i]), *map(format_number, numbers))
         return Group(Text(self._summary()), table)
 
     def _summary(self) -> str:
@@ -130,7 +130,7 @@ def evaluate_logits(
     model: nn.Module | Module | None = None,
     rewarded: Sequence[str | int] | None = None,
 ) -> Evaluation:
-    """What `evaluate` measures, of logits N x C that are there already.
+    """What `evaluate` measures, from logits N x C that were computed before.
 
     Catalogue, temperature and, where they are not given, rewarded classes are the model's.
     """

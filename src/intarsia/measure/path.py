@@ -145,12 +145,13 @@ def path(
 ) -> WeightPath:
     """Walk from module a to module b through the sum of their weights, and measure on the way.
 
-    gamma(t) = a + 2t b up to t = 1/2 and 2(1 - t) a + b beyond, of changes of one base on top of
-    the base. The loss is MaxEnt's with both
-    modules' classes rewarded, KL(target || p) as the paper has it, or `cross_entropy` as training
-    has it: larger by the targets' entropy, so that every barrier is a smaller fraction of it. A
-    data set is measured on its training and test parts; `samples` limits the former, or the one
-    split given, to that many rows, evenly spaced.
+    gamma(t) = a + 2t b up to t = 1/2, and 2(1 - t) a + b beyond. Where the modules are changes of
+    one base, a and b are these changes, and gamma(t) is added to the base.
+
+    The loss is MaxEnt's with both modules' classes rewarded: KL(target || p) as in the paper, or
+    `cross_entropy` as in training, which is larger by the targets' entropy, so that every barrier
+    is a smaller fraction of it. A data set is measured on its training and test parts; `samples`
+    limits the former, or the one split given, to that many rows, evenly spaced.
 
     Running statistics of BatchNorm are averaged with the path's weights, so that the ends are the
     modules as they are; `compose` recomputes them instead, so its middle is a better one. Modules

@@ -124,7 +124,7 @@ class Bank:
         All carry digests, so that `load` tells whether they are as they were written. What they
         are changes of is written once, as `base.safetensors`, or linked to `base_file`.
 
-        What is wrong with them stands there too, under `health`; what is loaded is looked at anew.
+        The list also says what is wrong with them, under `health`; loading checks them again.
         `written` has files, by module, that hold them already: these are not written again.
         """
         folder, written = Path(folder), written or {}

@@ -155,7 +155,7 @@ class Session:
     @property
     def tiles(self) -> list[ModuleTile]:
         tiles = []
-        for name, module in self._modules.items():
+        for name, module in tuple(self._modules.items()):  # others may be added meanwhile
             score = self.own_score(name)
             entropy = score.entropy / score.ceiling if score.ceiling else 0.0
             health = tuple(dict.fromkeys(f.kind for f in module.health.findings))

@@ -59,9 +59,9 @@ class Job:
     """What a bank trains on: the network's form, the tasks, and data that lie on the device.
 
     Behind the N rows of the data lie the pools of made negatives, one for every set of labels that
-    is hidden from some module; the rows of pool p have label C + p. They are equally many in each,
-    but where modules train `apart`: then each has a pool and an order of samples of its own, which
-    depend on nothing that it does not see.
+    is hidden from some module; the rows of pool p have label C + p. All pools have equally many
+    rows, unless modules train `apart`: then each has a pool and an order of samples of its own,
+    which depend on nothing that it does not see.
     """
 
     network: nn.Module
@@ -113,7 +113,8 @@ class Job:
             given = None if data.public is None else data.scaling(data.public).to(device, dtype)
             made, labels = make_pools(sources, x, y, pools, data.classes, given, apart=hides)
             if weight is not None:
-                weight = torch.cat([weight, weigh_pools(weight, y, pools, labels)])
+                more = weigh_pools(weight, y, pools, labels, data.classes)
+                weight = torch.cat([weight, more])
             x, y = torch.cat([x, made]), torch.cat([y, labels])
         job = cls(
             network=network,

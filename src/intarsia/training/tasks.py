@@ -1,6 +1,7 @@
 """Tasks: what each module of a bank is to learn, and the streams its random choices come from."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -160,7 +161,7 @@ def balanced(counts: Tensor, rewarded: Sequence[int], balance: float) -> Tensor:
 def check_tasks(tasks: Sequence[Task], data: Data) -> None:
     """Tasks of one bank have distinct names, known classes and equally many outputs."""
     names = [t.name for t in tasks]
-    twice = sorted({n for n in names if names.count(n) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise RecipeError(f"two modules have the name {twice[0]!r}: give each set of classes once")
     if not tasks:

@@ -98,6 +98,17 @@ def test_what_did_not_change_is_shared_and_not_stored(tmp_path: Path) -> None:
     assert other.base is loaded.base  # in memory once
 
 
+def test_files_of_the_same_weights_keep_their_own_names(tmp_path: Path) -> None:
+    base = base_of()
+    for name in ("one", "other"):
+        Base(base.state, name).save(tmp_path / f"{name}.safetensors")
+    one, other = (Base.load(tmp_path / f"{name}.safetensors") for name in ("one", "other"))
+    assert (one.name, other.name) == ("one", "other")
+    assert one.digest == other.digest
+    places = [{n: t.data_ptr() for n, t in base.state.items()} for base in (one, other)]
+    assert places[0] == places[1]  # in memory once
+
+
 def test_buffers_are_stored_where_they_differ() -> None:
     base = base_of(NORMED, (3, 8, 8))
     names = [n for n in base.state if n.endswith("running_mean")]

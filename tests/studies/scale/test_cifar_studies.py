@@ -148,6 +148,21 @@ def test_a_hundred_are_shown(hundred_cells: list[Measured]) -> None:
     assert sum("paired by seed" in claim.text for claim in said.claims) == 1
 
 
+def test_seeds_may_be_merged_at_other_sizes(hundred_cells: list[Measured]) -> None:
+    """As those that another run measured, with other `merge_sizes`."""
+    cells = [
+        replace(cell, result={**cell.result, "merged": {"2": cell.result["merged"]["2"]}})
+        if cell.settings["seed"] and cell.settings["way"] == hundred.ONE_CLASS
+        else cell
+        for cell in hundred_cells
+    ]
+    study = find_study("cifar100")
+    assert len(study.tables(cells)) == 4
+    (figure,) = study.figures(cells).values()
+    line = next(one for one in figure.axes[0].lines if "one network" in str(one.get_label()))
+    assert list(line.get_xdata()) == [2, 4]
+
+
 def test_the_page_is_made_of_archives(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "docs" / "build")
     import cifar_pages

@@ -481,7 +481,8 @@ def _places(
             stacklevel=4,
         )
     spans = [each.span for each in slices if each.layers]
-    counts = [n for key in COUNTED if type(n := _config(path).get(key)) is int]
+    config = _config(path)
+    counts = [n for key in COUNTED if type(n := config.get(key)) is int]
     places = list(tensor_places(names, spans, counts[0] if counts else None))
     # without any, the settings are still to be checked
     return places or [TensorPlace("", depth=None)]

@@ -133,6 +133,8 @@ def _table(
     rows = rows[header:]
     if not rows:
         raise DataError(f"{path} has a header but no rows")
+    for line, cells in rows:
+        _check_cells(cells, names, places, f"{path}, line {line}", texts=tokens is not None)
     if tokens is not None:
         x = tokens([" ".join(cells[i].strip() for i in places.features) for _, cells in rows])
     else:
@@ -180,7 +182,7 @@ class ColumnTable(ABC):
 
     @abstractmethod
     def texts(self, place: int) -> list[str]:
-        """A column as texts, of any type."""
+        """A column as texts, of any type; empty where it has no value."""
 
     @abstractmethod
     def values(self, place: int) -> np.ndarray:
@@ -272,7 +274,9 @@ class FrameTable(ColumnTable):
         return rows
 
     def texts(self, place: int) -> list[str]:
-        texts: list[str] = self._frame.iloc[:, place].astype(str).to_numpy().tolist()
+        column = self._frame.iloc[:, place]
+        cells = np.where(column.isna(), "", column.astype(str).to_numpy(dtype=object))
+        texts: list[str] = cells.tolist()
         return texts
 
     def values(self, place: int) -> np.ndarray:
@@ -432,6 +436,23 @@ def _looks_like_header(rows: list[tuple[int, list[str]]], column: int) -> bool:
     return counted or all(map(is_number_text, others))
 
 
+def _check_cells(
+    cells: list[str], names: list[str], places: ColumnPlaces, where: str, texts: bool
+) -> None:
+    """Refuse a row that is not as long as the first, and one without a label or a group."""
+    if len(cells) != len(names):
+        quote = "; a text that holds a separator has to be in quotes" if texts else ""
+        raise DataError(
+            f"{where}: {len(cells)} columns where the first line has {len(names)}{quote}"
+        )
+    for place, what in ((places.label, "label"), (places.grouping, "group")):
+        if place is not None and not cells[place].strip():
+            raise DataError(
+                f"{where}: the {what} (column {names[place]!r}) is empty: give it one, or leave "
+                "the row out"
+            )
+
+
 def _numbers(
     cells: list[str],
     names: list[str],
@@ -441,14 +462,6 @@ def _numbers(
     missing: bool,
 ) -> list[float]:
     where = f"{path}, line {line}"
-    if len(cells) != len(names):
-        raise DataError(f"{where}: {len(cells)} columns where the first line has {len(names)}")
-    for place, what in ((places.label, "label"), (places.grouping, "group")):
-        if place is not None and not cells[place].strip():
-            raise DataError(
-                f"{where}: the {what} (column {names[place]!r}) is empty: give it one, or leave "
-                "the row out"
-            )
     return [_number(cells[i], names[i], where, missing) for i in places.features]
 
 

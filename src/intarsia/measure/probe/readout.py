@@ -59,9 +59,10 @@ class Readout:
         return self._picked(rows) if self.picks else caught[0], logits
 
     def _picked(self, rows: Tensor) -> Tensor:
-        """What the layer reads at the place that each row is answered by.
+        """What the layer reads at the place from which each row is answered.
 
-        It goes through the network in place of what the layer gives, and the network picks.
+        The layer's inputs go on through the network in place of its outputs, so that the network
+        itself picks the place.
         """
         network = self.model.network if isinstance(self.model, Classifier) else self.model
         caught: list[Tensor] = []
@@ -90,7 +91,7 @@ class Readout:
 
     @contextmanager
     def replaced(self, head: Callable[[Tensor], Tensor]) -> Iterator[None]:
-        """The network with a head that makes its logits, all else frozen; then as it was."""
+        """While open, a head makes the network's logits and all else is frozen; then as it was."""
         learned = [p for p in self.model.parameters() if p.requires_grad]
         hook = self.layer.register_forward_hook(
             lambda _, given, named, __: head(_read_by(given, named).float()) / self.factor,

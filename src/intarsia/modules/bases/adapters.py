@@ -163,8 +163,8 @@ def _scale(config: Mapping[str, Any], layer: str, rank: int) -> float:
 def _fits(pattern: str, layer: str) -> bool:
     """Whether a layer is meant, as peft asks; its patterns are regular expressions.
 
-    One of a stranger's can take years. Without groups that repeat and with few repetitions its time
-    is at most a power of the length of a name.
+    An expression in a file from elsewhere could take years to match. Without groups that repeat,
+    and with few repetitions, its time is at most a power of the length of a name.
     """
     bare = re.sub(r"\\.", "", pattern, flags=re.DOTALL)
     repeats = len(re.findall(r"[*+?(]", bare))
@@ -178,7 +178,8 @@ def _fits(pattern: str, layer: str) -> bool:
         return re.match(rf"(.*\.)?({pattern})$", layer) is not None
     except (re.error, OverflowError, RecursionError) as error:
         raise FileError(
-            f"its alpha_pattern has {shortened(pattern)}, which is no regular expression ({error})"
+            f"its alpha_pattern has {shortened(pattern)}, which is not a regular expression "
+            f"({error})"
         ) from error
 
 

@@ -108,7 +108,9 @@ class Base:
             if set(fields) != {"name", "base"}:
                 raise FileError("its header is not that of a base: get the file again")
             base = counted(tensors, fields["name"], fields["base"])
-        return _LOADED.setdefault(base.digest, base)
+        known = _LOADED.setdefault(base.digest, base)
+        # A file of the same weights under another name shares their memory, and keeps its name.
+        return known if known.name == base.name else cls(known.state, base.name, copy=False)
 
     def __repr__(self) -> str:
         return f"Base({self.name!r}, {len(self.state)} tensors, {self.digest[:16]})"

@@ -117,7 +117,7 @@ def expert_plan(settings: Mapping[str, Any], source: ExpertSource) -> ExpertPlan
 
 
 def base_network(source: ExpertSource, device: torch.device) -> Classifier:
-    """The frozen base as a network for the experts' classes; its head may say nothing yet."""
+    """The frozen base as a network for the experts' classes; its head may still be zero."""
     data = source.data
     base, model = read_base(source.base)
     assert model is not None  # a base of ours, or by its name, has one

@@ -122,7 +122,7 @@ def expert_groups(options: Mapping[str, Any], context: StudyContext) -> Iterator
     shared |= {"recipe": dict(options["recipe"]), "named": check_named(options)}
     if shared["named"]:
         pairs = list(product(options["data"], options["models"]))
-        for name in {*options["data"], options["public"]}:
+        for name in [*options["data"], options["public"]]:
             context.data(name, options["preset"])  # cells want it, wherever they are measured
     else:
         pairs = list(readable(options, context))

@@ -101,8 +101,9 @@ def cells(options: Mapping[str, Any], context: StudyContext) -> Iterator[Cell]:
     """
     ways = check_names(options, "ways", LABELS)
     probe = {"heads": check_count(options, "heads"), "head": check_head(options["head"])}
-    for key in {key for way in ways for key in _needed(way) if not options[key]}:
-        raise StudyError(f"option {key!r} is empty: give values to choose from, or other ways")
+    for key in (key for way in ways for key in _needed(way)):
+        if not options[key]:
+            raise StudyError(f"option {key!r} is empty: give values to choose from, or other ways")
     merging = {key: list(options[key]) for key in ("align", "densities", "scales")}
     for data, model in readable(options, context):
         there = context.data(data, options["preset"])

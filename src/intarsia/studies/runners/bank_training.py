@@ -51,7 +51,7 @@ def train_plans(
     work: Path | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> list[Bank]:
-    """The banks of these plans, which are of one company.
+    """The banks of these plans, which share a training group.
 
     On a CPU, where a bank takes long, checkpoints go to `work`, and a run that was stopped is taken
     up there. On a GPU a bank is trained again from the start, unless `stop` may end its training

@@ -29,8 +29,8 @@ class Estimate:
 def estimate(cells: Sequence[Cell], store: Store, context: StudyContext) -> Estimate:
     """What is missing, and how long its training takes.
 
-    The time follows from what this store's earlier runs took on such a device, or else from the
-    figures of the project's own benchmarks; measuring the cells comes on top.
+    The time follows from what this store's earlier runs took on such a device, or else from what
+    the project's own benchmarks took; measuring the cells comes on top.
     """
     missing = progress(cells, store).missing
     plans = missing_plans(missing, store)

@@ -367,7 +367,8 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
             merged = sorted({int(n) for value in own.values() for n in value["merged"]})
             if merged:
                 curves[f"{label}, one network"] = {
-                    n: point(v["merged"][str(n)]["test"] for v in own.values()) for n in merged
+                    n: point(v["merged"].get(str(n), {}).get("test") for v in own.values())
+                    for n in merged
                 }
         if joint := joint_of(group):
             curves["joint networks"] = {

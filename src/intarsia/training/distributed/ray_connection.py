@@ -56,13 +56,15 @@ def joined(
     # Where this process finds modules, the one with the study among them.
     path = {} if address else {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
-        with environment({**QUIET, **path}):
-            ray.init(
-                address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own
-            )
+        try:
+            with environment({**QUIET, **path}):
+                ray.init(
+                    address=address or "local", log_to_driver=False, logging_level=logging.ERROR,
+                    **own,
+                )  # fmt: skip
+        except ConnectionError as error:  # of the block below it may be a pipe's
+            raise kind(f"there is no Ray cluster at {address!r}: {error}") from error
         yield
-    except ConnectionError as error:
-        raise kind(f"there is no Ray cluster at {address!r}: {error}") from error
     finally:
         ray.shutdown()
 

@@ -239,9 +239,10 @@ def _convolves(job: Job) -> bool:
 
 
 def _unfit_for_groups(job: Job, patience: bool) -> str | None:
-    told = in_step(patience) or _unfit_for_low_rank(job)
-    if told is not None or (reason := ungroupable(job)) is None:
-        return told
+    if reason := in_step(patience) or _unfit_for_low_rank(job):
+        return reason
+    if (reason := ungroupable(job)) is None:
+        return None
     return (
         "lays the layers of several networks side by side, and this network does not run so "
         f"({reason}): use 'auto', 'streams' or 'single'"
@@ -316,8 +317,8 @@ def compiled(job: Job) -> Engine:
 
 
 def _unfit_for_stack(job: Job, patience: bool) -> str | None:
-    if (told := in_step(patience)) is not None:
-        return told
+    if reason := in_step(patience):
+        return reason
     norms = any(isinstance(layer, _BatchNorm) for layer in job.network.modules())
     if job.precision != "float32" and norms:
         return "does not run BatchNorm in bf16: use 'auto', 'grouped' or 'single'"

@@ -1,6 +1,6 @@
 """Merging: many pairs of modules of one bank, joined and measured in the time of their forwards.
 
-A composition of two takes as long to lay as a network of a few hundred units takes to answer all
+It takes as long to build a composition of two as for a network of a few hundred units to answer all
 test samples. Here the bank is moved to the device once, weights are added there, and each module's
 logits are computed once. The numbers are those of `compose` and `evaluate`.
 """

@@ -26,7 +26,7 @@ Sent = Mapping[Key, Any]
 
 def train_banks(plans: Sequence[Plan], setting: Mapping[str, Any]) -> list[Any]:
     """On a worker: a note, then the files of each bank."""
-    with _bench(setting) as (context, store):
+    with _on_worker(setting) as (context, store):
         began = time.perf_counter()
         digest = plans[0].data_digest
         (key,) = {key[3]: key for key in setting["data"] if key[3] == digest}.values()
@@ -43,7 +43,7 @@ def measure_cell(
     *banks: Mapping[str, bytes],
 ) -> list[Any]:
     """On a worker: a note, then the cell's result; the banks come in the order of the cell's."""
-    with _bench(setting) as (context, store):
+    with _on_worker(setting) as (context, store):
         for plan, files in zip(cell.banks.values(), banks, strict=True):
             store.add_files(plan, files)
         began = time.perf_counter()
@@ -53,7 +53,7 @@ def measure_cell(
 
 
 @contextmanager
-def _bench(setting: Mapping[str, Any]) -> Iterator[tuple[StudyContext, Store]]:
+def _on_worker(setting: Mapping[str, Any]) -> Iterator[tuple[StudyContext, Store]]:
     """A context on a store that lasts for one task."""
     if setting["versions"] != versions():
         raise StudyError(
