@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import intarsia as ia
 from intarsia.artifacts import (
@@ -177,6 +178,14 @@ def test_a_run_that_was_stopped_is_not_a_bank(
     with pytest.raises(TrainingError, match="stopped"):
         ia.train("digits", **SETTINGS, out=tmp_path / "run", progress=False)
     assert kind_of(tmp_path / "run") is Kind.RUN
+
+
+def test_nobody_knows_the_data_of_a_network_trained_elsewhere() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    names = [str(digit) for digit in range(10)]
+    module = ia.Module.of(network, rewarded="3", catalogue=names, shape=(1, 8, 8))
+    data, same = data_for(module, "digits", {})
+    assert (data.name, same) == ("digits", None)
 
 
 def test_data_is_that_of_the_training_unless_others_are_named(folder: Path) -> None:

@@ -412,3 +412,24 @@ def test_a_weight_with_two_names_is_one_in_the_network_that_is_made(how: str) ->
     layers = {name: layer for name, layer in made.named_modules() if name.endswith(("one", "two"))}
     for name, layer in layers.items():
         assert layer.weight is layers[f"{name[:-3]}one"].weight
+
+
+@pytest.mark.parametrize("how", ["mean", "logits"])
+def test_a_weight_with_two_names_has_both_among_the_tensors(how: str, tmp_path: Path) -> None:
+    """So that the class that it is of loads it, strictly."""
+    torch.manual_seed(0)
+    base = Tied()
+    parts = [
+        Module.of(Tied(), rewarded=name, catalogue=("a", "b"), shape=(5,), base=base)
+        for name in "ab"
+    ]
+    merged, x = compose(parts, how), torch.randn(4, 5)
+    export(merged, tmp_path / "tensors.safetensors")
+    state, logits = load_file(tmp_path / "tensors.safetensors"), torch.zeros(4, 2)
+    for prefix in [""] if how == "mean" else ["parts.0.", "parts.1."]:
+        network = Tied()
+        own = {name: tensor for name, tensor in state.items() if name.startswith(prefix)}
+        network.load_state_dict({name.removeprefix(prefix): own[name] for name in own})
+        logits = logits + network(x)
+    with torch.no_grad():
+        assert torch.equal(logits, merged(x))

@@ -238,11 +238,12 @@ def classifiers_of(artifact: Artifact) -> Mapping[str, Module | Composition]:
 
 def data_for(
     artifact: Artifact, source: str | None, options: Mapping[str, Any]
-) -> tuple[Data, bool]:
+) -> tuple[Data, bool | None]:
     """The data to measure on, and whether the modules were trained on it, split as it is.
 
-    Without a source it is what they were trained on. Options that it was loaded with then, or that
-    another file is to be read with alike, hold unless others are given.
+    None where they do not say what that was, as those trained elsewhere. Without a source it is
+    what they were trained on. Options that it was loaded with then, or that another file is to be
+    read with alike, hold unless others are given.
     """
     first = modules_of(artifact)[0]
     check_options(options)
@@ -251,7 +252,8 @@ def data_for(
         source = _training_data(first) if source is None else source
         encoder = {} if first.encoder is None else {"features": first.encoder}
         data = load_data(source, **{**options_for(source, first.provenance), **encoder, **options})
-    return data, data.digest == _mapping(first.provenance.get("data")).get("digest")
+    trained_on = _mapping(first.provenance.get("data")).get("digest")
+    return data, None if trained_on is None else data.digest == trained_on
 
 
 def split_for(artifact: Artifact, data: Data, name: str) -> Split:

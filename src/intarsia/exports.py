@@ -17,7 +17,7 @@ from intarsia.composition import Composition
 from intarsia.composition.operators.logits.routers import EncodedInputs, Router
 from intarsia.errors import FileError, ModelError, RecipeError, nearest
 from intarsia.files import canonical, plain, write_whole
-from intarsia.models.custom.adapting import logits_in, share_tied
+from intarsia.models.custom.adapting import logits_in, share_tied, tied_names
 from intarsia.modules import Classifier, Module
 from intarsia.modules.classifier import divide_other
 
@@ -229,14 +229,20 @@ def _quiet() -> Iterator[None]:
 
 
 def _state(model: Classifier | Composition) -> dict[str, Tensor]:
-    """The network's own state; of several networks each under `parts.NUMBER.`."""
+    """The networks' own states; of several networks each under `parts.NUMBER.`."""
     networks = [part.network for part in _classifiers(model)]
     several = isinstance(model, Composition) and model.apart
     return {
         f"parts.{i}.{name}" if several else name: tensor.detach().cpu().contiguous()
         for i, network in enumerate(networks)
-        for name, tensor in network.state_dict().items()
+        for name, tensor in _own_state(network).items()
     }
+
+
+def _own_state(network: nn.Module) -> dict[str, Tensor]:
+    """What load_state_dict asks for: a tied weight under each of its names."""
+    state = network.state_dict()
+    return state | {name: state[first].clone() for name, first in tied_names(network).items()}
 
 
 def _classifiers(model: nn.Module) -> list[Classifier]:

@@ -23,6 +23,7 @@ from intarsia.data import Split
 from intarsia.demos.demo import SETTINGS
 from intarsia.measure import FRESH_HEAD, compatibility, compatibility_matrix
 from intarsia.measure import path as walk
+from intarsia.models import build
 from intarsia.training.settings.presets import DataSize
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -352,6 +353,16 @@ def test_evaluate_joins_all_splits(merged: Path) -> None:
     result = answer("evaluate", merged, "--split", "all")["models"]["composition"]
     assert result == ia.evaluate(ia.Composition.load(merged), joined).to_json()
     assert result["n"] == 1797
+
+
+def test_of_a_network_trained_elsewhere_nobody_knows_the_data(tmp_path: Path) -> None:
+    names = [str(digit) for digit in range(10)]
+    state = build("mlp(8)", (1, 8, 8), 10).state_dict()
+    module = ia.Module.of(state, model="mlp(8)", rewarded="3", catalogue=names, shape=(1, 8, 8))
+    module.save(tmp_path / "3.safetensors")
+    run = call("evaluate", tmp_path / "3.safetensors", "--data", "digits", "--json")
+    assert "does not say what data it was trained on" in run.stderr
+    assert json.loads(run.stdout)["trained_on_this_data"] is None
 
 
 def test_evaluate_matches_classes_by_name(merged: Path) -> None:

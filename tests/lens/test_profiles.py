@@ -207,6 +207,120 @@ def test_any_network_by_the_names_of_its_parts() -> None:
         profile(network, x, blocks="layer", norm="end", head="classes")
 
 
+class Recurring(nn.Module):
+    """Blocks that run several times, as those of a universal transformer do."""
+
+    def __init__(self, blocks: int, times: int) -> None:
+        super().__init__()
+        self.embed, self.times = nn.Embedding(61, 16), times
+        self.blocks = nn.ModuleList(nn.Linear(16, 16) for _ in range(blocks))
+        self.norm, self.head = nn.LayerNorm(16), nn.Linear(16, 61)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x if x.is_floating_point() else self.embed(x)
+        for _ in range(self.times):
+            for block in self.blocks:
+                x = block(x)
+        return self.head(self.norm(x))
+
+
+@pytest.mark.parametrize(("blocks", "times"), [(1, 3), (2, 2)])
+@pytest.mark.parametrize("inputs", [[[1, 2, 3]], torch.ones(2, 3, 16)], ids=["texts", "samples"])
+def test_blocks_that_run_again_are_refused(inputs: Any, blocks: int, times: int) -> None:
+    """A pass that stops at the first run of the last block would say nothing of the answer."""
+    with pytest.raises(ModelError, match=f"runs its last block {times} times"):
+        profile(Recurring(blocks, times), inputs)
+    assert profile(Recurring(blocks, 1), inputs).layers == blocks
+
+
+class Pooling(nn.Module):
+    """Patches of which every second is left out between two blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(6, 6) for _ in range(2))
+        self.norm, self.head = nn.LayerNorm(6), nn.Linear(6, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.blocks[1](self.blocks[0](x)[:, ::2])
+        return self.head(self.norm(x).mean(1))
+
+
+@torch.no_grad()
+def test_blocks_of_other_lengths_have_one_row_of_a_sample() -> None:
+    torch.manual_seed(0)
+    network, x = Pooling(), torch.randn(5, 8, 6)
+    with pytest.raises(ModelError, match=r"numbers of positions \(\[8, 4\].*positions='mean'"):
+        profile(network, x)
+    found = profile(network, x, positions="mean", batch=2)
+    first = network.blocks[0](x)
+    expected = entropy(network.head(network.norm(first).mean(1)))
+    np.testing.assert_allclose(found.mean[:, 0], expected, atol=1e-6)
+    np.testing.assert_allclose(found.mean[:, 1], entropy(network(x)), atol=1e-6)
+
+
+def test_blocks_that_give_no_tensor_are_named() -> None:
+    class Named(nn.Linear):
+        def forward(self, x: torch.Tensor) -> Any:
+            return {"hidden": super().forward(x)}
+
+    class Network(Pooling):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList([Named(6, 6)])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.norm(self.blocks[0](x)["hidden"]))
+
+    with pytest.raises(ModelError, match="block 0 gives a dict: expected a tensor"):
+        profile(Network(), torch.ones(2, 3, 6))
+
+
+class Projecting(Recurring):
+    """What is between norm and head has no name that could be recognised, as in OPT-350m."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 1)
+        self.down, self.head = nn.Linear(16, 8), nn.Linear(8, 61)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x if x.is_floating_point() else self.embed(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.down(self.norm(x)))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "positions"),
+    [([[1, 2, 3]], "all"), (torch.ones(2, 3, 16), "all"), (torch.ones(2, 3, 16), "mean")],
+)
+def test_projection_goes_with_the_norm(inputs: Any, positions: Any) -> None:
+    network = Projecting()
+    with pytest.raises(ModelError, match="a projection, goes with the norm"):
+        profile(network, inputs, positions=positions)
+    norm = nn.Sequential(network.norm, network.down)
+    found = profile(network, inputs, positions=positions, norm=norm)
+    x = inputs if isinstance(inputs, torch.Tensor) else network.embed(torch.tensor(inputs))
+    rows = norm(network.blocks[1](network.blocks[0](x)))
+    rows = rows.mean(1, keepdim=True) if positions == "mean" else rows
+    expected = entropy(network.head(rows)).mean(1).detach()
+    np.testing.assert_allclose(found.mean[:, -1], expected, atol=1e-6)
+
+
+@torch.no_grad()
+def test_transformers_picture_classifier_needs_no_names() -> None:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.ViTConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
+        image_size=8, patch_size=4, num_channels=1, num_labels=5,
+    )  # fmt: skip
+    network, x = transformers.ViTForImageClassification(config), torch.randn(3, 1, 8, 8)
+    found = profile(network, x, positions="first")
+    own = network.eval()(x).logits
+    np.testing.assert_allclose(found.mean[:, -1], entropy(own), atol=1e-6)
+
+
 class Hooked(nn.Module):
     """Names as in TransformerLens: hooks behind blocks, ln_final, and unembed, no linear layer."""
 
@@ -359,7 +473,7 @@ def test_blocks_with_fewer_positions_than_others_are_refused() -> None:
     network = nn.Sequential(*blocks, nn.LayerNorm(4), nn.Linear(4, 5))
     parts: dict[str, Any] = {"blocks": blocks, "norm": network[2], "head": network[3]}
     x = torch.randn(7, 6, 4)
-    with pytest.raises(ModelError, match="block 1 gives 3 positions, and the one before it 6"):
+    with pytest.raises(ModelError, match=r"numbers of positions \(\[6, 3\] of a sample\)"):
         profile(network, x, **parts)
     assert profile(network, x, positions="mean", **parts).values.shape == (7, 1, 2)
     assert profile(network, x, positions="last", **parts).values.shape == (7, 1, 2)

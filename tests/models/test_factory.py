@@ -102,6 +102,14 @@ def test_misfits_are_named(model: str, shape: tuple[int, ...], says: str) -> Non
         build(model, shape, 10)
 
 
+def test_a_published_network_is_given_as_one() -> None:
+    for name in ("hf/./folder", "timm/resnet18.a1_in1k"):
+        with pytest.raises(
+            ModelError, match=f"what published\\('{name}'\\) returns.*base='{name}'"
+        ):
+            build(name, (1, 8, 8), 3)
+
+
 def test_unknown_names_get_the_nearest() -> None:
     with pytest.raises(RecipeError, match="did you mean 'resnet18'"):
         build("resnet", (3, 32, 32), 10)

@@ -198,8 +198,8 @@ class DataChoice:
 
         return data_options(self.set_, self.target)
 
-    def load(self, artifact: "Artifact") -> "tuple[Data, bool]":
-        """The data for an artifact, and whether it is what that was trained on."""
+    def load(self, artifact: "Artifact") -> "tuple[Data, bool | None]":
+        """The data for an artifact, and whether it is what that was trained on, if it says so."""
         from intarsia.artifacts import data_for
 
         return data_for(artifact, self.data, self.options())
@@ -232,9 +232,11 @@ def report_health(health: "Health", strict: bool = False) -> None:
         raise typer.Exit(NOT_HEALTHY)
 
 
-def note_other_data(path: Path, same: bool) -> None:
-    """Say so where the data is not that of an artifact's training."""
-    if not same:
+def note_other_data(path: Path, same: bool | None) -> None:
+    """Say so where the data is not that of an artifact's training, or nobody knows."""
+    if same is None:
+        note(f"{path} does not say what data it was trained on: this may be other data")
+    elif not same:
         note(f"this is not the data that {path} was trained on, or it is split otherwise")
 
 

@@ -18,7 +18,8 @@ CPU_BLOCK, GPU_BLOCK = 2**22, 2**27  # logits at a time
 CPU_COLUMNS, GPU_COLUMNS = 2**13, 2**17  # of the vocabulary at a time: a cache holds few
 ALIKE = 1e-3  # to the model's own logits, relative to the largest
 PRECISIONS = ("float32", "bfloat16")
-HEADS = ("head", "lm_head", "unembed", "fc")  # names of a head; TransformerLens has unembed
+# Names of a head: unembed is TransformerLens', classifier that of transformers for pictures.
+HEADS = ("head", "lm_head", "unembed", "fc", "classifier")
 WITHOUT_LAST = (
     "the model has answered without its last block: name the blocks that it runs, blocks=..."
 )
@@ -90,7 +91,13 @@ class LensParts:
 
         def hook(place: int) -> Callable[..., None]:
             def call(_: nn.Module, __: Any, output: Any) -> None:
-                see(place, output[0] if isinstance(output, tuple | list) else output)
+                hidden = output[0] if isinstance(output, tuple | list) and output else output
+                if not isinstance(hidden, Tensor):
+                    raise ModelError(
+                        f"block {place} gives a {type(hidden).__name__}: expected a tensor, or a "
+                        "tuple that begins with one; name other blocks, blocks=..."
+                    )
+                see(place, hidden)
                 if stop and place == last:
                     raise _Stop
 
@@ -113,20 +120,39 @@ class LensParts:
             return
         raise ModelError(WITHOUT_LAST)
 
+    @torch.no_grad()
+    def answer(self, inputs: Tensor, see: Callable[[Tensor], None] = lambda _: None) -> Any:
+        """The model's own answer; `see` gets what the last block gives, and that is once."""
+        last, runs = len(self.blocks) - 1, 0
+
+        def count(place: int, hidden: Tensor) -> None:
+            nonlocal runs
+            if place == last:
+                runs += 1
+                see(hidden)
+
+        with self.watching(count, stop=False), naming_tables():
+            answer = self.model(inputs)
+        if not runs:
+            raise ModelError(WITHOUT_LAST)
+        if runs > 1:
+            raise ModelError(
+                f"the model runs its last block {runs} times: a lens reads blocks that run one "
+                "after another, once each; name such blocks, blocks=..."
+            )
+        return answer
+
     def check(self, text: list[int]) -> None:
         """The parts must give the model's own logits, or they are not its parts."""
+        said: list[Tensor] = []
         tokens = torch.tensor([text[:8]], device=self.device)
-        last, said = len(self.blocks) - 1, []
 
-        def see(place: int, hidden: Tensor) -> None:
-            if place == last:
+        def see(hidden: Tensor) -> None:
+            with naming_misfits():
                 said.append(self.logits(hidden))
 
-        with torch.no_grad(), self.watching(see, stop=False), naming_tables():
-            answer = self.model(tokens)
-        if not said:
-            raise ModelError(WITHOUT_LAST)
-        ours = said[-1]
+        answer = self.answer(tokens, see)
+        ours = said[0]
         own = answer if isinstance(answer, Tensor) else getattr(answer, "logits", None)
         if own is None:
             return
@@ -163,6 +189,20 @@ def naming_tables() -> Iterator[None]:
         raise DataError(
             f"the model looks up what it does not have ({error}): a token beyond its vocabulary, "
             "or a position beyond its longest text; give other tokens, or fewer"
+        ) from error
+
+
+@contextmanager
+def naming_misfits() -> Iterator[None]:
+    """torch says of a norm or a head that reads another width only which sizes do not fit."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        raise ModelError(
+            f"head(norm(x)) cannot read what a block gives ({error}): name the blocks, norm and "
+            "head; what lies between norm and head, such as a projection, goes with the norm"
         ) from error
 
 

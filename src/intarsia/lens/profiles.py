@@ -18,7 +18,7 @@ from intarsia.errors import DataError, ModelError, RecipeError, nearest, shorten
 from intarsia.files import plain
 from intarsia.lens.entropies import check_alpha
 from intarsia.lens.language_models import open_model, tokens_of, vocabulary_of
-from intarsia.lens.lens_parts import ALIKE, Decoder, LensParts
+from intarsia.lens.lens_parts import ALIKE, Decoder, LensParts, naming_misfits
 from intarsia.measure.evaluation import Renderable
 from intarsia.models.custom.trial import evaluation_mode
 from intarsia.modules import Bank, Module, Predicting
@@ -255,6 +255,7 @@ class _Reader:
         if not len(x) or not torch.isfinite(x).all():
             raise DataError(f"the inputs, {tuple(x.shape)}, are empty or not finite")
         kind = next((p.dtype for p in self.parts.model.parameters()), x.dtype)
+        self.parts.answer(x[:1].to(self.parts.device, kind))  # every block runs once, or is refused
         return [
             row for part in x.split(batch) for row in self._read(part.to(self.parts.device, kind))
         ]
@@ -286,23 +287,20 @@ class _Reader:
                     f"block {place} gives {tuple(hidden.shape)}: expected samples x positions x d"
                 )
             if self.positions == "mean":
-                hidden = self.parts.norm(hidden).mean(1, keepdim=True)
+                with naming_misfits():
+                    hidden = self.parts.norm(hidden).mean(1, keepdim=True)
             nonlocal chosen
             if kept is None and (chosen is None or chosen.shape != hidden.shape[:2]):
-                before, chosen = chosen, self._chosen(self._all_kept(hidden), None)
-                if before is not None and before.counts != chosen.counts:
-                    raise ModelError(
-                        f"block {place} gives {hidden.shape[1]} positions, and the one before it "
-                        f"{before.shape[1]}: layers are compared position by position; take "
-                        "positions='mean', or blocks that have equally many"
-                    )
+                chosen = self._chosen(self._all_kept(hidden), None)
             if chosen is None or chosen.shape != hidden.shape[:2]:
                 raise ModelError(
                     f"block {place} gives {tuple(hidden.shape)} for {tuple(inputs.shape)} tokens: "
                     "expected a row for each"
                 )
             rows = hidden.flatten(0, 1)[chosen.places.to(hidden.device)]
-            answer = self.decoder(rows, chosen.targets if place == last else None, place == last)
+            targets = chosen.targets if place == last else None
+            with naming_misfits():
+                answer = self.decoder(rows, targets, place == last)
             columns.append(answer.entropy[:, 0])
             if place == last:
                 more.extend([answer.log_probability, answer.spread])
@@ -313,6 +311,12 @@ class _Reader:
             raise ModelError(
                 f"the model ran {len(columns)} of its {len(self.parts.blocks)} blocks once: name "
                 "those that it runs one after another, blocks=..."
+            )
+        counts = list(dict.fromkeys(len(column) // len(inputs) for column in columns))
+        if kept is None and len(counts) > 1:
+            raise ModelError(
+                f"blocks give different numbers of positions ({shortened(counts)} of a sample): "
+                "read one row of each, positions='mean', 'first' or 'last'"
             )
         values = torch.stack(columns, 1).float().cpu().numpy()  # rows, L
         if not np.isfinite(values).all():

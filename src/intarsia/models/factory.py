@@ -12,6 +12,7 @@ from torch import nn
 from intarsia.errors import ModelError, shortened
 from intarsia.models.axes import Wiring, gives_output
 from intarsia.models.custom.adapting import answer_logits, logits_in, tie_shared
+from intarsia.models.custom.published import is_published
 from intarsia.models.custom.trial import answer
 from intarsia.specs import Registry, Spec
 
@@ -47,7 +48,7 @@ def build(model: Model, shape: tuple[int, ...], outputs: int) -> nn.Module:
             "makes a new one, because every seed needs its own initial weights"
         )
     if isinstance(model, str | Mapping | Spec):
-        return MODELS.call(MODELS.spec(model), shape=shape, outputs=outputs)
+        return MODELS.call(model_spec(model), shape=shape, outputs=outputs)
     if not callable(model):
         raise ModelError(
             f"the model is {shortened(model)}: expected a name, a mapping or a factory f(shape, "
@@ -57,6 +58,16 @@ def build(model: Model, shape: tuple[int, ...], outputs: int) -> nn.Module:
     network = model(shape, outputs)
     _check_form(model, network, shape, outputs)
     return network
+
+
+def model_spec(model: str | Mapping[str, Any] | Spec) -> Spec:
+    """The registered model that is meant, with its settings."""
+    if is_published(model):
+        raise ModelError(
+            f"the model {shortened(model)} is a published network, which has weights: give what "
+            f"published({shortened(model)}) returns, or to train from it base={shortened(model)}"
+        )
+    return MODELS.spec(model)
 
 
 def copies_of(network: nn.Module) -> Factory:

@@ -16,6 +16,7 @@ from intarsia.models import MODELS, Model, Wiring, build, wiring_of
 from intarsia.models.axes import axis_sizes, hidden_axes
 from intarsia.models.custom.probe import TOLERANCE, Probe, probe_difference, probe_of
 from intarsia.models.custom.trial import answer, is_foreign
+from intarsia.models.factory import model_spec
 from intarsia.models.resize import resize, try_resized
 from intarsia.specs import Spec
 
@@ -61,7 +62,7 @@ class Architecture:
     def of(cls, model: Model, shape: tuple[int, ...], outputs: int) -> "Architecture":
         """The architecture of anything `build` takes."""
         if isinstance(model, str | Mapping | Spec):
-            return cls(MODELS.spec(model), shape, outputs)
+            return cls(model_spec(model), shape, outputs)
         return cls(None, shape, outputs, probe=probe_of(model, tuple(shape), outputs))
 
     def __str__(self) -> str:

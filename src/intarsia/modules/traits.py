@@ -9,7 +9,11 @@ from intarsia.modules.module import Module
 
 Trait = tuple[str, Callable[[Module], Any], str]  # its name, how to read it, what to do
 
-CATALOGUE: Trait = ("catalogue", lambda m: list(m.catalogue), "train both over one catalogue")
+CATALOGUE: Trait = (
+    "catalogue",
+    lambda m: list(m.catalogue),
+    "train both over one catalogue, or give both one by grown(module, catalogue)",
+)
 SHAPE: Trait = ("input shape", lambda m: m.architecture.shape, "train both on inputs of one shape")
 TEMPERATURE: Trait = ("temperature", lambda m: m.temperature, "train both at one temperature")
 SCALING: Trait = (

@@ -66,7 +66,9 @@ def open_paths(
             modules[module.name] = module
     first = next(iter(modules.values()))
     data, same = data_for(first, source, options or {})
-    if not same:
+    if same is None:
+        notes.append(f"{paths[0]} does not say what data it was trained on")
+    elif not same:
         notes.append(f"{data.name} is not what {paths[0]} was trained on, or it is split otherwise")
     folders = tuple(path.resolve() for path in paths if path.is_dir())
     return Opened(tuple(modules.values()), like, data, folders, tuple(notes))

@@ -394,7 +394,7 @@ BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "slices is 3: expected a list": ("ties", {"models": None, "slices": 3}),
     "beside models": ("ties", {"slices": [{"sources": ["one"]}]}),
     "density is 'x': expected a number": ("ties", {"parameters": {"density": "x"}}),
-    "weight is not given": ("ties", {"models": [{"model": "one"}]}),
+    "weight is not given for tensor '.*' of model 'one'": ("ties", {"models": [{"model": "one"}]}),
     "not rescaled here": ("ties", {"parameters": {"rescale": True}}),
     "not normalised here": ("dare_ties", {"parameters": {"normalize": True}}),
     "normalize is 1: expected true": ("ties", {"parameters": {"normalize": 1}}),

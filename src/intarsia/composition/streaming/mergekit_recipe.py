@@ -422,7 +422,10 @@ class _Scopes:
         """A method's settings for a tensor: weights, and densities that differ, by model."""
         given = {k: _value_at(self.shared, k, d, place) for k, d in method.shared.items()}
         for key, default in method.own.items():
-            values = {name: _value_at(self.own[name], key, default, place) for name in names}
+            values = {
+                name: _value_at(self.own[name], key, default, place, f" of model {name!r}")
+                for name in names
+            }
             if key == "weight" or (key == "density" and len(set(values.values())) > 1):
                 given[key] = values
             elif len(set(values.values())) > 1:
@@ -452,14 +455,16 @@ def _scope(what: str, given: Any, method: Method, known: tuple[str, ...]) -> Sco
     }
 
 
-def _value_at(scopes: Sequence[Scope], key: str, default: Any, place: TensorPlace) -> Any:
+def _value_at(
+    scopes: Sequence[Scope], key: str, default: Any, place: TensorPlace, of: str = ""
+) -> Any:
     for scope in scopes:
         if key in scope and (value := scope[key].at(place)) is not None:
             return value
     if default is None:
         raise RecipeError(
-            f"{key} is not given for tensor {place.name!r}, and mergekit has no default for it: "
-            f"give {key}, after filters as the last of them, as in - value: 0.5"
+            f"{key} is not given for tensor {place.name!r}{of}, and mergekit has no default for "
+            f"it: give {key}, after filters as the last of them, as in - value: 0.5"
         )
     return default
 

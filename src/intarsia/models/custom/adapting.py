@@ -87,10 +87,20 @@ def shared_names(network: nn.Module) -> dict[str, str]:
     return shared
 
 
+def tied_names(network: nn.Module) -> dict[str, str]:
+    """Names that `tie_shared` has taken from a network, each with the one that it follows."""
+    return {
+        f"{path}.{name}" if path else name: f"{path}.{first}" if path else first
+        for path, holder in network.named_modules()
+        for hook in holder._forward_pre_hooks.values()
+        if isinstance(hook, _Tie)
+        for name, first in hook.shared.items()
+    }
+
+
 def sharing_layers(network: nn.Module) -> set[str]:
     """The paths of layers that share a parameter with another, as `tie_shared` has left them."""
-    ties = [hook for hook in network._forward_pre_hooks.values() if isinstance(hook, _Tie)]
-    names = {name for tie in ties for pair in tie.shared.items() for name in pair}
+    names = {name for pair in tied_names(network).items() for name in pair}
     return {name.rpartition(".")[0] for name in names}
 
 

@@ -146,7 +146,8 @@ def subject_of(
         if isinstance(data, Data):
             known = data.digest == (first.provenance.get("data") or {}).get("digest")
         else:
-            data, known = data_for(first, data, result.options)
+            data, same = data_for(first, data, result.options)
+            known = bool(same)
     except IntarsiaError as error:
         if data is not None or result.options:
             raise
